@@ -87,45 +87,34 @@ def test_a_models_arguments_are_all_of_the_networks_and_its_defaults_where_it_ha
         assert cell.model.args == plain
 
 
-@pytest.mark.parametrize(
-    ("name", "batch_size", "epochs", "optimizer", "learning_rate"),
-    [
-        ("mlp", 128, 5, "adam", 1e-3),
-        ("cnn", 128, 10, "adam", 1e-3),
-        ("rnn", 128, 1, "sgd", 1e-2),
-        ("lstm", 128, 1, "sgd", 1e-2),
-        ("autoencoder", 32, 1, "adam", 1e-3),
-        ("pets_cnn", 32, 10, "adam", 1e-3),
-        ("mlp_cifar10", 32, 10, "sgd", 1e-2),
-        ("mlp_fashion_mnist_1", 32, 5, "adam", 1e-3),
-        ("mlp_fashion_mnist_5", 32, 5, "adam", 1e-3),
-    ],
-)
-def test_a_model_is_trained_as_in_its_study(name, batch_size, epochs, optimizer, learning_rate):
+STUDIES = {
+    "mlp": (128, 5, "adam", 1e-3),
+    "cnn": (128, 10, "adam", 1e-3),
+    "rnn": (128, 1, "sgd", 1e-2),
+    "lstm": (128, 1, "sgd", 1e-2),
+    "autoencoder": (32, 1, "adam", 1e-3),
+    "pets_cnn": (32, 10, "adam", 1e-3),
+    "mlp_cifar10": (32, 10, "sgd", 1e-2),
+    "mlp_fashion_mnist_1": (32, 5, "adam", 1e-3),
+    "mlp_fashion_mnist_5": (32, 5, "adam", 1e-3),
+}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_model_is_trained_as_in_its_study(name):
     cell, _ = composed(f"model={name}")
-    assert (cell.batch_size, cell.epochs) == (batch_size, epochs)
-    assert (cell.model.optimizer, cell.model.learning_rate) == (optimizer, learning_rate)
+    assert (cell.batch_size, cell.epochs, cell.model.optimizer, cell.model.learning_rate) == STUDIES[name]
 
 
-def test_every_suite_has_its_axes_in_params_and_the_other_way_round():
+def test_every_suite_and_every_data_set_is_in_params_and_the_other_way_round():
     assert names("suite") - {"adhoc"} == set(params.load(ROOT).suites)
     assert all(composed(f"suite={name}")[1].title for name in names("suite"))
-
-
-def test_every_data_set_has_its_source_in_params():
     assert names("data") == {*params.load(ROOT).data, MODULE, *OWN_DATA}
 
 
 def test_everything_can_be_overridden():
-    cell, options = composed(
-        "model=cnn",
-        "model.args.channels=8",
-        "batch_size=3",
-        "threads=1",
-        "window.measure_s=0.5",
-        "out=a",
-        "retry=failed",
-    )
+    words = "model=cnn model.args.channels=8 batch_size=3 threads=1 window.measure_s=0.5 out=a retry=failed"
+    cell, options = composed(*words.split())
     assert cell.model.args == {"channels": 8, "dropout": 0.2}
     assert (cell.batch_size, cell.threads, cell.window.measure_s) == (3, 1, 0.5)
     assert (options.out, options.retry) == ("a", config.Retry.failed)

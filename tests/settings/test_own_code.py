@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 import pytest
 
 from accelbench.devices import packages
 from accelbench.errors import UserError
-from accelbench.settings.own_code import checked_model
+from accelbench.settings.config import DataConfig
+from accelbench.settings.own_code import checked_data, checked_model
 from settings.composed import merged
 
 
@@ -45,27 +48,22 @@ def test_the_path_of_weights_is_relative_to_where_the_user_is(tmp_path, monkeypa
     assert checked("model.weights=mine.safetensors").weights == str(tmp_path / "mine.safetensors")
 
 
-@pytest.mark.parametrize("version", ["2.15.0", "2.10.0", "2.10.0+cu126"])
 @pytest.mark.parametrize("name", ["mine.pth", "mine.pt", "mine.ckpt", "mine.bin"])
-def test_a_file_of_torch_load_is_taken_where_torch_reads_it_safely(name, version, tmp_path, monkeypatch):
-    monkeypatch.setattr(packages, "version", {"torch": version}.get)
-    with pytest.raises(UserError, match=f"^model.weights={tmp_path / name}: there is no such file$"):
-        checked(f"model.weights={tmp_path / name}")
+def test_a_file_of_torch_load_is_taken_where_torch_reads_it_safely(name, tmp_path, monkeypatch):
     (tmp_path / name).write_bytes(b"")
-    assert checked(f"model.weights={tmp_path / name}").weights == str(tmp_path / name)
-
-
-@pytest.mark.parametrize("version", ["2.9.1", "2.9.0+cu128", "2.10.0a0+git1f2", None])
-@pytest.mark.parametrize("name", ["mine.pth", "mine.pt", "mine.ckpt", "mine.bin"])
-def test_an_older_torch_refuses_it_with_the_lines_that_convert_it(name, version, monkeypatch):
-    monkeypatch.setattr(packages, "version", {"torch": version}.get)
-    needed = f"^model.weights=some/{name}: torch 2.10 or newer is needed to read it, and here is {version or 'none'}"
-    with pytest.raises(UserError, match=needed.replace("+", r"\+")) as told:
-        checked(f"model.weights=some/{name}")
-    assert str(told.value).endswith(
-        "\n  from safetensors.torch import save_file"
-        f"\n  save_file(torch.load('{name}', weights_only=True), 'mine.safetensors')"
-    )
+    for version in ("2.15.0", "2.10.0", "2.10.0+cu126"):
+        monkeypatch.setattr(packages, "version", {"torch": version}.get)
+        assert checked(f"model.weights={tmp_path / name}").weights == str(tmp_path / name)
+    for version in ("2.9.1", "2.9.0+cu128", "2.10.0a0+git1f2", None):
+        monkeypatch.setattr(packages, "version", {"torch": version}.get)
+        with pytest.raises(UserError) as told:
+            checked(f"model.weights=some/{name}")
+        needed = f"model.weights=some/{name}: torch 2.10 or newer is needed to read it, and here is {version or 'none'}"
+        assert str(told.value).startswith(needed)
+        assert str(told.value).endswith(
+            "\n  from safetensors.torch import save_file"
+            f"\n  save_file(torch.load('{name}', weights_only=True), 'mine.safetensors')"
+        )
 
 
 def test_weights_are_saved_after_whole_epochs_of_training():
@@ -73,3 +71,44 @@ def test_weights_are_saved_after_whole_epochs_of_training():
     for other in ("mode=infer", "protocol=window"):
         with pytest.raises(UserError, match="^save_weights=true: saves what whole epochs have trained"):
             checked("save_weights=true", "mode=train", "protocol=fit", other)
+
+
+def named(name, path, image_size=None):
+    return checked_data(replace(merged(), data=DataConfig(name=name, path=path, image_size=image_size)))
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("one/pets", "two/pets"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "my images.npz").write_bytes(b"")
+    return tmp_path
+
+
+def test_data_are_named_after_where_they_are(here):
+    one, two, small = (named("folder", *given) for given in (("one/pets", 64), ("two/pets", 64), ("one/pets", 32)))
+    assert one.path == str(here / "one" / "pets")
+    assert one.args == {"image_size": 64}
+    assert len({one.name, two.name, small.name}) == 3
+    assert all(each.name.startswith("pets-") for each in (one, two, small))
+    assert named("folder", str(here / "one" / "pets" / ".." / "pets"), 64).name == one.name
+    assert named("arrays", "my images.npz").name.startswith("my_images-")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (("folder", None, 64), "data.path: it is missing: data=folder needs the path of a folder with"),
+        (("folder", "nowhere", 64), "data.path=nowhere: there is no such folder"),
+        (("folder", "my images.npz", 64), "data.path=my images.npz: there is no such folder"),
+        (("folder", "one", 0), "data.image_size=0: should be a whole number from 1 to 4096"),
+        (("arrays", "one"), "data.path=one: there is no such file"),
+        (("arrays", "my images.npz", 8), "data.image_size=8: goes with data=folder, not arrays"),
+        (("mnist", "one"), "data.path=one: goes with data=folder or data=arrays, not mnist"),
+        (("mnist", None, 8), "data.image_size=8: goes with data=folder, not mnist"),
+    ],
+)
+def test_a_mistake_is_one_sentence_that_names_the_setting(here, given, told):
+    with pytest.raises(UserError, match=f"^{told}"):
+        named(*given)

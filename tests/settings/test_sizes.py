@@ -16,13 +16,11 @@ LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         (f"a: {'[' * 2000}{']' * 2000}", "line 1: more than 20 brackets within each other"),
         ("\n".join(" " * depth + "a:" for depth in range(40)), "line 21: more than 20 brackets within each other"),
         ("a: &a [1, *a]", "line 1: *a is a part of itself"),
-        ("a: &a {b: {<<: *a}}", "line 1: *a is a part of itself"),
         (f"a: {'x' * 300_000}", "more than 200,000 characters"),
-        (f"a: [{'1, ' * 30_000}]", "line 1: more than 20,000 values"),
         (repr(LAUGHS), "one value, no mapping"),
         ("a: 1\nb: ${a}", "line 2: ${...} is not replaced here, nor by DVC: use an anchor"),
     ],
-    ids=["aliases", "brackets", "indented", "itself", "merged", "long", "many", "text", "reference"],
+    ids=["aliases", "brackets", "indented", "itself", "long", "text", "reference"],
 )
 def test_a_file_that_would_fill_the_memory_is_refused_before_it_is_constructed(text, told):
     with pytest.raises(UserError) as raised:
@@ -39,16 +37,12 @@ def combinations(*words):
 
 
 def test_combinations_are_counted_as_hydra_makes_them():
-    assert combinations("seed=0") == 1
-    assert combinations("seed=[0,1]") == 1
+    ranges = {"0": 1, "[0,1]": 1, "range(0,10)": 10, "range(10,0,-3)": 4, "range(0,1,0.25)": 4, "glob(*)": 1}
+    for value, num in {**ranges, "shuffle(range(0,10))": 10, "choice(1,2)": 2}.items():
+        assert combinations(f"seed={value}") == num
     assert combinations("seed=0,1,2", "model=mlp,cnn", "mode=infer") == 6
-    assert combinations("seed=range(0,10)") == 10
-    assert combinations("seed=range(10,0,-3)") == 4
-    assert combinations("seed=range(0,1,0.25)") == 4
-    assert combinations("seed=shuffle(range(0,10))") == 10
-    assert combinations("seed=choice(1,2)") == 2
-    assert combinations("model=glob(*)") == 1
     assert combinations("seed=0,1,2", "seed=0,1") == 2  # the last one wins
+    assert combinations("seed=range(0,100)", "batch_size=range(1,101)") == sizes.MAX_CELLS
 
 
 @pytest.mark.parametrize(
@@ -65,7 +59,3 @@ def test_too_many_combinations_are_named_at_once(words, told):
     with pytest.raises(UserError) as raised:
         combinations(*words)
     assert str(raised.value).startswith(told)
-
-
-def test_ten_thousand_combinations_are_a_sweep():
-    assert combinations("seed=range(0,100)", "batch_size=range(1,101)") == sizes.MAX_CELLS

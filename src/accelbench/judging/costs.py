@@ -2,23 +2,27 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 from accelbench.schema.conditions import SystemSeries
 from accelbench.schema.measurement import Measurement
+from accelbench.schema.ranges import Range
 from accelbench.schema.record import Row
 from accelbench.schema.vocab import SHARE_ONE_CPU, Device, Provenance
 
 SECONDS_PER_HOUR = 3600
 # Counters are read two to ten times a second: over a shorter time, the moment of reading would decide the result.
 SHORTEST_S = 1.0
+# Far beyond any figure of a device, and a cost per sample is still finite.
+Figure = Annotated[float, Range(1e-12, 1e12)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
     """What one device costs."""
 
-    price_per_hour: float | None = None  # in any currency
-    power_w: float | None = None  # watts above idle while it computes, for devices without an energy counter
+    price_per_hour: Figure | None = None  # in any currency
+    power_w: Figure | None = None  # watts above idle while it computes, for devices without an energy counter
 
 
 def with_costs(row: Row, costs: Mapping[Device, Cost]) -> Row:

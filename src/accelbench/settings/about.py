@@ -18,17 +18,12 @@ MAX_WORDS = 100  # characters of a list of choices in a table
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """A setting as a user meets it.
-
-    Attributes:
-        choices: its values, if they are words.
-        kind: what other values it takes.
-    """
+    """A setting as a user meets it."""
 
     name: str
     meaning: str
-    choices: list[str]
-    kind: str
+    choices: list[str]  # its values, if they are words
+    kind: str  # what other values it takes
     default: Any
 
 

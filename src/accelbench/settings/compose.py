@@ -4,8 +4,7 @@ import copy
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
@@ -55,26 +54,35 @@ def compose(words: list[str]) -> list[config.RunConfig]:
     place = project.workplace()
     ConfigStore.instance().store(name="schema", node=structure())
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises errors instead of printing them and exiting
-    flags, overrides = _read(words)
+    flags, words = _read(words)
     is_sweep = MULTIRUN in flags
-    settings = params.load(place.project)
-    if place.project is None:
-        suites.check_no_suite(overrides)
-    words = suites.with_arguments_added(suites.add_suite_axes([*flags, *overrides], settings))
-    sys.argv[1:] = suites.without_missing_file(words, place.conf)
+    given, settings = suites.given_in(words), params.load(place.project)
+    if place.project is None and given.get("suite", suites.NO_SUITE) != suites.NO_SUITE:
+        raise UserError(
+            f"suite={given['suite']}: suites are defined in a project's {project.PARAMS}, and there is none here or "
+            "above: `accelbench init` makes one"
+        )
+    suite = suites.Suite.chosen(given, settings)
+    words = suites.with_arguments_added([*words, *(suite.overrides(given, is_sweep) if suite else [])])
+    words = suites.without_missing_file(words, given, place.conf)
+    sys.argv[1:] = [*flags, *words]
     if is_sweep:
-        num = sizes.check_combinations(map(suites.parse, sys.argv[1 + len(flags) :]))
+        num = sizes.check_combinations(map(suites.parse, words))
         if num > ANNOUNCED:
             print(f"Composing {num:,} combinations ...", file=sys.stderr)
-    suites.RULES.set(suites.exclude_rules_in_force(overrides, settings) if is_sweep else [])
+    suites.RULES.set(suite.rules(given) if suite and is_sweep else [])
     composed: list[list[config.RunConfig]] = []
 
     def keep(found: DictConfig | list[config.RunConfig]) -> None:  # our launcher hands over a whole sweep in one call
         composed.append(found if isinstance(found, list) else [typed(found)])
 
-    with scratch.folder() as folder, _variables_refused():
-        os.environ[SCRATCH] = str(folder)  # for the multirun.yaml that Hydra's sweeper writes
-        hydra.main(version_base="1.3", config_path=str(place.conf), config_name="config")(keep)()
+    OmegaConf.register_new_resolver("oc.env", _variable, replace=True)
+    try:
+        with scratch.folder() as folder:
+            os.environ[SCRATCH] = str(folder)  # for the multirun.yaml that Hydra's sweeper writes
+            hydra.main(version_base="1.3", config_path=str(place.conf), config_name="config")(keep)()
+    finally:
+        OmegaConf.register_new_resolver("oc.env", oc.env, replace=True)
     if composed == [[]]:
         raise UserError("params.yaml excludes every cell of this sweep: name the settings that you want")
     return composed[0] if composed else []
@@ -82,17 +90,16 @@ def compose(words: list[str]) -> list[config.RunConfig]:
 
 def structure() -> DictConfig:
     """The schema as Hydra takes it, the first of conf/config.yaml's defaults."""
+
+    def unlock(section: DictConfig) -> None:  # OmegaConf makes sections of frozen dataclasses read-only
+        OmegaConf.set_readonly(section, None)
+        for name in section:
+            if OmegaConf.is_dict(section._get_node(name)):
+                unlock(section[name])
+
     whole: DictConfig = OmegaConf.structured(config.RunConfig)
-    _unlock(whole)
+    unlock(whole)
     return whole
-
-
-def _unlock(section: DictConfig) -> None:
-    """OmegaConf makes sections of frozen dataclasses read-only."""
-    OmegaConf.set_readonly(section, None)
-    for name in section:
-        if OmegaConf.is_dict(section._get_node(name)):
-            _unlock(section[name])
 
 
 def typed(composed: DictConfig) -> config.RunConfig:
@@ -105,10 +112,8 @@ def typed(composed: DictConfig) -> config.RunConfig:
 def updated(run: config.RunConfig, composed: DictConfig, names: Iterable[str]) -> config.RunConfig:
     """As `typed(composed)`, in a tenth of the time.
 
-    Args:
-        run: what `composed` was before some settings were changed.
-        composed: the configuration.
-        names: the changed settings, such as `model.args.width`; all of them were set before.
+    `run` is what `composed` was before the settings `names`, such as `model.args.width`, were changed; all of them were
+    set before.
     """
     referring = [each.name for each in fields(run) if OmegaConf.is_interpolation(composed, each.name)]
     for name in [*names, *referring]:
@@ -144,21 +149,8 @@ def _read(words: list[str]) -> tuple[list[str], list[str]]:
     return [flag for flag, is_given in given.items() if is_given], list(map(suites.readable, parsed.overrides))
 
 
-@contextmanager
-def _variables_refused() -> Iterator[None]:
-    OmegaConf.register_new_resolver("oc.env", _variable, replace=True)
-    try:
-        yield
-    finally:
-        OmegaConf.register_new_resolver("oc.env", oc.env, replace=True)
-
-
 def _variable(name: str, *default: Any, _node_: Node) -> str | None:
-    """The environment variable's value, for a setting that no record keeps.
-
-    Raises:
-        UserError: records keep the setting, or the variable's name says that it holds a secret.
-    """
+    """The environment variable's value, for a setting that no record keeps; for any other one, a UserError."""
     setting = _node_._get_full_key(None)
     if name == SCRATCH or (setting in suites.PATHS and not is_secret(name)):
         return oc.env(name, *default)

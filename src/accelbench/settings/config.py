@@ -25,16 +25,13 @@ T = TypeVar("T")
 class Optimizer(StrEnum):
     """How a model is trained."""
 
-    adam = "adam"
-    adamw = "adamw"
-    sgd = "sgd"
+    adam, adamw, sgd = "adam", "adamw", "sgd"
 
 
 class Retry(StrEnum):
     """Which cells with a record are run again."""
 
-    none = "none"
-    failed = "failed"
+    none, failed = "none", "failed"
 
 
 def _with_optional(settings: type) -> Callable[[type[T]], type[T]]:
@@ -159,7 +156,6 @@ def differing_options(first: SweepOptions, second: SweepOptions) -> str:
 
     `title` and `study` come with the suite: they are not compared.
     """
-    pairs = zip(asdict(first).items(), asdict(second).values(), strict=True)
-    return ", ".join(
-        name.replace("data_root", "data.root") for (name, a), b in pairs if a != b and name not in ("title", "study")
-    )
+    others = asdict(second)
+    names = [name for name, value in asdict(first).items() if value != others[name] and name not in ("title", "study")]
+    return ", ".join("data.root" if name == "data_root" else name for name in names)

@@ -12,9 +12,7 @@ from accelbench.schema.setting import setting
 class Executor(StrEnum):
     """What runs the cells of a sweep."""
 
-    local = "local"
-    slurm = "slurm"
-    ray = "ray"
+    local, slurm, ray = "local", "slurm", "ray"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +25,7 @@ class SlurmConfig:
     qos: str | None = setting(None, "the quality of service")
     time: AtLeastOne | None = setting(None, "minutes of a job; 240 with executor=slurm")
     nodes: AtLeastOne | None = setting(
-        None,
-        "jobs, each alone on a node, for each group of cells that need the same hardware; 1 with executor=slurm",
+        None, "jobs, each alone on a node, for each group of cells that need the same hardware; 1 with executor=slurm"
     )
     setup: list[str] = setting(
         factory=list, help='lines of the job\'s script before accelbench starts, such as ["module load cuda"]'
@@ -46,8 +43,7 @@ class RayConfig:
         None, "auto, host:port, or local for a new Ray on this machine; auto with executor=ray"
     )
     nodes: AtLeastOne | None = setting(
-        None,
-        "tasks, each alone on a node, for each group of cells that need the same hardware; 1 with executor=ray",
+        None, "tasks, each alone on a node, for each group of cells that need the same hardware; 1 with executor=ray"
     )
     num_retries: Count | None = setting(
         None, "how often a task is started again after its node was lost; 3 with executor=ray"
@@ -64,30 +60,22 @@ class ExecutorConfig:
 
 
 def check(executor: ExecutorConfig) -> None:
-    """Checks that the settings are of the chosen executor, and there.
-
-    Raises:
-        UserError: a setting is of another one, or missing; the message names it.
-    """
-    for other, settings in (("slurm", executor.slurm), ("ray", executor.ray)):
-        given = [name for name, value in asdict(settings).items() if value not in (None, [], {})]
-        if given and other != executor.name:
-            named = f"executor.{other}.{given[0]}"
-            raise UserError(f"{named}: goes with executor={other}, and not with executor={executor.name}")
-    chosen = {Executor.slurm: executor.slurm.nodes, Executor.ray: executor.ray.nodes}
-    if chosen.get(executor.name, 1) is None:
-        name = executor.name
-        raise UserError(f"executor.name={name}: without executor.{name}.nodes: use executor={name}, which has defaults")
+    """Raises a UserError if a setting is of another executor than the chosen one, or missing."""
+    name = executor.name
+    for other, settings in ((Executor.slurm, executor.slurm), (Executor.ray, executor.ray)):
+        given = [each for each, value in asdict(settings).items() if value not in (None, [], {})]
+        if given and other != name:
+            raise UserError(f"executor.{other}.{given[0]}: goes with executor={other}, and not with executor={name}")
+        if other == name and settings.nodes is None:
+            raise UserError(
+                f"executor.name={name}: without executor.{name}.nodes: use executor={name}, which has defaults"
+            )
     if executor.ray.address == "":
         raise UserError("executor.ray.address=: should be auto, host:port, or local")
 
 
 def check_local(executor: ExecutorConfig) -> None:
-    """Checks that cells are to be measured on this machine.
-
-    Raises:
-        UserError: they are not.
-    """
+    """Raises a UserError if cells are not to be measured on this machine."""
     if executor.name != Executor.local:
         raise UserError(
             f"executor={executor.name}: spreads the cells of `accelbench run` over a cluster; this measures on one "

@@ -11,6 +11,8 @@ from accelbench.errors import REFUSED, RefusedError, UnknownChoiceError, UserErr
 from accelbench.schema.setting import declared
 from accelbench.settings.config import NAMES, RunConfig
 
+KINDS = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
+
 
 def user_error_behind(error: BaseException) -> UserError | None:
     """The user's mistake behind `error`: a UserError among its causes, or another error translated into one.
@@ -27,52 +29,28 @@ def user_error_behind(error: BaseException) -> UserError | None:
             return UnknownChoiceError(group, name, known.options)
     if isinstance(error, OSError) and error.errno in REFUSED:
         return RefusedError(error)
-    text = "\n".join(str(known) for known in chain)
     if not any(isinstance(known, HydraException | OmegaConfBaseException) for known in chain):
         return None
+    return _translated("\n".join(map(str, chain))) or UserError(str(error).split("\n")[0])
+
+
+def _translated(text: str) -> UserError | None:
+    """What the libraries' texts mean, which name the setting in a line of its own."""
+    full = re.search(r"full_key: ([\w.]+)", text)
+    key = full[1] if full else ""
     if "Ambiguous value" in text:
-        return UserError(f"{_ambiguous(text)}: several values need -m")
-    translated = _unknown_word(text) or _wrong_type(text) or _unknown_setting(text) or _wrong_kind(text)
-    return translated or UserError(str(error).split("\n")[0])
-
-
-def _ambiguous(text: str) -> str:
-    found = re.search(r"Ambiguous value for argument '(?P<word>[^']*)'", text)
-    return found["word"] if found else "a setting"
-
-
-def _unknown_word(text: str) -> UserError | None:
-    """Translates an enumeration's error: `Invalid value 'x', expected one of [a, b]`, with the key's name."""
-    found = re.search(r"Invalid value '(?P<value>[^']*)', expected one of \[(?P<choices>[^]]*)\]", text)
-    key = re.search(r"full_key: (?P<key>[\w.]+)", text)
-    if not found or not key:
-        return None
-    choices = (choice.strip() for choice in found["choices"].split(","))
-    return UnknownChoiceError(key["key"].removesuffix(".name"), found["value"], choices)
-
-
-def _wrong_type(text: str) -> UserError | None:
-    """Translates a number's error, `... could not be converted to Integer`, or a bool's, `... is not a valid bool`."""
-    found = re.search(
-        r"Value '(?P<value>[^']*)' (of type .*could not be converted to|is not a valid) (?P<kind>\w+)", text
-    )
-    key = re.search(r"full_key: (?P<key>[\w.]+)", text)
-    if not found or not key:
-        return None
-    kinds = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
-    return UserError(f"{key['key']}={found['value']}: should be {kinds.get(found['kind'], found['kind'])}")
-
-
-def _unknown_setting(text: str) -> UserError | None:
-    """Translates an unknown key's error: `Key 'x' is not in struct` or `Key 'x' not in 'RunConfig'`."""
-    found = re.search(r"Key '(?P<key>[\w.]+)' (is not in struct|not in )", text) or re.search(
-        r"Could not override '(?P<key>[\w./@]+)'", text
-    )
-    if not found:
-        return None
-    full = re.search(r"full_key: (?P<key>[\w.]+)", text)
-    key = full["key"] if full else found["key"]
-    return UserError(f"{key}: unknown setting. {_hint(key)}")
+        found = re.search(r"Ambiguous value for argument '([^']*)'", text)
+        return UserError(f"{found[1] if found else 'a setting'}: several values need -m")
+    if key and (found := re.search(r"Invalid value '([^']*)', expected one of \[([^]]*)\]", text)):
+        return UnknownChoiceError(key.removesuffix(".name"), found[1], map(str.strip, found[2].split(",")))
+    of_kind = r"Value '([^']*)' (?:of type .*could not be converted to|is not a valid) (\w+)"
+    if key and (found := re.search(of_kind, text)):
+        return UserError(f"{key}={found[1]}: should be {KINDS.get(found[2], found[2])}")
+    unknown = r"Key '([\w.]+)' (?:is not in struct|not in )", r"Could not override '([\w./@]+)'"
+    if found := re.search(unknown[0], text) or re.search(unknown[1], text):
+        return UserError(f"{key or found[1]}: unknown setting. {_hint(key or found[1])}")
+    found = re.search(r"Error merging override (.*)", text)  # a number for a section, or the other way round
+    return UserError(f"{found[1]}: not a value of this setting") if found else None
 
 
 def _hint(key: str) -> str:
@@ -81,12 +59,6 @@ def _hint(key: str) -> str:
     near = [each.path for each in declared(RunConfig) if each.path.endswith(f".{key}")]
     near = near or difflib.get_close_matches(key, NAMES, n=1)
     return f"Did you mean {' or '.join(near)}?" if near else f"Choose from: {', '.join(NAMES)}."
-
-
-def _wrong_kind(text: str) -> UserError | None:
-    """Translates the error of a number where a section should be, or of a section where a number should be."""
-    found = re.search(r"Error merging override (?P<word>.*)", text)
-    return UserError(f"{found['word']}: not a value of this setting") if found else None
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -44,20 +44,17 @@ def check(run: RunConfig) -> None:
 
 
 def _check_value(setting: Declared, value: Any) -> None:
-    flag, said = setting.path, setting.said
+    flag, said, bounds = setting.path, setting.said, _range(setting.kind) or Range(-math.inf, math.inf)
     if flag not in PATHS:  # no record keeps them
         _check_content(flag, value)
     number = min(value, default=0) if isinstance(value, list) and _range(setting.kind) else value
     if not isinstance(number, int | float) or isinstance(number, bool):
         return
-    limits = _range(setting.kind) or Range(-math.inf, math.inf)
-    least = limits.low if said.least is None else said.least
-    most = limits.high if said.most is None else said.most
     if said.above is not None and number <= said.above:
         raise UserError(f"{flag}={number:g}: should be above {said.above:g}")
-    if number < least:
+    if number < (least := bounds.low if said.least is None else said.least):
         raise UserError(f"{flag}={number}: should be at least {least:g}")
-    if number > most:
+    if number > (most := bounds.high if said.most is None else said.most):
         raise UserError(f"{flag}={number}: should be at most {most}")
 
 

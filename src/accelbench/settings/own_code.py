@@ -1,7 +1,7 @@
 """The settings that name the user's own code, data and files: what each goes with, and the names that they give."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
@@ -28,23 +28,15 @@ from accelbench.schema.vocab import (
 )
 from accelbench.settings.config import DataConfig, ModelConfig, Optimizer, RunConfig
 
-CUSTOM = (Library.custom,)
+OWN, CUSTOM = tuple(sorted(USERS_OWN)), (Library.custom,)
 # Setting of a model -> the libraries that it goes with.
 GOES_WITH = {
-    "target": tuple(USERS_OWN),
-    "factory": tuple(USERS_OWN),
-    "constant": tuple(USERS_OWN),
-    "output": CUSTOM,
-    "batch": CUSTOM,
-    "inputs": CUSTOM,
-    "loss": CUSTOM,
-    "samples": tuple(USERS_OWN),
-    "tokens": CUSTOM,
+    **dict.fromkeys(("target", "factory", "constant", "samples"), OWN),
+    **dict.fromkeys(("output", "batch", "inputs", "loss", "tokens"), CUSTOM),
     "task": (Library.transformers,),
     "batch_args": (Library.custom, Library.transformers),
 }
-# Settings of a model that a LightningModule decides itself.
-OF_THE_MODULE = ("optimizer", "learning_rate", "weights")
+OF_THE_MODULE = ("optimizer", "learning_rate", "weights")  # settings of a model that a LightningModule decides itself
 SEQ_LEN = 128  # tokens of a sequence for transformers
 SIDES = range(1, 4097)  # pixels
 MAX_NAME = 40  # characters of the name of the user's own data
@@ -57,10 +49,10 @@ def checked_model(run: RunConfig) -> ModelConfig:
         UserError: a setting is missing or malformed, or goes with another kind of network.
     """
     model, library = run.model, run.model.library
-    for name in _given(model, GOES_WITH):
-        if library not in GOES_WITH[name]:
-            with_these = " or ".join(f"model={each}" for each in sorted(GOES_WITH[name]))
-            raise UserError(f"{_shown('model', model, name)}: goes with {with_these}, and not with model={model.name}")
+    for name, libraries in GOES_WITH.items():
+        if library not in libraries:
+            with_these = " or ".join(f"model={each}" for each in libraries)
+            _refuse("model", model, [name], f"goes with {with_these}, and not with model={model.name}")
     model = _with_weights(model)
     if run.save_weights and (run.mode, run.protocol) != (Mode.train, Protocol.fit):
         raise UserError("save_weights=true: saves what whole epochs have trained: use mode=train protocol=fit")
@@ -71,12 +63,9 @@ def checked_model(run: RunConfig) -> ModelConfig:
     elif model.optimizer not in list(Optimizer):
         raise UnknownChoiceError("model.optimizer", model.optimizer, Optimizer)
     if library == Library.lightning:
-        for name in _given(model, OF_THE_MODULE):
-            shown = _shown("model", model, name)
-            raise UserError(f"{shown}: goes not with model=lightning, whose module decides it itself")
+        _refuse("model", model, OF_THE_MODULE, "goes not with model=lightning, whose module decides it itself")
     else:
-        for name in _given(run.trainer):
-            raise UserError(f"{_shown('trainer', run.trainer, name)}: goes with model={Library.lightning}")
+        _refuse("trainer", run.trainer, vars(run.trainer), f"goes with model={Library.lightning}")
     if library == Library.transformers:
         return _of_transformers(model, run.data.name)
     return _users_own(model, run) if library in USERS_OWN else model
@@ -91,26 +80,22 @@ def checked_data(run: RunConfig) -> DataConfig:
         UserError: a setting is missing or malformed, or goes with other data or another network.
     """
     data, is_module = run.data, run.data.name == MODULE
-    for name in () if is_module else _given(data, ("target", "args")):
-        raise UserError(f"{_shown('data', data, name)}: goes with data={MODULE}, not {data.name}")
+    if not is_module:
+        _refuse("data", data, ("target", "args"), f"goes with data={MODULE}, not {data.name}")
     if is_module != (run.model.library == Library.lightning):
         raise UserError(
             f"data={MODULE} and model={Library.lightning} go together: a LightningModule and its DataModule"
         )
     if is_module:
         _check_path("data.target", data.target)
-        if data.args and not data.target:
-            raise UserError(f"{_shown('data', data, 'args')}: goes with data.target")
-        for name in _given(data, ("pipeline", "augment")):
-            raise UserError(
-                f"{_shown('data', data, name)}: goes with other data; a DataModule makes the batches itself"
-            )
-    if data.image_size is not None and data.name != FOLDER:
-        raise UserError(f"data.image_size={data.image_size}: goes with data={FOLDER}, not {data.name}")
+        if not data.target:
+            _refuse("data", data, ["args"], "goes with data.target")
+        _refuse("data", data, ("pipeline", "augment"), "goes with other data; a DataModule makes the batches itself")
+    if data.name != FOLDER:
+        _refuse("data", data, ["image_size"], f"goes with data={FOLDER}, not {data.name}")
     if data.name in (FOLDER, ARRAYS):
         return _named(data)
-    if data.path is not None:
-        raise UserError(f"data.path={data.path}: goes with data={FOLDER} or data={ARRAYS}, not {data.name}")
+    _refuse("data", data, ["path"], f"goes with data={FOLDER} or data={ARRAYS}, not {data.name}")
     return data
 
 
@@ -132,13 +117,13 @@ def check_arguments(run: RunConfig) -> None:
 def _users_own(model: ModelConfig, run: RunConfig) -> ModelConfig:
     for name in ("target", "batch", "loss", "samples", "tokens"):
         _check_path(f"model.{name}", getattr(model, name), is_needed=name == "target")
-    model = replace(model, network=model.target)
-    if model.name == model.library and model.target:
-        model = replace(model, name=model.target.rpartition(".")[2])
+    is_unnamed = model.name == model.library and model.target
+    model = replace(
+        model, network=model.target, name=model.target.rpartition(".")[2] if is_unnamed and model.target else model.name
+    )
     if not model.batch:
-        need_batch = ("batch_args", "inputs", "tokens", *(["samples"] if model.library == Library.custom else []))
-        for name in _given(model, need_batch):
-            raise UserError(f"{_shown('model', model, name)}: goes with model.batch")
+        of_batch = ("batch_args", "inputs", "tokens", *(["samples"] if model.library == Library.custom else []))
+        _refuse("model", model, of_batch, "goes with model.batch")
         return model
     if run.data.name != RANDOM:
         raise UserError(f"model.batch={model.batch}: makes the data itself, so that data={run.data.name} is not used")
@@ -151,9 +136,8 @@ def _users_own(model: ModelConfig, run: RunConfig) -> ModelConfig:
 
 
 def _with_weights(model: ModelConfig) -> ModelConfig:
-    given = Path(model.weights)
-    installed = packages.version("torch")
-    if given.suffix in TORCH_FILES and not packages.is_safe_torch(installed or ""):
+    given, installed = Path(model.weights), packages.version("torch") or ""
+    if given.suffix in TORCH_FILES and not packages.is_safe_torch(installed):
         raise UserError(
             f"model.weights={given}: torch 2.10 or newer is needed to read it, and here is {installed or 'none'}: a "
             "hostile file of this kind corrupts the memory of an older one (CVE-2026-24747). Convert it elsewhere, "
@@ -174,10 +158,10 @@ def _with_weights(model: ModelConfig) -> ModelConfig:
 
 
 def _of_transformers(model: ModelConfig, data: str) -> ModelConfig:
-    args, length = model.batch_args, model.batch_args.get("seq_len", SEQ_LEN)
-    if unknown := set(args) - {"seq_len"}:
+    length = model.batch_args.get("seq_len", SEQ_LEN)
+    if unknown := set(model.batch_args) - {"seq_len"}:
         raise UserError(f"model.batch_args.{min(unknown)}: transformers' batches have model.batch_args.seq_len alone")
-    if not isinstance(length, int) or isinstance(length, bool) or not 1 <= length <= MAX_COUNT:
+    if type(length) is not int or not 1 <= length <= MAX_COUNT:
         raise UserError(f"model.batch_args.seq_len={length}: should be a whole number from 1 to {MAX_COUNT}")
     if data != RANDOM:
         raise UserError(f"data={data}: networks of transformers run on random token ids: use data={RANDOM}")
@@ -188,16 +172,15 @@ def _of_transformers(model: ModelConfig, data: str) -> ModelConfig:
 
 def _named(data: DataConfig) -> DataConfig:
     is_folder = data.name == FOLDER
-    what = "a folder with a folder of pictures for each class" if is_folder else "an .npz file"
     if not data.path:
+        what = "a folder with a folder of pictures for each class" if is_folder else "an .npz file"
         raise UserError(f"data.path: it is missing: data={data.name} needs the path of {what}")
-    path = Path.cwd() / Path(data.path).expanduser()
+    path = (Path.cwd() / Path(data.path).expanduser()).resolve()
     if not (path.is_dir() if is_folder else path.is_file()):
         raise UserError(f"data.path={data.path}: there is no such {'folder' if is_folder else 'file'}")
     if is_folder and data.image_size not in SIDES:
         raise UserError(f"data.image_size={data.image_size}: should be a whole number from 1 to {SIDES[-1]}")
     args = {"image_size": data.image_size} if is_folder else data.args
-    path = path.resolve()
     stem = re.sub(r"\W+", "_", path.stem, flags=re.ASCII).strip("_")[:MAX_NAME] or data.name
     name = f"{stem}-{digest([data.name, str(path), args])[:8]}"
     return replace(data, path=str(path), name=name, args=args)
@@ -212,19 +195,17 @@ def _check_path(flag: str, path: str | None, *, is_needed: bool = False) -> None
     check_name(flag, path)
 
 
-def _given(settings: Any, names: Mapping[str, Any] | tuple[str, ...] = ()) -> list[str]:
-    found = []
+def _refuse(group: str, settings: Any, names: Collection[str], why: str) -> None:
+    """Raises a UserError for the first of the settings `names` that the user gave."""
     for field in fields(settings):
         value = getattr(settings, field.name)
         default = field.default if field.default_factory is MISSING else field.default_factory()
         value = tuple(value) if isinstance(value, list) else value  # OmegaConf's
-        if value != default and (not names or field.name in names):
-            found.append(field.name)
-    return found
+        if field.name in names and value != default:
+            word = f".{next(iter(value))}" if isinstance(value, dict) else f"={value_word(value)}"
+            raise UserError(f"{group}.{field.name}{word}: {why}")
 
 
-def _shown(group: str, settings: Any, name: str) -> str:
-    value = getattr(settings, name)
-    if isinstance(value, dict):
-        return f"{group}.{name}.{next(iter(value))}"
-    return f"{group}.{name}={str(value).lower() if isinstance(value, bool) else value}"
+def value_word(value: object) -> str:
+    """A value as the command line has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

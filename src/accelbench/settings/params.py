@@ -15,6 +15,8 @@ from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.judging.costs import Cost
 from accelbench.presentation import seconds_of
 from accelbench.project import PARAMS
+from accelbench.schema.ranges import MAX_S
+from accelbench.schema.serialize import load as typed
 from accelbench.schema.serialize import read_bytes
 from accelbench.schema.text import one_line
 from accelbench.schema.vocab import Device
@@ -24,7 +26,6 @@ from accelbench.settings.sizes import check_yaml
 SECTIONS = ("costs", "data", "suites")
 KEYS = ("profile", "retry", "strict", "confirm_s", "report_extension", *SECTIONS)
 NAMED = {"data": "a data set", "suites": "a suite"}  # sections whose names are those of folders and files
-MAX_FIGURE = 1e12  # of a device's costs: far beyond any, and a cost per sample is still finite
 
 
 def load(project: Path | None) -> DictConfig:
@@ -36,24 +37,21 @@ def load(project: Path | None) -> DictConfig:
     """
     if project is None:
         return DictConfig({})
-    path = project / PARAMS
     try:
-        text = read_bytes(path).decode()
+        text = read_bytes(project / PARAMS).decode()
         check_yaml(text)
         params = OmegaConf.load(io.StringIO(text))
     except (OSError, ValueError, YAMLError, OmegaConfBaseException, UserError) as error:
         raise UserError(f"{PARAMS}: not readable ({' '.join(str(error).split())})") from error
     if not isinstance(params, DictConfig):
         raise UserError(f"{PARAMS}: should be a mapping with profile, data and suites")
-    unknown = set(params) - set(KEYS)
-    if unknown:
+    if unknown := set(params) - set(KEYS):
         raise UserError(f"{PARAMS}: unknown {', '.join(sorted(map(str, unknown)))}. Choose from: {', '.join(KEYS)}.")
     for key in SECTIONS:
         if not isinstance(params.get(key), DictConfig | None):
             raise UserError(f"{PARAMS}: {key} should map names to settings")
-    for key, what in NAMED.items():
-        for name in params.get(key) or ():
-            check_name(f"{PARAMS}: {key}.{name}", str(name), what)
+        for name in params.get(key) or () if key in NAMED else ():
+            check_name(f"{PARAMS}: {key}.{name}", str(name), NAMED[key])
     return params
 
 
@@ -76,10 +74,9 @@ def data_settings(project: Path | None, name: str) -> dict[str, Any]:
     """
     if project is None:
         return {"source": "auto"} if find(name).home else {}
-    sets = _section(project, "data")
+    sets, profile = _section(project, "data")
     if name not in sets:
         raise UnknownChoiceError("data", name, sets)
-    profile = load(project).get("profile")
     return {key: _of_profile(value, profile) for key, value in sets[name].items()}
 
 
@@ -93,11 +90,10 @@ def confirm_s(project: Path | None) -> float:
     Raises:
         UserError: it is not a number, or below 0.
     """
-    settings = OmegaConf.to_container(load(project))
-    assert isinstance(settings, dict), "load checks it"
+    settings: Any = OmegaConf.to_container(load(project))
     value = _of_profile(settings.get("confirm_s", 0), settings.get("profile"))
     found = seconds_of(value) if isinstance(value, str) else value
-    if not isinstance(found, int | float) or isinstance(found, bool) or not 0 <= found < MAX_FIGURE:
+    if not isinstance(found, int | float) or isinstance(found, bool) or not 0 <= found <= MAX_S:
         raise UserError(f"{PARAMS}: confirm_s={value}: should be a number of seconds, or 0, or a time such as 1m")
     return found
 
@@ -120,26 +116,21 @@ def costs(project: Path | None) -> dict[Device, Cost]:
     """The section `costs`: device -> price_per_hour and power_w, either of which may be missing.
 
     Raises:
-        UserError: a device or a key is unknown, or a value is not a number above 0 and below `MAX_FIGURE`.
+        UserError: a device or a key is unknown, or a value is no number above 0.
     """
-    found = {}
-    for name, figures in _section(project, "costs").items():
-        if name not in list(Device):
-            raise UnknownChoiceError(f"{PARAMS}: costs", name, Device)
-        for figure, value in figures.items():
-            if figure not in (known := [field.name for field in fields(Cost)]):
-                raise UnknownChoiceError(f"{PARAMS}: costs.{name}", figure, known)
-            if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < MAX_FIGURE:
-                raise UserError(
-                    f"{PARAMS}: costs.{name}.{figure}={value}: should be a number above 0 and below {MAX_FIGURE:g}"
-                )
-        found[Device(name)] = Cost(**figures)
-    return found
+    section, _ = _section(project, "costs")
+    try:
+        return typed(dict[Device, Cost], section)
+    except ValueError as error:
+        known = " and ".join(field.name for field in fields(Cost))
+        raise UserError(f"{PARAMS}: costs.{error}. Each device may have {known}.") from error
 
 
-def _section(project: Path | None, key: str) -> dict[str, dict[str, Any]]:
-    given = load(project).get(key)
-    section = {} if given is None else OmegaConf.to_container(given)
-    if not isinstance(section, dict) or not all(isinstance(value, dict) for value in section.values()):
+def _section(project: Path | None, key: str) -> tuple[dict[str, dict[str, Any]], str | None]:
+    """A section of params.yaml, and the profile."""
+    params = load(project)
+    section: Any = OmegaConf.to_container(params.get(key) or DictConfig({}))
+    if not all(isinstance(value, dict) for value in section.values()):
         raise UserError(f"{PARAMS}: {key} should map names to settings")
-    return {str(name): {str(k): v for k, v in value.items()} for name, value in section.items()}
+    named = {str(name): {str(k): v for k, v in value.items()} for name, value in section.items()}
+    return named, params.get("profile")

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable
-from typing import Any
 
 import yaml
 from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
@@ -14,14 +13,11 @@ MAX_BRACKETS = 20  # within each other; a parser calls itself for each
 MAX_BYTES = 200_000  # of a YAML file
 MAX_NODES = 20_000  # of a YAML file, with every alias written out
 REFERENCE = "${"
+AT_MOST = f"a sweep has at most {MAX_CELLS:,}: name fewer values, or run a sweep for each value of an axis"
 
 
 def check_brackets(word: str) -> None:
-    """Checks how deep the brackets of a setting are nested.
-
-    Raises:
-        UserError: they are nested deeper than `MAX_BRACKETS`.
-    """
+    """Raises a UserError if the brackets of a setting are nested deeper than `MAX_BRACKETS`."""
     depth = 0
     for character in word:
         depth += (character in "[{(") - (character in "]})")
@@ -41,26 +37,18 @@ def check_combinations(overrides: Iterable[Override]) -> int:
     num = math.prod(lengths.values())
     if num > MAX_CELLS:
         axes = " x ".join(f"{name} ({_count(length)})" for name, length in lengths.items() if length > 1)
-        raise UserError(f"{axes}: {_count(num)} combinations; {_at_most()}")
+        raise UserError(f"{axes}: {_count(num)} combinations; {AT_MOST}")
     return num
 
 
 def check_cells(num: int, flag: str) -> None:
-    """Checks the number of cells of a sweep.
-
-    Raises:
-        UserError: it is above `MAX_CELLS`.
-    """
+    """Raises a UserError if a sweep has more than `MAX_CELLS` cells."""
     if num > MAX_CELLS:
-        raise UserError(f"{flag}: makes {_count(num)} cells; {_at_most()}")
+        raise UserError(f"{flag}: makes {_count(num)} cells; {AT_MOST}")
 
 
 def _count(num: int) -> str:
     return f"{num:,}" if num < 10**12 else f"over {10**12:,}"
-
-
-def _at_most() -> str:
-    return f"a sweep has at most {MAX_CELLS:,}: name fewer values, or run a sweep for each value of an axis"
 
 
 def _num_values(override: Override) -> int:
@@ -91,9 +79,10 @@ def check_yaml(text: str) -> None:
     open_nodes: list[tuple[str | None, int]] = []  # anchor, and the nodes before it
     num = 0
     for event in yaml.parse(text, yaml.SafeLoader):
+        line = f"line {event.start_mark.line + 1}"
         if isinstance(event, yaml.AliasEvent):
             if any(anchor == event.anchor for anchor, _ in open_nodes):
-                raise UserError(f"line {_line(event)}: *{event.anchor} is a part of itself")
+                raise UserError(f"{line}: *{event.anchor} is a part of itself")
             num += sizes.get(event.anchor, 1)
         elif isinstance(event, yaml.CollectionStartEvent):
             open_nodes.append((event.anchor, num))
@@ -107,14 +96,8 @@ def check_yaml(text: str) -> None:
             num += 1
             sizes |= {event.anchor: 1} if event.anchor else {}
             if REFERENCE in event.value:
-                raise UserError(
-                    f"line {_line(event)}: {REFERENCE}...}} is not replaced here, nor by DVC: use an anchor"
-                )
+                raise UserError(f"{line}: {REFERENCE}...}} is not replaced here, nor by DVC: use an anchor")
         if num > MAX_NODES:
-            raise UserError(f"line {_line(event)}: more than {MAX_NODES:,} values, with every alias written out")
+            raise UserError(f"{line}: more than {MAX_NODES:,} values, with every alias written out")
         if len(open_nodes) > MAX_BRACKETS:
-            raise UserError(f"line {_line(event)}: more than {MAX_BRACKETS} brackets within each other")
-
-
-def _line(event: Any) -> int:
-    return int(event.start_mark.line) + 1
+            raise UserError(f"{line}: more than {MAX_BRACKETS} brackets within each other")

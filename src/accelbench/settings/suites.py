@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_type_hints
@@ -23,94 +23,113 @@ from accelbench.settings.sizes import check_brackets
 
 # Settings of a whole sweep, which can't be axes.
 NOT_AXES = {"suite", "tracking", "profile", "out", "retry", "quiet_s", "verbose"}
+AXES = [name for name in NAMES if name not in NOT_AXES]
 NO_SUITE = "adhoc"
 ARGUMENTS = ("model.args.", "model.batch_args.", "data.args.")  # of the user's own code
 OPTIONS = "executor.slurm.additional_parameters."  # with names of sbatch's
 PATHS = ("out", "data.root")  # settings whose values are paths
 AXES_OF_PATHS = ("data.path", "model.weights")  # of these, a comma may also separate several values
-# The key of a suite that lists combinations to leave out; all others are settings.
-EXCLUDE = "exclude"
+EXCLUDE = "exclude"  # the key of a suite that lists combinations to leave out; all others are settings
 
 Rule = Mapping[str, Sequence[str]]  # setting -> values, as written; a cell that matches all settings is left out
 # The exclude rules of the sweep that is composed: the launcher, which Hydra makes, leaves out what matches one.
 RULES: ContextVar[Sequence[Rule]] = ContextVar("rules", default=())
 
 
-def add_suite_axes(words: list[str], settings: DictConfig) -> list[str]:
-    """Adds the axes of the suite that the command line names to it.
+@dataclass(frozen=True)
+class Suite:
+    """A suite, as the command line names it."""
 
-    Raises:
-        UserError: the suite or the profile is unknown, or params.yaml is wrong.
-    """
-    given = _settings_in(words)
-    if (chosen := _chosen_suite(given, settings)) is None:
-        return words
-    suite, axes, profile = chosen
-    sweep = "-m" in words or "--multirun" in words
-    added = axis_overrides(suite, axes, profile, given, sweep)
-    return [*words, *added, *([] if "profile" in given else [f"profile={profile}"])]
+    name: str
+    axes: Mapping[str, Any]  # its section of params.yaml: setting -> value, list, or `{quick: ..., full: ...}`
+    profile: str  # the profile in force
+
+    @classmethod
+    def chosen(cls, given: Mapping[str, str], params: Any) -> "Suite | None":
+        """The suite among the settings of the command line; None without one.
+
+        Raises:
+            UserError: the suite or the profile is unknown, or its section is no mapping.
+        """
+        profile, name = given.get("profile") or params.get("profile") or PROFILES[0], given.get("suite")
+        if profile not in PROFILES:
+            raise UnknownChoiceError("profile", profile, PROFILES)
+        if name in (None, NO_SUITE):
+            return None
+        suites = params.get("suites")
+        if not isinstance(suites, DictConfig) or name not in suites:
+            raise UnknownChoiceError("suite", name, map(str, suites if isinstance(suites, DictConfig) else ()))
+        axes = OmegaConf.to_container(suites)[name]  # type: ignore[call-overload, index]
+        if not isinstance(axes, dict):
+            raise UserError(f"{PARAMS}: suites.{name}: should map settings to values")
+        return cls(str(name), {str(setting): axis for setting, axis in axes.items()}, str(profile))
+
+    def overrides(self, given: Mapping[str, str], is_sweep: bool) -> list[str]:
+        """The overrides that set the suite's values, such as `model=mlp,cnn`; for what is `given`, none are made.
+
+        A sweep has all values of an axis, a run the first.
+
+        Raises:
+            UserError: a setting is unknown, or has no value; the suite does not name exactly one data set.
+        """
+        flag, result = f"{PARAMS}: suites.{self.name}", []
+        for name, axis in self.axes.items():
+            if name == EXCLUDE:
+                continue
+            if name.split(".")[0] not in AXES:
+                raise UserError(f"{flag}.{name}: unknown setting. Choose from: {', '.join(AXES)}.")
+            axis = self._of_profile(axis, f"{flag}.{name}", "value")
+            values = axis if isinstance(axis, list) else [axis]
+            if not values or any(isinstance(value, list | Mapping) for value in values):
+                raise UserError(f"{flag}.{name}: should be a value, a list of values, or {{quick: ..., full: ...}}")
+            if name == "data" and len(values) != 1:
+                raise UserError(f"{flag}.data: should name exactly one data set")
+            if None in values and not _takes_null(name):
+                raise UserError(f"{flag}.{name}: should have a value")
+            if name not in given:
+                result.append(f"{name}={','.join(map(_word, values if is_sweep else values[:1]))}")
+        if "data" not in self.axes:
+            raise UserError(f"{flag}.data: missing; it names the data set")
+        return [*result, *([] if "profile" in given else [f"profile={self.profile}"])]
+
+    def rules(self, given: Mapping[str, str]) -> list[Rule]:
+        """The exclude rules: a list of `{setting: value or list of values}`, or a mapping with one for each profile.
+
+        What the command line names is never left out.
+
+        Raises:
+            UserError: a rule is malformed, or names a setting that the suite doesn't set.
+        """
+        flag = f"{PARAMS}: suites.{self.name}.{EXCLUDE}"
+        listed = self._of_profile(self.axes.get(EXCLUDE) or [], flag, "list")
+        if not isinstance(listed, list) or not all(isinstance(rule, Mapping) and rule for rule in listed):
+            raise UserError(f"{flag}: should be a list of combinations, such as {{model: lstm, device: xla_cpu}}")
+        known = [name for name in self.axes if name != EXCLUDE]
+        for name in (name for rule in listed for name in rule):
+            if name not in known:
+                raise UserError(f"{flag}: {name} is none of the suite's settings. Choose from: {', '.join(known)}.")
+        return [
+            {name: [*map(_key, v if isinstance(v, list) else [v])] for name, v in rule.items()}
+            for rule in listed
+            if not set(rule) & set(given)
+        ]
+
+    def _of_profile(self, value: Any, flag: str, what: str) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        if set(value) != set(PROFILES):
+            raise UserError(f"{flag}: should have a {what} for each of {', '.join(PROFILES)}, and no other key")
+        return value[self.profile]
 
 
-def without_missing_file(words: list[str], conf: Path) -> list[str]:
+def without_missing_file(words: list[str], given: Mapping[str, str], conf: Path) -> list[str]:
     """`words` with a suite that has no file in conf/suite, which only gives a title, as `suite=adhoc` with its name."""
-    suite = _settings_in(words).get("suite")
+    suite = given.get("suite")
     if suite is None or (conf / "suite" / f"{suite}.yaml").exists():
         return words
     others = [word for word in words if word.startswith("-") or _name_and_value(word)[0] != "suite"]
     name = json.dumps(suite, ensure_ascii=False)
     return [*others, f"suite={NO_SUITE}", f"suite.name={name}", f"suite.title={name}"]
-
-
-def check_no_suite(words: list[str]) -> None:
-    """Raises a UserError if `words`, given outside of a project, name a suite."""
-    suite = _settings_in(words).get("suite")
-    if suite not in (None, NO_SUITE):
-        raise UserError(
-            f"suite={suite}: suites are defined in a project's {PARAMS}, and there is none here or above: "
-            "`accelbench init` makes one"
-        )
-
-
-def exclude_rules_in_force(words: list[str], settings: DictConfig) -> list[Rule]:
-    """The exclude rules of the suite that the command line names.
-
-    Rules about a setting that the command line names are dropped: what a user asks for is run.
-
-    Raises:
-        UserError: as `add_suite_axes` does, or a rule is malformed.
-    """
-    given = _settings_in(words)
-    chosen = _chosen_suite(given, settings)
-    return [rule for rule in exclude_rules(*chosen) if not set(rule) & set(given)] if chosen else []
-
-
-def _chosen_suite(given: Mapping[str, str], settings: DictConfig) -> tuple[str, dict[str, Any], str] | None:
-    """The suite that the command line names, its section of params.yaml, and the profile in force."""
-    profile, suite = chosen_profile(given.get("profile"), settings.get("profile")), given.get("suite")
-    return None if suite in (None, NO_SUITE) else (str(suite), suite_axes(settings, str(suite)), profile)
-
-
-def exclude_rules(suite: str, axes: Mapping[str, Any], profile: str) -> list[Rule]:
-    """All exclude rules of a suite, whose section of params.yaml is `axes`.
-
-    `exclude` is a list of `{setting: value or list of values}`, or a mapping with a list for each profile.
-
-    Raises:
-        UserError: a rule is malformed, or names a setting that the suite doesn't set.
-    """
-    flag = f"{PARAMS}: suites.{suite}.{EXCLUDE}"
-    listed = axes.get(EXCLUDE) or []
-    if isinstance(listed, Mapping):
-        if set(listed) != set(PROFILES):
-            raise UserError(f"{flag}: should have a list for each of {', '.join(PROFILES)}, and no other key")
-        listed = listed[profile]
-    if not isinstance(listed, list) or not all(isinstance(rule, Mapping) and rule for rule in listed):
-        raise UserError(f"{flag}: should be a list of combinations, such as {{model: lstm, device: xla_cpu}}")
-    known = [name for name in axes if name != EXCLUDE]
-    for name in (name for rule in listed for name in rule):
-        if name not in known:
-            raise UserError(f"{flag}: {name} is none of the suite's settings. Choose from: {', '.join(known)}.")
-    return [{name: list(map(_key, v if isinstance(v, list) else [v])) for name, v in rule.items()} for rule in listed]
 
 
 def is_excluded(run: RunConfig | DictConfig, rules: Iterable[Rule]) -> bool:
@@ -126,10 +145,6 @@ def _values_of(run: RunConfig | DictConfig, setting: str) -> set[str]:
 
 def _part(whole: Any, name: str) -> Any:
     return whole.get(name) if isinstance(whole, Mapping) else getattr(whole, name, None)
-
-
-def _settings_in(words: list[str]) -> dict[str, str]:
-    return dict(_name_and_value(word) for word in words if word[:1] != "-")
 
 
 def readable(word: str) -> str:
@@ -162,11 +177,7 @@ def with_arguments_added(words: list[str]) -> list[str]:
 
 
 def parse(word: str) -> Override:
-    """`word` as Hydra reads it.
-
-    Raises:
-        UserError: `word` is not of the form `name=value`.
-    """
+    """`word` as Hydra reads it. Raises UserError: it is not of the form `name=value`."""
     check_brackets(word)
     try:
         return OverridesParser.create().parse_override(word)
@@ -174,71 +185,32 @@ def parse(word: str) -> Override:
         raise UserError(f"{word}: not readable as name=value ({str(error).splitlines()[0]})") from error
 
 
-def _name_and_value(word: str) -> tuple[str, str]:
-    """The setting that `word` names, and its value as written.
+def given_in(words: Iterable[str]) -> dict[str, str]:
+    """The settings that words of the command line name, and their values as written.
 
     Raises:
-        UserError: `word` is not of the form `name=value`, or names a setting of Hydra itself.
+        UserError: a word is not of the form `name=value`, or names a setting of Hydra itself.
     """
+    return dict(map(_name_and_value, words))
+
+
+def _name_and_value(word: str) -> tuple[str, str]:
     override = parse(word)
     name, value = override.key_or_group, override.value()
     if not name:
         raise UserError(f"{word}: should be name=value")
     if name.strip("/").startswith("hydra"):
         raise UserError(f"{word}: Hydra's own settings are fixed; out=FOLDER names the folder of the records")
-    if name.startswith((*ARGUMENTS, OPTIONS)) and (override.is_add() or override.is_force_add()):
+    is_added = override.is_add() or override.is_force_add()
+    if name.startswith((*ARGUMENTS, OPTIONS)) and is_added:
         return name, word.partition("=")[2]
-    if override.is_add() or override.is_force_add() or override.is_delete():
+    if is_added or override.is_delete():
         raise UserError(f"{word}: settings are neither added nor taken away: write {name}=VALUE")
     if name in GROUPS and isinstance(value, int | float | None):  # Hydra's message would not name the setting
         raise UserError(f"{word}: should be the name of a file in conf/{name}/")
     if value is None and not _takes_null(name):
         raise UserError(f"{word}: should have a value")
     return name, value if isinstance(value, str) else word.partition("=")[2]
-
-
-def axis_overrides(suite: str, axes: Mapping[str, Any], profile: str, given: Iterable[str], sweep: bool) -> list[str]:
-    """The overrides that set a suite's values, such as `model=mlp,cnn`.
-
-    Args:
-        suite: its name in params.yaml, for messages.
-        axes: its section of params.yaml: setting -> value, list, or `{quick: ..., full: ...}`.
-        profile: the profile in force.
-        given: settings on the command line: they win, so no override is made for them.
-        sweep: whether to sweep all values of an axis, or to take the first.
-
-    Raises:
-        UserError: a setting is unknown, or has no value; the suite does not name exactly one data set.
-    """
-    known = [name for name in NAMES if name not in NOT_AXES]
-    flag = f"{PARAMS}: suites.{suite}"
-    result = []
-    for name, axis in axes.items():
-        if name == EXCLUDE:
-            continue
-        if name.split(".")[0] not in known:
-            raise UserError(f"{flag}.{name}: unknown setting. Choose from: {', '.join(known)}.")
-        values = _values(axis, profile, f"{flag}.{name}")
-        if name == "data" and len(values) != 1:
-            raise UserError(f"{flag}.data: should name exactly one data set")
-        if None in values and not _takes_null(name):
-            raise UserError(f"{flag}.{name}: should have a value")
-        if name not in given:
-            result.append(f"{name}={','.join(map(_word, values if sweep else values[:1]))}")
-    if "data" not in axes:
-        raise UserError(f"{flag}.data: missing; it names the data set")
-    return result
-
-
-def _values(axis: Any, profile: str, flag: str) -> list[Any]:
-    if isinstance(axis, Mapping):
-        if set(axis) != set(PROFILES):
-            raise UserError(f"{flag}: should have a value for each of {', '.join(PROFILES)}, and no other key")
-        axis = axis[profile]
-    values = list(axis) if isinstance(axis, list) else [axis]
-    if not values or any(isinstance(value, list | Mapping) for value in values):
-        raise UserError(f"{flag}: should be a value, a list of values, or {{quick: ..., full: ...}}")
-    return values
 
 
 def _takes_null(name: str) -> bool:
@@ -258,31 +230,3 @@ def _word(value: Any) -> str:
 def _key(value: Any) -> str:
     """`value` as text for comparing: 8 and 8.0 are equal."""
     return _word(int(value) if isinstance(value, float) and value.is_integer() else value)
-
-
-def chosen_profile(on_command_line: str | None, in_params: Any) -> str:
-    """The profile in force: from the command line, else from params.yaml, else quick.
-
-    Raises:
-        UnknownChoiceError: the profile is neither quick nor full.
-    """
-    profile = on_command_line or in_params or PROFILES[0]
-    if profile not in PROFILES:
-        raise UnknownChoiceError("profile", profile, PROFILES)
-    return str(profile)
-
-
-def suite_axes(params: Any, suite: str) -> dict[str, Any]:
-    """A suite's section of params.yaml: setting -> axis.
-
-    Raises:
-        UnknownChoiceError: params.yaml has no such suite.
-        UserError: the section is no mapping.
-    """
-    suites = params.get("suites")
-    if not isinstance(suites, DictConfig) or suite not in suites:
-        raise UnknownChoiceError("suite", suite, map(str, suites if isinstance(suites, DictConfig) else ()))
-    axes = OmegaConf.to_container(suites)[suite]  # type: ignore[call-overload, index]
-    if not isinstance(axes, dict):
-        raise UserError(f"{PARAMS}: suites.{suite}: should map settings to values")
-    return {str(name): axis for name, axis in axes.items()}

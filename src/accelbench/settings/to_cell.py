@@ -23,7 +23,7 @@ from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.settings import executors
 from accelbench.settings.config import EngineConfig, RunConfig, SweepOptions
 from accelbench.settings.limits import check
-from accelbench.settings.own_code import check_arguments, checked_data, checked_model
+from accelbench.settings.own_code import check_arguments, checked_data, checked_model, value_word
 
 T = TypeVar("T")
 
@@ -39,7 +39,16 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
     check_arguments(run)
     executors.check(run.executor)
     run = _without_unused_settings(replace(run, model=model, data=data))
-    return _cell(run), _options(run)
+    options = _taken(
+        SweepOptions,
+        run,
+        suite=run.suite.name,
+        title=run.suite.title,
+        study=run.suite.study,
+        tracking=run.tracking.name,
+        data_root=run.data.root,
+    )
+    return _cell(run), options
 
 
 def _cell(run: RunConfig) -> Cell:
@@ -65,32 +74,14 @@ def _taken(kind: type[T], settings: Any, **others: Any) -> T:
     return kind(**others, **{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
 
 
-def _options(run: RunConfig) -> SweepOptions:
-    return _taken(
-        SweepOptions,
-        run,
-        suite=run.suite.name,
-        title=run.suite.title,
-        study=run.suite.study,
-        tracking=run.tracking.name,
-        data_root=run.data.root,
-    )
-
-
 def _keras(engine: EngineConfig, device: Device) -> KerasSettings | None:
-    """The settings of Keras, None for Lightning.
-
-    Settings that the user did not give have the defaults of `cell.KerasSettings`; for JAX, `jit_compile` is true.
-
-    Raises:
-        UserError: a setting of the other engine was given, or the name of a TPU with JAX.
-    """
+    """The settings of Keras, None for another engine. For JAX, `jit_compile` is true unless it was given."""
     given = {name: value for name, value in vars(engine).items() if name != "name" and value is not None}
     for name, value in given.items():
         takes_it = Engine.lightning if name == "xla_processes" else Engine.keras
         if takes_it != engine.name:
-            word = str(value).lower() if isinstance(value, bool) else value
-            raise UserError(f"engine.{name}={word}: goes with engine={takes_it}, and not with engine={engine.name}")
+            flag = f"engine.{name}={value_word(value)}"
+            raise UserError(f"{flag}: goes with engine={takes_it}, and not with engine={engine.name}")
     if engine.name != Engine.keras:
         return None
     keras = KerasSettings(**{"jit_compile": given.get("backend") == KerasBackend.jax, **given})
