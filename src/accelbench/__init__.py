@@ -9,49 +9,37 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from accelbench.api.comparison import Comparison, PairVerdict, compare
-    from accelbench.api.measure import measure
-    from accelbench.api.measurement import Measurement
-    from accelbench.api.results import Result, Results, read
-    from accelbench.api.run import run
-    from accelbench.errors import InvalidError, UserError
-    from accelbench.schema.cell import Window
+    from accelbench.api.comparison import Comparison as Comparison
+    from accelbench.api.comparison import PairVerdict as PairVerdict
+    from accelbench.api.comparison import compare as compare
+    from accelbench.api.measure import measure as measure
+    from accelbench.api.measurement import Measurement as Measurement
+    from accelbench.api.results import Result as Result
+    from accelbench.api.results import Results as Results
+    from accelbench.api.results import read as read
+    from accelbench.api.run import run as run
+    from accelbench.errors import InvalidError as InvalidError
+    from accelbench.errors import UserError as UserError
+    from accelbench.schema.cell import Window as Window
 
-# Public name -> the module that defines it.
-_PLACES = {
-    "Comparison": "accelbench.api.comparison",
-    "InvalidError": "accelbench.errors",
-    "Measurement": "accelbench.api.measurement",
-    "PairVerdict": "accelbench.api.comparison",
-    "Result": "accelbench.api.results",
-    "Results": "accelbench.api.results",
-    "UserError": "accelbench.errors",
-    "Window": "accelbench.schema.cell",
-    "compare": "accelbench.api.comparison",
-    "measure": "accelbench.api.measure",
-    "read": "accelbench.api.results",
-    "run": "accelbench.api.run",
+# Module -> what it defines of the names above.
+_MODULES = {
+    "api.comparison": ("Comparison", "PairVerdict", "compare"),
+    "api.measure": ("measure",),
+    "api.measurement": ("Measurement",),
+    "api.results": ("Result", "Results", "read"),
+    "api.run": ("run",),
+    "errors": ("InvalidError", "UserError"),
+    "schema.cell": ("Window",),
 }
-__all__ = [
-    "Comparison",
-    "InvalidError",
-    "Measurement",
-    "PairVerdict",
-    "Result",
-    "Results",
-    "UserError",
-    "Window",
-    "compare",
-    "measure",
-    "read",
-    "run",
-]
+_PLACES = {name: module for module, names in _MODULES.items() for name in names}
+__all__ = sorted(_PLACES)
 
 
 def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_PLACES[name]), name)
+    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
 
 
 def __dir__() -> list[str]:

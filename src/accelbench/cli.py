@@ -5,7 +5,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TextIO
@@ -38,8 +38,8 @@ def main(arguments: Sequence[str] | None = None, out: Path | None = None) -> int
     # Line by line, so that a log shows each cell at once. Letters that the output's encoding lacks become escapes.
     sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        with contextlib.redirect_stdout(_Output(sys.stdout)):
-            return _status(list(sys.argv[1:] if arguments is None else arguments), out)
+        with contextlib.redirect_stdout(_Output(sys.stdout)) as output:
+            return _status(list(sys.argv[1:] if arguments is None else arguments), out, output)
     except BrokenPipeError:
         broken = [number for number in OUTPUTS if _has_no_reader(number)]
         if not broken:
@@ -49,10 +49,10 @@ def main(arguments: Sequence[str] | None = None, out: Path | None = None) -> int
         return 128 + signal.SIGPIPE
 
 
-def _status(words: list[str], out: Path | None) -> int:
+def _status(words: list[str], out: Path | None, output: "_Output") -> int:
     try:
         status = _run(words, out)
-        sys.stdout.flush()  # else Python does it as it ends, and shows a traceback if it fails
+        output.check()
         return status
     except KeyboardInterrupt:
         _tell("\nInterrupted; every finished cell has its record.")
@@ -60,7 +60,11 @@ def _status(words: list[str], out: Path | None) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:
-        mistake = _mistake(error)
+        mistake: Exception | None = error
+        if not isinstance(error, UserError):
+            from accelbench.settings.hydra_errors import user_error_behind  # imports Hydra
+
+            mistake = user_error_behind(error)
         if mistake is None:
             raise
         _tell(f"accelbench: {clean(masked(str(mistake)))}")
@@ -71,14 +75,6 @@ def _tell(message: str) -> None:
     """Prints on stderr; if that is full or closed, the exit status alone tells."""
     with contextlib.suppress(OSError):
         print(message, file=sys.stderr)
-
-
-def _mistake(error: Exception) -> UserError | None:
-    if isinstance(error, UserError):
-        return error
-    from accelbench.settings.hydra_errors import user_error_behind  # imports Hydra
-
-    return user_error_behind(error)
 
 
 def _run(words: list[str], out: Path | None) -> int:
@@ -96,36 +92,39 @@ def _run(words: list[str], out: Path | None) -> int:
 
 
 class _Output:
-    """Standard output; an error of writing to it names it."""
+    """Standard output. If it can't be written, the command goes on in silence: what it measures is worth more.
+
+    Only its reader's end stops the command, by a BrokenPipeError.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._problem: OSError | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
-    def write(self, text: str) -> int:
-        """As the stream does.
+    def _try(self, call: Callable[[], object]) -> None:
+        if self._problem is None:
+            try:
+                call()
+            except BrokenPipeError:
+                raise
+            except OSError as error:
+                self._problem = error
 
-        Raises:
-            BrokenPipeError: its reader has gone.
-            WriteError: it can't be written for another reason.
-        """
-        try:
-            return self._stream.write(text)
-        except OSError as error:
-            raise _named(error) from error
+    def write(self, text: str) -> int:
+        self._try(lambda: self._stream.write(text))
+        return len(text)
 
     def flush(self) -> None:
-        """As the stream does; raises what `write` raises."""
-        try:
-            self._stream.flush()
-        except OSError as error:
-            raise _named(error) from error
+        self._try(self._stream.flush)
 
-
-def _named(error: OSError) -> Exception:
-    return error if isinstance(error, BrokenPipeError) else WriteError("standard output", error)
+    def check(self) -> None:
+        """Writes what is left; raises a WriteError if some of the output could not be written."""
+        self.flush()
+        if self._problem is not None:
+            raise WriteError("standard output", self._problem)
 
 
 class _Console(Console):

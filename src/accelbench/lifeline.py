@@ -16,7 +16,7 @@ MARKED_S, MARKED_POLL_S = 5.0, 0.01
 
 
 def end_with_parent() -> None:
-    """Lets the kernel send this process SIGTERM when its parent ends. Does nothing on other systems than Linux.
+    """Lets the kernel send this process SIGTERM when its parent ends; does nothing on other systems than Linux.
 
     Otherwise the sweep of a killed `make repro` would run on unseen and block the next one.
     """
@@ -24,10 +24,7 @@ def end_with_parent() -> None:
 
 
 def adopt_orphans() -> None:
-    """Makes every descendant whose parent ends a child of this process, unless an adopter is nearer to it.
-
-    Does nothing on other systems than Linux.
-    """
+    """Makes every descendant whose parent ends a child of this process, unless an adopter is nearer. Linux only."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -61,17 +58,13 @@ def end_marked(mark: str) -> None:
     of every process on the machine, which takes milliseconds.
     """
     deadline = time.monotonic() + MARKED_S
-    while (marked := _marked(mark.encode(errors="surrogateescape"))) and time.monotonic() < deadline:
-        for pid in marked:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(MARKED_POLL_S)
-
-
-def _marked(mark: bytes) -> list[int]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):  # it has ended, or is another user's
-            if mark in path.read_bytes():
-                found.append(int(path.parent.name))
-    return found
+    has_found = True
+    while has_found and time.monotonic() < deadline:
+        has_found = False
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):  # it has ended, or is another user's
+                if mark.encode(errors="surrogateescape") in path.read_bytes():
+                    has_found = True
+                    os.kill(int(path.parent.name), signal.SIGKILL)
+        if has_found:
+            time.sleep(MARKED_POLL_S)

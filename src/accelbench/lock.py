@@ -33,8 +33,7 @@ def hold_measuring(waiting: Callable[[str], None]) -> Iterator[None]:
     message names the holder, and `VARIABLE` chooses another name. Processes in another network namespace, as in a
     container with a network of its own, have another lock.
 
-    Args:
-        waiting: called with a message before waiting for another holder, and again after a minute, two, four and so on.
+    `waiting` is called with a message before waiting for another holder, and again after a minute, two, four and so on.
 
     Raises:
         UserError: there can be no such lock here.
@@ -68,11 +67,7 @@ def hold_measuring(waiting: Callable[[str], None]) -> Iterator[None]:
 def is_measuring() -> bool:
     """Whether a process holds the lock of all measurements on this machine now."""
     with socket.socket(socket.AF_UNIX) as client:
-        try:
-            client.connect(_address())
-        except OSError:
-            return False
-        return True
+        return client.connect_ex(_address()) == 0
 
 
 def _address() -> str:
@@ -92,30 +87,24 @@ def _bind(server: socket.socket, address: str) -> bool:
 
 
 def _holder(client: socket.socket) -> str:
-    """The process that listens at the other end, as far as it is known: another container's has no number here."""
+    """The process at the other end, its user if that is another one, and its command; any user chose the words.
+
+    Another container's process has no number here.
+    """
     size = struct.calcsize("3i")
     pid, user, _ = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
-    return _named(pid, user)
-
-
-def _named(pid: int, user: int) -> str:
-    """The process, its user if that is another one, and its command; any user may have chosen the words."""
+    if not pid:
+        return "process unknown"
     words = b""
     with contextlib.suppress(OSError):
-        words = Path(f"/proc/{pid}/cmdline").read_bytes() if pid else b""
+        words = Path(f"/proc/{pid}/cmdline").read_bytes()
     command = os.fsdecode(words.replace(b"\0", b" ")).strip()
     shown = "".join(letter if letter.isprintable() else "?" for letter in command)
     cut = f"{shown[:MAX_COMMAND]} ..." if len(shown) > MAX_COMMAND else shown
-    return f"process {pid or 'unknown'}{_of(user) if pid else ''}" + (f": {cut}" if cut else "")
-
-
-def _of(user: int) -> str:
-    if user == os.getuid():
-        return ""
-    try:
-        return f" of user {pwd.getpwuid(user).pw_name}"
-    except KeyError:
-        return f" of user {user}"
+    name = str(user)
+    with contextlib.suppress(KeyError):
+        name = pwd.getpwuid(user).pw_name
+    return f"process {pid}{f' of user {name}' if user != os.getuid() else ''}{f': {cut}' if cut else ''}"
 
 
 @contextlib.contextmanager
@@ -132,24 +121,20 @@ def hold(path: Path, what: str, *, patience_s: float = 0.0, for_all_users: bool 
     """
     with _open(path, for_all_users) as file:
         deadline = time.monotonic() + patience_s
-        while not _take(file):
-            if time.monotonic() >= deadline:
-                holder = f"{what} (process {file.read().strip() or 'unknown'})"
-                raise BusyError(f"{holder} is under way: wait for it to end, or stop it")
-            time.sleep(RETRY_S)
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() >= deadline:
+                    holder = f"{what} (process {file.read().strip() or 'unknown'})"
+                    raise BusyError(f"{holder} is under way: wait for it to end, or stop it") from error
+                time.sleep(RETRY_S)
         file.seek(0)
         file.truncate()
         file.write(str(os.getpid()))
         file.flush()
         yield
-
-
-def _take(file: IO[str]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _open(path: Path, for_all_users: bool) -> IO[str]:

@@ -31,23 +31,14 @@ OUR_LAUNCHER = "override hydra/launcher: accelbench"  # in conf/config.yaml: ano
 
 @dataclass(frozen=True, kw_only=True)
 class Workplace:
-    """Where a command finds and leaves its files.
+    """Where a command finds and leaves its files."""
 
-    Attributes:
-        root: the project's folder; outside of a project the current one. Records and reports are below it.
-        project: the project's folder; None outside of a project, where no params.yaml counts.
-        store: the folder of MLflow's database and of its files.
-        conf: the folder of the configuration.
-        data: the folder of the prepared data sets.
-        cache: the folder of ceilings.json; original files of data sets are looked for, and downloaded, below it.
-    """
-
-    root: Path
-    project: Path | None
-    store: Path
+    root: Path  # the project's folder; outside of a project the current one. Records and reports are below it
+    project: Path | None  # the project's folder; None outside of a project, where no params.yaml counts
+    store: Path  # of MLflow's database and of its files
     conf: Path
-    data: Path
-    cache: Path
+    data: Path  # of the prepared data sets
+    cache: Path  # of ceilings.json; original files of data sets are looked for, and downloaded, below it
 
     @classmethod
     def of_project(cls, root: Path) -> "Workplace":
@@ -122,13 +113,9 @@ def is_checkout() -> bool:
 
 
 def _conf(project: Path | None) -> Path:
-    if project is not None and _is_ours(project / "conf" / "config.yaml"):
+    if project is not None and OUR_LAUNCHER in _text(project / "conf" / "config.yaml"):
         return project / "conf"
     return (PACKAGE.parents[1] if is_checkout() else PACKAGE) / "conf"
-
-
-def _is_ours(config: Path) -> bool:
-    return OUR_LAUNCHER in _text(config)
 
 
 def resolved(path: Path) -> Path:

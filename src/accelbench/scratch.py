@@ -70,16 +70,10 @@ def _remove_abandoned(base: Path) -> None:
         for entry in entries:
             if not entry.name.startswith(PREFIX) or not entry.is_dir(follow_symlinks=False):
                 continue
-            with contextlib.suppress(OSError):  # it is held, or another process removes it
-                _remove_if_abandoned(Path(entry.path))
-
-
-def _remove_if_abandoned(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        if os.fstat(descriptor).st_uid == os.geteuid():
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            end_marked(f"{VARIABLE}={path}/")
-            shutil.rmtree(path, ignore_errors=True)
-    finally:
-        os.close(descriptor)
+            with contextlib.ExitStack() as stack, contextlib.suppress(OSError):  # held, or another process removes it
+                descriptor = os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+                stack.callback(os.close, descriptor)
+                if os.fstat(descriptor).st_uid == os.geteuid():
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    end_marked(f"{VARIABLE}={entry.path}/")
+                    shutil.rmtree(entry.path, ignore_errors=True)

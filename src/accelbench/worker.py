@@ -11,7 +11,7 @@ from accelbench.devices.proc import check_clocks
 from accelbench.engines.registry import SUBSTITUTING, host_spec
 from accelbench.errors import UserError
 from accelbench.isolation.child import respond
-from accelbench.isolation.messages import CellRequest, Reply, encode
+from accelbench.isolation.messages import CellRequest, encode
 from accelbench.project import MANIFEST
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import load
@@ -22,13 +22,8 @@ from accelbench.schema.vocab import MODULE, Status
 def main(words: Sequence[str]) -> int:
     """Runs one cell in this process, which has imported no framework yet, and prints its outcome as JSON.
 
-    Of several ranks, as `torchrun` starts them, only the first and those that fail print an outcome.
-
-    Args:
-        words: of the command line.
-
-    Returns:
-        The exit status: 0 if the cell is ok or skipped, 2 if it failed because of a mistake in its settings, else 1.
+    Of several ranks, as `torchrun` starts them, only the first and those that fail print an outcome. Returns the exit
+    status: 0 if the cell is ok or skipped, 2 if it failed because of a mistake in its settings, else 1.
     """
     cell, data_folder = parse(words)
     spec = host_spec(cell)
@@ -39,7 +34,9 @@ def main(words: Sequence[str]) -> int:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print must not mix with the outcome
     answer = respond(CellRequest(cell=cell, engine=spec.engine, data_folder=str(data_folder), timeout_s=cell.timeout_s))
     if answer.status != Status.ok or answer.measurement is not None:
-        output.write(_shown(answer) + "\n")
+        # Unknown values are left out, except for the reason.
+        shown = {name: value for name, value in vars(answer).items() if value is not None or name == "reason"}
+        output.write(encode(shown) + "\n")
     output.close()
     if answer.user_error:
         return 2
@@ -67,12 +64,6 @@ def parse(words: Sequence[str]) -> tuple[Cell, Path]:
     if cell.data.name != MODULE and not (chosen.data_folder / MANIFEST).exists():
         parser.error(f"{chosen.data_folder}: no prepared data set (it has no {MANIFEST})")
     return cell, chosen.data_folder
-
-
-def _shown(answer: Reply) -> str:
-    """The answer as JSON. Unknown values are left out, except for the reason."""
-    shown = {name: value for name, value in vars(answer).items() if value is not None or name == "reason"}
-    return encode(shown)
 
 
 if __name__ == "__main__":

@@ -28,10 +28,7 @@ class SweepLauncher(Launcher):
     """
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Keeps what `launch` needs."""
-        self.hydra_context = hydra_context
-        self.task_function = task_function
-        self.config = config
+        self.hydra_context, self.task_function, self.config = hydra_context, task_function, config
         self.parse = cache(OverridesParser.create().parse_override)
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
@@ -70,24 +67,15 @@ class SweepLauncher(Launcher):
 
 @dataclass
 class _Job:
-    """The latest job of a choice of files.
-
-    Attributes:
-        config: its configuration.
-        values: name -> the word that sets it, in `config`.
-    """
+    """The latest job of a choice of files."""
 
     config: DictConfig
-    values: dict[str, str] = field(default_factory=dict)
+    values: dict[str, str] = field(default_factory=dict)  # name -> the word that sets it, in `config`
     _typed: RunConfig | None = None  # of the latest job that was not excluded
     _typed_values: dict[str, str] = field(default_factory=dict)
 
     def run(self, paths: dict[str, str]) -> RunConfig:
-        """The configuration with plain values.
-
-        Args:
-            paths: name -> where it is in the configuration.
-        """
+        """The configuration with plain values; `paths` says where each name is in it."""
         if self._typed is None:
             self._typed = compose.typed(self.config)
         else:
@@ -103,14 +91,10 @@ def _differing(values: dict[str, str], present: dict[str, str]) -> list[str]:
 
 
 class _Composer:
-    """Composes every combination of files from a composition of each file, since Hydra takes 60 ms for each.
-
-    Args:
-        load: composes a combination, given as words such as `model=cnn`.
-    """
+    """Composes every combination of files from a composition of each file, since Hydra takes 60 ms for each."""
 
     def __init__(self, load: Callable[[tuple[str, ...]], DictConfig]) -> None:
-        self._load = load
+        self._load = load  # composes a combination, given as words such as `model=cnn`
         self._first: tuple[str, ...] = ()
         self._of_word: dict[str, DictConfig | None] = {}  # the section that a word chooses; None: it changes more
 
@@ -118,18 +102,14 @@ class _Composer:
         """A new configuration of the files that `choices` name; all calls name the same groups in the same order."""
         if not self._first:
             self._first, self._base = choices, self._load(choices)
-        changed = [
-            number for number, (word, first) in enumerate(zip(choices, self._first, strict=True)) if word != first
-        ]
-        for number in changed:
-            if choices[number] not in self._of_word:
-                self._of_word[choices[number]] = self._section(choices[number], number)
         config = copy.deepcopy(self._base)
-        for word in (choices[number] for number in changed):
-            section = self._of_word[word]
-            if section is None:
-                return self._load(choices)
-            config[word.partition("=")[0]] = section
+        for number, (word, first) in enumerate(zip(choices, self._first, strict=True)):
+            if word != first:
+                if word not in self._of_word:
+                    self._of_word[word] = self._section(word, number)
+                if (section := self._of_word[word]) is None:
+                    return self._load(choices)
+                config[word.partition("=")[0]] = section
         return config
 
     def _section(self, word: str, number: int) -> DictConfig | None:
@@ -162,21 +142,7 @@ class SweepSweeper(BasicSweeper):
         """Does nothing: see the class."""
 
 
-@dataclass
-class LauncherConfig:
-    """The configuration of `hydra/launcher=accelbench`."""
-
-    _target_: str = f"{__name__}.{SweepLauncher.__name__}"
-
-
-@dataclass
-class SweeperConfig:
-    """The configuration of `hydra/sweeper=accelbench`."""
-
-    _target_: str = f"{__name__}.{SweepSweeper.__name__}"
-    max_batch_size: int | None = None
-    params: dict[str, str] | None = None
-
-
-ConfigStore.instance().store(group="hydra/sweeper", name="accelbench", node=SweeperConfig)
-ConfigStore.instance().store(group="hydra/launcher", name="accelbench", node=LauncherConfig)
+SWEEPER = {"_target_": f"{__name__}.{SweepSweeper.__name__}", "max_batch_size": None, "params": None}
+ConfigStore.instance().store(group="hydra/sweeper", name="accelbench", node=SWEEPER)
+LAUNCHER = {"_target_": f"{__name__}.{SweepLauncher.__name__}"}
+ConfigStore.instance().store(group="hydra/launcher", name="accelbench", node=LAUNCHER)
