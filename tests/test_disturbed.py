@@ -25,7 +25,7 @@ from accelbench.search.goal import Goal
 from accelbench.settings.config import Retry
 from accelbench.sinks import run_picture
 from accelbench.sinks.mlflow_fields import translate
-from accelbench.sinks.relative_speed import relative_speeds
+from accelbench.sinks.sink import relative_speeds
 from accelbench.sweep.run import SweepResult, _counts
 from accelbench.sweep.terminal import conclude, outcome, show_answer, show_card
 from beside import REASON, make_record, quiet

@@ -1,11 +1,10 @@
-import signal
 import threading
 import time
 
 import pytest
 
 from accelbench.sinks import in_time
-from accelbench.sinks.in_time import InTime, limited
+from accelbench.sinks.in_time import InTime
 
 
 class Server:
@@ -35,23 +34,6 @@ def test_an_answer_that_fills_the_memory_is_ended(monkeypatch):
     monkeypatch.setattr(in_time, "MAX_KB", 50_000)
     with pytest.raises(TimeoutError, match="fills the memory"):
         InTime(Server()).fill()
-
-
-def test_another_timer_goes_on():
-    rung = []
-    before = signal.signal(signal.SIGALRM, lambda *_: rung.append(1))
-    left_s, interval_s = signal.setitimer(signal.ITIMER_REAL, 0.1)
-    try:
-        with limited(60.0):
-            time.sleep(0.15)
-        assert not rung
-        deadline = time.monotonic() + 30
-        while not rung and time.monotonic() < deadline:
-            time.sleep(0.005)
-        assert rung
-    finally:
-        signal.signal(signal.SIGALRM, before)
-        signal.setitimer(signal.ITIMER_REAL, left_s, interval_s)
 
 
 def test_a_thread_that_gets_no_signals_has_no_limit(monkeypatch):

@@ -37,24 +37,18 @@ def limited(seconds: float) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    began_s, peak_kb = time.monotonic(), _peak_kb()
+    began_s, peak_kb = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     def look(*_: object) -> None:
         if time.monotonic() - began_s > seconds:
             raise TimeoutError(f"no whole answer within {seconds:g} s")
-        if _peak_kb() - peak_kb > MAX_KB:
+        if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak_kb > MAX_KB:
             raise TimeoutError("an answer that fills the memory")
 
     before = signal.signal(signal.SIGALRM, look)
-    left_s, interval_s = signal.setitimer(signal.ITIMER_REAL, TICK_S, TICK_S)
+    signal.setitimer(signal.ITIMER_REAL, TICK_S, TICK_S)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-        if left_s:  # another timer was running
-            signal.setitimer(signal.ITIMER_REAL, max(1e-3, left_s - (time.monotonic() - began_s)), interval_s)
-
-
-def _peak_kb() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

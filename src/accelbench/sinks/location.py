@@ -15,7 +15,8 @@ from accelbench.schema.secrets import masked
 from accelbench.sinks.sink import one_line
 
 PREFIX = "accelbench/"  # of the names of our experiments
-TABLES = ("runs", "trace_info", "registered_models")  # of MLflow: with a row, the store has been used
+FIRST = {"experiments", "runs", "metrics", "params", "tags"}  # the tables that MLflow makes first
+TABLES = sorted(FIRST - {"experiments"}) + ["trace_info", "registered_models"]  # with a row, the store has been used
 HOST, PORT = "127.0.0.1", 5000  # where `accelbench ui` serves the project's store by default
 LOCAL_SERVER = f"http://{HOST}:{PORT}"
 PROXIED = "mlflow-artifacts:/"  # of an address below the artifacts' folder, wherever that is
@@ -95,44 +96,52 @@ def locked(root: Path, patience_s: float | None = None) -> Iterator[None]:
         except OSError as error:
             raise UserError(f"{path.name}: not writable ({error.strerror})") from error
         if is_own(root):
-            _check_writable(database(root))
+            # MLflow would try again for two minutes, and print each attempt.
+            try:
+                with closing(sqlite3.connect(database(root), timeout=PATIENCE_S, isolation_level=None)) as connection:
+                    connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.Error as error:
+                raise UserError(f"{database(root).name}: not usable ({error})") from error
         yield
 
 
-def _check_writable(path: Path) -> None:
-    # MLflow would try again for two minutes, and print each attempt.
-    try:
-        with closing(sqlite3.connect(path, timeout=PATIENCE_S, isolation_level=None)) as connection:
-            connection.execute("BEGIN IMMEDIATE")
-    except sqlite3.Error as error:
-        raise UserError(f"{path.name}: not usable ({error})") from error
-
-
-def check_is_ours(path: Path, wanted: str) -> None:
+def check_is_ours(path: Path, wanted: str) -> bool:
     """Refuses a database of another program, or of the user's own experiments; MLflow might migrate it.
 
     A store is ours if it has an experiment of ours, or nothing yet. What the user named with MLFLOW_TRACKING_URI is
     meant: of that, only the schema is looked at, whose revision should be `wanted`.
 
+    Returns:
+        Whether the store is made: False if it is empty, as of a process that was killed while MLflow created it.
+
     Raises:
         UserError: it has another schema, or is no MLflow store, or holds runs of others alone.
     """
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=PATIENCE_S)) as connection:
+        tables = set(_rows(connection, "SELECT name FROM sqlite_master WHERE type = 'table'"))
         found = _rows(connection, "SELECT version_num FROM alembic_version")
         experiments = [str(name) for name in _rows(connection, "SELECT name FROM experiments")]
         used = any(_rows(connection, f"SELECT 1 FROM {table} LIMIT 1") for table in TABLES)
+    if (tables <= FIRST or tables >= FIRST) and not experiments and not used:
+        return False
     if found != [wanted]:
         problem = "is of another release of MLflow" if found else "is no store of MLflow's"
-    elif os.environ.get("MLFLOW_TRACKING_URI") or any(name.startswith(PREFIX) for name in experiments):
-        return
-    elif used or set(experiments) - {"Default"}:
+    elif not os.environ.get("MLFLOW_TRACKING_URI") and not any(name.startswith(PREFIX) for name in experiments):
+        if not used and not set(experiments) - {"Default"}:
+            return True
         problem = "has runs or experiments of yours, and none of accelbench"
     else:
-        return
+        return True
     raise UserError(
         f"{path.name} {problem}, and is left as it is: name another store with MLFLOW_TRACKING_URI, "
         "such as sqlite:///accelbench.db, or use tracking=none"
     )
+
+
+def remove_database(root: Path) -> None:
+    """Removes the project's database, which holds nothing (`check_is_ours`)."""
+    for ending in ("", "-wal", "-shm", "-journal"):
+        database(root).with_name(database(root).name + ending).unlink(missing_ok=True)
 
 
 def _rows(connection: sqlite3.Connection, query: str) -> list[Any]:

@@ -8,41 +8,16 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from accelbench import scratch
 from accelbench.answers.cells import MeasuredCell
-from accelbench.schema.conditions import Data
 from accelbench.schema.record import Record
-from accelbench.sinks import run_picture
+from accelbench.sinks import location, mlflow_fields, run_picture
 from accelbench.sinks.in_time import InTime
-from accelbench.sinks.location import (
-    LOCAL_SERVER,
-    OPENING_PATIENCE_S,
-    PREFIX,
-    PROXIED,
-    check_is_ours,
-    database,
-    folder_of,
-    is_own,
-    locked,
-    proxied,
-    server_uri,
-    tracking_uri,
-)
-from accelbench.sinks.mlflow_fields import (
-    CELL_KEY,
-    IS_CELL,
-    NOTE,
-    NUM_PROCESSES,
-    cell_fields,
-    data_name,
-    end_ms,
-    start_ms,
-    translate,
-)
-from accelbench.sinks.relative_speed import RelativeSpeed
-from accelbench.sinks.sink import Sink
+from accelbench.sinks.location import folder_of, is_own, locked
+from accelbench.sinks.mlflow_fields import NOTE, NUM_PROCESSES, end_ms, start_ms, translate
+from accelbench.sinks.sink import RelativeSpeed, Sink
 from accelbench.sinks.view import COMPARE, SHARE, VERDICT, compare_link, run_url, view_tags
 
 # By MLflow's defaults, one call to a dead server takes four minutes, and usage is reported to Databricks.
@@ -55,19 +30,8 @@ for _name, _value in {
 }.items():
     os.environ.setdefault(_name, _value)
 
-from mlflow import MlflowClient  # noqa: E402
-from mlflow.entities import (  # noqa: E402
-    Dataset,
-    DatasetInput,
-    InputTag,
-    LifecycleStage,
-    Metric,
-    Param,
-    RunStatus,
-    RunTag,
-    ViewType,
-)
-from mlflow.entities import Run as MLflowRun  # noqa: E402
+from mlflow import MlflowClient, entities  # noqa: E402
+from mlflow.entities import Metric, Param, RunStatus  # noqa: E402
 from mlflow.store.db.utils import _get_latest_schema_revision  # noqa: E402
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # noqa: E402
 
@@ -77,12 +41,7 @@ PLAIN = re.compile(r"[\w.=-]+")  # a name that needs no escapes in a search
 BATCH = 50  # records that are delivered while the lock is held: some three seconds
 DIGEST_LENGTH = 12  # MLflow shows all of it beside the name, and allows 36 characters
 
-
-class Key(NamedTuple):
-    """The tags that identify the run of a record."""
-
-    record: str
-    started_at: str
+Key = tuple[str, str]  # a record's name and start: the tags that identify its run
 
 
 class Store:
@@ -98,19 +57,17 @@ class Store:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._experiments: dict[str, str] = {}
-        self._run_ids: dict[Key, str] = {}  # of finished runs that were asked for or made
-        with locked(root, OPENING_PATIENCE_S):
-            if is_own(root) and not database(root).stat().st_size:  # `locked` has made an empty one
+        uri = location.tracking_uri(root)
+        with locked(root, location.OPENING_PATIENCE_S):
+            if is_own(root) and not location.check_is_ours(location.database(root), _get_latest_schema_revision()):
+                location.remove_database(root)
                 # The client would give the default experiment a folder below the current one, in SQL without escapes.
-                SqlAlchemyStore(tracking_uri(root), PROXIED)
-            elif is_own(root):
-                check_is_ours(database(root), _get_latest_schema_revision())  # else the client may migrate it
-            self._client: Any = MlflowClient(tracking_uri(root))
-            if server_uri(root) is not None:
-                self._client = InTime(self._client)
+                SqlAlchemyStore(uri, location.PROXIED)
+            client = MlflowClient(uri)
+            self._client: Any = client if location.server_uri(root) is None else InTime(client)
             self._client.search_experiments(max_results=1)  # fails if the server does not answer
             if is_own(root):
-                with closing(sqlite3.connect(database(root))) as connection:
+                with closing(sqlite3.connect(location.database(root))) as connection:
                     # Allows readers while one process writes; the database keeps the setting.
                     connection.execute("PRAGMA journal_mode=WAL")
 
@@ -124,25 +81,18 @@ class Store:
         names = {record.name for record in records}
         with locked(self._root), scratch.temporary_files():
             experiment_id = self._experiment(records[0].cell.suite)
-            for run in list(self._known_runs(experiment_id, records)):
+            started = self._runs(experiment_id, _between(records))
+            unfinished = self._runs(experiment_id, "attributes.status = 'RUNNING'")
+            for run in {run.info.run_id: run for run in [*started, *unfinished]}.values():
                 if run.data.tags.get("record") not in names:
                     continue
-                if not RunStatus.is_terminated(RunStatus.from_string(run.info.status)):
-                    self._client.delete_run(run.info.run_id)
-                else:
+                if _is_finished(run):
                     wanted.pop(_key(run), None)
+                else:
+                    self._client.delete_run(run.info.run_id)
             for record in wanted.values():
                 self._log(experiment_id, record)
         return len(wanted)
-
-    def _known_runs(self, experiment_id: str, records: Sequence[Record]) -> Iterator[MLflowRun]:
-        """The runs among which those of `records` are, and the unfinished ones of earlier measurements of them."""
-        if len(records) == 1:
-            return self._runs(experiment_id, f"tags.record = '{records[0].name}'")
-        starts = [start_ms(record) for record in records]
-        between = f"attributes.start_time >= {min(starts)} and attributes.start_time <= {max(starts)}"
-        found = [*self._runs(experiment_id, between), *self._runs(experiment_id, "attributes.status = 'RUNNING'")]
-        return iter({run.info.run_id: run for run in found}.values())
 
     def relate(self, found: Sequence[RelativeSpeed]) -> None:
         """Adds to each run how far it is behind the fastest one, how sure that is, and a link that compares the two.
@@ -150,20 +100,24 @@ class Store:
         The link ends the run's description, unless the user has changed it. The fastest run has none.
         """
         with locked(self._root):
-            for each in found:
-                experiment_id = self._experiment(each.record.cell.suite)
-                run, fastest = (self._run_id(experiment_id, record) for record in (each.record, each.fastest))
-                if run is None or fastest is None:
-                    continue
-                ours = translate(each.record).note[: MAX_TAG - MAX_LINK]
-                note = (
-                    ours if run == fastest else f"{ours}\n\n{compare_link(experiment_id, run, fastest)}: {each.words}"
-                )
-                written = self._client.get_run(run).data.tags.get(NOTE, "")
-                is_ours = written == ours or written.startswith(f"{ours}\n\n{COMPARE}")
-                tags = {VERDICT: each.verdict} | ({NOTE: note} if is_ours else {})
-                share = Metric(SHARE, each.share, _now_ms(), 0)
-                self._client.log_batch(run, [share], tags=[RunTag(*tag) for tag in tags.items()])
+            for suite in dict.fromkeys(each.record.cell.suite for each in found):
+                of_suite = [each for each in found if each.record.cell.suite == suite]
+                experiment_id = self._experiment(suite)
+                runs = self._runs_of(experiment_id, [one for each in of_suite for one in (each.record, each.fastest)])
+                for each in of_suite:
+                    if (run := runs.get(key_of(each.record))) and (fastest := runs.get(key_of(each.fastest))):
+                        self._relate(experiment_id, each, run, fastest.info.run_id)
+
+    def _relate(self, experiment_id: str, each: RelativeSpeed, run: entities.Run, fastest_id: str) -> None:
+        run_id = run.info.run_id
+        note = ours = translate(each.record).note[: MAX_TAG - MAX_LINK]
+        if run_id != fastest_id:
+            note = f"{ours}\n\n{compare_link(experiment_id, run_id, fastest_id)}: {each.words}"
+        written = run.data.tags.get(NOTE, "")
+        is_ours = written == ours or written.startswith(f"{ours}\n\n{COMPARE}")
+        tags = {VERDICT: each.verdict} | ({NOTE: note} if is_ours else {})
+        share = Metric(SHARE, each.share, _now_ms(), 0)
+        self._client.log_batch(run_id, [share], tags=[entities.RunTag(*tag) for tag in tags.items()])
 
     def show_cells(self, cells: Sequence[MeasuredCell]) -> None:
         """Makes or updates a run for each cell of several processes; one that counts more of them stays as it is.
@@ -172,16 +126,17 @@ class Store:
         """
         with locked(self._root):
             for suite in dict.fromkeys(each.cell.suite for each in cells):
-                experiment_id, runs = self._experiment(suite), dict[str, MLflowRun]()
-                for run in list(self._runs(experiment_id, IS_CELL)):
-                    if runs.setdefault(run.data.tags[CELL_KEY], run) is not run:  # a killed process left two
+                experiment_id, runs = self._experiment(suite), dict[str, entities.Run]()
+                for run in list(self._runs(experiment_id, mlflow_fields.IS_CELL)):
+                    # A killed process left two.
+                    if runs.setdefault(run.data.tags[mlflow_fields.CELL_KEY], run) is not run:
                         self._client.delete_run(run.info.run_id)
                 for each in cells:
                     if each.cell.suite == suite:
                         self._show_cell(experiment_id, each, runs.get(each.measured_key))
 
-    def _show_cell(self, experiment_id: str, cell: MeasuredCell, run: MLflowRun | None) -> None:
-        metrics, params, tags = cell_fields(cell)
+    def _show_cell(self, experiment_id: str, cell: MeasuredCell, run: entities.Run | None) -> None:
+        metrics, params, tags = mlflow_fields.cell_fields(cell)
         if run is not None:
             written = run.data.metrics
             counts_more = run.info.status == "FINISHED" and written.get(NUM_PROCESSES, 0) > cell.num_processes
@@ -200,26 +155,22 @@ class Store:
 
     def link(self, record: Record) -> str | None:
         """The page of the record's run, with the command that serves it; None if there is no such run."""
-        experiment = self._client.get_experiment_by_name(PREFIX + record.cell.suite)
-        if experiment is None:
+        experiment = self._client.get_experiment_by_name(location.PREFIX + record.cell.suite)
+        run = self._runs_of(experiment.experiment_id, [record]).get(key_of(record)) if experiment else None
+        if run is None:
             return None
-        served = server_uri(self._root)
-        for run in self._runs_of(experiment.experiment_id, record):
-            page = run_url(served or LOCAL_SERVER, experiment.experiment_id, run.info.run_id)
-            return page if served else f"{page}  (`accelbench ui` serves it)"
-        return None
+        served = location.server_uri(self._root)
+        page = run_url(served or location.LOCAL_SERVER, experiment.experiment_id, run.info.run_id)
+        return page if served else f"{page}  (`accelbench ui` serves it)"
 
     def delivered(self, suite: str) -> dict[Key, bool]:
         """The records of `suite` that have a finished run, and whether it says how its speed compares."""
-        return {
-            _key(run): VERDICT in run.data.tags
-            for run in self._runs(self._experiment(suite), "tags.record != ''")
-            if RunStatus.is_terminated(RunStatus.from_string(run.info.status))
-        }
+        runs = self._runs(self._experiment(suite), "tags.record != ''")
+        return {_key(run): VERDICT in run.data.tags for run in runs if _is_finished(run)}
 
     def newest_experiment(self) -> str | None:
         """The id of the experiment with the newest run; None if there is no run yet."""
-        experiments = self._client.search_experiments(filter_string=f"name LIKE '{PREFIX}%'")
+        experiments = self._client.search_experiments(filter_string=f"name LIKE '{location.PREFIX}%'")
         ids = [experiment.experiment_id for experiment in experiments]
         runs = self._client.search_runs(ids, order_by=["attributes.start_time DESC"], max_results=1) if ids else []
         return str(runs[0].info.experiment_id) if runs else None
@@ -227,12 +178,12 @@ class Store:
     def _experiment(self, suite: str) -> str:
         """The id of the suite's experiment; makes or restores it, and saves its views, if needed."""
         if suite not in self._experiments:
-            name = PREFIX + suite
+            name = location.PREFIX + suite
             experiment = self._client.get_experiment_by_name(name)
             if experiment is None:
-                location = proxied(suite) if is_own(self._root) else None
-                experiment = self._client.get_experiment(self._client.create_experiment(name, location))
-            elif experiment.lifecycle_stage == LifecycleStage.DELETED:
+                place = location.proxied(suite) if is_own(self._root) else None
+                experiment = self._client.get_experiment(self._client.create_experiment(name, place))
+            elif experiment.lifecycle_stage == entities.LifecycleStage.DELETED:
                 self._client.restore_experiment(experiment.experiment_id)
             if is_own(self._root):
                 folder_of(experiment.artifact_location, self._root)  # refuses one of another place
@@ -241,23 +192,14 @@ class Store:
             self._experiments[suite] = experiment.experiment_id
         return self._experiments[suite]
 
-    def _run_id(self, experiment_id: str, record: Record) -> str | None:
-        if key_of(record) not in self._run_ids:
-            for run in self._runs_of(experiment_id, record):
-                self._run_ids[key_of(record)] = run.info.run_id
-        return self._run_ids.get(key_of(record))
+    def _runs_of(self, experiment_id: str, records: Sequence[Record]) -> dict[Key, entities.Run]:
+        runs = self._runs(experiment_id, _between(records))
+        return {_key(run): run for run in runs if "record" in run.data.tags}
 
-    def _runs_of(self, experiment_id: str, record: Record) -> Iterator[MLflowRun]:
-        """The runs of `record`: more than one if a delivery was interrupted."""
-        runs = self._runs(experiment_id, f"tags.record = '{record.name}'")
-        return (run for run in runs if _key(run) == key_of(record))
-
-    def _runs(self, experiment_id: str, condition: str) -> Iterator[MLflowRun]:
+    def _runs(self, experiment_id: str, condition: str) -> Iterator[entities.Run]:
         token = None
         while True:
-            page = self._client.search_runs(
-                [experiment_id], condition, ViewType.ACTIVE_ONLY, max_results=1000, page_token=token
-            )
+            page = self._client.search_runs([experiment_id], condition, max_results=1000, page_token=token)
             yield from page
             token = page.token
             if not token:
@@ -267,14 +209,17 @@ class Store:
         run = translate(record)
         tags = {key: value[:MAX_TAG] for key, value in run.tags.items()} | {NOTE: run.note[: MAX_TAG - MAX_LINK]}
         created = self._client.create_run(experiment_id, run.start_ms, tags, self._free_name(experiment_id, record))
-        run_id = self._run_ids[key_of(record)] = created.info.run_id
+        run_id = created.info.run_id
         metrics = [Metric(*point) for point in run.points]
         params = [Param(key, value) for key, value in run.params.items()]
         for start in range(0, len(metrics), MAX_METRICS):
             self._client.log_batch(run_id, metrics[start : start + MAX_METRICS], params)
             params = []
-        if record.data is not None:
-            self._client.log_inputs(run_id, [_dataset(record.data, record.cell.mode)])
+        if (data := record.data) is not None:
+            uri = json.dumps({"uri": data.source})
+            dataset = entities.Dataset(mlflow_fields.data_name(data), data.digest[:DIGEST_LENGTH], "local", uri)
+            tag = entities.InputTag("mlflow.data.context", record.cell.mode)
+            self._client.log_inputs(run_id, [entities.DatasetInput(dataset, [tag])])
         self._write(created, "record.json", json.dumps(record.to_json(), indent=1))
         self._client.set_terminated(run_id, run.status, run.end_ms)
         # Last, so that the run is finished even if drawing fails.
@@ -287,7 +232,7 @@ class Store:
         is_free = PLAIN.fullmatch(label) and not any(self._runs(experiment_id, f"attributes.run_name = '{label}'"))
         return label if is_free else f"{label} {record.started_at.partition('+')[0].replace('T', ' ')}"
 
-    def _write(self, run: MLflowRun, name: str, text: str) -> None:
+    def _write(self, run: entities.Run, name: str, text: str) -> None:
         """Adds a file to the run. MLflow's client writes to a server or a cloud's store, but not to our own address."""
         folder = folder_of(run.info.artifact_uri, self._root) if is_own(self._root) else None
         if folder is None:
@@ -322,17 +267,22 @@ class MLflowSink(Sink):
 
 def key_of(record: Record) -> Key:
     """The key of the run of `record`."""
-    return Key(record.name, record.started_at)
+    return record.name, record.started_at
 
 
-def _key(run: MLflowRun) -> Key:
-    return Key(run.data.tags["record"], run.data.tags["started_at"])
+def _key(run: entities.Run) -> Key:
+    return run.data.tags["record"], run.data.tags["started_at"]
+
+
+def _is_finished(run: entities.Run) -> bool:
+    return bool(RunStatus.is_terminated(RunStatus.from_string(run.info.status)))
+
+
+def _between(records: Sequence[Record]) -> str:
+    """MLflow's condition of runs that began when one of the records did, or between two of them."""
+    starts = [start_ms(record) for record in records]
+    return f"attributes.start_time >= {min(starts)} and attributes.start_time <= {max(starts)}"
 
 
 def _now_ms() -> int:
     return round(time.time() * 1000)
-
-
-def _dataset(data: Data, mode: str) -> DatasetInput:
-    dataset = Dataset(data_name(data), data.digest[:DIGEST_LENGTH], "local", json.dumps({"uri": data.source}))
-    return DatasetInput(dataset, [InputTag("mlflow.data.context", mode)])

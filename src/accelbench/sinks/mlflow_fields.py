@@ -11,7 +11,7 @@ from accelbench.answers.process import Process
 from accelbench.judging.disturbed import DISTURBED
 from accelbench.judging.row import summarise, warnings_of
 from accelbench.schema.cell import Cell
-from accelbench.schema.conditions import Data, SystemSeries
+from accelbench.schema.conditions import Data
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.record import Record, Row
 from accelbench.schema.setting import declared
@@ -82,21 +82,15 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """The run of one record. Times are milliseconds since 1970, UTC.
-
-    Attributes:
-        status: `FINISHED`, `FAILED` or `KILLED`.
-        points: the known values of all metrics.
-        note: the run's description, markdown.
-    """
+    """The run of one record. Times are milliseconds since 1970, UTC."""
 
     start_ms: int
     end_ms: int
-    status: str
+    status: str  # `FINISHED`, `FAILED` or `KILLED`
     params: dict[str, str]
-    points: list[Point]
+    points: list[Point]  # the known values of all metrics
     tags: dict[str, str]
-    note: str
+    note: str  # the run's description, markdown
 
 
 def start_ms(record: Record) -> int:
@@ -122,9 +116,12 @@ def translate(record: Record) -> Run:
     known = {key: row[column] for key, column in (SETTINGS | OUTCOME | (MEASURED if is_ok else {})).items()}
     points = [Point(key, float(value), ended_ms, 0) for key, value in known.items() if value is not None]
     if record.measurement is not None and is_ok:
-        points += _steps(record.measurement, ended_ms)
+        for key, values in _steps(record.measurement).items():  # their times are unknown
+            points += _series(key, values, [ended_ms] * len(values))
     if record.system is not None:
-        points += _system(record.system, started_ms)
+        moments = [started_ms + round(1000 * t_s) for t_s in record.system.t_s]
+        for key, values in record.system.values.items():
+            points += _series(f"system/{key}", values, moments)
     return Run(
         start_ms=started_ms,
         end_ms=ended_ms,
@@ -156,21 +153,13 @@ def _params(record: Record, row: Row) -> dict[str, str]:
     return params | ({} if threads is None else {"threads": str(threads)})
 
 
-def _steps(measured: Measurement, timestamp_ms: int) -> Iterator[Point]:
-    """Series over blocks and epochs, ordered by step; their times are unknown, so all have the run's end time."""
-    series: Mapping[str, Sequence[float | None]] = {
+def _steps(measured: Measurement) -> Mapping[str, Sequence[float | None]]:
+    """Series over blocks and epochs."""
+    return {
         "block/samples_per_s": [block.num_samples / block.seconds for block in measured.blocks],
         "epoch/time_s": [epoch.seconds for epoch in measured.epochs],
         "epoch/loss": [epoch.loss for epoch in measured.epochs],
     }
-    for key, values in series.items():
-        yield from _series(key, values, [timestamp_ms] * len(values))
-
-
-def _system(system: SystemSeries, start_ms: int) -> Iterator[Point]:
-    moments = [start_ms + round(1000 * t_s) for t_s in system.t_s]
-    for key, values in system.values.items():
-        yield from _series(f"system/{key}", values, moments)
 
 
 def _series(key: str, values: Sequence[float | None], timestamps_ms: Sequence[int]) -> Iterator[Point]:
@@ -200,11 +189,8 @@ def _tags(record: Record, row: Row) -> dict[str, str]:
         "mlflow.source.git.branch": git.get("branch"),
         "mlflow.source.git.dirty": git.get("dirty"),
     }
-    return {key: clean(_word(value)) for key, value in tags.items() if value is not None}
-
-
-def _word(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    words = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in tags.items()}
+    return {key: clean(word) for key, word in words.items() if tags[key] is not None}
 
 
 def _note(record: Record, row: Row) -> str:
@@ -227,16 +213,6 @@ def _figures(row: Row) -> list[str]:
         low, high = row["samples_per_s_low"], row["samples_per_s_high"]
         interval = f" ({low:,.4g} to {high:,.4g} within this process)" if low is not None else ""
         parts.append(f"{row['samples_per_s']:,.4g} samples/s{interval} on {row['device_name']}")
-    if row["latency_p50_ms"] is not None:
-        tails = [
-            f"p{percent} {row[f'latency_p{percent}_ms']:.4g} ms"
-            for percent in (50, 90, 99)
-            if row[f"latency_p{percent}_ms"] is not None
-        ]
-        parts.append(f"a step takes {', '.join(tails)}")
-    if row["bound"] is not None:
-        share = "" if row["mfu"] is None else f", {100 * row['mfu']:.1f} % of the measured ceiling"
-        parts.append(f"bound by {row['bound']}{share}")
     if row["time_s"] is not None:
         parts.append(f"{row['mode']} time {row['time_s']:.4g} s, {row['time_provenance']}")
     if row["accuracy"] is not None:

@@ -4,7 +4,6 @@ It is an SVG from a template: a plot library would take as long as the rest of a
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -23,24 +22,6 @@ MAX_POINTS = 500  # of a panel: more points would hide one another
 MIN_SHARE = 0.005  # of a step: shorter phases are not drawn
 
 
-@dataclass(frozen=True)
-class Panel:
-    """Samples in their order from left to right, on an axis that starts at 0; in pixels from the panel's left and top.
-
-    Attributes:
-        band: top and bottom of the interval; None without an interval.
-        top_word: the value at the upper end of the axis.
-        ends: the names of the first and the last sample, such as `block 1`.
-    """
-
-    title: str
-    points: list[tuple[float, float]]
-    band: tuple[float, float] | None
-    median: float
-    top_word: str
-    ends: tuple[str, str]
-
-
 def draw(record: Record) -> str | None:
     """An SVG of the speed of blocks or epochs, the times of steps, and the phases of a step.
 
@@ -53,9 +34,17 @@ def draw(record: Record) -> str | None:
     if rates := steady_rates(measured):
         of = "block" if not measured.epochs else "epoch" if record.cell.mode == Mode.train else "pass"
         num_left_out = len(measured.epochs) - len(measured.steady_epochs)
-        panels.append(_speed(rates, of, 1 + num_left_out))
-    if measured.latency_s:
-        panels.append(_latency([1000 * seconds for seconds in measured.latency_s]))
+        title = f"samples/s of each {of}: median {significant(order_statistics.median(rates), 4)}"
+        if interval := order_statistics.median_interval(rates):
+            low, high = (significant(value, 4) for value in interval)
+            title += f", shaded: {low} to {high} with 95 % confidence"
+        panels.append(_panel(title, rates, of, 1 + num_left_out, interval))
+    if milliseconds := [1000 * seconds for seconds in measured.latency_s]:
+        sample, title = order_statistics.Sample(milliseconds), "ms of each step that was waited for"
+        known = {percent: sample.supported_percentile(percent) for percent in (50, 90, 99)}
+        if named := [f"p{percent} {significant(value)}" for percent, value in known.items() if value is not None]:
+            title += f": {', '.join(named)}"
+        panels.append(_panel(title, milliseconds, "step", 1))
     if not panels and not phases:
         return None
     return _template().render(
@@ -76,23 +65,10 @@ def _template() -> Template:
     return Environment(loader=PackageLoader("accelbench.sinks", ""), autoescape=True).get_template("run.svg")
 
 
-def _speed(rates: Sequence[float], of: str, first: int) -> Panel:
-    title = f"samples/s of each {of}: median {significant(order_statistics.median(rates), 4)}"
-    interval = order_statistics.median_interval(rates)
-    if interval is not None:
-        title += f", shaded: {significant(interval[0], 4)} to {significant(interval[1], 4)} with 95 % confidence"
-    return _panel(title, rates, of, first, interval)
-
-
-def _latency(milliseconds: Sequence[float]) -> Panel:
-    sample, title = order_statistics.Sample(milliseconds), "ms of each step that was waited for"
-    known = {percent: sample.supported_percentile(percent) for percent in (50, 90, 99)}
-    if named := [f"p{percent} {significant(value)}" for percent, value in known.items() if value is not None]:
-        title += f": {', '.join(named)}"
-    return _panel(title, milliseconds, "step", 1, None)
-
-
-def _panel(title: str, values: Sequence[float], of: str, first: int, interval: tuple[float, float] | None) -> Panel:
+def _panel(
+    title: str, values: Sequence[float], of: str, first: int, interval: tuple[float, float] | None = None
+) -> dict[str, Any]:
+    """Samples in their order, on an axis that starts at 0; in pixels from the panel's left and top."""
     top, width = 1.1 * max(values), WIDTH - LEFT - RIGHT
 
     def height(value: float) -> float:
@@ -100,14 +76,14 @@ def _panel(title: str, values: Sequence[float], of: str, first: int, interval: t
 
     every = -(-len(values) // MAX_POINTS)
     step = width / max(1, len(values) - 1)
-    return Panel(
-        title=title,
-        points=[(round(step * index, 1), height(values[index])) for index in range(0, len(values), every)],
-        band=None if interval is None else (height(interval[1]), height(interval[0])),
-        median=height(order_statistics.median(values)),
-        top_word=significant(top),
-        ends=(f"{of} {first}", f"{of} {first + len(values) - 1}"),
-    )
+    return {
+        "title": title,
+        "points": [(round(step * index, 1), height(values[index])) for index in range(0, len(values), every)],
+        "band": interval and (height(interval[1]), height(interval[0])),  # its top and its bottom
+        "median": height(order_statistics.median(values)),
+        "top_word": significant(top),  # the value at the upper end of the axis
+        "ends": (f"{of} {first}", f"{of} {first + len(values) - 1}"),
+    }
 
 
 def _parts(phases: Mapping[Phase, float]) -> list[dict[str, Any]]:

@@ -1,17 +1,53 @@
-"""A sink: records are delivered to it, and its failures do not stop a sweep."""
+"""A sink: records are delivered to it, and how their speeds compare. Its failures do not stop a sweep."""
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.groups import groups
+from accelbench.answers.ranking import verdict_text
 from accelbench.schema.record import Record
 from accelbench.schema.secrets import masked
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Status
-from accelbench.sinks.relative_speed import RelativeSpeed
 
 PATIENCE_S = 3.0  # failed attempts may take this long in total
+
+
+@dataclass(frozen=True)
+class RelativeSpeed:
+    """How the cell of an ok record compares with the fastest cell that did the same thing in the same place.
+
+    What is compared is the cell, and not the process, so that runs of several models compare in one chart.
+    """
+
+    record: Record
+    cell: MeasuredCell  # of the record
+    share: float  # the cell's published speed over that of the fastest cell, at most 1
+    fastest: Record  # the typical process of the fastest cell
+    verdict: str  # `fastest`, or such as `0.763 times as fast, likely`
+    command: str | None = None  # what may say which cell is faster; None if not needed, or too long
+
+    @property
+    def words(self) -> str:
+        """The verdict, with the command that may decide."""
+        return f"{self.verdict}; this may decide: `{self.command}`" if self.command else self.verdict
+
+
+def relative_speeds(cells: Iterable[MeasuredCell]) -> list[RelativeSpeed]:
+    """One for each ok process whose cell did the same thing as another one, with other settings."""
+    found = []
+    for group in groups(cells):
+        assert group.fastest.record
+        for cell in group.cells if len(group.cells) > 1 else []:
+            gap = group.gap_to(cell) if cell is not group.fastest else None
+            share, command = (min(1.0, 1 / gap.ratio), gap.command) if gap else (1.0, None)
+            own = [each.record for each in cell.processes if each.record is not None and each.is_ok]
+            words = verdict_text(group, cell), command
+            found += [RelativeSpeed(record, cell, share, group.fastest.record, *words) for record in own]
+    return found
 
 
 class Sink(ABC):
@@ -19,20 +55,14 @@ class Sink(ABC):
 
     A sink that can't be opened, or whose failures took `PATIENCE_S` seconds, gets no more records of the sweep. The
     records are on disk already, and `accelbench sync` delivers them later.
-
-    Attributes:
-        name: shown to users.
-        undelivered: number of records that did not reach the sink.
-        is_unrelated: whether runs lack how their speeds compare.
-        problem: the first failure in one line; None without failures.
     """
 
-    name: str
+    name: str  # shown to users
 
     def __init__(self) -> None:
-        self.undelivered = 0
-        self.is_unrelated = False
-        self.problem: str | None = None
+        self.undelivered = 0  # records that did not reach the sink
+        self.is_unrelated = False  # whether runs lack how their speeds compare
+        self.problem: str | None = None  # the first failure in one line
         self._given_up = False
         self._lost_s = 0.0
 

@@ -1,7 +1,7 @@
 """Delivers to MLflow the records on disk that have no run in the store yet."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -13,22 +13,16 @@ from accelbench.schema import record as records
 from accelbench.schema.record import Record, listed
 from accelbench.schema.vocab import Status
 from accelbench.sinks.location import unreachable
-from accelbench.sinks.relative_speed import relative_speeds
+from accelbench.sinks.sink import relative_speeds
 
 
 @dataclass(frozen=True, kw_only=True)
 class SyncResult:
-    """What a sync did.
+    """What a sync did."""
 
-    Attributes:
-        num_delivered: records that the sync added to the store.
-        num_already_there: records that had a run before.
-        unreadable: a line for each record that can't be read, with its path and why.
-    """
-
-    num_delivered: int
+    num_delivered: int  # records that the sync added to the store
     num_already_there: int
-    unreadable: tuple[str, ...]
+    unreadable: tuple[str, ...]  # a line for each record that can't be read, with its path and why
 
     def __str__(self) -> str:
         """The counts, and the first unreadable records."""
@@ -41,26 +35,22 @@ class SyncResult:
 
 
 class Found(NamedTuple):
-    """What is held of a record: whole ones of a hundred thousand would fill the memory.
-
-    Attributes:
-        key: as `mlflow.Key`, the name and the start of the record.
-    """
+    """What is held of a record: whole ones of a hundred thousand would fill the memory."""
 
     path: Path
     suite: str
-    key: tuple[str, str]
+    key: tuple[str, str]  # as `mlflow.key_of`
+
+    @property
+    def is_confirming(self) -> bool:
+        """Whether its process was interleaved with another cell's, to say which cell is faster."""
+        return self.path.parent.parent.name == CONFIRMED
 
     @property
     def sweep(self) -> tuple[Path, str]:
         """Equal for records that answer the same questions: of one sweep, or of processes that confirm it."""
         folder = self.path.parent
         return (folder.parent.parent / RESULTS / self.suite if self.is_confirming else folder), self.suite
-
-    @property
-    def is_confirming(self) -> bool:
-        """Whether its process was interleaved with another cell's, to say which cell is faster."""
-        return self.path.parent.parent.name == CONFIRMED
 
 
 def sync(root: Path, folders: Iterable[Path]) -> SyncResult:
@@ -93,9 +83,7 @@ def _read(folders: Iterable[Path]) -> tuple[list[Found], list[str]]:
 
 
 def _found(record: Record) -> tuple[str, tuple[str, str]] | None:
-    if record.status == Status.skipped:
-        return None
-    return record.cell.suite, (record.name, record.started_at)
+    return None if record.status == Status.skipped else (record.cell.suite, (record.name, record.started_at))
 
 
 def _deliver(root: Path, found: list[Found]) -> int:
@@ -110,7 +98,7 @@ def _deliver(root: Path, found: list[Found]) -> int:
     num_delivered = 0
     is_related: dict[tuple[str, str], bool] = {}
     for suite, of_suite in by_suite.items():
-        delivered = {(key.record, key.started_at): related for key, related in store.delivered(suite).items()}
+        delivered = store.delivered(suite)
         missing = sorted((each for each in of_suite if each.key not in delivered), key=lambda each: each.key[1])
         for start in range(0, len(missing), BATCH):
             batch = list(records.read_all([each.path for each in missing[start : start + BATCH]]))
@@ -119,16 +107,12 @@ def _deliver(root: Path, found: list[Found]) -> int:
     for sweep in sweeps.values():
         if all(is_related.get(each.key) for each in sweep):
             continue
-        cells = cells_of(_processes(sweep))
+        confirming = {each.path for each in sweep if each.is_confirming}
+        by_path = records.read_all([each.path for each in sweep]).by_path()
+        cells = cells_of(replace(Process.of(record), is_confirming=path in confirming) for path, record in by_path)
         speeds = relative_speeds(cells)
         if not all(is_related.get(key_of(each.record)) for each in speeds):
             store.relate(speeds)
         if several := [each for each in cells if each.num_processes > 1]:
             store.show_cells(several)
     return num_delivered
-
-
-def _processes(sweep: list[Found]) -> Iterator[Process]:
-    confirming = {each.path for each in sweep if each.is_confirming}
-    for path, record in records.read_all([each.path for each in sweep]).by_path():
-        yield replace(Process.of(record), is_confirming=path in confirming)

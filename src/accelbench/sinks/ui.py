@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
-from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
 
 from accelbench.devices import packages
@@ -42,14 +41,25 @@ def serve(root: Path, port: int = PORT, open_browser: bool = True) -> int:
         return 0
     if packages.version("mlflow") is None:  # mlflow-skinny, which writes runs, has no server
         raise UserError(f"MLflow's server is not installed: {packages.how_to_install('ui')}")
-    _check_free(port)
+    if not 0 < port < 2**16:
+        raise UserError(f"--port={port}: should be a number from 1 to {2**16 - 1}")
+    with socket.socket() as probe:
+        # As the server does: a port that was just closed is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            raise UserError(f"--port={port}: can't be used ({error.strerror}); choose another with --port") from error
     print("Starting MLflow (some 10 s) ...", file=sys.stderr, flush=True)
     experiment_id = _newest_experiment(root)
-    with _until_interrupted(), _server(root, port) as server:
-        _show(view_url(f"http://{HOST}:{port}", experiment_id), open_browser)
-        print("Ctrl-C ends it.", flush=True)
-        status = server.wait()
-        raise UserError(f"MLflow's server ended by itself (exit status {status})")
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)  # else it would leave the server running
+    try:
+        with suppress(KeyboardInterrupt), _server(root, port) as server:
+            _show(view_url(f"http://{HOST}:{port}", experiment_id), open_browser)
+            print("Ctrl-C ends it.", flush=True)
+            raise UserError(f"MLflow's server ended by itself (exit status {server.wait()})")
+    finally:
+        signal.signal(signal.SIGTERM, previous)
     return 0
 
 
@@ -65,33 +75,10 @@ def _newest_experiment(root: Path) -> str:
     return experiment_id
 
 
-def _check_free(port: int) -> None:
-    if not 0 < port < 2**16:
-        raise UserError(f"--port={port}: should be a number from 1 to {2**16 - 1}")
-    with socket.socket() as probe:
-        # As the server does: a port that was just closed is free.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            raise UserError(f"--port={port}: can't be used ({error.strerror}); choose another with --port") from error
-
-
 def _show(url: str, open_browser: bool) -> None:
     print(f"MLflow: {url}", flush=True)
     if open_browser and not webbrowser.open(url):
         print("(no browser found on this machine: open the address in yours)")
-
-
-@contextmanager
-def _until_interrupted() -> Iterator[None]:
-    """Ends the block silently on Ctrl-C and on SIGTERM, which otherwise would leave the server running."""
-    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with suppress(KeyboardInterrupt):
-            yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
 
 
 @contextmanager
@@ -118,7 +105,10 @@ def _server(root: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
             _wait_until_it_answers(server, port, log)
             yield server
         finally:
-            _end(server)
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                    os.killpg(server.pid, number)
+                    server.wait(timeout=10)
 
 
 def _wait_until_it_answers(server: subprocess.Popen[bytes], port: int, log: IO[bytes]) -> None:
@@ -127,18 +117,7 @@ def _wait_until_it_answers(server: subprocess.Popen[bytes], port: int, log: IO[b
         try:
             with DIRECT.open(f"http://{HOST}:{port}/health", timeout=5):
                 return
-        except (URLError, OSError):
+        except OSError:
             time.sleep(0.2)
     log.seek(0)
     raise UserError(f"MLflow's server did not start:\n{masked(log.read().decode(errors='replace'))[-2000:]}")
-
-
-def _end(server: subprocess.Popen[bytes]) -> None:
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(server.pid, number)
-            server.wait(timeout=10)
-        except ProcessLookupError:
-            return
-        except subprocess.TimeoutExpired:
-            continue

@@ -21,8 +21,7 @@ from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record, listed
 from accelbench.schema.vocab import UNEXPECTED, Status
 from accelbench.settings.config import Retry, SweepOptions
-from accelbench.sinks.relative_speed import relative_speeds
-from accelbench.sinks.sink import Sink
+from accelbench.sinks.sink import Sink, relative_speeds
 from accelbench.sweep.context import SweepContext, read_or_set_aside
 from accelbench.sweep.session import NOT_JUDGED, Session
 from accelbench.sweep.terminal import conclude
