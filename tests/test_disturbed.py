@@ -16,7 +16,7 @@ from accelbench.cli import main
 from accelbench.compare.answer import Terms, answer, compared
 from accelbench.compare.record_sets import Process, RecordSet
 from accelbench.report import build, read
-from accelbench.report.tables import not_ok
+from accelbench.report.tables import outcomes
 from accelbench.schema import plan_file
 from accelbench.schema import record as records
 from accelbench.schema.plan_file import PlanFile, WantedCell
@@ -75,7 +75,7 @@ def test_another_cell_is_the_best_and_the_table_says_why(folder):
     assert found.fastest.cell.precision == Precision.fp32
     assert "bf16" not in found.sentence
     assert [cell.cell.precision for cell in found.group.cells] == [Precision.fp32, Precision.fp64]
-    assert [row[:3] for row in texts(not_ok.reasons(sweeps))] == [["disturbed", "1", REASON]]
+    assert [row[:3] for row in texts(outcomes.reasons(sweeps))] == [["disturbed", "1", REASON]]
 
 
 def test_a_command_that_finds_no_other_cell_says_why(folder, monkeypatch, capsys):

@@ -1,6 +1,7 @@
 """Pictures that single studies had, redrawn with our ok cells; None if there is nothing to show."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import product
 from typing import Any, Literal
 
 from matplotlib.axes import Axes
@@ -8,25 +9,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from accelbench.answers.words import OPTION_WORDS
+from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.words import OPTION_WORDS, options_text
 from accelbench.presentation import significant
-from accelbench.report.pictures.style import (
-    COLOURS,
-    DPI,
-    WARNING_COLOUR,
-    Setting,
-    add_legend,
-    add_title,
-    distinct_settings,
-    line_style,
-    setting_label,
-    setting_of,
-    tidy,
-)
-from accelbench.report.read import ReportedCell, Sweep
+from accelbench.report.pictures.style import COLOURS, WARNING_COLOUR, finished, sized, tidy
+from accelbench.report.read import Sweep
 from accelbench.schema.record import Row
 from accelbench.schema.vocab import Device, Mode, Precision
-from five_studies.comparison import gain_over, one_per_setting
+from five_studies.comparison import equal_on, one_per_setting, ratio
 
 FAMILIES = ("efficientnet", "resnet", "vgg")
 OTHERS = "others"
@@ -48,6 +38,40 @@ CURVE_MARKERS = (".", "x", "+", "1", "2")  # of a curve with 0, 1, 2, ... option
 CURVE_LINES: dict[str, Literal["--", "-"]] = {"training": "--", "test": "-"}
 MAX_BATCHES = 6  # of a picture
 _DOUBTFUL = Line2D([], [], linestyle="none", marker="$!$", color=WARNING_COLOUR, label="has warnings: see its row")
+# What one entry of a legend stands for: device, precision, and the options' text (empty without options).
+Setting = tuple[Device, Precision, str]
+Value = Callable[[MeasuredCell], float | None]
+
+
+def setting_of(row: Row) -> Setting:
+    """The device, precision and options of a row of `cells.csv`."""
+    return Device(str(row["device"])), Precision(str(row["precision"])), options_text(row) or ""
+
+
+def distinct_settings(cells: Iterable[MeasuredCell]) -> list[Setting]:
+    """The setting of each cell once, in the vocabulary's order, without options first."""
+    known = {setting_of(reported.row) for reported in cells}
+    return [
+        (device, precision, options)
+        for device, precision in product(Device, Precision)
+        for options in sorted(setting[2] for setting in known if setting[:2] == (device, precision))
+    ]
+
+
+def _handles(kind: Any, look: Callable[[Setting], dict[str, Any]], settings: Iterable[Setting]) -> list[Any]:
+    """The entries of a legend; `kind` makes one."""
+    return [kind(**look(setting), label=" ".join(filter(None, setting))) for setting in settings]
+
+
+def _finished(figure: Figure, title: str, warning: str, handles: Sequence[Any]) -> Figure:
+    return finished(figure, title, warning, handles, max(2, int(figure.get_figwidth() / 1.8)))
+
+
+def line_style(options: str) -> Any:
+    """Solid without options, else one dash per option; options later in the vocabulary have longer dashes."""
+    order = {name: index for index, name in enumerate(OPTION_WORDS)}
+    enabled = sorted(order.get(name, len(OPTION_WORDS)) for name in options.split(" + ") if name)
+    return (0, [length for index in enabled for length in (2 * index + 1, 1.5)]) if enabled else "-"
 
 
 def family(model: str) -> str:
@@ -55,58 +79,51 @@ def family(model: str) -> str:
     return next((name for name in FAMILIES if model.startswith(name)), OTHERS)
 
 
-def has_warnings(reported: ReportedCell | None) -> bool:
+def has_warnings(reported: MeasuredCell | None) -> bool:
     """Whether a cell's numbers have warnings, which its row in the report names."""
     return reported is not None and bool(reported.row["warnings"])
 
 
 def families(
-    cells: Sequence[ReportedCell],
-    value: Callable[[ReportedCell], float | None],
+    cells: Sequence[MeasuredCell],
+    value: Value,
     unit: str,
     title: str,
     warning: str,
-    is_doubtful: Callable[[ReportedCell], bool] = has_warnings,
+    is_doubtful: Callable[[MeasuredCell], bool] = has_warnings,
 ) -> Figure | None:
     """Grouped bars of an ok cell's `value`: a column per family of networks, a row per batch, a bar per setting.
 
     A bar of a cell that `is_doubtful` is marked.
     """
     ok = one_per_setting(reported for reported in cells if reported.is_ok)
-    known = {reported.name: number for reported in ok if (number := value(reported)) is not None}
-    ok = [reported for reported in ok if reported.name in known]
-    if not ok:
+    known = [(reported, number) for reported in ok if (number := value(reported)) is not None]
+    if not known:
         return None
-    doubtful = {reported.name for reported in ok if is_doubtful(reported)}
-    models = {name: inside for name in (*FAMILIES, OTHERS) if (inside := _models_of_family(ok, name))}
+    ok = [reported for reported, _ in known]
+    names = dict.fromkeys(reported.cell.model.name for reported in ok)
+    by_family = {each: [name for name in names if family(name) == each] for each in (*FAMILIES, OTHERS)}
+    models = {name: inside for name, inside in by_family.items() if inside}
     batches = sorted({reported.cell.batch_size for reported in ok})[:MAX_BATCHES]
-    shown = distinct_settings(setting_of(reported.row) for reported in ok)
-    num_bars = sum(map(len, models.values())) * len(shown)
-    width = min(24.0, max(6.5, 0.34 * num_bars + 1.5))
-    figure = Figure(figsize=(width, 2.7 * len(batches) + 1.3), layout="constrained", dpi=DPI)
-    grid = figure.subplots(
-        len(batches), len(models), squeeze=False, sharey=True, width_ratios=[len(each) for each in models.values()]
-    )
+    shown = distinct_settings(ok)
+    width = min(24.0, max(6.5, 0.34 * len(names) * len(shown) + 1.5))
+    figure = sized(width, 2.7 * len(batches) + 1.3)
+    ratios = [len(each) for each in models.values()]
+    grid = figure.subplots(len(batches), len(models), squeeze=False, sharey=True, width_ratios=ratios)
     for line, batch_size in zip(grid, batches, strict=True):
         for axes, (name, inside) in zip(line, models.items(), strict=True):
-            for each in ok:
+            for each, number in known:
                 if each.cell.batch_size == batch_size and each.cell.model.name in inside:
                     place = (inside.index(each.cell.model.name), shown.index(setting_of(each.row)), len(shown))
-                    _bar(axes, *place, known[each.name], each.row, doubtful=each.name in doubtful)
+                    _bar(axes, *place, number, each.row, doubtful=is_doubtful(each))
             axes.set_title(name, fontsize=10)
             axes.set_xticks(range(len(inside)), inside, rotation=30, ha="right")
             axes.set_xlim(-0.5, len(inside) - 0.5)
             axes.margins(y=0.25)
             tidy(axes)
         line[0].set_ylabel(f"batch {batch_size}: {unit}")
-    _legend(figure, [*_patches(shown), *([_DOUBTFUL] if doubtful else [])], width)
-    add_title(figure, title, warning)
-    return figure
-
-
-def _models_of_family(cells: Sequence[ReportedCell], name: str) -> list[str]:
-    models = dict.fromkeys(reported.cell.model.name for reported in cells)
-    return [model for model in models if family(model) == name]
+    marked = [_DOUBTFUL] if any(map(is_doubtful, ok)) else []
+    return _finished(figure, title, warning, [*_handles(Patch, _fill, shown), *marked])
 
 
 def _fill(setting: Setting) -> dict[str, Any]:
@@ -115,28 +132,14 @@ def _fill(setting: Setting) -> dict[str, Any]:
     return {"facecolor": COLOURS[device], "alpha": SHADES[precision], "edgecolor": COLOURS[device], "hatch": hatch}
 
 
-def _patches(settings: Sequence[Setting]) -> list[Patch]:
-    return [Patch(**_fill(setting), label=setting_label(setting)) for setting in settings]
-
-
 def _bar(axes: Axes, group: int, index: int, num_bars: int, value: float, row: Row, *, doubtful: bool) -> None:
     """The bar at `index` of the `num_bars` of a group, with its value written on it, and a `!` if it is doubtful."""
     width = 0.86 / num_bars
     x = group - 0.43 + width * (index + 0.5)
     axes.bar(x, value, width * 0.92, **_fill(setting_of(row)))
-    text, colour = significant(value) + " !" * doubtful, WARNING_COLOUR if doubtful else "black"
-    style: dict[str, Any] = {
-        "textcoords": "offset points",
-        "ha": "center",
-        "rotation": 90,
-        "fontsize": 7,
-        "color": colour,
-    }
-    axes.annotate(text, (x, value), (0, 2), **style)
-
-
-def _legend(figure: Figure, handles: Sequence[Any], width: float) -> None:
-    add_legend(figure, handles, max(2, int(width / 1.8)))
+    written: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "rotation": 90, "fontsize": 7}
+    colour = WARNING_COLOUR if doubtful else "black"
+    axes.annotate(significant(value) + " !" * doubtful, (x, value), (0, 2), color=colour, **written)
 
 
 def curves(sweep: Sweep, title: str, warning: str) -> Figure | None:
@@ -149,7 +152,7 @@ def curves(sweep: Sweep, title: str, warning: str) -> Figure | None:
     if not cells:
         return None
     models = list(dict.fromkeys(reported.cell.model.name for reported in cells))
-    figure = Figure(figsize=(8.5, 2.7 * len(models) + 1.2), layout="constrained", dpi=DPI)
+    figure = sized(8.5, 2.7 * len(models) + 1.2)
     grid = figure.subplots(len(models), 2, squeeze=False)
     for line, model in zip(grid, models, strict=True):
         for axes, (what, scale) in zip(line, {"accuracy": 100.0, "loss": 1.0}.items(), strict=True):
@@ -161,31 +164,26 @@ def curves(sweep: Sweep, title: str, warning: str) -> Figure | None:
             axes.set_ylabel("accuracy (%)" if what == "accuracy" else "loss")
             axes.xaxis.get_major_locator().set_params(integer=True)
             tidy(axes)
-    handles = [
-        Line2D([], [], **_curve_style(setting), label=setting_label(setting))
-        for setting in distinct_settings(setting_of(reported.row) for reported in cells)
-    ]
-    handles += [Line2D([], [], color="grey", linestyle=style, label=name) for name, style in CURVE_LINES.items()]
-    _legend(figure, handles, 8.5)
-    add_title(figure, title, warning)
-    return figure
+    handles = _handles(_line, _curve_style, distinct_settings(cells))
+    handles += [_line(color="grey", linestyle=style, label=name) for name, style in CURVE_LINES.items()]
+    return _finished(figure, title, warning, handles)
 
 
-def _epochs(reported: ReportedCell) -> list[Any]:
+def _line(**look: Any) -> Line2D:
+    return Line2D([], [], **look)
+
+
+def _epochs(reported: MeasuredCell) -> list[Any]:
     return reported.record.measurement.epochs if reported.record and reported.record.measurement else []
-
-
-def _line_alpha(precision: Precision) -> float:
-    return max(0.5, SHADES[precision])
 
 
 def _curve_style(setting: Setting) -> dict[str, Any]:
     device, precision, options = setting
     marker = CURVE_MARKERS[min(len(options.split(" + ")), len(CURVE_MARKERS) - 1) if options else 0]
-    return {"color": COLOURS[device], "alpha": _line_alpha(precision), "marker": marker, "linewidth": 1.3}
+    return {"color": COLOURS[device], "alpha": max(0.5, SHADES[precision]), "marker": marker, "linewidth": 1.3}
 
 
-def _curve(axes: Axes, reported: ReportedCell, what: str, scale: float) -> None:
+def _curve(axes: Axes, reported: MeasuredCell, what: str, scale: float) -> None:
     for name, style in CURVE_LINES.items():
         found = _epochs(reported) if name == "training" else [epoch.evaluation for epoch in _epochs(reported)]
         values = [getattr(each, what, None) for each in found]
@@ -194,54 +192,49 @@ def _curve(axes: Axes, reported: ReportedCell, what: str, scale: float) -> None:
             axes.plot(*zip(*known, strict=True), linestyle=style, **_curve_style(setting_of(reported.row)))
 
 
-def dashboard(cells: Sequence[ReportedCell], title: str, warning: str) -> Figure | None:
+def dashboard(cells: Sequence[MeasuredCell], title: str, warning: str) -> Figure | None:
     """Study 003's panels for one network, by batch: latency (a thin line to p99), throughput, speed-up over the CPU."""
     inferring = one_per_setting(reported for reported in cells if reported.is_ok and reported.cell.mode == Mode.infer)
     ok = [reported for reported in inferring if reported.row["latency_p50_ms"] is not None]
     if not ok:
         return None
     batches = sorted({reported.cell.batch_size for reported in ok})
-    settings = distinct_settings(setting_of(reported.row) for reported in ok)
-    figure = Figure(figsize=(12.0, 3.9), layout="constrained", dpi=DPI)
-    latency, throughput, gains = figure.subplots(1, 3)
+    values: dict[str, Value] = {
+        "latency p50 to p99 (ms)": lambda each: each.number("latency_p50_ms"),
+        "samples/s": lambda each: each.number("samples_per_s"),
+        "speed-up over the CPU": lambda each: ratio(each, equal_on(Device.cpu, each, cells)),
+    }
+    figure = sized(12.0, 3.9)
+    panels = figure.subplots(1, 3)
+    settings = distinct_settings(ok)
     for setting in settings:
         inside = sorted((each for each in ok if setting_of(each.row) == setting), key=lambda each: each.cell.batch_size)
-        _batch_line(latency, inside, lambda each: each.number("latency_p50_ms"), setting)
+        for axes, value in zip(panels, values.values(), strict=True):
+            _batch_line(axes, inside, value, setting)
         for each in inside:
             if (p99 := each.number("latency_p99_ms")) is not None:
                 ends = (each.number("latency_p50_ms") or 0.0, p99)
-                latency.vlines(each.cell.batch_size, *ends, color=COLOURS[setting[0]], linewidth=1)
-        _batch_line(throughput, inside, lambda each: each.number("samples_per_s"), setting)
-        _batch_line(gains, inside, lambda each: gain_over(Device.cpu, each, cells, "samples_per_s"), setting)
-    for axes, what in (
-        (latency, "latency p50 to p99 (ms)"),
-        (throughput, "samples/s"),
-        (gains, "speed-up over the CPU"),
-    ):
+                panels[0].vlines(each.cell.batch_size, *ends, color=COLOURS[setting[0]], linewidth=1)
+    for axes, what in zip(panels, values, strict=True):
         axes.set_xscale("log", base=2)
         axes.set_xticks(batches, list(map(str, batches)))
         axes.set_xlabel("batch size")
         axes.set_title(what, fontsize=10)
         axes.set_ylim(0, 1.15 * axes.get_ylim()[1])
         tidy(axes)
-    if not gains.lines:
-        gains.remove()
+    if not panels[2].lines:
+        panels[2].remove()
     marked = [_DOUBTFUL] if any(map(has_warnings, ok)) else []
-    handles = [Line2D([], [], **_batch_style(setting), label=setting_label(setting)) for setting in settings]
-    _legend(figure, [*handles, *marked], 12.0)
-    add_title(figure, title, warning)
-    return figure
+    return _finished(figure, title, warning, [*_handles(_line, _batch_style, settings), *marked])
 
 
 def _batch_style(setting: Setting) -> dict[str, Any]:
     device, precision, options = setting
-    style = line_style(options)
-    return {"color": COLOURS[device], "alpha": _line_alpha(precision), "marker": "o", "linestyle": style}
+    alpha = max(0.5, SHADES[precision])
+    return {"color": COLOURS[device], "alpha": alpha, "marker": "o", "linestyle": line_style(options)}
 
 
-def _batch_line(
-    axes: Axes, cells: Sequence[ReportedCell], value: Callable[[ReportedCell], float | None], setting: Setting
-) -> None:
+def _batch_line(axes: Axes, cells: Sequence[MeasuredCell], value: Value, setting: Setting) -> None:
     """A line through the known values, and a `!` at those of cells with warnings."""
     points = [(each, known) for each in cells if (known := value(each)) is not None]
     if points:

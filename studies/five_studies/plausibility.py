@@ -4,24 +4,14 @@
 MAX_COMMUNICATION_SHARE = 0.9
 
 
-def flops_per_s(macs_per_sample: float, seconds_per_sample: float) -> float:
-    """Floating-point operations per second, two to a multiply-add.
-
-    Args:
-        macs_per_sample: multiply-adds of a forward pass.
-        seconds_per_sample: the published time; above 0.
-    """
-    return 2 * macs_per_sample / seconds_per_sample
-
-
 def implausibilities(
     macs_per_sample: float, compute_s: float, communication_s: float, peak_flops_per_s: float
 ) -> list[str]:
     """Why a published time per sample can't be true.
 
     Args:
-        macs_per_sample: multiply-adds of a forward pass.
-        compute_s: seconds per sample, published as computation.
+        macs_per_sample: multiply-adds of a forward pass, each two floating-point operations.
+        compute_s: seconds per sample, published as computation; above 0.
         communication_s: seconds per sample, published as copying to the device and back.
         peak_flops_per_s: of the device in that precision, as its maker states it.
 
@@ -29,7 +19,7 @@ def implausibilities(
         One sentence per reason; empty if the time may be true.
     """
     reasons = []
-    rate = flops_per_s(macs_per_sample, compute_s)
+    rate = 2 * macs_per_sample / compute_s
     if rate > peak_flops_per_s:
         reasons.append(
             f"{rate / 1e12:,.4g} TFLOP/s on a device with a peak of {peak_flops_per_s / 1e12:,.4g}: "

@@ -9,7 +9,8 @@ from typing import Any
 
 import yaml
 
-from accelbench.report.tables.table import Column, Table, tabulate, word
+from accelbench.presentation import exact
+from accelbench.report.tables.table import Column, Entry, Table, tabulate
 from accelbench.schema.vocab import Precision
 
 FOLDER = Path(__file__).parent
@@ -48,7 +49,12 @@ class Published:
 def load(study: str | None) -> tuple[Published, ...]:
     """The numbers of `study`, in the order of its tables; empty for a study without numbers here."""
     with (FOLDER / "published.csv").open(encoding="utf-8") as file:
-        return tuple(_parse(row) for row in csv.DictReader(file) if row["study"] == study)
+        rows: list[dict[str, Any]] = [row for row in csv.DictReader(file) if row["study"] == study]
+    for row in rows:
+        row |= {"precision": Precision(row["precision"]), "value": float(row["value"])}
+        row |= {"device": row["device"] or None, "assumed": row["assumed"] or None}
+        row["batch_size"] = int(row["batch_size"]) if row["batch_size"] else None
+    return tuple(Published(**row) for row in rows)
 
 
 def find(study: str | None, model: str, metric: str, device: str | None) -> Published | None:
@@ -57,19 +63,21 @@ def find(study: str | None, model: str, metric: str, device: str | None) -> Publ
     return next((entry for entry in load(study) if (entry.model, entry.metric, entry.device) == wanted), None)
 
 
-def _parse(row: dict[str, str]) -> Published:
-    return Published(
-        study=row["study"],
-        device=row["device"] or None,
-        model=row["model"],
-        precision=Precision(row["precision"]),
-        batch_size=int(row["batch_size"]) if row["batch_size"] else None,
-        metric=row["metric"],
-        value=float(row["value"]),
-        unit=row["unit"],
-        assumed=row["assumed"] or None,
-        source=row["source"],
-    )
+def entry(number: Published | None) -> Entry:
+    """A published number with every digit that it was published with."""
+    value = number.value if number else None
+    return Entry(exact(value), value)
+
+
+def mark(number: Published, what: str) -> str:
+    """Says so if the source does not say `what`."""
+    return " (assumed)" if number.assumed == what else ""
+
+
+def epochs_text(study: str | None, model: str) -> str:
+    """How many epochs a study trained a network for, as `, 5 epochs`; empty if it does not say."""
+    epochs = find(study, model, "epochs", None)
+    return f", {epochs.value:g} epochs{mark(epochs, 'value')}" if epochs else ""
 
 
 class Remedy(StrEnum):
@@ -106,25 +114,23 @@ def caveats(study: str | None) -> list[str]:
 def known_errors() -> list[KnownError]:
     """What was wrong with the five studies, in their order."""
     return [
-        KnownError(study=number, done=error["done"], here=Remedy(error["here"]), how=error["how"], test=error["test"])
+        KnownError(study=number, **error | {"here": Remedy(error["here"])})
         for number, study in studies().items()
         for error in study["errors"]
     ]
 
 
-COLUMNS: list[Column[KnownError]] = [
-    Column("study", lambda error: word(f"{error.study}, {studies()[error.study]['name']}")),
-    Column("what was done", lambda error: word(error.done)),
-    Column("here", lambda error: word(error.here)),
-    Column("how", lambda error: word(error.how)),
-    Column("the test that shows it", lambda error: word(error.test)),
-]
-
-
 def known_errors_table() -> Table:
     """`known_errors` as the report's table."""
+    columns: list[Column[KnownError]] = [
+        Column("study", lambda error: f"{error.study}, {studies()[error.study]['name']}"),
+        Column("what was done", lambda error: error.done),
+        Column("here", lambda error: error.here),
+        Column("how", lambda error: error.how),
+        Column("the test that shows it", lambda error: error.test),
+    ]
     notes = [
         "Impossible: accelbench can't produce such a number. Invalid: such a cell is recorded with the reason, and its "
         "numbers are not published. Shown: the report shows the figure that reveals it.",
     ]
-    return tabulate("How a benchmark lies", COLUMNS, known_errors(), notes)
+    return tabulate("How a benchmark lies", columns, known_errors(), notes)

@@ -1,15 +1,17 @@
 """What the five studies add to the report: their published numbers beside ours, and their pictures redrawn."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
 from matplotlib.figure import Figure
 
+from accelbench.answers.cells import MeasuredCell
 from accelbench.report.extension import Addition
-from accelbench.report.read import ReportedCell, Sweep
+from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Table
 from accelbench.schema.vocab import Device, Mode
-from five_studies import load, pictures, published, speedups, steps, times, times_picture, training
-from five_studies.comparison import compare_with_published, equal_on, gain_over
+from five_studies import pictures, published, speedups, steps, times, training
+from five_studies.comparison import compare_with_published, equal_on, ratio
 
 # File name of a picture, what it shows, and the picture; None if there is nothing to draw.
 Drawn = Iterator[tuple[str, str, Figure | None]]
@@ -22,16 +24,15 @@ def of_suite(sweep: Sweep, warning: str) -> Addition:
         speedups.headlines(sweep),
         speedups.table(sweep),
         *(steps.table(sweep, metric) for metric in steps.METRICS),
-        load.table(sweep),
+        steps.load_table(sweep),
         training.quality(sweep),
         training.one_epoch(sweep),
         training.preparation(sweep),
     )
-    drawn = [*_common(sweep, warning), *_of_study(sweep, warning)]
     return Addition(
         caveats=published.caveats(sweep.study),
         tables=[table for table in tables if table],
-        pictures=[(name, what, figure) for name, what, figure in drawn if figure],
+        pictures=[(name, what, figure) for name, what, figure in _drawn(sweep, warning) if figure],
     )
 
 
@@ -40,15 +41,12 @@ def of_page() -> list[Table]:
     return [published.known_errors_table()]
 
 
-def _common(sweep: Sweep, warning: str) -> Drawn:
+def _drawn(sweep: Sweep, warning: str) -> Drawn:
     comparisons = [compared for mode in Mode for compared in compare_with_published(sweep, mode)]
-    figure = times_picture.times(comparisons, f"Time per network and device, {sweep.suite}", warning)
+    figure = times.picture(comparisons, f"Time per network and device, {sweep.suite}", warning)
     yield "times", "Training and testing time", figure
     learning = "Accuracy and loss per epoch"
     yield "curves", learning, pictures.curves(sweep, f"{learning}, {sweep.suite}", warning)
-
-
-def _of_study(sweep: Sweep, warning: str) -> Drawn:
     if sweep.study == "000":
         yield from _by_family(sweep, warning)
     if sweep.study == "003":
@@ -62,34 +60,27 @@ def _of_study(sweep: Sweep, warning: str) -> Drawn:
 def _by_family(sweep: Sweep, warning: str) -> Drawn:
     """Study 000's bars by family of networks, precision and batch."""
 
-    def over(device: Device) -> Callable[[ReportedCell], float | None]:
-        return lambda reported: gain_over(device, reported, sweep.cells, "samples_per_s")
+    def over(base: Device, reported: MeasuredCell) -> float | None:
+        return ratio(reported, equal_on(base, reported, sweep.cells))
 
-    def gpu_over_tpu(reported: ReportedCell) -> float | None:
-        return over(Device.tpu)(reported) if reported.cell.device == Device.gpu else None
+    columns = {
+        ("families", "Throughput by family", "images/s"): lambda each: each.number("samples_per_s"),
+        ("speedups", "Speed-up over the CPU, throughput", "x"): lambda each: over(Device.cpu, each),
+        ("gpu_over_tpu", "Speed-up of the GPU over the TPU, throughput", "x"): lambda each: (
+            over(Device.tpu, each) if each.cell.device == Device.gpu else None
+        ),
+        ("utilisation", "Utilisation of the device", "%"): steps.utilisation_percent,
+        ("power", "Power of the GPU", "W"): lambda each: each.number("gpu_power_w"),
+        ("temperature", "Temperature of the GPU", "°C"): lambda each: each.number("gpu_temperature_c"),
+        ("clock", "Clock of the GPU", "MHz"): lambda each: each.number("gpu_clock_mhz"),
+        ("memory", "Peak memory of the device", "MB"): lambda each: each.number("peak_device_mb"),
+        ("communication", "Copying to the device and back", "% of a step"): steps.communication_percent,
+    }
+    bases = {"speedups": Device.cpu, "gpu_over_tpu": Device.tpu}
 
-    def of(column: str) -> Callable[[ReportedCell], float | None]:
-        return lambda reported: reported.number(column)
+    def is_doubtful(base: Device | None, each: MeasuredCell) -> bool:
+        return any(map(pictures.has_warnings, (each, equal_on(base, each, sweep.cells) if base else None)))
 
-    compared_with = {"speedups": Device.cpu, "gpu_over_tpu": Device.tpu}
-
-    def is_doubtful(kind: str) -> Callable[[ReportedCell], bool]:
-        if kind not in compared_with:
-            return pictures.has_warnings
-        return lambda reported: any(
-            map(pictures.has_warnings, (reported, equal_on(compared_with[kind], reported, sweep.cells)))
-        )
-
-    for kind, what, unit, value in (
-        ("families", "Throughput by family", "images/s", of("samples_per_s")),
-        ("speedups", "Speed-up over the CPU, throughput", "x", over(Device.cpu)),
-        ("gpu_over_tpu", "Speed-up of the GPU over the TPU, throughput", "x", gpu_over_tpu),
-        ("utilisation", "Utilisation of the device", "%", load.utilisation_percent),
-        ("power", "Power of the GPU", "W", of("gpu_power_w")),
-        ("temperature", "Temperature of the GPU", "°C", of("gpu_temperature_c")),
-        ("clock", "Clock of the GPU", "MHz", of("gpu_clock_mhz")),
-        ("memory", "Peak memory of the device", "MB", of("peak_device_mb")),
-        ("communication", "Copying to the device and back", "% of a step", steps.communication_percent),
-    ):
-        title = f"{what}, {sweep.suite}"
-        yield kind, what, pictures.families(sweep.cells, value, unit, title, warning, is_doubtful(kind))
+    for (kind, what, unit), value in columns.items():
+        title, doubtful = f"{what}, {sweep.suite}", partial(is_doubtful, bases.get(kind))
+        yield kind, what, pictures.families(sweep.cells, value, unit, title, warning, doubtful)

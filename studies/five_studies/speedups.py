@@ -1,19 +1,25 @@
 """Device against device: speed-ups between cells that differ only in the device, and the published ones."""
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from accelbench.report.read import ReportedCell, Sweep
-from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate, tabulate_known, word
+from accelbench.answers.cells import MeasuredCell
+from accelbench.report.read import Sweep
+from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate, tabulate_known
 from accelbench.schema.vocab import Device, Mode, Precision
 from five_studies import published
-from five_studies.comparison import equal_on, one_per_setting, published_for_sweep
+from five_studies.comparison import describe, equal_on, one_per_setting, published_for_sweep, ratio
 from five_studies.published import Published
-from five_studies.times import describe
+from five_studies.steps import copying_ms
 
-# The first device's speed over the second's.
-PAIRS = ((Device.gpu, Device.cpu), (Device.tpu, Device.cpu), (Device.tpu, Device.gpu), (Device.gpu, Device.tpu))
+Devices = tuple[Device, Device]  # the first one's speed over the second's
+PAIRS: Sequence[Devices] = (
+    (Device.gpu, Device.cpu),
+    (Device.tpu, Device.cpu),
+    (Device.tpu, Device.gpu),
+    (Device.gpu, Device.tpu),
+)
 # Times that a study published of several devices, from which its speed-ups follow where it prints none itself.
 TIMES = {"000": "time_per_image", "002": "train_time"}
 MODES = {"002": Mode.train}  # of the published speed-ups; else inference
@@ -32,31 +38,12 @@ HEADLINE_NOTES = [
 ]
 
 
-@dataclass(frozen=True)
-class DevicePair:
-    """Two ok cells that differ only in the device."""
-
-    first: ReportedCell
-    second: ReportedCell
-
-    def ratio(self, column: str) -> float | None:
-        """The first's number over the second's; None if either is unknown."""
-        return self.first.over(self.second, column)
-
-    @property
-    def copying(self) -> float | None:
-        """The first's time of copying over the second's; None if either copies nothing."""
-        first, second = copying_ms(self.first), copying_ms(self.second)
-        return first / second if first is not None and second else None
-
-
-@dataclass(frozen=True)
-class _Speedup:
+class _Speedup(NamedTuple):
     """A speed-up, ours or published."""
 
     model: str
     mode: Mode
-    devices: tuple[Device, Device]
+    devices: Devices
     whose: str
     value: Entry
     copying: float | None
@@ -66,34 +53,38 @@ class _Speedup:
 
 
 COLUMNS: list[Column[_Speedup]] = [
-    Column("network", lambda speedup: word(speedup.model)),
-    Column("mode", lambda speedup: word(speedup.mode)),
-    Column("devices", lambda speedup: word(" over ".join(speedup.devices))),
-    Column("whose", lambda speedup: word(speedup.whose)),
+    Column("network", lambda speedup: speedup.model),
+    Column("mode", lambda speedup: speedup.mode),
+    Column("devices", lambda speedup: " over ".join(speedup.devices)),
+    Column("whose", lambda speedup: speedup.whose),
     Column("speed-up (x)", lambda speedup: speedup.value),
-    Column("copying (x)", lambda speedup: number(speedup.copying)),
-    Column("precision", lambda speedup: word(speedup.precision)),
-    Column("batch", lambda speedup: count(speedup.batch_size)),
-    Column("cells or source", lambda speedup: word(speedup.source)),
+    Column("copying (x)", lambda speedup: speedup.copying, number),
+    Column("precision", lambda speedup: speedup.precision),
+    Column("batch", lambda speedup: speedup.batch_size, count),
+    Column("cells or source", lambda speedup: speedup.source),
 ]
 
 
-def copying_ms(reported: ReportedCell) -> float | None:
-    """Milliseconds of copying to the device and back per step; None if nothing is copied."""
-    known = [value for column in ("copy_in_ms", "copy_out_ms") if (value := reported.number(column)) is not None]
-    return sum(known) if known else None
-
-
-def pairs(sweep: Sweep, first: Device, second: Device) -> list[DevicePair]:
-    """The ok cells on `first` that have an equal ok cell on `second`, with it."""
-    found = ((reported, equal_on(second, reported, sweep.cells)) for reported in sweep.cells if reported.is_ok)
-    return [DevicePair(reported, other) for reported, other in found if reported.cell.device == first and other]
+def _pairs(sweep: Sweep, devices: Devices) -> list[tuple[MeasuredCell, MeasuredCell]]:
+    """The ok cells on the first device that have an equal ok cell on the second, with it."""
+    found = [(each, equal_on(devices[1], each, sweep.cells)) for each in sweep.cells if each.is_ok]
+    return [(each, other) for each, other in found if each.cell.device == devices[0] and other is not None]
 
 
 def table(sweep: Sweep) -> Table | None:
     """Our speed-ups between devices and the published ones; None if there is neither."""
-    theirs = list(_published(sweep))
-    shown = [each for devices in _device_pairs(sweep) for each in (*_ours(sweep, devices), *_of(theirs, devices))]
+    # A GPU over a TPU in study 000, which prints it so; else a TPU over a GPU.
+    left_out = (Device.tpu, Device.gpu) if sweep.study == "000" else (Device.gpu, Device.tpu)
+    entries = published_for_sweep(sweep)
+    if sweep.study not in UNEQUAL_BATCHES:
+        batches = {None, *(reported.cell.batch_size for reported in sweep.cells)}
+        entries = [entry for entry in entries if entry.batch_size in batches]
+    mode = MODES.get(sweep.study or "", Mode.infer)
+    shown: list[_Speedup] = []
+    for devices in (devices for devices in PAIRS if devices != left_out):
+        shown += _ours(sweep, devices)
+        shown += _printed(entries, devices, mode)
+        shown += _from_times(entries, devices, mode)
     models = list(dict.fromkeys(reported.cell.model.name for reported in sweep.cells))
 
     def place(speedup: _Speedup) -> tuple[float, ...]:
@@ -103,122 +94,90 @@ def table(sweep: Sweep) -> Table | None:
     return tabulate_known("Device against device", COLUMNS, sorted(shown, key=place), NOTES)
 
 
-def _of(found: Iterable[_Speedup], devices: tuple[Device, Device]) -> list[_Speedup]:
-    """Those of `devices`."""
-    return [each for each in found if each.devices == devices]
+def _ours(sweep: Sweep, devices: Devices) -> Iterator[_Speedup]:
+    others = {first.name: (first, second) for first, second in _pairs(sweep, devices)}
+    for first in one_per_setting(first for first, _ in others.values()):
+        first, second = others[first.name]
+        cell, copying = first.cell, [copying_ms(each) for each in (first, second)]
+        if (gain := ratio(first, second)) is not None:
+            copied = copying[0] / copying[1] if copying[0] is not None and copying[1] else None
+            settings = (cell.precision, cell.batch_size, f"{cell.engine}, {describe(first)}")
+            yield _Speedup(cell.model.name, cell.mode, devices, "ours", number(gain), copied, *settings)
 
 
-def _device_pairs(sweep: Sweep) -> list[tuple[Device, Device]]:
-    """A GPU over a TPU in study 000, which prints it so; else a TPU over a GPU."""
-    left_out = (Device.tpu, Device.gpu) if sweep.study == "000" else (Device.gpu, Device.tpu)
-    return [devices for devices in PAIRS if devices != left_out]
-
-
-def _ours(sweep: Sweep, devices: tuple[Device, Device]) -> Iterator[_Speedup]:
-    found = {pair.first.name: pair for pair in pairs(sweep, *devices)}
-    for reported in one_per_setting(pair.first for pair in found.values()):
-        pair, cell = found[reported.name], reported.cell
-        if (ratio := pair.ratio("samples_per_s")) is not None:
-            settings = (cell.precision, cell.batch_size, f"{cell.engine}, {describe(pair.first)}")
-            yield _Speedup(cell.model.name, cell.mode, devices, "ours", number(ratio), pair.copying, *settings)
-
-
-def _published(sweep: Sweep) -> Iterator[_Speedup]:
-    batches = {reported.cell.batch_size for reported in sweep.cells}
-    entries = [entry for entry in published_for_sweep(sweep) if entry.batch_size in {None, *batches}]
-    entries = entries if sweep.study not in UNEQUAL_BATCHES else published_for_sweep(sweep)
-    mode = MODES.get(sweep.study or "", Mode.infer)
-    for devices in _device_pairs(sweep):
-        yield from _printed(entries, devices, mode)
-        yield from _from_times(entries, devices, mode)
-
-
-def _printed(entries: list[Published], devices: tuple[Device, Device], mode: Mode) -> Iterator[_Speedup]:
-    first, second = devices
-    of_device = [entry for entry in entries if entry.device == first]
+def _printed(entries: Sequence[Published], devices: Devices, mode: Mode) -> Iterator[_Speedup]:
+    """The speed-ups that the study prints, some by their bounds."""
+    name = f"speedup_over_{devices[1]}"
+    of_device = [entry for entry in entries if entry.device == devices[0]]
     for entry in of_device:
-        if entry.metric in (name := f"speedup_over_{second}", f"low_{name}"):
+        if entry.metric in (name, f"low_{name}"):
             high = [e.value for e in of_device if (e.metric, e.model) == (f"high_{name}", entry.model)]
             text = f"{entry.value:g}" if entry.metric == name else f"{entry.value:g} to {high[0]:g}"
-            value = Entry(text, entry.value)
             settings = (entry.precision, entry.batch_size, entry.source)
-            yield _Speedup(entry.model, mode, devices, "published", value, None, *settings)
+            yield _Speedup(entry.model, mode, devices, "published", Entry(text, entry.value), None, *settings)
 
 
-def _from_times(entries: list[Published], devices: tuple[Device, Device], mode: Mode) -> Iterator[_Speedup]:
+def _from_times(entries: Sequence[Published], devices: Devices, mode: Mode) -> Iterator[_Speedup]:
     """The ratio of two published times of the same network, of float32, and of the same batch unless it was unequal."""
-    first, second = ([_float32(entry) for entry in entries if entry.device == device] for device in devices)
-    for one in filter(None, first):
-        for other in filter(None, second):
-            unequal = one.study in UNEQUAL_BATCHES
-            if one.model == other.model and (unequal or one.batch_size == other.batch_size):
-                ratio = other.value / one.value
-                batch_size = None if unequal else one.batch_size
-                source = f"{other.value:g} {one.unit} / {one.value:g} {one.unit}: {_machine(other)} / {_machine(one)}"
-                settings = (Precision.fp32, batch_size, source)
-                copying = _copying_ratio(one, other)
-                yield _Speedup(one.model, mode, devices, "published", number(ratio), copying, *settings)
+    # What a study calls float32 is TF32 on study 000's GPU.
+    times = [e for e in entries if e.metric == TIMES.get(e.study) and e.precision in (Precision.fp32, Precision.tf32)]
+    first, second = ([entry for entry in times if entry.device == device] for device in devices)
+    for one in first:
+        is_unequal = one.study in UNEQUAL_BATCHES
+        for other in second:
+            if one.model == other.model and (is_unequal or one.batch_size == other.batch_size):
+                # The end of a source names what the number was measured on.
+                machines = " / ".join(entry.source.rpartition(": ")[2] for entry in (other, one))
+                source = f"{other.value:g} {one.unit} / {one.value:g} {one.unit}: {machines}"
+                copying = [_published_copying(entry) for entry in (one, other)]
+                copied = copying[0] / copying[1] if copying[0] is not None and copying[1] else None
+                settings = (Precision.fp32, None if is_unequal else one.batch_size, source)
+                gain = number(other.value / one.value)
+                yield _Speedup(one.model, mode, devices, "published", gain, copied, *settings)
 
 
-def _machine(entry: Published) -> str:
-    """The end of the source, which names what the number was measured on."""
-    return entry.source.rpartition(": ")[2]
+def _published_copying(entry: Published) -> float | None:
+    """The part of a published time that is copying; None if unknown."""
 
+    def settings(of: Published) -> tuple[object, ...]:
+        return of.device, of.model, of.precision, of.batch_size
 
-def _copying_ratio(one: Published, other: Published) -> float | None:
-    """The published time of copying of one over that of the other; None if either is unknown."""
-    times = [_copying(entry) for entry in (one, other)]
-    return times[0] / times[1] if times[0] is not None and times[1] else None
-
-
-def _copying(entry: Published) -> float | None:
-    same = (entry.device, entry.model, entry.precision, entry.batch_size)
-    shares = (
-        share.value
-        for share in published.load(entry.study)
-        if share.metric == "communication_share"
-        and (share.device, share.model, share.precision, share.batch_size) == same
-    )
-    share = next(shares, None)
+    shares = [share for share in published.load(entry.study) if share.metric == "communication_share"]
+    share = next((share.value for share in shares if settings(share) == settings(entry)), None)
     return None if share is None else share / 100 * entry.value
 
 
-def _float32(entry: Published) -> Published | None:
-    """The entry if it is a time of what its study calls float32, which is TF32 on study 000's GPU."""
-    is_float32 = entry.precision in (Precision.fp32, Precision.tf32)
-    return entry if entry.metric == TIMES.get(entry.study) and is_float32 else None
+class _Headline(NamedTuple):
+    """What a study printed, what its raw data gives, and our ratios."""
 
-
-@dataclass(frozen=True)
-class _Headline:
-    devices: tuple[Device, Device]
+    devices: Devices
     printed: Published
     end_to_end: Published
     ours: list[float]
+
+
+HEADLINE_COLUMNS: list[Column[_Headline]] = [
+    Column("devices", lambda headline: " over ".join(headline.devices)),
+    Column("published (x)", lambda headline: _as_printed(headline.printed)),
+    Column("from its raw data, end to end (x)", lambda headline: _as_printed(headline.end_to_end)),
+    Column("ours: lowest (x)", lambda headline: min(headline.ours, default=None), number),
+    Column("ours: highest (x)", lambda headline: max(headline.ours, default=None), number),
+    Column("ours: pairs of cells", lambda headline: len(headline.ours), count),
+]
 
 
 def _as_printed(entry: Published) -> Entry:
     return Entry(f"{entry.value:g}", entry.value)
 
 
-HEADLINE_COLUMNS: list[Column[_Headline]] = [
-    Column("devices", lambda headline: word(" over ".join(headline.devices))),
-    Column("published (x)", lambda headline: _as_printed(headline.printed)),
-    Column("from its raw data, end to end (x)", lambda headline: _as_printed(headline.end_to_end)),
-    Column("ours: lowest (x)", lambda headline: number(min(headline.ours, default=None))),
-    Column("ours: highest (x)", lambda headline: number(max(headline.ours, default=None))),
-    Column("ours: pairs of cells", lambda headline: count(len(headline.ours))),
-]
-
-
 def headlines(sweep: Sweep) -> Table | None:
     """A study's headline speed-ups over all networks, beside its own raw data and ours; None if it has none."""
     found = []
-    for first, second in PAIRS:
-        printed = published.find(sweep.study, ALL, f"speedup_over_{second}", first)
-        end_to_end = published.find(sweep.study, ALL, f"end_to_end_speedup_over_{second}", first)
+    for devices in PAIRS:
+        name = f"speedup_over_{devices[1]}"
+        printed = published.find(sweep.study, ALL, name, devices[0])
+        end_to_end = published.find(sweep.study, ALL, f"end_to_end_{name}", devices[0])
         if printed and end_to_end:
-            ratios = [pair.ratio("samples_per_s") for pair in pairs(sweep, first, second)]
-            known = [ratio for ratio in ratios if ratio is not None]
-            found.append(_Headline((first, second), printed, end_to_end, known))
+            ratios = [ratio(*pair) for pair in _pairs(sweep, devices)]
+            found.append(_Headline(devices, printed, end_to_end, [each for each in ratios if each is not None]))
     return tabulate("The study's headline speed-ups", HEADLINE_COLUMNS, found, HEADLINE_NOTES) if found else None

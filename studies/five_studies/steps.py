@@ -1,48 +1,55 @@
-"""A step's published numbers and ours, of the same network, device, precision and batch."""
+"""A step's published numbers and ours, of the same network, device, precision and batch; and the devices' load."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from accelbench.report.read import ReportedCell, Sweep
-from accelbench.report.tables.cell_columns import SETTINGS
-from accelbench.report.tables.table import Column, Table, columns_of, number, tabulate_known, word
-from accelbench.schema.vocab import Mode
+from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.words import options_text
+from accelbench.report.read import Sweep
+from accelbench.report.tables.table import Column, Table, columns_of, count, number, tabulate_known
+from accelbench.schema.vocab import Device, Mode
 from five_studies import published
 from five_studies.comparison import one_per_setting
 from five_studies.published import Published
-from five_studies.times import published_entry
+
+SETTINGS: list[Column[MeasuredCell]] = [
+    Column("network", lambda reported: reported.cell.model.name),
+    Column("mode", lambda reported: reported.cell.mode),
+    Column("device", lambda reported: reported.cell.device),
+    Column("precision", lambda reported: reported.cell.precision),
+    Column("batch", lambda reported: reported.cell.batch_size, count),
+    Column("options", lambda reported: options_text(reported.row)),
+]
+# The input shapes of the studies of random images: numbers of another shape are not comparable.
+INPUT_SHAPES = {"000": (3, 224, 224), "003": (3, 64, 64)}
 
 
-@dataclass(frozen=True)
-class StepMetric:
-    """A published number of a step.
-
-    Attributes:
-        title: of its table.
-        ours: the same number of one of our cells; None if unknown.
-        note: how ours is measured.
-        unknown: why an ok cell has no such number.
-    """
+class StepMetric(NamedTuple):
+    """A published number of a step: its table's title, and the same number of one of our cells, None if unknown."""
 
     title: str
-    ours: Callable[[ReportedCell], float | None]
+    ours: Callable[[MeasuredCell], float | None]
     note: str = "Ours is the median over steps that were each waited for."
-    unknown: str = "its steps are so long that fewer than 6 were waited for one by one"
+    unknown: str = "its steps are so long that fewer than 6 were waited for one by one"  # why there is no such number
 
 
-def _time_per_image(reported: ReportedCell) -> float | None:
+def _time_per_image(reported: MeasuredCell) -> float | None:
     latency = reported.number("latency_p50_ms")
     num_batches = reported.cell.keras.steps_per_execution if reported.cell.keras else 1  # in one timed step
     return None if latency is None else latency / (reported.cell.batch_size * num_batches)
 
 
-def communication_percent(reported: ReportedCell) -> float | None:
+def copying_ms(reported: MeasuredCell) -> float | None:
+    """Milliseconds of copying to the device and back per step; None if nothing is copied."""
+    known = [value for column in ("copy_in_ms", "copy_out_ms") if (value := reported.number(column)) is not None]
+    return sum(known) if known else None
+
+
+def communication_percent(reported: MeasuredCell) -> float | None:
     """Copying in and out in percent of a waited-for step; None if nothing is copied."""
-    parts = [reported.number(column) for column in ("copy_in_ms", "copy_out_ms")]
-    latency = reported.number("latency_p50_ms")
-    if latency is None or all(part is None for part in parts):
-        return None
-    return 100 * sum(part or 0.0 for part in parts) / latency
+    copying, latency = copying_ms(reported), reported.number("latency_p50_ms")
+    return None if latency is None or copying is None else 100 * copying / latency
 
 
 METRICS: Mapping[str, StepMetric] = {
@@ -58,68 +65,103 @@ METRICS: Mapping[str, StepMetric] = {
         unknown="the device reports no peak",
     ),
 }
-# The input shapes of the studies of random images: numbers of another shape are not comparable.
-INPUT_SHAPES = {"000": (3, 224, 224), "003": (3, 64, 64)}
-
-
-@dataclass(frozen=True)
-class _StepComparison:
-    """Our number of a cell and a published one of the same settings; each None if unknown."""
-
-    reported: ReportedCell
-    ours: float | None
-    published: Published | None
-    unknown: str
-
-    @property
-    def why_not(self) -> str | None:
-        """Why there is no number of ours; None if there is one."""
-        if not self.reported.is_ok:
-            return self.reported.outcome
-        return self.unknown if self.ours is None else None
-
-
-COLUMNS: list[Column[_StepComparison]] = [
-    *columns_of(lambda compared: compared.reported, SETTINGS, "network", "device", "precision", "batch", "options"),
-    Column("ours", lambda compared: number(compared.ours)),
-    Column("why not", lambda compared: word(compared.why_not)),
-    Column("published", lambda compared: published_entry(compared.published)),
-    Column("published by", lambda compared: word(compared.published.source if compared.published else None)),
-]
 
 
 def table(sweep: Sweep, name: str) -> Table | None:
     """Our cells with the published number of their settings, and our cells that have no published one.
 
-    None if the study published no such number.
-
-    Args:
-        sweep: inference cells.
-        name: of `METRICS`.
+    None if the study published no such number, which is one of `METRICS`.
     """
     metric = METRICS[name]
     entries = [entry for entry in published.load(sweep.study) if entry.metric == name]
     if not entries:
         return None
+    lines: list[tuple[MeasuredCell, float | None, Published | None]] = []
+    for reported in one_per_setting(reported for reported in sweep.cells if reported.cell.mode == Mode.infer):
+        value = metric.ours(reported) if reported.is_ok else None
+        same: list[Published | None] = [entry for entry in entries if has_same_settings(entry, reported)]
+        lines += [(reported, value, entry) for entry in same or ([None] if value is not None else [])]
+
+    def why_not(line: tuple[MeasuredCell, float | None, Published | None]) -> str | None:
+        if not line[0].is_ok:
+            return line[0].outcome
+        return metric.unknown if line[1] is None else None
+
+    columns: list[Column[tuple[MeasuredCell, float | None, Published | None]]] = [
+        *columns_of(lambda line: line[0], [each for each in SETTINGS if each.heading != "mode"]),
+        Column("ours", lambda line: line[1], number),
+        Column("why not", why_not),
+        Column("published", lambda line: published.entry(line[2])),
+        Column("published by", lambda line: line[2] and line[2].source),
+    ]
     notes = [
         f"{metric.note} Published numbers were measured by the study, on its machines; they enter none of our "
         "statistics."
     ]
-    return tabulate_known(metric.title, COLUMNS, _comparisons(sweep, metric, entries), notes)
+    return tabulate_known(metric.title, columns, lines, notes)
 
 
-def _comparisons(sweep: Sweep, metric: StepMetric, entries: list[Published]) -> Iterator[_StepComparison]:
-    for reported in one_per_setting(reported for reported in sweep.cells if reported.cell.mode == Mode.infer):
-        value = metric.ours(reported) if reported.is_ok else None
-        same: list[Published | None] = [entry for entry in entries if has_same_settings(entry, reported)]
-        if value is not None or same:
-            yield from (_StepComparison(reported, value, entry, metric.unknown) for entry in same or [None])
-
-
-def has_same_settings(entry: Published, reported: ReportedCell) -> bool:
+def has_same_settings(entry: Published, reported: MeasuredCell) -> bool:
     """Whether a published number is of the settings of one of our cells."""
     cell = reported.cell
     wanted = (cell.model.name, cell.device, cell.precision)
     same = (entry.model, entry.device, entry.precision) == wanted and entry.batch_size in (None, cell.batch_size)
     same = same and not cell.options.enabled and cell.devices == 1  # no study used options or several devices
     return same and cell.model.input_shape == INPUT_SHAPES.get(entry.study, cell.model.input_shape)
+
+
+LOAD_NOTES = [
+    "Ours: means over the steady state, of the GPU that computes, as its driver reports them 2 to 10 times a second. "
+    "Of a CPU: the processor time of the cell's processes, in percent of all cores that it may use.",
+    "Published: read once after each run; of a GPU the mean over three, of which one was used.",
+]
+# One of our ok cells, and by metric what was published of its settings by one source.
+Load = tuple[MeasuredCell, Mapping[str, Published]]
+
+
+def utilisation_percent(reported: MeasuredCell) -> float | None:
+    """How busy the cell's device was: the GPU, or all usable cores of the CPU; None if unknown."""
+    if reported.cell.device == Device.gpu:
+        return reported.number("gpu_utilization_percent")
+    if reported.cell.device != Device.cpu or reported.record is None:
+        return None
+    of_one_core = reported.number("cpu_utilization_percent")
+    num_cores = reported.record.environment.get("machine", {}).get("num_threads")
+    return of_one_core / num_cores if of_one_core is not None and num_cores else None
+
+
+def _theirs(metric: str) -> Callable[[Load], float | None]:
+    return lambda load: load[1][metric].value if metric in load[1] else None
+
+
+LOADS: list[Column[Load]] = [
+    Column("utilisation (%)", lambda load: utilisation_percent(load[0]), number),
+    Column("published: utilisation (%)", _theirs("utilization"), number),
+    Column("power (W)", lambda load: load[0].row["gpu_power_w"], number),
+    Column("published: power (W)", _theirs("power"), number),
+    Column("temperature (°C)", lambda load: load[0].row["gpu_temperature_c"], number),
+    Column("published: temperature (°C)", _theirs("temperature"), number),
+    Column("clock (MHz)", lambda load: number(load[0].row["gpu_clock_mhz"], 4)),
+    Column("published by", lambda load: next((entry.source for entry in load[1].values()), None)),
+]
+
+
+def load_table(sweep: Sweep) -> Table | None:
+    """The load of each ok cell's device beside the published; None if the study published none."""
+    metrics = ("utilization", "power", "temperature")
+    entries = [entry for entry in published.load(sweep.study) if entry.metric in metrics]
+    ok = one_per_setting(reported for reported in sweep.cells if reported.is_ok)
+    loads = [load for reported in ok for load in _loads(reported, entries)] if entries else []
+    columns = [*columns_of(lambda load: load[0], SETTINGS), *LOADS]
+    return tabulate_known("Utilisation, power, temperature and clock", columns, loads, LOAD_NOTES)
+
+
+def _loads(reported: MeasuredCell, entries: list[Published]) -> Iterator[Load]:
+    """The cell with each source's numbers; the cell alone if there is no source."""
+    by_source: dict[str, dict[str, Published]] = defaultdict(dict)
+    for entry in entries:
+        if has_same_settings(entry, reported):
+            by_source[entry.source][entry.metric] = entry
+    for theirs in list(by_source.values()) or [{}]:
+        if theirs or any(column.entry((reported, theirs)).key is not None for column in LOADS):
+            yield reported, theirs

@@ -1,16 +1,20 @@
-"""Training and testing time per network and device, ours and the published, with speed-ups."""
+"""Training and testing time per network and device, ours and the published, with speed-ups: a table and a picture."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from accelbench.answers.words import options_text
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
 from accelbench.presentation import exact, seconds
-from accelbench.report.read import ReportedCell, Sweep
-from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate, word
-from accelbench.schema.vocab import Mode
+from accelbench.report.pictures.style import COLOURS, finished, sized, tidy
+from accelbench.report.read import Sweep
+from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate
+from accelbench.schema.vocab import Device, Mode
 from five_studies import published
-from five_studies.comparison import TITLES, PublishedComparison, compare_with_published, work_text
-from five_studies.published import Published
+from five_studies.comparison import TITLES, PublishedComparison, compare_with_published, describe
 
 WHAT_IS_TIMED = {
     Mode.train: "Our training time is of the training epochs alone: evaluations between them are timed apart.",
@@ -18,6 +22,33 @@ WHAT_IS_TIMED = {
     "accuracy, as Keras' evaluate does; it is timed where whole epochs are trained (protocol fit), else it is a dash.",
 }
 PERCENT_STUDIES = {"001"}  # they print speed-ups in percent
+
+
+def _speedup(compared: PublishedComparison) -> Entry:
+    speedup = number(compared.speedup)
+    tilde = "~" if compared.estimated and compared.speedup is not None else ""
+    return Entry(tilde + speedup.text, speedup.key)
+
+
+def _percent_faster(compared: PublishedComparison) -> int | None:
+    return None if compared.published_speedup is None else round(100 * (compared.published_speedup - 1))
+
+
+OUR_COLUMNS: list[Column[PublishedComparison]] = [
+    Column("network", lambda compared: compared.model),
+    Column("device", lambda compared: compared.device),
+    Column("ours (s)", lambda each: Entry(seconds(each.time_s, estimated=each.estimated), each.time_s)),
+    Column("ours: speed-up (x)", _speedup),
+    Column("ours: cell", lambda compared: describe(compared.ours)),
+]
+EVALUATION_COLUMN: Column[PublishedComparison] = Column(
+    "ours: one evaluation (s)", lambda compared: compared.evaluation_s, number
+)
+PUBLISHED_COLUMNS: list[Column[PublishedComparison]] = [
+    Column("published (s)", lambda compared: published.entry(compared.published)),
+    Column("published: speed-up (x)", lambda compared: compared.published_speedup, number),
+]
+PERCENT_COLUMN = Column("published: speed-up as the study prints it (%)", _percent_faster, count)
 
 
 def table(sweep: Sweep, mode: Mode) -> Table | None:
@@ -47,73 +78,86 @@ def table(sweep: Sweep, mode: Mode) -> Table | None:
     return tabulate(TITLES[mode], columns, comparisons, notes)
 
 
-def describe(reported: ReportedCell | None) -> str:
-    """Which cell a number belongs to, or why there is no number."""
-    if reported is None:
-        return "not planned"
-    cell, measured = reported.cell, reported.record.measurement if reported.record else None
-    settings = f"{cell.precision}, batch {cell.batch_size}"
-    settings += f", {options}" if (options := options_text(reported.row)) else ""
-    if not reported.is_ok or measured is None:
-        return f"{reported.outcome}: {reported.reason}" if reported.reason else reported.outcome
-    amount = f"{work}, " if (work := work_text(cell, measured)) else ""
-    return f"{settings}, {amount}{cell.protocol}"
-
-
-def published_entry(published_number: Published | None) -> Entry:
-    """A published number with every digit that it was published with."""
-    value = published_number.value if published_number else None
-    return Entry(exact(value), value)
-
-
-def published_epochs(study: str | None, model: str) -> str:
-    """How many epochs a study trained a network for, as `, 5 epochs`; empty if it does not say."""
-    entry = published.find(study, model, "epochs", None)
-    return f", {entry.value:g} epochs{_mark(entry, 'value')}" if entry else ""
-
-
-def _mark(entry: Published, what: str) -> str:
-    return " (assumed)" if entry.assumed == what else ""
-
-
-def _published_settings(comparisons: Iterable[PublishedComparison], study: str | None) -> str:
+def _published_settings(comparisons: Sequence[PublishedComparison], study: str | None) -> str:
     """What the published networks ran with: `fp32, batch 128, 5 epochs: mlp on cpu, gpu`."""
     devices: dict[tuple[str, str], list[str]] = defaultdict(list)
     for compared in comparisons:
-        if compared.published is not None:
-            epochs = published_epochs(study, compared.model) if compared.mode == Mode.train else ""
-            batch = f"batch {compared.published.batch_size}{_mark(compared.published, 'batch_size')}"
-            settings = f"{compared.published.precision}, {batch}{epochs}"
-            devices[settings, compared.model].append(compared.device)
+        if (theirs := compared.published) is not None:
+            epochs = published.epochs_text(study, compared.model) if compared.mode == Mode.train else ""
+            batch = f"batch {theirs.batch_size}{published.mark(theirs, 'batch_size')}"
+            devices[f"{theirs.precision}, {batch}{epochs}", compared.model].append(compared.device)
     return "; ".join(f"{settings}: {model} on {', '.join(names)}" for (settings, model), names in devices.items())
 
 
-def _speedup(compared: PublishedComparison) -> Entry:
-    speedup = number(compared.speedup)
-    tilde = "~" if compared.estimated and compared.speedup is not None else ""
-    return Entry(tilde + speedup.text, speedup.key)
+class _Bar(NamedTuple):
+    """A time; ours are those that no study published, and their work says what they are of."""
+
+    mode: Mode
+    model: str
+    is_published: bool
+    device: Device
+    time_s: float
+    text: str
+    work: str = ""
+
+    @property
+    def kind(self) -> tuple[bool, int]:
+        """Its place in a group: our bars come first."""
+        return self.is_published, list(Device).index(self.device)
+
+    @property
+    def fill(self) -> dict[str, Any]:
+        """Its look."""
+        colour = COLOURS[self.device]
+        hatched = {"facecolor": "white", "hatch": "////"}
+        return {"edgecolor": colour} | (hatched if self.is_published else {"facecolor": colour, "hatch": None})
 
 
-def _percent_faster(compared: PublishedComparison) -> Entry:
-    gain = compared.published_speedup
-    return count(round(100 * (gain - 1)) if gain is not None else None)
+def picture(comparisons: Sequence[PublishedComparison], title: str, warning: str) -> Figure | None:
+    """Grouped bars of seconds, with the values written on them; None if no time is known."""
+    bars = []
+    for each in comparisons:
+        place = (each.mode, each.model)
+        if each.time_s is not None:
+            text = seconds(each.time_s, estimated=each.estimated)
+            bars.append(_Bar(*place, False, each.device, each.time_s, text, each.work))
+        if each.published is not None:
+            bars.append(_Bar(*place, True, each.device, each.published.value, exact(each.published.value)))
+    if not bars:
+        return None
+    modes = [mode for mode in Mode if any(bar.mode == mode for bar in bars)]
+    models = list(dict.fromkeys(bar.model for bar in bars))
+    width = max(6.5, 2.4 * len(models))
+    figure = sized(width, 3.4 * len(modes))
+    for axes, mode in zip(figure.subplots(len(modes), squeeze=False)[:, 0], modes, strict=True):
+        inside = [bar for bar in bars if bar.mode == mode]
+        _draw_bars(axes, inside, models)
+        heading = TITLES[mode]
+        if any(bar.is_published for bar in inside):  # ours and theirs may be of different work; of a stand-in they are
+            of = "evaluations of the study's own data" if mode == Mode.infer else "of the study's own data and epochs"
+            heading += f" ({'not comparable: ' if warning else ''}the published times are {of})"
+        axes.set_title(heading, fontsize=10, loc="left")
+        axes.set_ylabel("seconds")
+    shown = {bar.kind: bar for bar in sorted(bars, key=lambda bar: bar.kind)}
+    names = ("ours", "published")
+    handles = [Patch(**bar.fill, label=f"{bar.device}, {names[bar.is_published]}") for bar in shown.values()]
+    return finished(figure, f"{title} (~ marks an estimated time)", warning, handles, int(width / 1.6))
 
 
-OUR_COLUMNS: list[Column[PublishedComparison]] = [
-    Column("network", lambda compared: word(compared.model)),
-    Column("device", lambda compared: word(compared.device)),
-    Column(
-        "ours (s)",
-        lambda compared: Entry(seconds(compared.time_s, estimated=compared.estimated), compared.time_s),
-    ),
-    Column("ours: speed-up (x)", _speedup),
-    Column("ours: cell", lambda compared: word(describe(compared.ours))),
-]
-EVALUATION_COLUMN: Column[PublishedComparison] = Column(
-    "ours: one evaluation (s)", lambda compared: number(compared.evaluation_s)
-)
-PUBLISHED_COLUMNS: list[Column[PublishedComparison]] = [
-    Column("published (s)", lambda compared: published_entry(compared.published)),
-    Column("published: speed-up (x)", lambda compared: number(compared.published_speedup)),
-]
-PERCENT_COLUMN = Column("published: speed-up as the study prints it (%)", _percent_faster)
+def _draw_bars(axes: Axes, bars: Sequence[_Bar], models: Sequence[str]) -> None:
+    """A group of bars per model; a gap where a time is unknown."""
+    kinds = sorted({bar.kind for bar in bars})
+    width = 0.86 / len(kinds)
+    written: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "bottom", "rotation": 90}
+    for bar in bars:
+        x = models.index(bar.model) - 0.43 + width * (kinds.index(bar.kind) + 0.5)
+        axes.bar(x, bar.time_s, width * 0.9, **bar.fill)
+        axes.annotate(bar.text, (x, bar.time_s), (0, 3), fontsize=8, **written)
+    low, high = min(bar.time_s for bar in bars), max(bar.time_s for bar in bars)
+    axes.set_yscale("log")
+    axes.set_ylim(low / 3, high * 3 * (high / low) ** 0.3)  # the written values need room above the tallest bar
+    axes.yaxis.set_major_formatter("{x:,.9g}")
+    works = {model: {bar.work for bar in bars if bar.model == model and bar.work} for model in models}
+    axes.set_xticks(range(len(models)), ["\nours: ".join([model, *sorted(works[model])]) for model in models])
+    axes.set_xlim(-0.5, len(models) - 0.5)
+    tidy(axes)

@@ -1,21 +1,20 @@
 """What networks learnt and the published accuracies, and what their training cost besides its epochs."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
+from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.words import options_text
-from accelbench.report.read import ReportedCell, Sweep
-from accelbench.report.tables.table import Column, Entry, Table, count, number, percent, tabulate_known, word
+from accelbench.report.read import Sweep
+from accelbench.report.tables.table import Column, Entry, Table, count, number, percent, tabulate_known
 from accelbench.schema.record import Row
 from accelbench.schema.vocab import Device, Mode, Protocol
 from five_studies import published
-from five_studies.comparison import nearest_cell, published_for_sweep
+from five_studies.comparison import describe, nearest_cell, published_for_sweep
 from five_studies.published import Published
-from five_studies.times import describe, published_entry, published_epochs
 
 
-@dataclass(frozen=True)
-class _Quality:
+class _Quality(NamedTuple):
     """A network's accuracy and loss, in training and on the test set: ours or published ones."""
 
     model: str
@@ -29,28 +28,37 @@ class _Quality:
 
 
 QUALITY_COLUMNS: list[Column[_Quality]] = [
-    Column("network", lambda quality: word(quality.model)),
-    Column("whose", lambda quality: word(quality.whose)),
-    Column("device", lambda quality: word(quality.device)),
+    Column("network", lambda quality: quality.model),
+    Column("whose", lambda quality: quality.whose),
+    Column("device", lambda quality: quality.device),
     Column("training accuracy (%)", lambda quality: quality.train_accuracy),
     Column("test accuracy (%)", lambda quality: quality.accuracy),
     Column("training loss", lambda quality: quality.train_loss),
     Column("test loss", lambda quality: quality.loss),
-    Column("cell or source", lambda quality: word(quality.source)),
+    Column("cell or source", lambda quality: quality.source),
+]
+# Our seconds are of building, and of the first epoch with its compilation.
+ONE_EPOCH_COLUMNS: list[Column[tuple[Published, MeasuredCell | None]]] = [
+    Column("network", lambda one: one[0].model),
+    Column("device", lambda one: one[0].device),
+    Column("ours (s)", lambda one: _first_epoch_s(one[1]), number),
+    Column("ours: cell", lambda one: describe(one[1])),
+    Column("published (s)", lambda one: published.entry(one[0])),
+    Column("published by", lambda one: one[0].source),
 ]
 PREPARATION_COLUMNS: list[Column[Row]] = [
-    Column("network", lambda row: word(str(row["model"]))),
-    Column("device", lambda row: word(str(row["device"]))),
-    Column("precision", lambda row: word(str(row["precision"]))),
-    Column("options", lambda row: word(options_text(row))),
-    Column("epochs", lambda row: count(row["epochs"])),
-    Column("seed", lambda row: count(row["seed"])),
-    Column("build (s)", lambda row: number(row["build_s"])),
-    Column("compile (s)", lambda row: number(row["compile_s"])),
-    Column("fit (s)", lambda row: number(row["time_s"])),
-    Column("training accuracy (%)", lambda row: percent(row["train_accuracy"])),
-    Column("test accuracy (%)", lambda row: percent(row["accuracy"])),
-    Column("parameters", lambda row: count(row["num_params"])),
+    Column("network", lambda row: row["model"]),
+    Column("device", lambda row: row["device"]),
+    Column("precision", lambda row: row["precision"]),
+    Column("options", options_text),
+    Column("epochs", lambda row: row["epochs"], count),
+    Column("seed", lambda row: row["seed"], count),
+    Column("build (s)", lambda row: row["build_s"], number),
+    Column("compile (s)", lambda row: row["compile_s"], number),
+    Column("fit (s)", lambda row: row["time_s"], number),
+    Column("training accuracy (%)", lambda row: row["train_accuracy"], percent),
+    Column("test accuracy (%)", lambda row: row["accuracy"], percent),
+    Column("parameters", lambda row: row["num_params"], count),
 ]
 
 
@@ -79,36 +87,11 @@ def _published_quality(sweep: Sweep, model: str) -> Iterator[_Quality]:
     for device in (None, *Device):
         metrics = ("train_accuracy", "accuracy", "loss", "validation_loss")
         found = [published.find(sweep.study, model, metric, device) for metric in metrics]
-        known = next(filter(None, found), None)
-        if known is not None:
-            source = known.source + published_epochs(sweep.study, model)
-            train_accuracy, accuracy, train_loss, loss = map(published_entry, found)
+        if known := next(filter(None, found), None):
+            source = known.source + published.epochs_text(sweep.study, model)
+            train_accuracy, accuracy, train_loss, loss = map(published.entry, found)
             numbers = (train_accuracy, accuracy, train_loss, loss)
             yield _Quality(model, "published", device or "not stated", *numbers, source)
-
-
-@dataclass(frozen=True)
-class _OneEpoch:
-    """The time to build a network and train it for one epoch, ours and the published; None if unknown."""
-
-    published: Published
-    ours: ReportedCell | None
-
-    @property
-    def time_s(self) -> float | None:
-        """Our seconds: building, and the first epoch with its compilation."""
-        measured = self.ours.record.measurement if self.ours is not None and self.ours.record else None
-        return measured.build_s + measured.epochs[0].seconds if measured is not None and measured.epochs else None
-
-
-ONE_EPOCH_COLUMNS: list[Column[_OneEpoch]] = [
-    Column("network", lambda one: word(one.published.model)),
-    Column("device", lambda one: word(one.published.device)),
-    Column("ours (s)", lambda one: number(one.time_s)),
-    Column("ours: cell", lambda one: word(describe(one.ours))),
-    Column("published (s)", lambda one: published_entry(one.published)),
-    Column("published by", lambda one: word(one.published.source)),
-]
 
 
 def one_epoch(sweep: Sweep) -> Table | None:
@@ -116,16 +99,22 @@ def one_epoch(sweep: Sweep) -> Table | None:
     found = []
     for entry in published_for_sweep(sweep):
         if entry.metric == "one_epoch_time" and entry.device is not None:
-            cell = nearest_cell(sweep, entry.model, Mode.train, Device(entry.device), known="test_loss")
-            ours = cell if cell is not None and cell.is_ok else None
-            found.append(_OneEpoch(entry, ours or nearest_cell(sweep, entry.model, Mode.train, Device(entry.device))))
+            wanted = (sweep, entry.model, Mode.train, Device(entry.device))
+            tested = nearest_cell(*wanted, known="test_loss")
+            found.append((entry, tested if tested is not None and tested.is_ok else nearest_cell(*wanted)))
     notes = ["One run with building and compiling; ours is the first epoch of the cell, whichever number it runs."]
     return tabulate_known("One epoch", ONE_EPOCH_COLUMNS, found, notes)
 
 
+def _first_epoch_s(ours: MeasuredCell | None) -> float | None:
+    measured = ours.record.measurement if ours is not None and ours.record else None
+    return measured.build_s + measured.epochs[0].seconds if measured is not None and measured.epochs else None
+
+
 def preparation(sweep: Sweep) -> Table | None:
     """What a run costs besides its epochs: building, compiling and the first step; None if no whole run is ok."""
-    rows = [row for row in sweep.ok_rows if row["protocol"] == Protocol.fit and row["mode"] == Mode.train]
+    trained = (Protocol.fit, Mode.train)
+    rows = [each.row for each in sweep.cells if each.is_ok and (each.cell.protocol, each.cell.mode) == trained]
     notes = [
         "Build: until model and optimiser are on the device. Fit includes compilation in the first steps; a dash: "
         "nothing is compiled. Training accuracy is of the last epoch, with the weights of each step."

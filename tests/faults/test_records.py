@@ -19,7 +19,7 @@ from accelbench.project import CEILINGS as CEILINGS_FILE
 from accelbench.project import COMPARISON, PLAN
 from accelbench.report import read as sweeps
 from accelbench.report.read import Sweep
-from accelbench.report.tables import best, not_ok, recommendation
+from accelbench.report.tables import best, outcomes
 from accelbench.schema import plan_file, record
 from accelbench.schema.ceilings import Ceilings, read_ceilings, write_ceilings
 from accelbench.schema.cell import Cell, KerasSettings
@@ -167,8 +167,8 @@ def publish(found: Sweep) -> None:
         assert all(numbers.get(column, 1) > 0 for column in POSITIVE), numbers
         assert all(numbers.get(column, 0) >= 0 for column in NOT_NEGATIVE), numbers
     told = answers(found.cells)
-    tables = [best.table(told), recommendation.table(told), recommendation.devices([found]), not_ok.reasons([found])]
-    tables.append(not_ok.failures([found]))
+    tables = [best.by_criterion(told), best.what_to_use(told), outcomes.devices([found]), outcomes.reasons([found])]
+    tables.append(outcomes.failures([found]))
     texts = [entry.text for table in tables if table for row in table.rows for entry in row]
     "\n".join([found.title, *texts]).encode()
 

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from accelbench.answers.ranking import answers
 from accelbench.report import build
+from accelbench.report.read import Sweep
+from accelbench.report.read import read as read_sweep
 from accelbench.schema import record, serialize
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data, SystemSeries
@@ -148,6 +151,22 @@ def inferring(maker, name, device="cpu", precision="fp32", rate=100.0, *, batch_
 @pytest.fixture(scope="session")
 def maker() -> Maker:
     return Maker()
+
+
+@pytest.fixture
+def read(tmp_path: Path, maker):
+    """From records to the sweep that holds them."""
+
+    def read(records, waiting=(), costs=None, **plan) -> Sweep:
+        return read_sweep(maker.suite(tmp_path, records, waiting, **plan), costs or {})
+
+    return read
+
+
+@pytest.fixture
+def answered(read):
+    """From records to the answers that they give."""
+    return lambda records, costs=None: answers(read(records, costs=costs).cells)
 
 
 @pytest.fixture(scope="session")

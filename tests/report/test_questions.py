@@ -1,22 +1,18 @@
-from pathlib import Path
-
 import pytest
 
 from accelbench.answers.ranking import answers
 from accelbench.judging.costs import Cost
-from accelbench.report.pictures.dots import MAX_DOTS, Dot, dots
 from accelbench.report.questions import questions
-from accelbench.report.read import read
 from accelbench.schema.measurement import Work
 from accelbench.schema.vocab import Device, Mode
-from report.pictures.conftest import working
+from report.pictures.samples import working
 
 
 @pytest.fixture
-def asked(tmp_path: Path, maker):
+def asked(read):
     def asked(records, costs=None):
-        sweeps = [read(maker.suite(tmp_path, records), costs or {})]
-        return {question.title: question for question in questions(sweeps, answers(sweeps[0].cells))}
+        sweep = read(records, costs=costs)
+        return {question.title: question for question in questions([sweep], answers(sweep.cells))}
 
     return asked
 
@@ -83,15 +79,3 @@ def test_a_cell_above_the_probed_peak_is_named_and_no_share_of_it(asked, maker) 
 
 def test_nothing_measured_asks_nothing(asked, maker) -> None:
     assert asked([maker.ok(maker.cell(), 100)]) == {}
-
-
-def test_dots_of_ratios_keep_those_farthest_from_one_and_name_them(maker) -> None:
-    found = [Dot(name=f"n{i}", value=1.1 + i / 100, text=str(i), cell=maker.cell()) for i in range(MAX_DOTS)]
-    slow = Dot(name="slow", value=0.1, text="0.1x", cell=maker.cell())
-    (axes,) = dots([*found, slow], "title", "axis", "base").axes
-    names = [label.get_text() for label in axes.get_yticklabels()]
-    assert len(names) == MAX_DOTS
-    assert names[-1] == "slow"
-    assert "n0" not in names
-    assert dots([slow], "title", "axis") is None
-    assert dots([], "title", "axis") is None

@@ -3,11 +3,11 @@ from collections import Counter
 from xml.etree import ElementTree
 
 import pytest
+from report.pictures.conftest import working
 
 from accelbench.schema.vocab import Protocol, Status
 from accelbench.sinks import run_picture
 from report.conftest import Maker
-from report.pictures.conftest import working
 
 
 @pytest.fixture

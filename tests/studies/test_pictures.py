@@ -1,10 +1,9 @@
 import pytest
 
-from accelbench.report import read
 from accelbench.schema.cell import Options
 from accelbench.schema.measurement import Block, Epoch, Evaluation
 from accelbench.schema.vocab import Device, Mode, Protocol
-from five_studies import comparison, pictures, sections, times
+from five_studies import comparison, pictures, sections
 from report.conftest import inferring
 
 
@@ -12,14 +11,14 @@ def texts(figure):
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
-def test_bars_are_grouped_by_family_and_batch(tmp_path, maker):
+def test_bars_are_grouped_by_family_and_batch(read, maker):
     records = [
         inferring(maker, model, precision=precision, batch_size=batch)
         for model in ("resnet18", "vgg11", "resnet50", "nasnetalarge")
         for precision in ("fp32", "bf16")
         for batch in (16, 32)
     ]
-    cells = read.read(maker.suite(tmp_path, records, study="000")).cells
+    cells = read(records, study="000").cells
     figure = pictures.families(cells, lambda reported: reported.row["samples_per_s"], "images/s", "title", "")
     assert [axes.get_title() for axes in figure.axes] == ["resnet", "vgg", "others"] * 2
     assert [axes.get_ylabel() for axes in figure.axes[::3]] == ["batch 16: images/s", "batch 32: images/s"]
@@ -28,18 +27,18 @@ def test_bars_are_grouped_by_family_and_batch(tmp_path, maker):
     assert pictures.families(cells, lambda reported: None, "x", "title", "") is None
 
 
-def test_curves_are_of_training_and_test_and_need_two_epochs(tmp_path, maker):
+def test_curves_are_of_training_and_test_and_need_two_epochs(read, maker):
     def epochs(num):
         tested = Evaluation(num_samples=9, seconds=1, loss=0.2, accuracy=0.8)
         return [Epoch(seconds=1, num_samples=9, loss=0.3, accuracy=0.7, evaluation=tested)] * num
 
-    def curves(num, folder):
+    def curves(num):
         cell = maker.cell(protocol=Protocol.fit, epochs=num)
-        found = read.read(maker.suite(tmp_path / folder, [maker.ok(cell, 9, epochs=epochs(num))]))
+        found = read([maker.ok(cell, 9, epochs=epochs(num))])
         return pictures.curves(found, "title", "")
 
-    assert curves(1, "one") is None
-    figure = curves(3, "three")
+    assert curves(1) is None
+    figure = curves(3)
     accuracy, loss = figure.axes
     assert sorted(list(line.get_ydata()) for line in accuracy.lines) == [[70.0] * 3, [80.0] * 3]
     assert sorted(list(line.get_ydata()) for line in loss.lines) == [[0.2] * 3, [0.3] * 3]
@@ -56,26 +55,26 @@ def test_the_dashboard_shows_latency_throughput_and_speedup_by_batch(scaled):
 
 
 @pytest.mark.parametrize("other", [{"side": 64}, {"threads": 1}, {"seed": 1}, {"protocol": Protocol.steps}])
-def test_pictures_have_no_speedup_between_cells_that_differ_in_more_than_the_device(tmp_path, maker, other):
+def test_pictures_have_no_speedup_between_cells_that_differ_in_more_than_the_device(read, maker, other):
     def gains(**changes):
         records = [
             inferring(maker, "resnet18", "cpu", rate=10),
             inferring(maker, "resnet18", "gpu", rate=50, **changes),
         ]
-        found = read.read(maker.suite(tmp_path / str(len(changes)), records, study="000"))
-        gain = [comparison.gain_over(Device.cpu, reported, found.cells, "samples_per_s") for reported in found.cells]
+        found = read(records, study="000")
+        gain = [comparison.ratio(cell, comparison.equal_on(Device.cpu, cell, found.cells)) for cell in found.cells]
         return gain, len(pictures.dashboard(found.cells, "title", "").axes)
 
     assert gains() == ([None, pytest.approx(5)], 3)
     assert gains(**other) == ([None, None], 2)  # no panel of speed-ups
 
 
-def test_of_cells_at_one_place_one_is_shown(tmp_path, maker):
+def test_of_cells_at_one_place_one_is_shown(read, maker):
     records = [
         inferring(maker, "resnet18", rate=rate, protocol=Protocol.steps, steps=steps)
         for rate, steps in ((10, 512), (20, 1024))
     ]
-    found = read.read(maker.suite(tmp_path, records, study="000"))
+    found = read(records, study="000")
     figure = pictures.families(found.cells, lambda reported: reported.row["samples_per_s"], "images/s", "title", "")
     assert [patch.get_height() for patch in figure.axes[0].patches] == [10]
 
@@ -86,12 +85,12 @@ def steady(rate):
     return {"blocks": blocks, "latency_s": [16 / rate] * 100, "threads": 4}
 
 
-def test_a_number_with_warnings_is_marked_on_the_picture_and_so_is_what_is_computed_from_it(tmp_path, maker):
+def test_a_number_with_warnings_is_marked_on_the_picture_and_so_is_what_is_computed_from_it(read, maker):
     records = [
         maker.ok(inferring(maker, "resnet18", device).cell, rate, data=None, warnings=warnings, **steady(rate))
         for device, rate, warnings in (("cpu", 10, ["the loader waited"]), ("gpu", 50, []))
     ]
-    sweep = read.read(maker.suite(tmp_path, records, study="000"))
+    sweep = read(records, study="000")
     drawn = {kind: figure for kind, _, figure in sections.of_suite(sweep, "").pictures}
     marks = {
         kind: [text.get_text() for axes in drawn[kind].axes for text in axes.texts] for kind in ("families", "speedups")
@@ -110,5 +109,16 @@ def test_pictures_join_no_cells_with_other_options_and_name_them(read, maker):
     assert len({bar.get_hatch() for bar in bars.axes[0].patches}) == 3
     panels = pictures.dashboard(found.cells, "title", "")
     assert texts(bars) == texts(panels) == [*names, "has warnings: see its row"]
-    assert times.describe(found.cells[2]).startswith("fp32, batch 1, channels_last + compile, ")
+    assert comparison.describe(found.cells[2]).startswith("fp32, batch 1, channels_last + compile, ")
     assert comparison.nearest_cell(found, "mlp", Mode.infer, Device.cpu).cell.options == Options()
+
+
+def test_settings_are_in_the_vocabularys_order_without_options_first(read, maker):
+    shown = [("gpu", "fp32", Options()), ("cpu", "fp32", Options(compile=True)), ("cpu", "fp32", Options())]
+    cells = [
+        maker.cell(device=each, precision=word, options=on) for each, word, on in [*shown, ("cpu", "bf16", Options())]
+    ]
+    found = pictures.distinct_settings(read([maker.ok(cell, 1) for cell in cells]).cells)
+    assert [" ".join(setting).strip() for setting in found] == ["cpu bf16", "cpu fp32", "cpu fp32 compile", "gpu fp32"]
+    sets = ["", "channels_last", "compile", "freeze", "cuda_graphs", "channels_last + compile", "compile + freeze"]
+    assert len({str(pictures.line_style(each)) for each in sets}) == len(sets)

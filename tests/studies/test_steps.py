@@ -1,12 +1,13 @@
 from dataclasses import replace
 
-from accelbench.report import read
+from accelbench.schema.conditions import SystemSeries
 from accelbench.schema.vocab import Status
 from five_studies import steps
 from report.conftest import inferring
+from report.tables.rows import texts
 
 
-def test_published_times_stand_beside_ours_of_the_same_settings(tmp_path, maker):
+def test_published_times_stand_beside_ours_of_the_same_settings(read, maker):
     gpu = inferring(maker, "resnet50", "gpu", "tf32", batch_size=32)
     records = [
         inferring(maker, "resnet50", rate=50, batch_size=32),
@@ -14,7 +15,7 @@ def test_published_times_stand_beside_ours_of_the_same_settings(tmp_path, maker)
         maker.record(gpu.cell, Status.skipped, reason="no GPU"),
         inferring(maker, "vgg16", rate=50, batch_size=32, side=64),  # of another input nothing was published
     ]
-    table = steps.table(read.read(maker.suite(tmp_path, records, study="000")), "time_per_image")
+    table = steps.table(read(records, study="000"), "time_per_image")
     rows = [[entry.text for entry in row] for row in table.rows]
     head = ["resnet50", "cpu", "fp32", "32"]
     assert [row[:4] for row in rows[:2]] == [head, head]  # the study's two CPUs
@@ -24,9 +25,30 @@ def test_published_times_stand_beside_ours_of_the_same_settings(tmp_path, maker)
     assert rows[4][0] == "vgg16"
 
 
-def test_a_cell_of_which_too_few_steps_were_waited_for_says_so(tmp_path, maker):
+def test_a_cell_of_which_too_few_steps_were_waited_for_says_so(read, maker):
     record = inferring(maker, "resnet50", rate=5, batch_size=32)
     short = replace(record, measurement=replace(record.measurement, latency_s=record.measurement.latency_s[:3]))
-    table = steps.table(read.read(maker.suite(tmp_path, [short], study="000")), "time_per_image")
-    why_not = table.headings.index("why not")
-    assert {row[why_not].text for row in table.rows} == {steps.METRICS["time_per_image"].unknown}
+    rows = texts(steps.table(read([short], study="000"), "time_per_image"))
+    assert {row["why not"] for row in rows} == {steps.METRICS["time_per_image"].unknown}
+
+
+def loads(read, maker, device, precision, **series):
+    system = SystemSeries(started_boot_s=0.0, t_s=[1.0, 2.0], values={name: [v, v] for name, v in series.items()})
+    made = inferring(maker, "resnet18", device, precision, batch_size=16)
+    record = replace(maker.ok(made.cell, 100, data=None, steady_boot_s=(0.5, 3.0)), system=system)
+    return texts(steps.load_table(read([record], study="000")))
+
+
+def test_a_gpus_load_stands_beside_the_published(read, maker):
+    figures = {"utilization_percent": 97, "power_w": 250, "temperature_c": 61, "sm_clock_mhz": 1410}
+    (row,) = loads(read, maker, "gpu", "fp16", **{f"gpu_0_{name}": value for name, value in figures.items()})
+    ours = [row[name] for name in ("utilisation (%)", "power (W)", "temperature (°C)", "clock (MHz)")]
+    assert ours == ["97.0", "250", "61.0", "1,410"]
+    assert float(row["published: power (W)"]) < 100  # a mean over three GPUs, two of which were idle
+    assert row["published by"].endswith("mean of 3 GPUs")
+
+
+def test_a_cpus_utilisation_is_of_all_its_cores(read, maker):
+    rows = loads(read, maker, "cpu", "fp32", cpu_utilization_percent=200.0)
+    assert {row["utilisation (%)"] for row in rows} == {"50.0"}  # two of four
+    assert {row["published: utilisation (%)"] for row in rows} >= {"0.800"}  # one core of 128

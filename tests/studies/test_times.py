@@ -1,6 +1,7 @@
 from accelbench.schema.measurement import Epoch, Evaluation
 from accelbench.schema.vocab import Mode, Protocol
 from five_studies import times
+from five_studies.comparison import compare_with_published
 from report.tables.rows import texts
 
 
@@ -21,8 +22,7 @@ def test_times_stand_beside_the_published_with_the_settings_of_ours(read, maker)
         }
     ]
     (row,) = texts(table, "cnn", "xla_cpu")
-    assert row["ours (s)"] == "~300"
-    assert row["ours: cell"] == "fp32, batch 64, 10 x 60,000 samples, window"
+    assert (row["ours (s)"], row["ours: cell"]) == ("~300", "fp32, batch 64, 10 x 60,000 samples, window")
     assert (row["ours: speed-up (x)"], row["published (s)"]) == ("–", "–")
     (gpu,) = texts(table, "cnn", "gpu")
     assert gpu["ours: cell"] == "not planned"
@@ -48,6 +48,24 @@ def test_settings_that_the_source_does_not_name_are_marked_as_assumed(read, make
 
 
 def test_times_without_a_study_have_no_published_columns(read, maker) -> None:
-    table = times.table(read([maker.ok(maker.cell(), 1000)], study=None), Mode.train)
-    assert table.headings[-1] == "ours: cell"
-    assert times.table(read([maker.ok(maker.cell(), 1000)], study=None), Mode.infer) is None
+    sweep = read([maker.ok(maker.cell(), 1000)], study=None)
+    assert times.table(sweep, Mode.train).headings[-1] == "ours: cell"
+    assert times.table(sweep, Mode.infer) is None
+
+
+def test_bars_say_what_is_estimated_of_what_work_and_that_a_studys_may_be_another(read, maker) -> None:
+    def drawn(mode, warning=""):
+        sweep = read([maker.ok(maker.cell(mode=mode), 20_000)])
+        figure = times.picture(compare_with_published(sweep, mode), "title", warning)
+        return figure, figure.axes[0]
+
+    figure, axes = drawn(Mode.train, "NOT MNIST: a stand-in")
+    assert [text.get_text() for text in axes.texts][:4] == ["~15.0", "71.622", "8.983", "70.666"]
+    assert figure.get_suptitle() == "title (~ marks an estimated time)\nNOT MNIST: a stand-in"
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["mlp\nours: 5 x 60,000 samples"]
+    said = "the published times are of the study's own data and epochs)"
+    assert axes.get_title(loc="left") == f"Training time (not comparable: {said}"
+    assert drawn(Mode.train)[1].get_title(loc="left") == f"Training time ({said}"
+    said = "the published times are evaluations of the study's own data)"
+    assert drawn(Mode.infer)[1].get_title(loc="left") == f"Testing time ({said}"
+    assert times.picture([], "title", "") is None

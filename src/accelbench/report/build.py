@@ -12,16 +12,15 @@ from typing import Any
 import matplotlib
 from PIL import Image
 
-from accelbench.answers.cells import process_rows
+from accelbench.answers.cells import MeasuredCell, process_rows
 from accelbench.answers.ranking import Answer
 from accelbench.errors import UserError, WriteError
 from accelbench.judging.costs import Cost
 from accelbench.project import check_inside, shown
 from accelbench.report import csv_file, render
-from accelbench.report.extension import Extension, load
+from accelbench.report.extension import load
 from accelbench.report.page import Page, compose
-from accelbench.report.picture import Picture
-from accelbench.report.pictures import style
+from accelbench.report.pictures.style import DPI, Picture
 from accelbench.report.read import Sweep, newest, read_all
 from accelbench.report.tables import device_scaling
 from accelbench.schema.serialize import write_json
@@ -59,7 +58,11 @@ def build(
         check_inside(folder, out.parent)
     sweeps = read_all(results, costs)
     shown_part, shortened = newest(sweeps)
-    added, problem = _added(extension)
+    added, problem = None, []
+    try:
+        added = load(extension)
+    except UserError as error:  # a report without the extension is better than none
+        problem = [str(error)]
     notices = [*notices, *shortened, *problem]
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -73,14 +76,6 @@ def build(
     for note in [*problem, *page.notes]:
         say(note)
     return out / "index.html"
-
-
-def _added(path: Path | None) -> tuple[Extension | None, list[str]]:
-    """The extension; without one that can't be used, and why: a report without it is better than none."""
-    try:
-        return load(path), []
-    except UserError as error:
-        return None, [str(error)]
 
 
 def _write(page: Page, sweeps: Sequence[Sweep], folder: Path) -> None:
@@ -97,7 +92,7 @@ def _write(page: Page, sweeps: Sequence[Sweep], folder: Path) -> None:
 def _save(picture: Picture, path: Path) -> None:
     """Saves a PNG of 256 colours: enough for drawings, at a third of the size."""
     drawn = io.BytesIO()
-    picture.figure.savefig(drawn, dpi=style.DPI)
+    picture.figure.savefig(drawn, dpi=DPI)
     with Image.open(drawn) as image:
         few = image.convert("RGB").quantize(256, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
     path.parent.mkdir(exist_ok=True, parents=True)  # of a sweep in a folder of a folder
@@ -109,10 +104,6 @@ def headline(sweeps: Sequence[Sweep], found: Sequence[Answer]) -> dict[str, Any]
 
     A suite and each of its models have the geometric mean of the samples/s of their ok cells, by mode. What is unknown
     is left out.
-
-    Args:
-        sweeps: what was measured.
-        found: the answers about it.
     """
     cells = [process for sweep in sweeps for process in sweep.planned]
     statuses = [reported.record.status if reported.record else None for reported in cells]
@@ -124,33 +115,27 @@ def headline(sweeps: Sequence[Sweep], found: Sequence[Answer]) -> dict[str, Any]
     }
     if num_disturbed := sum(reported.disturbed is not None for reported in cells):
         figures["num_cells_disturbed"] = num_disturbed
-    leads = [answer.lead for answer in found if answer.lead]
-    if leads:
+    if leads := [answer.lead for answer in found if answer.lead]:
         figures["share_of_answers_sure"] = _readable(sum(lead.is_known for lead in leads) / len(leads))
     for mode in Mode:
-        rates = [answer.fastest.speed or 0.0 for answer in found if answer.fastest.cell.mode == mode]
-        if rates:
+        if rates := [answer.fastest.speed or 0.0 for answer in found if answer.fastest.cell.mode == mode]:
             figures[f"best_{mode}_samples_per_s"] = _readable(max(rates))
-    suites = {
-        suite: means for suite in dict.fromkeys(sweep.suite for sweep in sweeps) if (means := _means(sweeps, suite))
-    }
+    suites = {}
+    for suite in dict.fromkeys(sweep.suite for sweep in sweeps):
+        ok = [cell for sweep in sweeps if sweep.suite == suite for cell in sweep.cells if cell.is_ok]
+        models = dict.fromkeys(cell.cell.model.name for cell in ok if cell.number("samples_per_s"))
+        of_model = {name: _means([cell for cell in ok if cell.cell.model.name == name]) for name in models}
+        if of_model:
+            suites[suite] = {**_means(ok), "models": of_model}
     return {**figures, **({"suites": suites} if suites else {})}
 
 
-def _means(sweeps: Sequence[Sweep], suite: str) -> dict[str, Any]:
-    """A suite's geometric means of samples/s by mode, and below `models` those of each model."""
-    rates: dict[str, dict[str, list[float]]] = {}
-    every: dict[str, list[float]] = {}
-    for reported in (reported for sweep in sweeps if sweep.suite == suite for reported in sweep.cells):
-        if reported.is_ok and (rate := reported.number("samples_per_s")):
-            of_model = rates.setdefault(reported.cell.model.name, {})
-            for by_mode in (every, of_model):
-                by_mode.setdefault(reported.cell.mode, []).append(rate)
-    models = {name: _by_mode(by_mode) for name, by_mode in rates.items()}
-    return {**_by_mode(every), "models": models} if models else {}
-
-
-def _by_mode(rates: Mapping[str, Sequence[float]]) -> dict[str, float]:
+def _means(cells: Sequence[MeasuredCell]) -> dict[str, float]:
+    """The geometric means of samples/s by mode."""
+    rates: dict[str, list[float]] = {}
+    for cell in cells:
+        if rate := cell.number("samples_per_s"):
+            rates.setdefault(cell.cell.mode, []).append(rate)
     return {mode: _readable(statistics.geometric_mean(values)) for mode, values in rates.items()}
 
 

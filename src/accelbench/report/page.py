@@ -11,24 +11,14 @@ from accelbench.answers.ranking import Answer, answers
 from accelbench.data.manifest import read_manifest
 from accelbench.errors import DataError
 from accelbench.judging.disturbed import DISTURBED
+from accelbench.presentation import counted, significant
+from accelbench.report import race
 from accelbench.report.extension import Addition, Extension
-from accelbench.report.noise import noise
-from accelbench.report.picture import Picture
 from accelbench.report.pictures import samples
-from accelbench.report.pictures.race import race as race_picture
+from accelbench.report.pictures.style import Picture
 from accelbench.report.questions import Question, questions
 from accelbench.report.read import Sweep
-from accelbench.report.tables import (
-    accuracy_by_device,
-    all_cells,
-    best,
-    device_scaling,
-    not_ok,
-    pairs,
-    race,
-    recommendation,
-)
-from accelbench.report.tables.all_cells import Cells
+from accelbench.report.tables import all_cells, best, device_scaling, outcomes, pairs
 from accelbench.report.tables.table import Table
 from accelbench.schema.record import DEVICE_MEASUREMENTS, hardware
 from accelbench.schema.selfcheck import read_selfcheck
@@ -36,15 +26,13 @@ from accelbench.schema.serialize import group_key
 from accelbench.schema.vocab import RANDOM, Device, Status
 
 MAX_ANSWERS, MAX_NOTES = 200, 50
+NOISY = 0.1  # of all processes
+LARGE = 1.2  # times: a difference between two measurements of one setting that is no small one
 
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """One suite's part of the page.
-
-    Attributes:
-        caveats: sentences to read before comparing with the suite's study.
-    """
+    """One suite's part of the page; the caveats are to be read before comparing with the suite's study."""
 
     sweep: Sweep
     caveats: list[str]
@@ -54,48 +42,27 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """The whole report.
+    """The whole report."""
 
-    Attributes:
-        notices: warnings, before any number.
-        stand_ins: name -> a sentence, for each data set of which a stand-in was measured.
-        noise: how many processes other programs disturbed; empty if it is few.
-        worth: for each machine that checked itself, how large a difference has to be to be told there.
-        num_machines: on which the records were measured.
-        answers: the fastest setting for each model and mode.
-        questions: what users ask, each with a sentence and a picture.
-        notes: sentences about records that are not shown.
-        counts: number of cells by outcome, without zeros.
-        devices: each device that was asked for, with its name or the reason why it was not measured.
-        when: the first and the last start, UTC; None if nothing has run.
-        first: the tables of the first screen: what to use, which devices were there, what is missing.
-        environments: (what, description) of the machine, the versions and the code.
-        samples: a look at each data set that was measured.
-        without_samples: a sentence for each data set without such a look, with the reason.
-        details: the tables of the best cells by each criterion and of the failures.
-        cells: every cell, for the page's table and charts.
-        added: the tables that the project's extension adds at the end.
-    """
-
-    notices: list[str]
-    stand_ins: dict[str, str]
-    noise: str
-    worth: list[str]
-    num_machines: int
-    answers: list[Answer]
-    questions: list[Question]
-    notes: list[str]
-    counts: dict[str, int]
-    devices: list[str]
-    when: tuple[str, str] | None
-    first: list[Table]
-    environments: list[tuple[str, str]]
+    notices: list[str]  # warnings, before any number
+    stand_ins: dict[str, str]  # name -> a sentence, for each data set of which a stand-in was measured
+    noise: str  # how many processes other programs disturbed; empty if it is few
+    worth: list[str]  # how large a difference has to be to be told on each machine that checked itself
+    num_machines: int  # on which the records were measured
+    answers: list[Answer]  # the fastest setting for each model and mode
+    questions: list[Question]  # what users ask, each with a sentence and a picture
+    notes: list[str]  # about records that are not shown
+    counts: dict[str, int]  # number of cells by outcome, without zeros
+    devices: list[str]  # each one that was asked for, with its name or the reason why it was not measured
+    when: tuple[str, str] | None  # the first and the last start, UTC; None if nothing has run
+    first: list[Table]  # of the first screen: what to use, which devices were there, what is missing
+    environments: list[tuple[str, str]]  # (what, description) of the machine, the versions and the code
     sections: list[Section]
-    samples: list[Picture]
-    without_samples: list[str]
-    details: list[Table]
-    cells: Cells
-    added: list[Table]
+    samples: list[Picture]  # a look at each data set that was measured
+    without_samples: list[str]  # a sentence for each data set without such a look, with the reason
+    details: list[Table]  # the best cells by each criterion, and the failures
+    cells: all_cells.Cells  # every cell, for the page's table and charts
+    added: list[Table]  # by the project's extension, at the end
 
     @property
     def compared(self) -> list[Answer]:
@@ -110,8 +77,8 @@ class Page:
     @property
     def pictures(self) -> list[Picture]:
         """All pictures, in the page's order."""
-        asked = [picture for question in self.questions for picture in question.pictures]
-        return [*asked, *(picture for section in self.sections for picture in section.pictures), *self.samples]
+        parts: list[Question | Section] = [*self.questions, *self.sections]
+        return [*(picture for part in parts for picture in part.pictures), *self.samples]
 
 
 def compose(
@@ -135,9 +102,14 @@ def compose(
     shown = sweeps if shown is None else shown
     sheets, without = _samples(sweeps, data) if data is not None else ([], [])
     found = answers(cell for sweep in sweeps for cell in sweep.cells)
-    outcomes = Counter(process.outcome for sweep in sweeps for process in sweep.planned)  # as metrics.json counts
+    num_by_outcome = Counter(process.outcome for sweep in sweeps for process in sweep.planned)  # as metrics.json counts
     ran = [record for sweep in sweeps for record in sweep.records if record.status != Status.skipped]
     starts = [record.started_at for record in ran]
+    notes = [note for sweep in sweeps for note in sweep.notes]
+    if len(notes) > MAX_NOTES:  # thousands would hide everything else
+        notes[MAX_NOTES:] = [f"and {len(notes) - MAX_NOTES} more"]
+    first = [best.what_to_use(found[:MAX_ANSWERS]), outcomes.devices(sweeps), outcomes.reasons(sweeps)]
+    details = [best.by_criterion(found[:MAX_ANSWERS]), outcomes.failures(sweeps)]
     return Page(
         notices=list(notices),
         stand_ins=stand_ins(sweeps),
@@ -146,30 +118,19 @@ def compose(
         num_machines=len({hardware(each.environment) for each in ran if "machine" in each.environment}),
         answers=found[:MAX_ANSWERS],
         questions=questions(sweeps, found),
-        notes=_notes(sweeps),
-        devices=recommendation.device_texts(sweeps),
-        counts={word: outcomes[word] for word in [*Status, DISTURBED, UNREADABLE, NOT_RUN] if outcomes[word]},
+        notes=notes,
+        devices=outcomes.device_texts(sweeps),
+        counts={word: num for word in [*Status, DISTURBED, UNREADABLE, NOT_RUN] if (num := num_by_outcome[word])},
         when=(_minute(min(starts)), _minute(max(starts))) if starts else None,
-        first=_known(recommendation.table(found[:MAX_ANSWERS]), recommendation.devices(sweeps), not_ok.reasons(sweeps)),
+        first=[table for table in first if table],
         environments=list(_environments(sweeps)),
         sections=[_section(sweep, extension) for sweep in shown if sweep.cells or sweep.race],
         samples=sheets,
         without_samples=without,
-        details=_known(best.table(found[:MAX_ANSWERS]), not_ok.failures(sweeps)),
+        details=[table for table in details if table],
         cells=all_cells.cells(shown),
         added=extension.of_page() if extension else [],
     )
-
-
-def _notes(sweeps: Sequence[Sweep]) -> list[str]:
-    """Of very many notes the first: thousands would hide everything else."""
-    notes = [note for sweep in sweeps for note in sweep.notes]
-    more = len(notes) - MAX_NOTES
-    return [*notes[:MAX_NOTES], *([f"and {more} more"] if more > 0 else [])]
-
-
-def _known(*tables: Table | None) -> list[Table]:
-    return [table for table in tables if table]
 
 
 def _worth(sweeps: Sequence[Sweep], cache: Path) -> list[str]:
@@ -180,10 +141,10 @@ def _worth(sweeps: Sequence[Sweep], cache: Path) -> list[str]:
         for record in sweep.records
         if record.cell.device == Device.cpu and (machine := record.environment.get("machine"))
     }
-    found = {key: check for key, machine in machines.items() if (check := read_selfcheck(cache, machine)) is not None}
+    found = [(machine, check) for machine in machines.values() if (check := read_selfcheck(cache, machine)) is not None]
     return [
-        check.sentence if len(machines) == 1 else f"{machines[key].get('cpu_name')}: {check.sentence}"
-        for key, check in found.items()
+        check.sentence if len(machines) == 1 else f"{machine.get('cpu_name')}: {check.sentence}"
+        for machine, check in found
     ]
 
 
@@ -191,14 +152,37 @@ def stand_ins(sweeps: Sequence[Sweep]) -> dict[str, str]:
     """Data set -> a sentence, for each that is only a stand-in for the one that it is named after."""
     measured = [record for sweep in sweeps for record in sweep.records if record.measurement]
     data = [record.data for record in measured if record.data and record.data.stand_in]
-    found: dict[str, str] = {}
+    found: dict[str, list[str]] = {}
     for (name, source), num in Counter((found.name, found.source) for found in data).items():
-        sentence = (
-            f"NOT {name.upper()}: a stand-in ({source}) was measured in {num:,} {'cell' if num == 1 else 'cells'}. "
+        found.setdefault(name, []).append(
+            f"NOT {name.upper()}: a stand-in ({source}) was measured in {counted(num, 'cell')}. "
             f"Their times, accuracies and losses are not {name.upper()}'s and cannot be compared with published ones."
         )
-        found[name] = f"{found[name]} {sentence}" if name in found else sentence
-    return found
+    return {name: " ".join(sentences) for name, sentences in found.items()}
+
+
+def noise(sweeps: Sequence[Sweep]) -> str:
+    """Says so if other programs used the CPU during a tenth of the processes or more.
+
+    Then it also says how far two speeds of one setting differ, in whatever windows and sweeps.
+    """
+    measured = [each for sweep in sweeps for each in sweep.planned if each.record and each.record.measurement]
+    num_beside = sum(each.compared is not None and each.compared.was_beside_others for each in measured)
+    if num_beside < max(1.0, NOISY * len(measured)):
+        return ""
+    rates: dict[str, list[float]] = {}
+    for process in (process for sweep in sweeps for process in sweep.processes):
+        if process.is_ok and (rate := process.number("samples_per_s")):
+            key = group_key([process.all_but("repeat", "seed", "window"), process.place_key])
+            rates.setdefault(key, []).append(rate)
+    ratio = max((max(each) / min(each) for each in rates.values()), default=1.0)
+    trust = (
+        f"The same setting was up to {significant(ratio, 2)} times as fast as another time: don't trust differences "
+        "below that."
+        if ratio > LARGE
+        else "Don't trust small differences."
+    )
+    return f"Noisy machine: {num_beside:,} of {len(measured):,} processes shared the CPU with other programs. {trust}"
 
 
 def _samples(sweeps: Sequence[Sweep], folder: Path) -> tuple[list[Picture], list[str]]:
@@ -226,16 +210,17 @@ def _samples(sweeps: Sequence[Sweep], folder: Path) -> tuple[list[Picture], list
 def _section(sweep: Sweep, extension: Extension | None) -> Section:
     warning = ", ".join(notice.partition(" (")[0] for notice in stand_ins([sweep]).values())
     added = extension.of_suite(sweep, warning) if extension else Addition()
-    tables = _known(
-        race.table(sweep),
+    tables = [
+        race.table(sweep.race) if sweep.race else None,
         *added.tables,
         pairs.of_sweep(sweep.cells),
-        accuracy_by_device.table(sweep),
+        pairs.accuracies(sweep),
         device_scaling.table(sweep),
-    )
+    ]
+    drawn = list(added.pictures)
     search = "The search: every process, and when cells dropped out"
-    raced = race_picture(sweep.race, f"{search}, {sweep.suite}", warning) if sweep.race else None
-    drawn = [*added.pictures, *([("race", search, raced)] if raced else [])]
+    if sweep.race and (figure := race.picture(sweep.race, f"{search}, {sweep.suite}", warning)):
+        drawn.append(("race", search, figure))
     pictures = [
         Picture(
             path=f"plots/{kind}_{sweep.folder}.png",
@@ -244,26 +229,23 @@ def _section(sweep: Sweep, extension: Extension | None) -> Section:
         )
         for kind, what, figure in drawn
     ]
-    return Section(sweep=sweep, caveats=added.caveats, tables=tables, pictures=pictures)
+    known = [table for table in tables if table]
+    return Section(sweep=sweep, caveats=added.caveats, tables=known, pictures=pictures)
 
 
 def _environments(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, str]]:
     """Each distinct machine, set of versions, code and git state; with its number of cells if there are several."""
-    environments = [
-        {
-            f"code of {record.cell.engine}" if what == "code" else what: value
-            for what, value in record.environment.items()
-            if what not in DEVICE_MEASUREMENTS
-        }
-        for sweep in sweeps
-        for record in sweep.records
-    ]
-    for what in dict.fromkeys(key for environment in environments for key in environment):
-        values = [environment[what] for environment in environments if what in environment]
-        nums = Counter(group_key(value) for value in values)
-        for text, num in nums.items():
-            value = next(value for value in values if group_key(value) == text)
-            yield what + (f" ({num} cells)" if len(nums) > 1 else ""), _flat(value)
+    found: dict[str, list[object]] = {}
+    for record in (record for sweep in sweeps for record in sweep.records):
+        for what, value in record.environment.items():
+            if what not in DEVICE_MEASUREMENTS:
+                name = f"code of {record.cell.engine}" if what == "code" else what
+                found.setdefault(name, []).append(value)
+    for what, values in found.items():
+        keys = [group_key(value) for value in values]
+        distinct, nums = dict(zip(keys, values, strict=True)), Counter(keys)
+        for key, value in distinct.items():
+            yield what + (f" ({nums[key]} cells)" if len(nums) > 1 else ""), _flat(value)
 
 
 def _minute(started_at: str) -> str:

@@ -5,7 +5,7 @@ thousand whole records take a gigabyte of memory.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -17,23 +17,22 @@ from accelbench.errors import RefusedError, UserError
 from accelbench.judging.costs import Cost
 from accelbench.presentation import counted
 from accelbench.project import CONFIRMED, PLAN, RECORDS
-from accelbench.report import read_notes
 from accelbench.schema import plan_file
 from accelbench.schema.ceilings import Ceilings, ceilings_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.parallel import mapped
 from accelbench.schema.plan_file import PlanEntry, PlanFile, WantedCell
 from accelbench.schema.race_file import RaceFile, read_race
-from accelbench.schema.record import Record, Row, listed
+from accelbench.schema.record import Record, listed
 from accelbench.schema.record import read_all as read_records
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Device
 
-ReportedCell = Process
 # Cells that a page shows, and how many of the newest sweep where there are more: a page of 2,000 opens in two seconds
 # (`make bench BENCH=report`).
 MANY, SHOWN = 5_000, 2_000
 AT_ONCE = 20_000  # cells whose plans are held at a time
+MAX_NAMED = 3  # records in a note
 Costs = Mapping[Device, Cost]
 NO_COSTS: Costs = MappingProxyType({})
 
@@ -62,11 +61,6 @@ class Sweep:
     processes: list[Process] = field(default_factory=list)
     race: RaceFile | None = None
     notes: list[str] = field(default_factory=list)
-
-    @property
-    def ok_rows(self) -> list[Row]:
-        """The rows of the ok cells."""
-        return [reported.row for reported in self.cells if reported.is_ok]
 
     @property
     def records(self) -> list[Record]:
@@ -108,17 +102,17 @@ def read_all(results: Path, costs: Costs = NO_COSTS) -> list[Sweep]:
     if not folders:
         raise UserError(f"{results}: no sweep there (no {PLAN}, no records); run one first, or name another folder")
     found = _read(folders, costs)
-    if all(isinstance(each, UserError) for each in found.values()):
-        raise next(each for each in found.values() if isinstance(each, UserError))
+    unread = [each for each in found.values() if isinstance(each, UserError)]
+    if len(unread) == len(found):
+        raise unread[0]
     sweeps = []
     for folder, each in found.items():
         is_deep = results not in (folder, folder.parent)
         name = clean(str(folder.relative_to(results)) if is_deep else folder.resolve().name)
         if isinstance(each, UserError):
             last = clean(folder.name)
-            sweeps.append(Sweep(folder=name, suite=last, title=last, notes=[_unread(folder, each)]))
-        else:
-            sweeps.append(replace(each, folder=name))
+            each = Sweep(folder=name, suite=last, title=last, notes=[_unread(folder, each)])
+        sweeps.append(replace(each, folder=name))
     sweeps = _judged_alike(_with_confirming(sweeps, results.parent / CONFIRMED, costs), costs)
     return sorted(with_cells(sweeps), key=lambda sweep: (sweep.study or "none", sweep.folder))
 
@@ -160,16 +154,12 @@ def _with_confirming(sweeps: list[Sweep], folder: Path, costs: Costs) -> list[Sw
             sweeps[0].notes.append(_unread(place, each))
         else:
             found += [replace(process, is_confirming=True) for process in each.processes]
-    if not found:
-        return sweeps
-    keys = [{(each.cell.suite, each.measured_key) for each in sweep.processes} for sweep in sweeps]
-    return [
-        replace(
-            sweep,
-            processes=[*sweep.processes, *(each for each in found if (each.cell.suite, each.measured_key) in known)],
-        )
-        for sweep, known in zip(sweeps, keys, strict=True)
-    ]
+    joined = []
+    for sweep in sweeps:
+        known = {(each.cell.suite, each.measured_key) for each in sweep.processes}
+        repeating = [each for each in found if (each.cell.suite, each.measured_key) in known]
+        joined.append(replace(sweep, processes=[*sweep.processes, *repeating]))
+    return joined
 
 
 @dataclass(frozen=True)
@@ -180,6 +170,11 @@ class _Plan:
     entries: Sequence[PlanEntry | WantedCell]
     race: RaceFile | None
     unread: UserError | None = None
+
+    @property
+    def short(self) -> Set[str]:
+        """The names of a search's records of short windows."""
+        return self.race.short if self.race else frozenset()
 
 
 def _read(folders: Mapping[Path, RefusedError | None], costs: Costs) -> dict[Path, Sweep | UserError]:
@@ -215,7 +210,7 @@ def _plan(folder: Path, unread: UserError | None = None) -> _Plan:
     short = race.short if race else set()
     cells = [wanted for wanted in plan.cells if wanted.record_name not in short]
     if not cells:
-        raise read_notes.nothing_is_readable(folder, unread) from unread
+        raise _nothing_is_readable(folder, unread) from unread
     return _Plan(plan, cells, race, unread)
 
 
@@ -230,11 +225,11 @@ def _sweeps(plans: Mapping[Path, _Plan], costs: Costs) -> dict[Path, Sweep | Use
             bad.setdefault(folder, UserError(f"{folder / PLAN}: not a readable plan ({made}); run the sweep again"))
     found: dict[Path, Sweep | UserError] = {}
     for folder, plan in plans.items():
-        if folder not in bad:
-            found[folder] = _sweep(folder, plan, _shared(processes[folder]))
-            continue
         try:
-            found |= _sweeps({folder: _plan(folder, bad[folder])}, costs)
+            if folder in bad:
+                found |= _sweeps({folder: _plan(folder, bad[folder])}, costs)
+            else:
+                found[folder] = _sweep(folder, plan, _shared(processes[folder]))
         except UserError as error:
             found[folder] = error
     return found
@@ -260,31 +255,36 @@ def _of_file(path: Path, cell: Cell, label: str, costs: Costs, ceilings: Ceiling
     return Process(cell=cell, name=path.stem, label=label, record=record, problem=problem, costs=costs, path=path)
 
 
-def _shared(processes: Sequence[Process]) -> Iterator[Process]:
+def _shared(processes: Sequence[Process]) -> list[Process]:
     """The same; equal environments of records are one object, since many would fill the memory."""
     environments: dict[str, Mapping[str, object]] = {}
+    shared = []
     for each in processes:
         if each.record is not None:
             known = environments.setdefault(each.environment_key, each.record.environment)
-            yield replace(each, record=replace(each.record, environment=known))
-        else:
-            yield each
+            each = replace(each, record=replace(each.record, environment=known))
+        shared.append(each)
+    return shared
 
 
-def _sweep(folder: Path, plan: _Plan, found: Iterator[Process]) -> Sweep:
-    processes = list(found)
+def _sweep(folder: Path, plan: _Plan, processes: list[Process]) -> Sweep:
     if len({each.label for each in processes}) < len({each.cell.id for each in processes}):  # of an earlier release
         labels = plan_file.labels(each.cell for each in processes)
         processes = [replace(each, label=labels[each.cell.id]) for each in processes]
-    place = _place(folder)
+    place, names = _place(folder), {each.name for each in processes}
     problems = [each.problem for each in processes if each.problem]
-    names = {each.name for each in processes}
     if plan.unread is not None:
-        short = plan.race.short if plan.race else set()
-        others = read_records(path for path in sorted(folder.glob(RECORDS)) if path.stem not in names | short)
+        others = read_records(path for path in sorted(folder.glob(RECORDS)) if path.stem not in names | plan.short)
         list(others)
         problems += others.problems(lambda path: f"{place}/{path.name}")
-    disturbed = read_notes.of_disturbed([each.disturbed for each in processes], place)
+    disturbed = [each.disturbed for each in processes if each.disturbed]
+    notes = listed(problems)
+    if disturbed:
+        were = "were" if len(disturbed) > 1 else "was"
+        notes.append(
+            f"{len(disturbed):,} of {len(processes):,} cells in {place} {were} disturbed ({disturbed[0]}): no answer "
+            "counts such a cell. The same sweep with retry=failed measures it again."
+        )
     return Sweep(
         folder=clean(folder.resolve().name),
         suite=plan.head.suite,
@@ -293,8 +293,42 @@ def _sweep(folder: Path, plan: _Plan, found: Iterator[Process]) -> Sweep:
         profile=plan.head.profile,
         race=plan.race,
         processes=processes,
-        notes=[*listed(problems), *disturbed, *read_notes.of_plan(names, plan.race, folder, plan.unread, place)],
+        notes=[*notes, *_notes_of_plan(folder, plan, names)],
     )
+
+
+def _notes_of_plan(folder: Path, plan: _Plan, names: Set[str]) -> Iterator[str]:
+    """What a reader should know of a folder's plan and of the records that it does not name."""
+    place = _place(folder)
+    if plan.short:
+        yield (
+            f"{len(plan.short):,} records in {place} are of short windows of a search: too short to publish, "
+            "and only the table of the search counts them."
+        )
+    if plan.unread is not None:
+        is_missing = not os.path.lexists(folder / PLAN)
+        yield (
+            (f"{place} has no {PLAN}" if is_missing else str(plan.unread).replace(str(folder), place))
+            + ": the cells of all its records are shown, in the order in which they were measured. "
+            "Which study they belong to, and which cells were planned but not measured, is unknown."
+        )
+    elif others := sorted({path.stem for path in folder.glob(RECORDS)} - names - plan.short):
+        are = "are" if len(others) > 1 else "is"
+        shown = ", ".join(f"{name}.json" for name in others[:MAX_NAMED])
+        more = f" and {len(others) - MAX_NAMED:,} more" if len(others) > MAX_NAMED else ""
+        why = "of cells that are no longer wanted, or of other code, versions or machines"
+        what = f"{counted(len(others), 'record')} in {place} {are} not in its plan, and {are} not shown"
+        yield f"{what}: {shown}{more} ({why})."
+
+
+def _nothing_is_readable(folder: Path, of_plan: UserError) -> UserError:
+    """Why the folder has no cells: the error of its plan, and of its records the number and the first one's error."""
+    readable = read_records(sorted(folder.glob(RECORDS)))
+    num, problems = len(list(readable)), readable.problems()
+    if num or not problems:  # without records; or those that are readable are short ones of a search
+        return of_plan
+    first = f"{counted(len(problems), 'record')}, none of which can be read; the first: {problems[0]}"
+    return UserError(f"{of_plan}; {first}" if os.path.lexists(folder / PLAN) else f"{folder}: {first}")
 
 
 def _judged_alike(sweeps: Sequence[Sweep], costs: Costs) -> list[Sweep]:

@@ -4,21 +4,17 @@ from accelbench.report import read
 from accelbench.report.tables import all_cells, device_scaling
 from accelbench.report.tables.all_cells import Cells
 from accelbench.schema.vocab import Status
+from report.tables.rows import texts
 
 
 def of(folder: Path) -> Cells:
     return all_cells.cells(read.read_all(folder))
 
 
-def texts(found: Cells) -> list[dict[str, str]]:
-    table = found.table
-    return [dict(zip(table.headings, (entry.text for entry in row), strict=True)) for row in table.rows]
-
-
 def test_every_cell_is_there_and_columns_that_nobody_fills_are_not(tmp_path: Path, maker) -> None:
     maker.suite(tmp_path, [maker.ok(maker.cell(), 1000, compile_s=1.5)], [maker.cell("rnn")])
     found = of(tmp_path)
-    ok, waiting = texts(found)
+    ok, waiting = texts(found.table)
     assert (ok["compile (s)"], ok["time (s)"], ok["samples/s"]) == ("1.50", "~300", "1,000")
     assert (waiting["status"], waiting["model"], waiting["samples/s"]) == ("not run yet", "rnn", "–")
     assert "peak device (MB)" not in found.table.headings

@@ -1,26 +1,18 @@
 from accelbench.answers.ranking import answers
-from accelbench.report.read import read
 from accelbench.report.tables import all_cells, best, pairs
 from accelbench.schema.cell import Options
-from accelbench.schema.vocab import Mode, Status
+from accelbench.schema.measurement import Evaluation
+from accelbench.schema.vocab import Mode, Protocol
+from accelbench.stats.means import MeanDifference
 from report.tables.rows import texts
 
 LAST, BOTH = Options(channels_last=True), Options(channels_last=True, compile=True)
 
 
-def sweep(tmp_path, maker, *made):
-    records = [maker.ok(maker.cell(mode=Mode.infer, **settings), rate, **measured) for rate, settings, measured in made]
-    return read(maker.suite(tmp_path, records))
-
-
-def test_pairs_that_differ_in_one_setting_stand_in_one_table(tmp_path, maker):
-    found = sweep(
-        tmp_path,
-        maker,
-        (4000, {"precision": "bf16"}, {}),
-        (6000, {"precision": "bf16", "options": LAST}, {"output_error": 1e-6}),
-        (8000, {"precision": "bf16", "options": BOTH}, {"compile_s": 32.0}),
-    )
+def test_pairs_that_differ_in_one_setting_stand_in_one_table(read, maker):
+    made = [(4000, Options(), {}), (6000, LAST, {"output_error": 1e-6}), (8000, BOTH, {"compile_s": 32.0})]
+    cells = [maker.cell(mode=Mode.infer, precision="bf16", options=options) for _, options, _ in made]
+    found = read([maker.ok(cell, rate, **more) for cell, (rate, _, more) in zip(cells, made, strict=True)])
     rows = texts(pairs.of_sweep(found.cells))
     assert [(row["with"], row["against"], row["times as fast"], row["pays after (steps)"]) for row in rows] == [
         ("channels_last", "no options", "1.50", "–"),
@@ -29,21 +21,32 @@ def test_pairs_that_differ_in_one_setting_stand_in_one_table(tmp_path, maker):
     ]
     assert {row["how sure"] for row in rows} == {"likely"}
     assert rows[0]["output error"] == "1.00e-06"
+    assert pairs.of_sweep(found.cells[:1]) is None
 
 
-def test_without_a_pair_there_is_no_table(tmp_path, maker):
-    assert pairs.of_sweep(sweep(tmp_path, maker, (1000, {}, {})).cells) is None
-    failed = maker.record(maker.cell(options=LAST), Status.failed, reason="no")
-    assert pairs.of_sweep(read(maker.suite(tmp_path, [maker.ok(maker.cell(), 1), failed])).cells) is None
-
-
-def test_tables_tell_cells_with_other_options_apart(tmp_path, maker):
-    batches = [
-        (rate * batch, {"batch_size": batch, "options": on}, {})
-        for batch in (1, 2, 4)
-        for rate, on in ((10, Options()), (20, BOTH))
-    ]
-    found = sweep(tmp_path, maker, *batches)
-    (fastest, *_) = texts(best.table(answers(found.cells)))
+def test_tables_tell_cells_with_other_options_apart(read, maker):
+    batches = [(rate * size, size, on) for size in (1, 2, 4) for rate, on in ((10, Options()), (20, BOTH))]
+    cells = [(maker.cell(mode=Mode.infer, batch_size=size, options=on), rate) for rate, size, on in batches]
+    found = read([maker.ok(cell, rate) for cell, rate in cells])
+    (fastest, *_) = texts(best.by_criterion(answers(found.cells)))
     assert (fastest["samples/s"], fastest["options"]) == ("80.0", "channels_last + compile")
     assert {row["options"] for row in texts(all_cells.cells([found]).table)} == {"–", "channels_last + compile"}
+
+
+def test_equal_accuracies_are_judged_by_the_interval():
+    assert pairs.verdict(MeanDifference(0.001, -0.004, 0.006)) == "equal within 1 %"
+    assert pairs.verdict(MeanDifference(0.005, -0.005, 0.015)) == "undecided: more seeds"
+    assert pairs.verdict(MeanDifference(0.03, 0.02, 0.04)) == "different"
+    assert pairs.verdict(MeanDifference(0.0, 0.0, 0.0)) == "equal within 1 %"
+
+
+def test_accuracies_of_equal_settings_alone_are_compared(read, maker):
+    def trained(device, seed, accuracy, **changes):
+        cell = maker.cell(device=device, seed=seed, protocol=Protocol.fit, **changes)
+        return maker.ok(cell, 100, evaluation=Evaluation(num_samples=9, seconds=1, loss=0.1, accuracy=accuracy))
+
+    records = [trained(device, seed, 0.97 + seed / 1000) for device in ("cpu", "xla_cpu") for seed in range(4)]
+    records += [trained("gpu", seed, 0.5, batch_size=32) for seed in range(4)]
+    (row,) = texts(pairs.accuracies(read(records)))
+    assert (row["devices"], row["seeds"], row["seeds of the other"]) == ("cpu less xla_cpu", "4", "4")
+    assert row["verdict"] == "equal within 1 %"

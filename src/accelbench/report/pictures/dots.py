@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, NullFormatter
 
-from accelbench.report.pictures.style import COLOURS, DPI, MARKERS, add_legend, add_title
+from accelbench.report.pictures.style import COLOURS, MARKERS, finished, log_ticks, sized
 from accelbench.schema.cell import Cell
 
 MAX_DOTS = 32
@@ -17,14 +16,7 @@ ROOM = 2.2  # for the texts at both ends of a logarithmic axis
 
 @dataclass(frozen=True, kw_only=True)
 class Dot:
-    """A value of one cell.
-
-    Attributes:
-        name: at its left.
-        value: above 0.
-        text: beside the dot.
-        cell: gives the colour of its device and the mark of its precision.
-    """
+    """A value above 0 of one cell, which gives the colour and the mark, with the texts at its left and beside it."""
 
     name: str
     value: float
@@ -47,22 +39,15 @@ def dots(found: Sequence[Dot], title: str, axis: str, base: str | None = None) -
         title += f": {MAX_DOTS} of {len(found)}"
     shown = sorted(found, key=lambda dot: -max(dot.value, 1 / dot.value if base else 0.0))[:MAX_DOTS]
     shown.sort(key=lambda dot: -dot.value)
-    figure = Figure(figsize=(8.5, 0.24 * len(shown) + 1.6), layout="constrained", dpi=DPI)
+    figure = sized(8.5, 0.24 * len(shown) + 1.6)
     axes = figure.subplots()
     for index, dot in enumerate(shown):
         colour = COLOURS[dot.cell.device]
         axes.plot([1 if base else 0, dot.value], [index, index], color=colour, linewidth=1.6, alpha=0.5)
         axes.plot(dot.value, index, MARKERS[dot.cell.precision], color=colour, markersize=6)
-        is_left = bool(base) and dot.value < 1
-        axes.annotate(
-            dot.text,
-            (dot.value, index),
-            (-7 if is_left else 7, 0),
-            textcoords="offset points",
-            fontsize=7.5,
-            va="center",
-            ha="right" if is_left else "left",
-        )
+        side, alignment = (-7, "right") if base and dot.value < 1 else (7, "left")
+        place = (dot.value, index)
+        axes.annotate(dot.text, place, (side, 0), textcoords="offset points", fontsize=7.5, va="center", ha=alignment)
     axes.set_yticks(range(len(shown)), [dot.name for dot in shown], fontsize=8)
     axes.set_ylim(len(shown) - 0.4, -0.6)
     _scale(axes, [dot.value for dot in shown], base)
@@ -75,22 +60,17 @@ def dots(found: Sequence[Dot], title: str, axis: str, base: str | None = None) -
         Line2D([], [], linestyle="", color=COLOURS[device], marker=MARKERS[precision], label=f"{device} {precision}")
         for device, precision in kinds
     ]
-    add_legend(figure, handles, max(3, min(6, len(handles))))
-    add_title(figure, title, "")
-    return figure
+    return finished(figure, title, handles=handles, num_columns=max(3, min(6, len(handles))))
 
 
 def _scale(axes: Axes, values: Sequence[float], base: str | None) -> None:
     """Ratios: a logarithmic axis with a line at 1. Percentages: from 0 on."""
+    axes.grid(axis="x", color="#dddddd", linewidth=0.6)
     if base is None:
         axes.set_xlim(0, 1.3 * max(values))
-        axes.grid(axis="x", color="#dddddd", linewidth=0.6)
         return
     axes.set_xscale("log")
     axes.set_xlim(min([1.0, *values]) / ROOM, max([1.0, *values]) * ROOM)
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=12))
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    log_ticks(axes.xaxis, 12, "{x:g}")
     axes.axvline(1, color="#444444", linewidth=1)
     axes.annotate(base, (1, -0.6), (0, 2), textcoords="offset points", fontsize=7.5, ha="center", va="bottom")
-    axes.grid(axis="x", color="#dddddd", linewidth=0.6)

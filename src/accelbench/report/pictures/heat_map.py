@@ -7,15 +7,12 @@ from matplotlib.figure import Figure
 
 from accelbench.answers.ranking import Answer
 from accelbench.presentation import significant
-from accelbench.report.pictures.style import DPI, add_panel_title, add_title
+from accelbench.report.pictures.style import MAX_PANELS, add_panel_title, finished, sized
 
-MAX_PANELS, MAX_ROWS = 8, 8
+MAX_ROWS = 8
 WIDTH_INCH = 5.4  # of a panel
-COLOURS = "Blues"
 DARK = 0.55  # a share of the best speed from which its text is white
-
-# Setting -> batch size -> samples/s.
-Speeds = dict[str, dict[int, float]]
+Speeds = dict[str, dict[int, float]]  # setting -> batch size -> samples/s
 
 
 def heat_map(answers: Sequence[Answer]) -> Figure | None:
@@ -33,8 +30,7 @@ def heat_map(answers: Sequence[Answer]) -> Figure | None:
     num_columns = min(2, len(known))
     rows = [known[index : index + num_columns] for index in range(0, len(known), num_columns)]
     heights = [max(len(speeds) for _, speeds in row) for row in rows]
-    height = sum(0.27 * num + 0.75 for num in heights) + 0.4
-    figure = Figure(figsize=(WIDTH_INCH * num_columns, height), layout="constrained", dpi=DPI)
+    figure = sized(WIDTH_INCH * num_columns, sum(0.27 * num + 0.75 for num in heights) + 0.4)
     grid = figure.subplots(len(rows), num_columns, squeeze=False, height_ratios=heights)
     for row, panels in zip(rows, grid, strict=True):
         for axes, (answer, speeds) in zip(panels, row, strict=False):
@@ -42,29 +38,24 @@ def heat_map(answers: Sequence[Answer]) -> Figure | None:
             add_panel_title(axes, answer.title, WIDTH_INCH)
         for axes in panels[len(row) :]:
             axes.remove()
-    add_title(figure, title, "")
-    return figure
+    return finished(figure, title)
 
 
 def _speeds(answer: Answer) -> Speeds:
-    """The speeds of the fastest settings, and of one of each precision, at each batch size.
+    """The speeds of the fastest settings, and of the fastest one of each precision, at each batch size.
 
     Empty without two precisions that were measured at two batch sizes.
     """
-    cells = answer.group.cells
     sizes: dict[str, set[int]] = {}
-    for reported in cells:
-        sizes.setdefault(reported.cell.precision, set()).add(reported.cell.batch_size)
+    first_of: dict[str, str] = {}
+    speeds: Speeds = {}
+    for reported in answer.group.cells:
+        cell, setting = reported.cell, answer.group.setting(reported)
+        sizes.setdefault(cell.precision, set()).add(cell.batch_size)
+        first_of.setdefault(cell.precision, setting)
+        speeds.setdefault(setting, {}).setdefault(cell.batch_size, reported.number("samples_per_s") or 0.0)
     if sum(len(each) > 1 for each in sizes.values()) < 2:
         return {}
-    speeds: Speeds = {}
-    for reported in cells:
-        by_batch = speeds.setdefault(answer.group.setting(reported), {})
-        by_batch.setdefault(reported.cell.batch_size, reported.number("samples_per_s") or 0.0)
-    # Of many settings the fastest, and the fastest of each precision.
-    first_of: dict[str, str] = {}
-    for reported in cells:
-        first_of.setdefault(reported.cell.precision, answer.group.setting(reported))
     chosen = {*list(speeds)[:MAX_ROWS], *first_of.values()}
     return {setting: by_batch for setting, by_batch in speeds.items() if setting in chosen}
 
@@ -73,7 +64,7 @@ def _draw(axes: Axes, speeds: Speeds) -> None:
     batches = sorted({batch for by_batch in speeds.values() for batch in by_batch})
     best = max(rate for by_batch in speeds.values() for rate in by_batch.values())
     shares = [[by_batch.get(batch, float("nan")) / best for batch in batches] for by_batch in speeds.values()]
-    axes.pcolormesh(shares, cmap=COLOURS, vmin=0, vmax=1.1, edgecolors="white", linewidth=1.5)
+    axes.pcolormesh(shares, cmap="Blues", vmin=0, vmax=1.1, edgecolors="white", linewidth=1.5)
     for row, by_batch in enumerate(speeds.values()):
         for column, batch in enumerate(batches):
             if (rate := by_batch.get(batch)) is not None:

@@ -11,7 +11,7 @@ from PIL import Image
 
 from accelbench.data.arrays import array_path
 from accelbench.data.manifest import read_classes
-from accelbench.report.pictures.style import DPI, WARNING_COLOUR, add_title
+from accelbench.report.pictures.style import WARNING_COLOUR, finished, sized
 from accelbench.schema.text import clean
 
 NUM = 10  # samples of a class
@@ -40,7 +40,7 @@ def sheet(folder: Path, title: str, warning: str) -> Figure:
     for row, _ in enumerate(classes):
         for column, index in enumerate(np.flatnonzero(labels == row)[:NUM]):
             mosaic[row * step :, column * step :][:side, :side] = _small(images[index], side)
-    figure = Figure(figsize=(7.5, 1.1 + 6.2 * len(mosaic) / mosaic.shape[1]), layout="constrained", dpi=DPI)
+    figure = sized(7.5, 1.1 + 6.2 * len(mosaic) / mosaic.shape[1])
     axes = figure.subplots()
     axes.imshow(mosaic, interpolation="nearest")
     axes.set_xticks([])
@@ -53,8 +53,7 @@ def sheet(folder: Path, title: str, warning: str) -> Figure:
         style |= {"transform": axes.transAxes, "ha": "center", "va": "center", "color": WARNING_COLOUR}
         edge = [withStroke(linewidth=5, foreground="white")]
         axes.text(0.5, 0.5, "STAND-IN", weight="bold", alpha=0.75, path_effects=edge, **style)
-    add_title(figure, title, warning)
-    return figure
+    return finished(figure, title, warning)
 
 
 def _small(image: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:

@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
+from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.pairs import ENGINE, pairs
 from accelbench.answers.words import engine_text, options_text
 from accelbench.presentation import checked_words, seconds
-from accelbench.report.pictures.style import LINE_COLUMNS
-from accelbench.report.read import ReportedCell, Sweep
+from accelbench.report.read import Sweep
 from accelbench.report.tables import device_scaling
 from accelbench.report.tables.table import Entry, Table, count, number, percent, word
-from accelbench.schema.record import Row, Value
+from accelbench.schema.record import Row
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Status
 
 # The page's filters: a column of the rows, and the name that the page shows.
@@ -20,22 +20,21 @@ FILTERS = {
     **{"batch_size": "batch", "options": "options", "engine": "engine", "protocol": "protocol", "outcome": "status"},
 }
 # The columns in which cells of one line of a chart are equal.
-SERIES = [*(column for column in LINE_COLUMNS if column != "engine"), "framework", "steps", "seed", "repeat"]
+SERIES = [
+    *("device", "precision", "options", "data", "pipeline", "num_workers", "augment", "input_shape"),
+    *("protocol", "epochs", "threads", "framework", "steps", "seed", "repeat"),
+]
 
 
-@dataclass(frozen=True)
-class CsvColumn:
-    """A column of the table of every cell.
+class CsvColumn(NamedTuple):
+    """A column of the table of every cell: its heading, its name, and how it is shown.
 
-    Attributes:
-        heading: shown above it.
-        name: a column of `cells.csv`, or a key that `extension` adds.
-        kind: how it is shown: `word`, `count`, `number`, `percent` (of a share) or `time`, which may be estimated.
+    The name is that of a column of `cells.csv`, or a key that `extension` adds.
     """
 
     heading: str
     name: str
-    kind: str = "number"
+    kind: str = "number"  # or word, count, percent (of a share), or time, which may be estimated
 
 
 COLUMNS = [
@@ -78,42 +77,47 @@ COLUMNS = [
 ]
 
 
-@dataclass(frozen=True)
-class Metric:
-    """A figure that the charts can show.
-
-    Attributes:
-        heading: the figure with its unit.
-        name: a column of `cells.csv`; its interval is in `<name>_low` and `<name>_high` if those are columns.
-        better: whether `more` or `less` of it is better.
-        kind: as `CsvColumn.kind`.
-    """
-
-    heading: str
-    name: str
-    better: str = "less"
-    kind: str = "number"
-
-
+# The figures that the charts can show: heading with the unit, column of `cells.csv`, what is better, and its kind.
 METRICS = [
-    Metric("throughput (samples/s)", "samples_per_s", "more"),
-    Metric("tokens/s", "tokens_per_s", "more"),
-    Metric("latency p50 (ms)", "latency_p50_ms"),
-    Metric("latency p99 (ms)", "latency_p99_ms"),
-    Metric("energy (J/sample)", "energy_j_per_sample"),
-    Metric("cost of a million samples", "cost_per_million_samples"),
-    Metric("share of the ceiling (%)", "mfu", "more", "percent"),
-    Metric("peak memory of the device (MB)", "peak_device_mb"),
-    Metric("peak memory of the host (MB)", "peak_host_mb"),
-    Metric("time of the whole job (s)", "time_s"),
-    Metric("compilation (s)", "compile_s"),
-    Metric("CPU utilisation (%, 100 a core)", "cpu_utilization_percent", "more"),
-    Metric("GPU utilisation (%)", "gpu_utilization_percent", "more"),
-    Metric("GPU power (W)", "gpu_power_w"),
-    Metric("GPU temperature (°C)", "gpu_temperature_c"),
-    Metric("GPU clock (MHz)", "gpu_clock_mhz", "more"),
-    Metric("test accuracy (%)", "accuracy", "more", "percent"),
+    ("throughput (samples/s)", "samples_per_s", "more", "number"),
+    ("tokens/s", "tokens_per_s", "more", "number"),
+    ("latency p50 (ms)", "latency_p50_ms", "less", "number"),
+    ("latency p99 (ms)", "latency_p99_ms", "less", "number"),
+    ("energy (J/sample)", "energy_j_per_sample", "less", "number"),
+    ("cost of a million samples", "cost_per_million_samples", "less", "number"),
+    ("share of the ceiling (%)", "mfu", "more", "percent"),
+    ("peak memory of the device (MB)", "peak_device_mb", "less", "number"),
+    ("peak memory of the host (MB)", "peak_host_mb", "less", "number"),
+    ("time of the whole job (s)", "time_s", "less", "number"),
+    ("compilation (s)", "compile_s", "less", "number"),
+    ("CPU utilisation (%, 100 a core)", "cpu_utilization_percent", "more", "number"),
+    ("GPU utilisation (%)", "gpu_utilization_percent", "more", "number"),
+    ("GPU power (W)", "gpu_power_w", "less", "number"),
+    ("GPU temperature (°C)", "gpu_temperature_c", "less", "number"),
+    ("GPU clock (MHz)", "gpu_clock_mhz", "more", "number"),
+    ("test accuracy (%)", "accuracy", "more", "percent"),
 ]
+NOTE = (
+    "~ marks an estimated time. Latency is the time until the device is done; launch is the time until the call "
+    "returns, which some benchmarks publish. The first step is not part of the steady state. All columns are in "
+    "cells.csv; columns without any value are left out here. In MLflow, a tracked cell is the run of the same name in "
+    "the experiment accelbench/<suite>; skipped cells have no run."
+)
+
+
+def _time(row: Row, name: str) -> Entry:
+    known = number(row[name]).key
+    assert not isinstance(known, str)
+    return Entry(seconds(known, estimated=row["time_provenance"] == "estimated"), known)
+
+
+ENTRY: Mapping[str, Callable[[Row, str], Entry]] = {
+    "word": lambda row, name: word(row[name]),
+    "count": lambda row, name: count(row[name]),
+    "number": lambda row, name: number(row[name]),
+    "percent": lambda row, name: percent(row[name]),
+    "time": _time,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,29 +141,24 @@ class Cells:
             title="Every cell",
             headings=[column.heading for column in self.columns],
             rows=[[ENTRY[column.kind](row, column.name) for column in self.columns] for row in self.rows],
-            notes=[
-                "~ marks an estimated time. Latency is the time until the device is done; launch is the time until the "
-                "call returns, which some benchmarks publish. The first step is not part of the steady state. "
-                "All columns are in cells.csv; columns without any value are left out here. In "
-                "MLflow, a tracked cell is the run of the same name in the experiment accelbench/<suite>; skipped "
-                "cells have no run."
-            ],
+            notes=[NOTE],
         )
 
     @property
     def data(self) -> dict[str, Any]:
         """What the page's script needs, as plain JSON values."""
         names = list(self.rows[0]) if self.rows else []
+        ends = ("heading", "name", "better", "kind", "low", "high")
         return {
             "names": names,
             "rows": [[row[name] for name in names] for row in self.rows],
             "csv": self.csv_columns,
-            "columns": [[column.heading, column.name, column.kind] for column in self.columns],
+            "columns": self.columns,
             "filters": [[heading, name] for name, heading in FILTERS.items()],
             "metrics": [
-                {**vars(metric), "low": f"{metric.name}_low", "high": f"{metric.name}_high"}
+                dict(zip(ends, (*metric, f"{metric[1]}_low", f"{metric[1]}_high"), strict=True))
                 for metric in METRICS
-                if any(row[metric.name] is not None for row in self.rows)
+                if any(row[metric[1]] is not None for row in self.rows)
             ],
             "series": SERIES,
             "order": [each.value for words in (Status, Mode, Device, Precision, Engine) for each in words],
@@ -169,55 +168,32 @@ class Cells:
 def cells(sweeps: Sequence[Sweep]) -> Cells:
     """All cells of `sweeps`, in the plans' order."""
     csv_rows = [row for sweep in sweeps for row in device_scaling.rows(sweep)]
+    # Cells that differ in the engine alone share a name, and all but the first have a ratio.
     found = pairs((cell for sweep in sweeps for cell in sweep.cells), ENGINE)
-    compared: dict[str, tuple[str | None, str | None]]
-    compared = {pair.base.measured_key: (pair.base.name, None) for pair in found}
-    compared |= {pair.cell.measured_key: (pair.base.name, f"{pair.gap.text} as {pair.base_value}") for pair in found}
-    extensions = [
-        extension(sweep, cell, *compared.get(cell.measured_key, (None, None)))
-        for sweep in sweeps
-        for cell in sweep.cells
+    compared: dict[str, Row] = {pair.base.measured_key: {"pair": pair.base.name, "ratio": None} for pair in found}
+    for each in found:
+        ratio = f"{each.gap.text} as {each.base_value}"
+        compared[each.cell.measured_key] = {"pair": each.base.name, "ratio": ratio}
+    alone: Row = {"pair": None, "ratio": None}
+    extended = [
+        extension(sweep, cell) | compared.get(cell.measured_key, alone) for sweep in sweeps for cell in sweep.cells
     ]
-    rows = [row | more for row, more in zip(csv_rows, extensions, strict=True)]
+    rows = [row | more for row, more in zip(csv_rows, extended, strict=True)]
     known = [column for column in COLUMNS if any(row[column.name] is not None for row in rows)]
     return Cells(columns=known, rows=rows, csv_columns=list(csv_rows[0]) if csv_rows else [])
 
 
-def extension(sweep: Sweep, reported: ReportedCell, pair: str | None = None, ratio: str | None = None) -> Row:
-    """What the page shows of a cell besides its row of `cells.csv`: names, options, outcome, engine ratio, remarks.
-
-    Args:
-        sweep: whose plan holds the cell.
-        reported: the cell.
-        pair: equal for cells that differ in the engine alone; None without another engine.
-        ratio: how many times as fast it is as the first engine's cell; None for that one.
-    """
-    row = reported.row
-    measured = reported.record.measurement if reported.record else None
+def extension(sweep: Sweep, cell: MeasuredCell) -> Row:
+    """What the page shows of a cell besides its row of `cells.csv`: names, options, outcome, remarks."""
+    row = cell.row
+    measured = cell.record.measurement if cell.record else None
     return {
-        "name": f"{sweep.folder}/{reported.name}",  # two suites may hold the same cell
-        "label": reported.label,
+        "name": f"{sweep.folder}/{cell.name}",  # two suites may hold the same cell
+        "label": cell.label,
         "folder": sweep.folder,
         "options": options_text(row | {"engine": Engine.lightning}),  # the page shows the engine as a filter
         "framework": engine_text(row),
-        "outcome": reported.outcome,
+        "outcome": cell.outcome,
         "checked": checked_words(measured.checks, fully=False) if measured else None,
-        "remark": reported.disturbed or row["warnings"] or row["reason"],
-        "pair": pair,
-        "ratio": ratio,
+        "remark": cell.disturbed or row["warnings"] or row["reason"],
     }
-
-
-def _time(row: Row, name: str) -> Entry:
-    value: Value = row[name]
-    known = float(value) if value is not None else None
-    return Entry(seconds(known, estimated=row["time_provenance"] == "estimated"), known)
-
-
-ENTRY: Mapping[str, Callable[[Row, str], Entry]] = {
-    "word": lambda row, name: word(str(row[name]) if row[name] else None),
-    "count": lambda row, name: count(row[name]),
-    "number": lambda row, name: number(row[name]),
-    "percent": lambda row, name: percent(row[name]),
-    "time": _time,
-}

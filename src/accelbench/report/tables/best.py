@@ -1,16 +1,17 @@
-"""The best cells by each criterion: of all workloads in one table, or of one in a table that fits a terminal."""
+"""What to use: the fastest settings with their sureness, and the best cells by each criterion."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from accelbench.answers.best import choices
+from accelbench.answers.best import CRITERIA, best_by, choices
 from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.gaps import NOTE as SURENESS
 from accelbench.answers.groups import Group
 from accelbench.answers.ranking import Answer
 from accelbench.answers.words import options_text
 from accelbench.judging.row import warnings_of
 from accelbench.judging.warnings import relative_half_width
-from accelbench.report.tables.table import Column, Entry, Table, columns_of, count, number, tabulate_known, word
+from accelbench.presentation import significant
+from accelbench.report.tables.table import Column, Entry, Table, columns_of, count, number, tabulate_known
 
 NOTE = (
     "The best cell by each known criterion. Unbeaten: no other cell is at least as good by all criteria that are known "
@@ -18,62 +19,99 @@ NOTE = (
     "nearest to it. ± is half of the speed's 95 % interval. Warnings: how many the cell has; the table of every cell "
     "has their text."
 )
+NEXT_BEST = (
+    "Next best: the fastest cell that differs in device, precision, engine or options; of a single setting, in the "
+    "batch size. Times as fast: the fastest over it. Best of each precision: samples/s, for each measured engine. "
+)
+# The criteria after throughput -> the heading of their numbers.
+CRITERIA_HEADINGS = {"latency": "p50 (ms)", "energy": "J/sample", "money": "cost of a million"}
+# A cell that is worth choosing, and what it is best by, such as `throughput, latency`.
+Choice = tuple[Group, MeasuredCell, str]
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A cell that is worth choosing, and what it is best by, such as `throughput, latency`."""
-
-    group: Group
-    cell: MeasuredCell
-    criteria: str
-
-
-def half_width_entry(cell: MeasuredCell) -> Entry:
+def _half_width(cell: MeasuredCell) -> Entry:
     """Half of the interval of the speed, in percent of it."""
     width = relative_half_width(cell.row)
     return number(None if width is None else 100 * width, 2)
 
 
-def num_warnings(cell: MeasuredCell) -> Entry:
-    """How many warnings a cell has; a dash if it has none."""
-    return count(len(warnings_of(cell.row)) or None)
-
-
 # What a cell achieved.
 FIGURES: list[Column[MeasuredCell]] = [
-    Column("samples/s", lambda cell: number(cell.speed)),
-    Column("± (%)", half_width_entry),
-    Column("tokens/s", lambda cell: number(cell.row["tokens_per_s"])),
-    Column("p50 (ms)", lambda cell: number(cell.row["latency_p50_ms"])),
-    Column("J/sample", lambda cell: number(cell.row["energy_j_per_sample"])),
-    Column("cost of a million", lambda cell: number(cell.row["cost_per_million_samples"])),
-    Column("bound by", lambda cell: word(str(cell.row["bound"]) if cell.row["bound"] else None)),
-    Column("warnings", num_warnings),
+    Column("samples/s", lambda cell: cell.speed, number),
+    Column("± (%)", _half_width),
+    Column("tokens/s", lambda cell: cell.row["tokens_per_s"], number),
+    Column("p50 (ms)", lambda cell: cell.row["latency_p50_ms"], number),
+    Column("J/sample", lambda cell: cell.row["energy_j_per_sample"], number),
+    Column("cost of a million", lambda cell: cell.row["cost_per_million_samples"], number),
+    Column("bound by", lambda cell: cell.row["bound"]),
+    Column("warnings", lambda cell: len(warnings_of(cell.row)) or None, count),
 ]
-BEST_BY: Column[Choice] = Column("best by", lambda choice: word(choice.criteria))
+BEST_BY: Column[Choice] = Column("best by", lambda choice: choice[2])
+FIGURES_OF_CHOICE: list[Column[Choice]] = columns_of(lambda choice: choice[1], FIGURES)
 OF_ALL: list[Column[Choice]] = [
-    Column("what", lambda choice: word(choice.group.what)),
+    Column("what", lambda choice: choice[0].what),
     BEST_BY,
-    Column("device", lambda choice: word(choice.cell.cell.device)),
-    Column("precision", lambda choice: word(choice.cell.cell.precision)),
-    Column("options", lambda choice: word(options_text(choice.cell.row))),
-    Column("batch", lambda choice: count(choice.cell.cell.batch_size)),
-    *columns_of(lambda choice: choice.cell, FIGURES, *(column.heading for column in FIGURES)),
+    Column("device", lambda choice: choice[1].cell.device),
+    Column("precision", lambda choice: choice[1].cell.precision),
+    Column("options", lambda choice: options_text(choice[1].row)),
+    Column("batch", lambda choice: choice[1].cell.batch_size, count),
+    *FIGURES_OF_CHOICE,
 ]
 OF_ONE: list[Column[Choice]] = [
     BEST_BY,
-    Column("with", lambda choice: word(choice.group.short_text(choice.cell))),
-    *columns_of(lambda choice: choice.cell, FIGURES, *(column.heading for column in FIGURES)),
+    Column("with", lambda choice: choice[0].short_text(choice[1])),
+    *FIGURES_OF_CHOICE,
 ]
-
-
-def table(answers: Sequence[Answer]) -> Table | None:
-    """What to use, for each model and what is done with it; None if no cell is ok."""
-    chosen = [choice for answer in answers for choice in chosen_of(answer.group)]
-    return tabulate_known("What to use, by each criterion", OF_ALL, chosen, [NOTE])
 
 
 def chosen_of(group: Group) -> list[Choice]:
     """The cells of a group that are worth choosing."""
-    return [Choice(group, cell, criteria) for cell, criteria in choices(group.cells)]
+    return [(group, cell, criteria) for cell, criteria in choices(group.cells)]
+
+
+def by_criterion(answers: Sequence[Answer]) -> Table | None:
+    """The cells that are worth choosing, for each model and what is done with it; None if no cell is ok."""
+    chosen = [choice for answer in answers for choice in chosen_of(answer.group)]
+    return tabulate_known("What to use, by each criterion", OF_ALL, chosen, [NOTE])
+
+
+def what_to_use(answers: Sequence[Answer]) -> Table | None:
+    """A line for each model and what is done with it: the best cell by each criterion; None if no cell is ok."""
+    columns: list[Column[Answer]] = [
+        Column("model, and what is done", lambda answer: answer.group.what),
+        Column("most samples/s with", lambda answer: answer.group.short_text(answer.fastest)),
+        Column("samples/s", lambda answer: answer.fastest.speed, number),
+        Column("± (%)", lambda answer: _half_width(answer.fastest)),
+        Column("best of each precision", _by_precision),
+        Column("next best", lambda answer: answer.lead and answer.group.short_text(answer.lead.second)),
+        Column("its samples/s", lambda answer: answer.lead and answer.lead.second.speed, number),
+        Column("times as fast", lambda answer: answer.lead and answer.lead.ratio, number),
+        Column("how sure", lambda answer: answer.lead and answer.lead.how_sure),
+        *columns_of(lambda answer: answer.fastest, FIGURES, "warnings"),
+        *(column for item in CRITERIA_HEADINGS.items() for column in _of_criterion(*item)),
+    ]
+    return tabulate_known("What to use", columns, answers, [f"{NEXT_BEST}{NOTE}", SURENESS])
+
+
+def _by_precision(answer: Answer) -> str:
+    """The best rate of each precision, such as `bf16 40.2, fp32 19.4`; for each engine if there are several."""
+    by_engine: dict[str, dict[str, float]] = {}
+    for each in answer.group.cells:
+        by_engine.setdefault(each.cell.engine, {}).setdefault(each.cell.precision, each.speed or 0.0)
+    texts = {
+        engine: ", ".join(f"{precision} {significant(rate)}" for precision, rate in rates.items())
+        for engine, rates in by_engine.items()
+    }
+    return "; ".join(f"{engine}: {text}" if answer.group.has_engines else text for engine, text in texts.items())
+
+
+def _of_criterion(criterion: str, heading: str) -> list[Column[Answer]]:
+    def choice(answer: Answer) -> str | None:
+        found = best_by(answer.group.cells, criterion)
+        return answer.group.short_text(found) if found else None
+
+    def value(answer: Answer) -> float | None:
+        found = best_by(answer.group.cells, criterion)
+        return found.number(CRITERIA[criterion][0]) if found else None
+
+    return [Column(f"least {criterion} with", choice), Column(heading, value, number)]

@@ -1,39 +1,53 @@
-"""Pairs of cells that differ in one setting alone: one table for every setting."""
+"""Pairs of cells that differ in one setting alone: their speeds, and of two devices the accuracies over seeds."""
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
+from itertools import combinations
+from statistics import fmean
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.gaps import NOTE
-from accelbench.answers.pairs import ENGINE, OPTIONS, STEPS, WEIGHTS, Axis, Pair, pairs
+from accelbench.answers.pairs import ENGINE, OPTIONS, STEPS, WEIGHTS, Pair, pairs
+from accelbench.answers.process import Process
+from accelbench.answers.words import options_text
 from accelbench.presentation import exact
-from accelbench.report.tables.table import Column, Entry, Table, number, tabulate_known, word
+from accelbench.report.read import Sweep
+from accelbench.report.tables.table import Column, Entry, Table, count, number, percent, tabulate_known
+from accelbench.schema.serialize import group_key
+from accelbench.schema.vocab import Mode
+from accelbench.stats.means import MeanDifference, mean_difference
 
 PAYS = (
     "Pays after: the steps after which compiling has paid its seconds. Output error: the norm of the difference from "
     "the output of the same weights in plain fp32 on the CPU, as a share of that output's norm."
 )
+# Accuracies are called equal if the whole interval of their difference is within this margin.
+MARGIN = 0.01
+MIN_SEEDS = 3
 
 
-def _pays(pair: Pair) -> Entry:
+def _pays(pair: Pair) -> Entry | None:
     steps = pair.steps_to_pay
     if steps is None:
-        return word(None)
+        return None
     return Entry("never", None) if math.isinf(steps) else Entry(exact(int(steps)), steps)
 
 
 COLUMNS: list[Column[Pair]] = [
-    Column("model, and what is done", lambda pair: word(pair.what)),
-    Column("differs in", lambda pair: word(pair.axis.name)),
-    Column("with", lambda pair: word(pair.value)),
-    Column("against", lambda pair: word(pair.base_value)),
-    Column("times as fast", lambda pair: number(pair.gap.ratio)),
-    Column("how sure", lambda pair: word(pair.gap.how_sure)),
-    Column("samples/s", lambda pair: number(pair.cell.speed)),
-    Column("against: samples/s", lambda pair: number(pair.base.speed)),
-    Column("compile (s)", lambda pair: number(pair.cell.row["compile_s"])),
+    Column("model, and what is done", lambda pair: pair.what),
+    Column("differs in", lambda pair: pair.axis.name),
+    Column("with", lambda pair: pair.value),
+    Column("against", lambda pair: pair.base_value),
+    Column("times as fast", lambda pair: pair.gap.ratio, number),
+    Column("how sure", lambda pair: pair.gap.how_sure),
+    Column("samples/s", lambda pair: pair.cell.speed, number),
+    Column("against: samples/s", lambda pair: pair.base.speed, number),
+]
+COLUMNS_OF_OPTIONS: list[Column[Pair]] = [
+    Column("compile (s)", lambda pair: pair.cell.row["compile_s"], number),
     Column("pays after (steps)", _pays),
-    Column("output error", lambda pair: number(pair.cell.row["output_error"])),
+    Column("output error", lambda pair: pair.cell.row["output_error"], number),
 ]
 
 
@@ -41,11 +55,64 @@ def table(title: str, found: Sequence[Pair]) -> Table | None:
     """A line for each pair; None without pairs."""
     axes = {pair.axis.name for pair in found}
     shown = [column for column in COLUMNS if column.heading != "differs in" or len(axes) > 1]
-    has_options = OPTIONS.name in axes
-    shown = [column for column in shown if has_options or column not in COLUMNS[-3:]]
-    return tabulate_known(title, shown, found, [NOTE, *([PAYS] if has_options else [])])
+    if OPTIONS.name not in axes:
+        return tabulate_known(title, shown, found, [NOTE])
+    return tabulate_known(title, shown + COLUMNS_OF_OPTIONS, found, [NOTE, PAYS])
 
 
-def of_sweep(cells: Sequence[MeasuredCell], axes: Sequence[Axis] = (ENGINE, OPTIONS, STEPS, WEIGHTS)) -> Table | None:
+def of_sweep(cells: Sequence[MeasuredCell]) -> Table | None:
     """The pairs of a sweep's cells in the settings that only some sweeps vary."""
-    return table("Pairs that differ in one setting", [pair for axis in axes for pair in pairs(cells, axis)])
+    found = [pair for axis in (ENGINE, OPTIONS, STEPS, WEIGHTS) for pair in pairs(cells, axis)]
+    return table("Pairs that differ in one setting", found)
+
+
+# Of two devices that trained the same settings with several seeds: one of the cells, which differ only in device and
+# seed; for each device its word and its accuracies, shares of 1; and the first mean less the second.
+Trained = tuple[Process, tuple[str, list[float]], tuple[str, list[float]], MeanDifference]
+ACCURACY_COLUMNS: list[Column[Trained]] = [
+    Column("network", lambda pair: pair[0].cell.model.name),
+    Column("precision", lambda pair: pair[0].cell.precision),
+    Column("options", lambda pair: options_text(pair[0].row)),
+    Column("epochs", lambda pair: pair[0].cell.epochs, count),
+    Column("devices", lambda pair: f"{pair[1][0]} less {pair[2][0]}"),
+    Column("seeds", lambda pair: len(pair[1][1]), count),
+    Column("seeds of the other", lambda pair: len(pair[2][1]), count),
+    Column("accuracy (%)", lambda pair: fmean(pair[1][1]), percent),
+    Column("accuracy of the other (%)", lambda pair: fmean(pair[2][1]), percent),
+    Column("difference (points)", lambda pair: 100 * pair[3].mean, number),
+    Column("low", lambda pair: 100 * pair[3].low, number),
+    Column("high", lambda pair: 100 * pair[3].high, number),
+    Column("verdict", lambda pair: verdict(pair[3])),
+]
+
+
+def verdict(difference: MeanDifference) -> str:
+    """`equal` if the interval lies within the margin, `different` if it leaves out zero, else `undecided`.
+
+    As a test of equivalence this is conservative: TOST (Schuirmann 1987) would take the 90 % interval.
+    """
+    if difference.low > -MARGIN and difference.high < MARGIN:
+        return f"equal within {100 * MARGIN:.0f} %"
+    return "undecided: more seeds" if difference.low <= 0 <= difference.high else "different"
+
+
+def accuracies(sweep: Sweep) -> Table | None:
+    """Each pair of devices that trained the same settings with `MIN_SEEDS` seeds or more; None without such a pair."""
+    groups: dict[str, list[tuple[Process, float]]] = defaultdict(list)
+    for process in sweep.planned:
+        accuracy = process.number("accuracy")
+        if process.is_ok and process.cell.mode == Mode.train and accuracy is not None:
+            groups[group_key(process.all_but("device", "seed"))].append((process, accuracy))
+    found: list[Trained] = []
+    for group in groups.values():
+        by_device: dict[str, list[float]] = defaultdict(list)
+        for process, accuracy in group:
+            by_device[process.cell.device].append(accuracy)
+        enough = [(device, values) for device, values in by_device.items() if len(values) >= MIN_SEEDS]
+        for first, second in combinations(enough, 2):
+            found.append((group[0][0], first, second, mean_difference(first[1], second[1])))
+    notes = [
+        f"Low and high bound the difference of the means over seeds with 95 % confidence (Welch). Equal: the whole "
+        f"interval is within {100 * MARGIN:g} points of zero."
+    ]
+    return tabulate_known("Accuracy across devices", ACCURACY_COLUMNS, found, notes)

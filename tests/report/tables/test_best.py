@@ -1,0 +1,48 @@
+import dataclasses
+
+from accelbench.judging.costs import Cost
+from accelbench.report.tables import best
+from accelbench.schema.cell import KerasSettings, Options
+from accelbench.schema.vocab import Device, Engine, Mode, Status
+from report.tables.rows import texts
+
+
+def rows(answers):
+    return texts(best.what_to_use(answers))
+
+
+def test_the_engine_is_chosen_too_and_named(answered, maker) -> None:
+    keras = dataclasses.replace(maker.cell(), engine=Engine.keras, keras=KerasSettings())
+    (line,) = rows(answered([maker.ok(maker.cell(), 1000), maker.ok(keras, 2000)]))
+    assert line["most samples/s with"] == "cpu fp32 b128, keras"
+    second = (line["next best"], line["its samples/s"], line["times as fast"])
+    assert second == ("cpu fp32 b128, lightning", "1,000", "2.00")
+    assert line["best of each precision"] == "keras: fp32 2,000; lightning: fp32 1,000"
+
+
+def test_a_line_for_each_model_and_what_is_done_with_it(answered, maker) -> None:
+    settings = [(word, size, rate * size) for word, rate in (("fp32", 10), ("bf16", 20)) for size in (32, 128)]
+    made = [maker.ok(maker.cell(precision=word, batch_size=size), rate) for word, size, rate in settings]
+    train, infer = rows(answered([*made, maker.ok(maker.cell(mode=Mode.infer), 99, warnings=["a warning"])]))
+    assert train["model, and what is done"] == "mlp train, mnist"
+    assert (train["most samples/s with"], train["samples/s"], train["± (%)"]) == ("cpu bf16 b128", "2,560", "3.0")
+    assert (train["next best"], train["times as fast"], train["how sure"]) == ("cpu fp32 b128", "2.00", "likely")
+    assert train["best of each precision"] == "bf16 2,560, fp32 1,280"
+    assert train["least latency with"] == "cpu bf16 b128"
+    assert infer["next best"] == "–"
+    assert (train["warnings"], infer["warnings"]) == ("1", "2")
+    assert "least money with" not in train
+
+
+def test_the_next_best_is_of_another_device_precision_or_options(answered, maker) -> None:
+    plain = [maker.ok(maker.cell(batch_size=size, repeat=repeat), 100 + size) for size in (1, 2) for repeat in (0, 1)]
+    last = maker.ok(maker.cell(batch_size=1, options=Options(channels_last=True)), 50)
+    (row,) = rows(answered([*plain, last]))
+    assert (row["most samples/s with"], row["next best"]) == ("cpu fp32 b2", "cpu fp32 b1, channels_last")
+
+
+def test_money_is_there_where_it_is_known_and_no_answer_without_an_ok_cell(answered, maker) -> None:
+    records = [maker.ok(maker.cell(batch_size=size), 100 * size) for size in (1, 2)]
+    (row,) = rows(answered(records, {Device.cpu: Cost(price_per_hour=3.6)}))
+    assert (row["least money with"], row["cost of a million"]) == ("cpu fp32 b2", "5.00")
+    assert best.what_to_use(answered([maker.record(maker.cell(), Status.skipped, reason="no")])) is None
