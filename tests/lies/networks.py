@@ -369,7 +369,7 @@ def _edited_times():
 
 
 def _more_samples():
-    from accelbench.engines.lightning.own.task import OwnTask
+    from accelbench.engines.lightning.own.batch import OwnTask
 
     OwnTask.num_samples = lambda self, batch: 10 * batch.num_samples
 

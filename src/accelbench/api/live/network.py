@@ -19,8 +19,7 @@ from accelbench.engines.lightning.backends import Backend, backend_for
 from accelbench.engines.lightning.global_state import new_tensors_in
 from accelbench.engines.lightning.module import BenchModule, StructuredStep, TrainStep, new_optimizer
 from accelbench.engines.lightning.outputs import all_finite, described, seeded, size_of
-from accelbench.engines.lightning.own.batch import OwnBatch
-from accelbench.engines.lightning.own.task import OwnTask, taken_keys
+from accelbench.engines.lightning.own.batch import OwnBatch, OwnTask, taken_keys
 from accelbench.engines.lightning.precision import STORED_DTYPES, Observer, plugin_for, step_context
 from accelbench.engines.lightning.structure import (
     arguments,

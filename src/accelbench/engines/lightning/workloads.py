@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.own.tokens import TransformersWorkload
-from accelbench.engines.lightning.own.workload import OwnWorkload
+from accelbench.engines.lightning.own.workload import OwnWorkload, TransformersWorkload
 from accelbench.engines.lightning.ranks import Ranks
 from accelbench.engines.lightning.workload import Images, Workload
 from accelbench.schema.cell import Cell

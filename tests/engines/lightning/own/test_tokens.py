@@ -7,7 +7,7 @@ import torch
 
 from accelbench.engines.lightning import engine
 from accelbench.engines.lightning.own import architectures
-from accelbench.engines.lightning.own.tokens import NO_LABEL, TokenMaker
+from accelbench.engines.lightning.own.workload import NO_LABEL, TokenMaker
 from accelbench.engines.lightning.spec import host_spec
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.judging.asked import judge

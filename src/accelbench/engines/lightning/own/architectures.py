@@ -14,6 +14,12 @@ from accelbench.schema.text import message_of
 from accelbench.schema.vocab import Task
 from accelbench.schema.workload import ModelSpec
 
+# Of transformers: the class that makes the network of each task, and the mapping of the configurations that have it.
+CLASSES = {
+    Task.classification: ("AutoModelForSequenceClassification", "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING"),
+    Task.masked_lm: ("AutoModelForMaskedLM", "MODEL_FOR_MASKED_LM_MAPPING"),
+    Task.causal_lm: ("AutoModelForCausalLM", "MODEL_FOR_CAUSAL_LM_MAPPING"),
+}
 POSITIONS = "position_embeddings"  # the end of such a module's name
 # Arguments of every configuration that are not among its fields.
 ALSO_KNOWN = ("num_labels", "attn_implementation")
@@ -30,7 +36,12 @@ def config_of(model: ModelSpec) -> Any:
 
     check_name(model, list(CONFIG_MAPPING_NAMES))
     default = transformers.CONFIG_MAPPING[model.definition]()
-    _check_task(model, default)
+    having = [task.value for task, (_, name) in CLASSES.items() if type(default) in getattr(transformers, name)]
+    if not having or not isinstance(getattr(default, "vocab_size", None), int):
+        raise UserError(f"model.name={model.definition}: accelbench runs transformers' networks of token ids alone")
+    if model.task not in having:
+        choices = f"Choose from: {', '.join(having)}."
+        raise UserError(f"model.task={model.task}: {model.definition} has no such task. {choices}")
     _check_args(model, default)
     try:
         config = transformers.AutoConfig.for_model(model.definition, **model.args)
@@ -46,16 +57,28 @@ def config_of(model: ModelSpec) -> Any:
     return config
 
 
+def _check_args(model: ModelSpec, default: Any) -> None:
+    """Raises a UserError with the names near an unknown argument, which transformers would keep in silence."""
+    known = sorted({*default.to_dict(), *default.attribute_map, *ALSO_KNOWN} - {"model_type", "transformers_version"})
+    for name in model.args:
+        if name not in known:
+            near = ", ".join(difflib.get_close_matches(name, known, n=MAX_CHOICES, cutoff=0.4) or known[:MAX_CHOICES])
+            why = f"{model.definition}'s configuration has no such argument. Near it: {near}."
+            raise UserError(f"model.args.{name}: {why}")
+
+
 def build(model: ModelSpec) -> nn.Module:
     """The network, its weights drawn from torch's generator.
 
     Raises:
         UserError: as `config_of` does, or values of the configuration that do not go together.
     """
+    import transformers
+
     config = config_of(model)
     assert model.task is not None, "conf/model/transformers.yaml gives one"
     try:
-        network: nn.Module = _auto_classes()[model.task].from_config(config)
+        network: nn.Module = getattr(transformers, CLASSES[model.task][0]).from_config(config)
     except (ValueError, AttributeError, ImportError) as error:
         raise UserError(f"model.args: {model.definition}: {' '.join(message_of(error).split())}") from error
     return network
@@ -64,10 +87,7 @@ def build(model: ModelSpec) -> nn.Module:
 def check_seq_len(model: ModelSpec, config: Any, network: nn.Module | None = None) -> None:
     """Raises a UserError if sequences are longer than the network's positions.
 
-    Args:
-        model: gives `seq_len`.
-        config: of the network.
-        network: None before it is built. RoBERTa and its kin count positions from after the padding's.
+    RoBERTa and its kin count positions from after the padding's, which the `network` shows once it is built.
     """
     num, seq_len = getattr(config, "max_position_embeddings", None), model.batch_args["seq_len"]
     if not isinstance(num, int) or num < 1:
@@ -80,44 +100,3 @@ def check_seq_len(model: ModelSpec, config: Any, network: nn.Module | None = Non
             f"model.batch_args.seq_len={seq_len}: {model.definition} has {num} positions: use at most {num}, or "
             "another model.args.max_position_embeddings"
         )
-
-
-def _auto_classes() -> dict[Task, Any]:
-    """The class that makes the network of each task."""
-    import transformers
-
-    return {
-        Task.classification: transformers.AutoModelForSequenceClassification,
-        Task.masked_lm: transformers.AutoModelForMaskedLM,
-        Task.causal_lm: transformers.AutoModelForCausalLM,
-    }
-
-
-def _check_task(model: ModelSpec, config: Any) -> None:
-    """Raises a UserError with the tasks that the architecture has if it lacks this one."""
-    import transformers
-
-    known = {
-        Task.classification: transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
-        Task.masked_lm: transformers.MODEL_FOR_MASKED_LM_MAPPING,
-        Task.causal_lm: transformers.MODEL_FOR_CAUSAL_LM_MAPPING,
-    }
-    having = [task.value for task, mapping in known.items() if type(config) in mapping]
-    if not having or not isinstance(getattr(config, "vocab_size", None), int):
-        raise UserError(f"model.name={model.definition}: accelbench runs transformers' networks of token ids alone")
-    if model.task not in having:
-        raise UserError(
-            f"model.task={model.task}: {model.definition} has no such task. Choose from: {', '.join(having)}."
-        )
-
-
-def _check_args(model: ModelSpec, default: Any) -> None:
-    """Raises a UserError with the names near an unknown argument, which transformers would keep in silence."""
-    known = sorted({*default.to_dict(), *default.attribute_map, *ALSO_KNOWN} - {"model_type", "transformers_version"})
-    for name in model.args:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=MAX_CHOICES, cutoff=0.4) or known[:MAX_CHOICES]
-            raise UserError(
-                f"model.args.{name}: {model.definition}'s configuration has no such argument. Near it: "
-                f"{', '.join(near)}."
-            )

@@ -1,15 +1,16 @@
-"""Batches that a function of the user makes (`model.batch`)."""
+"""Batches that a function of the user makes (`model.batch`), and how a network runs on them."""
 
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from accelbench.engines.lightning.structure import mapped, refilled, tensors_in
-from accelbench.engines.lightning.task import Put
+from accelbench.engines.lightning.task import Loss, Put
 from accelbench.engines.targets import check_call, import_path
 from accelbench.errors import UserError
 from accelbench.schema.ranges import MAX_COUNT
@@ -18,17 +19,11 @@ from accelbench.schema.workload import ModelSpec
 
 @dataclass(frozen=True, slots=True)
 class OwnBatch:
-    """A batch of the user's.
+    """A batch of the user's."""
 
-    Attributes:
-        content: a tensor, tuple or mapping, perhaps nested, as the user's function returned it.
-        num_samples: samples in it.
-        num_tokens: tokens in it; None if nothing says how to count them.
-    """
-
-    content: Any
+    content: Any  # a tensor, tuple or mapping, perhaps nested, as the user's function returned it
     num_samples: int
-    num_tokens: int | None = None
+    num_tokens: int | None = None  # None if nothing says how to count them
 
     @property
     def num_rows(self) -> int:
@@ -40,17 +35,6 @@ class OwnBatch:
 def put_batch(put: Put, batch: OwnBatch) -> OwnBatch:
     """The batch with the copies that `put` makes of its tensors."""
     return OwnBatch(refilled(batch.content, put(tuple(tensors_in(batch.content)))), batch.num_samples, batch.num_tokens)
-
-
-class Maker(Protocol):
-    """Makes batches."""
-
-    def __call__(self) -> OwnBatch:
-        """A further batch, in host memory, drawn from torch's generator."""
-
-    @property
-    def tokens_per_sample(self) -> float | None:
-        """Of all batches that were made; None if nothing counts tokens."""
 
 
 class BatchMaker:
@@ -68,20 +52,18 @@ class BatchMaker:
 
     def __init__(self, model: ModelSpec, batch_size: int, dtype: torch.dtype, *, channels_last: bool = False) -> None:
         assert model.batch is not None, "the model names the function"
-        self.model = model
-        self.batch_size = batch_size
-        self.dtype = dtype
-        self.channels_last = channels_last
+        self.model, self.batch_size, self.dtype, self.channels_last = model, batch_size, dtype, channels_last
+        self.flag = f"model.batch={model.batch}"
         self._num_samples: int | None = None
         self.token_counts: list[int] = []  # of the batches for the feed
         self.make = import_path("model.batch", model.batch)
         called = ", ".join(["batch_size", *(f"{name}={value}" for name, value in model.batch_args.items())])
-        check_call(f"{self._flag}, called with ({called})", self.make, batch_size, **model.batch_args)
+        check_call(f"{self.flag}, called with ({called})", self.make, batch_size, **model.batch_args)
         self.count_samples = import_path("model.samples", model.samples) if model.samples else None
         self.count_tokens = import_path("model.tokens", model.tokens) if model.tokens else None
 
     def __call__(self) -> OwnBatch:
-        """A further batch, in host memory.
+        """A further batch, in host memory, drawn from torch's generator.
 
         Raises:
             UserError: the function made something else than a batch of this size.
@@ -89,9 +71,9 @@ class BatchMaker:
         made = self.make(self.batch_size, **self.model.batch_args)
         tensors = list(tensors_in(made))
         if not isinstance(made, Tensor | tuple | list | Mapping) or not tensors:
-            raise UserError(f"{self._flag}: should return a tensor, a tuple or a mapping, not {_described(made)}")
+            raise UserError(f"{self.flag}: should return a tensor, a tuple or a mapping, not {_described(made)}")
         if any(tensor.device.type != "cpu" for tensor in tensors):
-            raise UserError(f"{self._flag}: should return tensors on the CPU; accelbench moves them to the device")
+            raise UserError(f"{self.flag}: should return tensors on the CPU; accelbench moves them to the device")
         batch = mapped(made, self._cast)
         num_samples = self._samples(batch, tensors[0])
         num_tokens = None if self.count_tokens is None else counted("model.tokens", self.count_tokens, batch)
@@ -110,17 +92,12 @@ class BatchMaker:
         """Of all batches that were made; None if nothing counts tokens."""
         return fmean(self.token_counts) / self._num_samples if self.token_counts and self._num_samples else None
 
-    @property
-    def _flag(self) -> str:
-        return f"model.batch={self.model.batch}"
-
     def _cast(self, tensor: Tensor) -> Tensor:
         if not tensor.is_floating_point():
             return tensor
         cast = tensor.detach().to(self.dtype)
-        if self.channels_last and cast.dim() == 4:
-            return cast.contiguous(memory_format=torch.channels_last)
-        return cast
+        is_image = self.channels_last and cast.dim() == 4
+        return cast.contiguous(memory_format=torch.channels_last) if is_image else cast
 
     def _samples(self, batch: Any, first: Tensor) -> int:
         if self.count_samples is not None:
@@ -128,7 +105,7 @@ class BatchMaker:
         num = first.shape[0] if first.dim() else 0
         if num != self.batch_size:
             raise UserError(
-                f"{self._flag}: was asked for {self.batch_size} samples, and its first tensor has the shape "
+                f"{self.flag}: was asked for {self.batch_size} samples, and its first tensor has the shape "
                 f"{tuple(first.shape)}: its first dimension should be {self.batch_size}, or model.samples counts them"
             )
         return num
@@ -144,13 +121,9 @@ def counted(flag: str, function: Callable[..., Any], batch: Any) -> int:
 
 
 def count_note(model: ModelSpec, num: int, batch_size: int, num_rows: int) -> str | None:
-    """What the user's function counts as samples, if that is another number than the batch's size, or than its rows.
+    """What the user's function counts as samples, if that is another number than was asked for, or than the rows.
 
-    Args:
-        model: names the function.
-        num: samples that it counts in a batch.
-        batch_size: samples that were asked for.
-        num_rows: the first dimension of the batch's first tensor; 0 if that has none.
+    `num_rows` is the first dimension of the batch's first tensor; 0 if that has none.
     """
     if model.counted_by is None or (num == batch_size and num_rows in (0, num)):
         return None
@@ -163,3 +136,95 @@ def _described(value: object) -> str:
         return f"a tensor of {value.numel()} {str(value.dtype).removeprefix('torch.')} numbers"
     kind = f"a {type(value).__name__}"
     return kind + (" without tensors" if isinstance(value, tuple | list | Mapping) else "")
+
+
+class OwnTask:
+    """A network on batches of any structure; see `task.Task`.
+
+    A tensor is the one argument of the network's `forward`, a tuple has its positional ones, a mapping its keywords:
+    those that `forward` takes, or those in `model.inputs`. The others go to the loss alone.
+
+    Args:
+        model: of the network.
+        network: whose `forward` is looked at.
+        batch: the first one.
+        loss: of (output, batch); None for that of `model.loss`.
+
+    Raises:
+        UserError: a key of `model.inputs` is not in the batch, or `forward` takes no key of it.
+    """
+
+    def __init__(self, model: ModelSpec, network: nn.Module, batch: OwnBatch, loss: Loss | None = None) -> None:
+        self.flag = f"model.loss={model.loss}"  # names the loss in messages
+        self.loss: Loss | None = import_path("model.loss", model.loss) if model.loss else loss
+        if model.loss and self.loss:
+            check_call(f"{self.flag}, called with (output, batch)", self.loss, None, None)
+        self._is_checked = False
+        self.keys: Sequence[str] | None = None
+        self.left_out: list[str] = []  # keys that go to the loss alone
+        content = batch.content
+        if isinstance(content, Mapping):
+            self.keys = _keys(model, network, list(content))
+            self.left_out = [key for key in content if key not in self.keys]
+        elif model.inputs:
+            raise UserError(f"model.inputs=[{','.join(model.inputs)}]: goes with a batch that is a mapping")
+
+    def put(self, put: Put, batch: OwnBatch) -> OwnBatch:
+        return put_batch(put, batch)
+
+    def infer(self, network: nn.Module, batch: OwnBatch) -> Any:
+        content = batch.content
+        if self.keys is not None:
+            return network(**{key: content[key] for key in self.keys})
+        return network(*content) if isinstance(content, tuple | list) else network(content)
+
+    def train(self, network: nn.Module, batch: OwnBatch) -> tuple[Any, Tensor]:
+        assert self.loss is not None, "training has a loss"
+        output = self.infer(network, batch)
+        loss = self.loss(output, batch.content)
+        if not self._is_checked:
+            self._check(loss)
+            self._is_checked = True
+        return output, loss
+
+    def num_samples(self, batch: OwnBatch) -> int:
+        return batch.num_samples
+
+    @property
+    def division(self) -> str:
+        """Who gets which keys of a batch, if the network does not get all; empty if it does."""
+        if not self.left_out:
+            return ""
+        taken, left_out = (", ".join(map(str, keys)) for keys in (self.keys or (), self.left_out))
+        return f"the network gets {taken}, and the loss alone gets {left_out}"
+
+    def _check(self, loss: object) -> None:
+        """Raises a UserError if `loss` is nothing that gradients can be computed of."""
+        if not isinstance(loss, Tensor):
+            raise UserError(f"{self.flag}: should return a scalar tensor, not a {type(loss).__name__}")
+        if loss.dim():
+            raise UserError(f"{self.flag}: should return a scalar tensor, not one of shape {tuple(loss.shape)}")
+        if not loss.requires_grad:
+            raise UserError(f"{self.flag}: its result depends on no trainable parameter")
+
+
+def taken_keys(network: nn.Module, keys: list[str]) -> tuple[list[str], list[str]]:
+    """The keys of a batch that are arguments of the network's `forward`, and the names of all its arguments."""
+    parameters = inspect.signature(network.forward).parameters.values()
+    named = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    takes_any = any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters)
+    return [key for key in keys if takes_any or key in named], named
+
+
+def _keys(model: ModelSpec, network: nn.Module, keys: list[str]) -> list[str]:
+    if model.inputs:
+        if missing := [key for key in model.inputs if key not in keys]:
+            raise UserError(f"model.inputs: {', '.join(missing)} is not in the batch, which has {', '.join(keys)}")
+        return list(model.inputs)
+    taken, named = taken_keys(network, keys)
+    if not taken:
+        raise UserError(
+            f"model.batch={model.batch}: {model.name}.forward takes {', '.join(sorted(named)) or 'nothing'}, and the "
+            f"batch has {', '.join(keys)}; model.inputs=[...] names keys for forward(**inputs)"
+        )
+    return taken

@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from torch import Tensor, nn
@@ -10,10 +11,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from accelbench.engines.lightning.precision import Observer
 from accelbench.engines.lightning.structure import tensors_in
-from accelbench.errors import UserError
 from accelbench.schema.vocab import Phase
 
-# What Lightning's loop calls of its strategy -> the phase that its time belongs to.
+# What Lightning's loop calls of its strategy, and of the module in automatic optimisation -> the phase of its time.
 OF_STRATEGY = {
     "batch_to_device": Phase.copy_in,
     "training_step": Phase.forward,
@@ -21,30 +21,30 @@ OF_STRATEGY = {
     "backward": Phase.backward,
     "optimizer_step": Phase.optimizer,
 }
-# What it calls of the module, in automatic optimisation.
-OF_MODULE = {"optimizer_zero_grad": Phase.optimizer}
+PHASES = {**OF_STRATEGY, "optimizer_zero_grad": Phase.optimizer}
+LOADED = "_on_before_batch_transfer"  # of the module: gets each batch as the loader gave it
 
 Section = Callable[..., Any]
-# Makes a section of a phase that is called instead of the given one.
-Wrap = Callable[[Phase, Section], Section]
+# Makes a section, by its name, that is called instead of the given one.
+Wrap = Callable[[str, Section], Section]
 
 
 @contextmanager
 def wrapped(trainer: Any, wrap: Wrap) -> Iterator[None]:
     """While it is entered, the sections are those that `wrap` makes. Timed steps have no such wrappers."""
-    places = [(trainer.strategy, name, phase) for name, phase in OF_STRATEGY.items()]
-    places += [(trainer.lightning_module, name, phase) for name, phase in OF_MODULE.items()]
-    for owner, name, phase in places:
-        vars(owner)[name] = wrap(phase, getattr(owner, name))
+    module = trainer.lightning_module
+    places = [(trainer.strategy if name in OF_STRATEGY else module, name) for name in (*PHASES, LOADED)]
+    for owner, name in places:
+        vars(owner)[name] = wrap(name, getattr(owner, name))
     try:
         yield
     finally:
-        for owner, name, _ in places:
+        for owner, name in places:
             del vars(owner)[name]
 
 
-def marking(mark: Callable[[Phase], None]) -> Wrap:
-    """Has `mark` called at the end of each section, and of what its caller did before it.
+def marking(step: Any) -> Wrap:
+    """Has `step.mark` called at the end of each section, and of what its caller did before it.
 
     In manual optimisation, training_step calls backward and optimiser: what else it does counts as `forward`. In
     automatic optimisation the optimiser calls training_step and backward: what else it does, such as clipping, counts
@@ -52,16 +52,16 @@ def marking(mark: Callable[[Phase], None]) -> Wrap:
     """
     running = [Phase.framework]
 
-    def wrap(phase: Phase, section: Section) -> Section:
+    def wrap(name: str, section: Section) -> Section:
         def marked(*args: Any, **kwargs: Any) -> Any:
-            mark(running[-1])
-            running.append(phase)
+            step.mark(running[-1])
+            running.append(PHASES[name])
             try:
                 return section(*args, **kwargs)
             finally:
-                mark(running.pop())
+                step.mark(running.pop())
 
-        return marked
+        return marked if name in PHASES else section
 
     return wrap
 
@@ -70,10 +70,10 @@ def counting(counter: TorchDispatchMode) -> Wrap:
     """Has `counter` entered during the sections that compute: neither in the loader nor in copies to the device."""
     depth = 0
 
-    def wrap(phase: Phase, section: Section) -> Section:
+    def wrap(name: str, section: Section) -> Section:
         def counted(*args: Any, **kwargs: Any) -> Any:
             nonlocal depth
-            if depth or phase == Phase.copy_in:
+            if depth:
                 return section(*args, **kwargs)
             depth += 1
             try:
@@ -82,43 +82,39 @@ def counting(counter: TorchDispatchMode) -> Wrap:
             finally:
                 depth -= 1
 
-        return counted
+        return section if name in (LOADED, "batch_to_device") else counted
 
     return wrap
 
 
 class StepProbe:
-    """What one step showed.
+    """What one step showed: its batch as the loader gave it, as it was copied, as a step got it, and the result."""
 
-    Attributes:
-        batch: as the loader gave it.
-        given: the batch that training_step or predict_step got.
-        result: what that returned, detached.
-    """
-
+    loaded: Any
     batch: Any
     given: Any
-    loaded: Any = None
     result: Any
 
     def wrap(self, network: nn.Module, observer: Observer | None) -> Wrap:
         """Keeps what passes through the sections; `observer` also watches the operators of the forward pass."""
 
-        def wrap(phase: Phase, section: Section) -> Section:
+        def wrap(name: str, section: Section) -> Section:
             def looked(*args: Any, **kwargs: Any) -> Any:
-                if phase == Phase.copy_in:
+                if name == LOADED:
+                    self.loaded = args[0]
+                elif name == "batch_to_device":
                     self.batch = args[0]
-                    return section(*args, **kwargs)
-                self.given = args[0] if args else next(iter(kwargs.values()))
+                else:
+                    self.given = args[0] if args else next(iter(kwargs.values()))
                 returned: list[Any] = []
-                if observer is None:
+                if observer is None or name in (LOADED, "batch_to_device"):
                     returned.append(section(*args, **kwargs))
                 else:
                     observer.look(network, lambda: returned.append(section(*args, **kwargs)))
-                self.result = returned[0]
-                return self.result
+                self.result = returned[0]  # at last that of the step
+                return returned[0]
 
-            return looked if phase in (Phase.copy_in, Phase.forward) else section
+            return looked if name in (LOADED, "batch_to_device", "training_step", "predict_step") else section
 
         return wrap
 
@@ -129,8 +125,7 @@ class StepProbe:
         None if they did not, or if it can't be told: a tensor whose other dimensions are others too, such as one that
         has the time first, or pairs of samples, may hold all of them.
         """
-        given = self.batch if self.loaded is None else self.loaded
-        shapes = zip(map(_shape, tensors_in(given)), map(_shape, tensors_in(self.given)), strict=False)
+        shapes = zip(map(_shape, tensors_in(self.loaded)), map(_shape, tensors_in(self.given)), strict=False)
         pairs = [(before, after) for before, after in shapes if before and after]
         cropped = [(after[0], before[0]) for before, after in pairs if after[1:] == before[1:] and after[0] < before[0]]
         return cropped[0] if cropped and len(cropped) == len(pairs) else None
@@ -138,8 +133,7 @@ class StepProbe:
     @property
     def loss(self) -> float | None:
         """What training_step returned: a tensor, or the entry `loss` of a mapping; None if it returned none."""
-        result = self.result
-        loss = result.get("loss") if isinstance(result, Mapping) else result
+        loss = self.result.get("loss") if isinstance(self.result, Mapping) else self.result
         return loss.item() if isinstance(loss, Tensor) and loss.numel() == 1 else None
 
 
@@ -148,47 +142,17 @@ def _shape(tensor: Tensor) -> tuple[int, ...]:
     return (*tensor.shape[:1], *(length for length in tensor.shape[1:] if length > 1))
 
 
-class Skipped:
-    """Notes the steps in which training_step returned None, in automatic optimisation.
+@contextmanager
+def noting_skipped(package: str, num_steps: Callable[[], int]) -> Iterator[set[int]]:
+    """While it is entered, notes the steps in which training_step returned None, in automatic optimisation.
 
-    Lightning warns of each such batch, and of no other one: this stands in for what it warns with, so that a step that
-    trains takes no longer.
-
-    Args:
-        num_steps: counts the steps that were run so far.
+    Lightning, of this package, warns of each such batch, and of no other one: this stands in for what it warns with, so
+    that a step that trains takes no longer.
     """
-
-    def __init__(self, num_steps: Callable[[], int]) -> None:
-        self._num_steps = num_steps
-        self._steps: set[int] = set()
-
-    def warn(self, *args: Any, **kwargs: Any) -> None:
-        """Called by Lightning."""
-        self._steps.add(self._num_steps())
-
-    @contextmanager
-    def noted(self, package: str) -> Iterator[None]:
-        """While it is entered, steps are noted; `package` is that of the Trainer."""
-        closure = importlib.import_module(f"{package}.loops.optimization.automatic").Closure
-        before, closure.warning_cache = closure.warning_cache, self
-        try:
-            yield
-        finally:
-            closure.warning_cache = before
-
-    def defects(self, flag: str, start: int, end: int) -> list[str]:
-        """A sentence if any step from `start` until before `end` was skipped: its time is not that of a training step.
-
-        Args:
-            flag: names the module in the error.
-            start: the first step.
-            end: the step after the last one.
-
-        Raises:
-            UserError: all were skipped, so that nothing is known of the network.
-        """
-        num = sum(start <= step < end for step in self._steps)
-        if num == end - start:
-            raise UserError(f"{flag}: training_step returned None in every step, so that Lightning trained nothing")
-        found = f"training_step returned None in {num} of {end - start} measured steps: Lightning trains nothing then"
-        return [found] if num else []
+    closure = importlib.import_module(f"{package}.loops.optimization.automatic").Closure
+    steps: set[int] = set()
+    before, closure.warning_cache = closure.warning_cache, SimpleNamespace(warn=lambda *_: steps.add(num_steps()))
+    try:
+        yield steps
+    finally:
+        closure.warning_cache = before

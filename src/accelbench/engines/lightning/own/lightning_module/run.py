@@ -1,60 +1,71 @@
 """A LightningModule of the user, measured as Lightning's Trainer runs it.
 
-The Trainer's own loop runs, with the module's own training_step, optimisers and hooks, in a coroutine. Its
-loader waits for the clock before each batch (`loader`), so that a step is one batch of the loop with everything that
-the loop does, such as the end of an epoch.
+The Trainer's own loop runs, with the module's own training_step, optimisers and hooks. A step is one batch of the loop
+with everything that the loop does, such as the end of an epoch (`trainer_loop`).
 """
 
 import copy
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from accelbench.engines.cell_run import Observed
+from accelbench.engines.cell_run import CellRun, Observed
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.denormals import Denormals
-from accelbench.engines.lightning.outputs import (
-    all_finite,
+from accelbench.engines.lightning.global_state import new_tensors_in
+from accelbench.engines.lightning.outputs import LAZY, all_finite, computes_when_read, described, seeded, size_of
+from accelbench.engines.lightning.own.lightning_module.hooks import (
+    StepProbe,
+    counting,
+    marking,
+    noting_skipped,
+    wrapped,
 )
-from accelbench.engines.lightning.own.lightning_module.coroutine import LoopStep, TrainerCoroutine
-from accelbench.engines.lightning.own.lightning_module.hooks import Skipped, StepProbe, counting, marking, wrapped
-from accelbench.engines.lightning.own.lightning_module.loader import SwitchingLoader, unmarked
-from accelbench.engines.lightning.own.lightning_module.module_outputs import ModuleOutputs
+from accelbench.engines.lightning.own.lightning_module.trainer_loop import LoopStep
 from accelbench.engines.lightning.own.lightning_module.user_module import UserModule
 from accelbench.engines.lightning.precision import Observer
 from accelbench.engines.lightning.profiler import busiest
-from accelbench.engines.lightning.structure import num_rows, tensors_in
-from accelbench.engines.lightning.training import (
-    TrainedNetwork,
-    noting_gradients,
-    trainable,
-    training_in_inference,
+from accelbench.engines.lightning.structure import (
+    copied_into,
+    keys_of_rows,
+    mapped,
+    mixed,
+    num_rows,
+    reordered,
+    tensors_in,
+    varied_rows,
 )
+from accelbench.engines.lightning.training import TrainedNetwork, noting_gradients, trainable, training_in_inference
 from accelbench.engines.lightning.work import Counter, not_counted
-from accelbench.errors import UnsupportedError
+from accelbench.engines.lightning.workload import in_precision
+from accelbench.errors import UnsupportedError, UserError
 from accelbench.measuring.breakdown import has_time, measure_breakdown
 from accelbench.measuring.output_check import MAX_WHY
+from accelbench.measuring.outputs import Output
 from accelbench.measuring.promises import check_timed
 from accelbench.measuring.runner import Watch
 from accelbench.measuring.training import MAX_CYCLE
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Work
 from accelbench.schema.text import beginning, message_of, one_line
-from accelbench.schema.vocab import XLA, Phase
+from accelbench.schema.vocab import XLA, Precision
 
 MAX_AWAITED_S = 2.0  # of steps that are run until a weight changes
 
 
-class ModuleRun(ModuleOutputs):
+class ModuleRun(CellRun):
     """One cell's run. The arguments are those of `CellRun`."""
 
     backend: Backend
-    observer: Observer
+    step: LoopStep
+    fetches_inside = True
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend) -> None:
         if cell.devices > 1 or cell.device in XLA:
@@ -63,10 +74,10 @@ class ModuleRun(ModuleOutputs):
         if self.fits:
             raise UnsupportedError("model=lightning: protocol=fit needs a test set: use protocol=window or steps")
         self.user_module = UserModule(cell, backend)
-        self.trainer = self.user_module.trainer
-        self.coroutine = TrainerCoroutine(self._loop)
-        self.loader: SwitchingLoader
-        self.looked = StepProbe()
+        self.module, self.trainer = self.user_module.module, self.user_module.trainer
+        self.step = LoopStep(self._loop, self.user_module.batch_sizes, endless=not self.trains)
+        self.looked: StepProbe  # a step that was looked at after the timed part
+        self.observer: Observer
         self.denormals = Denormals()
         self.work: Work | None
         self.finite = True
@@ -74,46 +85,34 @@ class ModuleRun(ModuleOutputs):
         self.called: dict[int, Any] = {}  # id of a compared batch -> what predict_step got for it, on the CPU
         self.kept_alive: list[Any] = []  # so that no other batch gets the id of one of them
         self.timed_size = 0  # rows of the output that was looked at in the steady state
+        self.timed_given: Any = None  # what predict_step got for that, on the CPU
         self.asked_at_start: dict[str, Any]
         self.counted: tuple[int, int] | None = None  # batches and the optimiser's steps before the steady state
 
-    @property
-    def fetches_inside(self) -> bool:
-        """The loop fetches its batches."""
-        return True
-
     def _loop(self) -> None:
-        """Runs the Trainer, whose loader waits for the clock."""
         run = self.trainer.fit if self.trains else self.trainer.predict
-        more = {} if self.trains else {"return_predictions": False}
-        run(self.user_module.module, datamodule=self.user_module.data, **more)
-
-    def _switching(self, loader: Any) -> SwitchingLoader:
-        self.loader = SwitchingLoader(
-            loader, self.coroutine.wait_for_step, self.user_module.batch_sizes, endless=not self.trains
-        )
-        return self.loader
+        run(self.module, datamodule=self.user_module.data, **({} if self.trains else {"return_predictions": False}))
 
     def run_steps(self) -> None:
         """Starts the loop, measures it batch by batch, and stops it."""
-        self.user_module.wrap_loader(self._switching)
+        step = self.step
+        self.user_module.wrap_loader(step.wrap)
         try:
-            self.coroutine.step()  # up to the first batch
+            step.advance()  # up to the first batch
             self._note_built()
-            step = self.step = LoopStep(self.coroutine, self.loader)
-            skipped = Skipped(lambda: step.num_steps)
-            with skipped.noted(self.user_module.package):
+            with noting_skipped(self.user_module.package, lambda: step.num_steps) as skipped:
                 self.measure_window(step)
-                self.defects += skipped.defects(self.user_module.flag, self.timing.num_warmup_steps, step.num_steps)
-                self._check_counts()
+                self._check_counts(skipped)
                 self.note_resources()
                 if self.trains:
                     with self.seen.checking():
                         self.seen.training.end = self.trained.states()
-                self._break_down(step)
-                self._look()
+                self._break_down()
+                self.looked = self._probed(None if self.observer.has_seen else self.observer)
+                results = [*tensors_in(self.looked.result), *(self.module.parameters() if self.trains else ())]
+                self.finite = all_finite(results)
                 if self.backend.torch_type == "cpu" and not self.backend.flushes_denormals:
-                    self.denormals.look_at_weights(self.user_module.module, next(iter(self.trainer.optimizers), None))
+                    self.denormals.look_at_weights(self.module, next(iter(self.trainer.optimizers), None))
                 self.user_module.note_schedulers()
                 self.work = self.work_of_step(self._count)
                 if not self.trains:
@@ -122,16 +121,16 @@ class ModuleRun(ModuleOutputs):
                     self._look_further(median(self.timing.latency_s))
                 self.defects += self.user_module.changed_settings(self.asked_at_start)
         finally:
-            self.coroutine.stop()
+            step.stop()
 
     def _note_built(self) -> None:
         """Once the module and its optimisers are on the device."""
         self.build_s = self.user_module.build_s
         self.user_module.check_set_up()
-        self.num_params = zoo.num_params(self.user_module.module)
-        self.observer = Observer(self.user_module.module)
+        self.num_params = zoo.num_params(self.module)
+        self.observer = Observer(self.module)
         self.asked_at_start = self.user_module.settings()
-        self.trained = TrainedNetwork(self.user_module.module, self.seen.training)
+        self.trained = TrainedNetwork(self.module, self.seen.training)
         if self.trains:
             self.trained.begin()
         self.backend.hold(torch.float32)  # between the steps: Lightning sets another around each
@@ -150,87 +149,61 @@ class ModuleRun(ModuleOutputs):
     @check_timed
     def look(self, batch: None) -> None:
         """See `Watch`: looks at one more step, which is like those that are timed."""
-        look = self._looked_step()
-        self._check_whole(look)
-        self.defects += self.user_module.changed_settings(self.asked_at_start)
-        if self.trains:
-            self.seen.training.looked = self.trained.states()
-        self.timed = look.batch, [] if self.trains else self._described(look)
-
-    def _check_counts(self) -> None:
-        """Notes a defect if the optimiser made fewer steps than batches ask for, as Lightning counts them."""
-        if not self.trains or self.counted is None or not self.user_module.module.automatic_optimization:
-            return
-        num_batches = self.step.num_steps - self.counted[0]
-        made, due = self.trainer.global_step - self.counted[1], num_batches // self.user_module.asked_accumulated
-        if made < due - 2:
-            self.defects.append(f"its optimisers made {made} steps in {num_batches} batches, and {due} were due")
-
-    def _check_whole(self, look: StepProbe) -> None:
-        """Notes a defect if the module's hooks took samples of the loader's batch away."""
+        look = self._probed()
         if self.cell.model.samples is None and (rows := look.rows_left) is not None:
             self.defects.append(f"the module's hooks left {rows[0]} of the {rows[1]} rows of a batch")
-
-    @check_timed
-    def _look_further(self, latency_s: float) -> None:
-        """Runs further steps on batches that were never fed: what they train and keep."""
+        self.defects += self.user_module.changed_settings(self.asked_at_start)
+        output: Output = []
         if self.trains:
-            self.trained.note_settings(self.trainer.optimizers)
-            self._await_change(latency_s)
-        if self.timed is not None and next(tensors_in(self.timed[0]), None) is not None:
-            fed = self.timed[0]
-            self.look_for_kept_results(lambda: copy.deepcopy(fed), lambda: self._unseen(fed), self.unseen_s)
-        if self.trains:
-            self.seen.training.later = self.trained.states()
+            self.seen.training.looked = self.trained.states()
+        else:
+            self.timed_size, self.timed_given = self._size(look), mapped(look.given, _on_cpu)
+            if self.timed_size:
+                output = described(look.result, self.timed_size, self.rows_of(self.timed_size))
+        self.timed = look.batch, output
 
-    def _await_change(self, latency_s: float) -> None:
-        """Runs further steps until a weight changes, if none did: gradients may be accumulated by hand."""
-        training = self.seen.training
-        is_manual = not self.user_module.module.automatic_optimization
-        training.cycle = None if is_manual else self.user_module.num_accumulated
-        if training.has_trained and not training.stopped:
-            return
-        for _ in range(min(MAX_CYCLE, int(MAX_AWAITED_S / latency_s))):
-            self.step.compute(None)
-            training.later = self.trained.states()
-            if training.later != training.end:
-                break
-            training.num_still += 1
-
-    def _break_down(self, step: LoopStep) -> None:
-        """Times the phases of further steps, and profiles one."""
-        cell = self.cell
-        if not cell.breakdown_s or not has_time(median(self.timing.latency_s), cell.timeout_s):
-            return
-        if self.user_module.num_accumulated == 1:  # else every second batch would meet the same ones of a cycle
-
-            def mark(phase: Phase) -> None:
-                step.mark(phase)
-
-            self.loader.mark = mark
-            with wrapped(self.trainer, marking(mark)):
-                self.breakdown = measure_breakdown(step, self.backend, cell.breakdown_s)
-            self.loader.mark = unmarked
-        self.operators = busiest(step, self.backend)
-
-    def _look(self) -> None:
-        """Looks at one more step: its loss or output, and what it computes in if no layer showed that."""
-        observer = None if self.observer.has_seen else self.observer
-        with wrapped(self.trainer, self.looked.wrap(self.user_module.module, observer)):
+    def _probed(self, observer: Observer | None = None) -> StepProbe:
+        """Runs one more step, and looks at it; an observer sees what it computes in, if no layer showed that."""
+        look = StepProbe()
+        with wrapped(self.trainer, look.wrap(self.module, observer)):
             self.step.compute(None)
         self.backend.wait()
-        results = [*tensors_in(self.looked.result)]
-        if self.trains:
-            results += self.user_module.module.parameters()
-        self.finite = all_finite(results)
+        if computes_when_read(look.result):
+            self.defects.append(LAZY)
+        return look
+
+    def _check_counts(self, skipped: set[int]) -> None:
+        """Notes a defect if steps trained nothing, or the optimiser made fewer of them than batches ask for.
+
+        Raises:
+            UserError: all steps were skipped, so that nothing is known of the network.
+        """
+        first, num = self.timing.num_warmup_steps, self.step.num_steps - self.timing.num_warmup_steps
+        if num_skipped := sum(step >= first for step in skipped):
+            if num_skipped == num:
+                why = "training_step returned None in every step, so that Lightning trained nothing"
+                raise UserError(f"{self.user_module.flag}: {why}")
+            why = f"training_step returned None in {num_skipped} of {num} measured steps"
+            self.defects.append(f"{why}: Lightning trains nothing then")
+        if self.trains and self.counted is not None and self.module.automatic_optimization:
+            num_batches = self.step.num_steps - self.counted[0]
+            made, due = self.trainer.global_step - self.counted[1], num_batches // self.user_module.asked_accumulated
+            if made < due - 2:
+                self.defects.append(f"its optimisers made {made} steps in {num_batches} batches, and {due} were due")
+
+    def _break_down(self) -> None:
+        """Times the phases of further steps, and profiles one."""
+        cell = self.cell
+        if cell.breakdown_s and has_time(median(self.timing.latency_s), cell.timeout_s):
+            if self.user_module.num_accumulated == 1:  # else every second batch would meet the same ones of a cycle
+                with wrapped(self.trainer, marking(self.step)):
+                    self.breakdown = measure_breakdown(self.step, self.backend, cell.breakdown_s)
+            self.operators = busiest(self.step, self.backend)
 
     def _count(self) -> Work:
         """What one step has to do, from further real ones: one cycle of accumulated gradients."""
-        counter = Counter()
-        num_steps = self.user_module.num_accumulated
-        noting = (
-            noting_gradients(trainable(self.user_module.module), self.seen.training) if self.trains else nullcontext()
-        )
+        counter, num_steps = Counter(), self.user_module.num_accumulated
+        noting = noting_gradients(trainable(self.module), self.seen.training) if self.trains else nullcontext()
         try:
             with wrapped(self.trainer, counting(counter)), noting:
                 for _ in range(num_steps):
@@ -245,10 +218,105 @@ class ModuleRun(ModuleOutputs):
         try:
             if not num_rows(self.looked.batch):
                 raise UnsupportedError("its batches hold no tensors that accelbench finds")
-            self.seen.modes = training_in_inference(self.user_module.module)
+            self.seen.modes = training_in_inference(self.module)
             self.keep_outputs(self._size(self.looked), None)
         except Exception as error:  # a user's module may raise anything: it was measured all the same
             self.unchecked = beginning(one_line(message_of(error)), MAX_WHY)
+
+    @check_timed
+    def _look_further(self, latency_s: float) -> None:
+        """Runs further steps on batches that were never fed: what they train and keep."""
+        if self.trains:
+            self.trained.note_settings(self.trainer.optimizers)
+            self._await_change(latency_s)
+        if self.timed is not None and next(tensors_in(self.timed[0]), None) is not None:
+            fed = self.timed[0]
+            self.look_for_kept_results(lambda: copy.deepcopy(fed), lambda: _unseen(fed), self.unseen_s)
+        if self.trains:
+            self.seen.training.later = self.trained.states()
+
+    def _await_change(self, latency_s: float) -> None:
+        """Runs further steps until a weight changes, if none did: gradients may be accumulated by hand."""
+        training = self.seen.training
+        training.cycle = self.user_module.num_accumulated if self.module.automatic_optimization else None
+        if training.has_trained and not training.stopped:
+            return
+        for _ in range(min(MAX_CYCLE, int(MAX_AWAITED_S / latency_s))):
+            self.step.compute(None)
+            training.later = self.trained.states()
+            if training.later != training.end:
+                break
+            training.num_still += 1
+
+    def seconds_of(self, batches: Sequence[Any]) -> float:
+        """How long steps of the loop take whose loader gives these batches."""
+        start = time.perf_counter()
+        for batch in batches:
+            self.step.given.append(batch)
+            self.step.compute(None)
+        self.backend.wait()
+        return time.perf_counter() - start
+
+    def compared_inputs(self) -> tuple[Any, Any]:
+        """A batch of the loader, and its samples changed and in another order."""
+        if self.timed is None or self._size(self.looked) != self.timed_size:
+            self.timed = self.timed and (self.timed[0], None)
+            fed = copy.deepcopy(self.looked.batch)
+        else:
+            fed = copy.deepcopy(self.timed[0])
+            self._note_called(fed, self.timed_given)
+        return fed, _unseen(fed)
+
+    def _note_called(self, batch: Any, given: Any) -> None:
+        self.called[id(batch)] = given
+        self.kept_alive.append(batch)
+
+    @property
+    def same_random(self) -> bool:  # type: ignore[override]
+        """On the CPU in fp32: in other formats torch draws other numbers."""
+        return self.is_reference
+
+    def seed_output(self, number: int) -> None:
+        """All of torch's generators."""
+        torch.manual_seed(number)
+
+    def reordered_inputs(self, batch: Any, order: Sequence[int]) -> Any:
+        """All tensors with as many rows as the batch has."""
+        return _filled(batch, reordered(batch, order)) if num_rows(batch) == len(order) else None
+
+    def mixed_inputs(self, batch: Any, other: Any, rows: Sequence[int]) -> Any:
+        """All tensors with as many rows as the batch has."""
+        if num_rows(batch) != self.timed_size or (found := mixed(batch, other, rows)) is None:
+            return None
+        return _filled(batch, found)
+
+    def inputs_of_rows(self, batch: Any, rows: Sequence[int]) -> list[int]:
+        """Hashes of them; of a tuple, those of its first element alone: labels follow, which no output depends on."""
+        called = self.called.get(id(batch), batch)
+        return keys_of_rows(called[0] if isinstance(called, tuple | list) else called, rows, num_rows(batch))
+
+    def measured_output(self, batch: Any, rows: Sequence[int]) -> Output:
+        """From a further step of the loop, whose loader gives this batch."""
+        self.step.given.append(copy.deepcopy(batch))
+        look = self._probed()
+        self._note_called(batch, mapped(look.given, _on_cpu))
+        return described(look.result, self._size(look), rows)
+
+    def reference_outputs(
+        self, batches: Sequence[Any], *, other: bool = False, precision: Precision | None = None
+    ) -> list[Output]:
+        """From a newly built module, without a Trainer, for what predict_step got."""
+        dtype, context = in_precision(precision or Precision.fp32)
+        predict = self.user_module.new_predict(other=other, dtype=dtype)
+        inputs = (mapped(self.called[id(each)], lambda tensor: _copied(tensor, dtype)) for each in batches)
+        with torch.no_grad(), context, new_tensors_in(dtype):
+            outputs = list(seeded(inputs, predict))
+        return [described(output, self.timed_size, self.rows) for output in outputs]
+
+    def _size(self, look: StepProbe) -> int:
+        """The rows of an output: as many as the batch has, or as the user counts samples."""
+        rows, counted = num_rows(look.batch), self.step.sizes[-1]
+        return size_of(look.result, (rows, counted)) if self.cell.model.samples else rows
 
     def observe(self) -> Observed:
         """What the steps showed."""
@@ -280,3 +348,23 @@ class ModuleRun(ModuleOutputs):
         yield from self.denormals.warnings()
         if self.unchecked is not None:
             yield f"the output was not checked: {self.unchecked}"
+
+
+def _unseen(batch: Any) -> Any:
+    """The samples of a batch, varied."""
+    return _filled(batch, varied_rows(batch, num_rows(batch)))
+
+
+def _filled(batch: Any, contents: Any) -> Any:
+    """A copy of the batch, of the user's own type, with other contents."""
+    made = copy.deepcopy(batch)
+    copied_into(made, contents)
+    return made
+
+
+def _on_cpu(tensor: Tensor) -> Tensor:
+    return _copied(tensor.detach().to("cpu"), torch.float32)
+
+
+def _copied(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    return tensor.to(dtype if tensor.is_floating_point() else tensor.dtype, copy=True)

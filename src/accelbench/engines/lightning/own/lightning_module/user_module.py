@@ -2,7 +2,9 @@
 
 import importlib
 import inspect
+import logging
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
@@ -13,24 +15,34 @@ from torch import nn
 
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.own.batch import count_note
-from accelbench.engines.lightning.own.lightning_module.loader import BatchSizes
-from accelbench.engines.lightning.own.lightning_module.trainer import trainer_for
+from accelbench.engines.lightning.own.lightning_module.trainer_loop import BatchSizes
+from accelbench.engines.lightning.precision import MIXED
 from accelbench.engines.lightning.workload import changed, set_again
 from accelbench.engines.targets import check_call, import_path, lightning_package
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.schema.cell import Cell, TrainerSettings
-from accelbench.schema.vocab import Mode
-from accelbench.schema.workload import ModelSpec
+from accelbench.schema.vocab import Mode, Precision
 
+MODULE, DATA = "LightningModule", "LightningDataModule"
 # Of the Trainer: what the module's code may set, and what the cell asks for by the same name.
 STEP_SETTINGS = ("accumulate_grad_batches", "gradient_clip_val")
-
-
-def _takes_two(method: Callable[..., Any]) -> bool:
-    """Whether Lightning gives it the batch's index too, which it does by position."""
-    parameters = inspect.signature(method).parameters.values()
-    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-    return len(positional) > 1 or any(each.kind == each.VAR_POSITIONAL for each in parameters)
+# The loaders of inference, the first one first, and the stage that each is set up for.
+INFERENCE_LOADERS = {
+    "predict_dataloader": "predict",
+    "test_dataloader": "test",
+    "val_dataloader": "validate",
+    "train_dataloader": "fit",
+}
+MAX_EPOCHS = 1000  # Lightning's default, from which schedules are made; the engine lets the loop go on after it
+# What Lightning warns about is intended here, or is what the user's own runs do too.
+INTENDED = (
+    "predict returned None",
+    "You defined a `validation_step`",
+    "The number of training batches",
+    "Your `predict_dataloader`'s sampler has shuffling enabled",
+    "ReduceLROnPlateau conditioned on metric",
+    "Couldn't infer the batch indices",
+)
 
 
 class UserModule:
@@ -42,16 +54,12 @@ class UserModule:
 
     Raises:
         UserError: the classes are none of Lightning's, or miss what the cell needs.
-
-    Attributes:
-        data: the LightningDataModule; None if the module has its own loaders.
-        batch_sizes: checks the batches.
-        flag: names the module in messages.
     """
 
     def __init__(self, cell: Cell, backend: Backend) -> None:
         self.cell, self.trains = cell, cell.mode == Mode.train
-        self.flag = f"model.target={cell.model.definition}"
+        self.asked = cell.trainer or TrainerSettings()
+        self.flag = f"model.target={cell.model.definition}"  # names the module in messages
         kind = import_path("model.target", cell.model.definition)
         known = lightning_package(kind, MODULE) if isinstance(kind, type) else None
         self.package = known or "pytorch_lightning"
@@ -59,25 +67,24 @@ class UserModule:
         self.module = self._timed(self._new_module)()
         self.package = lightning_package(type(self.module), MODULE) or self.package
         if self.trains:
-            check_training(self.module, self.package, cell.model.definition)
-        self.data, takes_size = self._data(kind)
-        owner, self.owner_flag = self.module, self.flag
-        if self.data is not None:
-            owner, self.owner_flag = self.data, f"data.target={cell.data.target}"
-        self.owner = owner
-        is_data = self.data is not None
-        self.loader = loader_of(owner, self.package, trains=self.trains, is_data=is_data, flag=self.owner_flag)
-        samples = cell.model.samples
-        count = import_path("model.samples", samples) if samples else None
+            self._check_training()
+        self.data: Any = None  # the LightningDataModule; None if the module has its own loaders
+        if cell.data.target is None:
+            takes_size = _give_size(self.module, kind, cell.batch_size)
+        else:
+            self.data, takes_size = self._made_data(cell.data.target)
+        self.owner = self.module if self.data is None else self.data
+        self.owner_flag = self.flag if self.data is None else f"data.target={cell.data.target}"
+        self.loader = self._loader_name()
+        count = import_path("model.samples", cell.model.samples) if cell.model.samples else None
         self.batch_sizes = BatchSizes(self.owner_flag, cell.batch_size, count, takes_size=takes_size)
-        self.trainer = trainer_for(self.package, cell, backend)
+        self.trainer = _trainer(self.package, cell, self.asked, backend)
         strategy = self.trainer.strategy
         strategy.setup = self._timed(strategy.setup)  # puts the module and its optimisers onto the device
         self.left_out: list[str] = []
         self.unmonitored: list[str] = []
-        self._leave_out_callbacks()
-        self._guard_batches()
-        self.predicts = overrides(self.module, self.package, MODULE, "predict_step")
+        self._replace_hooks()
+        self.predicts = self._overrides(self.module, MODULE, "predict_step")
         self.takes_first = False
         if not self.trains and not self.predicts:
             self.module.predict_step = self._forward_of(self.module)
@@ -90,7 +97,7 @@ class UserModule:
     @property
     def asked_accumulated(self) -> int:
         """The same, as it was asked for."""
-        return (self.cell.trainer or TrainerSettings()).accumulate_grad_batches or 1
+        return self.asked.accumulate_grad_batches or 1
 
     def wrap_loader(self, wrap: Callable[[Any], Any]) -> None:
         """Has Lightning get what `wrap` makes of the user's loader."""
@@ -138,21 +145,16 @@ class UserModule:
     def changed_settings(self, before: Mapping[str, Any]) -> list[str]:
         """A sentence for each of them that is not as it was asked for: the module may set them at any time.
 
-        Args:
-            before: when the first step was about to run.
+        `before` are those when the first step was about to run.
         """
-        asked, changed = asdict(self.cell.trainer or TrainerSettings()), []
-        for name, value in self.settings().items():
-            if found := [each for each in (before[name], value) if (each or 0) != (asked[name] or 0)]:
-                changed.append(f"its code set trainer.{name}={found[0]}, and {asked[name]} was asked for")
-        return changed if self.trains else []
+        asked, now, sentences = asdict(self.asked), self.settings(), []
+        for name in STEP_SETTINGS if self.trains else ():
+            if found := [each for each in (before[name], now[name]) if (each or 0) != (asked[name] or 0)]:
+                sentences.append(f"its code set trainer.{name}={found[0]}, and {asked[name]} was asked for")
+        return sentences
 
     def new_predict(self, *, other: bool = False, dtype: torch.dtype = torch.float32) -> Callable[[Any], Any]:
-        """What a newly built module computes for a batch on the CPU.
-
-        Args:
-            other: whether it has other weights.
-            dtype: of its weights.
+        """What a newly built module of this dtype, perhaps with other weights, computes for a batch on the CPU.
 
         Raises:
             UserError: its constructor does not make the whole network.
@@ -164,7 +166,10 @@ class UserModule:
             raise UserError("its setup or configure_model makes layers, which need the Trainer")
         if not self.predicts:
             return self._forward_of(module)
-        takes_index = _takes_two(module.predict_step)
+        # Lightning gives the batch's index too, by position, to a method that takes it.
+        parameters = inspect.signature(module.predict_step).parameters.values()
+        positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+        takes_index = len(positional) > 1 or any(each.kind == each.VAR_POSITIONAL for each in parameters)
         return lambda batch: module.predict_step(batch, 0) if takes_index else module.predict_step(batch)
 
     def notes(self) -> Iterator[str]:
@@ -176,9 +181,9 @@ class UserModule:
             yield f"inference runs {runs}, on batches of {self.loader}"
         if self.left_out:
             yield f"callbacks of the module were left out: {', '.join(self.left_out)}"
-        if self.batch_sizes.was_short is not None:
-            yield f"the last batch of an epoch has {self.batch_sizes.was_short} samples, and counts as such"
         sizes = self.batch_sizes
+        if sizes.was_short is not None:
+            yield f"the last batch of an epoch has {sizes.was_short} samples, and counts as such"
         num = sizes.sizes[0] if sizes.sizes else self.cell.batch_size
         if note := count_note(self.cell.model, num, self.cell.batch_size, sizes.num_rows):
             yield note
@@ -186,19 +191,55 @@ class UserModule:
             yield f"a scheduler waited for {', '.join(self.unmonitored)}, which nothing logged: no validation runs"
 
     def _new_module(self) -> Any:
-        """The module, its weights drawn from the cell's seed."""
+        """The module, its weights drawn from the cell's seed; UserErrors: see the class."""
         importlib.import_module(self.package).seed_everything(self.cell.seed, verbose=False)
         model = self.cell.model
-        args = model.args
+        kind: Any = import_path("model.target", model.definition)
+        is_class = isinstance(kind, type)
+        if not (is_class and lightning_package(kind, MODULE)) and (is_class or not model.factory):
+            plain = is_class and issubclass(kind, nn.Module)
+            instead = "; use model=custom for a plain torch.nn.Module" if plain else ""
+            raise UserError(f"{self.flag}: should extend {MODULE}{instead}")
+        args = dict(model.args)
         if self.cell.data.target is None:
-            args = sized_args("model.args", import_path("model.target", model.definition), args, self.cell.batch_size)
-        return make_module(model, args)
+            args = _sized_args("model.args", kind, args, self.cell.batch_size)
+        made = _made("model.args", model.definition, kind, args)
+        if lightning_package(type(made), MODULE) is None:
+            raise UserError(f"{self.flag}: should make a {MODULE}, not a {type(made).__name__}")
+        return made
 
-    def _data(self, kind: Any) -> tuple[Any, bool]:
-        """The DataModule, if there is one, and whether what makes the batches was given their size."""
-        if self.cell.data.target is None:
-            return None, give_size(self.module, kind, self.cell.batch_size)
-        return make_data(self.cell, self.package)
+    def _made_data(self, target: str) -> tuple[Any, bool]:
+        """The DataModule, and whether it was given the batch size."""
+        kind, size = import_path("data.target", target), self.cell.batch_size
+        found = lightning_package(kind, DATA) if isinstance(kind, type) else None
+        if found is None:
+            raise UserError(f"data.target={target}: should extend {DATA}")
+        if found != self.package:
+            raise UserError(f"data.target={target}: extends {found}'s {DATA}, and model.target is of {self.package}")
+        made = _made("data.args", target, kind, _sized_args("data.args", kind, self.cell.data.args, size))
+        return made, _give_size(made, kind, size)
+
+    def _loader_name(self) -> str:
+        """The name of the method that gives the loader."""
+        names = ["train_dataloader"] if self.trains else list(INFERENCE_LOADERS)
+        base = MODULE if self.data is None else DATA
+        found = next((name for name in names if self._overrides(self.owner, base, name)), None)
+        if found is None:
+            where = ": define it, or use data.target" if self.data is None else ""
+            raise UserError(f"{self.owner_flag}: has no {' nor a '.join(names)}{where}")
+        return found
+
+    def _overrides(self, made: Any, base: str, name: str) -> bool:
+        """Whether the user's class defines the method itself."""
+        return getattr(type(made), name) is not getattr(getattr(importlib.import_module(self.package), base), name)
+
+    def _check_training(self) -> None:
+        """Raises an error if Lightning could not train the module, or batches could not be told apart."""
+        for name in ("training_step", "configure_optimizers"):
+            if not self._overrides(self.module, MODULE, name):
+                raise UserError(f"{self.flag}: has no {name}, so that it can't be trained: use mode=infer")
+        if "dataloader_iter" in inspect.signature(self.module.training_step).parameters:
+            raise UnsupportedError("training_step(dataloader_iter) fetches batches itself: use training_step(batch)")
 
     def _timed(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """Has the call's time added to `build_s`."""
@@ -212,9 +253,9 @@ class UserModule:
 
         return timed
 
-    def _leave_out_callbacks(self) -> None:
-        """Notes the callbacks that the module brings, instead of running them."""
-        configure = self.module.configure_callbacks
+    def _replace_hooks(self) -> None:
+        """Notes the callbacks that the module brings, instead of running them, and lets no hook skip batches."""
+        configure, hook = self.module.configure_callbacks, self.module.on_train_batch_start
 
         def none() -> list[Any]:
             found = configure()
@@ -222,20 +263,14 @@ class UserModule:
             self.left_out = [type(callback).__name__ for callback in found]
             return []
 
-        self.module.configure_callbacks = none
-
-    def _guard_batches(self) -> None:
-        """A hook that skips batches would have them counted all the same."""
-        if not overrides(self.module, self.package, MODULE, "on_train_batch_start"):
-            return
-        hook = self.module.on_train_batch_start
-
         def guarded(*args: Any, **kwargs: Any) -> Any:
-            if (answer := hook(*args, **kwargs)) == -1:
+            if (answer := hook(*args, **kwargs)) == -1:  # the batch would be counted all the same
                 raise UnsupportedError(f"{self.flag}: on_train_batch_start returned -1, which skips batches")
             return answer
 
-        self.module.on_train_batch_start = guarded
+        self.module.configure_callbacks = none
+        if self._overrides(self.module, MODULE, "on_train_batch_start"):
+            self.module.on_train_batch_start = guarded
 
     def _forward_of(self, module: nn.Module) -> Callable[..., Any]:
         """Runs `forward` with a batch, or with its first element: what follows are labels."""
@@ -249,68 +284,14 @@ class UserModule:
         return predict_step
 
 
-MODULE, DATA = "LightningModule", "LightningDataModule"
-# The loaders of inference, the first one first, and the stage that each is set up for.
-INFERENCE_LOADERS = {
-    "predict_dataloader": "predict",
-    "test_dataloader": "test",
-    "val_dataloader": "validate",
-    "train_dataloader": "fit",
-}
-
-
-def make_module(model: ModelSpec, args: Mapping[str, Any]) -> Any:
-    """The LightningModule that `model` names, made with `args`.
-
-    Raises:
-        UserError: there is no such class, it is no LightningModule, or it does not take these arguments.
-    """
-    flag = f"model.target={model.definition}"
-    kind: Any = import_path("model.target", model.definition)
-    is_class = isinstance(kind, type)
-    if not (is_class and lightning_package(kind, MODULE)) and (is_class or not model.factory):
-        plain = is_class and issubclass(kind, nn.Module)
-        instead = "; use model=custom for a plain torch.nn.Module" if plain else ""
-        raise UserError(f"{flag}: should extend {MODULE}{instead}")
-    made = _made("model.args", model.definition, kind, args)
-    if lightning_package(type(made), MODULE) is None:
-        raise UserError(f"{flag}: should make a {MODULE}, not a {type(made).__name__}")
-    return made
-
-
-def make_data(cell: Cell, package: str) -> tuple[Any, bool]:
-    """The LightningDataModule of a cell, and whether it was given the batch size.
-
-    Args:
-        cell: whose `data.target` is set.
-        package: of the module; the DataModule has to be of the same one.
-
-    Raises:
-        UserError: there is no such class, it is no LightningDataModule, or it does not take its arguments.
-    """
-    target = str(cell.data.target)
-    kind = import_path("data.target", target)
-    found = lightning_package(kind, DATA) if isinstance(kind, type) else None
-    if found is None:
-        raise UserError(f"data.target={target}: should extend {DATA}")
-    if found != package:
-        raise UserError(f"data.target={target}: extends {found}'s {DATA}, and model.target is of {package}")
-    made = _made("data.args", target, kind, sized_args("data.args", kind, cell.data.args, cell.batch_size))
-    return made, give_size(made, kind, cell.batch_size)
-
-
-def sized_args(flag: str, kind: Any, args: Mapping[str, Any], batch_size: int) -> dict[str, Any]:
-    """The arguments, with `batch_size` if the constructor takes it.
-
-    Raises:
-        UserError: the arguments have another batch size.
-    """
+def _sized_args(flag: str, kind: Any, args: Mapping[str, Any], batch_size: int) -> dict[str, Any]:
+    """The arguments, with `batch_size` if the constructor takes it. Raises UserError: they have another one."""
     if args.get("batch_size", batch_size) != batch_size:
         raise UserError(f"{flag}.batch_size={args['batch_size']}: use batch_size={args['batch_size']}")
     return {**args, "batch_size": batch_size} if _takes_size(kind) else dict(args)
 
 
-def give_size(made: Any, kind: Any, batch_size: int) -> bool:
+def _give_size(made: Any, kind: Any, batch_size: int) -> bool:
     """Sets the attribute `batch_size`, unless the constructor took it; False if there is neither."""
     if _takes_size(kind):
         return True
@@ -331,30 +312,36 @@ def _made(flag: str, target: str, kind: Any, args: Mapping[str, Any]) -> Any:
     return kind(**args)
 
 
-def overrides(made: Any, package: str, base: str, name: str) -> bool:
-    """Whether the user's class defines the method itself."""
-    return getattr(type(made), name) is not getattr(getattr(importlib.import_module(package), base), name)
+def _trainer(package: str, cell: Cell, settings: TrainerSettings, backend: Backend) -> Any:
+    """The Trainer that runs the cell, from `pytorch_lightning` or `lightning.pytorch`.
 
-
-def check_training(module: Any, package: str, target: str) -> None:
-    """Raises an error if Lightning could not train the module, or batches could not be told apart."""
-    for name in ("training_step", "configure_optimizers"):
-        if not overrides(module, package, MODULE, name):
-            raise UserError(f"model.target={target}: has no {name}, so that it can't be trained: use mode=infer")
-    if "dataloader_iter" in inspect.signature(module.training_step).parameters:
-        raise UnsupportedError("training_step(dataloader_iter) fetches batches itself: use training_step(batch)")
-
-
-def loader_of(owner: Any, package: str, *, trains: bool, is_data: bool, flag: str) -> str:
-    """The name of the method that gives the loader.
-
-    Raises:
-        UserError: the module, or DataModule, has no such loader.
+    A logger that drops everything stands in, so that `self.logger.experiment` works. Precision is a plugin, since the
+    Trainer's argument `precision=` substitutes silently: see `lightning.precision.plugin_for`.
     """
-    names = ["train_dataloader"] if trains else list(INFERENCE_LOADERS)
-    found = next((name for name in names if overrides(owner, package, DATA if is_data else MODULE, name)), None)
-    if found is None:
-        needed = names[0] if trains else " nor a ".join(names)
-        where = "" if is_data else ": define it, or use data.target"
-        raise UserError(f"{flag}: has no {needed}{where}")
-    return found
+    for logger in (package, package.replace(".pytorch", ".fabric")):
+        logging.getLogger(logger).setLevel(logging.ERROR)
+    for note in INTENDED:
+        warnings.filterwarnings("ignore", message=note)
+    plugins, precision = importlib.import_module(f"{package}.plugins.precision"), cell.precision
+    if precision in MIXED:
+        plugin = plugins.MixedPrecision(MIXED[precision], backend.torch_type)
+    elif precision == Precision.fp64:
+        plugin = plugins.DoublePrecision()
+    elif precision in (Precision.fp16, Precision.bf16):
+        plugin = plugins.HalfPrecision("16-true" if precision == Precision.fp16 else "bf16-true")
+    else:
+        plugin = plugins.Precision()
+    return importlib.import_module(package).Trainer(
+        accelerator=backend.accelerator,
+        devices=1,
+        plugins=[plugin],
+        max_epochs=MAX_EPOCHS,
+        accumulate_grad_batches=settings.accumulate_grad_batches,
+        gradient_clip_val=settings.gradient_clip_val,
+        limit_val_batches=0,
+        num_sanity_val_steps=0,
+        logger=importlib.import_module(f"{package}.loggers.logger").DummyLogger(),
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )

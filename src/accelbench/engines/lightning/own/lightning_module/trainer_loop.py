@@ -1,0 +1,213 @@
+"""Lightning's own loop as steps of the clock: one batch, with everything that the loop does for it.
+
+The loop runs in a coroutine, whose loader returns to the clock before each batch. A greenlet runs in the same thread as
+the clock: what torch keeps for each thread, such as whether gradients are recorded, holds in both.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from greenlet import getcurrent, greenlet
+from torch import Tensor
+
+from accelbench.engines.lightning.own.batch import counted
+from accelbench.engines.lightning.structure import tensors_in
+from accelbench.errors import UserError
+from accelbench.schema.vocab import Phase
+
+ENDLESS = 2**62  # batches: Lightning predicts once over a loader
+
+
+class Stopped(BaseException):
+    """Ends Lightning's loop when everything was measured. It runs its teardown, and no hook of an epoch's end."""
+
+
+class BatchSizes:
+    """Checks and keeps the number of samples of each batch.
+
+    Args:
+        flag: the setting that names what makes the batches.
+        batch_size: that each batch should have; only the last one of an epoch may have fewer.
+        count: the user's function that counts the samples of a batch; None: the first dimension of its first tensor.
+        takes_size: whether what makes the batches was given the size.
+    """
+
+    def __init__(self, flag: str, batch_size: int, count: Callable[..., Any] | None, *, takes_size: bool) -> None:
+        self.flag, self.batch_size, self.count, self.takes_size = flag, batch_size, count, takes_size
+        self.sizes: list[int] = []  # of all batches, in their order
+        self.num_rows = 0  # of the first batch's first tensor; 0 if it has none
+        self.short: int | None = None  # the size of the epoch's last batch, if it was smaller
+        self.was_short: int | None = None
+        self.is_first = True
+
+    def begin_epoch(self) -> None:
+        """The next batch is the first one of an epoch."""
+        self.short, self.is_first = None, True
+
+    def add(self, batch: Any) -> None:
+        """Notes a batch. Raises UserError: it has another size than it should have, or that can't be counted."""
+        num = self._rows(batch) if self.count is None else counted("model.samples", self.count, batch)
+        if not self.sizes:
+            self.num_rows = _first_dimension(batch)
+        if num != self.batch_size or self.short is not None:
+            self._check(num)
+        self.is_first = False
+        self.sizes.append(num)
+
+    def _rows(self, batch: Any) -> int:
+        if num := _first_dimension(batch):
+            return num
+        why = "a batch has no tensor whose first dimension counts its samples: use model.samples"
+        raise UserError(f"{self.flag}: {why}")
+
+    def _check(self, num: int) -> None:
+        if self.short is None and num < self.batch_size and not self.is_first:
+            self.short = self.was_short = num
+            return
+        wrong = f"a batch has {num if self.short is None else self.short} samples, not batch_size={self.batch_size}"
+        if not self.takes_size:
+            why = "takes no batch_size: it is neither an argument of its constructor nor an attribute, and"
+            raise UserError(f"{self.flag}: {why} {wrong}")
+        hint = "the data set may be smaller, or model.samples=pkg.count counts the samples of a batch"
+        raise UserError(f"{self.flag}: {wrong}: {hint}")
+
+
+def _first_dimension(batch: Any) -> int:
+    """That of the first tensor of a batch; 0 if there is none."""
+    first = batch[0] if isinstance(batch, tuple | list) and batch else batch
+    if not isinstance(first, Tensor):
+        first = next(tensors_in(batch), None)
+    return 0 if first is None or not first.dim() else len(first)
+
+
+class LoopStep:
+    """One batch of Lightning's loop, as the clock sees it: everything happens inside `compute`.
+
+    Args:
+        run: runs the whole loop, over a loader of `wrap`.
+        sizes: checks the batches.
+        endless: whether the loader begins again when it ends. If not, Lightning does that, as a new epoch.
+    """
+
+    def __init__(self, run: Callable[[], None], sizes: BatchSizes, *, endless: bool) -> None:
+        self.batch_sizes, self.sizes, self.endless = sizes, sizes.sizes, endless
+        self._loop, clock = greenlet(run), getcurrent()
+        self._continue, self._to_clock = self._loop.switch, clock.switch
+        self.num_steps = 0
+        self.num_early_ends = 0  # of the loader, before the batches that it said it has
+        self.given: list[Any] = []  # batches that come before those of the loader
+        self.mark: Callable[[Phase], None] = lambda phase: None
+
+    def wrap(self, loader: Any) -> "SteppedLoader":
+        """The user's loader, for the loop."""
+        return SteppedLoader(loader, self)
+
+    def pause(self) -> None:
+        """To be called by the loop: returns when the clock wants the next batch."""
+        self._to_clock(True)
+
+    def advance(self) -> None:
+        """To be called by the clock: returns when the loop has run one batch, or before the first one.
+
+        Raises:
+            UserError: the loop ended by itself; what the loop raises is raised here too.
+        """
+        if self._continue() is not True:
+            raise UserError("Lightning's loop ended by itself: it had no batch, or the module set trainer.should_stop")
+
+    def stop(self) -> None:
+        """Ends the loop. What fails then, such as a hook of the user's for exceptions, fails after the measurement."""
+        if not self._loop.dead:
+            with suppress(Stopped, Exception):
+                self._loop.throw(Stopped)
+
+    # The loop fetches and copies its batch, and leaves its results on the device.
+    def fetch(self) -> None: ...
+    def copy_in(self, batch: None) -> None: ...
+    def copy_out(self, result: None) -> None: ...
+
+    def compute(self, batch: None) -> None:
+        """Runs the next batch. A step of the loop that finds the loader's end instead is a part of the step after it.
+
+        Raises:
+            UserError: the loader ended again before it gave a batch.
+        """
+        num_ends = self.num_early_ends
+        self.advance()
+        if self.num_early_ends > num_ends:
+            self.advance()
+            if self.num_early_ends > num_ends + 1:
+                raise UserError(f"{self.batch_sizes.flag}: its loader gave no batch in a whole epoch")
+        self.num_steps += 1
+
+    def num_samples(self, batch: None) -> int:
+        """Samples in the batch that runs next."""
+        return self.sizes[min(self.num_steps, len(self.sizes) - 1)]
+
+    def samples_of_last(self, num_steps: int) -> int:
+        """Samples in the batches of the last steps together."""
+        return sum(self.sizes[self.num_steps - num_steps : self.num_steps])
+
+
+class SteppedLoader:
+    """The user's loader; it pauses the loop before each batch that leads to a step.
+
+    Lightning asks a loader without a length for one batch in advance, at the begin of each epoch: that one leads to no
+    step, but the call that finds no further batch does. A loader may say that it has more batches than it gives: then
+    a call leads to no step either.
+    """
+
+    def __init__(self, loader: Any, step: LoopStep) -> None:
+        self.loader, self.step = loader, step
+        self._batches: Iterator[Any] | None = None
+        self._is_ahead = False  # whether the next batch is asked for in advance
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "loader":  # not yet set
+            raise AttributeError(name)
+        return getattr(self.loader, name)  # such as its sampler, which Lightning tells the epoch
+
+    def __len__(self) -> int:
+        return ENDLESS if self.step.endless else len(self.loader)
+
+    def __iter__(self) -> "SteppedLoader":
+        # The loader begins with the first batch: Lightning also begins an iteration only to see that it can, and a
+        # DataLoader would draw a random number for that.
+        self._batches = None
+        self._is_ahead = not self._has_length()
+        return self
+
+    def __next__(self) -> Any:
+        if self._is_ahead:
+            self._is_ahead = False
+        else:
+            self.step.pause()
+        if self.step.given:
+            return self.step.given.pop()
+        try:
+            batch = self._following()
+        except StopIteration:
+            self.step.num_early_ends += self._has_length()  # without a length, this call leads to the last batch's step
+            raise
+        self.step.batch_sizes.add(batch)
+        self.step.mark(Phase.data_wait)
+        return batch
+
+    def _following(self) -> Any:
+        if self._batches is not None:
+            try:
+                return next(self._batches)
+            except StopIteration:
+                if not self.step.endless:
+                    raise
+        self.step.batch_sizes.begin_epoch()
+        self._batches = iter(self.loader)
+        return next(self._batches)
+
+    def _has_length(self) -> bool:
+        try:
+            len(self)
+        except (TypeError, NotImplementedError):
+            return False
+        return True
