@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from accelbench.compare.sureness import LIKELY_RATIO, Word
-from accelbench.compare.verdict import MARGIN, MIN_PROCESSES
+from accelbench.compare.sureness import LIKELY_RATIO, MARGIN, MIN_PROCESSES, Word
 from accelbench.judging.row import summarise
 from accelbench.report import page, read
 from accelbench.schema.text import clean

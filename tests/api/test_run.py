@@ -36,7 +36,7 @@ CELLS = [
     "accelbench.run('model=nope')",
     "accelbench.run('model=mlp batch_size=8', **{**quick, 'model.args.nope': 1})",
     "accelbench.compare",
-    "import accelbench.compare.verdict",
+    "import accelbench.compare.sureness",
     "print('compare is', type(accelbench.compare).__name__)",
     "print('in dir:', {'run', 'measure', 'read', 'compare', 'UserError'} <= set(dir(accelbench)))",
 ]

@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from statistics import geometric_mean
 
 from accelbench.answers.process import Process
-from accelbench.compare.sureness import Judgement, Side, geometric, joined
-from accelbench.compare.verdict import MIN_PROCESSES
+from accelbench.compare.sureness import MIN_PROCESSES, Judgement, Side, Steps
 from accelbench.schema.record import Row
 from accelbench.schema.vocab import Provenance
 from accelbench.stats.means import mean_of
@@ -84,7 +84,7 @@ class MeasuredCell(Process):
             speed=self.speed,
             low=self.low,
             high=self.high,
-            steps=joined([each.steps for each in self.counted]),
+            steps=Steps.joined([each.steps for each in self.counted]),
         )
 
 
@@ -171,7 +171,7 @@ def _cell(folder: str, of_cell: Sequence[Process], counted: Sequence[Process], *
         ran = next((each for each in own if each.record is not None), own[0])
         return _of_typical(ok or ran, ok or ran, processes=of_cell)
     rates = {id(each): each.number("samples_per_s") or 0.0 for each in counted}
-    speed = geometric(list(rates.values())) if is_interleaved else median(list(rates.values()))
+    speed = geometric_mean(rates.values()) if is_interleaved else median(list(rates.values()))
     typical = min(counted, key=lambda each: (abs(math.log(rates[id(each)] / speed)), _start(each), each.name))
     low, high = _interval(counted, is_interleaved=is_interleaved)
     figures = {"speed": speed, "low": low, "high": high, "is_interleaved": is_interleaved}

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from accelbench.compare import record_sets
-from accelbench.compare.sureness import Steps, steps_of
-from accelbench.judging import disturbed
+from accelbench.compare.sureness import Steps
 from accelbench.judging.costs import Cost, with_costs
 from accelbench.judging.row import summarise, without_numbers
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
@@ -22,7 +21,7 @@ UNREADABLE = "not readable"
 PROCESS_SETTINGS = ("repeat", "seed")
 # What is computed from a record's raw samples, or takes long; see `Process.without_samples`.
 COMPUTED = (
-    *("own_row", "disturbed", "compared", "steps", "settings_key", "ran_key", "measured_key", "workload_key"),
+    *("own_row", "compared", "steps", "settings_key", "ran_key", "measured_key", "workload_key"),
     *("place_key", "device_key", "environment_key"),
 )
 SAMPLES = ("warmup_s", "blocks", "latency_s", "launch_s", "data_s", "copy_in_s", "copy_out_s", "operators")
@@ -77,14 +76,14 @@ class Process:
     @property
     def outcome(self) -> str:
         """The record's status word, `disturbed`, `not readable` or `not run yet`."""
-        if self.record is None:
-            return UNREADABLE if self.problem else NOT_RUN
-        return disturbed.DISTURBED if self.disturbed else self.record.status.value
+        if self.compared is not None:
+            return self.compared.outcome
+        return UNREADABLE if self.problem else NOT_RUN
 
-    @cached_property
+    @property
     def disturbed(self) -> str | None:
         """What disturbed an ok process, whose numbers are then not published; None if nothing did."""
-        return disturbed.reason(self.record) if self.record else None
+        return self.compared.disturbed if self.compared else None
 
     @property
     def reason(self) -> str | None:
@@ -143,7 +142,7 @@ class Process:
     @cached_property
     def steps(self) -> Steps | None:
         """The speeds of its single steps; None if none was timed."""
-        return steps_of(self.record.measurement) if self.record and self.record.measurement else None
+        return Steps.of(self.record.measurement) if self.record and self.record.measurement else None
 
     def all_but(self, *settings: str) -> dict[str, object]:
         """The settings and the data without `settings`: equal in cells that compare values of these."""

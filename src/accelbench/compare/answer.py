@@ -1,18 +1,18 @@
 """The answer of `accelbench compare`: checks that A and B are comparable, and prints a verdict for each pair."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
 
-from accelbench.compare.pairs import Pair, Pairing, label, pair
+from accelbench.compare.pairs import Pair, Pairing, pair
 from accelbench.compare.record_sets import RecordSet, Selection
-from accelbench.compare.verdict import MARGIN as MARGIN
-from accelbench.compare.verdict import MIN_PROCESSES, Verdict
-from accelbench.compare.verdict import Comparison as Comparison
+from accelbench.compare.sureness import MARGIN as MARGIN
+from accelbench.compare.sureness import MIN_PROCESSES, Verdict, are_interleaved, compare_processes
+from accelbench.compare.sureness import Comparison as Comparison
 from accelbench.errors import UserError
 from accelbench.schema.conditions import Data
 from accelbench.schema.record import DEVICE_MEASUREMENTS, hardware, listed
@@ -50,15 +50,10 @@ class Terms:
 
 
 def terms(margin: str | None, fail_if: str | None, *, anyway: bool) -> Terms:
-    """Reads the terms of the command line.
-
-    Args:
-        margin: such as `2%`; None for the default.
-        fail_if: such as `slower:5%`; None for never.
-        anyway: see `Terms`.
+    """The terms of the command line: `margin` such as `2%`, `fail_if` such as `slower:5%`; None for the default.
 
     Raises:
-        UserError: `margin` or `fail_if` is not of that form.
+        UserError: one is not of that form.
     """
     return Terms(
         margin=MARGIN if margin is None else _share("--margin", margin, ""),
@@ -94,12 +89,16 @@ def compared(first: RecordSet, second: RecordSet, terms: Terms) -> Compared:
     Raises:
         UserError: what they measured can't be compared.
     """
-    _check_disjoint(first, second)
+    if num_common := _num_common(first, second):
+        raise UserError(f"A and B have {num_common} records in common: name records that only one of them has")
     pairing = pair(first.processes, second.processes)
     # Two machines drift independently, so interleaving them would not help.
     anyway = terms.anyway or machines(first) != machines(second)
+    different = _other_work(pairing)
+    if different and not terms.anyway:
+        raise UserError(f"A and B did not measure the same thing: {'; '.join(different)}; --anyway compares them")
     warnings = [
-        *_check_same_work(pairing, terms),
+        *(f"Not the same thing: {difference}" for difference in different),
         *_environment_differences(first, second),
         *_measurement_warnings(pairing.pairs, anyway),
     ]
@@ -108,7 +107,8 @@ def compared(first: RecordSet, second: RecordSet, terms: Terms) -> Compared:
             warnings.append(f"{letter}: records that are not read, so left out: {records.left_out}")
             warnings += [f"  {line}" for line in listed(records.problems)]
         warnings += [f"{letter}: {note}" for note in listed(records.notes)]
-    pairs = [(one, one.compare(anyway=anyway)) for one in pairing.pairs if not one.is_skipped]
+    ran = [one for one in pairing.pairs if not one.is_skipped]
+    pairs = [(one, compare_processes(one.first, one.second, anyway=anyway)) for one in ran]
     return Compared(pairing=pairing, pairs=pairs, warnings=warnings)
 
 
@@ -118,25 +118,36 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
     Raises:
         UserError: what they measured can't be compared.
     """
+
+    def say(text: str, style: str = "") -> None:
+        console.print(clean(text), style=style, markup=False, highlight=False, soft_wrap=True)
+
     found = compared(first, second, terms)
     for letter, records in (("A", first), ("B", second)):
-        _say(console, f"{letter}: {records.name} ({described(records)})")
-    for name, (a, b) in found.pairing.varied.items():
-        _say(console, f"Compared: {name}: {' | '.join(', '.join(map(_setting, side)) for side in (a, b))}")
+        say(f"{letter}: {records.name} ({described(records)})")
+    for name, sides in found.pairing.varied.items():
+        written = (", ".join("not set" if each == "null" else each.strip('"') for each in side) for side in sides)
+        say(f"Compared: {name}: {' | '.join(written)}")
     for warning in found.warnings:
-        _say(console, warning, "yellow")
-    _say(console, f"\nB's samples/s against A's, with the {100 * CONFIDENCE:g} % interval of the difference:")
-    for one, comparison in found.pairs:
-        verdict = comparison.verdict(terms.margin)
-        _say(console, f"{one.label:<42} {verdict:<10} {difference(comparison)}", STYLES[verdict])
-    comparisons = [comparison for _, comparison in found.pairs]
-    _conclude(found.pairing, comparisons, terms, console)
-    return 1 if terms.max_slower is not None and any(c.is_slower_by(terms.max_slower) for c in comparisons) else 0
-
-
-def _setting(value: str) -> str:
-    """A setting's JSON as a user writes it."""
-    return "not set" if value == "null" else value.strip('"')
+        say(warning, "yellow")
+    say(f"\nB's samples/s against A's, with the {100 * CONFIDENCE:g} % interval of the difference:")
+    verdicts = [comparison.verdict(terms.margin) for _, comparison in found.pairs]
+    for (one, comparison), verdict in zip(found.pairs, verdicts, strict=True):
+        say(f"{one.label:<42} {verdict:<10} {difference(comparison)}", STYLES[verdict])
+    if len(verdicts) == 1:
+        say(ALONE[verdicts[0]].format(margin=100 * terms.margin))
+    else:
+        counts = ", ".join(f"{num} {verdict}" for verdict, num in Counter(verdicts).most_common())
+        say(f"B: {counts}" if counts else "nothing ran")
+    if num_skipped := len(found.pairing.pairs) - len(verdicts):
+        say(f"  {num_skipped} were skipped in both A and B", "dim")
+    if found.pairing.num_unpaired:
+        say(f"  {found.pairing.num_unpaired} only A or only B has", "dim")
+    if len(verdicts) >= MANY:
+        num_false = (1 - CONFIDENCE) * len(verdicts)
+        say(f"  by chance alone, about {num_false:.0f} intervals of as many equal pairs miss 0", "dim")
+    limit = terms.max_slower
+    return int(limit is not None and any(comparison.is_slower_by(limit) for _, comparison in found.pairs))
 
 
 def difference(comparison: Comparison) -> str:
@@ -148,58 +159,26 @@ def difference(comparison: Comparison) -> str:
     return f"{ratio} ({low} to {high}), {counts}{'' if comparison.interleaved else ', not interleaved'}"
 
 
-def _conclude(pairing: Pairing, comparisons: list[Comparison], terms: Terms, console: Console) -> None:
-    """Prints how many pairs have each verdict, and how many cells were not compared."""
-    verdicts = Counter(comparison.verdict(terms.margin) for comparison in comparisons)
-    counts = ", ".join(f"{num} {verdict}" for verdict, num in verdicts.most_common())
-    alone = ALONE[next(iter(verdicts))].format(margin=100 * terms.margin) if len(comparisons) == 1 else ""
-    _say(console, alone or (f"B: {counts}" if counts else "nothing ran"))
-    num_skipped = len(pairing.pairs) - len(comparisons)
-    if num_skipped:
-        _say(console, f"  {num_skipped} were skipped in both A and B", "dim")
-    if pairing.num_unpaired:
-        _say(console, f"  {pairing.num_unpaired} only A or only B has", "dim")
-    if len(comparisons) >= MANY:
-        num_false = (1 - CONFIDENCE) * len(comparisons)
-        _say(console, f"  by chance alone, about {num_false:.0f} intervals of as many equal pairs miss 0", "dim")
+def _num_common(first: RecordSet, second: RecordSet) -> int:
+    """How many records with rates both have."""
+    cells = defaultdict(list)
+    for process in first.processes:
+        if process.rates:
+            cells[process.started_at].append(process.cell)
+    return sum(bool(process.rates) and process.cell in cells[process.started_at] for process in second.processes)
 
 
-def _check_disjoint(first: RecordSet, second: RecordSet) -> None:
-    starts = [{process.started_at for process in records.processes} for records in (first, second)]
-    common = starts[0] & starts[1]  # a label takes longer
-    a, b = (
-        {
-            (process.started_at, label(process.cell))
-            for process in records.processes
-            if process.rates and process.started_at in common
-        }
-        for records in (first, second)
-    )
-    if a & b:
-        raise UserError(f"A and B have {len(a & b)} records in common: name records that only one of them has")
-
-
-def _check_same_work(pairing: Pairing, terms: Terms) -> list[str]:
-    """Checks that A and B did the same work on the same data; returns the differences if --anyway allows them.
-
-    Raises:
-        UserError: they differ, and `terms` does not allow it.
-    """
+def _other_work(pairing: Pairing) -> list[str]:
+    """In what A and B did not do the same work on the same data."""
     different = [f"{name}: {a[0]} | {b[0]}" for name, (a, b) in pairing.varied.items() if name in MEANING]
     for one in pairing.pairs:
-        a, b = (
-            {_described_data(process.data) for process in processes if process.data}
-            for processes in (one.first, one.second)
-        )
+        a, b = ({_data_text(each.data) for each in side if each.data} for side in (one.first, one.second))
         if a and b and a != b:
-            different.append(f"the data of {one.label}: {_listed(a)} | {_listed(b)}")
-            break
-    if different and not terms.anyway:
-        raise UserError(f"A and B did not measure the same thing: {'; '.join(different)}; --anyway compares them")
-    return [f"Not the same thing: {difference}" for difference in different]
+            return [*different, f"the data of {one.label}: {_listed(a)} | {_listed(b)}"]
+    return different
 
 
-def _described_data(data: Data) -> str:
+def _data_text(data: Data) -> str:
     return f"{data.name}{' (a stand-in)' * data.stand_in} {data.digest[:8]}"
 
 
@@ -222,10 +201,9 @@ def _environment_differences(first: RecordSet, second: RecordSet) -> list[str]:
     for name in dict.fromkeys([*found[0], *found[1]]):
         a, b = (values.get(name, {"none"}) for values in found)
         other_engines = name.startswith("code.") and {"none"} in (a, b)
-        if name.startswith("git") or name == "node.job" or other_engines or (a == b and len(a) == 1):
-            continue
-        head = "Compared" if name.partition(".")[0] in selected else "The environment differs"
-        lines.append(f"{head}: {name}: {_listed(a)} | {_listed(b)}")
+        if not (name.startswith("git") or name == "node.job" or other_engines or (a == b and len(a) == 1)):
+            head = "Compared" if name.partition(".")[0] in selected else "The environment differs"
+            lines.append(f"{head}: {name}: {_listed(a)} | {_listed(b)}")
     return lines
 
 
@@ -236,33 +214,30 @@ def machines(records: RecordSet) -> list[str]:
 
 def _environment_values(environments: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
     """Each part of the environments by its dotted name -> the values that it has."""
-    found: dict[str, set[str]] = {}
+    found: dict[str, set[str]] = defaultdict(set)
     for environment in environments:
         for part, value in environment.items():
-            if part in DEVICE_MEASUREMENTS:
-                continue
-            named = {f"{part}.{name}": inner for name, inner in value.items()} if isinstance(value, Mapping) else None
-            for name, inner in (named or {part: value}).items():
-                found.setdefault(name, set()).add(str(inner)[:12] if part == "code" else str(inner))
+            if part not in DEVICE_MEASUREMENTS:
+                is_nested = isinstance(value, Mapping)
+                named = {f"{part}.{name}": inner for name, inner in value.items()} if is_nested else {part: value}
+                for name, inner in named.items():
+                    found[name].add(str(inner)[:12] if part == "code" else str(inner))
     return found
 
 
 def _measurement_warnings(pairs: list[Pair], anyway: bool) -> list[str]:
     """Warnings about pairs that were not interleaved, and about disturbed processes."""
     warnings = []
-    num_apart = sum(not one.is_interleaved for one in pairs if not one.is_skipped)
-    if num_apart:
+    if num_apart := sum(not one.is_skipped and not are_interleaved(one.first, one.second) for one in pairs):
         warnings.append(
             f"Not interleaved: {num_apart} of {len(pairs)} pairs. What changed on the machine between A and B is "
             "in the difference, and not in its interval"
             + ("." if anyway else ": `compare --run` interleaves them, --anyway answers without.")
         )
     processes = [process for one in pairs for process in one.first + one.second]
-    disturbed = [process.disturbed for process in processes if process.disturbed]
-    if disturbed:
+    if disturbed := [process.disturbed for process in processes if process.disturbed]:
         warnings.append(f"Disturbed, left out: {len(disturbed)} of {len(processes)} processes ({disturbed[0]}).")
-    num_beside = sum(process.was_beside_others and not process.disturbed for process in processes)
-    if num_beside:
+    if num_beside := sum(process.was_beside_others and not process.disturbed for process in processes):
         others = "others used the machine's cores meanwhile"
         warnings.append(f"Not alone: {num_beside} of {len(processes)} processes; {others}.")
     return warnings
@@ -278,7 +253,3 @@ def described(records: RecordSet) -> str:
 
 def _listed(values: Iterable[str]) -> str:
     return ", ".join(sorted(values))
-
-
-def _say(console: Console, text: str, style: str = "") -> None:
-    console.print(clean(text), style=style, markup=False, highlight=False, soft_wrap=True)

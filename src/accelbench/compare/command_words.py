@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -70,9 +71,11 @@ def _model_words(cell: Cell) -> list[str] | None:
     model = cell.model
     if model.library == Library.custom:
         return _own_words(model)
-    if not _is_as_shipped(cell):
+    name = model.library if model.library in NAMED else model.name
+    path = workplace().conf / "model" / f"{name}.yaml"
+    if model.library not in {*NAMED, Library.accelbench} or not path.is_file() or not _is_as_shipped(cell, path):
         return None
-    return [f"model={model.library}", f"model.name={model.name}"] if model.library in NAMED else [f"model={model.name}"]
+    return [f"model={name}", f"model.name={model.name}"] if model.library in NAMED else [f"model={name}"]
 
 
 def _own_words(model: ModelSpec) -> list[str] | None:
@@ -88,21 +91,15 @@ def _own_words(model: ModelSpec) -> list[str] | None:
             continue
         elif field.name not in ("name", "library", "network", "inputs") and value != field.default:
             values[field.name] = list(value) if isinstance(value, tuple) else value
-    texts = {name: str(value) for name, value in values.items()}
-    words = {name: text.replace(", ", ",") if isinstance(values[name], list) else text for name, text in texts.items()}
-    if not all(re.fullmatch(r"[\w.,\[\]/+-]+", word) for word in words.values()):
+    is_list = {name: isinstance(value, list) for name, value in values.items()}
+    texts = {name: str(value).replace(", ", "," if is_list[name] else ", ") for name, value in values.items()}
+    if not all(re.fullmatch(r"[\w.,\[\]/+-]+", text) for text in texts.values()):
         return None
-    return ["model=custom", *(f"model.{name}={word}" for name, word in words.items())]
+    return ["model=custom", *(f"model.{name}={text}" for name, text in texts.items())]
 
 
-def _is_as_shipped(cell: Cell) -> bool:
-    """Whether the network is the one that conf/ has under the name that the words give, in all settings."""
-    model = cell.model
-    if model.library not in {*NAMED, Library.accelbench}:
-        return False
-    path = workplace().conf / "model" / f"{model.library if model.library in NAMED else model.name}.yaml"
-    if not path.is_file():
-        return False
+def _is_as_shipped(cell: Cell, path: Path) -> bool:
+    """Whether the network is the one that this file of conf/ has, in all settings that the words don't give."""
     content = yaml.safe_load(path.read_text())
     shipped: dict[str, Any] = content.get("model", content)
     told = {"name", "library"}
@@ -111,6 +108,6 @@ def _is_as_shipped(cell: Cell) -> bool:
         default = field.default if field.default_factory is MISSING else field.default_factory()
         value = shipped.get(field.name, default)
         value = tuple(value) if isinstance(value, list) and field.name in ("input_shape", "inputs") else value
-        if field.name not in told and getattr(model, field.name) != value:
+        if field.name not in told and getattr(cell.model, field.name) != value:
             return False
     return True

@@ -2,7 +2,7 @@
 
 A round is two processes of a cell and one of the same cell with a known slow-down, in a random order. The noise is what
 the machine does, not a model of it: pairs of samples are drawn from runs of successive rounds, so that drift and
-bursts stay in them, and go through `compare.verdict`'s own interval (a block bootstrap; Kuensch, The Jackknife and the
+bursts stay in them, and go through `compare.sureness`' own interval (a block bootstrap; Kuensch, The Jackknife and the
 Bootstrap for General Stationary Observations, Annals of Statistics 17, 1989).
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from accelbench.compare.verdict import MARGIN, MIN_PROCESSES
+from accelbench.compare.sureness import MARGIN, MIN_PROCESSES
 from accelbench.schema.selfcheck import Detectable, Estimate, MachineError
 from accelbench.stats.bootstrap import Floats, difference_interval
 
@@ -26,12 +26,7 @@ Z = 1.96
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """The processes of a round: the samples/s of each process' blocks.
-
-    Attributes:
-        plain: two processes of the cell, in the order in which they ran.
-        slowed: one of the slowed cell.
-    """
+    """The samples/s of each process' blocks: two processes of the cell, in their order, and one of the slowed cell."""
 
     plain: tuple[list[float], list[float]]
     slowed: list[float]
@@ -88,12 +83,7 @@ def _runs_of_rounds(num_rounds: int, num: int, generator: np.random.Generator) -
 def _null_intervals(equal: Floats, num: int, generator: np.random.Generator) -> Floats:
     """The intervals of differences between equal cells, with `num` processes a side: shape (NUM_DRAWS, 2).
 
-    Each round gives two of its processes, in a random order.
-
-    Args:
-        equal: the speeds of a round's equal processes, shape (rounds, 3).
-        num: at least 2.
-        generator: of the draws.
+    Each round gives two of its equal processes, whose speeds have the shape (rounds, 3), in a random order.
     """
     found = []
     for _ in range(NUM_DRAWS):
@@ -107,17 +97,13 @@ def _is_slower(low: Floats, high: Floats) -> NDArray[np.bool_]:
     return (high < 0) & (low <= -math.log1p(MARGIN))
 
 
-def _is_faster(low: Floats, high: Floats) -> NDArray[np.bool_]:
-    return (low > 0) & (high >= math.log1p(MARGIN))
-
-
 def _false_verdicts(intervals: Floats, num_rounds: int) -> Estimate:
     """How often equal cells are called slower or faster. Only samples that share no round are independent tries.
 
     The interval is Wilson's (Probable Inference, the Law of Succession, and Statistical Inference, JASA 22, 1927).
     """
     low, high = intervals.T
-    share = float(np.mean(_is_slower(low, high) | _is_faster(low, high)))
+    share = float(np.mean(_is_slower(low, high) | _is_slower(-high, -low)))
     num = num_rounds / MIN_PROCESSES
     middle = (share + Z**2 / (2 * num)) / (1 + Z**2 / num)
     width = Z / (1 + Z**2 / num) * math.sqrt(share * (1 - share) / num + Z**2 / (4 * num**2))

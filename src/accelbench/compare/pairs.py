@@ -3,11 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any
 
 from accelbench.compare.record_sets import Process
-from accelbench.compare.verdict import Comparison, compare
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import labels
@@ -35,31 +33,6 @@ class Pair:
         """Whether every process was skipped."""
         return all(process.status == Status.skipped for process in self.first + self.second)
 
-    @property
-    def is_interleaved(self) -> bool:
-        """Whether A and B were interleaved: they alternate at least as often as if each ran once per round.
-
-        On several nodes of a cluster, they have to alternate on each: else a difference of nodes would be taken for one
-        of A and B.
-        """
-        by_node: dict[str | None, list[tuple[str, bool]]] = {}
-        for is_second, processes in enumerate((self.first, self.second)):
-            for process in processes:
-                by_node.setdefault(process.node, []).append((process.started_at, bool(is_second)))
-        orders = [[is_second for _, is_second in sorted(starts)] for starts in by_node.values()]
-        num_changes = sum(before != after for order in orders for before, after in pairwise(order))
-        return all(len(set(order)) == 2 for order in orders) and num_changes >= min(len(self.first), len(self.second))
-
-    def compare(self, *, anyway: bool) -> Comparison:
-        """B's speed over A's, from the processes that ended ok.
-
-        Args:
-            anyway: whether to give a verdict even if the processes were not interleaved.
-        """
-        first = [process.rates for process in self.first if process.rates]
-        second = [process.rates for process in self.second if process.rates]
-        return replace(compare(first, second), interleaved=anyway or self.is_interleaved)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Pairing:
@@ -84,19 +57,17 @@ def pair(first: Sequence[Process], second: Sequence[Process]) -> Pairing:
     Raises:
         UserError: no two cells match, or more than two do.
     """
-    cells = [_by_settings(processes) for processes in (first, second)]
+    a, b = _by_settings(first), _by_settings(second)
     varied: Varied = {}
-    if not set(cells[0]) & set(cells[1]):
-        flat = [[_flat(_settings(processes[0].cell)) for processes in groups.values()] for groups in cells]
-        varied = _varied(*flat)
-        cells = [_without(varied, groups) for groups in cells]
-    a, b = cells
+    if not set(a) & set(b):
+        varied = _varied(*([_flat(_settings(groups[key][0].cell)) for key in groups] for groups in (a, b)))
+        a, b = _without(varied, a), _without(varied, b)
     matched = {key: replace(b[key][0].cell, repeat=0) for key in a if key in b}
-    names = labels(matched.values())
-    pairs = [Pair(first=a[key], second=b[key], label=names[cell.id]) for key, cell in matched.items()]
-    if not pairs:
+    if not matched:
         seen = [", ".join(sorted({label(process.cell) for process in processes})[:4]) for processes in (first, second)]
         raise UserError(f"no cell of A matches one of B. A has {seen[0]}, ...; B has {seen[1]}, ...")
+    names = labels(matched.values())
+    pairs = [Pair(first=a[key], second=b[key], label=names[cell.id]) for key, cell in matched.items()]
     return Pairing(pairs=pairs, varied=varied, num_unpaired=len(set(a) ^ set(b)))
 
 

@@ -14,7 +14,7 @@ from accelbench.project import PLAN, RECORD_FOLDERS, RECORDS, RESULTS
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data
 from accelbench.schema.plan_file import read_planned, sweep_folders
-from accelbench.schema.record import Readable, Record, listed, node_of, read, read_all
+from accelbench.schema.record import Record, listed, node_of, read, read_all
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.upgrade import OtherSchemaError
 from accelbench.schema.vocab import Status
@@ -97,10 +97,11 @@ class RecordSet:
 
     def environments(self) -> list[Mapping[str, Any]]:
         """The distinct environments of the processes, in which `code` is a mapping from engine to code digest."""
-        found = [process.environment for process in self.processes]
-        codes = [{"code": {process.cell.engine.value: process.environment.get("code")}} for process in self.processes]
-        by_engine = [{**environment, **code} for environment, code in zip(found, codes, strict=True)]
-        return list({canonical_json(environment): environment for environment in by_engine}.values())
+        found = (
+            {**process.environment, "code": {process.cell.engine.value: process.environment.get("code")}}
+            for process in self.processes
+        )
+        return list({canonical_json(environment): environment for environment in found}.values())
 
 
 def find(name: str, root: Path, default: str = RESULTS) -> RecordSet:
@@ -123,21 +124,31 @@ def find(name: str, root: Path, default: str = RESULTS) -> RecordSet:
         path = path or default
     found = _located(path, root)
     if found is None:
-        existing = _folders(root)
-        hint = f"There are: {', '.join(existing)}." if existing else "There are none yet: measure something first."
+        plans = [plan for top in RECORD_FOLDERS for plan in sorted((root / top).rglob(PLAN))]
+        existing = ", ".join(str(plan.parent.relative_to(root)) for plan in plans[-MAX_NAMED:])
+        hint = f"There are: {existing}." if existing else "There are none yet: measure something first."
         raise UserError(f"{path}: no folder of records, suite or record. {hint}")
     if found.is_file() and not word:
         return RecordSet(name=name, processes=[Process.of(read(found))])
     notes: list[str] = []
     readable = read_all(list(_records_below(found, notes, planned=not word)))
-    if word:
-        return _selected(name, word, readable, notes)
-    processes = [process for _, process in readable.each(Process.of)]
+    processes, selection = [process for _, process in readable.each(Process.of)], None
+    problems = readable.problems()
     if not processes:
-        unread = [*notes, *listed(readable.problems())]
+        unread = [*notes, *listed(problems)]
         raise UserError("\n  ".join([f"{name}: holds no {'readable ' if unread else ''}records", *unread]))
-    left_out, problems = readable.refused_text, readable.problems()
-    return RecordSet(name=name, processes=processes, left_out=left_out, problems=problems, notes=notes)
+    if word:
+        chosen = {by: [each for each in processes if _matches(each.environment, word.lower(), by)] for by in Selection}
+        selection = next((by for by in Selection if chosen[by]), None)
+        if selection is None:
+            unread = [f" Not read: {readable.refused_text}." * bool(problems), *notes]
+            raise UserError(_nothing_selected(name, processes) + "\n  ".join(unread))
+        processes = chosen[selection]
+        # Not those of other schemas: a folder that keeps what was ever measured may hold hundreds.
+        refused = zip(problems, readable.refused.values(), strict=True)
+        problems = [line for line, error in refused if not isinstance(error, OtherSchemaError)]
+    kept: Any = {"left_out": readable.refused_text, "problems": problems, "notes": notes}
+    return RecordSet(name=name, processes=processes, selection=selection, **kept)
 
 
 def _located(name: str, root: Path) -> Path | None:
@@ -146,53 +157,22 @@ def _located(name: str, root: Path) -> Path | None:
     return next((place for place in places if place.exists()), None)
 
 
-def _folders(root: Path) -> list[str]:
-    plans = [path for top in RECORD_FOLDERS for path in sorted((root / top).rglob(PLAN))]
-    return [str(path.parent.relative_to(root)) for path in plans][-MAX_NAMED:]
-
-
 def _records_below(top: Path, notes: list[str], *, planned: bool) -> Iterator[Path]:
     """The files of the records in each folder in or below `top`: those that its plan names, if it has a readable one.
 
-    Args:
-        top: a folder.
-        notes: gets a line for each plan and folder that can't be read.
-        planned: False for all records, whatever the plans name.
+    `notes` gets a line for each plan and folder that can't be read. Not `planned`: all, whatever the plans name.
     """
     for folder, refused in sweep_folders(top).items():
         if refused is not None:
             notes.append(str(refused))
-        elif planned and os.path.lexists(folder / PLAN):
+            continue
+        if planned and os.path.lexists(folder / PLAN):
             try:
                 yield from read_planned(folder).paths
+                continue
             except UserError as error:
                 notes.append(f"{error}; all records beside it are compared")
-                yield from sorted(folder.glob(RECORDS))
-        else:
-            yield from sorted(folder.glob(RECORDS))
-
-
-def _selected(name: str, word: str, readable: Readable, notes: Sequence[str]) -> RecordSet:
-    """The records that WORD selects: by revision or branch, else by machine."""
-    processes = [process for _, process in readable.each(Process.of)]
-    left_out = readable.refused_text
-    for selection in Selection:
-        chosen = [process for process in processes if _matches(process.environment, word.lower(), selection)]
-        if chosen:
-            # Not those of other schemas: a folder that keeps what was ever measured may hold hundreds.
-            lines = zip(readable.problems(), readable.refused.values(), strict=True)
-            problems = [line for line, error in lines if not isinstance(error, OtherSchemaError)]
-            kept: Any = {"left_out": left_out, "problems": problems, "notes": notes}
-            return RecordSet(name=name, processes=chosen, selection=selection, **kept)
-    unread = "\n  ".join([f" Not read: {left_out}." if left_out else "", *notes])
-    if not processes:
-        raise UserError(f"{name}: that folder holds no {'readable ' if unread else ''}records.{unread}")
-    revisions = _distinct(str(process.environment.get("git", {}).get("revision"))[:8] for process in processes)
-    machines = _distinct(part for process in processes for part in _machine(process.environment))
-    raise UserError(
-        f"{name}: no record there is of such a git revision, branch or machine. "
-        f"Revisions: {revisions}; machines: {machines}.{unread}"
-    )
+        yield from sorted(folder.glob(RECORDS))
 
 
 def _matches(environment: Mapping[str, Any], word: str, selection: Selection) -> bool:
@@ -208,5 +188,11 @@ def _machine(environment: Mapping[str, Any]) -> list[str]:
     return [str(machine.get("cpu_name")), *machine.get("gpus", []), *machine.get("tpus", [])]
 
 
-def _distinct(words: Iterable[str]) -> str:
-    return ", ".join(sorted(set(words)))
+def _nothing_selected(name: str, processes: Iterable[Process]) -> str:
+    environments = [process.environment for process in processes]
+    revisions = {str(environment.get("git", {}).get("revision"))[:8] for environment in environments}
+    machines = {part for environment in environments for part in _machine(environment)}
+    return (
+        f"{name}: no record there is of such a git revision, branch or machine. "
+        f"Revisions: {', '.join(sorted(revisions))}; machines: {', '.join(sorted(machines))}."
+    )

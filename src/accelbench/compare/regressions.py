@@ -4,13 +4,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from scipy.stats import t as student
 
 from accelbench.compare.pairs import Pair
 from accelbench.compare.record_sets import Process
-from accelbench.compare.verdict import MIN_PROCESSES
+from accelbench.compare.sureness import MIN_PROCESSES, are_interleaved
 from accelbench.stats.bootstrap import Floats
 from accelbench.stats.means import welch_freedom
 from accelbench.stats.order_statistics import median
@@ -68,35 +69,34 @@ class Test:
         return float(2 * student.sf(abs(self.difference) / self.error, self.freedom))
 
     @property
-    def half_width(self) -> float:
+    def bounds(self) -> list[float]:
         """Of the 95 % interval."""
-        return float(student.isf(0.025, self.freedom) * self.error)
+        half_width = float(student.isf(0.025, self.freedom) * self.error)
+        return [self.difference - half_width, self.difference + half_width]
 
 
 def changes(pairs: Sequence[Pair], *, anyway: bool = False) -> list[CellChange]:
-    """What became of each cell; those that changed most come first.
-
-    Args:
-        pairs: a cell's processes at the first revision, and at the second.
-        anyway: whether to test pairs whose processes were not interleaved.
-    """
-    samples = [tuple(np.array(_speeds(side)) for side in (each.first, each.second)) for each in pairs]
-    found = welch([(first, second) for first, second in samples])
-    are_open = [test is not None and (anyway or pair.is_interleaved) for test, pair in zip(found, pairs, strict=True)]
-    chosen = [test for test, is_open in zip(found, are_open, strict=True) if test is not None and is_open]
+    """What became of each cell, those that changed most first; `anyway` tests cells that were not interleaved, too."""
+    samples = [(_speeds(each.first), _speeds(each.second)) for each in pairs]
+    tests = welch(samples)
+    are_open = [anyway or are_interleaved(each.first, each.second) for each in pairs]
+    chosen = [test for test, is_open in zip(tests, are_open, strict=True) if test is not None and is_open]
     changed = iter(holm([test.p for test in chosen]))
     told = []
-    for pair, (first, second), test, is_open in zip(pairs, samples, found, are_open, strict=True):
-        ratio = math.exp(second.mean() - first.mean()) if first.size and second.size else None
+    for pair, (first, second), test, is_open in zip(pairs, samples, tests, are_open, strict=True):
+        found: Any = {}
+        change, why = Change.cant_tell, "not interleaved" if test is not None else _too_few(first.size, second.size)
+        if first.size and second.size:
+            found["ratio"] = math.exp(second.mean() - first.mean())
         if first.size and pair.second and not second.size:
-            statuses = ", ".join(dict.fromkeys(each.outcome for each in pair.second))
-            told.append(_change(pair, first.size, 0, Change.failed, None, why=statuses))
-        elif test is None or not is_open:
-            why = "not interleaved" if test is not None else _too_few(first.size, second.size)
-            told.append(_change(pair, first.size, second.size, Change.cant_tell, ratio, why=why))
-        else:
-            kind = (Change.slower if test.difference < 0 else Change.faster) if next(changed) else Change.none_found
-            told.append(_change(pair, first.size, second.size, kind, ratio, test))
+            change, why = Change.failed, ", ".join(dict.fromkeys(each.outcome for each in pair.second))
+        elif test is not None and is_open:
+            change, why = (Change.slower if test.difference < 0 else Change.faster), ""
+            change = change if next(changed) else Change.none_found
+            low, high = map(math.exp, test.bounds)
+            found |= {"low": low, "high": high, "p": test.p}
+        sizes: Any = {"num_first": first.size, "num_second": second.size}
+        told.append(CellChange(label=pair.label, **sizes, change=change, why=why, **found))
     order = list(Change)
     return sorted(told, key=lambda each: (order.index(each.change), -abs(math.log(each.ratio or 1.0))))
 
@@ -130,43 +130,19 @@ def _test(first: Floats, second: Floats, pooled: float | None) -> Test | None:
     smallest = min(first.size, second.size)
     if smallest < MIN_PROCESSES or (smallest < MIN_OWN and pooled is None):
         return None
+    floors = [pooled or 0.0 if side.size < MIN_OWN else 0.0 for side in (first, second)]
     variances = [
-        max(float(side.var(ddof=1)), pooled or 0.0 if side.size < MIN_OWN else 0.0) / side.size
-        for side in (first, second)
+        max(float(side.var(ddof=1)), floor) / side.size for side, floor in zip((first, second), floors, strict=True)
     ]
-    error = sum(variances)
-    freedom = welch_freedom(variances, (first.size, second.size)) if error else 1.0
-    return Test(float(second.mean() - first.mean()), math.sqrt(error), freedom)
+    freedom = welch_freedom(variances, (first.size, second.size)) if any(variances) else 1.0
+    return Test(float(second.mean() - first.mean()), math.sqrt(sum(variances)), freedom)
 
 
-def _speeds(processes: Sequence[Process]) -> list[float]:
-    return [math.log(median(each.rates)) for each in processes if each.rates]
+def _speeds(processes: Sequence[Process]) -> Floats:
+    return np.array([math.log(median(each.rates)) for each in processes if each.rates])
 
 
 def _too_few(num_first: int, num_second: int) -> str:
     if min(num_first, num_second) < MIN_PROCESSES:
         return f"it takes {MIN_PROCESSES} processes a side"
     return f"it takes {MIN_OWN} processes a side, or more cells to know the noise from"
-
-
-def _change(
-    pair: Pair,
-    num_first: int,
-    num_second: int,
-    kind: Change,
-    ratio: float | None,
-    test: Test | None = None,
-    why: str = "",
-) -> CellChange:
-    ends = [] if test is None else [math.exp(test.difference + sign * test.half_width) for sign in (-1, 1)]
-    return CellChange(
-        label=pair.label,
-        num_first=num_first,
-        num_second=num_second,
-        change=kind,
-        ratio=ratio,
-        low=ends[0] if ends else None,
-        high=ends[1] if ends else None,
-        p=None if test is None else test.p,
-        why=why,
-    )

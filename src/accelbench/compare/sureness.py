@@ -1,17 +1,21 @@
-"""How sure it is that one cell is faster than another: the one place with the limits of what is said of two cells."""
+"""Two sides of fresh processes -> their ratio, its interval, and how sure it is: the one place with its limits."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import pairwise
 
-from accelbench.compare.pairs import Pair
+import numpy as np
+
 from accelbench.compare.record_sets import Process
-from accelbench.compare.verdict import MARGIN, MIN_PROCESSES, Comparison, Verdict
 from accelbench.presentation import significant
 from accelbench.schema.measurement import Measurement
+from accelbench.stats.bootstrap import difference_interval
 from accelbench.stats.order_statistics import median
 
+MIN_PROCESSES = 5  # per side: with fewer, the spread between processes is not known well enough
+MARGIN = 0.02
 # Single processes have to differ by more than this to make a difference likely: fresh processes of one cell differ by a
 # few percent, and on a busy machine by up to a fifth.
 LIKELY_RATIO = 1.2
@@ -26,6 +30,15 @@ NOTE = (
 )
 
 
+class Verdict(StrEnum):
+    """How the second side's speed compares with the first's."""
+
+    same = "same"
+    faster = "faster"
+    slower = "slower"
+    cant_tell = "can't tell"
+
+
 class Word(StrEnum):
     """How sure a difference between two cells is; `same`: it is sure that there is hardly one."""
 
@@ -35,6 +48,77 @@ class Word(StrEnum):
     cant_tell = "can't tell"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The second side's speed over the first's.
+
+    Attributes:
+        num_first, num_second: fresh processes measured on each side.
+        ratio: geometric mean of the processes' median samples/s, second over first; above 1, the second is faster.
+            None with fewer than `MIN_PROCESSES` on a side.
+        low, high: bounds of the 95 % interval of the ratio; None if the ratio is None.
+        interleaved: whether a verdict may be given: A and B were interleaved, so that drift affected both
+            alike, or the user wants a verdict anyway.
+    """
+
+    num_first: int
+    num_second: int
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    interleaved: bool = True
+
+    def verdict(self, margin: float = MARGIN) -> Verdict:
+        """The verdict that the interval supports.
+
+        Args:
+            margin: `same` if neither side is faster by as much at any point of the interval (a test of equivalence:
+                Schuirmann 1987), even if it excludes 1; with 0, nothing is the same.
+        """
+        if self.low is None or self.high is None or not self.interleaved:
+            return Verdict.cant_tell
+        if max(self.high, 1 / self.low) < 1 + margin:  # the same, whichever side is named first
+            return Verdict.same
+        if self.low > 1:
+            return Verdict.faster
+        return Verdict.slower if self.high < 1 else Verdict.cant_tell
+
+    def is_slower_by(self, share: float) -> bool:
+        """Whether the whole interval of the ratio lies below `1 - share`."""
+        return self.interleaved and self.high is not None and self.high < 1 - share
+
+
+def compare(first: Sequence[Sequence[float]], second: Sequence[Sequence[float]]) -> Comparison:
+    """Compares two samples of fresh processes, each given by the samples/s of its blocks, at least one."""
+    found = Comparison(num_first=len(first), num_second=len(second))
+    if min(len(first), len(second)) < MIN_PROCESSES:
+        return found
+    a, b = (np.array([math.log(median(blocks)) for blocks in processes]) for processes in (first, second))
+    low, high = difference_interval(a, b)
+    return replace(found, ratio=math.exp(b.mean() - a.mean()), low=math.exp(low), high=math.exp(high))
+
+
+def compare_processes(first: Sequence[Process], second: Sequence[Process], *, anyway: bool = False) -> Comparison:
+    """Compares the processes that stand; `anyway` gives a verdict even if they were not interleaved."""
+    sides = ([process.rates for process in side if process.rates] for side in (first, second))
+    return replace(compare(*sides), interleaved=anyway or are_interleaved(first, second))
+
+
+def are_interleaved(first: Sequence[Process], second: Sequence[Process]) -> bool:
+    """Whether two sides alternate at least as often as if each ran once per round.
+
+    On several nodes of a cluster, they have to alternate on each: else a difference of nodes would be taken for one of
+    the sides.
+    """
+    by_node: dict[str | None, list[tuple[str, bool]]] = {}
+    for is_second, processes in ((False, first), (True, second)):
+        for process in processes:
+            by_node.setdefault(process.node, []).append((process.started_at, is_second))
+    orders = [[is_second for _, is_second in sorted(starts)] for starts in by_node.values()]
+    num_changes = sum(before != after for order in orders for before, after in pairwise(order))
+    return all(len(set(order)) == 2 for order in orders) and num_changes >= min(len(first), len(second))
+
+
 @dataclass(frozen=True)
 class Steps:
     """Samples/s of a cell's single steps: the slowest, the median and the fastest."""
@@ -42,6 +126,23 @@ class Steps:
     low: float
     middle: float
     high: float
+
+    @classmethod
+    def of(cls, measured: Measurement) -> "Steps | None":
+        """Those of a process; of blocks or epochs where no single steps were timed; None without any."""
+        per_step = measured.samples_per_step
+        found = [per_step / seconds for seconds in measured.latency_s if seconds > 0] if per_step else []
+        found = found or [part.num_samples / part.seconds for part in measured.steady_epochs or measured.blocks]
+        return cls(min(found), median(found), max(found)) if found else None
+
+    @classmethod
+    def joined(cls, processes: Sequence["Steps | None"]) -> "Steps | None":
+        """Those of several processes together, with the median of their medians; None if one's are unknown."""
+        known = [each for each in processes if each is not None]
+        if not known or len(known) < len(processes):
+            return None
+        low, high = min(each.low for each in known), max(each.high for each in known)
+        return cls(low, median([each.middle for each in known]), high)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +196,7 @@ class Judgement:
     def turned(self) -> "Judgement":
         """The same of the second cell over the first."""
         low, high = (None if end is None else 1 / end for end in (self.high, self.low))
-        return Judgement(ratio=1 / self.ratio, word=self.word, why=self.why, low=low, high=high)
+        return replace(self, ratio=1 / self.ratio, low=low, high=high)
 
     @property
     def is_interleaved(self) -> bool:
@@ -110,30 +211,19 @@ class Judgement:
 
 def judge(first: Side, second: Side) -> Judgement:
     """How many times as fast the first cell is as the second, and how sure that is."""
-    found = _judged(first, second)
-    if found.word == Word.cant_tell and _are_apart(first, second, found.ratio):
-        return replace(found, word=Word.likely, why="their steps do not overlap")
-    return found
-
-
-def compared(first: Side, second: Side) -> Comparison | None:
-    """The comparison of the first with the second; None if their processes are too few, or were not interleaved."""
-    if min(len(first.processes), len(second.processes)) < MIN_PROCESSES:
-        return None
-    found = Pair(first=list(second.processes), second=list(first.processes)).compare(anyway=False)
-    return found if found.low is not None and found.interleaved else None
-
-
-def _judged(first: Side, second: Side) -> Judgement:
-    found = compared(first, second)
+    found = compare_processes(second.processes, first.processes)
     disturbed = "other programs used the CPU meanwhile" if first.is_disturbed or second.is_disturbed else ""
-    if found is None:
-        ratio, why = first.speed / second.speed, _why_unlikely(first, second) or disturbed
-        return Judgement(ratio=ratio, word=Word.cant_tell if why else Word.likely, why=why)
-    assert found.ratio is not None
-    word = {Verdict.same: Word.same, Verdict.cant_tell: Word.cant_tell}.get(found.verdict(), Word.sure)
-    why = disturbed if word != Word.cant_tell else ""
-    return Judgement(ratio=found.ratio, word=Word.cant_tell if why else word, why=why, low=found.low, high=found.high)
+    if found.ratio is not None and found.interleaved:
+        ratio, low, high, verdict = found.ratio, found.low, found.high, found.verdict()
+        word = {Verdict.same: Word.same, Verdict.cant_tell: Word.cant_tell}.get(verdict, Word.sure)
+        why = disturbed if word != Word.cant_tell else ""
+    else:
+        ratio, low, high, word = first.speed / second.speed, None, None, Word.likely
+        why = _why_unlikely(first, second) or disturbed
+    word = Word.cant_tell if why else word
+    if word == Word.cant_tell and _are_apart(first, second, ratio):
+        word, why = Word.likely, "their steps do not overlap"
+    return Judgement(ratio=ratio, word=word, why=why, low=low, high=high)
 
 
 def _why_unlikely(first: Side, second: Side) -> str:
@@ -150,27 +240,3 @@ def _are_apart(first: Side, second: Side, ratio: float) -> bool:
     """Whether every step of one cell is faster than all of the other one, and the median step `APART_RATIO` times."""
     fast, slow = (first.steps, second.steps) if ratio > 1 else (second.steps, first.steps)
     return fast is not None and slow is not None and fast.low > slow.high and fast.middle > APART_RATIO * slow.middle
-
-
-def steps_of(measured: Measurement) -> Steps | None:
-    """The speeds of the steps of a process; of blocks or epochs where no single steps were timed; None without any."""
-    parts = [part.num_samples / part.seconds for part in measured.steady_epochs or measured.blocks]
-    per_step = measured.samples_per_step
-    found = [per_step / seconds for seconds in measured.latency_s if seconds > 0] if per_step else []
-    found = found or parts
-    return Steps(min(found), median(found), max(found)) if found else None
-
-
-def joined(processes: Sequence[Steps | None]) -> Steps | None:
-    """The steps of several processes together, with the median of their medians; None if one's are unknown."""
-    known = [each for each in processes if each is not None]
-    if not known or len(known) < len(processes):
-        return None
-    return Steps(
-        min(each.low for each in known), median([each.middle for each in known]), max(each.high for each in known)
-    )
-
-
-def geometric(speeds: Sequence[float]) -> float:
-    """The geometric mean: the ratio of two is what a comparison of interleaved processes says."""
-    return math.exp(math.fsum(map(math.log, speeds)) / len(speeds))

@@ -10,7 +10,7 @@ from rich.console import Console
 from accelbench.answers.cells import MeasuredCell, cells_of
 from accelbench.answers.groups import groups
 from accelbench.answers.process import Process
-from accelbench.compare.verdict import MIN_PROCESSES
+from accelbench.compare.sureness import MIN_PROCESSES
 from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import duration
 from accelbench.project import PLAN

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from accelbench.compare.record_sets import Process, RecordSet
-from accelbench.compare.verdict import MIN_PROCESSES
+from accelbench.compare.sureness import MIN_PROCESSES
 from accelbench.errors import UserError, WriteError
 from accelbench.project import COMPARISON, RECORDS
 from accelbench.schema.cell import Cell

@@ -1,6 +1,6 @@
 import pytest
 
-from accelbench.compare.verdict import Comparison, Verdict, compare
+from accelbench.compare.sureness import Comparison, Verdict, compare
 
 
 def test_equal_records_give_the_same_answer_on_every_day():
@@ -15,7 +15,7 @@ def test_the_ratio_is_of_the_medians_and_of_the_second_over_the_first():
     assert found.ratio == found.low == found.high == pytest.approx(1.1)
 
 
-@pytest.mark.parametrize(("num_first", "num_second"), [(4, 9), (9, 4), (1, 1), (0, 5)])
+@pytest.mark.parametrize(("num_first", "num_second"), [(4, 9), (9, 4), (0, 5)])
 def test_fewer_than_5_processes_a_side_cannot_tell(num_first, num_second):
     found = compare([[1.0]] * num_first, [[9.0]] * num_second)
     assert found == Comparison(num_first=num_first, num_second=num_second)
