@@ -3,7 +3,6 @@
 import json
 import re
 import signal
-import time
 
 import pytest
 
@@ -14,35 +13,31 @@ from fakes import faulty_host, is_gone, make_cell
 
 
 @pytest.mark.parametrize(
-    ("fault", "status", "reason"),
+    ("fault", "status", "reason", "error"),
     [
-        ("raise", Status.failed, "ValueError: a bad layer"),
-        ("memory", Status.oom, "can't allocate memory"),
-        ("exit", Status.failed, "exit code 3"),
-        ("signal", Status.killed, "SIGSEGV"),
-        ("killed", Status.killed, "SIGKILL"),
-        ("other device", Status.invalid, "asked for device cpu, but xla_cpu ran"),
+        ("raise", Status.failed, "ValueError: a bad layer", "raise ValueError"),
+        ("memory", Status.oom, "can't allocate memory", ""),
+        ("exit", Status.failed, "exit code 3", "last words"),
+        ("signal", Status.killed, "SIGSEGV", ""),
+        ("killed", Status.killed, "SIGKILL", ""),
+        ("other device", Status.invalid, "asked for device cpu, but xla_cpu ran", ""),
+        ("mistake", Status.failed, "model.args: there is no such width", ""),
     ],
 )
-def test_every_way_to_end_is_told_apart_and_the_next_cell_runs(hosts, tmp_path, fault, status, reason):
+def test_every_way_to_end_is_told_apart_and_the_next_cell_runs(hosts, tmp_path, fault, status, reason, error):
     outcome = hosts.run(make_cell(fault), tmp_path)
     assert outcome.status == status
     assert reason in outcome.reason
+    assert error in (outcome.error or "")
+    assert outcome.user_error == (fault == "mistake")
     assert hosts.run(make_cell(), tmp_path).status == Status.ok
 
 
-def test_what_a_dying_process_said_is_kept(hosts, tmp_path):
-    assert "last words" in hosts.run(make_cell("exit"), tmp_path).error
-    assert "raise ValueError" in hosts.run(make_cell("raise"), tmp_path).error
-
-
 def test_a_hang_ends_at_its_limit_and_takes_its_children_along(hosts, tmp_path):
-    start = time.monotonic()
     outcome = hosts.run(make_cell("hang", timeout_s=1.0), tmp_path)
     assert outcome.status == Status.timeout
     assert "1 s" in outcome.reason
     assert re.search(r'fakes.py", line \d+ in run$', outcome.error)  # where it hung, which is said last
-    assert time.monotonic() - start < 10
     assert is_gone(int((tmp_path / "child.pid").read_text()))
 
 
@@ -71,8 +66,7 @@ def test_a_cells_memory_is_sampled(hosts, tmp_path):
 def test_each_cell_has_a_process_of_its_own(hosts, tmp_path):
     for _ in range(3):
         hosts.run(make_cell("tell pid"), tmp_path)
-    pids = (tmp_path / "pids").read_text().split()
-    assert len(pids) == len(set(pids)) == 3
+    assert len(set((tmp_path / "pids").read_text().split())) == 3
 
 
 def test_a_kill_by_the_kernel_for_memory_is_told_from_any_other():
@@ -107,18 +101,18 @@ def test_a_cell_on_several_devices_has_a_process_for_each(hosts, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("fault", "status", "reason", "rank"),
+    ("fault", "status", "reason"),
     [
-        ("raise", Status.failed, "ValueError: a bad layer", 1),
-        ("exit", Status.failed, "its process ended with exit code 3", 0),
-        ("killed", Status.killed, "killed by signal 9 (SIGKILL)", 1),
+        ("raise@1", Status.failed, "rank 1 of 2: ValueError: a bad layer"),
+        ("exit@0", Status.failed, "rank 0 of 2: its process ended with exit code 3"),
+        ("killed@1", Status.killed, "rank 1 of 2: killed by signal 9 (SIGKILL)"),
+        ("mistake", Status.failed, "model.args: there is no such width"),  # is no single rank's
     ],
 )
-def test_the_rank_that_failed_first_is_named_and_the_others_end(hosts, tmp_path, fault, status, reason, rank):
-    outcome = hosts.run(make_cell(f"{fault}@{rank}", devices=2), tmp_path)
+def test_the_rank_that_failed_first_is_named_and_the_others_end(hosts, tmp_path, fault, status, reason):
+    outcome = hosts.run(make_cell(fault, devices=2), tmp_path)
     assert outcome.status == status
-    assert outcome.reason.startswith(f"rank {rank} of 2: ")
-    assert reason in outcome.reason
+    assert outcome.reason.startswith(reason)
     assert hosts.run(make_cell(devices=2), tmp_path).status == Status.ok
 
 
@@ -126,13 +120,5 @@ def test_a_rank_that_hangs_ends_with_all_others(hosts, tmp_path):
     outcome = hosts.run(make_cell("hang@1", devices=2, timeout_s=1.5), tmp_path)
     assert outcome.status == Status.timeout
     assert re.findall(r"rank \d of 2 was here", outcome.error) == ["rank 0 of 2 was here", "rank 1 of 2 was here"]
-    assert is_gone(int((tmp_path / "child.pid").read_text()))
-    assert all(is_gone(int((tmp_path / f"{rank}.pid").read_text())) for rank in range(2))
-
-
-def test_a_mistake_of_the_users_is_marked_and_is_no_single_ranks(hosts, tmp_path):
-    for devices in (1, 2):
-        outcome = hosts.run(make_cell("mistake", devices=devices), tmp_path)
-        assert (outcome.status, outcome.user_error) == (Status.failed, True)
-        assert outcome.reason == "model.args: there is no such width"
-    assert not hosts.run(make_cell("raise"), tmp_path).user_error
+    files = ["child.pid", "0.pid", "1.pid"]
+    assert all(is_gone(int((tmp_path / name).read_text())) for name in files)

@@ -9,12 +9,14 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from accelbench.devices import allocators
 from accelbench.engines.registry import HostSpec
+from accelbench.isolation import hosts as module
 from accelbench.isolation.hosts import SUBSTITUTING, Hosts
 from accelbench.isolation.processes import descendants
 from accelbench.schema.cell import Options
@@ -194,3 +196,32 @@ def test_the_export_and_the_measurement_together_have_the_time_limit(tmp_path):
         assert outcome.status == Status.timeout
         found = re.fullmatch(r"no result within 4 s \(timeout_s\), of which the export took (.+) s", outcome.reason)
         assert 1.2 <= float(found[1]) < 3
+
+
+def give_exports(parent, sizes):
+    """Folders of networks with these sizes, used one after the other."""
+    folders = {name: module.export_folder(parent, name, Path("data")) for name in sizes}
+    for age, (name, folder) in enumerate(folders.items()):
+        (folder / "weights").mkdir(parents=True)
+        (folder / "weights" / name).write_bytes(bytes(sizes[name]))
+        os.utime(folder, (age, age))
+    return folders
+
+
+def test_networks_that_were_not_used_for_the_longest_time_make_room(tmp_path):
+    parent = tmp_path / "exports"
+    folders = give_exports(parent, {"a": 100, "b": 100, "c": 100})
+    assert len({*folders.values(), module.export_folder(parent, "c", Path("other data"))}) == 4
+    module.make_room(parent, 250)
+    assert [name for name, folder in folders.items() if folder.exists()] == ["b", "c"]
+    assert module.export_folder(parent, "b", Path("data")) == folders["b"]  # is used
+    module.make_room(parent, 100)
+    assert [name for name, folder in folders.items() if folder.exists()] == ["b"]
+
+
+def test_networks_leave_room_on_a_small_disk(tmp_path, monkeypatch):
+    folders = give_exports(tmp_path, {"a": 100, "b": 100})
+    for free, left in ((200, ["a", "b"]), (199, ["b"])):
+        monkeypatch.setattr(module, "disk_usage", lambda path, free=free: SimpleNamespace(free=free))
+        module.make_room(tmp_path)
+        assert [name for name, folder in folders.items() if folder.exists()] == left

@@ -15,15 +15,14 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from multiprocessing import connection, forkserver
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
 from accelbench.isolation import child
-from accelbench.isolation.messages import CellRequest, Outcome, Reply, Request, decode, decode_request, encode
+from accelbench.isolation.messages import CellRequest, Outcome, Request, decode, decode_request, encode
 from accelbench.isolation.processes import children, end_orphans
 from accelbench.isolation.sampler import Sampler
 from accelbench.isolation.witness import Witness
@@ -65,37 +64,35 @@ def main() -> None:
         outcomes.flush()
 
     for line in sys.stdin:
-        _run(context, decode_request(line), answer)
+        _Run(decode_request(line), answer).run(context)
 
 
-@dataclass(frozen=True)
 class _Rank:
-    """One process of a request, and the pipes that its answer and its call stack come by; `timed` see `child.main`."""
+    """One process of a request, and the pipes by which its answer, its call stack and its moments come."""
 
-    process: ForkServerProcess
-    answers: "connection.Connection[bytes, bytes]"
-    stack: "connection.Connection[bytes, bytes]"
-    timed: "connection.Connection[bytes, bytes]"
+    def __init__(self, context: Any, request: Request, environment: dict[str, str]) -> None:
+        pipes = [context.Pipe(duplex=False) for _ in range(3)]
+        self.pipes = self.answers, self.stack, self.timed = [here for here, _ in pipes]
+        arguments = (request, environment, *(there for _, there in pipes))
+        self.process = context.Process(target=child.main, args=arguments, daemon=False)
+        self.process.start()
+        for _, there in pipes:
+            there.close()
+        self.pid: int = self.process.pid  # it is also the id of its process group
 
-    @property
-    def pid(self) -> int:
-        # It is also the id of its process group.
-        assert self.process.pid is not None
-        return self.process.pid
-
-    def read(self) -> Reply | None:
+    def read(self) -> Outcome | None:
         """The answer, if the pipe is readable; None if the process died, perhaps while it wrote."""
         try:
-            return decode(Reply, self.answers.recv_bytes())
+            return decode(Outcome, self.answers.recv_bytes())
         except (EOFError, OSError):
             return None
         except (ValueError, KeyError, TypeError) as error:  # of code that writes to the pipe itself
-            return Reply(status=Status.failed, reason=f"its process gave an answer that is none ({error})")
+            return Outcome(status=Status.failed, reason=f"its process gave an answer that is none ({error})")
 
     def hear(self) -> str | None:
         """What the process says, if the pipe is readable; None if it will say nothing more."""
         try:
-            return self.timed.recv_bytes(MAX_WORD).decode(errors="replace")
+            return str(self.timed.recv_bytes(MAX_WORD).decode(errors="replace"))
         except (EOFError, OSError):
             return None
 
@@ -115,97 +112,149 @@ class _Rank:
             self.process.kill()
 
 
-# The answers so far, by rank; None for a process that died without one.
-Replies = dict[int, Reply | None]
+class _Run:
+    """A request while its processes run.
 
-
-def _run(context: Any, request: Request, answer: Callable[[Outcome | None], None]) -> None:
-    """Runs a request; its processes end while the sweep goes on, and before the next request.
-
-    `answer` gets None if nothing more is timed, and then the outcome.
+    Args:
+        request: to be run.
+        answer: gets None if nothing more is timed, and then the outcome.
     """
-    num_oom_kills = oom_kills()
-    forkserver.ensure_running()  # starts another one if it has died
-    own = children(os.getpid())
-    ranks: list[_Rank] = []
-    start = time.monotonic()
-    try:
-        for environment in _environments(request.num_processes):
-            ranks.append(_start(context, request, environment))
-        sampler = Sampler(ranks[0].pid, num_gpus=request.num_gpus, others=[rank.pid for rank in ranks[1:]])
-        witness = Witness(ranks[0].pid)
-        answers = _await(ranks, sampler, witness, request.timeout_s, lambda: answer(None))
-        seen = witness.witnessed()
-        result = _judged(_result(ranks, answers, request, num_oom_kills), request, seen)
-        answer(
-            Outcome(
-                status=result.status,
-                reason=result.reason,
-                error=result.error,
-                user_error=result.user_error,
-                measurement=result.measurement,
-                ceilings=result.ceilings,
-                system=sampler.series(result.peak_host_bytes, result.until_boot_s),
-                witnessed=None if result.measurement is None else seen,
-                took_s=time.monotonic() - start,
+
+    def __init__(self, request: Request, answer: Callable[[Outcome | None], None]) -> None:
+        self.request, self.answer = request, answer
+        self.ranks: list[_Rank] = []
+        self.answers: dict[int, Outcome | None] = {}  # so far, by rank; None for a process that died without one
+        self.num_oom_kills = oom_kills()
+
+    def run(self, context: Any) -> None:
+        """Answers; the processes end while the sweep goes on, and before the next request."""
+        forkserver.ensure_running()  # starts another one if it has died
+        own = children(os.getpid())
+        start = time.monotonic()
+        try:
+            for environment in _environments(self.request.num_processes):
+                self.ranks.append(_Rank(context, self.request, environment))
+            first, *others = [rank.pid for rank in self.ranks]
+            sampler, witness = Sampler(first, num_gpus=self.request.num_gpus, others=others), Witness(first)
+            result = self._result() if self._await(sampler, witness) else self._timeout()
+            seen = witness.witnessed()
+            result = self._judged(result, seen)
+            self.answer(
+                replace(
+                    result,
+                    system=sampler.series(result.peak_host_bytes, result.until_boot_s),
+                    witnessed=None if result.measurement is None else seen,
+                    took_s=time.monotonic() - start,
+                )
             )
-        )
-        if result.status in GOOD:
-            _join(ranks)
-    finally:
-        _end(ranks, own)
+            if result.status in GOOD:
+                self._join()
+        finally:  # their memory and device must be free before the next request
+            for rank in self.ranks:
+                rank.kill()
+            self._join()
+            end_orphans(own)
+            for rank in self.ranks:
+                for pipe in rank.pipes:
+                    pipe.close()
 
+    def _join(self) -> None:
+        deadline = time.monotonic() + END_S
+        for rank in self.ranks:
+            rank.process.join(max(0.0, deadline - time.monotonic()))
 
-def _result(ranks: Sequence[_Rank], answers: Replies | None, request: Request, num_before: int) -> Reply:
-    if answers is None:
-        reason = f"no result within {request.timeout_s:g} s (timeout_s)"
-        error = "\n".join([log_end(request.log, HUNG_SIZE).strip(), *_hung(ranks)]).strip()
-        return Reply(status=Status.timeout, reason=reason, error=error)
-    answer = answers.get(0)
-    if answer is None or not all(map(_is_good, answers.values())):
-        return _failure(ranks, _with_late(ranks, answers), num_before, request.log)
-    return answer
+    def _await(self, sampler: Sampler, witness: Witness) -> bool:
+        """Returns once rank 0 has answered or any rank has failed; False after the time limit. Samples meanwhile.
 
+        Says when nothing more is timed in rank 0, which then has dismissed the others.
+        """
+        first, stdin = self.ranks[0], sys.stdin.fileno()
+        timed = [first.timed]
+        deadline = time.monotonic() + self.request.timeout_s
+        while (left := deadline - time.monotonic()) > 0:
+            pipes = {rank.answers: index for index, rank in enumerate(self.ranks) if index not in self.answers}
+            before, pause_s = time.monotonic(), min(sampler.pause_s, left)
+            ready = connection.wait([*pipes, *timed, stdin], timeout=pause_s)
+            witness.woke_late(time.monotonic() - before - pause_s)
+            if first.timed in ready and (moment := first.hear()) != Moment.done:
+                if moment is None:
+                    timed.clear()
+                else:
+                    witness.hear(moment)
+                continue
+            answered = [index for pipe, index in pipes.items() if pipe in ready]
+            self.answers |= {index: self.ranks[index].read() for index in answered}
+            if 0 in self.answers or not self._is_good:
+                return True
+            if stdin in ready:  # standard input has closed: no request comes while the host is busy
+                sys.exit(0)
+            if first.timed in ready:
+                timed.clear()
+                self.answer(None)
+            sampler.sample()
+        return False
 
-def _judged(answer: Reply, request: Request, seen: Witnessed) -> Reply:
-    """The answer with the status that its measurement deserves: the process that gave it has run the user's code."""
-    if answer.measurement is None or not isinstance(request, CellRequest):
-        return answer
-    known = seen if request.says_when else None
-    defect = judge(request.cell, answer.measurement, known)
-    checks = [*answer.measurement.checks, *host_checks(request.cell, answer.measurement, known)]
-    warnings = [*answer.measurement.warnings, *host_warnings(request.cell, answer.measurement, known)]
-    measurement = replace(answer.measurement, checks=checks, warnings=warnings)
-    return replace(answer, status=Status.invalid if defect else Status.ok, reason=defect, measurement=measurement)
+    @property
+    def _is_good(self) -> bool:
+        """Whether no rank has failed so far."""
+        return all(answer is not None and answer.status in GOOD for answer in self.answers.values())
 
+    def _result(self) -> Outcome:
+        """The answer of rank 0, or why the request failed: a process that died if there is one, else the first failure.
 
-def _end(ranks: Sequence[_Rank], own: Collection[int]) -> None:
-    """Ends the processes of a request: their memory and device must be free before the next one."""
-    for rank in ranks:
-        rank.kill()
-    _join(ranks)
-    end_orphans(own)
-    for rank in ranks:
-        for pipe in (rank.answers, rank.stack, rank.timed):
-            pipe.close()
+        Ranks fail because another one died, and may report first: late answers are waited for.
+        """
+        answer = self.answers.get(0)
+        if answer is not None and self._is_good:
+            return answer
+        deadline = time.monotonic() + LATE_S
+        for index, rank in enumerate(self.ranks):
+            if index not in self.answers and connection.wait(
+                [rank.answers, rank.process.sentinel], max(0.0, deadline - time.monotonic())
+            ):
+                self.answers[index] = rank.read() if rank.answers.poll() else None
+        failed = {index: each for index, each in self.answers.items() if each is not None and each.status not in GOOD}
+        if dead := [index for index, each in self.answers.items() if each is None]:
+            index, process = dead[0], self.ranks[dead[0]].process
+            process.join(END_S)
+            failure = death(process.exitcode, oom_kills() - self.num_oom_kills, log_end(self.request.log))
+        else:
+            index = min(failed, key=lambda rank: failed[rank].ended_s or 0.0)
+            failure = failed[index]
+        if len(self.ranks) > 1 and failure.status != Status.skipped and not failure.user_error:  # of no single rank
+            failure = replace(failure, reason=f"rank {index} of {len(self.ranks)}: {failure.reason}")
+        return failure
 
+    def _timeout(self) -> Outcome:
+        reason = f"no result within {self.request.timeout_s:g} s (timeout_s)"
+        error = "\n".join([log_end(self.request.log, HUNG_SIZE).strip(), *self._hung()]).strip()
+        return Outcome(status=Status.timeout, reason=reason, error=error)
 
-def _join(ranks: Sequence[_Rank]) -> None:
-    deadline = time.monotonic() + END_S
-    for rank in ranks:
-        rank.process.join(max(0.0, deadline - time.monotonic()))
+    def _hung(self) -> Iterator[str]:
+        """Where each process hangs. The signal that asks kills a process that has no handler yet."""
+        for rank in self.ranks:
+            if rank.process.is_alive():  # the id of an ended process may be another one's by now
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(rank.pid, child.STACK_DUMP_SIGNAL)
+        for index, rank in enumerate(self.ranks):
+            name = f"rank {index} of {len(self.ranks)}" if len(self.ranks) > 1 else "It"
+            if calls := rank.read_stack():
+                yield f"{name} was here:"
+                yield calls
+            else:
+                yield f"{name} gave no call stack" if rank.process.is_alive() else f"{name} had ended"
 
-
-def _start(context: Any, request: Request, environment: dict[str, str]) -> _Rank:
-    answers, to_answers = context.Pipe(duplex=False)
-    stack, to_stack = context.Pipe(duplex=False)
-    timed, to_timed = context.Pipe(duplex=False)
-    arguments = (request, environment, to_answers, to_stack, to_timed)
-    process: ForkServerProcess = context.Process(target=child.main, args=arguments, daemon=False)
-    process.start()
-    for pipe in (to_answers, to_stack, to_timed):
-        pipe.close()
-    return _Rank(process, answers, stack, timed)
+    def _judged(self, answer: Outcome, seen: Witnessed) -> Outcome:
+        """The answer with the status that its measurement deserves: its process has run the user's code."""
+        request, measurement = self.request, answer.measurement
+        if measurement is None or not isinstance(request, CellRequest):
+            return answer
+        known = seen if request.says_when else None
+        defect = judge(request.cell, measurement, known)
+        checks = [*measurement.checks, *host_checks(request.cell, measurement, known)]
+        warnings = [*measurement.warnings, *host_warnings(request.cell, measurement, known)]
+        measurement = replace(measurement, checks=checks, warnings=warnings)
+        return replace(answer, status=Status.invalid if defect else Status.ok, reason=defect, measurement=measurement)
 
 
 def _environments(num: int) -> list[dict[str, str]]:
@@ -222,87 +271,7 @@ def _environments(num: int) -> list[dict[str, str]]:
     return [{**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(num)]
 
 
-def _await(
-    ranks: Sequence[_Rank], sampler: Sampler, witness: Witness, timeout_s: float, say_timed: Callable[[], None]
-) -> Replies | None:
-    """The answers once rank 0 has answered or any rank has failed; None after `timeout_s`. Samples meanwhile.
-
-    Calls `say_timed` when nothing more is timed in rank 0, which then has dismissed the others.
-    """
-    stdin, timed = sys.stdin.fileno(), [ranks[0].timed]
-    deadline = time.monotonic() + timeout_s
-    answers: Replies = {}
-    while (left := deadline - time.monotonic()) > 0:
-        pipes = {rank.answers: index for index, rank in enumerate(ranks) if index not in answers}
-        before, pause_s = time.monotonic(), min(sampler.pause_s, left)
-        ready = connection.wait([*pipes, *timed, stdin], timeout=pause_s)
-        witness.woke_late(time.monotonic() - before - pause_s)
-        if ranks[0].timed in ready and (moment := ranks[0].hear()) != Moment.done:
-            if moment is None:
-                timed.clear()
-            else:
-                witness.hear(moment)
-            continue
-        answered = [index for pipe, index in pipes.items() if pipe in ready]
-        answers |= {index: ranks[index].read() for index in answered}
-        if 0 in answers or not all(map(_is_good, answers.values())):
-            return answers
-        if stdin in ready:  # standard input has closed: no request comes while the host is busy
-            sys.exit(0)
-        if ranks[0].timed in ready:
-            timed.clear()
-            say_timed()
-        sampler.sample()
-    return None
-
-
-def _is_good(answer: Reply | None) -> bool:
-    return answer is not None and answer.status in GOOD
-
-
-def _with_late(ranks: Sequence[_Rank], answers: Replies) -> Replies:
-    """`answers` and those that come within `LATE_S`: ranks fail because another one died, and may report first."""
-    deadline = time.monotonic() + LATE_S
-    for index, rank in enumerate(ranks):
-        if index not in answers:
-            left = max(0.0, deadline - time.monotonic())
-            if connection.wait([rank.answers, rank.process.sentinel], left):
-                answers = {**answers, index: rank.read() if rank.answers.poll() else None}
-    return answers
-
-
-def _failure(ranks: Sequence[_Rank], answers: Replies, num_before: int, log: str) -> Reply:
-    """Why a request failed: the death of a process if there is one, else the earliest failure."""
-    dead = [index for index, answer in answers.items() if answer is None]
-    failed = {index: answer for index, answer in answers.items() if answer is not None and not _is_good(answer)}
-    if dead:
-        index = dead[0]
-        ranks[index].process.join(END_S)
-        failure = death(ranks[index].process.exitcode, oom_kills() - num_before, log_end(log))
-    else:
-        index = min(failed, key=lambda rank: failed[rank].ended_s or 0.0)
-        failure = failed[index]
-    if len(ranks) > 1 and failure.status != Status.skipped and not failure.user_error:  # which are no single rank's
-        failure = replace(failure, reason=f"rank {index} of {len(ranks)}: {failure.reason}")
-    return failure
-
-
-def _hung(ranks: Sequence[_Rank]) -> Iterator[str]:
-    """Where each process hangs. The signal that asks kills a process that has no handler yet."""
-    for rank in ranks:
-        if rank.process.is_alive():  # the id of an ended process may be another one's by now
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(rank.pid, child.STACK_DUMP_SIGNAL)
-    for index, rank in enumerate(ranks):
-        name = f"rank {index} of {len(ranks)}" if len(ranks) > 1 else "It"
-        if calls := rank.read_stack():
-            yield f"{name} was here:"
-            yield calls
-        else:
-            yield f"{name} gave no call stack" if rank.process.is_alive() else f"{name} had ended"
-
-
-def death(exitcode: int | None, num_oom_kills: int, log: str) -> Reply:
+def death(exitcode: int | None, num_oom_kills: int, log: str) -> Outcome:
     """How a process ended that gave no answer."""
     if exitcode == -signal.SIGKILL and num_oom_kills:
         status, reason = Status.oom, "killed by the kernel: out of memory"
@@ -310,7 +279,7 @@ def death(exitcode: int | None, num_oom_kills: int, log: str) -> Reply:
         status, reason = Status.killed, f"killed by signal {-exitcode} ({signal.Signals(-exitcode).name})"
     else:
         status, reason = Status.failed, f"its process ended with exit code {exitcode} and no result"
-    return Reply(status=status, reason=reason, error=log or None)
+    return Outcome(status=status, reason=reason, error=log or None)
 
 
 def oom_kills() -> int:

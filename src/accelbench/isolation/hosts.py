@@ -12,19 +12,19 @@ from contextlib import ExitStack
 from dataclasses import replace
 from multiprocessing import connection
 from pathlib import Path
-from typing import IO
+from shutil import disk_usage, rmtree
+from typing import Any
 
 from accelbench import scratch
 from accelbench.devices.proc import check_clocks
-from accelbench.engines.registry import SUBSTITUTING, HostSpec, host_spec
-from accelbench.isolation.exports import Exports
+from accelbench.engines.registry import SUBSTITUTING, UNFINISHED, HostSpec, host_spec
 from accelbench.isolation.messages import CellRequest, Outcome, ProbeRequest, Request, decode, encode
 from accelbench.judging.load import while_sampled
 from accelbench.lifeline import end_marked
 from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Work
-from accelbench.schema.serialize import canonical_json
+from accelbench.schema.serialize import canonical_json, digest
 from accelbench.schema.text import MAX_TEXT
 from accelbench.schema.vocab import Device, Precision, Status
 
@@ -37,6 +37,8 @@ START_S = 600.0
 PROBE_TIMEOUT_S = 300.0
 CHECK_TIMEOUT_S = 60.0
 MIN_LEFT_S = 1.0  # of a cell's timeout_s for its measurement, however long its network took to be exported
+MAX_EXPORTS_BYTES = 2 << 30  # of all exported networks together: the temporary folder may be in memory
+MAX_EXPORTS_SHARE = 0.5  # of the room that there would be without them
 
 
 class ProbeFailedError(Exception):
@@ -67,7 +69,6 @@ class Hosts:
 
     def __enter__(self) -> "Hosts":
         self._scratch = self._stack.enter_context(scratch.folder())
-        self._exports = Exports(self._scratch / "exports")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -95,27 +96,28 @@ class Hosts:
         network, and no cell before has had it exported, another process does that first. The file `weights` gets the
         trained weights; None: they are not saved.
         """
-        spec, counted_as = self._spec_of(cell), _counted_as(cell)
-        exported, export_s = None, 0.0
+        spec, export_s = self._spec_of(cell), 0.0
+        # Equal for cells whose steps do the same work; None if unknown: the user's code may do what it likes.
+        counted_as = None if cell.own_code else canonical_json(cell.settings() | {"seed": None, "repeat": None})
+        request = _request(spec, cell, data_folder)
         if spec.exported_as is not None:
-            exported = self._exports.folder(spec.exported_as, data_folder)
+            exported = export_folder(self._scratch / "exports", spec.exported_as, data_folder)
+            request = replace(request, exported=str(exported))
             if not exported.exists():
-                outcome = self._export(spec, cell, data_folder, exported)
+                make_room(exported.parent)
+                outcome = self._ask(spec, replace(request, only_export=True))
                 if outcome.status != Status.ok:
                     return outcome
-                export_s = outcome.took_s
+                export_s = outcome.took_s or 0.0
         left_s = max(MIN_LEFT_S, cell.timeout_s - export_s) if export_s else cell.timeout_s
-        request = CellRequest(
+        request = replace(
+            request,
             cell=replace(cell, timeout_s=left_s),
-            engine=spec.engine,
-            data_folder=str(data_folder),
-            exported=None if exported is None else str(exported),
             work=self._works.get(counted_as) if counted_as else None,
             weights=None if weights is None else str(weights.absolute()),
             timeout_s=left_s,
             num_gpus=cell.devices if cell.device == Device.gpu else 0,
             num_processes=spec.num_processes,
-            says_when=spec.says_when,
         )
         outcome = self._ask(spec, request, self.meanwhile)
         if outcome.status == Status.timeout and export_s:
@@ -126,25 +128,10 @@ class Hosts:
             self._works[counted_as] = work
         return outcome
 
-    def _export(self, spec: HostSpec, cell: Cell, data_folder: Path, folder: Path) -> Outcome:
-        self._exports.make_room()
-        request = CellRequest(
-            cell=cell,
-            engine=spec.engine,
-            data_folder=str(data_folder),
-            exported=str(folder),
-            timeout_s=cell.timeout_s,
-            only_export=True,
-        )
-        return self._ask(spec, request)
-
     def check(self, cell: Cell, data_folder: Path) -> Outcome:
         """Has the cell's engine check, in a fresh process, that the network runs on a batch."""
         spec = self._spec_of(cell)
-        request = CellRequest(
-            cell=cell, engine=spec.engine, data_folder=str(data_folder), timeout_s=CHECK_TIMEOUT_S, only_check=True
-        )
-        return self._ask(spec, request)
+        return self._ask(spec, replace(_request(spec, cell, data_folder), timeout_s=CHECK_TIMEOUT_S, only_check=True))
 
     def can_probe(self, cell: Cell) -> bool:
         return self._spec_of(cell).prober is not None
@@ -168,7 +155,7 @@ class Hosts:
 
     def _host(self, spec: HostSpec) -> "_Host":
         if spec.key not in self._hosts:
-            self._hosts[spec.key] = _start(spec, self._scratch, next(self._numbers))
+            self._hosts[spec.key] = _Host(spec, self._scratch, next(self._numbers))
         return self._hosts[spec.key]
 
     def _ask(self, spec: HostSpec, request: Request, meanwhile: Callable[[], None] | None = None) -> Outcome:
@@ -195,27 +182,71 @@ class Hosts:
             self.listener(printed.strip())
 
 
-def _counted_as(cell: Cell) -> str | None:
-    """Equal for cells whose steps do the same work; None if unknown: the user's code may do what it likes."""
-    return None if cell.own_code else canonical_json(cell.settings() | {"seed": None, "repeat": None})
+def _request(spec: HostSpec, cell: Cell, data_folder: Path) -> CellRequest:
+    return CellRequest(
+        cell=cell,
+        engine=spec.engine,
+        data_folder=str(data_folder),
+        timeout_s=cell.timeout_s,
+        says_when=spec.says_when,
+    )
+
+
+def export_folder(parent: Path, exported_as: str, data_folder: Path) -> Path:
+    """The folder of an exported network (`HostSpec.exported_as`), which exists if it has been exported.
+
+    The data set may calibrate the network.
+    """
+    path = parent / digest([exported_as, str(data_folder)])[:16]
+    parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        os.utime(path)
+    return path
+
+
+def make_room(parent: Path, max_bytes: int = MAX_EXPORTS_BYTES) -> None:
+    """Removes exported networks, those first that were not used for the longest time, until the others may stay.
+
+    To be called before a network is exported.
+    """
+    for path in parent.glob(f"{UNFINISHED}*"):  # of a process that was killed, and may still be ending
+        rmtree(path, ignore_errors=True)
+    folders = [path for path in parent.iterdir() if not path.name.startswith(UNFINISHED)]
+    folders.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    sizes = [sum(each.stat().st_size for each in path.rglob("*") if each.is_file()) for path in folders]
+    limit = min(max_bytes, MAX_EXPORTS_SHARE * (disk_usage(parent).free + sum(sizes)))
+    for path, total in zip(folders, itertools.accumulate(sizes), strict=True):
+        if total > limit:
+            rmtree(path, ignore_errors=True)
 
 
 class _Host:
-    """A running host process and its two pipes.
+    """A running host process and its two pipes. What it prints goes into a file that has no name."""
 
-    `log` gets what it prints; `mark` is a part of its environment that no other process has, except those below it.
-    """
-
-    def __init__(self, process: "subprocess.Popen[bytes]", log: IO[bytes], mark: str) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self.process, self.stdin, self.stdout, self.log = process, process.stdin, process.stdout, log
-        self._mark = mark
+    def __init__(self, spec: HostSpec, folder: Path, number: int) -> None:
+        check_clocks()  # a host and its cells inherit them
+        self.log = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # closed in `_close`
+        inherited = {name: value for name, value in os.environ.items() if name not in SUBSTITUTING}
+        # What the host, its cells and their libraries leave in TMPDIR goes with the folder.
+        own = {scratch.VARIABLE: f"{folder}/{number}", "TMPDIR": str(folder)}
+        # A part of its environment that no other process has, except those below it.
+        self._mark = f"{scratch.VARIABLE}={own[scratch.VARIABLE]}\0"
+        self.process: Any = subprocess.Popen(
+            # Not `-m`: each cell's process would import the host's main module again.
+            [sys.executable, "-c", "from accelbench.isolation.host import main; main()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            env={**inherited, **spec.environment, **own, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            start_new_session=True,  # so that Ctrl-C reaches the parent only
+        )
         self.has_answered = False
+        with contextlib.suppress(BrokenPipeError):  # it has died, as `ask` will find
+            self._send(spec.preload)
 
-    def send(self, message: object) -> None:
-        self.stdin.write(encode(message).encode() + b"\n")
-        self.stdin.flush()
+    def _send(self, message: object) -> None:
+        self.process.stdin.write(encode(message).encode() + b"\n")
+        self.process.stdin.flush()
 
     def ask(self, request: Request, margin_s: float, meanwhile: Callable[[], None] | None = None) -> Outcome | None:
         """The outcome of `request`; blocks until it comes. None if the host died. See `Hosts` for the others.
@@ -226,14 +257,14 @@ class _Host:
         margin_s += 0.0 if self.has_answered else START_S
         deadline = time.monotonic() + request.timeout_s + margin_s
         try:
-            self.send(request)
+            self._send(request)
         except BrokenPipeError:
             return None
-        line = bytearray()
+        line, stdout = bytearray(), self.process.stdout.fileno()
         while not line.endswith(b"\n"):
-            if not connection.wait([self.stdout.fileno()], max(0.0, deadline - time.monotonic())):
+            if not connection.wait([stdout], max(0.0, deadline - time.monotonic())):
                 raise TimeoutError(f"the host did not answer for {margin_s:g} s beyond timeout_s")
-            part = os.read(self.stdout.fileno(), 1 << 20)
+            part = os.read(stdout, 1 << 20)
             if not part:
                 return None
             line += part
@@ -249,7 +280,7 @@ class _Host:
         if not self.has_answered:  # it may still import its framework, and would only end afterwards
             return self.kill()
         with contextlib.suppress(BrokenPipeError):
-            self.stdin.close()
+            self.process.stdin.close()
         try:
             self.process.wait(timeout=END_S)
         except subprocess.TimeoutExpired:
@@ -262,32 +293,11 @@ class _Host:
         end_marked(self._mark)
         self.process.wait()
         with contextlib.suppress(BrokenPipeError):
-            self.stdin.close()
+            self.process.stdin.close()
         return self._close()
 
     def _close(self) -> str:
-        self.stdout.close()
+        self.process.stdout.close()
         with self.log:
             self.log.seek(max(0, os.fstat(self.log.fileno()).st_size - MAX_TEXT))
             return self.log.read().decode(errors="replace")
-
-
-def _start(spec: HostSpec, folder: Path, number: int) -> _Host:
-    check_clocks()  # a host and its cells inherit them
-    log = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # the output of the imports; closed in `_Host._close`
-    inherited = {name: value for name, value in os.environ.items() if name not in SUBSTITUTING}
-    # What the host, its cells and their libraries leave in TMPDIR goes with the folder.
-    own = {scratch.VARIABLE: f"{folder}/{number}", "TMPDIR": str(folder)}
-    process = subprocess.Popen(
-        # Not `-m`: each cell's process would import the host's main module again.
-        [sys.executable, "-c", "from accelbench.isolation.host import main; main()"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=log,
-        env={**inherited, **spec.environment, **own, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        start_new_session=True,  # so that Ctrl-C reaches the parent only
-    )
-    host = _Host(process, log, f"{scratch.VARIABLE}={own[scratch.VARIABLE]}\0")
-    with contextlib.suppress(BrokenPipeError):  # it has died, as `ask` will find
-        host.send(spec.preload)
-    return host

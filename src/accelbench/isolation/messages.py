@@ -1,7 +1,7 @@
 """The messages between a sweep, its hosts and the processes of the cells. On the wire each is one JSON text.
 
 sweep  -- CellRequest or ProbeRequest -->  host  -- the same -->  child
-sweep  <-- Outcome --                      host  <-- Reply --    child
+sweep  <-- Outcome --                      host  <-- Outcome --   child
 
 The child says when a timed section begins and ends, and when nothing more is timed (`measuring.witness.Moment`); the
 host says the last one by an empty line.
@@ -71,10 +71,10 @@ Request = CellRequest | ProbeRequest
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Result:
-    """How a request ended. Its texts may come from a model or a library; they are cut and made safe to print and keep.
+class Outcome:
+    """How a request ended: as one process says, and then as the host says when all have ended.
 
-    They have *** for secrets (`schema.secrets`).
+    Its texts may come from a model or a library; they are cut and made safe to print and keep, with *** for secrets.
 
     Attributes:
         reason: why the status is not `ok`, in one line of at most `MAX_REASON`: the first line of what is given.
@@ -82,6 +82,12 @@ class _Result:
         user_error: whether it failed because of a mistake in the user's request (`errors.UserError`).
         measurement: of a cell; None if it failed, and from every rank but the first.
         ceilings: of a probed device.
+        peak_host_bytes: of the process's resident memory, up to the end of the measurement.
+        until_boot_s: when that was, in seconds since the machine started; later samples don't count.
+        ended_s: when the process had its answer (`time.monotonic`).
+        system: the samples that the host took meanwhile; None if the host died.
+        witnessed: what the host saw of the process that timed a cell.
+        took_s: from the start of the processes to the outcome; None if the host died.
     """
 
     status: Status
@@ -90,30 +96,18 @@ class _Result:
     user_error: bool = False
     measurement: Measurement | None = None
     ceilings: Ceilings | None = None
+    peak_host_bytes: int | None = None
+    until_boot_s: float | None = None
+    ended_s: float | None = None
+    system: SystemSeries | None = None
+    witnessed: Witnessed | None = None
+    took_s: float | None = None
 
     def __post_init__(self) -> None:
         if self.reason is not None:
             object.__setattr__(self, "reason", beginning(masked(self.reason.strip().partition("\n")[0]), MAX_REASON))
         if self.error is not None:
             object.__setattr__(self, "error", ending(masked(self.error)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reply(_Result):
-    """What one process says of a request."""
-
-    peak_host_bytes: int | None = None  # of resident memory, up to the end of the measurement
-    until_boot_s: float | None = None  # when that was, in seconds since the machine started; later samples don't count
-    ended_s: float | None = None  # when the process had its answer (`time.monotonic`)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome(_Result):
-    """What the host says of a request, whose processes have all ended."""
-
-    system: SystemSeries | None = None  # the samples taken meanwhile; None if the host died
-    witnessed: Witnessed | None = None  # what the host saw of the process that timed a cell
-    took_s: float = 0.0  # from the start of the processes to the outcome; 0 if the host died
 
 
 def encode(message: object) -> str:

@@ -11,19 +11,18 @@ import psutil
 
 KILL_S = 5.0  # a process that has not ended so long after SIGKILL hangs in a driver
 POLL_S = 0.001
+# The kernel's list of children costs some microseconds per thread. psutil, for kernels built without that list
+# (CONFIG_PROC_CHILDREN), reads every process of the machine.
+_KERNEL_LISTS_CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children").exists()
 
 
 def children(pid: int) -> list[int]:
-    """The process ids of the children, zombies included; empty if the process has ended.
-
-    The kernel's list of children costs some microseconds per thread. psutil, for kernels built without that list
-    (CONFIG_PROC_CHILDREN), reads every process of the machine.
-    """
+    """The process ids of the children, zombies included; empty if the process has ended."""
+    found: list[int] = []
     if not _KERNEL_LISTS_CHILDREN:
         with contextlib.suppress(psutil.NoSuchProcess):
-            return [child.pid for child in psutil.Process(pid).children()]
-        return []
-    found: list[int] = []
+            found += [child.pid for child in psutil.Process(pid).children()]
+        return found
     # A thread or process may end meanwhile: then it has no children.
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -35,20 +34,12 @@ def children(pid: int) -> list[int]:
 
 def descendants(pid: int) -> list[int]:
     """The process ids of all descendants, zombies included."""
-    if not _KERNEL_LISTS_CHILDREN:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            return [child.pid for child in psutil.Process(pid).children(recursive=True)]
-        return []
-    found: list[int] = []
-    waiting = [pid]
+    found, waiting = [], [pid]
     while waiting:
         below = children(waiting.pop())
         found += below
         waiting += below
     return found
-
-
-_KERNEL_LISTS_CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children").exists()
 
 
 def end_orphans(own: Collection[int]) -> None:

@@ -30,6 +30,16 @@ MAX_THREADS = 64  # of the tree whose waiting is read, at some 10 us each
 SLOWED_DOWN = 0x8 | 0x20 | 0x40 | 0x80
 
 
+FIGURES: dict[str, Callable[[Any, gpu.Handle], float]] = {
+    "memory_mb": lambda nvml, handle: nvml.nvmlDeviceGetMemoryInfo(handle).used / MB,
+    "utilization_percent": lambda nvml, handle: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
+    "power_w": lambda nvml, handle: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
+    "temperature_c": lambda nvml, handle: nvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU),
+    "throttled": lambda nvml, handle: float(nvml.nvmlDeviceGetCurrentClocksEventReasons(handle) & SLOWED_DOWN != 0),
+    "sm_clock_mhz": lambda nvml, handle: nvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM),
+}
+
+
 class _Usage(NamedTuple):
     """What a process uses, or several together: times and page faults include waited-for children's."""
 
@@ -37,14 +47,6 @@ class _Usage(NamedTuple):
     cpu_ticks: int
     system_ticks: int  # the part of it that the kernel worked for the process
     page_faults: int  # minor and major ones
-
-    def plus(self, other: "_Usage") -> "_Usage":
-        return _Usage(
-            self.memory_bytes + other.memory_bytes,
-            self.cpu_ticks + other.cpu_ticks,
-            self.system_ticks + other.system_ticks,
-            self.page_faults + other.page_faults,
-        )
 
 
 class Sampler:
@@ -81,14 +83,13 @@ class Sampler:
         """
         self._others_pids = others
         self._root: int | None = None
-        self._queries = _throttle_queries() | energy_counters.counters(num_gpus, nvml, environ)
-        self._queries |= _gpu_queries(num_gpus, nvml, environ) if num_gpus else {}
+        self._queries = _queries(num_gpus, nvml, environ)
         self._times_s: list[float] = []
         self._values: dict[str, list[float | None]] = {}
         self._memory_bytes: list[int] = []
         self.pause_s = SHORTEST_PAUSE_S
         try:
-            self._started_s = _started_s(pid)
+            self._started_s = int(_stat(pid)[19]) / TICKS_PER_S  # of CLOCK_BOOTTIME (field 22)
             self._cores, self._is_apart = os.sched_getaffinity(0), pid != os.getpid()
             self._children = frozenset(children(os.getpid()))
             below = self._below(pid)
@@ -196,13 +197,13 @@ class Sampler:
 
 def _measure(root: int, below: Sequence[int]) -> _Usage:
     """What the tree uses; raises an OSError if the root has ended."""
-    total = _of_process(root)
-    if total.memory_bytes == 0:  # a zombie, or about to be one
+    of_each = [_of_process(root)]
+    if of_each[0].memory_bytes == 0:  # a zombie, or about to be one
         raise ProcessLookupError(f"process {root} has ended")
     for pid in below:
         with contextlib.suppress(OSError):  # it has ended meanwhile
-            total = total.plus(_of_process(pid))
-    return total
+            of_each.append(_of_process(pid))
+    return _Usage(*map(sum, zip(*of_each, strict=True)))
 
 
 def _waits(pids: Iterable[int]) -> dict[str, int]:
@@ -241,20 +242,22 @@ def _stat(pid: int) -> list[str]:
         return file.read().decode(errors="replace").rpartition(")")[2].split()
 
 
-def _started_s(pid: int) -> float:
-    """When the process started, in seconds of CLOCK_BOOTTIME (field 22)."""
-    return int(_stat(pid)[19]) / TICKS_PER_S
-
-
-def _throttle_queries(root: Path = Path("/")) -> dict[str, Callable[[], float | None]]:
-    """Available counters of throttling (CPU quota, temperature), by the name of their series."""
-    queries: dict[str, Callable[[], float | None]] = {}
-    if files := throttle_files(root):
+def _queries(num_gpus: int, nvml: Any, environ: Mapping[str, str]) -> dict[str, Callable[[], float | None]]:
+    """The counters of throttling (CPU quota, temperature) and energy, and figures of GPUs, by the name of a series."""
+    queries = dict(energy_counters.counters(num_gpus, nvml, environ))
+    if files := throttle_files():
         queries["cpu_quota_throttled_s"] = functools.partial(throttled_s, files)
     # Only the first package: a large machine has hundreds of these files, one per thread.
-    heat = root / "sys/devices/system/cpu/cpu0/thermal_throttle/package_throttle_count"
+    heat = Path("/sys/devices/system/cpu/cpu0/thermal_throttle/package_throttle_count")
     if heat.exists():
         queries["cpu_thermal_throttles"] = functools.partial(_number_in, heat)
+    try:
+        handles = gpu.visible_handles(nvml, environ)[:num_gpus] if num_gpus else []
+    except pynvml.NVMLError:
+        handles = []
+    for index, handle in enumerate(handles):
+        for figure, query in FIGURES.items():
+            queries[f"gpu_{index}_{figure}"] = functools.partial(query, nvml, handle)
     return queries
 
 
@@ -263,26 +266,3 @@ def _number_in(path: Path) -> float | None:
         return float(path.read_text())
     except (OSError, ValueError):
         return None
-
-
-def _gpu_queries(num_gpus: int, nvml: Any, environ: Mapping[str, str]) -> dict[str, Callable[[], float | None]]:
-    """A query per figure, by the name of its series; empty without a driver."""
-    try:
-        handles = gpu.visible_handles(nvml, environ)[:num_gpus]
-    except pynvml.NVMLError:
-        return {}
-    queries: dict[str, Callable[[], float | None]] = {}
-    for index, handle in enumerate(handles):
-        for figure, query in _FIGURES.items():
-            queries[f"gpu_{index}_{figure}"] = functools.partial(query, nvml, handle)
-    return queries
-
-
-_FIGURES: dict[str, Callable[[Any, gpu.Handle], float]] = {
-    "memory_mb": lambda nvml, handle: nvml.nvmlDeviceGetMemoryInfo(handle).used / MB,
-    "utilization_percent": lambda nvml, handle: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
-    "power_w": lambda nvml, handle: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
-    "temperature_c": lambda nvml, handle: nvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU),
-    "throttled": lambda nvml, handle: float(nvml.nvmlDeviceGetCurrentClocksEventReasons(handle) & SLOWED_DOWN != 0),
-    "sm_clock_mhz": lambda nvml, handle: nvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM),
-}
