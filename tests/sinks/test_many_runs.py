@@ -135,14 +135,14 @@ def test_each_record_gets_one_run_however_often_a_sync_is_killed(is_served, tmp_
             monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
         num_kills = 0
         for _ in range(8):
-            running = started(SYNC, tmp_path, stderr=subprocess.PIPE)
+            running = started(SYNC, tmp_path, stderr=subprocess.DEVNULL)
             try:
                 running.wait(timeout=dice.uniform(2, 6))
                 break
             except subprocess.TimeoutExpired:
                 running.kill()
+                running.wait()
                 num_kills += 1
-            running.communicate()
         assert num_kills >= 2
         done = sync(tmp_path, [tmp_path / "runs"])
         assert done.num_delivered + done.num_already_there == len(made)

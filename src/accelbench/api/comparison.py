@@ -1,10 +1,9 @@
 """`accelbench.compare`: whether the second records are as fast as the first."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import overload
 
 from accelbench.api import html
 from accelbench.api.results import Results
@@ -19,25 +18,16 @@ Records = str | Path | Results
 
 @dataclass(frozen=True)
 class PairVerdict:
-    """How the second side's cell compares with the first's.
+    """How the second side's cell compares with the first's."""
 
-    Attributes:
-        label: of the second side's cell.
-        verdict: `same`, `faster`, `slower` (the second side is), or `can't tell`.
-        ratio: the second side's samples/s over the first's; None with fewer than five processes on a side.
-        low, high: the 95 % interval of the ratio.
-        num_first, num_second: processes that were measured.
-        is_interleaved: whether the sides were interleaved, or a verdict was wanted anyway.
-    """
-
-    label: str
-    verdict: str
-    ratio: float | None
-    low: float | None
+    label: str  # of the second side's cell
+    verdict: str  # `same`, `faster`, `slower` (the second side is), or `can't tell`
+    ratio: float | None  # the second side's samples/s over the first's; None with fewer than five processes on a side
+    low: float | None  # of the ratio's 95 % interval
     high: float | None
-    num_first: int
+    num_first: int  # processes that were measured
     num_second: int
-    is_interleaved: bool
+    is_interleaved: bool  # whether the sides were interleaved, or a verdict was wanted anyway
     _comparison: comparing.Comparison = field(repr=False, compare=False)
 
     def is_slower_by(self, share: float) -> bool:
@@ -49,47 +39,29 @@ class PairVerdict:
         return f"{self.label}: {self.verdict}, {difference(self._comparison)}"
 
 
-class Comparison(Sequence[PairVerdict]):
-    """A verdict for each pair of cells.
-
-    Attributes:
-        names: of the two sides.
-        varied: the settings that were compared -> their values on either side.
-        warnings: what a reader of the verdicts should know.
-    """
+class Comparison(list[PairVerdict]):
+    """A verdict for each pair of cells."""
 
     def __init__(
         self,
         pairs: Sequence[PairVerdict],
         names: tuple[str, str],
-        varied: dict[str, tuple[list[str], list[str]]],
+        varied: Mapping[str, tuple[list[str], list[str]]],
         warnings: Sequence[str],
     ) -> None:
-        self._pairs, self.names, self.varied, self.warnings = list(pairs), names, varied, list(warnings)
-
-    @overload
-    def __getitem__(self, index: int) -> PairVerdict: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[PairVerdict]: ...
-
-    def __getitem__(self, index: int | slice) -> PairVerdict | list[PairVerdict]:
-        return self._pairs[index]
-
-    def __len__(self) -> int:
-        return len(self._pairs)
-
-    def __iter__(self) -> Iterator[PairVerdict]:
-        return iter(self._pairs)
+        super().__init__(pairs)
+        self.names = names  # of the two sides
+        self.varied = dict(varied)  # the settings that were compared -> their values on either side
+        self.warnings = list(warnings)  # what a reader of the verdicts should know
 
     @property
     def counts(self) -> dict[str, int]:
         """Verdict -> how many pairs have it."""
-        return dict(Counter(pair.verdict for pair in self._pairs))
+        return dict(Counter(pair.verdict for pair in self))
 
     def is_slower_by(self, share: float) -> bool:
         """Whether any pair is; see `PairVerdict.is_slower_by`."""
-        return any(pair.is_slower_by(share) for pair in self._pairs)
+        return any(pair.is_slower_by(share) for pair in self)
 
     def _lines(self) -> list[str]:
         varied = [f"Compared: {name}: {', '.join(a)} | {', '.join(b)}" for name, (a, b) in self.varied.items()]
@@ -97,11 +69,11 @@ class Comparison(Sequence[PairVerdict]):
 
     def __repr__(self) -> str:
         """What was compared, and a line for each pair."""
-        return "\n  ".join([*self._lines(), *map(repr, self._pairs), *self.warnings])
+        return "\n  ".join([*self._lines(), *map(repr, self), *self.warnings])
 
     def _repr_html_(self) -> str:
         """For notebooks: a table of the verdicts."""
-        rows = [[pair.label, pair.verdict, difference(pair._comparison)] for pair in self._pairs]
+        rows = [[pair.label, pair.verdict, difference(pair._comparison)] for pair in self]
         return html.page([*self._lines(), *self.warnings], html.table(["cell", "B is", "B against A"], rows))
 
 
@@ -124,26 +96,26 @@ def compare(a: Records, b: Records, margin: float = comparing.MARGIN, *, anyway:
     pairs = [
         PairVerdict(
             label=pair.label,
-            verdict=comparison.verdict(margin).value,
-            ratio=comparison.ratio,
-            low=comparison.low,
-            high=comparison.high,
-            num_first=comparison.num_first,
-            num_second=comparison.num_second,
-            is_interleaved=comparison.interleaved,
-            _comparison=comparison,
+            verdict=each.verdict(margin).value,
+            ratio=each.ratio,
+            low=each.low,
+            high=each.high,
+            num_first=each.num_first,
+            num_second=each.num_second,
+            is_interleaved=each.interleaved,
+            _comparison=each,
         )
-        for pair, comparison in found.pairs
+        for pair, each in found.pairs
     ]
-    return Comparison(pairs, (first.name, second.name), dict(found.pairing.varied), found.warnings)
+    return Comparison(pairs, (first.name, second.name), found.pairing.varied, found.warnings)
 
 
 def _records(given: Records) -> RecordSet:
     if not isinstance(given, Results):
         place = workplace()
         return find(str(given), place.root, place.records)
-    found = [process for each in given for process in each._cell.processes]
-    processes = [each.compared for each in found if each.compared is not None]
+    found = [process.compared for each in given for process in each._cell.processes]
+    processes = [each for each in found if each is not None]
     if not processes:
         raise UserError(f"{given.folder}: the results have no records")
     return RecordSet(name=str(given.folder), processes=processes, notes=given.notes)

@@ -23,7 +23,6 @@ from accelbench.judging.disturbed import ALLOWED, BUSY
 from accelbench.judging.roofline import excess, verdict
 from accelbench.judging.row import summarise
 from accelbench.project import workplace
-from accelbench.schema import measurement as schema
 from accelbench.schema.ceilings import read_ceilings
 from accelbench.schema.cell import Cell, Window
 from accelbench.schema.conditions import SystemSeries
@@ -102,10 +101,6 @@ def measure(
             not depend on the batch.
     """
     asked = _Asked(model_or_function, batch, mode, device, precision, loss, optimizer, learning_rate, samples, name)
-    return _judged(_waited_and_measured(asked, window), asked)
-
-
-def _waited_and_measured(asked: "_Asked", window: Window | None) -> Record:
     if getattr(_MEASURING, "is_on", False):
         raise UserError("measure: called by what is being measured, which would wait for itself")
     if window is not None and not isinstance(window, Window):
@@ -115,14 +110,7 @@ def _waited_and_measured(asked: "_Asked", window: Window | None) -> Record:
     cell = asked.cell(window or Window())
     if (reason := support.why_not(cell, look(cell.device))) is not None:
         raise UserError(reason)
-    with lock.hold_measuring(print):
-        _MEASURING.is_on = True
-        try:
-            return _measured(asked, cell)
-        except UnsupportedError as error:
-            raise UserError(str(error)) from error
-        finally:
-            _MEASURING.is_on = False
+    return _judged(_measured_alone(asked, cell), asked)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,30 +152,13 @@ class _Asked:
                 raise UnknownChoiceError(flag, value, choices)
         if self.samples is not None and (not isinstance(self.samples, int) or self.samples < 1):
             raise UserError(f"samples={self.samples}: should be a whole number, at least 1")
-        self._check_function() if self.is_function else self._check_module()
-
-    def _check_function(self) -> None:
-        usual = {"batch": None, "mode": "infer", "precision": "fp32", "loss": None, "optimizer": "adam"}
-        for name, value in {**usual, "learning_rate": 1e-3}.items():
-            if not (getattr(self, name) is value or (value is not None and getattr(self, name) == value)):
-                raise UserError(f"{name}: goes with a torch.nn.Module; a function decides that itself")
-
-    def _check_is_meant(self) -> None:
-        # The defaults would measure it elsewhere, or in another format, than it is.
-        first = next((each for each in self.target.parameters() if each.is_floating_point()), None)
-        if first is None:
+        if self.is_function:
+            usual = {"batch": None, "mode": "infer", "precision": "fp32", "loss": None, "optimizer": "adam"}
+            for flag, meant in {**usual, "learning_rate": 1e-3}.items():
+                given = getattr(self, flag)
+                if not (given is meant or (meant is not None and given == meant)):
+                    raise UserError(f"{flag}: goes with a torch.nn.Module; a function decides that itself")
             return
-        if first.is_cuda and self.device == Device.cpu:
-            raise UserError("device='cpu': the network is on a GPU: use device='gpu', or move it with .cpu()")
-        stored = str(first.dtype).removeprefix("torch.")
-        words = {"bfloat16": Precision.bf16, "float16": Precision.fp16, "float64": Precision.fp64}
-        if self.precision == Precision.fp32 and stored in words:
-            raise UserError(
-                f"precision='fp32': the network's weights are {stored}: use precision='{words[stored]}', or cast it "
-                "with .float()"
-            )
-
-    def _check_module(self) -> None:
         if self.batch is None:
             raise UserError("batch: is missing: what the module is called with, such as a tensor")
         self._check_is_meant()
@@ -199,6 +170,19 @@ class _Asked:
             raise UserError(
                 f"{', '.join(set_here)}: it may change the precision unseen: start Python without it, or use run"
             )
+
+    def _check_is_meant(self) -> None:
+        # The defaults would measure it elsewhere, or in another format, than it is.
+        first = next((each for each in self.target.parameters() if each.is_floating_point()), None)
+        if first is None:
+            return
+        if first.is_cuda and self.device == Device.cpu:
+            raise UserError("device='cpu': the network is on a GPU: use device='gpu', or move it with .cpu()")
+        stored = str(first.dtype).removeprefix("torch.")
+        words = {"bfloat16": Precision.bf16, "float16": Precision.fp16, "float64": Precision.fp64}
+        if self.precision == Precision.fp32 and stored in words:
+            cure = f"use precision='{words[stored]}', or cast it with .float()"
+            raise UserError(f"precision='fp32': the network's weights are {stored}: {cure}")
 
     def cell(self, window: Window) -> Cell:
         """The cell that is nearest to it; the number of samples may not be known yet."""
@@ -228,14 +212,37 @@ class _Asked:
         )
 
 
+def _measured_alone(asked: _Asked, cell: Cell) -> Record:
+    with lock.hold_measuring(print):
+        _MEASURING.is_on = True
+        try:
+            return _measured(asked, cell)
+        except UnsupportedError as error:
+            raise UserError(str(error)) from error
+        finally:
+            _MEASURING.is_on = False
+
+
 def _measured(asked: _Asked, cell: Cell) -> Record:
     # Only the clock runs between the steps: the machine is looked at before and after.
     environment = fingerprint.fingerprint(Engine.lightning)
     started_at, start = datetime.now(UTC).isoformat(timespec="milliseconds"), time.perf_counter()
     sampler = Sampler(os.getpid())
-    cell, measurement = _run(asked, cell)
+    generator = random.getstate()
+    # They import torch and Lightning, which draws a random number.
+    from accelbench.api.live.function import measure_function
+    from accelbench.api.live.network import measure_network
+
+    random.setstate(generator)
+    if asked.is_function:
+        measurement = measure_function(asked.target, cell)
+    else:
+        cell, measurement = measure_network(asked.target, asked.batch, asked.loss, asked.samples, cell)
     sampler.sample()
     found = read_ceilings(workplace().cache, environment).get(cell.device.value)
+    # What other processes used of the machine, as one value for the whole measurement.
+    steady, others = measurement.steady_boot_s, sampler.series().values.get(OTHERS)
+    last = {OTHERS: others[-1:]} if others else None
     return Record(
         cell=cell,
         identity="0" * 8,
@@ -246,28 +253,8 @@ def _measured(asked: _Asked, cell: Cell) -> Record:
         environment={**environment, "ceilings": found.to_json() if found else None, BUSY: ALLOWED},
         # Of the whole process: what it had before is not the model's.
         measurement=dataclasses.replace(measurement, peak_host_bytes=None, peak_device_bytes=None),
-        system=_others(sampler.series(), measurement),
+        system=SystemSeries(started_boot_s=steady[0], t_s=[0.0], values=last) if steady and last else None,
     )
-
-
-def _run(asked: _Asked, cell: Cell) -> tuple[Cell, schema.Measurement]:
-    generator = random.getstate()
-    # They import torch and Lightning, which draws a random number.
-    from accelbench.api.live.function import measure_function
-    from accelbench.api.live.network import measure_network
-
-    random.setstate(generator)
-    if asked.is_function:
-        return cell, measure_function(asked.target, cell)
-    return measure_network(asked.target, asked.batch, asked.loss, asked.samples, cell)
-
-
-def _others(series: SystemSeries, measurement: schema.Measurement) -> SystemSeries | None:
-    """What other processes used of the machine, as one value for the whole measurement."""
-    steady, values = measurement.steady_boot_s, series.values.get(OTHERS)
-    if steady is None or not values:
-        return None
-    return SystemSeries(started_boot_s=steady[0], t_s=[0.0], values={OTHERS: values[-1:]})
 
 
 def _judged(record: Record, asked: _Asked) -> Measurement:

@@ -10,63 +10,45 @@ from accelbench.schema.record import Record, Row, number_of
 
 NOT_ISOLATED = "not isolated: measured in a process that does other things"
 PREFIXES = ("", "k", "M", "G", "T", "P")
+NUMBERS = [f"{name}{end}" for name in ("samples_per_s", "latency_p50_ms") for end in ("", "_low", "_high")]
+NUMBERS += ["latency_p90_ms", "latency_p99_ms", "mfu", "output_error"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Measurement:
-    """One network or function, measured in this process. Unknown numbers are None, never 0.
+    """One network or function, measured in this process. Unknown numbers are None, never 0."""
 
-    Attributes:
-        name: of the network's class or the function, or as the user chose it.
-        device: `cpu` or `gpu`; of a function, the device that was waited for.
-        device_name: the hardware's name.
-        mode: `infer` or `train`; None for a function.
-        precision: that was observed while it ran; None for a function.
-        samples: per step.
-        samples_per_s: throughput, the median of blocks of steps.
-        samples_per_s_low, samples_per_s_high: its 95 % interval in this process.
-        latency_p50_ms, latency_p90_ms, latency_p99_ms: percentiles of the time of a step that is waited for, in
-            milliseconds; None with too few steps.
-        latency_p50_ms_low, latency_p50_ms_high: the 95 % interval of the median.
-        flops: floating-point operations of one step, counted from its operators; a multiply-add counts as two.
-        mfu: the share of the device's highest rate that was reached, 0 to 1; None unless the device was probed
-            (`accelbench doctor --probe`).
-        output_error: norm of the difference between the output and fp32's on the CPU, over the norm of the latter.
-        warnings: what a reader of the numbers should know, a sentence each.
-        notes: what was measured, without a doubt about the numbers.
-        row: the columns of `cells.csv`; of a function, only those that are known of it.
-        raw: all raw times.
-    """
-
-    name: str
-    device: str
-    device_name: str
-    mode: str | None
-    precision: str | None
-    samples: int
-    samples_per_s: float | None
-    samples_per_s_low: float | None
+    name: str  # of the network's class or the function, or as the user chose it
+    device: str  # `cpu` or `gpu`; of a function, the device that was waited for
+    device_name: str  # the hardware's name
+    mode: str | None  # `infer` or `train`; None for a function
+    precision: str | None  # that was observed while it ran; None for a function
+    samples: int  # per step
+    samples_per_s: float | None  # throughput, the median of blocks of steps
+    samples_per_s_low: float | None  # its 95 % interval in this process
     samples_per_s_high: float | None
+    # Percentiles of the time of a step that is waited for, in milliseconds; None with too few steps.
     latency_p50_ms: float | None
-    latency_p50_ms_low: float | None
+    latency_p50_ms_low: float | None  # the median's 95 % interval
     latency_p50_ms_high: float | None
     latency_p90_ms: float | None
     latency_p99_ms: float | None
+    # Floating-point operations of one step, counted from its operators; a multiply-add counts as two.
     flops: int | None
+    # The share of the device's highest rate that was reached; None unless it was probed (`accelbench doctor --probe`).
     mfu: float | None
+    # Norm of the difference between the output and fp32's on the CPU, over the norm of the latter.
     output_error: float | None
-    warnings: list[str]
-    notes: list[str]
-    row: Row = field(compare=False)
-    raw: schema.Measurement = field(compare=False)
+    warnings: list[str]  # what a reader of the numbers should know, a sentence each
+    notes: list[str]  # what was measured, without a doubt about the numbers
+    row: Row = field(compare=False)  # the columns of `cells.csv`; of a function, only those that are known of it
+    raw: schema.Measurement = field(compare=False)  # all raw times
 
     @classmethod
     def of(cls, record: Record, row: Row, *, is_function: bool) -> "Measurement":
         """The measurement of `record`, whose row is `row`."""
         raw = record.measurement
         assert raw is not None, "it was measured"
-        columns = [f"{name}{end}" for name in ("samples_per_s", "latency_p50_ms") for end in ("", "_low", "_high")]
-        columns += ["latency_p90_ms", "latency_p99_ms", "mfu", "output_error"]
         return cls(
             name=record.cell.model.name,
             device=raw.device,
@@ -79,7 +61,7 @@ class Measurement:
             notes=list(raw.notes),
             row=row,
             raw=raw,
-            **{name: number_of(row, name) for name in columns},
+            **{name: number_of(row, name) for name in NUMBERS},
         )
 
     def _lines(self) -> list[tuple[str, str]]:
@@ -91,7 +73,8 @@ class Measurement:
             lines.append(("latency", ", ".join(known)))
         if self.flops is not None:
             share = "" if self.mfu is None else f", {100 * self.mfu:.1f} % of what the device can do, as probed"
-            lines.append(("work", f"{_flops(self.flops)} a step{share}"))
+            power = min((len(str(self.flops)) - 1) // 3, len(PREFIXES) - 1)
+            lines.append(("work", f"{significant(self.flops / 1000**power)} {PREFIXES[power]}FLOP a step{share}"))
         lines += [("note", note) for note in self.notes]
         return lines + [("warning", warning) for warning in self.warnings]
 
@@ -107,9 +90,3 @@ class Measurement:
     def _repr_html_(self) -> str:
         """For notebooks: a small table."""
         return html.page([self._what], html.table(["", ""], [list(line) for line in self._lines()]))
-
-
-def _flops(num: int) -> str:
-    """Such as `1.23 GFLOP`."""
-    power = min((len(str(num)) - 1) // 3, len(PREFIXES) - 1)
-    return f"{significant(num / 1000**power)} {PREFIXES[power]}FLOP"

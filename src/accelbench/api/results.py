@@ -1,10 +1,10 @@
 """What was measured, as a Python sequence: of a call of `run`, or read from a folder of records."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 from accelbench.answers.cells import MeasuredCell, cells_of
 from accelbench.answers.groups import groups
@@ -30,46 +30,52 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Result:
     """One cell, and what became of it. Numbers are None if unknown, and of every cell that is not ok.
 
     The speed is of all its processes (its repeats and seeds), the other numbers of the one that is nearest to it.
-
-    Attributes:
-        path: of that process' record; None if the cell has not run yet, or if the record is in another folder.
     """
 
-    _cell: MeasuredCell
-    path: Path | None
+    label: str  # the cell's short name, such as `cnn-cpu-fp32-b128-infer`
+    # A word of `cells.csv`'s column status, `disturbed`, `not run yet` or `not readable`. `disturbed`: other programs
+    # took the cores that it needed, so that it has no numbers.
+    status: str
+    is_ok: bool  # whether the cell was measured, and its numbers are valid
+    reason: str | None  # why the status is not `ok`, in one line
+    samples_per_s: float | None  # of a process the median of its blocks of steps, of several the median of these
+    samples_per_s_low: float | None  # of the 95 % interval
+    samples_per_s_high: float | None
+    num_processes: int  # that the throughput is of
+    # Percentiles of the time of a step of one batch, waited for, in milliseconds; None with too few steps.
+    latency_p50_ms: float | None
+    latency_p90_ms: float | None
+    latency_p99_ms: float | None
+    warnings: list[str]  # what a reader of the numbers should know, a sentence each
+    path: Path | None  # of the record; None if the cell has not run yet, or if the record is in another folder
+    _cell: MeasuredCell = field(compare=False)
 
-    @property
-    def label(self) -> str:
-        """The cell's short name, such as `cnn-cpu-fp32-b128-infer`."""
-        return self._cell.label
+    @classmethod
+    def of(cls, cell: MeasuredCell, path: Path | None) -> "Result":
+        """The result of a cell, whose record is at `path`."""
+        numbers = [f"samples_per_s{end}" for end in ("", "_low", "_high")]
+        numbers += [f"latency_p{percent}_ms" for percent in (50, 90, 99)]
+        return cls(
+            label=cell.label,
+            status=cell.outcome,
+            is_ok=cell.is_ok,
+            reason=cell.reason,
+            num_processes=cell.num_processes,
+            warnings=warnings_of(cell.row),
+            path=path,
+            _cell=cell,
+            **{name: cell.number(name) if cell.is_ok else None for name in numbers},
+        )
 
     @property
     def settings(self) -> dict[str, Any]:
         """All settings, nested as in conf/: `settings["batch_size"]`, `settings["model"]["name"]`."""
         return self._cell.cell.settings()
-
-    @property
-    def status(self) -> str:
-        """A word of `cells.csv`'s column status, `disturbed`, `not run yet` or `not readable`.
-
-        `disturbed`: other programs took the cores that it needed, so that it has no numbers.
-        """
-        return self._cell.outcome
-
-    @property
-    def is_ok(self) -> bool:
-        """Whether the cell was measured, and its numbers are valid."""
-        return self._cell.is_ok
-
-    @property
-    def reason(self) -> str | None:
-        """Why the status is not `ok`, in one line; None if it is."""
-        return self._cell.reason
 
     @property
     def row(self) -> Row:
@@ -82,92 +88,37 @@ class Result:
         record = self._cell.record
         return record if record is None or self.path is None else read_record(self.path)
 
-    @property
-    def samples_per_s(self) -> float | None:
-        """Throughput: of a process the median of its blocks of steps, of several processes the median of these."""
-        return self._number("samples_per_s")
-
-    @property
-    def samples_per_s_low(self) -> float | None:
-        """The lower end of the throughput's 95 % interval."""
-        return self._number("samples_per_s_low")
-
-    @property
-    def samples_per_s_high(self) -> float | None:
-        """The upper end of the throughput's 95 % interval."""
-        return self._number("samples_per_s_high")
-
-    @property
-    def num_processes(self) -> int:
-        """How many processes the throughput is of."""
-        return self._cell.num_processes
-
-    @property
-    def latency_p50_ms(self) -> float | None:
-        """The median time of a step of one batch, waited for, in milliseconds."""
-        return self._number("latency_p50_ms")
-
-    @property
-    def latency_p90_ms(self) -> float | None:
-        """The 90th percentile of a step's time, in milliseconds; None with too few steps."""
-        return self._number("latency_p90_ms")
-
-    @property
-    def latency_p99_ms(self) -> float | None:
-        """The 99th percentile of a step's time, in milliseconds; None with too few steps."""
-        return self._number("latency_p99_ms")
-
-    @property
-    def warnings(self) -> list[str]:
-        """What a reader of the numbers should know, a sentence each."""
-        return warnings_of(self._cell.row)
-
     def __repr__(self) -> str:
         """One line, such as `Result(cnn-cpu-fp32-b128-infer: ok, 401 samples/s)`."""
         rate = self.samples_per_s
         what = f", {significant(rate)} samples/s" if rate is not None else f": {self.reason}" if self.reason else ""
         return f"Result({self.label}: {self.status}{what})"
 
-    def _number(self, column: str) -> float | None:
-        return self._cell.number(column) if self.is_ok else None
 
-
-class Results(Sequence[Result]):
-    """Results in their order; `results[0]` is a `Result`, `results[1:]` are `Results`.
-
-    Attributes:
-        folder: where the records are.
-        notes: sentences about records that could not be read.
-    """
+class Results(list[Result]):
+    """Results in their order; `results[0]` is a `Result`, `results[1:]` are `Results`."""
 
     def __init__(self, results: Sequence[Result], folder: Path, notes: Sequence[str] = ()) -> None:
-        self._results = list(results)
-        self.folder = folder
-        self.notes = list(notes)
+        super().__init__(results)
+        self.folder = folder  # where the records are
+        self.notes = list(notes)  # sentences about records that could not be read
 
     @classmethod
     def of_records(cls, records: Sequence[Record], folder: Path) -> "Results":
         """The results of records in `folder`."""
         costs = _costs()
         cells = cells_of(Process.of(each, costs) for each in records)
-        return cls([Result(each, folder / f"{each.name}.json") for each in cells], folder)
+        return cls([Result.of(each, folder / f"{each.name}.json") for each in cells], folder)
 
     @overload
-    def __getitem__(self, index: int) -> Result: ...
+    def __getitem__(self, index: SupportsIndex) -> Result: ...
 
     @overload
     def __getitem__(self, index: slice) -> "Results": ...
 
-    def __getitem__(self, index: int | slice) -> "Result | Results":
-        if isinstance(index, slice):
-            return Results(self._results[index], self.folder, self.notes)
-        return self._results[index]
-
-    def __len__(self) -> int:
-        return len(self._results)
-
-    def __iter__(self) -> Iterator[Result]:
-        return iter(self._results)
+    def __getitem__(self, index: SupportsIndex | slice) -> "Result | Results":
+        found = super().__getitem__(index)
+        return Results(found, self.folder, self.notes) if isinstance(found, list) else found
 
     def best(self, latency_ms: float | None = None) -> Result:
         """The ok result with the most samples/s.
@@ -179,7 +130,7 @@ class Results(Sequence[Result]):
             UserError: no result is ok and within the limit, or they are of several models, modes or data, whose speeds
                 can't be compared.
         """
-        found = groups(each._cell for each in self._results)
+        found = groups(each._cell for each in self)
         if len({each.fastest.workload_key for each in found}) > 1:
             named = "; ".join(workload_text(each.fastest) for each in found[:MAX_NAMED])
             raise UserError(f"best: the results are of {len(found)} different works ({named}): choose those of one")
@@ -188,13 +139,14 @@ class Results(Sequence[Result]):
             limit = "" if latency_ms is None else f" is within {latency_ms:g} ms"
             raise UserError(f"best: no ok cell{limit}")
         fastest = max(inside, key=lambda each: each.speed or 0.0)
-        return next(each for each in self._results if each._cell.measured_key == fastest.measured_key)
+        return next(each for each in self if each._cell.measured_key == fastest.measured_key)
 
     def to_frame(self) -> "pd.DataFrame":
         """A row for each result, with the columns of `cells.csv`; pandas is imported now."""
         from accelbench.report.csv_file import frame
 
-        return frame(device_scaling.rows(self._sweep()))
+        sweep = Sweep(folder="", suite="", title="", cells=[each._cell for each in self])
+        return frame(device_scaling.rows(sweep))
 
     def report(self, path: str | Path | None = None) -> Path:
         """Builds the report of all records in the folder, and returns the page's path.
@@ -206,35 +158,44 @@ class Results(Sequence[Result]):
             UserError: the folder holds no readable records, or the report can't be written.
         """
         from accelbench.report.build import build
+        from accelbench.settings.params import report_extension
 
-        return build(self.folder, Path(path) if path is not None else self.folder / "report", _costs())
+        place = workplace()
+        return build(
+            self.folder,
+            self.folder / "report" if path is None else Path(path),
+            _costs(),
+            data=place.data,
+            cache=place.cache,
+            extension=report_extension(place.project),
+        )
 
     def __repr__(self) -> str:
         """The answer, and a line for each result."""
         lines = [f"Results of {len(self)} cells in {self.folder}", *self._answers()]
-        return "\n  ".join([*lines, *map(repr, self._results[: html.MAX_ROWS]), *html.more(len(self))])
+        return "\n  ".join([*lines, *map(repr, self[: html.MAX_ROWS]), *html.more(len(self))])
 
     def _repr_html_(self) -> str:
-        """For notebooks: the answer, a table, and a picture of the throughputs."""
-        shown = self._results[: html.MAX_ROWS]
-        bars = [
-            html.Bar(each.label, each.samples_per_s, each.samples_per_s_low, each.samples_per_s_high)
-            for each in shown
-            if each.samples_per_s is not None
-        ]
+        """For notebooks: the answer, and a table with a bar for each throughput."""
         headings = ["cell", "status", "samples/s", "95 % interval", "p50 (ms)", "warnings, or the reason"]
-        return html.page(
-            [f"Records: {self.folder}", *self._answers(), *html.more(len(self)), *self.notes],
-            html.table(headings, [_entries(each) for each in shown]),
-            html.bars(bars, "samples/s") if len(bars) > 1 else "",
-        )
+        shown = list(self)[: html.MAX_ROWS]
+        rows = [
+            [
+                each.label,
+                each.status,
+                significant(each.samples_per_s),
+                html.interval(each.samples_per_s_low, each.samples_per_s_high),
+                significant(each.latency_p50_ms),
+                each.reason or "; ".join(each.warnings),
+            ]
+            for each in shown
+        ]
+        lines = [f"Records: {self.folder}", *self._answers(), *html.more(len(self)), *self.notes]
+        return html.page(lines, html.table(headings, rows, [each.samples_per_s for each in shown]))
 
     def _answers(self) -> list[str]:
-        several = [each for each in answers(each._cell for each in self._results) if each.others]
+        several = [each for each in answers(each._cell for each in self) if each.others]
         return [clean(terminal.sentence(each).plain) for each in several[: terminal.MAX_WORKLOADS]]
-
-    def _sweep(self) -> Sweep:
-        return Sweep(folder="", suite="", title="", cells=[each._cell for each in self._results])
 
 
 def read(folder: str | Path) -> Results:
@@ -251,7 +212,7 @@ def read(folder: str | Path) -> Results:
         top = workplace().root / folder
     sweeps = reading.read_all(top, _costs())
     cells = [each for sweep in sweeps for each in sweep.cells]
-    found = [Result(each, each.path if each.path and os.path.lexists(each.path) else None) for each in cells]
+    found = [Result.of(each, each.path if each.path and os.path.lexists(each.path) else None) for each in cells]
     return Results(found, top, [note for sweep in sweeps for note in sweep.notes])
 
 
@@ -259,15 +220,3 @@ def _costs() -> Mapping[Any, Any]:
     from accelbench.settings import params  # it imports OmegaConf
 
     return params.costs(workplace().project)
-
-
-def _entries(result: Result) -> list[str]:
-    low, high = result.samples_per_s_low, result.samples_per_s_high
-    return [
-        result.label,
-        result.status,
-        significant(result.samples_per_s),
-        html.interval(low, high),
-        significant(result.latency_p50_ms),
-        result.reason or "; ".join(result.warnings),
-    ]

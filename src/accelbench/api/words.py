@@ -20,37 +20,28 @@ def words_of(settings: str | Sequence[str], values: Mapping[str, Any]) -> list[s
     Raises:
         UserError: a word is a flag other than -m, a text is not readable as words, or a value has no word.
     """
-    words = _split(settings)
+    try:
+        words = shlex.split(settings) if isinstance(settings, str) else list(settings)
+    except ValueError as error:
+        raise UserError(f"{settings}: not readable as words ({error})") from error
     for word in words:
         if word.startswith("-") and word not in MULTIRUN:
             raise UserError(f"{word}: a flag of the command line; run takes settings, such as batch_size=32")
-    has_axis = any(isinstance(value, list) for value in values.values())
-    given = [f"{name}={_axis(name, value)}" for name, value in values.items()]
+    given = []
+    for name, value in values.items():
+        axis = value if isinstance(value, list) else [value]
+        if not axis:
+            raise UserError(f"{name}=[]: an axis needs at least one value")
+        given.append(f"{name}={','.join(_word(name, each) for each in axis)}")
     for word in [*words, *given]:
-        name, _, value = word.partition("=")
-        if OF_NO_MODULE in value:
+        name, _, text = word.partition("=")
+        if OF_NO_MODULE in text:
             raise UserError(
-                f"{name}: {value} is defined in the session itself, which a cell's process can't import: put it into a "
+                f"{name}: {text} is defined in the session itself, which a cell's process can't import: put it into a "
                 "module of its own, or measure the object that you have with accelbench.measure(model, batch)"
             )
+    has_axis = any(isinstance(value, list) for value in values.values())
     return ["-m"] * (has_axis and not set(MULTIRUN) & set(words)) + words + given
-
-
-def _split(settings: str | Sequence[str]) -> list[str]:
-    if not isinstance(settings, str):
-        return list(settings)
-    try:
-        return shlex.split(settings)
-    except ValueError as error:
-        raise UserError(f"{settings}: not readable as words ({error})") from error
-
-
-def _axis(name: str, value: Any) -> str:
-    if not isinstance(value, list):
-        return _word(name, value)
-    if not value:
-        raise UserError(f"{name}=[]: an axis needs at least one value")
-    return ",".join(_word(name, each) for each in value)
 
 
 def _word(name: str, value: Any) -> str:
@@ -64,7 +55,12 @@ def _word(name: str, value: Any) -> str:
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, str | Path):
-        return _text(name, str(value))
+        text = str(value)
+        if PLAIN.fullmatch(text) and text.lower() not in ("null", "true", "false", "nan", "inf"):
+            return text
+        from accelbench.settings.suites import PATHS, quoted  # it imports Hydra
+
+        return text if name in PATHS else quoted(text)  # the command line quotes paths itself
     if isinstance(value, tuple | list):
         return f"[{','.join(_word(name, each) for each in value)}]"
     if isinstance(value, Mapping):
@@ -76,11 +72,3 @@ def _word(name: str, value: Any) -> str:
     raise UserError(
         f"{name}: a {type(value).__name__} is no setting; use a text, a number, a tuple of these, or a list as an axis"
     )
-
-
-def _text(name: str, text: str) -> str:
-    if PLAIN.fullmatch(text) and text.lower() not in ("null", "true", "false", "nan", "inf"):
-        return text
-    from accelbench.settings.suites import PATHS, quoted  # it imports Hydra
-
-    return text if name in PATHS else quoted(text)  # the command line quotes paths itself
