@@ -275,7 +275,7 @@ def test_the_help_of_a_command_fits_a_screen_and_names_its_flags(command, width,
     assert max(map(len, text.splitlines())) <= width
     assert command.summary in own
     described = re.findall(r"^  (--?[\w-]+).* {2}\S", own, re.MULTILINE)
-    assert described == command.flags()
+    assert described == command.flag_names
 
 
 def planned(words, capsys):

@@ -1,65 +1,66 @@
+import io
 import json
 import os
+from argparse import Namespace
 
 import pytest
+from rich.console import Console
 
 from accelbench.cli import main
-from accelbench.commands.records import default_folder
+from accelbench.commands.command import Context
+from accelbench.commands.records import REPORT, default_folder
 from accelbench.errors import UserError
 from accelbench.project import Workplace
+from accelbench.schema import record
 from accelbench.schema.vocab import Status
 from report.conftest import Maker
 
 
-def sweep(here, name, rate, modified_s):
+def sweep(here, name, rate, modified_s, **changes):
+    """A sweep of one cell; without a rate it failed."""
     maker = Maker()
-    folder = maker.suite(here / "runs", [maker.ok(maker.cell(suite=name), rate)])
+    cell = maker.cell(suite=name, **changes)
+    made = maker.ok(cell, rate) if rate else maker.record(cell, status=Status.failed, reason="typo")
+    folder = maker.suite(here / "runs", [made])
     for path in folder.iterdir():
         os.utime(path, (modified_s, modified_s))
     return folder
 
 
+def chosen(place):
+    """The folder that is read, and what is said of it."""
+    console = Console(file=io.StringIO(), width=200)
+    return default_folder(place, Context(console=console, out=None)), console.file.getvalue().rstrip()
+
+
 def test_in_a_project_it_is_results_and_before_there_are_any_the_newest_run(here):
     place = Workplace.of_project(here)
     with pytest.raises(UserError, match="no records in results/ or below runs/: measure something first"):
-        default_folder(place)
+        chosen(place)
     mine = sweep(here, "mine", 1000, 1000)
-    assert default_folder(place) == ("runs/mine", "Records: runs/mine (results/ has no records)")
+    assert chosen(place) == ("runs/mine", "Records: runs/mine (results/ has no records)")
     mine.rename(here / "results")
-    assert default_folder(place) == ("results", "")
-
-
-def test_tries_of_one_step_hide_no_sweep(here):
-    sweep(here, "good", 1000, 1000)
-    maker = Maker()
-    tried = maker.suite(here / "runs", [maker.ok(maker.cell(suite="tries", protocol="steps", steps=1, warmup=0), 9)])
-    for path in tried.iterdir():
-        os.utime(path, (2000, 2000))
-    assert default_folder(Workplace.outside(here))[0] == "runs/good"
+    assert chosen(place) == ("results", "")
 
 
 def test_elsewhere_it_is_the_newest_with_records_and_a_line_says_so(here):
+    place = Workplace.outside(here)
     with pytest.raises(UserError, match="no records below runs/"):
-        default_folder(Workplace.outside(here))
+        chosen(place)
     sweep(here, "old", 1000, 1000)
-    assert default_folder(Workplace.outside(here)) == ("runs/old", "Records: runs/old")
+    assert chosen(place) == ("runs/old", "Records: runs/old")
     sweep(here, "new", 2000, 2000)
     (here / "runs" / "theirs").mkdir()
     (here / "runs" / "theirs" / "plan.json").write_text("{}")
-    name, line = default_folder(Workplace.outside(here))
-    assert (name, line) == (
-        "runs/new",
-        "Records: runs/new, the newest with an ok cell of 2 in runs/: name another to read it",
-    )
+    newest = "Records: runs/new, the newest with an ok cell of 2 in runs/: name another to read it"
+    assert chosen(place) == ("runs/new", newest)
 
 
-def test_a_newer_sweep_without_an_ok_record_is_passed_over(here):
+@pytest.mark.parametrize(("rate", "changes"), [(None, {}), (9, {"protocol": "steps", "steps": 1, "warmup": 0})])
+def test_newer_failures_and_tries_of_one_step_hide_no_sweep(here, rate, changes):
     sweep(here, "good", 1000, 1000)
-    maker = Maker()
-    folder = maker.suite(here / "runs", [maker.record(maker.cell(suite="bad"), status=Status.failed, reason="typo")])
-    for path in folder.iterdir():
-        os.utime(path, (2000, 2000))
-    assert default_folder(Workplace.outside(here))[0] == "runs/good"
+    sweep(here, "newer", rate, 2000, **changes)
+    assert chosen(Workplace.outside(here))[0] == "runs/good"
 
 
 def test_files_of_another_program_in_runs_are_passed_over(here, capsys):
@@ -76,3 +77,14 @@ def test_files_of_another_program_in_runs_are_passed_over(here, capsys):
     assert main(["best"]) == 0
     assert "runs/mine" in capsys.readouterr().out
     assert {path: path.read_bytes() for path in before} == before
+
+
+def test_names_are_no_markup_and_records_that_are_not_shown_are_counted(here):
+    maker = Maker()
+    folder = maker.suite(here / "runs", [maker.ok(maker.cell(suite="[bold]\x1b[2J"), 1000)])
+    record.write(maker.ok(maker.cell(batch_size=1), 10), folder)
+    console = Console(file=io.StringIO(), width=80)
+    assert REPORT.run(Namespace(folder=f"runs/{folder.name}"), Context(console=console, out=None)) == 0
+    note, address = console.file.getvalue().splitlines()
+    assert note.startswith(r"1 record in runs/[bold]\x1b[2J is not in its plan, and is not shown: ")
+    assert address == r"Report: runs/[bold]\x1b[2J/report/index.html"

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -21,61 +22,49 @@ VERBOSE = "verbose=true"  # the setting that -v stands for
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What every command is given besides its words.
+    """What every command is given besides its words."""
 
-    Attributes:
-        console: where results and progress are printed.
-        out: the folder for a sweep's records, which only the pipeline chooses; None: the user's `out=`.
-    """
-
-    console: Console
-    out: Path | None
+    console: Console  # where results and progress are printed
+    out: Path | None  # the folder for a sweep's records, which only the pipeline chooses; None: the user's `out=`
 
     def say(self, text: object) -> None:
         """Prints a line as it is, but for what a terminal would take as a command."""
         self.console.print(clean(str(text)), markup=False, soft_wrap=True)
 
+    def wrap(self, *lines: str) -> None:
+        """Prints lines, which break between words on a terminal; in a file a line stays whole."""
+        for line in lines:
+            self.console.print(line, markup=False, highlight=False, soft_wrap=not self.console.is_terminal)
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A flag or an argument, as argparse declares it; a flag without `settings` is a switch."""
+
+    names: tuple[str, ...]
+    help: str
+    settings: dict[str, Any]
+
+
+def flag(*names: str, help: str, **settings: Any) -> Flag:
+    """A flag, or an argument if its name has no dash; `settings` are those of argparse's `add_argument`."""
+    is_switch = names[0].startswith("-") and not settings
+    return Flag(names, help, {"action": "store_true"} if is_switch else settings)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """One command.
-
-    Attributes:
-        name: the word after `accelbench`.
-        summary: one line for the list of commands.
-        add_flags: declares the flags and arguments, with their help, on the command's parser.
-        run: runs the command with what the parser read; returns the exit status.
-        usage: its usage line, without the program's name, if the one made from the flags would promise too much.
-        description: what its --help says between the summary and the flags.
-        epilog: gives what its --help says after the flags.
-        takes_settings: whether name=value words are among its arguments.
-        has_hydra_words: whether words that are not its flags are passed on to Hydra, as `words`, in their order.
-    """
+    """One command; its name is the word after `accelbench`."""
 
     name: str
-    summary: str
-    run: Callable[[argparse.Namespace, Context], int]
-    add_flags: Callable[[Parser], None] = lambda parser: None
-    usage: str = ""
-    description: str = ""
-    epilog: Callable[[], str] | None = None
-    takes_settings: bool = False
-    has_hydra_words: bool = False
-
-    def parser(self) -> Parser:
-        """The parser of the words that follow the command's name."""
-        paragraphs = [self.summary, *([self.description.rstrip()] if self.description else [])]
-        parser = Parser(
-            prog=f"accelbench {self.name}",
-            usage=f"accelbench {self.name} {self.usage}".replace("%", "%%") if self.usage else None,
-            description="\n\n".join(paragraphs),
-            formatter_class=_HelpFormatter,
-            add_help=False,
-        )
-        self.add_flags(parser)
-        if self.has_hydra_words:
-            parser.usage = parser.format_usage().removeprefix("usage: ").rstrip() + " [name=value ...]"
-        return parser
+    summary: str  # one line for the list of commands
+    run: Callable[[argparse.Namespace, Context], int]  # runs it with what the parser read; returns the exit status
+    flags: tuple[Flag, ...] = ()
+    usage: str = ""  # without the program's name, if the line made from the flags would promise too much
+    description: str = ""  # what --help says between the summary and the flags
+    epilog: Callable[[], str] | None = None  # what --help says after the flags
+    takes_settings: bool = False  # whether name=value words are among its arguments
+    has_hydra_words: bool = False  # whether other words than its flags are passed on to Hydra, as `words`, in order
 
     def parse(self, words: Sequence[str]) -> argparse.Namespace:
         """Reads the words that follow the command's name.
@@ -83,22 +72,37 @@ class Command:
         Raises:
             UserError: a flag or an argument is unknown, missing or malformed.
         """
-        parser = self.parser()
+        parser = self._parser()
         if not self.has_hydra_words:
             return parser.parse_intermixed_args(words)
         chosen, others = parser.parse_known_args(words)
         chosen.words = others
         return chosen
 
-    def flags(self) -> list[str]:
+    @property
+    def flag_names(self) -> list[str]:
         """The flags, each in its first spelling."""
-        return self.parser().flags
+        return [each.names[0] for each in self.flags if each.names[0].startswith("-")]
 
     def help(self) -> str:
         """What `accelbench NAME --help` prints."""
-        parser = self.parser()
+        parser = self._parser()
         parser.epilog = self.epilog().rstrip() if self.epilog else None
         return parser.format_help()
+
+    def _parser(self) -> Parser:
+        parser = Parser(
+            prog=f"accelbench {self.name}",
+            usage=f"accelbench {self.name} {self.usage}".replace("%", "%%") if self.usage else None,
+            description="\n\n".join(filter(None, [self.summary, self.description.rstrip()])),
+            formatter_class=_HelpFormatter,
+            add_help=False,
+        )
+        for each in self.flags:
+            parser.add_argument(*each.names, help=each.help, **each.settings)
+        if self.has_hydra_words:
+            parser.usage = parser.format_usage().removeprefix("usage: ").rstrip() + " [name=value ...]"
+        return parser
 
 
 def width() -> int:

@@ -4,9 +4,8 @@ from argparse import Namespace
 from pathlib import Path
 
 from accelbench import project
-from accelbench.commands.command import VERBOSE, Command, Context
+from accelbench.commands.command import VERBOSE, Command, Context, flag
 from accelbench.errors import UserError
-from accelbench.settings.parser import Parser
 
 DESCRIPTION = """\
 Pairs cells that are equal, or equal but for the settings in which A and B differ throughout. \
@@ -16,28 +15,6 @@ interleaved (A and B alternate, so that drift affects both alike).
   faster      else, if it lies above 0; slower: else, if it lies below 0
   can't tell  else; also with fewer than 5 processes, or on one machine if not interleaved
 """
-
-
-def _add_flags(parser: Parser) -> None:
-    parser.add_argument(
-        "--run", action="store_true", help="A and B are cells, each in quotes: measure them interleaved"
-    )
-    parser.add_argument("--repeats", metavar="N", help="with --run: fresh processes of each cell (5)")
-    parser.add_argument("--margin", metavar="2%", help="differences that count as the same (2%%)")
-    parser.add_argument("--fail-if", metavar="slower:5%", help="exit with 1 if B's whole interval lies below -5 %%")
-    parser.add_argument(
-        "--anyway",
-        action="store_true",
-        help="compare even if model, data, mode or protocol differ, or if not interleaved",
-    )
-    parser.add_argument("-v", "--verbose", action="store_true", help="with --run: show what the cells' libraries print")
-    parser.add_argument(
-        "first",
-        metavar="A",
-        help="a folder of records, a suite, a record's file, or FOLDER@WORD: the records there "
-        "(default: results) of this git revision, branch, CPU, GPU or TPU",
-    )
-    parser.add_argument("others", metavar="B", nargs="*", help="the same; not needed if A is the folder of a --run")
 
 
 def _run(chosen: Namespace, context: Context) -> int:
@@ -97,8 +74,22 @@ def _check(chosen: Namespace, num_names: int) -> None:
 COMMAND = Command(
     name="compare",
     summary="say whether B is as fast as A: same, faster, slower or can't tell",
-    add_flags=_add_flags,
     run=_run,
+    flags=(
+        flag("--run", help="A and B are cells, each in quotes: measure them interleaved"),
+        flag("--repeats", metavar="N", help="with --run: fresh processes of each cell (5)"),
+        flag("--margin", metavar="2%", help="differences that count as the same (2%%)"),
+        flag("--fail-if", metavar="slower:5%", help="exit with 1 if B's whole interval lies below -5 %%"),
+        flag("--anyway", help="compare even if model, data, mode or protocol differ, or if not interleaved"),
+        flag("-v", "--verbose", help="with --run: show what the cells' libraries print"),
+        flag(
+            "first",
+            metavar="A",
+            help="a folder of records, a suite, a record's file, or FOLDER@WORD: the records there "
+            "(default: results) of this git revision, branch, CPU, GPU or TPU",
+        ),
+        flag("others", metavar="B", nargs="*", help="the same; not needed if A is the folder of a --run"),
+    ),
     usage="[flags] A [B]\n       accelbench compare --run [flags] A B",
     description=DESCRIPTION,
 )

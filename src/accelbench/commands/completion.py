@@ -8,11 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from accelbench import project
-from accelbench.commands.command import Command, Context
+from accelbench.commands.command import Command, Context, flag
 from accelbench.settings.about import MAPPING, every_setting
-from accelbench.settings.parser import Parser
-
-SHELLS = ("bash", "zsh")
 
 BASH = """\
 # accelbench's words in bash: printed by `accelbench completion bash`.
@@ -86,7 +83,7 @@ def script(shell: str, commands: Sequence[Command], conf: Path) -> str:
     choices = settings(conf)
     values = [f"        {name}) choices='{' '.join(words)}' ;;" for name, words in choices.items() if words]
     names = [f"{name}=" for name in choices]
-    words_of = {command.name: command.flags() + names * command.takes_settings for command in commands}
+    words_of = {command.name: command.flag_names + names * command.takes_settings for command in commands}
     flags = [f"    {name}) choices+=' {' '.join(words)}' ;;" for name, words in words_of.items()]
     flags.append(f"    *) choices+=' {' '.join(words_of[commands[0].name])}' ;;")
     return TEMPLATES[shell].format(values="\n".join(values), commands=" ".join(words_of), flags="\n".join(flags))
@@ -100,10 +97,6 @@ def settings(conf: Path) -> dict[str, list[str]]:
     return {each.name: each.choices for each in every_setting(conf) if each.kind != MAPPING}
 
 
-def _add_flags(parser: Parser) -> None:
-    parser.add_argument("shell", choices=SHELLS, help="the shell to complete in")
-
-
 def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.commands.registry import load_all
 
@@ -114,7 +107,7 @@ def _run(chosen: Namespace, context: Context) -> int:
 COMMAND = Command(
     name="completion",
     summary="print a script that completes accelbench's words in a shell",
-    add_flags=_add_flags,
     run=_run,
+    flags=(flag("shell", choices=tuple(TEMPLATES), help="the shell to complete in"),),
     description="Try it with `source <(accelbench completion bash)`; README.md says where to save it.",
 )

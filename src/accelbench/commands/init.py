@@ -4,10 +4,9 @@ import os
 from argparse import Namespace
 from pathlib import Path
 
-from accelbench.commands.command import Command, Context
+from accelbench.commands.command import Command, Context, flag
 from accelbench.errors import UserError, WriteError
 from accelbench.project import PARAMS
-from accelbench.settings.parser import Parser
 
 STARTER = Path(__file__).parent / "starter"
 # A file of the new project -> the file in `STARTER` with its text.
@@ -18,10 +17,6 @@ FILES = {
     ".gitignore": "gitignore.txt",
 }
 NEXT = "Next: git init && dvc init && dvc repro  (dvc: pip install 'accelbench[dvc]'); then open report/index.html"
-
-
-def _add_flags(parser: Parser) -> None:
-    parser.add_argument("folder", nargs="?", default=".", help="the project's folder, made if needed (the current one)")
 
 
 def _run(chosen: Namespace, context: Context) -> int:
@@ -36,15 +31,15 @@ def _run(chosen: Namespace, context: Context) -> int:
     except OSError as error:
         raise WriteError(str(folder), error) from error
     where = "" if folder == Path() else f"cd {folder}; "
-    lines = [f"Written to {folder}: {', '.join(FILES)}", NEXT.replace("git init", f"{where}git init")]
-    context.console.print("\n".join(lines), markup=False, soft_wrap=True)
+    context.say(f"Written to {folder}: {', '.join(FILES)}")
+    context.say(NEXT.replace("git init", f"{where}git init"))
     return 0
 
 
 COMMAND = Command(
     name="init",
     summary="write a project of your own, with an example network",
-    add_flags=_add_flags,
     run=_run,
+    flags=(flag("folder", nargs="?", default=".", help="the project's folder, made if needed (the current one)"),),
     description="It never overwrites a file. `dvc repro` then measures what params.yaml says and builds a report.",
 )

@@ -2,18 +2,12 @@
 
 from argparse import Namespace
 
-from accelbench.commands.command import Command, Context
+from accelbench.commands.command import Command, Context, flag
 from accelbench.errors import UserError
 from accelbench.presentation import seconds_of
 from accelbench.project import workplace
-from accelbench.settings.parser import Parser
 
 MAX_MINUTES = 120  # of a selfcheck
-
-
-def _add_doctor_flags(parser: Parser) -> None:
-    parser.add_argument("--probe", action="store_true", help="measure each device's peak rates first")
-    parser.add_argument("--all", action="store_true", help="show versions, data sets and what is skipped too")
 
 
 def _doctor(chosen: Namespace, context: Context) -> int:
@@ -23,19 +17,13 @@ def _doctor(chosen: Namespace, context: Context) -> int:
     return 0
 
 
-def _add_selfcheck_flags(parser: Parser) -> None:
-    parser.add_argument("--budget", metavar="10m", help="the time that it may take (10m); in s, m or h")
-    parser.add_argument("--minutes", metavar="N", help="the same in minutes")
-
-
 def _selfcheck(chosen: Namespace, context: Context) -> int:
     if chosen.budget and chosen.minutes:
         raise UserError("--minutes: says what --budget says: leave one out")
-    flag = "--minutes" if chosen.minutes else "--budget"
-    given = chosen.minutes or chosen.budget or "10m"
-    budget_s = seconds_of(f"{given}m" if chosen.minutes else given)
+    name, given = ("--minutes", f"{chosen.minutes}m") if chosen.minutes else ("--budget", chosen.budget or "10m")
+    budget_s = seconds_of(given)
     if budget_s is None or budget_s > 60 * MAX_MINUTES:
-        raise UserError(f"{flag} {given}: should be a time such as 90s, 5m or 2h, at most 2h")
+        raise UserError(f"{name} {chosen.minutes or given}: should be a time such as 90s, 5m or 2h, at most 2h")
     from accelbench.sweep import early
 
     with early.hosts([]) as hosts:
@@ -48,13 +36,19 @@ def _selfcheck(chosen: Namespace, context: Context) -> int:
 DOCTOR = Command(
     name="doctor",
     summary="show what this machine has and can do, and what would be skipped",
-    add_flags=_add_doctor_flags,
     run=_doctor,
+    flags=(
+        flag("--probe", help="measure each device's peak rates first"),
+        flag("--all", help="show versions, data sets and what is skipped too"),
+    ),
 )
 SELFCHECK = Command(
     name="selfcheck",
     summary="measure how small a difference this machine can tell",
-    add_flags=_add_selfcheck_flags,
     run=_selfcheck,
+    flags=(
+        flag("--budget", metavar="10m", help="the time that it may take (10m); in s, m or h"),
+        flag("--minutes", metavar="N", help="the same in minutes"),
+    ),
     description="Runs small networks against themselves, and against ones that are 5 % slower, interleaved.",
 )

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from accelbench import lock
-from accelbench.commands.command import Command, Context
+from accelbench.commands.command import Command, Context, flag
 from accelbench.errors import UserError
+from accelbench.presentation import counted
 from accelbench.project import Workplace, workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Engine, Protocol
-from accelbench.settings.parser import Parser
 
 if TYPE_CHECKING:
     from accelbench.grid.estimate import Length
@@ -19,16 +19,6 @@ if TYPE_CHECKING:
 MAX_LISTED = 20  # cells; of more, each model has a line
 MAX_NAMED = 4  # of the cells that are skipped for one reason
 LABEL_WIDTH = 42
-
-
-def _add_flags(parser: Parser) -> None:
-    parser.add_argument(
-        "--check", action="store_true", help="also build each network, and run a batch through it, without measuring"
-    )
-    parser.add_argument("--cells", action="store_true", help="name every cell, however many they are")
-    parser.add_argument(
-        "--json", action="store_true", help="print each cell as a line of JSON, for `python -m accelbench.worker`"
-    )
 
 
 def _run(chosen: Namespace, context: Context) -> int:
@@ -55,16 +45,14 @@ def _run(chosen: Namespace, context: Context) -> int:
     known = dict(zip(runs, lengths([ordered[key] for key in runs], evidence), strict=True))
     names = labels(ordered.values())
     length = f", {sum(known.values(), Length()).text}" if known else ""
-    num_cells = f"{len(ordered)} cell{'s' * (len(ordered) != 1)}"
-    lines = [f"{num_cells}: {len(known)} to run{length}; {len(ordered) - len(known)} to skip."]
+    lines = [f"{counted(len(ordered), 'cell')}: {len(known)} to run{length}; {len(ordered) - len(known)} to skip."]
     if chosen.cells or len(known) <= MAX_LISTED:
         texts = {key: f"{each}{'' if each.estimate_s else _steps(ordered[key])}" for key, each in known.items()}
         lines += ["", *(f"{names[key]:<{LABEL_WIDTH}} {text}" for key, text in texts.items())]
     else:
         lines += ["", *_by_model(ordered, known), "", "--cells names every cell."]
     lines += _skipped({names[key]: reason for key, reason in reasons.items() if reason is not None}, chosen.cells)
-    # A terminal's lines break between words; in a file a line stays whole.
-    context.console.print("\n".join(lines), markup=False, soft_wrap=not context.console.is_terminal)
+    context.wrap(*lines)
     if chosen.check:
         _check({key: ordered[key] for key in runs}, names, context, workplace().with_data(options.data_root))
     return 0
@@ -78,7 +66,7 @@ def _by_model(cells: Mapping[str, Cell], known: "Mapping[str, Length]") -> Itera
         groups.setdefault(f"{text}{'' if cell.engine == Engine.lightning else f', {cell.engine}'}", []).append(key)
     for text, keys in groups.items():
         total = sum((known[key] for key in keys[1:]), known[keys[0]])
-        yield f"{text:<{LABEL_WIDTH}} {f'{len(keys)} cell' + 's' * (len(keys) != 1):>9}  {total}"
+        yield f"{text:<{LABEL_WIDTH}} {counted(len(keys), 'cell'):>9}  {total}"
 
 
 def _skipped(reasons: Mapping[str, str], lists_all: bool) -> Iterator[str]:
@@ -113,7 +101,7 @@ def _check(cells: Mapping[str, Cell], names: Mapping[str, str], context: Context
     if failures:
         lines = [f"{names[key]}: {failure.reason}" for key, failure in failures.items()]
         raise UserError("\n  ".join(["these cells can't run:", *lines]))
-    context.console.print(f"Checked {num} network{'s' * (num != 1)}: found no mistake.", markup=False)
+    context.console.print(f"Checked {counted(num, 'network')}: found no mistake.", markup=False)
 
 
 def _steps(cell: Cell) -> str:
@@ -123,8 +111,12 @@ def _steps(cell: Cell) -> str:
 COMMAND = Command(
     name="plan",
     summary="show a sweep's cells, which are skipped, and how long it takes",
-    add_flags=_add_flags,
     run=_run,
+    flags=(
+        flag("--check", help="also build each network, and run a batch through it, without measuring"),
+        flag("--cells", help="name every cell, however many they are"),
+        flag("--json", help="print each cell as a line of JSON, for `python -m accelbench.worker`"),
+    ),
     description="Takes the settings that `accelbench run` takes (`accelbench run --help` lists them); -m is implied.",
     takes_settings=True,
     has_hydra_words=True,

@@ -10,31 +10,30 @@ from collections.abc import Sequence
 from accelbench.commands.command import Command
 from accelbench.errors import UserError
 
-# The commands' names, the first of which is the default -> the modules beside this one that have them, as a constant of
-# the command's name.
-MODULES = {
-    "run": "run",
-    "plan": "plan",
-    "compare": "compare",
-    "regressions": "regressions",
-    "best": "best",
-    "doctor": "machine",
-    "selfcheck": "machine",
-    "report": "records",
-    "merge": "records",
-    "sync": "records",
-    "ui": "records",
-    "init": "init",
-    "completion": "completion",
-}
-NAMES = tuple(MODULES)
+# The commands; the first one is the default. Each has a module of its name, or is a constant of a module of several.
+NAMES = (
+    "run",
+    "plan",
+    "compare",
+    "regressions",
+    "best",
+    "doctor",
+    "selfcheck",
+    "report",
+    "merge",
+    "sync",
+    "ui",
+    "init",
+)
+NAMES += ("completion",)
+SHARED = {"doctor": "machine", "selfcheck": "machine", **dict.fromkeys(("report", "merge", "sync", "ui"), "records")}
 MAX_SHOWN = 60  # characters of an unknown word
 
 
 def load(name: str) -> Command:
     """The command of one of `NAMES`."""
-    module = importlib.import_module(f"accelbench.commands.{MODULES[name]}")
-    command: Command = getattr(module, "COMMAND", None) or getattr(module, name.upper())
+    module = importlib.import_module(f"accelbench.commands.{SHARED.get(name, name)}")
+    command: Command = getattr(module, name.upper() if name in SHARED else "COMMAND")
     return command
 
 
@@ -57,8 +56,8 @@ def choose(words: Sequence[str]) -> tuple[Command, list[str]]:
         raise UserError(
             f"{rest[0][:MAX_SHOWN]}: unknown command. {suggestion}Choose from: {', '.join(NAMES)}; or give name=value."
         )
-    for flag in {word.partition("=")[0] for word in rest if word.startswith("--")} - set(command.flags()):
-        if others := [other.name for other in load_all() if flag in other.flags()]:
+    for flag in {word.partition("=")[0] for word in rest if word.startswith("--")} - set(command.flag_names):
+        if others := [other.name for other in load_all() if flag in other.flag_names]:
             places = " and ".join(f"`accelbench {name}`" for name in others)
             raise UserError(f"{flag}: goes with {places}, and not with `accelbench {command.name}`")
     return command, rest

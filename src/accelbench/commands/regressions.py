@@ -7,20 +7,13 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from accelbench import project
-from accelbench.commands.command import Command, Context
+from accelbench.commands.command import Command, Context, flag
 from accelbench.errors import UserError
-from accelbench.settings.parser import Parser
 
 if TYPE_CHECKING:
     from accelbench.compare.regressions import CellChange
 
 MAX_SHOWN = 20  # cells of which nothing can be told
-
-
-def _add_flags(parser: Parser) -> None:
-    parser.add_argument("--json", action="store_true", help="print each cell as JSON")
-    parser.add_argument("--anyway", action="store_true", help="also test cells that were not interleaved")
-    parser.add_argument("range", metavar="[FOLDER]@REV1..REV2", help="the records of two git revisions, in results")
 
 
 def _run(chosen: Namespace, context: Context) -> int:
@@ -50,8 +43,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     if chosen.json:
         print(json.dumps({"cells": [dataclasses.asdict(each) for each in told], "notes": notes}, indent=1))
     else:
-        for line in [*_lines(told), *notes]:
-            context.console.print(line, markup=False, highlight=False, soft_wrap=not context.console.is_terminal)
+        context.wrap(*_lines(told), *notes)
     if all(each.change == Change.cant_tell for each in told):
         raise UserError("regressions: no cell could be tested; docs/comparing.md says how to measure two revisions")
     return int(any(each.change in (Change.failed, Change.slower) for each in told))
@@ -80,7 +72,11 @@ def _lines(found: "list[CellChange]") -> list[str]:
 COMMAND = Command(
     name="regressions",
     summary="say which cells changed between two git revisions",
-    add_flags=_add_flags,
     run=_run,
+    flags=(
+        flag("--json", help="print each cell as JSON"),
+        flag("--anyway", help="also test cells that were not interleaved"),
+        flag("range", metavar="[FOLDER]@REV1..REV2", help="the records of two git revisions, in results"),
+    ),
     usage="[--json] [--anyway] [FOLDER]@REV1..REV2",
 )

@@ -2,23 +2,18 @@
 
 from argparse import Namespace
 
-from accelbench.commands.command import VERBOSE, Command, Context
+from accelbench.commands.command import VERBOSE, Command, Context, flag
 from accelbench.commands.overview import settings
 from accelbench.project import shown
-from accelbench.settings.parser import Parser
-
-
-def _add_flags(parser: Parser) -> None:
-    parser.add_argument("-m", "--multirun", action="store_true", help="measure every combination of listed values")
-    parser.add_argument("-v", "--verbose", action="store_true", help="show what the cells' libraries print, too")
-    parser.add_argument("--cfg", metavar="job", help="print all settings of one run, and measure nothing")
-    parser.add_argument("--resolve", action="store_true", help="with --cfg: print values instead of references to them")
 
 
 def _run(chosen: Namespace, context: Context) -> int:
     words = ["-m"] * chosen.multirun + chosen.words + [VERBOSE] * chosen.verbose
     if chosen.cfg is not None or chosen.resolve:
-        return _print_settings(chosen, words)
+        from accelbench.settings.compose import compose
+
+        compose([*(["--cfg", chosen.cfg] if chosen.cfg else []), *["--resolve"] * chosen.resolve, *words])
+        return 0
     from accelbench.sweep import early
 
     with early.hosts(words) as hosts:
@@ -48,19 +43,16 @@ def _run(chosen: Namespace, context: Context) -> int:
     return 1 if result.num_unexpected else 0
 
 
-def _print_settings(chosen: Namespace, words: list[str]) -> int:
-    from accelbench.settings.compose import compose
-
-    flags = [] if chosen.cfg is None else ["--cfg", chosen.cfg]
-    compose([*flags, *["--resolve"] * chosen.resolve, *words])
-    return 0
-
-
 COMMAND = Command(
     name="run",
     summary="measure one cell, or with -m every combination of lists",
-    add_flags=_add_flags,
     run=_run,
+    flags=(
+        flag("-m", "--multirun", help="measure every combination of listed values"),
+        flag("-v", "--verbose", help="show what the cells' libraries print, too"),
+        flag("--cfg", metavar="job", help="print all settings of one run, and measure nothing"),
+        flag("--resolve", help="with --cfg: print values instead of references to them"),
+    ),
     epilog=settings,
     takes_settings=True,
     has_hydra_words=True,
