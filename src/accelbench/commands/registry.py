@@ -11,7 +11,7 @@ from accelbench.commands.command import Command
 from accelbench.errors import UserError
 
 # The commands; the first one is the default. Each has a module of its name, or is a constant of a module of several.
-NAMES = (
+NAMES: tuple[str, ...] = (
     "run",
     "plan",
     "compare",
