@@ -101,16 +101,7 @@ def measure(
             not depend on the batch.
     """
     asked = _Asked(model_or_function, batch, mode, device, precision, loss, optimizer, learning_rate, samples, name)
-    if getattr(_MEASURING, "is_on", False):
-        raise UserError("measure: called by what is being measured, which would wait for itself")
-    if window is not None and not isinstance(window, Window):
-        raise UserError("window: should be an accelbench.Window, such as accelbench.Window(measure_s=0.2)")
-    asked.check()
-    check_clocks()
-    cell = asked.cell(window or Window())
-    if (reason := support.why_not(cell, look(cell.device))) is not None:
-        raise UserError(reason)
-    return _judged(_measured_alone(asked, cell), asked)
+    return _judged(_measured_alone(asked, window), asked)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,7 +203,16 @@ class _Asked:
         )
 
 
-def _measured_alone(asked: _Asked, cell: Cell) -> Record:
+def _measured_alone(asked: _Asked, window: Window | None) -> Record:
+    if getattr(_MEASURING, "is_on", False):
+        raise UserError("measure: called by what is being measured, which would wait for itself")
+    if window is not None and not isinstance(window, Window):
+        raise UserError("window: should be an accelbench.Window, such as accelbench.Window(measure_s=0.2)")
+    asked.check()
+    check_clocks()
+    cell = asked.cell(window or Window())
+    if (reason := support.why_not(cell, look(cell.device))) is not None:
+        raise UserError(reason)
     with lock.hold_measuring(print):
         _MEASURING.is_on = True
         try:
