@@ -28,8 +28,7 @@ from rich.console import Console
 from accelbench import scratch
 from accelbench.errors import UnknownChoiceError
 from accelbench.grid import fingerprint
-from accelbench.grid.estimate import Length, total
-from accelbench.grid.evidence import Evidence, read_evidence
+from accelbench.grid.estimate import Evidence, Length, read_evidence, total
 from accelbench.grid.measuring_code import code_digest
 from accelbench.isolation.hosts import Hosts
 from accelbench.lifeline import end_with_parent

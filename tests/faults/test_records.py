@@ -13,7 +13,7 @@ from rich.console import Console
 
 from accelbench.answers.ranking import answers
 from accelbench.compare import answer
-from accelbench.grid.evidence import read_evidence
+from accelbench.grid.estimate import read_evidence
 from accelbench.judging.row import MEASURED, summarise
 from accelbench.project import CEILINGS as CEILINGS_FILE
 from accelbench.project import COMPARISON, PLAN

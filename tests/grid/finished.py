@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from accelbench.grid.timed_steps import NUM_CHECK_STEPS, expected_s
+from accelbench.grid.estimate import NUM_CHECK_STEPS, expected_s
 from accelbench.schema.conditions import SystemSeries
 from accelbench.schema.measurement import Block, Epoch
 from accelbench.schema.record import Record

@@ -3,8 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from accelbench.grid.estimate import FACTOR, Length, lengths, total
-from accelbench.grid.evidence import START_S, Evidence
+from accelbench.grid.estimate import FACTOR, START_S, Evidence, Length, lengths, total
 from accelbench.schema.cell import Window
 from accelbench.schema.vocab import Engine, Precision, Protocol
 from fakes import make_cell

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from accelbench.grid import evidence as evidence_module
-from accelbench.grid.evidence import START_S, Evidence, read_evidence
-from accelbench.grid.timed_steps import expected_s
+from accelbench.grid import estimate as evidence_module
+from accelbench.grid.estimate import START_S, Evidence, expected_s, read_evidence
 from accelbench.schema import record as records
 from accelbench.schema.cell import Window
 from accelbench.schema.vocab import Engine, Precision, Protocol, Status

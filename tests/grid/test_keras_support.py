@@ -5,7 +5,6 @@ import pytest
 
 from accelbench.devices import packages
 from accelbench.devices.registry import DeviceReport, absent
-from accelbench.grid import keras_support
 from accelbench.grid.support import why_not
 from accelbench.schema.cell import KerasSettings, Options
 from accelbench.schema.vocab import (
@@ -74,10 +73,6 @@ def test_what_it_does_not_run_and_what_does(cell, instead):
     assert instead in why_not(cell, dataclasses.replace(CPU, device=cell.device))
 
 
-def test_the_rules_are_for_keras_alone():
-    assert keras_support.why_not(make_cell(options=Options(compile=True))) is None
-
-
 def test_jax_may_not_be_installed(monkeypatch):
     monkeypatch.setattr(packages, "folder", lambda name: None if name == "jax" else Path(name))
     reason = why_not(keras_cell(JAX), CPU)
@@ -98,6 +93,6 @@ def test_a_named_tpu_is_none_of_this_machines():
 
 def test_keras_neither_loads_nor_saves_weights():
     of_a_file = keras_cell(model=ModelSpec(name="mlp", weights="/somewhere/mine.safetensors"))
-    assert keras_support.why_not(of_a_file).startswith("model.weights=*.safetensors: Keras' cells draw their weights")
+    assert why_not(of_a_file, CPU).startswith("model.weights=*.safetensors: Keras' cells draw their weights")
     saving = keras_cell(mode=Mode.train, save_weights=True)
-    assert keras_support.why_not(saving).startswith("save_weights=true: Keras' cells keep no weights")
+    assert why_not(saving, CPU).startswith("save_weights=true: Keras' cells keep no weights")

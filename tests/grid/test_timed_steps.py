@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from accelbench.grid.timed_steps import NUM_CHECK_STEPS, expected_s, observed_s, step_s
+from accelbench.grid.estimate import NUM_CHECK_STEPS, expected_s, observed_s, step_s
 from accelbench.measuring import clock
 from accelbench.measuring.breakdown import measure_breakdown
 from accelbench.schema.cell import Window

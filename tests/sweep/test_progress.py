@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from accelbench.grid.evidence import Evidence
+from accelbench.grid.estimate import Evidence
 from accelbench.grid.plan import Planned
 from accelbench.presentation import duration
 from accelbench.schema.measurement import Block, Evaluation

@@ -16,7 +16,7 @@ from pathlib import Path
 from accelbench.cluster.engine import UNKNOWN, ClusterEngine, groups, shares
 from accelbench.cluster.shared_state import Part, Round, SharedState
 from accelbench.errors import UserError
-from accelbench.grid.evidence import read_evidence
+from accelbench.grid.estimate import read_evidence
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.identity import identity
 from accelbench.grid.prepare import Prepared

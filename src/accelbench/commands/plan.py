@@ -22,8 +22,7 @@ LABEL_WIDTH = 42
 
 
 def _run(chosen: Namespace, context: Context) -> int:
-    from accelbench.grid.estimate import Length, lengths
-    from accelbench.grid.evidence import read_evidence
+    from accelbench.grid.estimate import Length, lengths, read_evidence
     from accelbench.grid.fingerprint import fingerprint
     from accelbench.grid.plan import in_order, skip_reason
     from accelbench.grid.prepare import check_request

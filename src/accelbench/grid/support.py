@@ -1,15 +1,18 @@
-"""Whether a cell is supported on this machine, and the reason if it is not."""
+"""Whether a cell is supported on this machine, and the reason if it is not.
+
+Each function yields the reasons of one kind, of which the first is told.
+"""
 
 import os
 import shutil
 import sys
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 
 from accelbench.devices import allocators, packages
 from accelbench.devices.cpu import has_any
 from accelbench.devices.registry import DeviceReport
-from accelbench.grid import exported_support, keras_support
 from accelbench.schema.cell import Cell, KerasSettings
 from accelbench.schema.vocab import (
     EXPORTING,
@@ -17,12 +20,14 @@ from accelbench.schema.vocab import (
     SHARE_ONE_CPU,
     XLA,
     Allocator,
+    Augment,
     Device,
     Engine,
     KerasBackend,
     Library,
     Mode,
     ModelOutput,
+    Pipeline,
     Precision,
     Protocol,
 )
@@ -37,6 +42,24 @@ AMPERE = (8, 0)  # the first with TF32 and bfloat16 units
 CXX = ["clang++" if sys.platform == "darwin" else "g++"]
 C = ["clang", "gcc"]
 
+# Of the engines that run an exported network: the modules that each needs besides torch, and to quantise; its formats;
+# the options that it takes.
+MODULES = {
+    Engine.onnxruntime: ("onnxruntime", "onnx", "onnxscript"),
+    Engine.openvino: ("openvino",),
+    Engine.aotinductor: (),
+}
+QUANTIZERS = {Engine.onnxruntime: (), Engine.openvino: ("nncf",), Engine.aotinductor: ("torchao",)}
+TORCH_OF_TORCHAO = "2.9"  # what the release of the extra is made for
+PRECISIONS = {
+    Engine.onnxruntime: (Precision.fp32, Precision.int8),
+    Engine.openvino: (Precision.fp32, Precision.bf16, Precision.fp16, Precision.int8),
+    Engine.aotinductor: (Precision.fp32, Precision.bf16, Precision.fp16, Precision.fp64, Precision.int8),
+}
+OPTIONS = {Engine.aotinductor: ("channels_last", "freeze")}
+# The instruction sets, any of which OpenVINO needs to compute in a format.
+NEEDED = {Precision.bf16: ("avx512_bf16", "amx_bf16"), Precision.fp16: ("avx512_fp16", "amx_fp16")}
+
 
 def why_not(cell: Cell, report: DeviceReport) -> str | None:
     """Why `cell` can't run, or can't give a true number, on the device that `report` describes.
@@ -44,204 +67,199 @@ def why_not(cell: Cell, report: DeviceReport) -> str | None:
     Returns:
         One line, which names an alternative if there is one; None if the cell is supported.
     """
-    reason = _int8(cell) or keras_support.why_not(cell) or exported_support.why_not(cell, report) or _allocator(cell)
-    if reason is not None:
-        return reason
-    is_remote = _is_remote_tpu(cell)
-    if not report.present and not is_remote:
-        return report.reason
-    rules = [_lightning, _lightning_module, _library, _output, _divides, _on_xla, _on_gpu, _on_cpu, _fp16_adam]
-    rules += [_options, _flush_denormals, _compiler]
-    if not is_remote:
-        rules.insert(0, _devices)
-    return next((reason for rule in rules if (reason := rule(cell, report))), None)
+    return next(_reasons(cell, report), None)
 
 
-def _lightning(cell: Cell, report: DeviceReport) -> str | None:
-    """PyTorch is missing in the environments of Keras on a GPU and of JAX on a TPU."""
-    needed = ("torch", "pytorch_lightning", *(["torch_xla"] if cell.device == Device.tpu else []))
-    if cell.engine != Engine.lightning or all(map(packages.folder, needed)):
-        return None
-    missing = next(name for name in needed if packages.folder(name) is None)
-    if missing == "torch_xla":
-        return (
-            f"device={cell.device}: torch_xla is not installed: {packages.how_to_install('xla')}, or use engine=keras"
-        )
-    return f"engine=lightning: {missing} is not installed in this environment: use engine=keras, or make setup"
+def _reasons(cell: Cell, report: DeviceReport) -> Iterator[str]:
+    if cell.precision in QUANTIZED and cell.engine not in EXPORTING:
+        engines = " or ".join(f"engine={word}" for word in Engine if word in EXPORTING)
+        yield f"engine={cell.engine} does not quantise networks: for {cell.precision} use {engines}"
+    if cell.keras is not None:
+        yield from _of_keras(cell, cell.keras)
+    if cell.engine in EXPORTING:
+        yield from _of_exported(cell, report)
+    if (allocator := cell.options.allocator) != Allocator.default:
+        if cell.device not in SHARE_ONE_CPU:
+            yield f"allocator={allocator}: a {cell.device} computes in memory of its own: use allocator=default"
+        elif missing := allocators.why_missing(allocator):
+            yield missing
+    backend, tpu = (cell.keras.backend, cell.keras.tpu) if cell.keras else (None, KerasSettings.tpu)
+    if cell.device != Device.tpu or backend != KerasBackend.tensorflow or tpu == KerasSettings.tpu:  # of this machine
+        if not report.present:
+            yield str(report.reason)
+        yield from _of_devices(cell, report)
+    for rules in (_of_lightning, _of_network, _of_precision, _of_options, _of_compiler):
+        yield from rules(cell, report)
 
 
-def _int8(cell: Cell) -> str | None:
-    if cell.precision not in QUANTIZED or cell.engine in EXPORTING:
-        return None
-    engines = " or ".join(f"engine={word}" for word in Engine if word in EXPORTING)
-    return f"engine={cell.engine} does not quantise networks: for {cell.precision} use {engines}"
+def _of_keras(cell: Cell, keras: KerasSettings) -> Iterator[str]:
+    on_jax, options, num = keras.backend == KerasBackend.jax, cell.options.of_network, keras.steps_per_execution
+    if cell.device == Device.xla_cpu:
+        yield "xla_cpu is torch_xla's: use device=cpu engine.jit_compile=true to have XLA compile for the CPU"
+    # The environment of JAX has no TensorFlow.
+    backend, other = ("jax", "tensorflow") if on_jax else ("tensorflow", "jax")
+    if missing := next((name for name in (backend, "keras") if packages.folder(name) is None), None):
+        has_other = missing == backend and packages.folder(other) is not None
+        instead = f", or use engine.backend={other}" if has_other else ""
+        how = packages.how_to_install("jax" if on_jax else "keras")
+        yield f"engine=keras: {missing} is not installed: {how}{instead}"
+    if on_jax and not keras.jit_compile:
+        yield "engine.jit_compile=false: Keras on JAX would run operator by operator: use engine.jit_compile=true"
+    if on_jax and cell.devices > 1:
+        yield f"devices={cell.devices}: several devices are tf.distribute's: use engine.backend=tensorflow"
+    if on_jax and cell.threads is not None:
+        yield f"threads={cell.threads}: JAX takes no limit on its threads"
+    if cell.model.library != Library.accelbench:
+        yield f"engine=keras has accelbench's own networks, none of {cell.model.library}: use engine=lightning"
+    if cell.model.weights_file is not None:
+        name = f"*{Path(cell.model.weights_file).suffix}"
+        yield f"model.weights={name}: Keras' cells draw their weights: use engine=lightning, or model.weights=none"
+    if cell.save_weights:
+        yield "save_weights=true: Keras' cells keep no weights: use engine=lightning, or save_weights=false"
+    if options:
+        yield f"{options[0]}=true is an option of Lightning's cells: use engine=lightning, or engine.jit_compile"
+    if cell.data.pipeline == Pipeline.jpeg:
+        yield "data.pipeline=jpeg: Keras' cells read decoded arrays: use data.pipeline=array, or engine=lightning"
+    if cell.data.augment != Augment.none:
+        yield f"data.augment={cell.data.augment}: use data.augment=none, or engine=lightning"
+    if num > 1 and on_jax:
+        yield f"engine.steps_per_execution={num}: Keras on JAX calls the compiled function for each step: use 1"
+    if num > 1 and cell.data.pipeline == Pipeline.device and cell.mode == Mode.train:
+        instead = "use data.pipeline=host, or engine.steps_per_execution=1"
+        yield f"engine.steps_per_execution={num}: training, TensorFlow fetches each batch itself: {instead}"
+    if num > 1 and cell.devices > 1:
+        yield f"engine.steps_per_execution={num}: TensorFlow can't run them on several devices: use 1"
 
 
-def _library(cell: Cell, report: DeviceReport) -> str | None:
-    name = cell.model.library.value
-    if cell.model.library not in (Library.timm, Library.transformers) or packages.folder(name) is not None:
-        return None
-    return f"model={name}: {name} is not installed: {packages.how_to_install(name)}"
-
-
-def _lightning_module(cell: Cell, report: DeviceReport) -> str | None:
-    if cell.model.library != Library.lightning:
-        return None
-    if cell.device in XLA:
-        return f"model=lightning: its loop is not measured on {cell.device}: use device=cpu or device=gpu"
-    if cell.devices > 1:
-        return "model=lightning: its loop is measured on one device: use devices=1"
-    if cell.protocol == Protocol.fit:
-        return "model=lightning: protocol=fit evaluates on a test set of accelbench's: use protocol=window or steps"
-    if changes := cell.options.of_network:
-        return f"model=lightning: its network is run as the module made it: use {changes[0]}=false"
-    return None
-
-
-def _output(cell: Cell, report: DeviceReport) -> str | None:
-    if cell.model.output == ModelOutput.any and cell.mode == Mode.train and not cell.model.loss:
-        return "model.output=any: the built-in loss needs logits: use model.loss, mode=infer or model.output=logits"
-    return None
-
-
-def _is_remote_tpu(cell: Cell) -> bool:
-    keras = cell.keras
-    by_tensorflow = keras is not None and keras.backend == KerasBackend.tensorflow and keras.tpu != KerasSettings.tpu
-    return cell.device == Device.tpu and by_tensorflow
-
-
-def _devices(cell: Cell, report: DeviceReport) -> str | None:
-    if cell.devices == 1:
-        return None
-    cores = report.details.get("usable_cores")  # several devices of a CPU share its cores
-    if cell.devices > int(cores or report.count):
-        found = f"{cores} cores" if cores else f"{report.count} of {cell.device}"
-        return f"devices={cell.devices}: there are {found}"
-    if cell.options.cuda_graphs and cell.mode == Mode.train:
-        return f"cuda_graphs=true: gradients are averaged between the graphs of devices={cell.devices}: use devices=1"
-    return None
-
-
-def _divides(cell: Cell, report: DeviceReport) -> str | None:
-    if cell.batch_size % cell.devices:
-        return f"batch_size={cell.batch_size} does not divide among {cell.devices} devices: choose a multiple"
-    return None
-
-
-def _on_xla(cell: Cell, report: DeviceReport) -> str | None:
-    if cell.device not in XLA:
-        return None
-    if cell.precision == Precision.tf32:
-        return _no_tf32(cell.device)
-    if cell.xla_processes and cell.device == Device.xla_cpu:
-        return "engine.xla_processes=true: PJRT joins no processes on CPUs (pytorch/xla#5342): use false"
-    if cell.precision in FP16:
-        instead = "bf16" if cell.precision == Precision.fp16 else "bf16_mixed"
-        return f"XLA gives wrong numbers in fp16 (seen in BatchNorm on the CPU): use {instead}"
-    return None
-
-
-def _on_gpu(cell: Cell, report: DeviceReport) -> str | None:
-    needs_ampere = cell.precision in BF16 or cell.precision == Precision.tf32
-    if cell.device != Device.gpu or not needs_ampere or _capability(report) >= AMPERE:
-        return None
-    found = report.details.get("compute_capability", "an unknown one")
-    instead = {Precision.tf32: "fp32", Precision.bf16: "fp32", Precision.bf16_mixed: "fp16_mixed"}[cell.precision]
-    return f"{cell.precision} needs compute capability 8.0, {report.name} has {found}: use {instead}"
-
-
-def _on_cpu(cell: Cell, report: DeviceReport) -> str | None:
+def _of_exported(cell: Cell, report: DeviceReport) -> Iterator[str]:
+    engine, precision, instead = cell.engine, cell.precision, "or engine=lightning"
+    quantizers = QUANTIZERS[engine] if precision in QUANTIZED else ()
+    for missing in (name for name in (*MODULES[engine], *quantizers) if packages.folder(name) is None):
+        where = f"engine={engine} precision={precision}" if missing in quantizers else f"engine={engine}"
+        yield f"{where}: {missing} is not installed: {packages.how_to_install(engine)}"
+    # torchao's releases fit one release of torch each, and say no bound; other releases of torch lack parts.
+    found = packages.version("torch") or ""
+    if engine == Engine.aotinductor and quantizers and not found.startswith(f"{TORCH_OF_TORCHAO}."):
+        needed_torch = f"torchao needs torch {TORCH_OF_TORCHAO}, and {found} is installed"
+        yield f"engine={engine} precision={precision}: {needed_torch}: use engine=onnxruntime or engine=openvino"
     if cell.device != Device.cpu:
-        return None
-    if cell.precision == Precision.tf32:
-        return _no_tf32(cell.device)
-    of_torch = cell.engine == Engine.lightning
-    if (
-        of_torch
-        and cell.precision == Precision.fp16_mixed
-        and cell.model.is_own("lstm")
-        and not _runs_fp16_lstm(cell, report)
-    ):
-        return f"oneDNN has no fp16 LSTM to {cell.mode} with on this CPU: use bf16_mixed"
-    return None
+        yield f"engine={engine} runs on the CPU here: use device=cpu, {instead}"
+    if cell.mode != Mode.infer:
+        yield f"engine={engine} runs inference: use mode=infer, {instead}"
+    if cell.devices > 1:
+        yield f"engine={engine} runs on one device: use devices=1, {instead}"
+    if precision not in PRECISIONS[engine]:
+        yield f"engine={engine} has no {precision} on the CPU: use {' or '.join(PRECISIONS[engine])}"
+    needed = NEEDED.get(precision, ()) if engine == Engine.openvino else ()
+    if needed and not has_any(report, needed):
+        yield f"OpenVINO computes in {precision} with {' or '.join(needed)}, which this CPU lacks: use fp32"
+    for name in cell.options.of_network:
+        if name not in OPTIONS.get(engine, ()):
+            own = engine == Engine.aotinductor
+            why = "compiles the network itself" if own else "chooses layouts and constants itself"
+            yield f"{name}=true: {engine} {why}: use {name}=false"
+    if cell.model.library == Library.lightning:
+        yield f"model=lightning: Lightning runs its modules: use engine=lightning, or model=custom for {engine}"
 
 
-def _fp16_adam(cell: Cell, report: DeviceReport) -> str | None:
-    """PyTorch's default epsilon, 1e-8, is below the smallest fp16 number, 6e-8, and so are the squared gradients."""
-    if (cell.precision, cell.mode, cell.model.optimizer) != (Precision.fp16, Mode.train, "adam"):
-        return None
-    if cell.model.library == Library.lightning:  # its own optimiser runs
-        return None
-    lstm_on_cpu = cell.device == Device.cpu and cell.model.is_own("lstm")
-    instead = "bf16_mixed" if lstm_on_cpu else "fp16_mixed"
-    return f"Adam's epsilon underflows in fp16 and the weights turn non-finite: use {instead}"
+def _of_devices(cell: Cell, report: DeviceReport) -> Iterator[str]:
+    cores = report.details.get("usable_cores")  # several devices of a CPU share its cores
+    if cell.devices > 1 and cell.devices > int(cores or report.count):
+        yield f"devices={cell.devices}: there are {f'{cores} cores' if cores else f'{report.count} of {cell.device}'}"
+    if cell.devices > 1 and cell.options.cuda_graphs and cell.mode == Mode.train:
+        yield f"cuda_graphs=true: gradients are averaged between the graphs of devices={cell.devices}: use devices=1"
 
 
-def _options(cell: Cell, report: DeviceReport) -> str | None:
-    options = cell.options
+def _of_lightning(cell: Cell, report: DeviceReport) -> Iterator[str]:
+    # PyTorch is missing in the environments of Keras on a GPU and of JAX on a TPU.
+    needed = ("torch", "pytorch_lightning", *(["torch_xla"] if cell.device == Device.tpu else []))
+    missing = [name for name in needed if packages.folder(name) is None] if cell.engine == Engine.lightning else []
+    if missing == ["torch_xla"]:
+        how = packages.how_to_install("xla")
+        yield f"device={cell.device}: torch_xla is not installed: {how}, or use engine=keras"
+    elif missing:
+        yield f"engine=lightning: {missing[0]} is not installed in this environment: use engine=keras, or make setup"
+    if cell.model.library != Library.lightning:
+        return
+    if cell.device in XLA:
+        yield f"model=lightning: its loop is not measured on {cell.device}: use device=cpu or device=gpu"
+    if cell.devices > 1:
+        yield "model=lightning: its loop is measured on one device: use devices=1"
+    if cell.protocol == Protocol.fit:
+        yield "model=lightning: protocol=fit evaluates on a test set of accelbench's: use protocol=window or steps"
+    if changes := cell.options.of_network:
+        yield f"model=lightning: its network is run as the module made it: use {changes[0]}=false"
+
+
+def _of_network(cell: Cell, report: DeviceReport) -> Iterator[str]:
+    name = cell.model.library.value
+    if cell.model.library in (Library.timm, Library.transformers) and packages.folder(name) is None:
+        yield f"model={name}: {name} is not installed: {packages.how_to_install(name)}"
+    if cell.model.output == ModelOutput.any and cell.mode == Mode.train and not cell.model.loss:
+        yield "model.output=any: the built-in loss needs logits: use model.loss, mode=infer or model.output=logits"
+    if cell.batch_size % cell.devices:
+        yield f"batch_size={cell.batch_size} does not divide among {cell.devices} devices: choose a multiple"
+
+
+def _of_precision(cell: Cell, report: DeviceReport) -> Iterator[str]:
+    device, precision, is_lstm = cell.device, cell.precision, cell.model.is_own("lstm")
+    if precision == Precision.tf32 and device != Device.gpu:
+        yield f"tf32 needs an NVIDIA GPU, which {device} is not: use fp32"
+    if cell.xla_processes and device == Device.xla_cpu:
+        yield "engine.xla_processes=true: PJRT joins no processes on CPUs (pytorch/xla#5342): use false"
+    if device in XLA and precision in FP16:
+        instead = "bf16" if precision == Precision.fp16 else "bf16_mixed"
+        yield f"XLA gives wrong numbers in fp16 (seen in BatchNorm on the CPU): use {instead}"
+    needs_ampere = precision in BF16 or precision == Precision.tf32
+    if device == Device.gpu and needs_ampere and _capability(report) < AMPERE:
+        found = report.details.get("compute_capability", "an unknown one")
+        instead = "fp16_mixed" if precision == Precision.bf16_mixed else "fp32"
+        yield f"{precision} needs compute capability 8.0, {report.name} has {found}: use {instead}"
+    # Under fp16 autocast torch calls oneDNN's LSTM, which has fp16 for the forward pass only, with AVX512-FP16.
+    # Measured with torch 2.9.0 and ONEDNN_MAX_CPU_ISA at AVX2, AVX512_CORE_BF16 and AVX512_CORE_FP16.
+    of_onednn = device == Device.cpu and cell.engine == Engine.lightning and is_lstm
+    has_fp16 = cell.mode == Mode.infer and has_any(report, ["avx512_fp16"])
+    if of_onednn and precision == Precision.fp16_mixed and not has_fp16:
+        yield f"oneDNN has no fp16 LSTM to {cell.mode} with on this CPU: use bf16_mixed"
+    # PyTorch's default epsilon, 1e-8, is below the smallest fp16 number, 6e-8, and so are the squared gradients.
+    uses_adam = (precision, cell.mode, cell.model.optimizer) == (Precision.fp16, Mode.train, "adam")
+    if uses_adam and cell.model.library != Library.lightning:  # whose own optimiser runs
+        instead = "bf16_mixed" if device == Device.cpu and is_lstm else "fp16_mixed"
+        yield f"Adam's epsilon underflows in fp16 and the weights turn non-finite: use {instead}"
+
+
+def _of_options(cell: Cell, report: DeviceReport) -> Iterator[str]:
+    options, device, is_xla = cell.options, cell.device, cell.device in XLA
     if options.freeze and cell.mode == Mode.train:
-        return "freeze=true makes the weights constants, and training changes them: use mode=infer"
-    if options.compile and cell.device in XLA:
-        return "compile=true: XLA compiles every network anyway: use compile=false"
-    if options.channels_last and cell.device in XLA:
-        return "channels_last=true: XLA lays out memory as it sees fit: use channels_last=false"
-    if options.cuda_graphs and cell.device != Device.gpu:
-        return f"cuda_graphs=true is for NVIDIA GPUs, {cell.device} has no CUDA graphs: use cuda_graphs=false"
-    return None
+        yield "freeze=true makes the weights constants, and training changes them: use mode=infer"
+    if options.compile and is_xla:
+        yield "compile=true: XLA compiles every network anyway: use compile=false"
+    if options.channels_last and is_xla:
+        yield "channels_last=true: XLA lays out memory as it sees fit: use channels_last=false"
+    if options.cuda_graphs and device != Device.gpu:
+        yield f"cuda_graphs=true is for NVIDIA GPUs, {device} has no CUDA graphs: use cuda_graphs=false"
+    if options.flush_denormals and cell.engine == Engine.keras:
+        yield "flush_denormals=true is not for Keras: use engine=lightning, or flush_denormals=false"
+    if options.flush_denormals and device != Device.cpu:
+        why = "XLA flushes denormal numbers by itself" if is_xla else f"a {device} is not slowed by them"
+        yield f"flush_denormals=true: {why}: use flush_denormals=false"
 
 
-def _flush_denormals(cell: Cell, report: DeviceReport) -> str | None:
-    if not cell.options.flush_denormals:
-        return None
-    if cell.engine == Engine.keras:
-        return "flush_denormals=true is not for Keras: use engine=lightning, or flush_denormals=false"
-    if cell.device == Device.cpu:
-        return None
-    why = "XLA flushes denormal numbers by itself" if cell.device in XLA else f"a {cell.device} is not slowed by them"
-    return f"flush_denormals=true: {why}: use flush_denormals=false"
-
-
-def _allocator(cell: Cell) -> str | None:
-    wanted = cell.options.allocator
-    if wanted == Allocator.default:
-        return None
-    if cell.device not in SHARE_ONE_CPU:
-        return f"allocator={wanted}: a {cell.device} computes in memory of its own: use allocator=default"
-    return allocators.why_missing(wanted)
-
-
-def _compiler(cell: Cell, report: DeviceReport) -> str | None:
+def _of_compiler(cell: Cell, report: DeviceReport) -> Iterator[str]:
     """Inductor generates C++ for the CPU, and Triton with launchers in C for a GPU; both include Python's headers."""
-    if cell.engine == Engine.aotinductor:
-        flag = "engine=aotinductor"
-    elif cell.options.compile:
-        flag = "compile=true"
-    else:
-        return None
+    flag = "engine=aotinductor" if cell.engine == Engine.aotinductor else "compile=true"
+    if cell.engine != Engine.aotinductor and not cell.options.compile:
+        return
     if cell.device == Device.gpu and _capability(report) < VOLTA:
         found = report.details.get("compute_capability", "an unknown one")
-        return f"compile=true needs compute capability 7.0, {report.name} has {found}: use compile=false"
+        yield f"compile=true needs compute capability 7.0, {report.name} has {found}: use compile=false"
     language, variable, commands = ("C", "CC", C) if cell.device == Device.gpu else ("C++", "CXX", CXX)
     given = os.environ.get(variable)
-    commands = [given] if given else commands
-    if not any(map(shutil.which, commands)):
+    if not any(map(shutil.which, [given] if given else commands)):
         problem = f"{variable}={given} is not found" if given else f"none of {', '.join(commands)} is found"
-        return f"{flag} needs a {language} compiler, and {problem}: install one (on Debian, g++)"
+        yield f"{flag} needs a {language} compiler, and {problem}: install one (on Debian, g++)"
     if not Path(sysconfig.get_path("include"), "Python.h").exists():
-        return f"{flag} needs Python's headers: install them (on Debian, python3-dev)"
-    return None
-
-
-def _runs_fp16_lstm(cell: Cell, report: DeviceReport) -> bool:
-    """Under fp16 autocast torch calls oneDNN's LSTM, which has fp16 for the forward pass only, with AVX512-FP16.
-
-    Measured with torch 2.9.0 and ONEDNN_MAX_CPU_ISA at AVX2, AVX512_CORE_BF16 and AVX512_CORE_FP16.
-    """
-    return cell.mode == Mode.infer and has_any(report, ["avx512_fp16"])
-
-
-def _no_tf32(device: Device) -> str:
-    return f"tf32 needs an NVIDIA GPU, which {device} is not: use fp32"
+        yield f"{flag} needs Python's headers: install them (on Debian, python3-dev)"
 
 
 def _capability(report: DeviceReport) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from rich.text import Text
 from accelbench.data.manifest import read_manifest
 from accelbench.devices import energy_counters
 from accelbench.errors import DataError, UserError
-from accelbench.grid.evidence import Evidence, read_evidence
+from accelbench.grid.estimate import Evidence, read_evidence
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.plan import Planned
 from accelbench.grid.prepare import Prepared

@@ -13,8 +13,7 @@ from rich.text import Text
 from accelbench.answers.cells import MeasuredCell, cells_of
 from accelbench.answers.process import Process
 from accelbench.answers.ranking import Answer, answers
-from accelbench.grid.estimate import total
-from accelbench.grid.evidence import Evidence
+from accelbench.grid.estimate import Evidence, total
 from accelbench.grid.plan import Planned
 from accelbench.judging import disturbed
 from accelbench.judging.disturbed import DISTURBED

@@ -24,8 +24,7 @@ from accelbench.engines.lightning.denormals import DENORMAL, NOT_SET
 from accelbench.engines.onnxruntime.engine import OnnxRuntime
 from accelbench.engines.openvino.engine import OpenVino
 from accelbench.engines.registry import host_spec
-from accelbench.grid.exported_support import MODULES
-from accelbench.grid.support import why_not
+from accelbench.grid.support import MODULES, why_not
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.asked import judge
 from accelbench.judging.row import summarise
