@@ -22,7 +22,6 @@ ENTRIES = (
     "isolation",
     "measuring",
     # The probe: every engine's cells are judged by what it finds.
-    "engines.lightning.kernels",
     "engines.lightning.probe",
 )
 # The folders of engines/ whose code runs in the cells of every engine that exports networks of PyTorch.

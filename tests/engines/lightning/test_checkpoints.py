@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from torch import nn
 from torchvision import models
 
-from accelbench.engines.lightning import checkpoints, zoo
+from accelbench.engines.lightning import weights, zoo
 from accelbench.errors import UserError
 from accelbench.schema.vocab import Library, Weights
 from accelbench.schema.workload import ModelSpec
@@ -88,10 +88,10 @@ def test_a_users_pth_is_refused_before_it_is_read_and_safetensors_are_loaded(my_
     torch.save(nn.Linear(2, 2).state_dict(), tmp_path / "honest.pth")
     with pytest.raises(UserError, match="honest.pth is not loaded"):
         built(my_net(tmp_path / "honest.pth"))
-    weights = {"weight": torch.eye(2), "bias": torch.ones(2)}
-    save_file(weights, tmp_path / "mine.safetensors")
-    assert torch.equal(built(my_net(tmp_path / "mine.safetensors")).bias, weights["bias"])
-    assert torch.load is checkpoints.torch_load  # only while a network is built
+    state = {"weight": torch.eye(2), "bias": torch.ones(2)}
+    save_file(state, tmp_path / "mine.safetensors")
+    assert torch.equal(built(my_net(tmp_path / "mine.safetensors")).bias, state["bias"])
+    assert torch.load is weights.torch_load  # only while a network is built
 
 
 def test_a_mended_torch_loads_a_pth_but_never_more_than_its_weights(my_net, hostile, tmp_path, monkeypatch):
@@ -111,8 +111,8 @@ def published(monkeypatch, cache):
     torch.save(state, cache / "new.pth")
     checksum = hashlib.sha256((cache / "new.pth").read_bytes()).hexdigest()
     path = (cache / "new.pth").rename(cache / f"tiny-{checksum[:8]}.pth")
-    weights = models.get_model_weights(TINY.name).DEFAULT
-    monkeypatch.setattr(weights.value, "url", f"https://localhost/models/{path.name}")
+    default = models.get_model_weights(TINY.name).DEFAULT
+    monkeypatch.setattr(default.value, "url", f"https://localhost/models/{path.name}")
     return state, path
 
 
@@ -131,7 +131,7 @@ def test_another_file_of_the_same_name_is_refused_before_it_is_read(published, h
 
 def test_a_file_that_is_replaced_after_it_was_verified_is_not_read(published, hostile):
     state, path = published
-    with checkpoints.verified(f"https://localhost/models/{path.name}"):
+    with weights.verified(f"https://localhost/models/{path.name}"):
         path.write_bytes(hostile)
         loaded = torch.load(str(path), weights_only=False)
     assert loaded.keys() == state.keys()
@@ -140,7 +140,7 @@ def test_a_file_that_is_replaced_after_it_was_verified_is_not_read(published, ho
 def test_a_file_of_the_library_without_a_checksum_is_refused(cache):
     with (
         pytest.raises(UserError, match="the library gives no checksum for tiny.pth"),
-        checkpoints.verified("https://localhost/tiny.pth"),
+        weights.verified("https://localhost/tiny.pth"),
     ):
         pytest.fail("it was accepted")
 

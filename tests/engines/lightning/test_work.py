@@ -4,7 +4,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
-from accelbench.engines.lightning import operators, work, zoo
+from accelbench.engines.lightning import work, zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.module import BenchModule
 from accelbench.engines.lightning.task import ImageTask
@@ -238,33 +238,6 @@ def test_the_optimisers_step_is_bytes_and_operators_without_flops():
     assert sgd.flops == adam.flops == 2 * 2 * 3 * 50 * 70
     assert adam.num_operators >= sgd.num_operators + 5
     assert adam.bytes > sgd.bytes + 4 * (50 * 70) * 6
-
-
-def whole_step(network, optimizer):
-    """The counter after a later step of `optimizer` over all parameters that have a gradient."""
-    module = BenchModule(network, ModelSpec(name="x", optimizer=optimizer), ImageTask(torch.float32), Backend())
-    optimizer, counter = module.configure_optimizers(), work.Counter()
-    optimizer.step()
-    with counter:
-        optimizer.step()
-    return counter
-
-
-def test_of_parameters_that_are_alike_the_optimiser_updates_one_and_each_counts(monkeypatch):
-    network = nn.Sequential(*[nn.Linear(5, 5) for _ in range(9)], nn.Linear(5, 3))
-    network[1].requires_grad_(False)
-    network[0].unused = nn.Parameter(torch.zeros(5, 5))  # it has no gradient, and stays as it is
-    run, num_bytes = [], operators.num_bytes
-    monkeypatch.setattr(operators, "num_bytes", lambda *args: run.append(args[0]) or num_bytes(*args))
-    sgd, adam = (
-        counted(network, torch.rand(3, 5), train=True, model=ModelSpec(name="x", optimizer=optimizer))
-        for optimizer in ("sgd", "adam")
-    )
-    assert len(run) < (sgd.num_operators + adam.num_operators) / 2
-    functional.cross_entropy(network(torch.rand(3, 5)), torch.zeros(3, dtype=torch.int64)).backward()
-    whole = {optimizer: whole_step(network, optimizer) for optimizer in ("sgd", "adam")}
-    assert adam.bytes - sgd.bytes == whole["adam"].bytes - whole["sgd"].bytes
-    assert adam.num_operators - sgd.num_operators == whole["adam"].num_operators - whole["sgd"].num_operators
 
 
 def test_what_is_counted_stays_as_it_was():

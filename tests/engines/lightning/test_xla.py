@@ -6,7 +6,7 @@ pytestmark = needs("torch_xla")
 
 MULTIPLY = """
 import torch, torch_xla
-from accelbench.engines.lightning import xla
+from accelbench.engines.lightning import backends
 {prepare}
 product = torch.ones(4, 4, device=torch_xla.device()) @ torch.ones(4, 4, device=torch_xla.device())
 print(torch_xla._XLAC._get_xla_tensors_hlo([product]))
@@ -21,7 +21,7 @@ def hlo(printed, prepare: str) -> str:
 @pytest.mark.slow
 def test_fp32_is_multiplied_in_fp32_where_a_tpu_would_cast_it_to_bf16(printed):
     assert "operand_precision={highest,highest}" not in hlo(printed, "")
-    assert "operand_precision={highest,highest}" in hlo(printed, "xla.multiply_precisely()")
+    assert "operand_precision={highest,highest}" in hlo(printed, "backends.multiply_precisely()")
 
 
 # Products of large matrices: after the wait, reading the result takes a copy's time and not theirs.
@@ -89,8 +89,7 @@ def test_what_is_drawn_on_the_device_follows_from_the_seed(printed):
 
 SPMD = """
 import torch
-from accelbench.engines.lightning import spmd
-from accelbench.engines.lightning.backends import backend_for
+from accelbench.engines.lightning.backends import backend_for, num_parts
 from accelbench.errors import UnsupportedError
 from accelbench.schema.vocab import Device
 try:
@@ -100,10 +99,10 @@ except UnsupportedError as error:
 backend = backend_for(Device.xla_cpu, num_devices=2)
 backend.prepare(allow_tf32=False)
 images, labels = backend.put((torch.arange(24.0).reshape(4, 2, 3), torch.arange(4)))
-print(backend.num_devices(), spmd.num_parts(labels), spmd.num_parts(torch.zeros(4, device=images.device)))
+print(backend.num_devices(), num_parts(labels), num_parts(torch.zeros(4, device=images.device)))
 divided, whole = images * 2, backend.gather(images * 3)
 backend.end_step()
-print(spmd.num_parts(divided), spmd.num_parts(whole))
+print(num_parts(divided), num_parts(whole))
 print(images.cpu().flatten().tolist() == list(range(24)), backend.put((images,))[0] is images)
 """
 

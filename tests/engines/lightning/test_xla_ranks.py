@@ -53,13 +53,14 @@ def test_weights_that_were_not_joined_are_found_out(hosts, digits, protocol):
 
 PART_OF_A_HOST = """
 from torch_xla._internal import tpu
-from accelbench.engines.lightning import xla_ranks
+from accelbench.engines.lightning.backends import XlaRank
 from accelbench.engines.lightning.ranks import Ranks
+from accelbench.schema.vocab import Device
 from accelbench.errors import UnsupportedError
 
 tpu.num_available_chips = lambda: 4
 try:
-    xla_ranks.join(Ranks(2))
+    XlaRank(Device.tpu, Ranks(2)).prepare(allow_tf32=False)
 except UnsupportedError as error:
     print(error)
 """
@@ -78,15 +79,17 @@ REDUCE = """
 import torch
 import torch_xla
 from torch_xla import runtime
-from accelbench.engines.lightning import xla_ranks
+from accelbench.engines.lightning.backends import XlaRank
 from accelbench.engines.lightning.ranks import Ranks
+from accelbench.schema.vocab import Device
 
-xla_ranks.join(Ranks(1))
+backend = XlaRank(Device.xla_cpu, Ranks(1))
+backend.prepare(allow_tf32=False)
 runtime._WORLD_SIZE = 2
 weights = torch.ones(3, device=torch_xla.device(), requires_grad=True)
 optimizer = torch.optim.SGD([weights], lr=1.0)
 (4 * weights).sum().backward()
-xla_ranks.reduce_gradients(optimizer)
+backend.reduce_gradients(optimizer)
 print("all-reduce" in torch_xla._XLAC._get_xla_tensors_hlo([weights.grad]))
 print(weights.grad.cpu().tolist())
 """

@@ -17,7 +17,7 @@ from accelbench.engines.cell_run import CellRun, Observed
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend, backend_for
 from accelbench.engines.lightning.global_state import new_tensors_in
-from accelbench.engines.lightning.module import BenchModule, StructuredStep, TrainStep, new_optimizer
+from accelbench.engines.lightning.module import BenchModule, InferStep, TrainStep, new_optimizer
 from accelbench.engines.lightning.outputs import all_finite, described, seeded, size_of
 from accelbench.engines.lightning.own.batch import OwnBatch, OwnTask, taken_keys
 from accelbench.engines.lightning.precision import STORED_DTYPES, Observer, plugin_for, step_context
@@ -166,7 +166,7 @@ class NetworkRun(CellRun):
             if self.plain is not self.network:  # compiled code runs no hooks: let them see the plain network first
                 self._run_plain()
             self.backend.hold(torch.get_default_dtype())
-            make = TrainStep if self.trains else StructuredStep
+            make = TrainStep if self.trains else InferStep
             self.step = make(self.module, itertools.repeat(self.batch))
             self.measure_window(self.step)
             self.result = self.step.result

@@ -32,8 +32,7 @@ from accelbench.engines.lightning.denormals import NOT_SET, Denormals, some_valu
 from accelbench.engines.lightning.feed import Feed
 from accelbench.engines.lightning.global_state import new_tensors_in, use_threads
 from accelbench.engines.lightning.module import BenchModule
-from accelbench.engines.lightning.network_outputs import NetworkOutputs
-from accelbench.engines.lightning.outputs import all_finite, described
+from accelbench.engines.lightning.outputs import NetworkOutputs, all_finite, described
 from accelbench.engines.lightning.precision import STORED_DTYPES
 from accelbench.engines.lightning.profiler import MAX_OPERATORS
 from accelbench.engines.lightning.ranks import Ranks

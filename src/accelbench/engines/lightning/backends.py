@@ -1,4 +1,7 @@
-"""How Lightning runs on each kind of device: copying, waiting, time stamps, and what really ran."""
+"""How Lightning runs on each kind of device: copying, waiting, time stamps, and what really ran.
+
+torch_xla is imported inside the methods: its import replaces parts of torch.nn, which only a cell on XLA may do.
+"""
 
 import re
 import sys
@@ -6,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import pytorch_lightning as pl
 import torch
 from lightning_fabric.accelerators import XLAAccelerator
 from pytorch_lightning.strategies import DDPStrategy
@@ -14,12 +18,17 @@ from torch.optim import Optimizer
 
 from accelbench.devices import cpu
 from accelbench.engines.cell_run import BaseBackend
-from accelbench.engines.lightning import denormals, spmd, xla, xla_ranks
+from accelbench.engines.lightning import denormals
 from accelbench.engines.lightning.global_state import Held, restore, values_of_a_cell
-from accelbench.engines.lightning.ranks import NetworkDDP, Ranks
+from accelbench.engines.lightning.ranks import NetworkDDP, Ranks, StartedXla
+from accelbench.engines.lightning.structure import tensors_in
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.runner import Compiles
 from accelbench.schema.vocab import XLA, Device
+
+MESH_AXIS = "data"
+READ_BACK = "aten::_local_scalar_dense"  # the operator of `.item()`, which computes nothing on the CPU
+LOOP_BROADCAST = "c10d::broadcast_"  # with it Lightning's loop, before each item, tells whether a signal came
 
 
 class Backend(BaseBackend):
@@ -49,18 +58,14 @@ class Backend(BaseBackend):
         self.flushes_denormals = True
 
     def hold(self, dtype: torch.dtype) -> None:
-        """Sets it again, just before the first step: the user's code may have changed it. `changed` compares with it.
+        """Sets it again, with `dtype` for new tensors, just before the first step: the user's code may have changed it.
 
-        Without `prepare`, in the user's own process, the settings are the present ones.
-
-        Args:
-            dtype: of new tensors.
+        `changed` compares with it. Without `prepare`, in the user's own process, the settings are the present ones.
         """
         self.held = self.held or Held()
         self.held.again(dtype)
 
     def read_back(self) -> str | None:
-        """PyTorch's, if they are held."""
         return None if self.held is None else "PyTorch's global settings, its threads among them"
 
     def changed(self) -> list[str]:
@@ -92,7 +97,7 @@ class Backend(BaseBackend):
         return tuple(tensor.to(device, non_blocking=True) for tensor in batch)
 
     def gather(self, output: Any) -> Any:
-        """The output, on the device that it is read from, once the step has run."""
+        """The output, whole on the device that it is read from, once the step has run."""
         return output
 
     def strategy(self) -> DDPStrategy:
@@ -119,15 +124,13 @@ class Backend(BaseBackend):
         """Launches the step, on devices that record steps before they run them."""
 
     def compiles(self) -> Compiles:
-        """The number of compilations so far, and their seconds."""
         return self.count_compiles()
 
     def cudnn_benchmark(self) -> bool | None:
-        """Whether cuDNN tries its algorithms to choose one; None without cuDNN."""
+        """Whether cuDNN tries its algorithms to choose one, whoever set that; None without cuDNN."""
         return None
 
     def device_name(self) -> str | None:
-        """The hardware's name; None if only `devices.registry` knows it."""
         return cpu.name()
 
     def ran_on(self, torch_type: str) -> str:
@@ -136,11 +139,7 @@ class Backend(BaseBackend):
 
 
 class Cuda(Backend):
-    """One NVIDIA GPU.
-
-    Args:
-        index: of the GPU among the visible ones.
-    """
+    """The NVIDIA GPU with number `index` among the visible ones."""
 
     accelerator = torch_type = "cuda"
     on_host = False
@@ -163,11 +162,9 @@ class Cuda(Backend):
         torch.cuda.reset_peak_memory_stats()
 
     def place(self, device: torch.device, rank: int) -> str:
-        """The GPU's unique id, on any host."""
         return str(torch.cuda.get_device_properties(device).uuid)
 
     def wait(self) -> None:
-        """Waits for every stream."""
         torch.cuda.synchronize()
 
     def stamp(self) -> Any:
@@ -177,25 +174,25 @@ class Cuda(Backend):
         return event
 
     def between(self, start: Any, end: Any) -> float:
-        """From the device's clock."""
         milliseconds: float = start.elapsed_time(end)
         return milliseconds / 1000
 
     def peak_memory_bytes(self) -> int | None:
-        """The most memory that tensors took."""
         return torch.cuda.max_memory_allocated()
 
     def cudnn_benchmark(self) -> bool | None:
-        """The current setting, whoever set it."""
         return torch.backends.cudnn.benchmark
 
     def device_name(self) -> str | None:
-        """Such as `NVIDIA H200`."""
         return torch.cuda.get_device_name()
 
 
 class Xla(Backend):
-    """torch_xla on a TPU, or (`PJRT_DEVICE=CPU`) on the CPU."""
+    """torch_xla on a TPU, or (`PJRT_DEVICE=CPU`) on the CPU.
+
+    One process may drive several devices as one (SPMD): batches are divided among them, each has all weights, and XLA
+    partitions the step and sums the gradients (torch_xla's "PyTorch/XLA SPMD user guide").
+    """
 
     accelerator = "tpu"
     torch_type = "xla"
@@ -203,115 +200,205 @@ class Xla(Backend):
     on_host = False
 
     def __init__(self, device: Device, num_asked: int = 1) -> None:
-        xla.register_accelerator(device)
+        if device != Device.tpu:  # Lightning's own accelerator does not support PJRT's CPU
+            XLAAccelerator.is_available = staticmethod(lambda: True)
+            pl.accelerators.AcceleratorRegistry.register("tpu", _PjrtCpu, override=True)
         self.num_asked = num_asked
         self.num_parts = 1
 
     def prepare(self, allow_tf32: bool) -> None:
-        """Makes fp32 multiply in fp32: by default a TPU casts to bf16 first."""
-        if self.num_asked > 1:
-            spmd.start(self.num_asked)
+        """Sets XLA's matrix precision too: by default a TPU multiplies fp32 in bf16.
+
+        Raises:
+            UnsupportedError: the machine has more or fewer devices than SPMD was asked for, which uses all of them.
+        """
+        import torch_xla.runtime as xr
+
+        if self.num_asked > 1:  # before anything is on a device
+            if (found := xr.global_runtime_device_count()) != self.num_asked:
+                raise UnsupportedError(
+                    f"devices={self.num_asked}: SPMD divides a batch among all {found}: use devices={found}"
+                )
+            xr.use_spmd()
         super().prepare(allow_tf32)
-        xla.multiply_precisely()
+        multiply_precisely()
 
     def hold(self, dtype: torch.dtype) -> None:
-        """XLA's matrix precision too."""
         super().hold(dtype)
-        xla.multiply_precisely()
+        multiply_precisely()
 
     def changed(self) -> list[str]:
-        """XLA's matrix precision too."""
-        return [*super().changed(), *xla.changed_precision()]
+        import torch_xla.backends
+
+        found, now = super().changed(), torch_xla.backends.get_mat_mul_precision()
+        if now != "highest":
+            found.append(f"its code changed torch_xla's matrix precision from highest to {now} while it was measured")
+        return found
 
     def seed(self, number: int) -> None:
         """Seeds torch_xla, which starts from the same state in each process."""
-        xla.seed(number)
+        import torch_xla.core.xla_model as xm
+
+        xm.set_rng_state(number)
 
     def put(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """The batch, divided among the devices if there are several."""
+        """The batch, divided among the devices if there are several; unchanged if it is on them already."""
         if self.num_asked == 1:
             return super().put(batch)
-        divided = spmd.put(batch, self.device())
+        if batch[0].device.type != "xla":
+            import torch_xla.core.xla_model as xm
+            import torch_xla.distributed.spmd as xs
+
+            mesh, device = xs.get_1d_mesh(MESH_AXIS), self.device()
+            specs = [xs.ShardingSpec(mesh, (MESH_AXIS, *[None] * (tensor.dim() - 1))) for tensor in batch]
+            sent = zip(batch, specs, strict=True)
+            batch = tuple(xm.send_cpu_data_to_device([tensor], device, spec)[0] for tensor, spec in sent)
         if self.num_parts == 1:
-            self.num_parts = spmd.num_parts(divided[0])
-        return divided
+            self.num_parts = num_parts(batch[0])
+        return batch
 
     def gather(self, output: Any) -> Any:
-        """The whole output, on each device if there are several."""
-        return output if self.num_asked == 1 else spmd.gather(output)
+        """The whole output, on each device if there are several.
+
+        A divided output would be joined when it is read, by a computation that torch_xla compiles again each time.
+        """
+        if self.num_asked > 1:
+            import torch_xla.distributed.spmd as xs
+
+            for tensor in tensors_in(output):
+                xs.mark_sharding(tensor, xs.get_1d_mesh(MESH_AXIS), (None,) * tensor.dim())
+        return output
 
     def num_devices(self) -> int:
-        """The number of parts that XLA divided the batches into."""
         return self.num_parts
 
     def fallbacks(self) -> list[str]:
-        """From torch_xla's counters."""
-        return xla.fallbacks()
+        """The operators that XLA does not have, such as `aten::nonzero`, from torch_xla's counters."""
+        import torch_xla.debug.metrics as met
+
+        return sorted(name for name in met.executed_fallback_ops() if name != READ_BACK)
 
     def wait(self) -> None:
         """Waits for what was launched (`torch_xla.sync(wait=True)` does not, on the CPU)."""
-        xla.wait()
+        import torch_xla.core.xla_model as xm
+
+        xm.wait_device_ops()
 
     def end_step(self) -> None:
-        """Launches what the step recorded."""
-        xla.launch()
+        """Compiles what the step recorded, if it is new, and launches it."""
+        import torch_xla
+
+        torch_xla.sync()
 
     def compiles(self) -> Compiles:
-        """From torch_xla's counters."""
-        return xla.compiles()
+        import torch_xla.debug.metrics as met
+
+        data = met.metric_data("CompileTime")
+        return (data[0], data[1] / 1e9) if data else (0, 0.0)  # it is kept in nanoseconds
 
     def peak_memory_bytes(self) -> int | None:
-        """From PJRT; None on the CPU."""
-        return xla.peak_memory_bytes()
+        import torch_xla.core.xla_model as xm
+
+        try:
+            peak = xm.get_memory_info().get("peak_bytes_used")
+        except RuntimeError:  # PJRT's CPU client has no memory statistics
+            return None
+        return int(peak) if peak else None
 
     def device_name(self) -> str | None:
         """PJRT's name for the hardware, such as `TPU v4`; None on the CPU."""
-        return xla.device_name()
+        import torch_xla
+        import torch_xla.runtime as xr
+
+        if xr.device_type() != "TPU":
+            return None
+        return str(torch_xla._XLAC._xla_device_kind(str(torch_xla.device())))
 
     def ran_on(self, torch_type: str) -> str:
         """`tpu` only if PJRT reports that it drives one."""
         if torch_type != "xla":
             return torch_type
-        return Device.tpu if xla.device_name() else Device.xla_cpu
+        return Device.tpu if self.device_name() else Device.xla_cpu
+
+
+class _PjrtCpu(pl.accelerators.XLAAccelerator):
+    """Lets `Trainer(accelerator="tpu")` run on PJRT's CPU."""
+
+    is_available = staticmethod(lambda: True)
+    auto_device_count = staticmethod(lambda: 1)
+    parse_devices = staticmethod(int)
+    get_parallel_devices = staticmethod(lambda num: [torch.device("xla", index) for index in range(int(num))])
+
+
+def multiply_precisely() -> None:
+    """Sets XLA's matrix precision to its highest."""
+    import torch_xla.backends
+
+    torch_xla.backends.set_mat_mul_precision("highest")
+
+
+def num_parts(tensor: Tensor) -> int:
+    """The number of devices that XLA divides the first dimension of `tensor` among; 1 if each device has all of it."""
+    import torch_xla
+
+    found = re.match(r"\{devices=\[(\d+)", torch_xla._XLAC._get_xla_sharding_spec(tensor))
+    return int(found.group(1)) if found else 1
 
 
 class XlaRank(Xla):
-    """One of several XLA devices with one process each."""
+    """One of several XLA devices with one process each, on one host or on a whole TPU pod.
+
+    PJRT joins the processes and XLA sums the gradients. Lightning would start the processes with torch_xla's
+    `xmp.spawn`; here accelbench's forkserver or torchrun has started them. PJRT's CPU client can't join processes
+    (pytorch/xla#5342).
+    """
 
     def __init__(self, device: Device, ranks: Ranks) -> None:
         super().__init__(device)
         self.ranks = ranks
 
     def prepare(self, allow_tf32: bool) -> None:
-        """Joins the processes first: nothing may be on the device before."""
-        xla_ranks.join(self.ranks)
+        """Joins the processes first: nothing may be on the device before.
+
+        Raises:
+            UnsupportedError: the host has more chips than processes, and libtpu would wait for the missing ones; or
+                PJRT joined another number of devices, or more than one per process.
+        """
+        import torch_xla.runtime as xr
+        from torch_xla._internal import pjrt, tpu
+
+        ranks, flag = self.ranks, "engine.xla_processes=true"
+        if xr.device_type() == "TPU" and (chips := tpu.num_available_chips()) != ranks.num_here:
+            reason = f"this host has {chips} chips, which take part all or none, for {ranks.num_here} processes"
+            raise UnsupportedError(f"{flag}: {reason}: use devices={chips} for each host")
+        pjrt.initialize_multiprocess(ranks.local_rank, ranks.num_here)
+        joined, own = xr.world_size(), xr.addressable_device_count()
+        if (joined, own) != (ranks.num, 1):
+            reason = f"PJRT joined {joined} devices, and this process has {own}"
+            raise UnsupportedError(f"{flag}: {reason}, where devices={ranks.num} have a process each")
         super().prepare(allow_tf32)
 
     def strategy(self) -> DDPStrategy:
-        """Lightning's XLAStrategy, in a process that another launcher started."""
-        return xla_ranks.strategy()
+        return StartedXla()
 
     def place(self, device: torch.device, rank: int) -> str:
         """PJRT's number for the device, unique on all hosts."""
-        return xla_ranks.place()
+        import torch_xla.runtime as xr
+
+        return f"XLA device {xr.global_ordinal()}"
 
     def fallbacks(self) -> list[str]:
-        """The fallbacks of the steps, without the broadcast of Lightning's loop before each of its items."""
-        return [name for name in super().fallbacks() if name != xla_ranks.LOOP_BROADCAST]
+        return [name for name in super().fallbacks() if name != LOOP_BROADCAST]
 
     def reduce_gradients(self, optimizer: Optimizer) -> None:
-        """Averages the gradients with XLA, within the step."""
-        xla_ranks.reduce_gradients(optimizer)
+        """Averages the gradients within the step, as torch_xla's `optimizer_step` does."""
+        import torch_xla.core.xla_model as xm
+
+        xm.reduce_gradients(optimizer)
 
 
 def backend_for(device: Device, num_devices: int = 1, ranks: Ranks | None = None) -> Backend:
-    """The backend of this rank's device, or of all devices if one process drives them.
-
-    Args:
-        device: the kind of device.
-        num_devices: how many devices compute the cell.
-        ranks: the processes of the cell; None for a single process.
-    """
+    """The backend of this rank's device, or of all `num_devices` if one process drives them."""
     ranks = ranks or Ranks(1)
     if device == Device.gpu:
         return Cuda(ranks.local_rank)
@@ -324,45 +411,40 @@ class Compilations:
     """Counts the graphs that this process compiles from now on. It imports nothing of torch.compile."""
 
     def __init__(self) -> None:
-        self._before = _so_far()
+        self._before = self._so_far()
 
     def __call__(self) -> Compiles:
         """Their number, and the seconds that compiling took, including those of backward passes."""
-        (num, seconds), (earlier, earlier_s) = _so_far(), self._before
+        (num, seconds), (earlier, earlier_s) = self._so_far(), self._before
         return max(0, num - earlier), max(0.0, seconds - earlier_s)  # the user's code may have cleared the counters
 
-
-def _so_far() -> Compiles:
-    utils: Any = sys.modules.get("torch._dynamo.utils")
-    if utils is None:
-        return 0, 0.0
-    return utils.counters["stats"]["unique_graphs"], utils.calculate_time_spent()["total_wall_time"]
+    def _so_far(self) -> Compiles:
+        utils: Any = sys.modules.get("torch._dynamo.utils")
+        if utils is None:
+            return 0, 0.0
+        return utils.counters["stats"]["unique_graphs"], utils.calculate_time_spent()["total_wall_time"]
 
 
 def check_has_code(name: str, capability: tuple[int, int], arch_list: Sequence[str]) -> None:
-    """Raises an UnsupportedError if torch has no code for a GPU.
+    """Raises an UnsupportedError if torch has no code for the GPU `name`.
 
-    Args:
-        name: of the GPU.
-        capability: its compute capability, (major, minor).
-        arch_list: what torch was compiled for (`torch.cuda.get_arch_list`): `sm_80` is code for compute capability
-            8.0, which runs on 8.x with x >= 0; `compute_80` is PTX, which every newer GPU compiles for itself. With a
-            suffix, both are for fewer GPUs: `a` for this capability alone, `f` for its major version.
+    `arch_list` (`torch.cuda.get_arch_list`) says what torch was compiled for: `sm_80` is code for compute capability
+    8.0, which runs on 8.x with x >= 0; `compute_80` is PTX, which every newer GPU compiles for itself. With a suffix,
+    both are for fewer GPUs: `a` for this capability alone, `f` for its major version.
     """
-    if not arch_list or any(_runs_on(arch, capability) for arch in arch_list):
-        return
-    raise UnsupportedError(
-        f"{name} has compute capability {capability[0]}.{capability[1]}, for which the installed torch has no code: it "
-        f"has {', '.join(arch_list)}; install a build of torch for this GPU, or use device=cpu"
-    )
 
+    def runs(arch: str) -> bool:
+        match = re.fullmatch(r"(sm|compute)_(\d+)(\d)([af]?)", arch)
+        if match is None:
+            return False
+        kind, major, minor, suffix = match.groups()
+        built_for = int(major), int(minor)
+        if suffix == "a":
+            return capability == built_for
+        return capability >= built_for and (capability[0] == built_for[0] or (kind == "compute" and not suffix))
 
-def _runs_on(arch: str, capability: tuple[int, int]) -> bool:
-    match = re.fullmatch(r"(sm|compute)_(\d+)(\d)([af]?)", arch)
-    if match is None:
-        return False
-    kind, major, minor, suffix = match.groups()
-    built_for = int(major), int(minor)
-    if suffix == "a":
-        return capability == built_for
-    return capability >= built_for and (capability[0] == built_for[0] or (kind == "compute" and not suffix))
+    if arch_list and not any(map(runs, arch_list)):
+        raise UnsupportedError(
+            f"{name} has compute capability {capability[0]}.{capability[1]}, for which the installed torch has no "
+            f"code: it has {', '.join(arch_list)}; install a build of torch for this GPU, or use device=cpu"
+        )

@@ -3,7 +3,6 @@
 They are smaller than the smallest normal number of their format. A CPU computes with them many times slower.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -68,24 +67,22 @@ class Denormals:
     @contextmanager
     def looking_at_outputs(self, network: nn.Module) -> Iterator[None]:
         """Looks at what the innermost layers return in this context."""
+
+        def look(name: str, _layer: nn.Module, _inputs: object, output: object) -> None:
+            self._note(OUTPUTS, name, tensors_in(output))
+
         innermost = [(name, layer) for name, layer in network.named_modules() if next(layer.children(), None) is None]
-        handles = [layer.register_forward_hook(partial(self._look_at_output, name)) for name, layer in innermost]
+        handles = [layer.register_forward_hook(partial(look, name)) for name, layer in innermost]
         try:
             yield
         finally:
             for handle in handles:
                 handle.remove()
 
-    def _look_at_output(self, name: str, _layer: nn.Module, _inputs: object, output: object) -> None:
-        self._note(OUTPUTS, name, tensors_in(output))
-
     def _note(self, kind: str, name: str, tensors: Iterable[Tensor]) -> None:
-        counts: Counter[str] = Counter()
-        for tensor in tensors:
-            if tensor.dtype in BITS:
-                values = some_values(tensor)
-                counts.update(found=_num_denormal(values), all=values.numel())
-        share = counts["found"] / counts["all"] if counts["all"] else 0.0
+        looked_at = [some_values(tensor) for tensor in tensors if tensor.dtype in BITS]
+        num = sum(values.numel() for values in looked_at)
+        share = sum(map(_num_denormal, looked_at)) / num if num else 0.0
         if share >= MIN_SHARE and share > self.worst.get(kind, (0.0, ""))[0]:
             self.worst[kind] = (share, name)
 

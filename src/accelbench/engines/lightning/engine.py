@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -15,28 +16,26 @@ from accelbench.engines.lightning import options, preflight, zoo
 from accelbench.engines.lightning.backends import Backend, backend_for
 from accelbench.engines.lightning.denormals import Denormals
 from accelbench.engines.lightning.feed import Feed, SingleItemLoader
-from accelbench.engines.lightning.module import (
-    BenchModule,
-    EpochStep,
-    InferStep,
-    StructuredStep,
-    TestStep,
-    TrainStep,
-)
-from accelbench.engines.lightning.network_outputs import NetworkOutputs
-from accelbench.engines.lightning.outputs import all_finite, described
+from accelbench.engines.lightning.module import BenchModule, EpochStep, InferStep, TestStep
+from accelbench.engines.lightning.outputs import NetworkOutputs, all_finite, described
 from accelbench.engines.lightning.own.lightning_module.run import ModuleRun
 from accelbench.engines.lightning.precision import STORED_DTYPES, Observer
 from accelbench.engines.lightning.profiler import busiest
 from accelbench.engines.lightning.ranks import Ranks, Seen, differences, digest, joined, joined_peaks
+from accelbench.engines.lightning.structure import (
+    is_same,
+    tensors_in,
+)
 from accelbench.engines.lightning.trainer import hush_lightning, set_threads, trainer_for
 from accelbench.engines.lightning.training import (
     TrainedNetwork,
     evaluating,
+    noting_gradients,
+    trainable,
     training_in_inference,
 )
 from accelbench.engines.lightning.weights import kept, saved
-from accelbench.engines.lightning.work import count
+from accelbench.engines.lightning.work import count, watched
 from accelbench.engines.lightning.workloads import workload_of
 from accelbench.measuring.breakdown import has_time, measure_breakdown
 from accelbench.measuring.clock import NUM_INFER_EPOCHS
@@ -44,17 +43,15 @@ from accelbench.measuring.promises import check_timed
 from accelbench.measuring.runner import Watch
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Work
-from accelbench.schema.vocab import Library, Precision
+from accelbench.schema.vocab import XLA, Library, Precision
+
+NUM_GIVEN_AGAIN = 3
 
 
 def run(cell: Cell, data_folder: Path, weights: Path | None = None, work: Work | None = None) -> Measurement | None:
-    """Runs `cell` in this process, which must have run no other cell.
+    """Runs `cell`, whose device must be present, in this process, which must have run no other cell.
 
-    Args:
-        cell: what to run; its device must be present.
-        data_folder: where the data set's arrays are.
-        weights: the file that gets the trained weights; None: they are not saved.
-        work: of one step, if it has been counted already.
+    The file `weights` gets the trained weights. `work` is that of one step, if it has been counted already.
 
     Returns:
         The measurement; None in a process that is not the first of several ranks.
@@ -86,7 +83,6 @@ def check(cell: Cell, data_folder: Path) -> None:
 class _Run(NetworkOutputs):
     """One cell's run; Lightning's Trainer calls back into it."""
 
-    backend: Backend
     ranks: Ranks
     feed: Feed
     test_feed: Feed
@@ -105,34 +101,32 @@ class _Run(NetworkOutputs):
         self.num_params = zoo.num_params(network)
         if cell.options.channels_last:
             self.workload.check_layout()
-        network = options.prepared(network, cell.options)
-        self.network = network
+        self.network = network = options.prepared(network, cell.options)
         if self.compiler is not None:
             backend.count_compiles = self.compiler.compiles
             network = self.compiler.compiled(network)
+        self.is_plain = self.compiler is None and ranks.num == 1 and cell.device not in XLA
         self.module = BenchModule(network, cell.model, self.workload.task, backend)
         self.module.num_parts = ranks.num
         self.trainer = trainer_for(cell, backend, ranks)
         self.observer = Observer(self.network)
         self.trained = TrainedNetwork(self.network, self.seen.training)
         self.first_output = self.network.register_forward_hook(self._check_output)
-        self.last_result: Any
         self.denormals = Denormals()
 
     def run_steps(self) -> None:
         """Has the Trainer call back, with a step over the whole window or over one epoch."""
-        self.module.conduct = self._epoch if self.fits else self._window
-        self.module.train_step = EpochStep if self.fits else TrainStep
-        self.module.infer_step = StructuredStep if self.workload.shapes() is None else InferStep
-        if self.trains:
-            if self.fits:
-                self.test_feed = self.workload.test_feed()
-                self.module.evaluate, self.module.finish = self.evaluate, self._finish_fit
-            tested = SingleItemLoader(self.test_feed) if self.fits else None
-            self.trainer.fit(self.module, SingleItemLoader(self.feed), tested)
-        else:
+        module, loader = self.module, SingleItemLoader(self.feed)
+        module.conduct = self._epoch if self.fits else self._window
+        if not self.trains:
             for _ in range(NUM_INFER_EPOCHS if self.fits else 1):
-                self.trainer.predict(self.module, SingleItemLoader(self.feed), return_predictions=False)
+                self.trainer.predict(module, loader, return_predictions=False)
+        elif self.fits:
+            module.train_step, module.evaluate, module.finish = EpochStep, self.evaluate, self._finish_fit
+            self.test_feed = self.workload.test_feed()
+            self.trainer.fit(module, loader, SingleItemLoader(self.test_feed))
+        else:
+            self.trainer.fit(module, loader)
 
     def _check_output(self, network: torch.nn.Module, inputs: object, output: object) -> None:
         self.first_output.remove()  # one look is enough
@@ -155,79 +149,32 @@ class _Run(NetworkOutputs):
         self._note_built(step)
         if not self.ranks.leads:
             self.ranks.follow(step, self.backend.wait)
-            self.last_result = step.result
-            self._look(step)
+            self._note_result(step)
             return
         self.measure_window(step)
         if self.trains:
             with self.seen.checking():
                 self.seen.training.end = self.trained.states()
-        self._break_down(step)
-        self._look_for_denormals(step)
-        if self.trains:
-            self.look_further(step)
-        self.ranks.dismiss()
-        self.last_result = step.result
-        self._look(step)
-        self._keep_outputs(step)
-        if not self.trains:
-            self.look_further(step)
-
-    def watch(self, step: InferStep) -> Watch:
-        """This run."""
-        self.step = step
-        return self
-
-    @check_timed
-    def start(self) -> None:
-        """See `Watch`."""
-        if self.trains:
-            self.seen.training.start = self.trained.states()
-
-    @check_timed
-    def look(self, batch: Any) -> None:
-        """See `Watch`: keeps the step's batch, and its weights or its output."""
-        if self.trains:
-            self.timed = batch, []
-            self.seen.training.looked = self.trained.states()
-        else:
-            self.check_computed(self.step.result)
-            rows = self.rows_of(self.workload.num_rows)
-            self.timed = batch, described(self.step.result, self.workload.num_rows, rows)
-
-    def _look(self, step: InferStep) -> None:
-        """Observes one more forward pass if no layer showed what the steps computed in."""
-        if not self.observer.has_seen:
-            self.note_resources()
-            self.observer.look(self.network, lambda: options.run_plain(self.network, step, self.workload.example()))
-
-    def _look_for_denormals(self, step: InferStep | None = None) -> None:
-        """Looks at the weights, and at what the layers return in one more step; compiled code does not show that."""
-        if self.backend.torch_type != "cpu" or self.backend.flushes_denormals:
-            return
-        self.note_resources()
-        self.denormals.look_at_weights(self.network, next(iter(self.trainer.optimizers), None))
-        compiled = self.compiler is not None or self.backend.compiles()[0] > 0
-        one_more = not self.is_one_step and has_time(median(self.timing.latency_s or [0.0]), self.cell.timeout_s)
-        if step is not None and one_more and not compiled and self.ranks.num == 1:
-            with self.denormals.looking_at_outputs(self.network):
-                step.compute(step.copy_in(step.fetch()))
-
-    def _break_down(self, step: InferStep) -> None:
-        """Times the phases of further steps, and profiles one."""
         if self.cell.breakdown_s and has_time(median(self.timing.latency_s), self.cell.timeout_s):
             self.breakdown = measure_breakdown(step, self.backend, self.cell.breakdown_s, ranks=self.ranks)
             self.operators = busiest(step, self.backend, self.ranks)
+        self._look_for_denormals(step)
+        if self.trains:
+            self._look_further(step)
+        self.ranks.dismiss()
+        self._note_result(step)
+        self._keep_outputs(step)
+        if not self.trains:
+            self._look_further(step)
 
     def _epoch(self, step: InferStep) -> None:
         self._note_built(step)
         self.measure_epoch(step)
-        self.last_result = step.result
-        self._look(step)
+        self._note_result(step)
         if not self.trains and len(self.epochs) == NUM_INFER_EPOCHS:
             self._look_for_denormals()
             self._keep_outputs(step)
-            self._profile_epochs(self.module.infer_step)
+            self._profile_epochs(InferStep)
 
     def _finish_fit(self) -> None:
         """Profiles a training step after the last evaluation; the weights stay those of the last epoch."""
@@ -255,6 +202,80 @@ class _Run(NetworkOutputs):
         """From the sums that the step has kept on each rank's device."""
         loss = self.checked_loss(self.ranks.total(step.loss_sum) / num_samples)
         return loss, None if step.task.reconstructs else self.ranks.total(step.num_right) / num_samples
+
+    def watch(self, step: InferStep) -> Watch:
+        self.step = step
+        return self
+
+    @check_timed
+    def start(self) -> None:
+        if self.trains:
+            self.seen.training.start = self.trained.states()
+
+    @check_timed
+    def look(self, batch: Any) -> None:
+        """Keeps the step's batch, and its weights or its output."""
+        if self.trains:
+            self.timed = batch, []
+            self.seen.training.looked = self.trained.states()
+        else:
+            self.check_computed(self.step.result)
+            rows = self.rows_of(self.workload.num_rows)
+            self.timed = batch, described(self.step.result, self.workload.num_rows, rows)
+
+    def _note_result(self, step: InferStep) -> None:
+        """Observes one more forward pass if no layer showed what the steps computed in."""
+        self.last_result = step.result
+        if not self.observer.has_seen:
+            self.note_resources()
+            self.observer.look(self.network, lambda: options.run_plain(self.network, step, self.workload.example()))
+
+    def _look_for_denormals(self, step: InferStep | None = None) -> None:
+        """Looks at the weights, and at what the layers return in one more step; compiled code does not show that."""
+        if self.backend.torch_type != "cpu" or self.backend.flushes_denormals:
+            return
+        self.note_resources()
+        self.denormals.look_at_weights(self.network, next(iter(self.trainer.optimizers), None))
+        compiled = self.compiler is not None or self.backend.compiles()[0] > 0
+        one_more = not self.is_one_step and has_time(median(self.timing.latency_s or [0.0]), self.cell.timeout_s)
+        if step is not None and one_more and not compiled and self.ranks.num == 1:
+            with self.denormals.looking_at_outputs(self.network):
+                step.compute(step.copy_in(step.fetch()))
+
+    @check_timed
+    def _look_further(self, step: InferStep) -> None:
+        """Runs further steps on batches that were never fed: what they compute, train and keep."""
+        latency_s = median(self.timing.latency_s or [block.seconds / block.num_steps for block in self.timing.blocks])
+        if self.is_one_step or self.ranks.num > 1 or not has_time(latency_s, self.cell.timeout_s):
+            return
+        self.note_resources()
+        first_s, training = self.unseen_s, self.seen.training
+        if self.trains:
+            self.trained.note_settings(self.trainer.optimizers)
+            if self.is_plain:
+                unseen = self.workload.unseen(labelled=True)
+                start = time.perf_counter()
+                with noting_gradients(trainable(self.network), training), watched(self.seen.products):
+                    step.compute(step.copy_in(unseen))
+                self.backend.wait()
+                first_s = time.perf_counter() - start
+                training.num_later = 1
+                # Once more if so: a hard output may be the same by chance.
+                training.keeps_outputs = all(self._gives_again(step) for _ in range(NUM_GIVEN_AGAIN))
+        self._replay(first_s)
+        if self.trains:
+            training.later = self.trained.states()
+
+    def _gives_again(self, step: InferStep) -> bool:
+        """Whether of three forward passes of training on different inputs two neighbours alone give the same."""
+        batches = [self.workload.unseen(labelled=True) for _ in range(3)]
+        outputs = []
+        for batch in batches:
+            with step.context():
+                output, _ = step.task.train(self.network, step.copy_in(batch))
+            outputs.append([tensor.detach().clone() for tensor in tensors_in(output)])
+        same = [is_same(*pair) for pair in pairwise(outputs)]
+        return any(same) and not all(same) and not any(is_same(*pair) for pair in pairwise(batches))
 
     def _keep_outputs(self, step: InferStep) -> None:
         """Keeps outputs of inference in the first rank, once everything was measured."""
@@ -307,16 +328,13 @@ class _Run(NetworkOutputs):
         return of_rank.of_devices(self.ranks.num)
 
     def notes(self) -> Iterator[str]:
-        """How the batches are used, and what the user's code set in vain."""
         yield from self.workload.notes()
         yield from self.backend.notes()
 
     def tokens_per_sample(self) -> float | None:
-        """Of the batches that the network got."""
         return self.workload.tokens_per_sample()
 
     def warnings(self) -> Iterator[str]:
-        """What torch.compile left uncompiled, and slow numbers."""
         yield from self.denormals.warnings()
         if self.compiler is not None:
             yield from self.compiler.warnings()

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -23,16 +24,6 @@ from accelbench.schema.vocab import Mode, Pipeline
 Batch = tuple[Tensor, ...]
 
 
-def padded(batch: Batch, order: Order) -> Batch:
-    """The batch; if `order` pads, a short one is filled up with black images labelled -1."""
-    missing = order.part_size - len(batch[0])
-    if order.last != "pad" or not missing:
-        return batch
-    images = batch[0].new_zeros(missing, *batch[0].shape[1:])
-    labels = [tensor.new_full((missing,), -1) for tensor in batch[1:]]
-    return tuple(torch.cat(pair) for pair in zip(batch, [images, *labels], strict=True))
-
-
 class Feed(Protocol):
     """Batches of one epoch, or without end; `num_samples` is the number of samples per epoch."""
 
@@ -44,24 +35,35 @@ class Feed(Protocol):
         """The batches."""
 
 
-class ArrayFeed:
-    """Batches gathered by index from arrays, which may be memory-mapped.
+class _OrderedFeed:
+    """Batches of samples in an order. Where it pads, a short batch is filled up with black images labelled -1."""
 
-    Args:
-        arrays: images (n, ...) and labels (n).
-        order: in which samples are taken.
-        labelled: whether a batch has labels; inference needs none.
-    """
-
-    def __init__(self, arrays: Arrays, order: Order, *, labelled: bool = True) -> None:
-        images = torch.from_numpy(arrays.images)
-        self.tensors = (images, torch.from_numpy(arrays.labels).long()) if labelled else (images,)
+    def __init__(self, order: Order) -> None:
         self.order = order
 
     @property
     def num_samples(self) -> int:
-        """Samples per epoch."""
         return self.order.num_samples
+
+    def padded(self, batch: Batch) -> Batch:
+        missing = self.order.part_size - len(batch[0])
+        if self.order.last != "pad" or not missing:
+            return batch
+        images = batch[0].new_zeros(missing, *batch[0].shape[1:])
+        labels = [tensor.new_full((missing,), -1) for tensor in batch[1:]]
+        return tuple(torch.cat(pair) for pair in zip(batch, [images, *labels], strict=True))
+
+
+class ArrayFeed(_OrderedFeed):
+    """Batches gathered by index from arrays, which may be memory-mapped: images (n, ...) and labels (n).
+
+    A batch is `labelled` in training; inference needs no labels.
+    """
+
+    def __init__(self, arrays: Arrays, order: Order, *, labelled: bool = True) -> None:
+        super().__init__(order)
+        images = torch.from_numpy(arrays.images)
+        self.tensors = (images, torch.from_numpy(arrays.labels).long()) if labelled else (images,)
 
     def __iter__(self) -> Iterator[Batch]:
         if self.order.shuffles:
@@ -69,7 +71,7 @@ class ArrayFeed:
         # Not shuffled: the batches are views of the arrays, made once; nothing is copied.
         batches = list(self.order.one_epoch())
         runs = [slice(int(chosen[0]), int(chosen[-1]) + 1) if len(chosen) else slice(0) for chosen in batches]
-        views = [padded(tuple(tensor[run] for tensor in self.tensors), self.order) for run in runs]
+        views = [self.padded(tuple(tensor[run] for tensor in self.tensors)) for run in runs]
         return cycle(views) if self.order.endless else iter(views)
 
     def _gathered(self) -> Iterator[Batch]:
@@ -77,83 +79,51 @@ class ArrayFeed:
         for chosen in self.order:
             indices = torch.from_numpy(chosen)
             batch = tuple([tensor.index_select(0, indices) for tensor in self.tensors])
-            yield padded(batch, self.order) if pads else batch
+            yield self.padded(batch) if pads else batch
 
 
-class JpegFeed:
+class JpegFeed(_OrderedFeed):
     """Batches decoded from pictures in worker processes, again in each epoch, as most data loaders do.
 
-    The samples, their order and their pixels are those of `ArrayFeed`.
-
-    Args:
-        encoded: the contents of the picture files, and their labels.
-        side: height and width that pictures are resized to.
-        order: in which samples are taken.
-        labelled: whether a batch has labels.
-        num_workers: processes that decode.
+    The samples, their order and their pixels, `side` by `side`, are those of `ArrayFeed`.
     """
 
     def __init__(self, encoded: Encoded, side: int, order: Order, *, labelled: bool, num_workers: int) -> None:
-        self.order = order
+        super().__init__(order)
         self.loader = DataLoader(
             _Pictures(encoded, side, labelled),
             batch_size=None,
-            sampler=_Lists(order),
+            sampler=order,
             num_workers=num_workers,
             generator=torch.Generator(),  # else the workers' seed would use up a number of dropout's generator
         )
 
-    @property
-    def num_samples(self) -> int:
-        """Samples per epoch."""
-        return self.order.num_samples
-
     def __iter__(self) -> Iterator[Batch]:
         for batch in self.loader:
-            yield padded(tuple(batch), self.order)
-
-
-class _Lists:
-    """An order as lists of indices, which are sent to worker processes."""
-
-    def __init__(self, order: Order) -> None:
-        self.order = order
-
-    def __iter__(self) -> Iterator[list[int]]:
-        for chosen in self.order:
-            yield chosen.tolist()
+            yield self.padded(tuple(batch))
 
 
 class _Pictures(Dataset[Batch]):
-    """Decodes the batch of a list of indices, in a worker process."""
+    """Decodes the batch of some indices, in a worker process."""
 
     def __init__(self, encoded: Encoded, side: int, labelled: bool) -> None:
-        self.encoded = encoded
-        self.side = side
-        self.labelled = labelled
         from accelbench.data.decode import decode  # imports a library that only pictures need
 
-        self.decode = decode
+        self.decode, self.encoded, self.side, self.labelled = decode, encoded, side, labelled
 
-    def __getitem__(self, chosen: list[int]) -> Batch:
+    def __getitem__(self, chosen: NDArray[np.int64]) -> Batch:
         pixels = np.empty((len(chosen), self.side, self.side, 3), np.uint8)
-        for place, index in enumerate(chosen):
+        for place, index in enumerate(chosen.tolist()):
             pixels[place] = self.decode(self.encoded[index], self.side)
         images = torch.from_numpy(pixels)
         return (images, torch.from_numpy(self.encoded.labels[chosen]).long()) if self.labelled else (images,)
 
 
 class DrawnFeed:
-    """Batches without end that are made on the host: some in advance, or each when it is needed.
+    """Batches without end that `draw` makes on the host: a few in advance, which are repeated, or `fresh` ones.
 
-    Args:
-        draw: makes a batch.
-        num_samples: samples per batch.
-        fresh: whether each batch is made when it is needed; else a few batches are repeated.
-        put: copies a batch to the device, where it is repeated; None to repeat several batches on the host.
-
-    Attributes:
-        batches: those that are repeated; of fresh ones, the first, which is given first.
+    `put` copies a batch to the device, where it is repeated; without it several batches are repeated on the host.
+    `batches` are those that are repeated; of fresh ones, the first, which is given first.
     """
 
     def __init__(
@@ -166,11 +136,11 @@ class DrawnFeed:
     ) -> None:
         self.draw, self.num_samples, self.fresh = draw, num_samples, fresh
         self.batches = [draw()]
-        if not fresh and put is None:
+        if put is not None:
+            self.batches = [put(self.batches[0])]
+        elif not fresh:
             num_bytes = sum(tensor.nbytes for tensor in tensors_in(self.batches[0]))
             self.batches += [draw() for _ in range(num_drawn_ahead(num_bytes) - 1)]
-        if put is not None:
-            self.batches = [put(batch) for batch in self.batches]
 
     def __iter__(self) -> Iterator[Any]:
         while True:
@@ -180,16 +150,7 @@ class DrawnFeed:
 
 
 class RandomImages:
-    """Draws batches of normally distributed random images, on the host.
-
-    Args:
-        shape: of one image.
-        num_classes: of the random labels.
-        batch_size: images per batch.
-        dtype: of the images.
-        labelled: whether a batch has labels.
-        seed: of the generator.
-    """
+    """Draws batches of normally distributed random images, on the host, with random labels if `labelled`."""
 
     def __init__(
         self,
@@ -201,14 +162,12 @@ class RandomImages:
         labelled: bool,
         seed: int,
     ) -> None:
-        self.shape, self.num_classes, self.dtype, self.labelled = shape, num_classes, dtype, labelled
-        self.num = batch_size
+        self.shape, self.num_classes, self.dtype, self.labelled = (batch_size, *shape), num_classes, dtype, labelled
         self.generator = torch.Generator().manual_seed(seed)
 
     def __call__(self) -> Batch:
-        """A further batch."""
-        images = torch.randn(self.num, *self.shape, generator=self.generator).to(self.dtype)
-        labels = torch.randint(self.num_classes, (self.num,), generator=self.generator)
+        images = torch.randn(*self.shape, generator=self.generator).to(self.dtype)
+        labels = torch.randint(self.num_classes, (len(images),), generator=self.generator)
         return (images, labels) if self.labelled else (images,)
 
 
@@ -217,9 +176,6 @@ class SingleItemLoader:
 
     Lightning spends 3 to 6 us per item. With all batches in one item, that is spent once, and the steps run at the cost
     of a plain loop. (Lightning's own `dataloader_iter` spends it for each batch.)
-
-    Args:
-        feed: the batches.
     """
 
     def __init__(self, feed: Iterable[Any]) -> None:
@@ -235,15 +191,9 @@ class SingleItemLoader:
 def feed_of(
     cell: Cell, split: str, data_folder: Path, dtype: torch.dtype, backend: Backend, part: tuple[int, int] = (0, 1)
 ) -> Feed:
-    """The feed of one split.
+    """The feed of one split (`train` or `test`) of the arrays in `data_folder`, or of random images with `dtype`.
 
-    Args:
-        cell: whose batches they are.
-        split: `train` or `test`.
-        data_folder: where the data set's arrays are.
-        dtype: of random images.
-        backend: the cell's device.
-        part: index of this process's part of every batch, and the number of parts.
+    `part` is the index of this process's part of every batch, and the number of parts.
     """
     labelled = cell.mode == Mode.train
     if is_random(cell):
@@ -259,6 +209,5 @@ def feed_of(
     order = order_of(cell, split, len(arrays.labels), last=("drop" if train else "pad") if even else "keep", part=part)
     if cell.data.pipeline == Pipeline.array:
         return ArrayFeed(arrays, order, labelled=labelled)
-    encoded = load_encoded(data_folder, split)
-    side = arrays.images.shape[1]
+    encoded, side = load_encoded(data_folder, split), arrays.images.shape[1]
     return JpegFeed(encoded, side, order, labelled=labelled, num_workers=cell.data.num_workers)

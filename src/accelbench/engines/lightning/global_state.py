@@ -4,7 +4,6 @@ import operator
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -38,20 +37,14 @@ FLAGS = (
 )
 
 
-@dataclass(frozen=True)
-class _Setting:
-    get: Callable[[], Any]
-    set: Callable[[Any], object]
+# How a setting is read and set.
+_Setting = tuple[Callable[[], Any], Callable[[Any], object]]
 
 
 def _attribute(path: str) -> _Setting:
     owner, _, name = path.removeprefix("torch.").rpartition(".")
     find = operator.attrgetter(owner)
-    return _Setting(lambda: getattr(find(torch), name), lambda value: setattr(find(torch), name, value))
-
-
-def _autocast(torch_type: str) -> _Setting:
-    return _Setting(partial(torch.is_autocast_enabled, torch_type), partial(torch.set_autocast_enabled, torch_type))
+    return lambda: getattr(find(torch), name), lambda value: setattr(find(torch), name, value)
 
 
 def _default_device() -> torch.device | None:
@@ -62,14 +55,20 @@ def _default_device() -> torch.device | None:
 
 # In the order in which they are set: a later one may undo a part of what an earlier one does.
 SETTINGS: dict[str, _Setting] = {
-    OLDER[0]: _Setting(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    OLDER[0]: (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     **{path: _attribute(path) for path in (*OLDER[1:], *FP32_PLACES, *FLAGS)},
-    DEFAULT_DTYPE: _Setting(torch.get_default_dtype, torch.set_default_dtype),
-    DEFAULT_DEVICE: _Setting(_default_device, torch.set_default_device),
-    "torch.set_num_threads": _Setting(torch.get_num_threads, torch.set_num_threads),
-    DETERMINISTIC: _Setting(torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
-    ANOMALIES: _Setting(torch.is_anomaly_enabled, torch.set_anomaly_enabled),
-    **{f"torch.set_autocast_enabled({kind!r})": _autocast(kind) for kind in ("cpu", "cuda")},
+    DEFAULT_DTYPE: (torch.get_default_dtype, torch.set_default_dtype),
+    DEFAULT_DEVICE: (_default_device, torch.set_default_device),
+    "torch.set_num_threads": (torch.get_num_threads, torch.set_num_threads),
+    DETERMINISTIC: (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
+    ANOMALIES: (torch.is_anomaly_enabled, torch.set_anomaly_enabled),
+    **{
+        f"torch.set_autocast_enabled({kind!r})": (
+            partial(torch.is_autocast_enabled, kind),
+            partial(torch.set_autocast_enabled, kind),
+        )
+        for kind in ("cpu", "cuda")
+    },
 }
 
 
@@ -94,7 +93,7 @@ def _quiet() -> Iterator[None]:
 
 def _read(name: str) -> Any:
     try:
-        return SETTINGS[name].get()
+        return SETTINGS[name][0]()
     except RuntimeError:
         if name in OLDER:
             return None
@@ -110,11 +109,10 @@ def snapshot() -> dict[str, Any]:
 def restore(values: Mapping[str, Any]) -> None:
     """Sets what differs from `values`."""
     with _quiet():
-        for name in SETTINGS:
-            if name not in values or (name in OLDER and values[name] is None):
-                continue
-            if _read(name) != values[name]:
-                SETTINGS[name].set(values[name])
+        for name, (_, set_to) in SETTINGS.items():
+            overruled = name in OLDER and values.get(name) is None
+            if name in values and not overruled and _read(name) != values[name]:
+                set_to(values[name])
 
 
 def values_of_a_cell(*, allow_tf32: bool) -> dict[str, Any]:
@@ -144,21 +142,16 @@ def multiplies_in_tf32() -> bool:
 
 
 class Held:
-    """The settings of a measurement: those that hold when this is made.
-
-    Attributes:
-        overridden: what `again` set back, such as `torch.backends.cudnn.benchmark (True)`.
-    """
+    """The settings of a measurement: those that hold when this is made."""
 
     def __init__(self) -> None:
         self.values = snapshot()
-        self.overridden: list[str] = []
+        self.overridden: list[str] = []  # what `again` set back, such as `torch.backends.cudnn.benchmark (True)`
 
     def again(self, dtype: torch.dtype) -> None:
         """Sets them again, since the user's code may have changed them while it was imported and built a network.
 
-        Args:
-            dtype: of new tensors in a step, which Lightning sets around it.
+        Lightning sets `dtype`, of new tensors, around a step.
         """
         self.values[DEFAULT_DTYPE] = dtype
         self.overridden = [f"{name} ({value})" for name, (_, value) in self._differences().items()]

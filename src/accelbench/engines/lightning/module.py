@@ -34,11 +34,6 @@ OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
 }
 
 
-def new_sum(device: torch.device) -> Tensor:
-    """A zero to which losses are added: float64, or float32 on XLA, since a TPU has no float64."""
-    return torch.zeros((), dtype=torch.float32 if device.type == "xla" else torch.float64, device=device)
-
-
 def new_optimizer(model: ModelSpec, parameters: list[nn.Parameter]) -> Optimizer:
     """The optimiser of a model: one of `OPTIMIZERS`, or what a function of the user makes of (parameters, lr=...).
 
@@ -56,69 +51,41 @@ def new_optimizer(model: ModelSpec, parameters: list[nn.Parameter]) -> Optimizer
     return made
 
 
-def _nothing() -> None:
-    """What a window does at the end of training."""
-
-
 class BenchModule(pl.LightningModule):
-    """A network as Lightning runs it.
-
-    Args:
-        network: the network.
-        model: gives the optimiser and the learning rate.
-        task: runs the network on a batch, and gives the loss.
-        backend: the device.
-    """
+    """A network as Lightning runs it on batches of `task`; `model` gives the optimiser and the learning rate."""
 
     def __init__(self, network: nn.Module, model: ModelSpec, task: Task, backend: Backend) -> None:
         super().__init__()
         self.automatic_optimization = False
-        self.network = network
-        self.model = model
-        self.task = task
-        self.backend = backend
+        self.network, self.model, self.task, self.backend = network, model, task, backend
         self.num_parts = 1  # processes that each compute a part of every batch
-        # Set by the engine before it uses the Trainer: what Lightning's calls do, and which steps run.
-        self.conduct: Callable[[Any], None]
-        self.evaluate: Callable[[Any], None]
-        self.finish: Callable[[], None] = _nothing
+        # Set by the engine before it uses the Trainer: which steps run, and what Lightning's calls do with them.
         self.train_step: type[TrainStep] = TrainStep
-        self.infer_step: type[InferStep] = InferStep
+        self.conduct: Callable[[Any], None]  # one epoch, or a whole window
+        self.evaluate: Callable[[Any], None]  # the whole test set, after an epoch
+        self.finish: Callable[[], None] = lambda: None  # after the last epoch and its evaluation
 
     def configure_optimizers(self) -> Optimizer:
-        """The model's optimiser over its trainable parameters."""
-        trainable = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        return new_optimizer(self.model, trainable)
+        return new_optimizer(self.model, [parameter for parameter in self.parameters() if parameter.requires_grad])
 
     def training_step(self, batches: Iterator[Any]) -> None:
-        """One epoch, or a whole window of steps."""
         self.conduct(self.train_step(self, batches))
 
     def validation_step(self, batches: Iterator[Any]) -> None:
-        """The whole test set, after an epoch."""
         self.evaluate(TestStep(self, batches))
 
     def on_train_end(self) -> None:
-        """After the last epoch and its evaluation, or the window."""
         self.finish()
 
     def predict_step(self, batches: Iterator[Any]) -> None:
-        """One epoch, or a whole window of steps."""
-        self.conduct(self.infer_step(self, batches))
-
-
-def _unmarked(phase: Phase) -> None:
-    """Does nothing: no breakdown is being measured."""
+        self.conduct(InferStep(self, batches))
 
 
 class InferStep:
-    """A forward pass, in the parts that the clock times."""
+    """A forward pass, in the parts that the clock times; see `measuring.runner.Step`."""
 
     def __init__(self, module: BenchModule, batches: Iterator[Any]) -> None:
-        self.batches = batches
-        self.network = module.network
-        self.task = module.task
-        self.num_parts = module.num_parts
+        self.batches, self.network, self.task, self.num_parts = batches, module.network, module.task, module.num_parts
         self.device = module.device
         self.end_step = module.backend.end_step
         self.put, self.gather = partial(self.task.put, module.backend.put), module.backend.gather
@@ -127,10 +94,9 @@ class InferStep:
         # Whether batches are computed in host memory, so that nothing is copied.
         self.on_host = self.device.type == "cpu"
         self.result: Any  # of the last step: the output or the loss
-        self.mark: Callable[[Phase], None] = _unmarked  # called at the end of each phase
+        self.mark: Callable[[Phase], None] = lambda phase: None  # called at the end of each phase
 
     def fetch(self) -> Any:
-        """The next batch, on the host."""
         return next(self.batches)
 
     def copy_in(self, batch: Any) -> Any:
@@ -150,24 +116,16 @@ class InferStep:
         self.end_step()
         return self.result
 
-    def copy_out(self, result: Tensor) -> None:
-        """Moves the output to the host."""
-        if not self.on_host:
-            result.cpu()
+    def copy_out(self, result: Any) -> None:
+        """Moves the output, which may be any structure of tensors, to the host."""
+        if self.on_host:
+            return
+        for tensor in (result,) if isinstance(result, Tensor) else tensors_in(result):
+            tensor.cpu()
 
     def num_samples(self, batch: Any) -> int:
         """Samples in the whole batch, of which this process computes a part."""
         return self.task.num_samples(batch) * self.num_parts
-
-
-class StructuredStep(InferStep):
-    """A forward pass whose output is any structure of tensors (`model.output=any`)."""
-
-    def copy_out(self, result: Any) -> None:
-        """Moves the output's tensors to the host."""
-        if not self.on_host:
-            for tensor in tensors_in(result):
-                tensor.cpu()
 
 
 class TrainStep(InferStep):
@@ -210,6 +168,12 @@ class TrainStep(InferStep):
         """Does nothing: the loss of a training step stays on the device."""
 
 
+def _zeros(device: torch.device) -> tuple[Tensor, Tensor]:
+    """Sums of losses and of correct answers: float64, or float32 on XLA, since a TPU has no float64; and int64."""
+    dtype = torch.float32 if device.type == "xla" else torch.float64
+    return torch.zeros((), dtype=dtype, device=device), torch.zeros((), dtype=torch.int64, device=device)
+
+
 class EpochStep(TrainStep):
     """A training step on images that also adds up losses and correct answers on the device, as Keras' `fit` does."""
 
@@ -217,8 +181,7 @@ class EpochStep(TrainStep):
 
     def __init__(self, module: BenchModule, batches: Iterator[Any]) -> None:
         super().__init__(module, batches)
-        self.loss_sum = new_sum(self.device)
-        self.num_right = torch.zeros((), dtype=torch.int64, device=self.device)
+        self.loss_sum, self.num_right = _zeros(self.device)
         self.end_step()  # launches the zeros: else they would be part of the first step, which XLA would compile again
 
     def note(self, output: Tensor, loss: Tensor, batch: Any) -> None:
@@ -232,27 +195,25 @@ class EpochStep(TrainStep):
 class TestStep(InferStep):
     """A forward pass on images, whose losses and correct answers are added up on the device.
 
-    Where shapes are fixed, a short last batch is padded; padded samples are not counted.
+    Where shapes are fixed, a short last batch is padded; padded samples, whose label is -1, are not counted.
     """
 
     task: ImageTask
 
     def __init__(self, module: BenchModule, batches: Iterator[Any]) -> None:
         super().__init__(module, batches)
-        self.num_right = torch.zeros((), dtype=torch.int64, device=self.device)
-        self.loss_sum = new_sum(self.device)
+        self.loss_sum, self.num_right = _zeros(self.device)
         self.end_step()  # as in `EpochStep`
 
     def compute(self, batch: Any) -> Tensor:
-        """Adds up one batch."""
         images, labels = batch
         with self.context():
             inputs = self.task.inputs(images)
             output = self.network(inputs)
-        counted = labels >= 0  # padding is labelled -1
         losses = self.task.loss(output, inputs, labels.clamp(min=0), reduction="none")
-        self.loss_sum = self.loss_sum + (losses.flatten(1).mean(1) if losses.dim() > 1 else losses).mul(counted).sum()
+        losses = losses.flatten(1).mean(1) if losses.dim() > 1 else losses
+        self.loss_sum = self.loss_sum + losses.mul(labels >= 0).sum()
         if not self.task.reconstructs:
-            self.num_right = self.num_right + ((self.task.answers(output) == labels) & counted).sum()
+            self.num_right = self.num_right + (self.task.answers(output) == labels).sum()
         self.end_step()
         return self.loss_sum

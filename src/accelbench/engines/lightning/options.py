@@ -4,7 +4,7 @@ import copy
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -18,11 +18,7 @@ from accelbench.schema.cell import Options
 
 
 def prepared(network: nn.Module, options: Options) -> nn.Module:
-    """The network with all options applied except those that compile it.
-
-    Args:
-        network: as it was built; it may be changed in place.
-        options: of the cell.
+    """The network, perhaps changed in place, with all options applied except those that compile it.
 
     Raises:
         UnsupportedError: an option does not work with the network.
@@ -35,36 +31,29 @@ def prepared(network: nn.Module, options: Options) -> nn.Module:
 
 
 def _folded(network: nn.Module) -> nn.Module:
-    """The network in evaluation mode, its batch normalisations folded into the layers before them.
+    """The network in evaluation mode, its batch normalisations folded into the layers before them."""
 
-    Raises:
-        UnsupportedError: it has no batch normalisation to fold, or its code can't be traced.
-    """
+    def num_norms(module: nn.Module) -> int:
+        return sum(isinstance(each, nn.modules.batchnorm._BatchNorm) for each in module.modules())
+
     try:
         folded = fuse(copy.deepcopy(network).eval(), inplace=True)
     except Exception as error:  # tracing runs the network's code on symbols, which may raise anything
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise UnsupportedError(f"freeze=true: torch.fx can't trace the network ({reason}); add compile=true") from error
-    if len(list(_norms(folded))) == len(list(_norms(network))):
+    if num_norms(folded) == num_norms(network):
         raise UnsupportedError(
             "freeze=true: the network has no batch normalisation to fold into the layer before it: add compile=true"
         )
     return folded
 
 
-def _norms(network: nn.Module) -> Iterator[nn.Module]:
-    return (module for module in network.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm))
-
-
-def empty_cache(options: Options) -> AbstractContextManager[None]:
+@contextmanager
+def empty_cache(options: Options) -> Iterator[None]:
     """A context in which inductor's cache is empty, so that compilation takes as long as on first use."""
     if not options.compile:
-        return nullcontext()
-    return _fresh_cache()
-
-
-@contextmanager
-def _fresh_cache() -> Iterator[None]:
+        yield
+        return
     from torch._inductor.utils import fresh_cache
 
     with tempfile.TemporaryDirectory(prefix="inductor-") as folder, fresh_cache(dir=folder):
@@ -99,10 +88,10 @@ class Compiler:
         import torch._inductor.config
 
         self._options = options
-        self._dynamo = torch._dynamo
+        self._counters = torch._dynamo.utils.counters
         self._num, self._seconds, self._started = 0, 0.0, 0.0
         torch._dynamo.reset()  # else code compiled with other options would be reused
-        torch._dynamo.utils.counters.clear()
+        self._counters.clear()
         # By default, code beyond the recompilation limit would run uncompiled, with only a log line.
         torch._dynamo.config.fail_on_recompile_limit_hit = True
         # As an option of torch.compile it has no effect: the tracer reads it from here.
@@ -124,18 +113,12 @@ class Compiler:
         return self._num, self._seconds
 
     def warnings(self) -> Iterator[str]:
-        """Warnings about parts of the network that were not compiled.
-
-        Raises:
-            UnsupportedError: nothing was compiled.
-        """
-        counters = self._dynamo.utils.counters
-        if not counters["stats"]["unique_graphs"]:
+        """Says which parts of the network were not compiled; raises an UnsupportedError if none was."""
+        if not self._counters["stats"]["unique_graphs"]:
             raise UnsupportedError(
                 f"{self._options.of_network[-1]}=true: torch.compile found nothing in the network that it compiles"
             )
-        num = sum(counters["graph_break"].values())
-        if num:
+        if num := sum(self._counters["graph_break"].values()):
             yield f"torch.compile left parts of the network as they are: {num} graph breaks"
 
     def _start(self, _: object) -> None:

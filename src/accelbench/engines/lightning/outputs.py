@@ -1,16 +1,37 @@
-"""The tensors of a network's output: what they are, and their rows for the images that are compared."""
+"""The tensors of a network's output: what they are, their rows that are compared, and how they are computed again."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from accelbench.engines.lightning.operators import does_nothing
-from accelbench.engines.lightning.structure import tensors_in
-from accelbench.measuring.output_check import MAX_ROW_NUMBERS, batch_axes
+from accelbench.engines.cell_run import CellRun
+from accelbench.engines.lightning.backends import Backend
+from accelbench.engines.lightning.module import InferStep
+from accelbench.engines.lightning.structure import (
+    arguments,
+    copied_into,
+    keys_of_rows,
+    mapped,
+    mixed,
+    num_rows,
+    on_host,
+    reordered,
+    tensors_in,
+)
+from accelbench.engines.lightning.work import does_nothing, watched
+from accelbench.engines.lightning.workload import Workload
+from accelbench.errors import UserError
+from accelbench.measuring.output_check import MAX_ROW_NUMBERS, NUM_ROWS, batch_axes
 from accelbench.measuring.outputs import Output, OutputTensor
+from accelbench.schema.vocab import XLA, Device, Pipeline, Precision
+
+LAZY = "the output is computed only when it is read, which no step does: return plain tensors"
+# Where the subclasses of tensors come from that compute at once.
+TRUSTED = frozenset({"torch", "torchvision", "torchao", "transformers", "tensordict"})
 
 
 def all_finite(output: object) -> bool:
@@ -38,16 +59,11 @@ def _described(tensor: Tensor, size: int, rows: Sequence[int]) -> OutputTensor:
     return OutputTensor(shape, {axis: values.movedim(axis, 0)[chosen].double().numpy() for axis in axes})
 
 
-LAZY = "the output is computed only when it is read, which no step does: return plain tensors"
-# Where the subclasses of tensors come from that compute at once.
-TRUSTED = frozenset({"torch", "torchvision", "torchao", "transformers", "tensordict"})
-
-
 def computes_when_read(output: object) -> bool:
     """Whether reading the tensors of an output, for the first time, runs operators, or may run the user's code."""
     with _Operators() as ran:
-        tensors = list(tensors_in(output))
-    return ran.any or any(_is_users(type(tensor)) for tensor in tensors)
+        kinds = {type(tensor) for tensor in tensors_in(output)} - {Tensor, nn.Parameter}
+    return ran.any or any(kind.__module__.partition(".")[0] not in TRUSTED for kind in kinds)
 
 
 class _Operators(TorchDispatchMode):
@@ -60,10 +76,6 @@ class _Operators(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.any = self.any or not does_nothing(func)
         return func(*args, **(kwargs or {}))
-
-
-def _is_users(kind: type) -> bool:
-    return kind not in (Tensor, nn.Parameter) and kind.__module__.partition(".")[0] not in TRUSTED
 
 
 def seeded(batches: Iterable[Any], infer: Callable[[Any], Any]) -> Iterator[Any]:
@@ -81,3 +93,83 @@ def size_of(output: object, sizes: Sequence[int]) -> int:
     """
     shapes = [tuple(tensor.shape) for tensor in tensors_in(output)]
     return next((size for size in sizes if any(batch_axes(shape, size) for shape in shapes)), 1)
+
+
+class NetworkOutputs(CellRun):
+    """A run of a network of PyTorch: what its further steps compute."""
+
+    backend: Backend
+    workload: Workload
+    step: InferStep  # of the timed part, which further steps are like
+    last_result: Any  # of it
+    is_plain: bool  # whether it runs operator by operator in this process alone, so that each can be watched
+    compared_on: Any = None  # the batch on the device that outputs are compared for
+
+    def check_computed(self, output: object) -> None:
+        if computes_when_read(output):
+            raise UserError(f"model.target={self.cell.model.definition}: {LAZY}")
+
+    def _replay(self, first_s: float | None) -> None:
+        """Looks for kept results, unless no input is ever fed twice; a short batch takes less time."""
+        if self.cell.data.pipeline == Pipeline.fresh or self.timed is None:
+            return
+        fed = on_host(self.timed[0])
+        if num_rows(fed) in (0, num_rows(self.workload.example())):
+            self.look_for_kept_results(
+                lambda: mapped(fed, torch.Tensor.clone), lambda: self.workload.alike(fed), first_s
+            )
+
+    def compared_inputs(self) -> tuple[Any, Any]:
+        """In host memory."""
+        fed = self.workload.example() if self.timed is None else on_host(self.timed[0])
+        unseen = self.workload.unseen()
+        if next(tensors_in(fed)).shape != next(tensors_in(unseen)).shape:  # the epoch's last batch was looked at
+            fed = self.workload.example()
+            self.timed = self.timed and (self.timed[0], None)
+        return fed, unseen
+
+    @property
+    def same_random(self) -> bool:  # type: ignore[override]
+        """On the CPU in fp32, if nothing was compiled: in other formats torch draws other numbers."""
+        return self.is_reference and self.is_plain
+
+    def seed_output(self, number: int) -> None:
+        torch.manual_seed(number)
+
+    def reordered_inputs(self, batch: Any, order: Sequence[int]) -> Any:
+        return reordered(batch, order) if num_rows(batch) == len(order) else None
+
+    def mixed_inputs(self, batch: Any, other: Any, rows: Sequence[int]) -> Any:
+        return mixed(batch, other, rows) if num_rows(batch) == self.workload.num_rows else None
+
+    def inputs_of_rows(self, batch: Any, rows: Sequence[int]) -> list[int]:
+        return keys_of_rows(self.workload.task.infer(arguments, batch), rows, self.workload.num_rows)  # type: ignore[arg-type]
+
+    def measured_output(self, batch: Any, rows: Sequence[int]) -> Output:
+        """From a further step. Its inputs are copied over those of the last one, where they keep their addresses."""
+        if self.cell.options.cuda_graphs:  # a graph overwrites its earlier result
+            self.last_result = [tensor.clone() for tensor in tensors_in(self.last_result)]
+        whole = mapped(batch, torch.Tensor.clone)
+        if self.compared_on is None or self.cell.device in XLA or not copied_into(self.compared_on, whole):
+            self.compared_on = self.step.copy_in(whole)
+        is_watched = self.is_plain and not self.seen.products.total and self.unseen_s is not None  # that step is timed
+        with watched(self.seen.products) if is_watched else nullcontext():
+            result = self.step.compute(self.compared_on)
+        if computes_when_read(result):
+            self.defects.append(LAZY)
+        return described(result, self.workload.num_rows, rows)
+
+    @property
+    def num_reference_rows(self) -> int:  # type: ignore[override]
+        return self.workload.num_reference_rows
+
+    @property
+    def has_same_reference(self) -> bool:  # type: ignore[override]
+        """On the CPU, for whole batches: those of other sizes are rounded in another order."""
+        on_cpu = self.cell.device == Device.cpu and self.is_plain and not self.cell.options.change_output
+        return on_cpu and self.workload.num_reference_rows == NUM_ROWS
+
+    def reference_outputs(
+        self, batches: Sequence[Any], *, other: bool = False, precision: Precision | None = None
+    ) -> list[Output]:
+        return self.workload.reference(batches, self.rows, other=other, precision=precision)

@@ -5,8 +5,11 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
+from lightning_fabric.plugins.precision.utils import _convert_fp_tensor, _DtypeContextManager
+from lightning_utilities.core.apply_func import apply_to_collection
 from pytorch_lightning.plugins.precision import DoublePrecision, HalfPrecision, MixedPrecision
 from pytorch_lightning.plugins.precision import Precision as LightningPrecision
+from pytorch_lightning.plugins.precision.xla import XLAPrecision
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.hooks import RemovableHandle
@@ -14,16 +17,12 @@ from torch.utils.hooks import RemovableHandle
 from accelbench.engines.formats import FORMATS, word_for
 from accelbench.engines.lightning.global_state import multiplies_in_tf32
 from accelbench.engines.lightning.structure import tensors_in
-from accelbench.engines.lightning.xla import TrueXLAPrecision
 from accelbench.errors import UnsupportedError
 from accelbench.schema.vocab import Precision
 
-# What matrix products are computed in.
+# What matrix products are computed in, and what weights are stored in.
 DTYPES: dict[Precision, torch.dtype] = {word: getattr(torch, formats.computed) for word, formats in FORMATS.items()}
-# What weights are stored in.
-STORED_DTYPES: dict[Precision, torch.dtype] = {
-    word: getattr(torch, formats.stored) for word, formats in FORMATS.items()
-}
+STORED_DTYPES: dict[Precision, torch.dtype] = {word: getattr(torch, each.stored) for word, each in FORMATS.items()}
 # Lightning's words for mixed precision.
 MIXED = {Precision.fp16_mixed: "16-mixed", Precision.bf16_mixed: "bf16-mixed"}
 # Lightning's words for one dtype throughout, on XLA.
@@ -44,6 +43,30 @@ class MixedPerStep(MixedPrecision):
     def autocast_context_manager(self) -> torch.autocast:
         """The autocast of one step; it drops its cache of cast weights at the end."""
         return torch.autocast(self.device, dtype=torch.float16 if self.precision == "16-mixed" else torch.bfloat16)
+
+
+class TrueXLAPrecision(XLAPrecision):
+    """One dtype for weights, inputs and computation on XLA.
+
+    Lightning's plugin ignores `16-true`, sets a process-wide environment variable for `bf16-true`, and refuses fp64.
+    """
+
+    def __init__(self, dtype: torch.dtype, name: str) -> None:
+        super().__init__("32-true")
+        self.precision = name  # type: ignore[assignment]
+        self._desired_dtype = dtype
+
+    def convert_module(self, module: nn.Module) -> nn.Module:
+        return module.to(self._desired_dtype)
+
+    def convert_input(self, data: Any) -> Any:
+        return apply_to_collection(data, Tensor, _convert_fp_tensor, dst_type=self._desired_dtype)
+
+    def tensor_init_context(self) -> AbstractContextManager[Any]:
+        context: AbstractContextManager[Any] = _DtypeContextManager(self._desired_dtype)
+        return context
+
+    module_init_context = forward_context = tensor_init_context
 
 
 class MixedXLAPerStep(TrueXLAPrecision):
@@ -98,7 +121,7 @@ class _FirstProduct(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        first = next(iter(tensors_in(result)), None)
+        first = next(tensors_in(result), None)
         if first is not None and first.is_floating_point() and not self.is_product:
             self.is_product = func.overloadpacket.__name__ in PRODUCTS
             if self.result is None or self.is_product:
@@ -114,10 +137,11 @@ class Observer:
     """
 
     def __init__(self, network: nn.Module) -> None:
-        watched = [module for module in network.modules() if isinstance(module, WATCHED)]
         self.weights: Tensor
         self.result: Tensor | None = None
-        self.handles: list[RemovableHandle] = [module.register_forward_hook(self._see) for module in watched]
+        self.handles: list[RemovableHandle] = [
+            module.register_forward_hook(self._see) for module in network.modules() if isinstance(module, WATCHED)
+        ]
 
     def _see(self, module: nn.Module, inputs: Any, output: Any) -> None:
         if self.result is None:
@@ -142,20 +166,17 @@ class Observer:
         if found.result is None:
             raise UnsupportedError("the network computes nothing with floating-point numbers")
         self.result = found.result
-        stored = (parameter for parameter in network.parameters() if parameter.is_floating_point())
-        self.weights = next(stored, self.result)
+        self.weights = next((each for each in network.parameters() if each.is_floating_point()), self.result)
 
     def precision(self, most: str | None = None) -> str:
         """The word for the precision that ran, or its dtypes if there is no word for them.
 
-        Args:
-            most: the format of most matrix products of a whole step; None if only the first one was observed.
+        `most` is the format of most matrix products of a whole step; None if only the first one was observed.
         """
         assert self.result is not None, "look was called"
         stored, computed = (str(tensor.dtype).removeprefix("torch.") for tensor in (self.weights, self.result))
-        computed = most or computed
         tf32 = self.result.device.type == "cuda" and multiplies_in_tf32()
-        return word_for(stored, computed, tf32=tf32)
+        return word_for(stored, most or computed, tf32=tf32)
 
     def device(self) -> torch.device:
         """PyTorch's device that computed; its type is `cpu`, `cuda` or `xla`."""

@@ -2,19 +2,16 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from torch import nn
 
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.module import new_optimizer
 from accelbench.engines.lightning.ranks import Ranks
 from accelbench.engines.lightning.structure import mapped
-from accelbench.engines.lightning.workload import Images, Workload
-from accelbench.engines.lightning.workloads import workload_of
+from accelbench.engines.lightning.workloads import Images, workload_of
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.schema.cell import Cell, Options
 from accelbench.schema.vocab import Device, Library, Mode, Precision
@@ -35,10 +32,6 @@ def check(cell: Cell, data_folder: Path) -> None:
     A cell that runs elsewhere, or in another precision than fp32, may have kernels that the CPU does not have, or not
     in fp32. Of such a cell, only a mistake that is one everywhere fails: one that accelbench finds itself, and
     `EVERYWHERE`. Anything else is left to the cell.
-
-    Args:
-        cell: whose batch is used; its device need not be present.
-        data_folder: where the data set's arrays are.
 
     Raises:
         Exception: whatever the user's code raises, with a note on the input if that was chosen for it.
@@ -69,29 +62,25 @@ def _check(cell: Cell, data_folder: Path) -> None:
 
 def _run(cell: Cell, data_folder: Path, device: torch.device) -> int:
     """Runs one step, and returns the number of the network's weights."""
-    backend, ranks = Backend(), Ranks(1)
-    workload = workload_of(cell, data_folder, backend, ranks)
+    workload = workload_of(cell, data_folder, Backend(), Ranks(1))
     pl.seed_everything(cell.seed, verbose=False)
     with device:
         network = workload.build()
     batch = mapped(next(iter(workload.feed)), lambda tensor: tensor.to(device))
+    parameters = list(network.parameters())
     try:
-        _step(cell, workload, network, batch)
+        if cell.mode == Mode.infer:
+            with torch.no_grad():
+                workload.check_first(workload.task.infer(network.eval(), batch))
+        else:
+            zoo.check_trainable(network, cell.model)
+            output, loss = workload.task.train(network.train(), batch)
+            workload.check_first(output)
+            loss.backward()
+            new_optimizer(cell.model, [parameter for parameter in parameters if parameter.requires_grad])
     except Exception as error:
         if isinstance(workload, Images) and cell.model.library == Library.custom:
             shape = tuple(batch[0].shape)
             error.add_note(f"its input is images of shape {shape}: model.batch names a function that makes others")
         raise
-    return sum(parameter.numel() for parameter in network.parameters())
-
-
-def _step(cell: Cell, workload: Workload, network: nn.Module, batch: Any) -> None:
-    if cell.mode == Mode.infer:
-        with torch.no_grad():
-            workload.check_first(workload.task.infer(network.eval(), batch))
-        return
-    zoo.check_trainable(network, cell.model)
-    output, loss = workload.task.train(network.train(), batch)
-    workload.check_first(output)
-    loss.backward()
-    new_optimizer(cell.model, [parameter for parameter in network.parameters() if parameter.requires_grad])
+    return sum(parameter.numel() for parameter in parameters)

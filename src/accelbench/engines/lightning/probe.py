@@ -6,22 +6,27 @@ libraries. A single kernel is not enough: on one CPU fp32 reached 193 GFLOP/s wi
 
 import dataclasses
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
+from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
+from torch.nn import functional
 
 from accelbench.devices.cpu import FAST_INTEGERS, has_any, usable_cores
 from accelbench.devices.registry import look
 from accelbench.engines.lightning.backends import Backend, backend_for
 from accelbench.engines.lightning.global_state import use_threads
-from accelbench.engines.lightning.kernels import Call, Kernel, families
 from accelbench.engines.lightning.precision import DTYPES
 from accelbench.schema.ceilings import TRUE_PRECISIONS, Ceilings
 from accelbench.schema.vocab import Device, Precision
 
-AMPERE = (8, 0)  # the first compute capability with TF32 and bfloat16 units
+Call = Callable[[], object]
 
+AMPERE = (8, 0)  # the first compute capability with TF32 and bfloat16 units
 MAX_CALL_S = 0.1  # kernels that would take longer are skipped
 MIN_REPEAT_S = 0.001  # calls are timed in groups of at least this length, so that waiting is a small part of it
 MIN_REPEATS = 3
@@ -31,8 +36,16 @@ NUM_FAST = 6  # the fastest kernels of the first round, which the others repeat
 # The buffers together exceed the last-level cache of every CPU and GPU known.
 MEMORY_BYTES = 512 << 20
 COPY_BYTES = 256 << 20
-
 NUM_LAUNCHES = 500  # fewer than the launches that a CUDA device queues before it makes the host wait
+# Sides of the matrices; and batch, channels and side of the images that a padded 3x3 convolution takes.
+SIDES = {"cpu": (256, 512, 1024, 2048), "cuda": (1024, 2048, 4096, 8192, 16384), "xla": (512, 1024, 2048, 4096, 8192)}
+IMAGES = {
+    "cpu": ((1, 64, 28), (8, 64, 56), (8, 128, 28), (8, 256, 14)),
+    "cuda": ((32, 64, 56), (64, 128, 56), (128, 256, 28), (256, 512, 14), (256, 256, 56)),
+    "xla": ((1, 64, 28), (8, 128, 28), (64, 256, 28), (256, 256, 56)),
+}
+# How oneDNN's int8 kernels end: the output's scale, zero point and type, and no operation after it.
+ROUNDED: tuple[Any, ...] = (0.1, 0, torch.uint8, "none", [], "")
 
 
 def run(device: Device, precisions: Iterable[Precision] = TRUE_PRECISIONS) -> Ceilings:
@@ -56,24 +69,23 @@ def probe(
             cores takes 2 s, and 3 s more for each precision.
     """
     start, measured_at = time.perf_counter(), datetime.now(UTC).isoformat(timespec="milliseconds")
-    stopwatch = Stopwatch(backend, seconds_each)
-    precisions = list(precisions)
-    rates: dict[Precision, dict[str, float]] = {}
-    benchmark = torch.backends.cudnn.benchmark
-    threads = torch.get_num_threads()
-    supported = [precision for precision in precisions if _has_units(backend, precision)]
+    best, precisions = partial(_best, backend, seconds_each), list(precisions)
+    benchmark, threads = torch.backends.cudnn.benchmark, torch.get_num_threads()
+    rates: dict[Precision, dict[str, float]] = {each: {} for each in precisions if _has_units(backend, each)}
+    # On a CPU, the last round uses one thread: if another process occupies a core, several threads, which wait for each
+    # other at the end of every kernel, are slower than one.
+    rounds = [threads] * NUM_ROUNDS + ([1] if backend.torch_type == "cpu" and threads > 1 else [])
     backend.prepare(allow_tf32=False)
     try:
         with torch.no_grad():
-            for num_threads in _rounds(backend):
+            for num_threads in rounds:
                 torch.set_num_threads(num_threads)
-                for precision in supported:
-                    known = rates.setdefault(precision, {})
-                    for name, rate in _rates(backend, precision, stopwatch, _fast(known)):
+                for precision, known in rates.items():
+                    for name, rate in _rates(backend, precision, best, _fast(known)):
                         known[name] = max(rate, known.get(name, 0.0))
             torch.set_num_threads(threads)
-            memory = _memory_bytes_per_s(backend, stopwatch)
-            to_device, to_host = _copy_bytes_per_s(backend, stopwatch)
+            memory = _memory_bytes_per_s(backend, best)
+            to_device, to_host = _copy_bytes_per_s(backend, best)
             launch_s = _launch_s(backend)
     finally:
         torch.backends.cudnn.benchmark = benchmark
@@ -94,70 +106,48 @@ def probe(
     )
 
 
-class Stopwatch:
-    """Finds the shortest time that a call takes.
+def _best(backend: Backend, seconds: float, call: Call) -> float:
+    """Seconds per call in the fastest of several repeats, each waited for, after a warm-up."""
 
-    Args:
-        backend: the device.
-        seconds: how long a call is repeated.
-    """
-
-    def __init__(self, backend: Backend, seconds: float) -> None:
-        self.backend = backend
-        self.seconds = seconds
-
-    def best(self, call: Call) -> float:
-        """Seconds per call in the fastest of several repeats, each waited for, after a warm-up."""
-        self._time(call, 1)
-        num = max(1, round(MIN_REPEAT_S / max(self._time(call, 1), 1e-6)))
-        least, repeats, end = float("inf"), 0, time.perf_counter() + self.seconds
-        while repeats < MIN_REPEATS or time.perf_counter() < end:
-            time.sleep(REST_S)
-            least = min(least, self._time(call, num))
-            repeats += 1
-        return least / num
-
-    def _time(self, call: Call, num: int) -> float:
+    def timed(num: int) -> float:
         start = time.perf_counter()
         for _ in range(num):
             kept = call()  # XLA computes only results that are still referenced
-            self.backend.end_step()
-        self.backend.wait()
+            backend.end_step()
+        backend.wait()
         taken = time.perf_counter() - start
         del kept
         return taken
 
-
-def _rounds(backend: Backend) -> list[int]:
-    """The number of CPU threads in each round over all kernels.
-
-    On a CPU, the last round uses one thread: if another process occupies a core, several threads, which wait for each
-    other at the end of every kernel, are slower than one.
-    """
-    threads = torch.get_num_threads()
-    alone = [1] if backend.torch_type == "cpu" and threads > 1 else []
-    return [threads] * NUM_ROUNDS + alone
+    timed(1)
+    num = max(1, round(MIN_REPEAT_S / max(timed(1), 1e-6)))
+    least, repeats, end = float("inf"), 0, time.perf_counter() + seconds
+    while repeats < MIN_REPEATS or time.perf_counter() < end:
+        time.sleep(REST_S)
+        least = min(least, timed(num))
+        repeats += 1
+    return least / num
 
 
 def _has_units(backend: Backend, precision: Precision) -> bool:
-    if backend.torch_type == "xla" and precision == Precision.fp16:  # `grid.support` skips such cells
-        return False
+    kind = backend.torch_type
+    if kind == "xla":
+        return precision not in (Precision.fp16, Precision.int8, Precision.tf32)  # `grid.support` skips cells in fp16
+    if kind == "cuda":
+        needs_ampere = precision in (Precision.tf32, Precision.bf16)
+        return not needs_ampere or torch.cuda.get_device_capability() >= AMPERE
     if precision == Precision.int8:  # without these instructions torch has no kernel that shows what others reach
-        return backend.torch_type == "cuda" or (
-            backend.torch_type == "cpu" and has_any(look(Device.cpu), FAST_INTEGERS)
-        )
-    if backend.torch_type != "cuda":
-        return precision != Precision.tf32
-    return precision not in (Precision.tf32, Precision.bf16) or torch.cuda.get_device_capability() >= AMPERE
+        return has_any(look(Device.cpu), FAST_INTEGERS)
+    return precision != Precision.tf32
 
 
-def _fast(known: Mapping[str, float]) -> Collection[str] | None:
+def _fast(known: Mapping[str, float]) -> Sequence[str] | None:
     """The names of the fastest kernels so far; None: of all kernels."""
     return sorted(known, key=lambda name: known[name], reverse=True)[:NUM_FAST] or None
 
 
 def _rates(
-    backend: Backend, precision: Precision, stopwatch: Stopwatch, names: Collection[str] | None
+    backend: Backend, precision: Precision, best: Callable[[Call], float], names: Sequence[str] | None
 ) -> Iterator[tuple[str, float]]:
     """The names of the kernels that run in this precision, and their operations per second."""
     all_cores = torch.get_num_threads() == usable_cores()
@@ -165,13 +155,13 @@ def _rates(
     torch.backends.cudnn.benchmark = True  # cuDNN tries its algorithms; `prepare` forbids it
     try:
         for family in families(DTYPES[precision], backend.device(), numpy_too=all_cores):
-            yield from _rates_of(family, stopwatch, names)
+            yield from _rates_of(family, best, names)
     finally:
         backend.prepare(allow_tf32=False)
 
 
 def _rates_of(
-    family: Iterable[Kernel], stopwatch: Stopwatch, names: Collection[str] | None
+    family: Iterable["Kernel"], best: Callable[[Call], float], names: Sequence[str] | None
 ) -> Iterator[tuple[str, float]]:
     """The rates of a family's kernels by rising size, until one would take too long or does not run."""
     rate = None
@@ -181,14 +171,14 @@ def _rates_of(
         if rate is not None and kernel.flops / rate > MAX_CALL_S:
             return
         try:
-            rate = kernel.flops / stopwatch.best(kernel.make())
+            rate = kernel.flops / best(kernel.make())
         # No such kernel for this dtype or in this release, or not enough memory.
         except (RuntimeError, NotImplementedError, AttributeError):
             return
         yield kernel.name, rate
 
 
-def _memory_bytes_per_s(backend: Backend, stopwatch: Stopwatch) -> float:
+def _memory_bytes_per_s(backend: Backend, best: Callable[[Call], float]) -> float:
     """Bytes per second, read and written, of the fastest of a copy, a sum and an addition in place."""
     num = MEMORY_BYTES // 4
     source, target = (torch.ones(num, device=backend.device()) for _ in range(2))
@@ -197,17 +187,17 @@ def _memory_bytes_per_s(backend: Backend, stopwatch: Stopwatch) -> float:
         moved += [(3, lambda: source + target)]
     else:
         moved += [(2, lambda: target.copy_(source)), (3, lambda: target.add_(source))]
-    return max(streams * 4 * num / stopwatch.best(call) for streams, call in moved)
+    return max(streams * 4 * num / best(call) for streams, call in moved)
 
 
-def _copy_bytes_per_s(backend: Backend, stopwatch: Stopwatch) -> tuple[float | None, float | None]:
+def _copy_bytes_per_s(backend: Backend, best: Callable[[Call], float]) -> tuple[float | None, float | None]:
     """Bytes per second from pinned host memory to the device, and back; None except on CUDA."""
     if backend.torch_type != "cuda":
         return None, None
     host = torch.ones(COPY_BYTES, dtype=torch.uint8, pin_memory=True)
     device = torch.empty_like(host, device=backend.device())
-    to_device = stopwatch.best(lambda: device.copy_(host, non_blocking=True))
-    to_host = stopwatch.best(lambda: host.copy_(device, non_blocking=True))
+    to_device = best(lambda: device.copy_(host, non_blocking=True))
+    to_host = best(lambda: host.copy_(device, non_blocking=True))
     return COPY_BYTES / to_device, COPY_BYTES / to_host
 
 
@@ -228,3 +218,105 @@ def _launch_s(backend: Backend) -> float:
         least = min(least, time.perf_counter() - start)
     backend.wait()
     return least / NUM_LAUNCHES
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """One computation: a candidate for the ceiling of arithmetic.
+
+    `flops` counts a multiply-add as two; `make` allocates the tensors and returns the call that computes.
+    """
+
+    name: str
+    flops: int
+    make: Callable[[], Call]
+
+
+def families(dtype: torch.dtype, device: torch.device, *, numpy_too: bool) -> Iterator[Iterator[Kernel]]:
+    """The families of kernels for tensors that may run on the device; within a family the sizes rise.
+
+    With `numpy_too`, NumPy, which uses all cores, is a candidate on the CPU.
+    """
+    on_cpu, on_xla = device.type == "cpu", device.type == "xla"
+    origin = "cpu" if on_xla else device  # XLA would compile the random generator for each shape
+
+    def draw(*shape: int) -> Tensor:
+        if dtype == torch.int8:
+            return torch.randint(-127, 128, shape, dtype=dtype, device=origin).to(device)
+        return torch.randn(shape, device=origin).to(dtype).to(device)
+
+    for name, prepared in PRODUCTS.items():
+        of_cpu, of_int8 = name in ONLY_ON_CPU, "int8" in name
+        of_numpy = name == "numpy" and not (numpy_too and dtype in (torch.float32, torch.float64))
+        if of_int8 == (dtype == torch.int8) and (on_cpu or not of_cpu) and not of_numpy:
+            yield _products(name, prepared, draw, SIDES[device.type])
+    if dtype != torch.int8:
+        for word in ("NCHW",) if on_xla else ("NCHW", "channels_last"):
+            yield _convolutions(word, _convolution, draw, IMAGES[device.type])
+    elif on_cpu:
+        yield _convolutions("int8", _int_convolution, draw, IMAGES[device.type])
+
+
+def _products(name: str, prepared: Any, draw: Callable[..., Tensor], sides: Sequence[int]) -> Iterator[Kernel]:
+    def make(side: int) -> Call:
+        call: Call = prepared(draw(side, side), draw(side, side))
+        return call
+
+    for side in sides:
+        yield Kernel(f"{name} {side}", 2 * side**3, partial(make, side))
+
+
+def _int_linear(inputs: Tensor, weight: Tensor) -> Call:
+    """The product with a packed weight, rounded to 8 bits, as quantised networks compute it."""
+    packed = torch.ops.onednn.qlinear_prepack(weight, list(weight.shape))
+    given = (inputs.view(torch.uint8), 0.1, 0, packed, *_scales(len(weight)), None)
+    return partial(torch.ops.onednn.qlinear_pointwise, *given, *ROUNDED)
+
+
+def _scales(channels: int) -> tuple[Tensor, Tensor]:
+    """A weight's scale and zero point for each channel."""
+    return torch.ones(channels), torch.zeros(channels, dtype=torch.int64)
+
+
+# What makes the call of two square matrices. Without int8 in its name, it is for floating-point numbers.
+PRODUCTS: dict[str, Callable[[Tensor, Tensor], Call]] = {
+    "matmul": lambda left, right: partial(torch.matmul, left, right),
+    "linear": lambda inputs, weight: partial(functional.linear, inputs, weight),
+    # Of blocked tensors, by oneDNN; for plain fp32 tensors torch uses MKL.
+    "oneDNN linear": lambda inputs, weight: partial(
+        torch._C._nn.mkldnn_linear, inputs.to_mkldnn(), weight.to_mkldnn(), None
+    ),
+    "numpy": lambda left, right: partial(np.matmul, left.numpy(), right.numpy()),
+    "int8 matmul": lambda left, right: partial(torch._int_mm, left, right),  # sums of int8 products in int32
+    # Other libraries reach twice what the product of unpacked matrices does.
+    "oneDNN int8 linear": lambda inputs, weight: _int_linear(inputs, weight),
+}
+ONLY_ON_CPU = ("oneDNN linear", "numpy", "oneDNN int8 linear")
+
+
+def _convolutions(
+    word: str, prepared: Any, draw: Callable[..., Tensor], images: Sequence[tuple[int, int, int]]
+) -> Iterator[Kernel]:
+    layout = torch.contiguous_format if word == "NCHW" else torch.channels_last
+
+    def make(num: int, channels: int, side: int) -> Call:
+        call: Call = prepared(draw(num, channels, side, side), draw(channels, channels, 3, 3), layout)
+        return call
+
+    for num, channels, side in images:
+        flops = 2 * 9 * num * channels**2 * side**2
+        yield Kernel(f"conv3x3 {num}x{channels}x{side}x{side} {word}", flops, partial(make, num, channels, side))
+
+
+def _convolution(inputs: Tensor, weight: Tensor, layout: torch.memory_format) -> Call:
+    inputs, weight = (each.contiguous(memory_format=layout) for each in (inputs, weight))
+    return partial(functional.conv2d, inputs, weight, padding=1)
+
+
+def _int_convolution(inputs: Tensor, weight: Tensor, layout: torch.memory_format) -> Call:
+    """The convolution with a packed weight, rounded to 8 bits, as quantised networks compute it."""
+    inputs = inputs.view(torch.uint8).contiguous(memory_format=layout)
+    scales, one = _scales(len(weight)), [1, 1]
+    placed = (one, one, one, 1)  # stride, padding, dilation, groups
+    packed = torch.ops.onednn.qconv_prepack(weight, scales[0], 0.1, 0, *placed, list(inputs.shape))
+    return partial(torch.ops.onednn.qconv2d_pointwise, inputs, 0.1, 0, packed, *scales, None, *placed, *ROUNDED)

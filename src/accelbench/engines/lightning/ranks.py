@@ -2,7 +2,7 @@
 
 The clock runs in the first rank; the other ranks run as many steps as it announces. On CPUs and GPUs,
 DistributedDataParallel around the network averages the gradients. Lightning would wrap the whole module, whose single
-`training_step` runs all batches: DDP would not see its forward passes. `xla_ranks` does the same for XLA devices.
+`training_step` runs all batches: DDP would not see its forward passes.
 """
 
 import hashlib
@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from lightning_fabric.plugins.environments import TorchElasticEnvironment
-from pytorch_lightning.strategies import DDPStrategy
+from pytorch_lightning.strategies import DDPStrategy, XLAStrategy
+from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from torch import Tensor, nn
 
 from accelbench.engines.cell_run import Resources
@@ -34,24 +35,42 @@ class NetworkDDP(DDPStrategy):
         super().__init__(cluster_environment=TorchElasticEnvironment())
 
     def configure_ddp(self) -> None:
-        """Wraps the network, so that the gradients of each of its forward passes are averaged."""
         self.model.network = self._setup_model(self.model.network)
+
+
+class StartedXla(XLAStrategy):
+    """Lightning's strategy for XLA devices, in a process that another launcher has started.
+
+    Lightning's loops communicate through the host: XLA would compile a computation for each message.
+    """
+
+    barrier = DDPStrategy.barrier
+    broadcast = DDPStrategy.broadcast
+
+    def _configure_launcher(self) -> None:
+        """Configures none: the processes exist already."""
+
+    def setup_distributed(self) -> None:
+        """Joins the processes on their hosts, even hosts with a single device, which Lightning's method refuses."""
+        rank_zero_only.rank = self.global_rank
+        if not dist.is_initialized():
+            dist.init_process_group("gloo")
+
+    def reduce(self, output: Any, group: Any = None, reduce_op: Any = "mean") -> Tensor:
+        reduced: Tensor = DDPStrategy.reduce(self, torch.as_tensor(output).cpu(), group, reduce_op)
+        return reduced
+
+    def process_dataloader(self, dataloader: Any) -> Any:
+        """Returns it unchanged: the step copies its batches to the device, so that the clock times it."""
+        return dataloader
 
 
 @dataclass(frozen=True)
 class Seen:
     """What one rank observed, after everything was measured.
 
-    Attributes:
-        device: the word for the kind of device that computed.
-        place: identifies the device among those of all ranks.
-        device_name: the hardware's name.
-        precision: the word for the precision that ran.
-        num_devices: how many devices this rank divided its batches among.
-        peak_device_bytes, peak_host_bytes: as in `Measurement`, for this process.
-        finite: whether the last result is finite.
-        loss: loss of the last training step; None in inference.
-        weights: digest of the trained weights; None in inference.
+    `place` identifies its device among those of all ranks, which it divided its batches among `num_devices` of;
+    `finite` is of the last result, `loss` of the last training step, `weights` a digest of the trained ones.
     """
 
     device: str
@@ -67,13 +86,12 @@ class Seen:
 
 
 def joined(seen: list[Seen]) -> dict[str, Any]:
-    """What all ranks observed, by the names of `cell_run.Observed`."""
-    first = seen[0]
+    """What all ranks observed, by the names of `observed.Observed`."""
     losses = [each.loss for each in seen if each.loss is not None and math.isfinite(each.loss)]
     return {
-        "device": first.device,
+        "device": seen[0].device,
         "device_name": " + ".join(dict.fromkeys(each.device_name for each in seen)),
-        "precision": first.precision,
+        "precision": seen[0].precision,
         "num_devices": sum({each.place: each.num_devices for each in seen}.values()),
         "loss": sum(losses) / len(losses) if len(losses) == len(seen) else None,
     }
@@ -83,8 +101,8 @@ def joined_peaks(seen: list[Seen], resources: Resources) -> Resources:
     """The first rank's `resources` with the peaks of all ranks: the largest on a device, the sum on the host."""
     on_device = [rank.peak_device_bytes for rank in seen if rank.peak_device_bytes is not None]
     on_host = [rank.peak_host_bytes for rank in seen if rank.peak_host_bytes is not None]
-    peak_host_bytes = sum(on_host) if on_host else None
-    return replace(resources, peak_device_bytes=max(on_device, default=None), peak_host_bytes=peak_host_bytes)
+    most = max(on_device, default=None)
+    return replace(resources, peak_device_bytes=most, peak_host_bytes=sum(on_host) if on_host else None)
 
 
 def differences(seen: list[Seen]) -> list[str]:
@@ -97,17 +115,9 @@ def differences(seen: list[Seen]) -> list[str]:
 
 
 class Ranks(RankGroup):
-    """The processes of this cell, as one of them sees them. With one process nothing is waited for.
+    """The `num` processes of this cell on all hosts, as one of them sees them. With one, nothing is waited for.
 
-    Args:
-        num: number of processes, on all hosts.
-
-    Attributes:
-        rank: index of this process among all.
-        local_rank: index of this process on this host.
-        num_here: number of processes on this host.
-        leads: whether the clock runs in this process.
-        part: index of this process's part of every batch, and the number of parts.
+    `part` is the index of this process's part of every batch, and the number of parts.
 
     Raises:
         UnsupportedError: a different number of processes was started, or not as many on each host.
@@ -126,13 +136,13 @@ class Ranks(RankGroup):
                 f"devices={num}: {self.num_here} of the processes are on this host, and each has to have as many"
             )
         self.num = num
-        self.leads = self.rank == 0
+        self.leads = self.rank == 0  # the clock runs in this process
         self.part = self.rank, num
         # A group on the host: what ranks tell each other must not use the GPU.
         self.host_group: dist.ProcessGroup | None = None
 
     def join(self, seed: int) -> int:
-        """Joins the ranks on the host, after Lightning has made the group, and seeds torch per rank.
+        """Joins the ranks on the host, after Lightning has made the group, and seeds torch.
 
         Returns:
             The seed of this rank: each rank draws its own dropout.
@@ -143,12 +153,10 @@ class Ranks(RankGroup):
         return seed + RANK_SEEDS * self.rank
 
     def begin(self, num_steps: int) -> None:
-        """See `RankGroup`."""
         if self.num > 1:
             dist.broadcast(torch.tensor([num_steps]), src=0, group=self.host_group)
 
     def end(self) -> None:
-        """See `RankGroup`."""
         if self.num > 1:
             dist.barrier(group=self.host_group)
 
@@ -161,8 +169,7 @@ class Ranks(RankGroup):
         announced = torch.zeros(1, dtype=torch.int64)
         while True:
             dist.broadcast(announced, src=0, group=self.host_group)
-            num_steps = int(announced)
-            if num_steps == 0:
+            if not (num_steps := int(announced)):
                 return
             for _ in range(num_steps):
                 step.compute(step.copy_in(step.fetch()))

@@ -7,22 +7,19 @@ from torch import Tensor, nn
 
 # A pause between two steps, such as the end of a block, is not slowed down as if it were a step.
 LONGEST_STEP = 2.0  # of the time of a forward pass
+SHAPES = {"light": (784,), "heavy": (3, 112, 112)}  # of an input
 
 
 class Slowed(nn.Module):
-    """A small network on the CPU, light or heavy, that waits after each forward pass.
+    """A network on the CPU that waits after each forward pass, so that its steps are slower by a share.
 
-    It waits for so long that its steps, from the end of one to the end of the next, are slower by the share that was
-    asked for, whatever they take.
-
-    Args:
-        size: `light`, some tenths of a millisecond a step; or `heavy`, some tens.
-        slowdown: of its speed, such as .05; 0 for none.
+    A step lasts from the end of one to the end of the next. `light` ones take some tenths of a millisecond, `heavy`
+    ones some tens. `slowdown` is of its speed, such as .05; 0 for none.
     """
 
     def __init__(self, size: str, slowdown: float = 0.0) -> None:
         super().__init__()
-        self.network = _NETWORKS[size]()
+        self.network = _light() if size == "light" else _heavy()
         self._wait = 1 / (1 - slowdown) - 1
         self._ended_s = 0.0
 
@@ -55,7 +52,3 @@ def _heavy() -> nn.Module:
 
     blocks = [*block(3, 64, 2), *block(64, 64, 1), *block(64, 128, 2), *block(128, 128, 1)]
     return nn.Sequential(*blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 10))
-
-
-_NETWORKS = {"light": _light, "heavy": _heavy}
-SHAPES = {"light": (784,), "heavy": (3, 112, 112)}

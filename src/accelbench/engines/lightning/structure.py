@@ -13,11 +13,10 @@ from torch import Tensor
 
 def tensors_in(structure: object) -> Iterator[Tensor]:
     """The tensors of a structure, in their order."""
+    parts: Iterable[object] = ()
     if isinstance(structure, Tensor):
         yield structure
-        return
-    parts: Iterable[object] = ()
-    if isinstance(structure, Mapping):
+    elif isinstance(structure, Mapping):
         parts = structure.values()
     elif isinstance(structure, tuple | list):
         parts = structure
@@ -94,15 +93,15 @@ def arguments(*args: Any, **kwargs: Any) -> Any:
 
 def keys_of_rows(structure: Any, rows: Sequence[int], size: int) -> list[int]:
     """Hashes of what these rows, of `size`, have in all tensors; a tensor that has no such rows belongs to each."""
+
+    def hashed(tensor: Tensor) -> int:
+        content: bytes = tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes()
+        return hash((tensor.shape, tensor.dtype, content))
+
     tensors = [tensor.detach().cpu() for tensor in tensors_in(structure)]
-    whole = hash(tuple(_hashed(tensor) for tensor in tensors if not tensor.dim() or len(tensor) != size))
+    whole = hash(tuple(hashed(tensor) for tensor in tensors if not tensor.dim() or len(tensor) != size))
     by_row = [tensor for tensor in tensors if tensor.dim() and len(tensor) == size]
-    return [hash((whole, *(_hashed(tensor[row]) for tensor in by_row))) for row in rows]
-
-
-def _hashed(tensor: Tensor) -> int:
-    content: bytes = tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes()
-    return hash((tensor.shape, tensor.dtype, content))
+    return [hash((whole, *(hashed(tensor[row]) for tensor in by_row))) for row in rows]
 
 
 def varied_rows(structure: Any, size: int) -> Any:
@@ -115,7 +114,9 @@ def varied_rows(structure: Any, size: int) -> Any:
     def changed(tensor: Tensor) -> Tensor:
         if tensor.is_floating_point():
             return tensor * random.SystemRandom().uniform(0.998, 0.999)
-        if tensor.dim() < 2 or len(tensor) != size or tensor.dtype == torch.bool or not _is_rich(tensor):
+        if tensor.dim() < 2 or len(tensor) != size or tensor.dtype == torch.bool or tensor[0].numel() < 2:
+            return tensor
+        if tensor.max() - tensor.min() < 2:  # a mask
             return tensor
         flat = tensor.flatten(1).clone()
         for row in flat:
@@ -124,11 +125,6 @@ def varied_rows(structure: Any, size: int) -> Any:
         return flat.reshape(tensor.shape)
 
     return mapped(reordered(structure, random.SystemRandom().sample(range(size), size)), changed)
-
-
-def _is_rich(tensor: Tensor) -> bool:
-    """Whether its rows have several numbers, and it is no mask."""
-    return bool(tensor[0].numel() > 1 and tensor.min() != tensor.max() and tensor.max() - tensor.min() > 1)
 
 
 def is_same(one: Any, other: Any) -> bool:

@@ -32,12 +32,8 @@ class Task(Protocol):
 class ImageTask:
     """Images, and what is learnt from them. A batch is (images, labels), or (images,).
 
-    Args:
-        dtype: of the network's input.
-        augment: how training images are varied.
-        reconstructs: whether the target is the input.
-        channels_last: whether images in colour have the channels innermost in memory.
-        own_loss: a loss of the user's for (output, (images, labels)); None for the built-in one.
+    The network's input has `dtype`; if it `reconstructs`, the target is its input. `own_loss` is a loss of the user's
+    for (output, (inputs, labels)); None for the built-in one.
     """
 
     def __init__(
@@ -49,49 +45,34 @@ class ImageTask:
         channels_last: bool = False,
         own_loss: Loss | None = None,
     ) -> None:
-        self.dtype = dtype
-        self.augment = augment
-        self.reconstructs = reconstructs
-        self.channels_last = channels_last
-        self.own_loss = own_loss
+        self.dtype, self.augment, self.reconstructs = dtype, augment, reconstructs
+        self.channels_last, self.own_loss = channels_last, own_loss
 
     def put(self, put: Put, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """The batch on the device."""
         return put(batch)
 
     def infer(self, network: nn.Module, batch: tuple[Tensor, ...]) -> Any:
-        """The output for the batch's images."""
         return network(self.inputs(batch[0]))
 
     def train(self, network: nn.Module, batch: tuple[Tensor, ...]) -> tuple[Any, Tensor]:
-        """The output for the batch's images, perhaps varied, and its loss."""
         images, labels = batch
-        inputs = self.training_inputs(images)
+        inputs = self.inputs(images if self.augment == Augment.none else varied(images, self.augment))
         output = network(inputs)
         return output, self.loss(output, inputs, labels)
 
     def num_samples(self, batch: tuple[Tensor, ...]) -> int:
-        """The number of images."""
         return len(batch[0])
 
     def inputs(self, images: Tensor) -> Tensor:
-        """`images` as the input of the network.
+        """Floats from 0 to 1, channels before height and width.
 
-        Args:
-            images: uint8, 0 to 255, (n, height, width) or (n, height, width, channels); floats are not scaled.
-
-        Returns:
-            Floats from 0 to 1, channels before height and width.
+        `images` are uint8, (n, height, width) or (n, height, width, channels); floats are not scaled.
         """
         if images.is_floating_point():
             return images.contiguous(memory_format=torch.channels_last) if self.channels_last else images
         floats = images.to(self.dtype).div_(255)
         # A view: the memory stays channels-last, which convolutions prefer.
         return floats.permute(0, 3, 1, 2) if images.dim() == 4 else floats
-
-    def training_inputs(self, images: Tensor) -> Tensor:
-        """`inputs`, augmented if the task says so."""
-        return self.inputs(images if self.augment == Augment.none else varied(images, self.augment))
 
     def loss(self, output: Tensor, inputs: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
         """Cross-entropy of the logits, binary for a single logit; for the autoencoder the mean squared error.
@@ -113,13 +94,9 @@ class ImageTask:
 
 
 def varied(images: Tensor, augment: Augment) -> Tensor:
-    """Mirrors each image at random; `flip_shift` also moves it by up to an eighth of its side, repeating its edges.
+    """Mirrors each image (n, height, width, ...) at random; `flip_shift` also moves it by up to an eighth of its side.
 
-    Runs on the images' device for the whole batch, with torch's global generator.
-
-    Args:
-        images: (n, height, width, ...).
-        augment: `flip` or `flip_shift`.
+    The edges are repeated. Runs on the images' device for the whole batch, with torch's global generator.
     """
     num, height, width = images.shape[:3]
     columns = torch.arange(width, device=images.device).expand(num, width)

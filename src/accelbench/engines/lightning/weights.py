@@ -1,23 +1,107 @@
-"""Weights in files of the user's: loaded into a network, and saved from one as safetensors, which hold numbers alone.
+"""Weights in files: the user's, loaded into a network or saved from one as safetensors, and a library's.
 
-Also weights that are put back after a step that must not count.
+`torch.load` before torch 2.10 lets a hostile file corrupt memory, even with `weights_only=True` (CVE-2026-24747). There
+it reads only a library's own file, once its checksum was verified; all other weights have to be safetensors, which hold
+numbers alone. A later torch reads all of them, never with `weights_only=False`.
 """
 
-from collections.abc import Iterator, Mapping
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
 
 import torch
 from torch import Tensor, nn
 
-from accelbench.engines.lightning import checkpoints
+from accelbench.devices.packages import is_safe_torch
 from accelbench.errors import UserError
 from accelbench.project import TORCH_FILES
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import writing
+from accelbench.schema.text import one_line
+from accelbench.schema.vocab import Library
+from accelbench.schema.workload import ModelSpec
 
 MAX_NAMED = 3  # weights in a message
+ADVICE = {
+    Library.custom: "save the weights as safetensors, and load them with safetensors.torch.load_file",
+    Library.timm: "use a network with weights in safetensors, or model.weights=none",
+    Library.torchvision: "use model.weights=pretrained, whose checksum is verified, or model.weights=none",
+}
+Load = Callable[..., Any]
+torch_load: Load = torch.load
+
+
+@contextmanager
+def guarded(model: ModelSpec) -> Iterator[None]:
+    """Inside, `torch.load` raises a UserError if this torch's is unsafe, and else loads with `weights_only=True`."""
+
+    def load(file: object, *args: Any, **settings: Any) -> Any:
+        if is_safe_torch(torch.__version__):
+            return torch_load(file, *args, **{**settings, "weights_only": True})
+        name = os.path.basename(file) if isinstance(file, str | os.PathLike) else "a file"
+        raise UserError(
+            f"model={model.name}: {name} is not loaded, since a hostile file of this kind corrupts the memory of "
+            f"torch {torch.__version__} (CVE-2026-24747): {ADVICE.get(model.library, 'use model.weights=none')}"
+        )
+
+    with _replacing(load):
+        yield
+
+
+@contextmanager
+def verified(url: str) -> Iterator[None]:
+    """Inside, `torch.load` also reads the file that torch's cache has for `url`, which is downloaded if it is missing.
+
+    The name of a library's file ends with the beginning of its sha256: `resnet18-f37072fd.pth`.
+
+    Raises:
+        UserError: the file is not the library's, or its name has no checksum.
+        OSError, RuntimeError: it can't be downloaded.
+    """
+    name = os.path.basename(urlparse(url).path)
+    checksum = torch.hub.HASH_REGEX.search(name)
+    if checksum is None:
+        raise UserError(f"model.weights=pretrained: the library gives no checksum for {name}; use model.weights=none")
+    path = Path(torch.hub.get_dir(), "checkpoints", name)
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torch.hub.download_url_to_file(url, str(path), checksum[1], progress=False)
+    # What is verified and read is a copy without a name, since the cached file may be replaced at any time.
+    with path.open("rb") as cached, tempfile.TemporaryFile() as copy:
+        shutil.copyfileobj(cached, copy)
+        copy.seek(0)
+        if not hashlib.file_digest(copy, "sha256").hexdigest().startswith(checksum[1]):  # type: ignore[arg-type]
+            raise UserError(
+                f"model.weights=pretrained: {path} is not the library's file, since its sha256 does not begin with "
+                f"{checksum[1]}: remove it, and it is downloaded again"
+            )
+        others: Load = torch.load
+
+        def load(file: Any, *args: Any, **settings: Any) -> Any:
+            if file != str(path):
+                return others(file, *args, **settings)
+            copy.seek(0)
+            return torch_load(copy, *args, **{**settings, "weights_only": True})
+
+        with _replacing(load):
+            yield
+
+
+@contextmanager
+def _replacing(load: Load) -> Iterator[None]:
+    before = torch.load
+    torch.load = load
+    try:
+        yield
+    finally:
+        torch.load = before
 
 
 def load(network: nn.Module, path: str) -> None:
@@ -28,7 +112,8 @@ def load(network: nn.Module, path: str) -> None:
     Raises:
         UserError: the file can't be read, or its weights are not the network's.
     """
-    flag, found = f"model.weights={path}", _read(path)
+    flag = f"model.weights={path}"
+    found = (_read_torch if Path(path).suffix in TORCH_FILES else _read_safetensors)(path, flag)
     own = network.state_dict(keep_vars=True)  # whose tied weights are one object also where they have no memory
     present = {_place(own[name]) for name in found if name in own}
     problems = {
@@ -46,18 +131,33 @@ def load(network: nn.Module, path: str) -> None:
         network.load_state_dict(found, strict=False)
 
 
-def _read(path: str) -> dict[str, Tensor]:
-    """The weights in a file, by their names."""
+def _read_safetensors(path: str, flag: str) -> dict[str, Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    if Path(path).suffix in TORCH_FILES:
-        return checkpoints.read(path)
     try:
         found: dict[str, Tensor] = load_file(path)
     except (OSError, SafetensorError) as error:
-        raise UserError(f"model.weights={path}: not readable as safetensors ({error})") from error
+        raise UserError(f"{flag}: not readable as safetensors ({error})") from error
     return found
+
+
+def _read_torch(path: str, flag: str) -> dict[str, Tensor]:
+    """A mapping of names to tensors, or the `state_dict` of a checkpoint."""
+    if not is_safe_torch(torch.__version__):
+        raise UserError(
+            f"{flag}: torch 2.10 or newer is needed to read it, and here is {torch.__version__}: a hostile file of "
+            "this kind corrupts the memory of an older one (CVE-2026-24747): save the weights as safetensors"
+        )
+    try:
+        found = torch_load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged or hostile file may raise anything
+        first_line = one_line(str(error).partition("\n")[0])
+        raise UserError(f"{flag}: not readable as a file of weights alone ({first_line})") from error
+    state = found.get("state_dict", found) if isinstance(found, Mapping) else found
+    if not isinstance(state, Mapping) or not all(isinstance(tensor, Tensor) for tensor in state.values()):
+        raise UserError(f"{flag}: should hold a state_dict, a mapping of names to tensors")
+    return {str(name): tensor for name, tensor in state.items()}
 
 
 def save(network: nn.Module, path: Path) -> None:
@@ -69,14 +169,18 @@ def save(network: nn.Module, path: Path) -> None:
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    places: dict[object, str] = {}
     state = network.state_dict()
+    places: dict[object, str] = {}
     for name, tensor in state.items():
         places.setdefault(_place(tensor), name)
     kept = {name: state[name].detach().cpu().contiguous() for name in places.values()}
+    storages = [tensor.untyped_storage().data_ptr() for tensor in kept.values()]
+    for (name, tensor), storage in zip(kept.items(), storages, strict=True):
+        if storages.count(storage) > 1:  # safetensors refuses views of one tensor
+            kept[name] = tensor.clone()
     with writing(path) as file:
         try:
-            save_file(_apart(kept), file)
+            save_file(kept, file)
         except SafetensorError as error:
             raise OSError(str(error)) from error
 
@@ -93,24 +197,17 @@ def saved(found: Measurement, network: nn.Module, path: Path) -> Measurement:
 @contextmanager
 def kept(network: nn.Module) -> Iterator[None]:
     """Puts back the network's parameters and buffers at the end. The copies are in host memory: a GPU may be full."""
-    copies = {name: tensor.detach().to("cpu", copy=True) for name, tensor in _named(network).items()}
+
+    def named() -> dict[str, Tensor]:  # a step may put another tensor in the place of a buffer
+        return {**dict(network.named_parameters()), **dict(network.named_buffers())}
+
+    copies = {name: tensor.detach().to("cpu", copy=True) for name, tensor in named().items()}
     try:
         yield
     finally:
         with torch.no_grad():
-            for name, tensor in _named(network).items():
+            for name, tensor in named().items():
                 tensor.copy_(copies[name])
-
-
-def _named(network: nn.Module) -> dict[str, Tensor]:
-    return {**dict(network.named_parameters()), **dict(network.named_buffers())}
-
-
-def _apart(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors in memory of their own: safetensors refuses views of one tensor."""
-    storages = [tensor.untyped_storage().data_ptr() for tensor in state.values()]
-    pairs = zip(state.items(), storages, strict=True)
-    return {name: tensor.clone() if storages.count(storage) > 1 else tensor for (name, tensor), storage in pairs}
 
 
 def _place(tensor: Tensor) -> object:

@@ -1,19 +1,152 @@
-"""The workload of a cell, by its library and its batches."""
+"""The workload of a cell, by its library and its batches: images here, others in `own`."""
 
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+
+from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
+from accelbench.engines.lightning.feed import DrawnFeed, Feed, feed_of
+from accelbench.engines.lightning.global_state import new_tensors_in
+from accelbench.engines.lightning.outputs import described, seeded
 from accelbench.engines.lightning.own.workload import OwnWorkload, TransformersWorkload
+from accelbench.engines.lightning.precision import STORED_DTYPES
 from accelbench.engines.lightning.ranks import Ranks
-from accelbench.engines.lightning.workload import Images, Workload
+from accelbench.engines.lightning.task import ImageTask
+from accelbench.engines.lightning.workload import Workload, changed, in_precision, set_again
+from accelbench.engines.models import output_shapes
+from accelbench.engines.sources import Shape, first_images, input_of, pictures_alike, unseen_images
+from accelbench.engines.targets import import_path
+from accelbench.errors import UnsupportedError
+from accelbench.measuring.outputs import NUM_SAMPLES, Output
 from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import Library
+from accelbench.schema.vocab import Library, Mode, ModelOutput, Precision, Protocol
 
 
 def workload_of(cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> Workload:
-    """The network and the batches of a cell."""
+    """The network and the batches of a cell, on arrays in `data_folder`, computed by these processes together."""
     if cell.model.library == Library.transformers:
         return TransformersWorkload(cell, backend, ranks)
     if cell.model.batch is not None:
         return OwnWorkload(cell, backend, ranks)
     return Images(cell, data_folder, backend, ranks)
+
+
+class Images:
+    """A network that takes images: random ones, or those of a data set."""
+
+    num_reference_rows = NUM_SAMPLES
+
+    def __init__(self, cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> None:
+        self.cell, self.data_folder, self.backend, self.ranks = cell, data_folder, backend, ranks
+        loss = import_path("model.loss", cell.model.loss) if cell.model.loss else None
+        if loss is not None and cell.protocol == Protocol.fit:
+            raise UnsupportedError(
+                "protocol=fit: evaluates with the built-in loss and accuracy, and not with model.loss: use "
+                "protocol=window or steps"
+            )
+        self.task = ImageTask(
+            STORED_DTYPES[cell.precision],
+            cell.data.augment,
+            reconstructs=cell.model.is_own("autoencoder"),
+            channels_last=cell.options.channels_last,
+            own_loss=loss,
+        )
+        self.trains = cell.mode == Mode.train
+        self.feed = self._feed("train" if self.trains else "test")
+        self.shape, self.num_classes = input_of(cell, data_folder)
+        self.num_rows = cell.batch_size // ranks.num
+
+    def _feed(self, split: str) -> Feed:
+        return feed_of(self.cell, split, self.data_folder, self.task.dtype, self.backend, self.ranks.part)
+
+    def build(self) -> nn.Module:
+        return zoo.build(self.cell.model, self.shape, self.num_classes)
+
+    def check_layout(self) -> None:
+        if len(self.shape) != 3:
+            raise UnsupportedError(
+                f"channels_last=true: the images have no axis of channels (each is {'x'.join(map(str, self.shape))}): "
+                "use channels_last=false"
+            )
+
+    def check_first(self, output: object) -> None:
+        """The built-in loss needs logits; inference needs them unless `model.output=any`."""
+        if self.trains and not self.task.reconstructs and self.task.own_loss is None:
+            zoo.check_logits(output, self.cell.model, self.num_classes)
+        elif self.cell.model.output == ModelOutput.logits:
+            zoo.check_is_tensor(output, self.cell.model)
+
+    def test_feed(self) -> Feed:
+        return self._feed("test")
+
+    def calibration(self) -> Iterable[tuple[Tensor, ...]]:
+        """Never of the test set, on which accuracy is measured."""
+        return self._feed("train")
+
+    def shapes(self) -> Sequence[Shape] | None:
+        num_logits = zoo.num_logits(self.cell.model, self.num_classes)
+        return output_shapes(self.cell.model, self.num_rows, self.shape, num_logits)
+
+    def example(self) -> tuple[Tensor, ...]:
+        """The first images, repeated."""
+        images = self._first_images(NUM_SAMPLES)
+        return (images[torch.arange(self.num_rows) % len(images)],)
+
+    def some_batch(self) -> tuple[Tensor, ...]:
+        """Without contents, and with labels in training."""
+        images = self._first_images(1)
+        like = torch.empty((self.num_rows, *images.shape[1:]), dtype=images.dtype, device="meta")
+        labels = torch.empty(self.num_rows, dtype=torch.int64, device="meta")
+        return (like, labels) if self.trains else (like,)
+
+    def _first_images(self, most: int) -> Tensor:
+        def drawn() -> Tensor:
+            assert isinstance(self.feed, DrawnFeed), "random images come from a DrawnFeed"
+            images: Tensor = self.feed.batches[0][0].cpu()
+            return images
+
+        return torch.as_tensor(first_images(self.cell, self.data_folder, min(most, self.num_rows), drawn))
+
+    def unseen(self, *, labelled: bool = False) -> tuple[Tensor, ...]:
+        """Images of `sources.unseen_images`, with random labels."""
+        like = self._first_images(1)
+        images = unseen_images(self.num_rows, tuple(like.shape[1:]), floats=like.is_floating_point())
+        inputs = torch.from_numpy(images).to(like.dtype)
+        return (inputs, torch.randint(self.num_classes, (self.num_rows,))) if labelled else (inputs,)
+
+    def alike(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Other random images, or pictures of the data set that are shifted; with the labels of the batch."""
+        images, *labels = batch
+        random = images.is_floating_point()
+        other = torch.randn(images.shape) if random else torch.from_numpy(pictures_alike(images.numpy()))
+        return (other.to(images.dtype), *labels)
+
+    @torch.no_grad()
+    def reference(
+        self,
+        batches: Sequence[tuple[Tensor, ...]],
+        rows: Sequence[int],
+        *,
+        other: bool = False,
+        precision: Precision | None = None,
+    ) -> list[Output]:
+        pl.seed_everything(self.cell.seed, verbose=False)
+        network = changed(self.build(), other=other).eval()
+        set_again()
+        dtype, context = in_precision(precision or Precision.fp32)
+        network, task = network.to(dtype), ImageTask(dtype)
+        chosen = torch.tensor(rows[:NUM_SAMPLES])
+        images = [batch[0][chosen] for batch in batches]
+        with context, new_tensors_in(dtype):
+            outputs = list(seeded(images, lambda each: network(task.inputs(each).to(dtype))))
+        return [described(output, len(chosen), range(len(chosen))) for output in outputs]
+
+    def tokens_per_sample(self) -> None:
+        """Images have no tokens."""
+
+    def notes(self) -> Iterator[str]:
+        yield from ()

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from torch import Tensor, nn
 
-from accelbench.engines.lightning import checkpoints, weights
+from accelbench.engines.lightning import weights
 from accelbench.engines.lightning.networks import NETWORKS, initialise_as_keras
 from accelbench.engines.lightning.own import architectures
 from accelbench.engines.models import check_name, own_network
@@ -20,10 +21,8 @@ from accelbench.schema.workload import ModelSpec
 def build(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     """The network of `model`, its weights drawn from torch's generator, pretrained or the user's.
 
-    Args:
-        model: what to build.
-        shape: of an image, (height, width) or (channels, height, width); not passed to a user's class.
-        num_classes: of the labels; not passed to a user's class either.
+    The shape of an image is (height, width) or (channels, height, width). A user's class gets neither it nor the number
+    of classes.
 
     Raises:
         UserError: there is no such network or argument, or its weights can't be loaded.
@@ -31,7 +30,7 @@ def build(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     """
     drawn = model if model.weights_file is None else replace(model, weights=Weights.none.value)
     try:
-        with checkpoints.guarded(model):
+        with weights.guarded(model):
             network = BUILDERS[model.library](drawn, shape, num_classes)
     except TypeError as error:
         if model.library == Library.custom:  # its arguments were checked: the class itself fails
@@ -57,39 +56,36 @@ def num_params(network: nn.Module) -> int:
 
 
 def _own(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
-    network = own_network(model, NETWORKS)(shape, num_classes, **model.args)
-    network.apply(initialise_as_keras)
-    return network
+    return own_network(model, NETWORKS)(shape, num_classes, **model.args).apply(initialise_as_keras)
 
 
 def _timm(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     import timm
 
     check_name(model, timm.list_models())
-    args = {"in_chans": _colours(shape), "num_classes": num_classes, **model.args}
+    in_colour = len(shape) == 3
+    args = {"in_chans": shape[0] if in_colour else 1, "num_classes": num_classes, **model.args}
     network = _weighted(model, lambda pretrained: timm.create_model(model.definition, pretrained=pretrained, **args))
     # Grey images have no channel axis.
-    return network if len(shape) == 3 else nn.Sequential(nn.Unflatten(1, (1, shape[0])), network)
+    return network if in_colour else nn.Sequential(nn.Unflatten(1, (1, shape[0])), network)
 
 
 def _torchvision(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     from torchvision import models
 
     check_name(model, models.list_models(module=models))  # networks that classify images
-    if _colours(shape) != 3:
+    if len(shape) != 3 or shape[0] != 3:
         raise UserError(f"model={model.definition}: torchvision's networks take images in colour")
 
-    def make(pretrained: bool) -> nn.Module:
-        network: nn.Module
-        if pretrained:  # its classes are fixed: torchvision refuses another number
-            default = models.get_model_weights(model.definition).DEFAULT
-            with checkpoints.verified(default.url):
-                network = models.get_model(model.definition, weights=default, **model.args)
-        else:
-            network = models.get_model(model.definition, weights=None, num_classes=num_classes, **model.args)
-        return network
+    def make(pretrained: bool) -> Any:
+        if not pretrained:
+            return models.get_model(model.definition, weights=None, num_classes=num_classes, **model.args)
+        default = models.get_model_weights(model.definition).DEFAULT
+        with weights.verified(default.url):  # its classes are fixed: torchvision refuses another number
+            return models.get_model(model.definition, weights=default, **model.args)
 
-    return _weighted(model, make)
+    network: nn.Module = _weighted(model, make)
+    return network
 
 
 def _custom(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
@@ -103,12 +99,8 @@ def _custom(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     return network
 
 
-def _weighted(model: ModelSpec, make: Callable[[bool], nn.Module]) -> nn.Module:
-    """The network with its weights.
-
-    Raises:
-        UserError: the library has no weights for it, or they can't be downloaded.
-    """
+def _weighted(model: ModelSpec, make: Callable[[bool], Any]) -> Any:
+    """The network with its weights; raises a UserError if the library has none, or they can't be downloaded."""
     if model.weights == Weights.none:
         return make(False)
     try:
@@ -121,10 +113,6 @@ def _weighted(model: ModelSpec, make: Callable[[bool], nn.Module]) -> nn.Module:
             f"model.weights=pretrained: the weights of {model.definition} can't be had ({why}); "
             "use model.weights=none to measure it without"
         ) from error
-
-
-def _colours(shape: Shape) -> int:
-    return shape[0] if len(shape) == 3 else 1
 
 
 BUILDERS: Mapping[Library, Callable[[ModelSpec, Shape, int], nn.Module]] = {
@@ -156,16 +144,7 @@ def check_is_tensor(output: object, model: ModelSpec) -> None:
 
 
 def check_logits(output: object, model: ModelSpec, num_classes: int) -> None:
-    """Checks that a network returns the logits that training needs.
-
-    Args:
-        output: of one step.
-        model: the network's spec.
-        num_classes: of the labels.
-
-    Raises:
-        UserError: the output is not (batch, classes), or has another number of classes.
-    """
+    """Raises a UserError if an output is not the logits (batch, classes) that training with so many classes needs."""
     check_is_tensor(output, model)
     assert isinstance(output, Tensor)
     if output.dim() != 2:
