@@ -4,15 +4,17 @@ import pytest
 
 from accelbench.answers.cells import cells_of
 from accelbench.answers.process import Process
-from report.conftest import Maker
-
-
-@pytest.fixture(scope="session")
-def maker() -> Maker:
-    return Maker()
+from accelbench.answers.ranking import answers
+from report.conftest import maker  # noqa: F401
 
 
 @pytest.fixture(scope="session")
 def cells():
     """From records to their cells."""
     return lambda records: cells_of(map(Process.of, records))
+
+
+@pytest.fixture(scope="session")
+def answered(cells):
+    """From records to the answers that they give."""
+    return lambda records: answers(cells(records))

@@ -8,18 +8,7 @@ from accelbench.answers.process import NOT_RUN, Process
 from accelbench.judging.costs import Cost
 from accelbench.schema.vocab import Device, Status
 
-
-def at(record, minute):
-    return replace(record, started_at=f"2026-11-20T18:{minute:02}:00+00:00")
-
-
-def interleaved(maker, first, second, num=5):
-    """Processes of two precisions in turns, each a little faster than the one before it."""
-    return [
-        at(maker.ok(maker.cell(precision=word, repeat=i), rate * (1 + i / 100)), 2 * i + side)
-        for i in range(num)
-        for side, (word, rate) in enumerate((("fp32", first), ("bf16", second)))
-    ]
+TWO = {"fp32": 1000, "bf16": 2000}
 
 
 @pytest.mark.parametrize(
@@ -28,7 +17,7 @@ def interleaved(maker, first, second, num=5):
 def test_the_speed_of_a_cell_is_the_median_of_its_processes(cells, maker, rates, speed) -> None:
     (cell,) = cells([maker.ok(maker.cell(repeat=i, seed=i % 2), rate) for i, rate in enumerate(rates)])
     assert cell.speed == cell.number("samples_per_s") == pytest.approx(speed)
-    assert (cell.num_processes, cell.row["num_processes"]) == (len(rates), len(rates))
+    assert cell.num_processes == cell.row["num_processes"] == len(rates)
     assert cell.low < cell.speed < cell.high
 
 
@@ -41,21 +30,19 @@ def test_what_follows_from_the_speed_follows_from_the_published_one(maker) -> No
 
 
 def test_the_speed_of_interleaved_processes_is_their_geometric_mean(cells, maker) -> None:
-    found = {cell.cell.precision: cell for cell in cells(interleaved(maker, 1000, 2000))}
+    records = maker.interleaved(TWO, growth=0.01)
+    found = {cell.cell.precision: cell for cell in cells(records)}
     assert all(cell.is_interleaved for cell in found.values())
     assert found["fp32"].speed == pytest.approx(geometric_mean([1000 * (1 + i / 100) for i in range(5)]))
-    apart = [
-        at(record, 10 * (record.cell.precision == "bf16") + record.cell.repeat) for record in interleaved(maker, 1, 2)
-    ]
+    apart = [maker.at(each, 10 * (each.cell.precision == "bf16") + each.cell.repeat) for each in records]
     assert not any(cell.is_interleaved for cell in cells(apart))
 
 
 def test_confirming_processes_alone_count_where_there_are_enough(maker) -> None:
     single = [maker.ok(maker.cell(precision=word), rate) for word, rate in (("fp32", 500), ("bf16", 9000))]
-    planned = [Process.of(at(each, 50)) for each in single]
-    confirming = [
-        replace(Process.of(each), is_confirming=True, folder="confirmed") for each in interleaved(maker, 1000, 2000)
-    ]
+    planned = [Process.of(maker.at(each, 50)) for each in single]
+    made = map(Process.of, maker.interleaved(TWO, growth=0.01))
+    confirming = [replace(each, is_confirming=True, folder="confirmed") for each in made]
     first, second = cells_of([*planned, *confirming])
     assert (first.num_processes, second.num_processes) == (5, 5)
     assert first.speed == pytest.approx(1020, rel=0.001)
@@ -67,19 +54,10 @@ def test_confirming_processes_alone_count_where_there_are_enough(maker) -> None:
 
 def test_processes_of_other_machines_packages_code_or_data_are_other_cells(cells, maker) -> None:
     record = maker.ok(maker.cell(), 100)
-    changes = [
-        {"machine": {"cpu_name": "another"}},
-        {"versions": {"torch": "3"}},
-        {"code": "9"},
-        {"variables": {"A": "1"}},
-    ]
-    others = [replace(record, environment={**record.environment, **change}) for change in changes]
-    git = replace(
-        record,
-        environment={**record.environment, "git": {"revision": "1234567"}},
-        started_at="2026-11-21T18:00:00+00:00",
-    )
-    found = cells([record, git, *others, maker.ok(maker.cell(), 100, data=maker.stand_in)])
+    changes = [{"machine": {"cpu_name": "another"}}, {"versions": {"torch": "3"}}, {"code": "9"}]
+    changes += [{"variables": {"A": "1"}}, {"git": {"revision": "1234567"}}]
+    *others, git = (replace(record, environment={**record.environment, **change}) for change in changes)
+    found = cells([record, maker.at(git, 9), *others, maker.ok(maker.cell(), 100, data=maker.stand_in)])
     assert [cell.num_processes for cell in found] == [2, 1, 1, 1, 1, 1]
     assert len({cell.measured_key for cell in found}) == 6
 
@@ -97,7 +75,8 @@ def test_what_did_not_run_or_failed_belongs_to_the_cell_of_its_settings(maker) -
 
 
 def test_a_cell_of_several_sweeps_has_one_speed_and_a_sweep_where_it_failed_says_so(maker) -> None:
-    here, there = (Process.of(at(maker.ok(maker.cell(), rate), rate % 7), folder=str(rate)) for rate in (100, 300))
+    made = {rate: maker.at(maker.ok(maker.cell(), rate), rate % 7) for rate in (100, 300)}
+    here, there = (Process.of(record, folder=str(rate)) for rate, record in made.items())
     first, second = cells_of([here, there])
     assert (first.folder, second.folder) == ("100", "300")
     assert first.speed == second.speed == pytest.approx(200)
@@ -106,11 +85,10 @@ def test_a_cell_of_several_sweeps_has_one_speed_and_a_sweep_where_it_failed_says
 
 
 def test_every_process_has_a_row_that_names_its_cell(cells, maker) -> None:
-    found = cells([*interleaved(maker, 1000, 2000), maker.record(maker.cell(), Status.failed, reason="no")])
+    records = maker.interleaved(TWO, growth=0.01)
+    found = cells([*records, maker.record(maker.cell(), Status.failed, reason="no")])
     rows = process_rows(found)
     assert len(rows) == 11
     assert {row["cell"] for row in rows} == {cell.row["cell"] for cell in found}
-    assert [row["counts"] for row in rows].count(True) == 10
-    assert sorted(row["samples_per_s"] for row in rows if row["counts"]) == pytest.approx(
-        sorted([rate * (1 + i / 100) for rate in (1000, 2000) for i in range(5)])
-    )
+    rates = sorted(rate * (1 + i / 100) for rate in TWO.values() for i in range(5))
+    assert sorted(row["samples_per_s"] for row in rows if row["counts"]) == pytest.approx(rates)

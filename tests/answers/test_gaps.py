@@ -2,8 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from accelbench.answers.gaps import gap
-from accelbench.compare.sureness import Word
+from accelbench.answers.gaps import Word, gap
 from accelbench.schema.conditions import SystemSeries
 from accelbench.schema.measurement import Block
 
@@ -12,14 +11,12 @@ from accelbench.schema.measurement import Block
 def sides(cells, maker):
     """Two cells of `num` processes each, interleaved or one cell after the other, at these speeds."""
 
-    def sides(one: float, other: float, num: int = 1, is_interleaved: bool = True, disturbed: int = 0, **measured):
-        records = []
-        for i in range(num):
-            for side, (rate, precision) in enumerate(((one, "fp32"), (other, "bf16"))):
-                minute = 2 * i + side if is_interleaved else 10 * side + i
-                done = maker.ok(maker.cell(precision=precision, repeat=i), rate * (1 + i / 1000), **measured)
-                done = beside_others(done) if side and i < disturbed else done
-                records.append(replace(done, started_at=f"2026-11-20T18:{minute:02}:00+00:00"))
+    def sides(one: float, other: float, num: int = 1, is_interleaved: bool = True, disturbed: int = 0):
+        records = maker.interleaved({"fp32": one, "bf16": other}, num, 0.001)
+        for at, record in enumerate(records):
+            repeat, side = divmod(at, 2)
+            done = beside_others(record) if side and repeat < disturbed else record
+            records[at] = done if is_interleaved else maker.at(done, 10 * side + repeat)
         return cells(records)
 
     return sides
@@ -31,21 +28,19 @@ def beside_others(record):
     return replace(record, system=busy, measurement=replace(record.measurement, steady_boot_s=(0.5, 1.5)))
 
 
-def few_blocks(rate):
-    return [Block(num_steps=1, num_samples=128, seconds=128 / rate)] * 2
-
-
 def test_one_process_a_side_is_never_a_proof(sides) -> None:
     assert gap(*sides(1000, 2000)).how_sure == gap(*sides(2000, 1000)).how_sure == "likely"
     assert gap(*sides(1000, 1150)).how_sure == "can't tell: within the usual spread between runs"
     assert gap(*sides(1000, 1010)).how_sure == "can't tell: the intervals overlap"
 
 
-def test_five_interleaved_processes_tell(sides) -> None:
+def test_five_interleaved_processes_tell_and_need_no_command(sides) -> None:
     assert gap(*sides(2000, 1000, num=5)).how_sure.startswith("sure: 2.00 to 2.00 times")
     assert gap(*sides(1000, 2000, num=5)).how_sure.startswith("sure: 0.49")
     assert gap(*sides(1000, 1001, num=5)).how_sure.startswith("same: ")
     assert gap(*sides(1000, 2000, num=5, is_interleaved=False)).word == Word.likely
+    assert gap(*sides(2000, 1000, num=5)).command is None
+    assert gap(*sides(6000, 1000)).command is None  # no short words give this network
 
 
 @pytest.mark.parametrize("num", [1, 2, 5])
@@ -63,27 +58,19 @@ def test_nothing_is_sure_or_likely_if_other_programs_disturbed_half_of_the_proce
     for num, disturbed in ((1, 1), (5, 3)):
         found = gap(*sides(1300, 1000, num=num, disturbed=disturbed))
         assert found.how_sure == "can't tell: other programs used the CPU meanwhile"
+    assert gap(*sides(6000, 1000, disturbed=1)).how_sure == "likely: their steps do not overlap"
 
 
 def test_steps_that_do_not_overlap_tell_where_there_are_few_blocks(cells, maker) -> None:
-    def found(rate, scatter=1.0):
-        measured = {"latency_s": [128 / 1000 * k for k in (1, scatter)]}
-        slow = maker.ok(maker.cell(), 1000, blocks=few_blocks(1000), **measured)
-        steps = [128 / rate * k for k in (1, scatter)]
-        return gap(
-            *cells([maker.ok(maker.cell(precision="bf16"), rate, blocks=few_blocks(rate), latency_s=steps), slow])
-        )
+    def found(fast, scatter=1.0):
+        records = []
+        for word, rate in (("bf16", fast), ("fp32", 1000)):
+            blocks = [Block(num_steps=1, num_samples=128, seconds=128 / rate)] * 2
+            steps = [128 / rate * k for k in (1, scatter)]
+            records.append(maker.ok(maker.cell(precision=word), rate, blocks=blocks, latency_s=steps))
+        return gap(*cells(records))
 
     assert found(58_000).how_sure == "likely: their steps do not overlap"
     assert found(1600).word == Word.likely
     assert found(1400).how_sure == "can't tell: too few blocks for an interval"
     assert found(1600, scatter=1.7).word == Word.cant_tell
-
-
-def test_steps_of_several_times_are_likely_though_others_used_the_cpu(sides) -> None:
-    assert gap(*sides(6000, 1000, disturbed=1)).how_sure == "likely: their steps do not overlap"
-
-
-def test_the_command_decides_where_nothing_was_interleaved(sides) -> None:
-    assert gap(*sides(6000, 1000)).command is None  # no short words give this network
-    assert gap(*sides(2000, 1000, num=5)).command is None

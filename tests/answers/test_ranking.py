@@ -1,7 +1,5 @@
 import dataclasses
 
-import pytest
-
 from accelbench.answers.cells import cells_of
 from accelbench.answers.process import Process
 from accelbench.answers.ranking import answers
@@ -11,9 +9,8 @@ from accelbench.schema.vocab import Library, Mode, Pipeline, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 
 
-@pytest.fixture
-def answered(cells):
-    return lambda records: answers(cells(records))
+def of_model(cells, model):
+    return [dataclasses.replace(cell, model=model) for cell in cells]
 
 
 def test_the_sentence_says_what_is_fastest_by_how_much_and_how_sure(answered, maker) -> None:
@@ -24,10 +21,10 @@ def test_the_sentence_says_what_is_fastest_by_how_much_and_how_sure(answered, ma
         "bf16, batch 128 is fastest here, 400 images/s, median step 432 ms; "
         "4.00 times as fast as fp32, batch 128 (likely)."
     )
-    assert [each.text for each in answer.candidates] == ["bf16, batch 128", "fp32, batch 128"]
-    assert [each.verdict for each in answer.candidates] == ["fastest", "0.250 times as fast, likely"]
     first, second = answer.candidates
-    assert first.share / second.share == pytest.approx(4.0, rel=0.01)
+    assert (first.text, first.verdict) == ("bf16, batch 128", "fastest")
+    assert (second.text, second.verdict) == ("fp32, batch 128", "0.250 times as fast, likely")
+    assert 3.96 < first.share / second.share < 4.04
     assert first.low_share < first.share < first.high_share <= 1.0
 
 
@@ -39,7 +36,7 @@ def test_a_step_at_another_speed_than_the_rate_is_marked(answered, maker) -> Non
 
 def test_near_speeds_of_single_processes_cant_be_told_apart_and_the_command_decides(answered, maker) -> None:
     model = ModelSpec(name="mlp", args={"widths": [512, 512, 512, 512], "dropout": 0.45})  # as conf/ has it
-    cells = [dataclasses.replace(maker.cell(precision=precision), model=model) for precision in ("fp32", "bf16")]
+    cells = of_model([maker.cell(precision=precision) for precision in ("fp32", "bf16")], model)
     (answer,) = answered([maker.ok(cell, rate) for cell, rate in zip(cells, (1000, 1010), strict=True)])
     assert "bf16, batch 128 measured fastest, 1,010 images/s" in answer.sentence
     assert "1.01 times as fast as fp32, batch 128, but can't tell: the intervals overlap." in answer.sentence
@@ -50,26 +47,34 @@ def test_near_speeds_of_single_processes_cant_be_told_apart_and_the_command_deci
 
 
 def test_what_is_sure_needs_no_command(answered, maker) -> None:
-    records = []
-    for repeat in range(5):
-        for side, (precision, rate) in enumerate((("fp32", 1000), ("bf16", 2000))):
-            done = maker.ok(maker.cell(precision=precision, repeat=repeat), rate * (1 + repeat / 1000))
-            started_at = f"2026-11-20T18:{2 * repeat + side:02}:00+00:00"
-            records.append(dataclasses.replace(done, started_at=started_at))
-    (answer,) = answered(records)
+    (answer,) = answered(maker.interleaved({"fp32": 1000, "bf16": 2000}, growth=0.001))
     assert answer.sentence.endswith("2.00 times as fast as fp32, batch 128 (sure).")
     assert answer.command is None
     assert len(answer.candidates[0].names) == 5
+    (answer,) = answered(maker.interleaved({"fp32": 1000, "bf16": 1001}))
+    assert answer.sentence.startswith("bf16, batch 128 and fp32, batch 128 are equally fast, 1,000 images/s")
+    assert answer.candidates[1].verdict == "0.999 times as fast, same"
+    assert answer.command is None
+
+
+def test_interleaved_processes_that_decide_nothing_leave_the_lead_as_it_was_measured(answered, maker) -> None:
+    pairs = [(900, rate) for rate in (1000, 1000, 1010, 300, 300)]
+    cells = [[maker.cell(precision=word, repeat=i) for word in ("fp32", "bf16")] for i in range(5)]
+    made = [maker.ok(cell, rate) for two, rates in zip(cells, pairs, strict=True) for cell, rate in zip(two, rates)]  # noqa: B905
+    (answer,) = answered([maker.at(record, minute) for minute, record in enumerate(made)])
+    assert "fp32, batch 128 measured fastest, 900 images/s" in answer.sentence
+    assert "times as fast as bf16, batch 128, but can't tell: " in answer.sentence
 
 
 def test_how_far_the_output_is_from_fp32s_is_said_of_lower_precisions(answered, maker) -> None:
-    cells = [(maker.cell(precision=precision), rate) for precision, rate in (("bf16", 200), ("fp32", 100))]
-    (answer,) = answered([maker.ok(cell, rate, output_error=0.0123) for cell, rate in cells])
-    assert answer.remark == "Its output differs from fp32's by 1.2 % for two samples."
-    (answer,) = answered([maker.ok(cell, rate, output_error=1e-7) for cell, rate in cells])
-    assert answer.remark == "Its output differs from fp32's by <0.1 % for two samples."
-    (answer,) = answered([maker.ok(cell, 1000 - rate, output_error=0.0123) for cell, rate in cells])
-    assert answer.remark == ""
+    def remark(bf16, fp32, error):
+        cells = ((maker.cell(precision="bf16"), bf16), (maker.cell(), fp32))
+        (answer,) = answered([maker.ok(cell, rate, output_error=error) for cell, rate in cells])
+        return answer.remark
+
+    assert remark(200, 100, 0.0123) == "Its output differs from fp32's by 1.2 % for two samples."
+    assert remark(200, 100, 1e-7) == "Its output differs from fp32's by <0.1 % for two samples."
+    assert remark(800, 900, 0.0123) == ""
 
 
 def test_that_no_larger_batch_was_tried_is_said_only_if_none_was(cells, maker) -> None:
@@ -87,13 +92,13 @@ def test_that_no_larger_batch_was_tried_is_said_only_if_none_was(cells, maker) -
     assert said(maker.ok(maker.cell(), 1000)) == ""  # one size is no sweep of sizes
 
 
-def test_a_single_setting_is_no_choice(answered, maker) -> None:
+def test_a_single_setting_is_no_choice_and_a_limit_is_a_part_of_the_answer(answered, maker) -> None:
     (answer,) = answered([maker.ok(maker.cell(), 1000)])
-    assert (
-        answer.sentence
-        == "fp32, batch 128 gives 1,000 images/s, median step 173 ms. It is the only setting that was measured in full."
-    )
+    gives = "fp32, batch 128 gives 1,000 images/s, median step 173 ms."
+    assert answer.sentence == f"{gives} It is the only setting that was measured in full."
     assert (answer.lead, answer.command, answer.num_more) == (None, None, 0)
+    limited = dataclasses.replace(answer, limit_ms=200.0)
+    assert limited.sentence == f"{gives} Nothing else is within 200 ms."
 
 
 def test_devices_and_options_are_named_where_they_differ(answered, maker) -> None:
@@ -108,100 +113,55 @@ def test_devices_and_options_are_named_where_they_differ(answered, maker) -> Non
 
 def test_of_many_settings_the_slowest_are_counted(answered, maker) -> None:
     words = ("fp32", "bf16", "fp16", "fp64", "bf16_mixed", "fp16_mixed")
-    records = [maker.ok(maker.cell(precision=word), 100 * (i + 1)) for i, word in enumerate(words)]
-    (answer,) = answered(records)
-    assert len(answer.candidates) == 4
-    assert answer.num_more == 2
+    (answer,) = answered([maker.ok(maker.cell(precision=word), 100 * (i + 1)) for i, word in enumerate(words)])
+    assert (len(answer.candidates), answer.num_more) == (4, 2)
 
 
-def test_the_command_measures_a_named_network_of_a_library(answered, maker) -> None:
+def test_the_command_measures_a_named_network_of_a_library_as_conf_has_it_and_no_other(answered, maker) -> None:
     sgd = {"optimizer": "sgd", "learning_rate": 0.01}  # as conf/ has it
     model = ModelSpec(name="resnet18", library=Library.torchvision, input_shape=(3, 224, 224), num_classes=1000, **sgd)
     data = DataSpec(name="random", pipeline=Pipeline.host)
-    cells = [maker.cell(batch_size=size, mode=Mode.infer, data=data) for size in (1, 16)]
-    cells = [dataclasses.replace(cell, model=model) for cell in cells]
+    cells = of_model([maker.cell(batch_size=size, mode=Mode.infer, data=data) for size in (1, 16)], model)
     (answer,) = answered([maker.ok(cell, rate) for cell, rate in zip(cells, (100, 105), strict=True)])
     assert "model=torchvision model.name=resnet18 mode=infer precision=fp32 batch_size=16" in answer.command
-
-
-def test_no_command_repeats_a_network_with_other_arguments_than_conf_has(answered, maker) -> None:
-    cells = [maker.cell(precision=precision) for precision in ("fp32", "bf16")]
-    cells = [dataclasses.replace(cell, model=ModelSpec(name="mlp", args={"widths": [8]})) for cell in cells]
+    other = ModelSpec(name="mlp", args={"widths": [8]})
     blocks = [Block(num_steps=1, num_samples=128, seconds=1.0)]
+    cells = of_model([maker.cell(precision=precision) for precision in ("fp32", "bf16")], other)
     (answer,) = answered([maker.ok(cell, 1000, blocks=blocks) for cell in cells])
     assert "can't tell: too few blocks for an interval" in answer.sentence
     assert answer.command is None
 
 
-def interleaved(maker, rates):
-    """Five processes of each precision, interleaved."""
-    for repeat in range(5):
-        for side, (precision, rate) in enumerate(rates.items()):
-            done = maker.ok(maker.cell(precision=precision, repeat=repeat), rate)
-            yield dataclasses.replace(done, started_at=f"2026-11-20T18:{2 * repeat + side:02}:00+00:00")
-
-
-def test_what_is_surely_the_same_is_not_called_faster(answered, maker) -> None:
-    (answer,) = answered(list(interleaved(maker, {"fp32": 1000, "bf16": 1001})))
-    assert answer.sentence.startswith("bf16, batch 128 and fp32, batch 128 are equally fast, 1,000 images/s")
-    assert answer.candidates[1].verdict == "0.999 times as fast, same"
-    assert answer.command is None
-
-
-def test_interleaved_processes_that_decide_nothing_leave_the_lead_as_it_was_measured(answered, maker) -> None:
-    records = []
-    for repeat, rate in enumerate((1000, 1000, 1010, 300, 300)):
-        for side, (precision, each) in enumerate((("fp32", 900), ("bf16", rate))):
-            done = maker.ok(maker.cell(precision=precision, repeat=repeat), each)
-            records.append(dataclasses.replace(done, started_at=f"2026-11-20T18:{2 * repeat + side:02}:00+00:00"))
-    (answer,) = answered(records)
-    assert "fp32, batch 128 measured fastest, 900 images/s" in answer.sentence
-    assert "times as fast as bf16, batch 128, but can't tell: " in answer.sentence
-
-
 def test_one_setting_on_two_machines_has_an_answer_for_each(answered, maker) -> None:
     here = [maker.ok(maker.cell(precision=word), rate) for word, rate in (("fp32", 100), ("bf16", 200))]
-    there = [
-        dataclasses.replace(each, environment={"machine": {"cpu_name": "Other CPU"}}, identity="2" * 64)
-        for each in (maker.ok(maker.cell(precision=word), rate) for word, rate in (("fp32", 900), ("bf16", 300)))
-    ]
-    first, second = answered([*here, *there])
+    there = [maker.ok(maker.cell(precision=word), rate) for word, rate in (("fp32", 900), ("bf16", 300))]
+    other = {"environment": {"machine": {"cpu_name": "Other CPU"}}, "identity": "2" * 64}
+    first, second = answered([*here, *(dataclasses.replace(each, **other) for each in there)])
     assert (first.data, second.data) == ("mnist, Example CPU @ 2.0 GHz", "mnist, Other CPU")
     assert first.sentence.startswith("bf16, batch 128 is fastest here, 200 images/s")
     assert second.sentence.startswith("fp32, batch 128 is fastest here, 900 images/s")
 
 
 def test_answers_of_one_name_say_what_tells_them_apart(answered, maker) -> None:
-    cells = [
-        maker.cell(protocol=Protocol.steps, steps=steps, precision=word)
-        for steps in (32, 512)
-        for word in ("fp32", "bf16")
-    ]
+    settings = [(steps, word) for steps in (32, 512) for word in ("fp32", "bf16")]
+    cells = [maker.cell(protocol=Protocol.steps, steps=steps, precision=word) for steps, word in settings]
     found = answered([maker.ok(cell, rate) for cell, rate in zip(cells, (1, 2, 4, 8), strict=True)])
     assert [answer.data for answer in found] == ["mnist steps, steps=32", "mnist steps, steps=512"]
 
 
 def test_samples_are_not_called_images_where_nobody_knows(answered, maker) -> None:
-    bert = dataclasses.replace(maker.cell(), model=ModelSpec(name="bert", library=Library.transformers))
+    (bert,) = of_model([maker.cell()], ModelSpec(name="bert", library=Library.transformers))
     own = dataclasses.replace(maker.cell(), data=DataSpec(name="module"))
     sentences = [answer.sentence for answer in answered([maker.ok(bert, 100), maker.ok(own, 100)])]
     assert all("100 samples/s" in sentence for sentence in sentences)
 
 
-def test_a_limit_is_a_part_of_the_answer(answered, maker) -> None:
-    (answer,) = answered([maker.ok(maker.cell(), 1000)])
-    limited = dataclasses.replace(answer, limit_ms=200.0)
-    assert limited.sentence.endswith("median step 173 ms. Nothing else is within 200 ms.")
-
-
 def windowed(maker, name, rate, measure_s, day="2026-11-20", **changes):
     """The processes of a sweep of two precisions in a folder of this name."""
-    made = [
-        maker.cell("cnn", precision=word, suite=name, mode=Mode.infer, window=Window(measure_s=measure_s), **changes)
-        for word in ("fp32", "bf16")
-    ]
-    records = [dataclasses.replace(maker.ok(cell, rate), started_at=f"{day}T18:00:00+00:00") for cell in made]
-    return [Process.of(record, folder=name) for record in records]
+    changes |= {"suite": name, "mode": Mode.infer, "window": Window(measure_s=measure_s)}
+    records = [maker.ok(maker.cell("cnn", precision=word, **changes), rate) for word in ("fp32", "bf16")]
+    started = [dataclasses.replace(record, started_at=f"{day}T18:00:00+00:00") for record in records]
+    return [Process.of(record, folder=name) for record in started]
 
 
 def test_several_sweeps_with_one_question_each_say_which_they_are(maker) -> None:
@@ -216,10 +176,6 @@ def test_several_sweeps_with_one_question_each_say_which_they_are(maker) -> None
         "mnist, quick, 2026-11-21, window.measure_s=1",
         "mnist, other, 2026-11-20, window.measure_s=2",
     ]
-    (alone,) = answers(cells_of(sweeps[0]))
-    assert alone.data == "mnist"
-
-
-def test_sweeps_that_are_one_answer_are_not_told_apart(maker) -> None:
-    found = answers(cells_of([*windowed(maker, "a", 100.0, 1.0), *windowed(maker, "b", 100.0, 1.0)]))
-    assert [answer.data for answer in found] == ["mnist"]
+    alone = answers(cells_of(sweeps[0]))
+    alike = answers(cells_of([*windowed(maker, "a", 100.0, 1.0), *windowed(maker, "b", 100.0, 1.0)]))
+    assert [answer.data for answer in [*alone, *alike]] == ["mnist", "mnist"]

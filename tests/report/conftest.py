@@ -88,6 +88,18 @@ class Maker:
         }
         return Record(cell=cell, status=status, **values | changes)
 
+    def at(self, record: Record, minute: int) -> Record:
+        """The record of a process that started in this minute."""
+        return dataclasses.replace(record, started_at=f"2026-11-20T18:{minute:02}:00+00:00")
+
+    def interleaved(self, rates: dict[str, float], num: int = 5, growth: float = 0.0, **measured: Any) -> list[Record]:
+        """Processes of each precision in turns, each faster by `growth` than the one before it."""
+        return [
+            self.at(self.ok(self.cell(precision=word, repeat=i), rate * (1 + growth * i), **measured), 2 * i + side)
+            for i in range(num)
+            for side, (word, rate) in enumerate(rates.items())
+        ]
+
     def suite(self, results: Path, records: list[Record], waiting: list[Cell] = (), study: str | None = "001") -> Path:
         """Writes records and a plan that names them and `waiting`; returns the suite's folder."""
         name = (records[0].cell if records else waiting[0]).suite

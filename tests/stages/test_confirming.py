@@ -87,7 +87,7 @@ def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(pro
     ]  # the stage runs again: it keeps what it has
     assert len(sweeps[0].cells) == 2
     (found,) = groups(sweeps[0].cells)
-    assert found.lead.found.is_interleaved
+    assert found.lead.is_interleaved
     assert "too few blocks" not in found.lead.how_sure
     assert [cell.num_processes for cell in found.cells] == [5, 5]
     suites.relate(project, ["test"])

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from statistics import geometric_mean
+from typing import Any
 
 from accelbench.answers.process import Process
 from accelbench.compare.sureness import MIN_PROCESSES, Judgement, Side, Steps
@@ -32,23 +33,16 @@ class MeasuredCell(Process):
     """A cell: what its typical process has, with the speed of all that count.
 
     As a `Process` it is the typical one: the ok one whose speed is nearest to the published one. A cell without an ok
-    process has the record and the outcome of one that is not ok.
-
-    Attributes:
-        processes: all of them, in whatever folder, also those that are not ok.
-        counted: those that the published speed is of; empty if none is ok.
-        speed: the published samples/s; None if none is ok.
-        low, high: its 95 % interval: within the process, of one process; of the geometric mean, of interleaved ones;
-            else the bounds that hold those of all processes. None if unknown.
-        is_interleaved: whether the processes that count were interleaved with those of another cell.
+    process has the record and the outcome of one that is not ok. The 95 % interval of the speed is within the process,
+    of one process; of the geometric mean, of interleaved ones; else the bounds that hold those of all processes.
     """
 
-    processes: Sequence[Process]
-    counted: Sequence[Process] = ()
-    speed: float | None = None
+    processes: Sequence[Process]  # all of them, in whatever folder, also those that are not ok
+    counted: Sequence[Process] = ()  # those that the published speed is of; empty if none is ok
+    speed: float | None = None  # the published samples/s; None if none is ok
     low: float | None = None
     high: float | None = None
-    is_interleaved: bool = False
+    is_interleaved: bool = False  # whether those that count were interleaved with those of another cell
 
     @property
     def num_processes(self) -> int:
@@ -139,7 +133,7 @@ def _keys(processes: Sequence[Process]) -> list[str]:
 def _counted(of_cell: Sequence[Process]) -> list[Process]:
     """The processes that the published speed is of: the confirming ones, if they are enough for a comparison."""
     # A record may lie in two folders: where it was measured, and where it was merged.
-    ok = {(each.name, _start(each)): each for each in of_cell if each.is_ok and each.number("samples_per_s")}
+    ok = {(each.name, each.started_at): each for each in of_cell if each.is_ok and each.number("samples_per_s")}
     confirming = [each for each in ok.values() if each.is_confirming]
     return confirming if len(confirming) >= MIN_PROCESSES else list(ok.values())
 
@@ -149,7 +143,9 @@ def _interleaved(counted: Mapping[str, Sequence[Process]]) -> set[str]:
     groups: dict[tuple[str, str], list[tuple[str, list[str]]]] = defaultdict(list)
     for key, of_cell in counted.items():
         if len(of_cell) >= MIN_PROCESSES:
-            groups[of_cell[0].workload_key, of_cell[0].place_key].append((key, sorted(map(_start, of_cell))))
+            groups[of_cell[0].workload_key, of_cell[0].place_key].append(
+                (key, sorted(each.started_at for each in of_cell))
+            )
     found = set()
     for cells in groups.values():
         for key, starts in cells:
@@ -159,31 +155,21 @@ def _interleaved(counted: Mapping[str, Sequence[Process]]) -> set[str]:
     return found
 
 
-def _start(process: Process) -> str:
-    return process.record.started_at if process.record else ""
-
-
 def _cell(folder: str, of_cell: Sequence[Process], counted: Sequence[Process], *, is_interleaved: bool) -> MeasuredCell:
     """The cell as the sweep in `folder` has it: not ok, if none of its processes there is."""
     own = [each for each in of_cell if each.folder == folder and not each.is_confirming]
     ok = next((each for each in own if each.is_ok), None)
-    if ok is None or not counted:
-        ran = next((each for each in own if each.record is not None), own[0])
-        return _of_typical(ok or ran, ok or ran, processes=of_cell)
-    rates = {id(each): each.number("samples_per_s") or 0.0 for each in counted}
-    speed = geometric_mean(rates.values()) if is_interleaved else median(list(rates.values()))
-    typical = min(counted, key=lambda each: (abs(math.log(rates[id(each)] / speed)), _start(each), each.name))
-    low, high = _interval(counted, is_interleaved=is_interleaved)
-    figures = {"speed": speed, "low": low, "high": high, "is_interleaved": is_interleaved}
-    return _of_typical(typical, ok, processes=of_cell, counted=counted, **figures)
-
-
-def _of_typical(typical: Process, shown: Process, **figures: object) -> MeasuredCell:
-    """The cell with the record of `typical`, and the name and the place of `shown`."""
-    kept: dict[str, object] = {field.name: getattr(typical, field.name) for field in fields(Process)}
+    shown = ok or next((each for each in own if each.record is not None), own[0])
+    typical, figures = shown, dict[str, Any]()
+    if ok is not None and counted:
+        rates = {id(each): each.number("samples_per_s") or 0.0 for each in counted}
+        speed = geometric_mean(rates.values()) if is_interleaved else median(list(rates.values()))
+        typical = min(counted, key=lambda each: (abs(math.log(rates[id(each)] / speed)), each.started_at, each.name))
+        low, high = _interval(counted, is_interleaved=is_interleaved)
+        figures = {"counted": counted, "speed": speed, "low": low, "high": high, "is_interleaved": is_interleaved}
+    kept: dict[str, Any] = {field.name: getattr(typical, field.name) for field in fields(Process)}
     kept |= {"cell": shown.cell, "label": shown.label, "folder": shown.folder, "is_confirming": False}
-    made: MeasuredCell = MeasuredCell(**kept, **figures)  # type: ignore[arg-type]
-    return made
+    return MeasuredCell(**kept, processes=of_cell, **figures)
 
 
 def _interval(counted: Sequence[Process], *, is_interleaved: bool) -> tuple[float | None, float | None]:

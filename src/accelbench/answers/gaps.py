@@ -10,52 +10,27 @@ from accelbench.compare.sureness import Word as Word
 from accelbench.presentation import significant
 
 
-@dataclass(frozen=True)
-class Gap:
-    """The speed of a cell over that of another one.
-
-    Attributes:
-        found: the ratio, how many times as fast the first is as the second, and how sure that is.
-    """
+@dataclass(frozen=True, kw_only=True)
+class Gap(Judgement):
+    """How many times as fast the first cell is as the second, and how sure that is."""
 
     first: MeasuredCell
     second: MeasuredCell
-    found: Judgement
-
-    @property
-    def ratio(self) -> float:
-        """How many times as fast the first is as the second."""
-        return self.found.ratio
-
-    @property
-    def word(self) -> Word:
-        """How sure the ratio is."""
-        return self.found.word
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the word is `sure` or `same`."""
-        return self.found.is_known
 
     @property
     def text(self) -> str:
         """The ratio as everything says it, such as `1.31 times as fast`."""
-        return times_text(self.ratio)
+        return f"{significant(self.ratio)} times as fast"
 
     @property
     def how_sure(self) -> str:
         """The word with its reason, such as `can't tell: the intervals overlap`."""
-        return f"{self.word}: {self.found.reason}" if self.found.reason else self.word.value
+        return f"{self.word}: {self.reason}" if self.reason else self.word.value
 
     @property
     def command(self) -> str | None:
         """The command that may decide; None if interleaved processes have decided or could not, or if none is short."""
-        return None if self.found.is_interleaved else settling_command(self.first.cell, self.second.cell)
-
-
-def times_text(ratio: float) -> str:
-    """Such as `1.31 times as fast`."""
-    return f"{significant(ratio)} times as fast"
+        return None if self.is_interleaved else settling_command(self.first.cell, self.second.cell)
 
 
 def gap(first: MeasuredCell, second: MeasuredCell) -> Gap:
@@ -68,4 +43,4 @@ def gap(first: MeasuredCell, second: MeasuredCell) -> Gap:
     found = one.judged.get(other.measured_key)
     if found is None:
         found = one.judged[other.measured_key] = judge(one.side, other.side)
-    return Gap(first, second, found.turned if is_turned else found)
+    return Gap(first=first, second=second, **vars(found.turned if is_turned else found))

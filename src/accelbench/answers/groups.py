@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.gaps import Gap, gap
@@ -15,15 +16,10 @@ MAX_FOLDERS, MAX_PACKAGES = 2, 3  # named of one group
 
 @dataclass(frozen=True)
 class Group:
-    """The cells of one workload, machine and set of packages, which differ in `CHOSEN_SETTINGS` alone.
+    """The cells of one workload, machine and set of packages, which differ in `CHOSEN_SETTINGS` alone."""
 
-    Attributes:
-        cells: at least one, each with a speed, the fastest first.
-        where: on which machine, in which sweep, or when; empty if nothing else did the same.
-    """
-
-    cells: list[MeasuredCell]
-    where: str = ""
+    cells: list[MeasuredCell]  # at least one, each with a speed, the fastest first
+    where: str = ""  # on which machine, in which sweep, or when; empty if nothing else did the same
 
     @property
     def what(self) -> str:
@@ -40,18 +36,13 @@ class Group:
         """The fastest cell of each other device, precision, engine and options, the fastest first."""
         by_setting: dict[tuple[object, ...], MeasuredCell] = {}
         for each in self.cells:
-            by_setting.setdefault(_setting(each), each)
+            by_setting.setdefault(setting_key(each), each)
         return list(by_setting.values())[1:]
 
     @property
-    def next_best(self) -> MeasuredCell | None:
-        """The fastest of the other settings, or of the other batch sizes of the only one; None without another cell."""
-        return next(iter(self.others or self.cells[1:]), None)
-
-    @property
     def lead(self) -> Gap | None:
-        """The fastest cell over the next best one; None without another cell."""
-        return None if self.next_best is None else self.gap_to(self.next_best)
+        """The fastest cell over that of the other settings, or of the other batch sizes of the only one; None alone."""
+        return next(map(self.gap_to, self.others or self.cells[1:]), None)
 
     def gap_to(self, other: MeasuredCell) -> Gap:
         """How many times as fast the fastest cell is as `other`."""
@@ -63,11 +54,6 @@ class Group:
             return self
         inside = [each for each in self.cells if (each.number("latency_p50_ms") or float("inf")) <= latency_ms]
         return Group(inside, self.where) if inside else None
-
-    def processes_like(self, cell: MeasuredCell) -> list[str]:
-        """The names of the records of all cells of the same setting, of all batch sizes."""
-        alike = (each for each in self.cells if _setting(each) == _setting(cell))
-        return [process.name for each in alike for process in each.processes if process.is_ok]
 
     @cached_property
     def has_engines(self) -> bool:
@@ -99,7 +85,8 @@ class Group:
         return f"{cell.cell.precision}{on}{f' with {options}' if options else ''}, batch {cell.cell.batch_size}"
 
 
-def _setting(cell: MeasuredCell) -> tuple[object, ...]:
+def setting_key(cell: MeasuredCell) -> tuple[object, ...]:
+    """Equal for cells that differ in the batch size alone."""
     of = cell.cell
     return of.device, of.devices, of.precision, of.options, of.engine, of.keras, of.threads
 
@@ -111,22 +98,25 @@ def groups(cells: Iterable[MeasuredCell]) -> list[Group]:
         if each.speed:
             found[each.workload_key, each.place_key][each.measured_key].append(each)
     folders = [sorted({each.folder for alike in of_group.values() for each in alike}) for of_group in found.values()]
-    made = [Group(_by_speed([alike[0] for alike in of_group.values()])) for of_group in found.values()]
+    made = [
+        Group(
+            sorted(
+                (alike[0] for alike in of_group.values()), key=lambda each: (-(each.speed or 0.0), each.measured_key)
+            )
+        )
+        for of_group in found.values()
+    ]
     placed = [replace(each, where=_place(each, made)) for each in made]
     return [
         replace(each, where=_told_apart(each, of, placed, folders)) for each, of in zip(placed, folders, strict=True)
     ]
 
 
-def _by_speed(cells: Sequence[MeasuredCell]) -> list[MeasuredCell]:
-    return sorted(cells, key=lambda each: (-(each.speed or 0.0), each.measured_key))
-
-
 def _place(group: Group, every: Sequence[Group]) -> str:
     """The machine, and the packages that differ, if the same was done in several places."""
     alike = [each for each in every if each.fastest.workload_key == group.fastest.workload_key]
-    here = [each for each in alike if each.fastest.machine_name == group.fastest.machine_name]
-    words = [group.fastest.machine_name] if len(here) < len(alike) else []
+    here = [each for each in alike if _machine(each) == _machine(group)]
+    words = [_machine(group)] if len(here) < len(alike) else []
     if len(here) > 1:
         known = [_versions(each) for each in here]
         names = dict.fromkeys(name for versions in known for name in versions)
@@ -136,8 +126,16 @@ def _place(group: Group, every: Sequence[Group]) -> str:
     return ", ".join(words)
 
 
+def _environment(group: Group) -> Mapping[str, Any]:
+    return group.fastest.record.environment if group.fastest.record else {}
+
+
+def _machine(group: Group) -> str:
+    return str(_environment(group).get("machine", {}).get("cpu_name"))
+
+
 def _versions(group: Group) -> Mapping[str, object]:
-    return group.fastest.record.environment.get("versions") or {} if group.fastest.record else {}
+    return _environment(group).get("versions") or {}
 
 
 def _days(group: Group) -> list[str]:

@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.gaps import Gap, gap
@@ -16,21 +17,13 @@ PLAIN, PLAIN_TEXT = Options(), "no options"
 Bases = Callable[[Sequence[MeasuredCell], MeasuredCell], Iterable[MeasuredCell]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Axis:
-    """A setting whose values are compared.
+class Axis(NamedTuple):
+    """A setting whose values are compared."""
 
-    Attributes:
-        name: for people.
-        fields: of the cells; pairs are equal in all others. A dot leads into a setting: `model.weights`.
-        bases: the cells of equal others that a cell is compared with.
-        text: a cell's value in words.
-    """
-
-    name: str
-    fields: tuple[str, ...]
-    bases: Bases
-    text: Callable[[MeasuredCell], str]
+    name: str  # for people
+    fields: tuple[str, ...]  # of the cells; pairs are equal in all others; a dot leads into a setting: `model.weights`
+    bases: Bases  # the cells of equal others that a cell is compared with
+    text: Callable[[MeasuredCell], str]  # a cell's value in words
 
 
 def _first(is_base: Callable[[Cell], bool]) -> Bases:
@@ -46,37 +39,28 @@ def _least(value: Callable[[Cell], int]) -> Bases:
 def _with_fewer_options(group: Sequence[MeasuredCell], cell: MeasuredCell) -> Iterator[MeasuredCell]:
     """The plain cell, and those that lack one of the cell's several options."""
     known = {each.cell.options: each for each in reversed(group)}
-    enabled = cell.cell.options.enabled
-    fewer = [_without(cell.cell.options, option) for option in enabled] if len(enabled) > 1 else []
-    yield from (known[options] for options in dict.fromkeys([PLAIN, *fewer]) if options in known)
-
-
-def _without(options: Options, option: str) -> Options:
-    is_allocator = option in Allocator.__members__
-    return replace(options, **{"allocator": Allocator.default} if is_allocator else {option: False})
+    options = cell.cell.options
+    fewer = [
+        replace(options, **{"allocator": Allocator.default} if option in Allocator.__members__ else {option: False})
+        for option in options.enabled
+    ]
+    yield from (known[each] for each in dict.fromkeys([PLAIN, *(fewer if len(fewer) > 1 else [])]) if each in known)
 
 
 def _num_steps(cell: Cell) -> int:
     return cell.steps if cell.protocol == Protocol.steps else 0
 
 
-DEVICE = Axis(
-    name="device",
-    fields=("device",),
-    bases=_first(lambda cell: cell.device == Device.cpu),
-    text=lambda each: each.cell.device.value,
-)
+def _weights(cell: MeasuredCell) -> str:
+    return "drawn" if cell.cell.model.weights == Weights.none else str(cell.row["weights"])
+
+
+DEVICE = Axis("device", ("device",), _first(lambda cell: cell.device == Device.cpu), lambda each: each.cell.device)
 PRECISION = Axis(
-    name="precision",
-    fields=("precision",),
-    bases=_first(lambda cell: cell.precision == Precision.fp32),
-    text=lambda each: each.cell.precision.value,
+    "precision", ("precision",), _first(lambda cell: cell.precision == Precision.fp32), lambda each: each.cell.precision
 )
 BATCH = Axis(
-    name="batch size",
-    fields=("batch_size",),
-    bases=_least(lambda cell: cell.batch_size),
-    text=lambda each: f"batch {each.cell.batch_size}",
+    "batch size", ("batch_size",), _least(lambda cell: cell.batch_size), lambda each: f"batch {each.cell.batch_size}"
 )
 ENGINE = Axis(
     name="engine",
@@ -84,34 +68,15 @@ ENGINE = Axis(
     bases=_first(lambda cell: cell.engine == Engine.lightning),
     text=lambda each: engine_text(each.row),
 )
-OPTIONS = Axis(
-    name="options",
-    fields=("options",),
-    bases=_with_fewer_options,
-    text=lambda each: switches_text(each.row) or PLAIN_TEXT,
-)
-STEPS = Axis(
-    name="number of steps",
-    fields=("steps",),
-    bases=_least(_num_steps),
-    text=lambda each: f"{_num_steps(each.cell):,} steps",
-)
-WEIGHTS = Axis(
-    name="weights",
-    fields=("model.weights",),
-    bases=_first(lambda cell: cell.model.weights == Weights.none),
-    text=lambda each: "drawn" if each.cell.model.weights == Weights.none else str(each.row["weights"]),
-)
+OPTIONS = Axis("options", ("options",), _with_fewer_options, lambda each: switches_text(each.row) or PLAIN_TEXT)
+STEPS = Axis("number of steps", ("steps",), _least(_num_steps), lambda each: f"{_num_steps(each.cell):,} steps")
+WEIGHTS = Axis("weights", ("model.weights",), _first(lambda cell: cell.model.weights == Weights.none), _weights)
 AXES = (DEVICE, PRECISION, BATCH, ENGINE, OPTIONS, STEPS, WEIGHTS)
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two cells that differ in one setting.
-
-    Attributes:
-        gap: the speed of the cell over that of the base.
-    """
+    """Two cells that differ in one setting; the gap is the speed of the cell over that of the base."""
 
     axis: Axis
     gap: Gap
@@ -173,7 +138,7 @@ def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
     """
     groups: dict[str, dict[str, MeasuredCell]] = defaultdict(dict)
     for each in cells:
-        if each.speed and not each.is_single_epoch:
+        if each.speed and not _is_single_epoch(each):
             groups[_alike(each, axis)].setdefault(each.measured_key, each)
     return [
         Pair(axis, gap(each, base))
@@ -182,6 +147,11 @@ def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
         for base in axis.bases(list(group.values()), each)
         if axis.text(each) != axis.text(base)
     ]
+
+
+def _is_single_epoch(cell: MeasuredCell) -> bool:
+    measured = cell.record.measurement if cell.record is not None else None
+    return measured is not None and len(measured.epochs) == 1
 
 
 def _alike(cell: MeasuredCell, axis: Axis) -> str:

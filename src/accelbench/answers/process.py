@@ -21,8 +21,8 @@ UNREADABLE = "not readable"
 PROCESS_SETTINGS = ("repeat", "seed")
 # What is computed from a record's raw samples, or takes long; see `Process.without_samples`.
 COMPUTED = (
-    *("own_row", "compared", "steps", "settings_key", "ran_key", "measured_key", "workload_key"),
-    *("place_key", "device_key", "environment_key"),
+    *("own_row", "compared", "steps", "settings_key", "ran_key", "measured_key", "workload_key", "place_key"),
+    *("device_key", "environment_key"),
 )
 SAMPLES = ("warmup_s", "blocks", "latency_s", "launch_s", "data_s", "copy_in_s", "copy_out_s", "operators")
 
@@ -60,8 +60,8 @@ class Process:
     @classmethod
     def of(cls, record: Record, costs: Mapping[Device, Cost] | None = None, folder: str = "") -> "Process":
         """The process that wrote `record`."""
-        own = {"cell": record.cell, "name": record.name, "label": record.label, "record": record}
-        return cls(**own, costs=costs or {}, folder=folder)  # type: ignore[arg-type]
+        own: Any = {"cell": record.cell, "name": record.name, "label": record.label, "record": record}
+        return cls(**own, costs=costs or {}, folder=folder)
 
     def without_samples(self) -> "Process":
         """The same, but what is computed from its raw samples is kept instead of these: many would fill the memory."""
@@ -72,6 +72,11 @@ class Process:
             measured = record.measurement and replace(record.measurement, **without)
             record = replace(record, measurement=measured, system=None)
         return replace(self, record=record, known=known, costs={})
+
+    @cached_property
+    def compared(self) -> record_sets.Process | None:
+        """What a comparison needs of it, and whether its numbers stand; None without a record."""
+        return record_sets.Process.of(self.record) if self.record else None
 
     @property
     def outcome(self) -> str:
@@ -96,20 +101,14 @@ class Process:
         return self.outcome == Status.ok
 
     @property
-    def is_single_epoch(self) -> bool:
-        """Whether only one epoch was run, so that the speed includes tracing and compilation."""
-        measured = self.record.measurement if self.record is not None else None
-        return measured is not None and len(measured.epochs) == 1
+    def started_at(self) -> str:
+        """When it started; empty if it has not run."""
+        return self.record.started_at if self.record else ""
 
     def number(self, column: str) -> float | None:
         """The number in a column of `cells.csv`; None if unknown."""
         value = self.row[column]
         return None if value is None else float(value)
-
-    def over(self, other: "Process | None", column: str) -> float | None:
-        """The number in `column` over that of another one; None if either is unknown."""
-        value, base = self.number(column), other.number(column) if other is not None else None
-        return value / base if value is not None and base else None
 
     @property
     def row(self) -> Row:
@@ -123,21 +122,9 @@ class Process:
             return without_numbers(row) if self.record.status == Status.invalid else row
         # The row of an empty record has all columns; those that come from a run are then emptied.
         cell_id, _, identity = self.name.partition("-")
-        empty = Record(
-            cell=self.cell,
-            cell_id=cell_id,
-            identity=identity,
-            status=Status.skipped,
-            started_at="",
-            wall_s=0.0,
-            environment={},
-        )
+        run: Any = {"status": Status.skipped, "started_at": "", "wall_s": 0.0, "environment": {}}
+        empty = Record(cell=self.cell, cell_id=cell_id, identity=identity, **run)
         return summarise(empty) | {"status": None, "reason": self.outcome, "started_at": None, "wall_s": None}
-
-    @cached_property
-    def compared(self) -> record_sets.Process | None:
-        """What a comparison needs of it; None without a record."""
-        return record_sets.Process.of(self.record) if self.record else None
 
     @cached_property
     def steps(self) -> Steps | None:
@@ -148,15 +135,10 @@ class Process:
         """The settings and the data without `settings`: equal in cells that compare values of these."""
         return self._settings | dict.fromkeys(settings) | {"data_digest": self.data_digest}
 
-    @property
-    def all_but_device(self) -> dict[str, object]:
-        """The settings and the data without the device: equal in cells that compare devices."""
-        return self.all_but("device")
-
     @cached_property
     def key_but_device(self) -> str:
-        """`all_but_device` as text, which is faster to compare."""
-        return group_key(self.all_but_device)
+        """Equal for all that differ in the device alone."""
+        return group_key(self.all_but("device"))
 
     @property
     def data_digest(self) -> str | None:
@@ -175,7 +157,7 @@ class Process:
     @cached_property
     def ran_key(self) -> str:
         """Equal for all processes of a cell on one machine with one software and code, whatever their data were."""
-        return group_digest([self.settings_key, fingerprint_of(self.record) if self.record else None])
+        return group_digest([self.settings_key, _fingerprint(self.record) if self.record else None])
 
     @cached_property
     def measured_key(self) -> str:
@@ -200,26 +182,18 @@ class Process:
     @cached_property
     def device_key(self) -> str:
         """Equal for records of the same device, machine and software, probed by the same code; empty without one."""
-        return device_key(self.record) if self.record else ""
+        if self.record is None:
+            return ""
+        environment = self.record.environment
+        probe_code = environment.get("probe_code", environment.get("code"))
+        return group_key([self.cell.device, _fingerprint(self.record) | {"code": probe_code}])
 
     @cached_property
     def environment_key(self) -> str:
         """Equal for records with the same environment."""
         return group_digest(self.record.environment) if self.record else ""
 
-    @property
-    def machine_name(self) -> str:
-        """The name of its machine's CPU."""
-        machine = self.record.environment.get("machine", {}) if self.record else {}
-        return str(machine.get("cpu_name"))
 
-
-def device_key(record: Record) -> str:
-    """A key that is equal for records of the same device, machine and software, probed by the same code."""
-    probe_code = record.environment.get("probe_code", record.environment.get("code"))
-    return group_key([record.cell.device, fingerprint_of(record) | {"code": probe_code}])
-
-
-def fingerprint_of(record: Record) -> dict[str, object]:
+def _fingerprint(record: Record) -> dict[str, object]:
     """The machine, software and measuring code of a record."""
     return {name: record.environment.get(name) for name in ("machine", "versions", "variables", "code")}

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.gaps import Gap, Word, gap
-from accelbench.answers.groups import Group, groups
+from accelbench.answers.groups import Group, groups, setting_key
 from accelbench.answers.process import Process
 from accelbench.answers.words import MODES, data_text, model_text, unit_text
 from accelbench.judging.row import warnings_of
@@ -21,45 +21,27 @@ TELLING = ("weights", "steps", "epochs", "num_workers", "seed")
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A setting that was measured, at its fastest batch size.
+    """A setting that was measured, at its fastest batch size."""
 
-    Attributes:
-        names: of the records of this setting, of all batch sizes.
-        text: such as `bf16, batch 16`.
-        label: the same in short, such as `cpu bf16 b16`.
-        device: the device's word.
-        verdict: `fastest`, or how many times as fast as the fastest it is, and how sure that is.
-        share: its speed as a share of the largest that is shown, whiskers included.
-        low_share, high_share: the 95 % interval of its speed, the same; None if unknown.
-        rate: its speed with its unit.
-        warnings: about its measurement.
-    """
-
-    names: list[str]
-    text: str
-    label: str
+    names: list[str]  # of the records of this setting, of all batch sizes
+    text: str  # such as `bf16, batch 16`
+    label: str  # the same in short, such as `cpu bf16 b16`
     device: str
-    verdict: str
-    share: float
-    low_share: float | None
+    verdict: str  # `fastest`, or how many times as fast as the fastest it is, and how sure that is
+    share: float  # its speed as a share of the largest that is shown, whiskers included
+    low_share: float | None  # the 95 % interval of its speed, the same; None if unknown
     high_share: float | None
-    rate: str
+    rate: str  # its speed with its unit
     warnings: list[str]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What to use for one model, and what is done with it.
-
-    Attributes:
-        group: its cells.
-        limit_ms: the longest median latency of these; None without a limit.
-        apart: what tells it from other answers about the same model; may be empty.
-    """
+    """What to use for one model, and what is done with it."""
 
     group: Group
-    limit_ms: float | None = None
-    apart: str = ""
+    limit_ms: float | None = None  # the longest median latency of its cells; None without a limit
+    apart: str = ""  # what tells it from other answers about the same model; may be empty
 
     @property
     def fastest(self) -> MeasuredCell:
@@ -143,17 +125,17 @@ class Answer:
         """How many settings the picture leaves out."""
         return max(0, len(self.others) - MAX_CANDIDATES + 1)
 
-    def verdict(self, cell: MeasuredCell) -> str:
-        """`fastest`, or such as `0.763 times as fast, sure`."""
-        return verdict_text(self.group, cell)
-
     def _candidate(self, cell: MeasuredCell, largest: float) -> Candidate:
+        names = [each.name for each in cell.counted]
+        if self.group.others:
+            alike = (each for each in self.group.cells if setting_key(each) == setting_key(cell))
+            names = [process.name for each in alike for process in each.processes if process.is_ok]
         return Candidate(
-            names=self.group.processes_like(cell) if self.group.others else [each.name for each in cell.counted],
+            names=names,
             text=self.group.text(cell),
             label=self.group.short_text(cell),
             device=cell.cell.device.value,
-            verdict=self.verdict(cell),
+            verdict=verdict_text(self.group, cell),
             share=(cell.speed or 0.0) / largest,
             low_share=None if cell.low is None else cell.low / largest,
             high_share=None if cell.high is None else cell.high / largest,

@@ -369,14 +369,10 @@ def newest(sweeps: Sequence[Sweep]) -> tuple[list[Sweep], list[str]]:
     num_cells = sum(len(sweep.cells) for sweep in sweeps)
     if num_cells <= MANY:
         return list(sweeps), []
-    last = max(sweeps, key=lambda sweep: max(map(_start, sweep.processes), default=""))
-    chosen = {id(each) for each in sorted(last.cells, key=_start, reverse=True)[:SHOWN]}
+    last = max(sweeps, key=lambda sweep: max((each.started_at for each in sweep.processes), default=""))
+    chosen = {id(each) for each in sorted(last.cells, key=lambda each: each.started_at, reverse=True)[:SHOWN]}
     cells = [each for each in last.cells if id(each) in chosen]
     part = "" if len(cells) == len(last.cells) else f"the newest {len(cells):,} of the {len(last.cells):,} cells of "
     everything = f"{num_cells:,} cells of {counted(len(sweeps), 'sweep')} are too many for one page"
     notice = f"{everything}: its answers are of all, and it shows {part}the newest sweep, {last.folder}."
     return [replace(last, cells=cells)], [f"{notice} cells.csv has every cell."]
-
-
-def _start(process: Process) -> str:
-    return process.record.started_at if process.record else ""

@@ -63,7 +63,7 @@ def questions(sweeps: Sequence[Sweep], budget_s: float) -> list[Question]:
 def _open(cells: Iterable[MeasuredCell]) -> Iterator[Question]:
     for group in groups(cells):
         other = next(iter(group.others), None)
-        if other is not None and not (lead := group.gap_to(other)).found.is_interleaved:
+        if other is not None and not (lead := group.gap_to(other)).is_interleaved:
             first, second = sorted((group.fastest, other), key=lambda each: each.cell.id)
             yield Question(first, second, 1 - 1 / lead.ratio)
 
