@@ -1,11 +1,15 @@
-"""Cells of the Keras engine, for tests and for the scripts that they start."""
+"""Cells of the Keras engine, and networks with PyTorch's weights, for tests and for the scripts that they start."""
 
+from keras import layers
+
+from accelbench.engines.keras import networks
 from accelbench.schema.cell import KerasSettings
 from accelbench.schema.vocab import Engine, Mode, Protocol
 from accelbench.schema.workload import ModelSpec
+from engines.keras.twins import trained_cell
 from fakes import make_cell
 
-CARRIED = ("mode", "protocol", "model", "seed", "epochs", "batch_size")
+SGD = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0}, optimizer="sgd", learning_rate=0.05)
 
 
 def keras_cell(keras=None, **changes):
@@ -16,3 +20,46 @@ def trained(**changes):
     """A fit with a short last batch, which two devices share too."""
     model = ModelSpec(name="mlp", args={"widths": [16], "dropout": 0.0}, optimizer="adam", learning_rate=1e-3)
     return keras_cell(mode=Mode.train, protocol=Protocol.fit, model=model, epochs=2, batch_size=32, **changes)
+
+
+def twin_of(optimizer, keras):
+    """The cell that trains as the Lightning engine's did in twins.py."""
+    cell = trained_cell(optimizer)
+    names = ("mode", "protocol", "model", "seed", "epochs", "batch_size")
+    return keras_cell(keras, **{name: getattr(cell, name) for name in names})
+
+
+def with_weights_of(twins, case):
+    """In the place of `networks.network_of`: the network with the weights that its twin had."""
+    drawn = networks.network_of
+
+    def network_of(*args):
+        network = drawn(*args)
+        give(network, twins, case)
+        return network
+
+    return network_of
+
+
+def give(network, twins, case):
+    """Puts PyTorch's weights, as twins.py wrote them in its layers' order, into Keras' layers."""
+    tensors, flat = (twins[name] for name in twins.files if name.startswith(f"{case}/weight")), None
+    for layer in network.layers:
+        if isinstance(layer, layers.Flatten) and len(layer.input.shape) == 4:
+            flat = layer.input.shape[1:]
+        kinds = (layers.Dense, layers.Conv2D, layers.SimpleRNN, layers.LSTM, layers.BatchNormalization)
+        if not isinstance(layer, kinds):
+            continue
+        mine = [next(tensors) for _ in layer.weights]
+        if isinstance(layer, layers.Conv2D):
+            mine[0] = mine[0].transpose(2, 3, 1, 0)
+        elif isinstance(layer, layers.Dense) and flat and network.name != "autoencoder":
+            # PyTorch flattens images with their channels first.
+            height, width, channels = flat
+            mine[0] = mine[0].reshape(-1, channels, height, width).transpose(2, 3, 1, 0).reshape(-1, layer.units)
+        elif not isinstance(layer, layers.BatchNormalization):
+            mine[:-1] = [tensor.T for tensor in mine[:-1]]
+        if isinstance(layer, layers.Dense):
+            flat = None
+        layer.set_weights(mine)
+    assert next(tensors, None) is None

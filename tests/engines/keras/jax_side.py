@@ -19,9 +19,8 @@ def main(digits, twins, out):
     from accelbench.judging.asked import judge
     from accelbench.schema.vocab import KerasBackend, Mode, Precision
     from accelbench.schema.workload import ModelSpec
-    from engines.keras.cells import CARRIED, keras_cell
-    from engines.keras.exchange import give, weights
-    from engines.keras.twins import CASES, images, num_classes, trained_cell
+    from engines.keras.cells import give, keras_cell, twin_of, with_weights_of
+    from engines.keras.twins import CASES, images, num_classes
 
     on_jax = {"backend": KerasBackend.jax, "jit_compile": True}
     found = {}
@@ -42,19 +41,13 @@ def main(digits, twins, out):
     for case in OUTPUTS:
         name, args, shape = CASES[case]
         network = networks.build(ModelSpec(name=name, args=args), shape, num_classes(name))
-        give(network, weights(twins, case))
+        give(network, twins, case)
         output = np.asarray(networks.model_of(network, "uint8")(images(shape), training=False))
         found[case] = float(np.abs(output - twins[f"{case}/output"]).max())
 
     drawn = networks.network_of
-
-    def network_of(*args):
-        network = drawn(*args)
-        give(network, weights(twins, "sgd"))
-        return network
-
-    networks.network_of = network_of
-    cell = keras_cell(on_jax, **{key: getattr(trained_cell("sgd"), key) for key in CARRIED})
+    networks.network_of = with_weights_of(twins, "sgd")
+    cell = twin_of("sgd", on_jax)
     measured = engine.run(cell, digits)
     found["fit"] = {
         "judged": judge(cell, measured),

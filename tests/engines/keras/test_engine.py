@@ -1,8 +1,6 @@
 """The engine on TensorFlow: in this process, and through a real host where threads or devices must be fixed first."""
 
-import dataclasses
-import json
-from itertools import islice
+import itertools
 
 import keras
 import numpy as np
@@ -15,39 +13,21 @@ from accelbench.engines.keras.backends import backend_for
 from accelbench.engines.keras.feed import feed_of
 from accelbench.judging.asked import judge
 from accelbench.measuring.clock import NUM_INFER_EPOCHS
-from accelbench.measuring.output_check import STALE
-from accelbench.schema.measurement import Measurement
-from accelbench.schema.serialize import load
 from accelbench.schema.vocab import NOT_QUANTIZED, Device, Mode, Pipeline, Precision, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
-from engines.keras.cells import CARRIED, keras_cell
-from engines.keras.exchange import give, weights
-from engines.keras.twins import trained_cell
+from engines.keras.cells import SGD, keras_cell, twin_of, with_weights_of
 from fakes import assert_epochs_in_turn
 
 # Keras' Adam adds its epsilon before it corrects the bias, PyTorch's after.
 NEAR = {"sgd": 1e-4, "adam": 2e-3}
-SMALL = {"widths": [32, 32], "dropout": 0.0}
-SGD = ModelSpec(name="mlp", args=SMALL, optimizer="sgd", learning_rate=0.05)
-ADAM = ModelSpec(name="mlp", args=SMALL, optimizer="adam", learning_rate=1e-3)
-
-
-def fit_cell(**changes):
-    return keras_cell(**{"mode": Mode.train, "protocol": Protocol.fit, "model": SGD, "epochs": 2, **changes})
+FIT = {"protocol": Protocol.fit, "model": SGD, "epochs": 2}
 
 
 @pytest.mark.parametrize("keras", [{}, {"steps_per_execution": 4}, {"jit_compile": True}], ids=["", "4 steps", "jit"])
 @pytest.mark.parametrize("optimizer", ["sgd", pytest.param("adam", marks=pytest.mark.slow)])
 def test_it_learns_as_its_twin_does(digits, twins, monkeypatch, optimizer, keras):
-    drawn = networks.network_of
-
-    def network_of(*args):
-        network = drawn(*args)
-        give(network, weights(twins, optimizer))
-        return network
-
-    monkeypatch.setattr(networks, "network_of", network_of)
-    cell = keras_cell(keras, **{key: getattr(trained_cell(optimizer), key) for key in CARRIED})
+    monkeypatch.setattr(networks, "network_of", with_weights_of(twins, optimizer))
+    cell = twin_of(optimizer, keras)
     measured = engine.run(cell, digits)
     assert judge(cell, measured) is None
     near = NEAR[optimizer]
@@ -56,8 +36,9 @@ def test_it_learns_as_its_twin_does(digits, twins, monkeypatch, optimizer, keras
     assert [each.loss for each in tested] == pytest.approx(twins[f"{optimizer}/tested"].tolist(), rel=near)
     assert [each.accuracy for each in tested] == pytest.approx(twins[f"{optimizer}/accuracies"].tolist(), abs=0.012)
     assert {epoch.num_samples for epoch in measured.epochs} == {300}  # 9 batches of 32 and one of 12
-    assert_epochs_in_turn(measured)
     assert {each.num_samples for each in tested} == {90}
+    assert {epoch.data_s for epoch in measured.epochs} == {None}  # batches are fetched inside
+    assert_epochs_in_turn(measured)
 
 
 @pytest.mark.parametrize("mode", Mode)
@@ -75,12 +56,9 @@ def test_the_precision_that_was_asked_for_runs(digits, precision, mode):
 
 def test_fp16s_loss_is_scaled(digits, monkeypatch):
     seen = []
-    honest = keras.optimizers.LossScaleOptimizer.scale_loss
-    monkeypatch.setattr(
-        keras.optimizers.LossScaleOptimizer,
-        "scale_loss",
-        lambda optimizer, loss: seen.append(optimizer) or honest(optimizer, loss),
-    )
+    kind = keras.optimizers.LossScaleOptimizer
+    honest = kind.scale_loss
+    monkeypatch.setattr(kind, "scale_loss", lambda optimizer, loss: seen.append(1) or honest(optimizer, loss))
     engine.run(keras_cell(model=SGD, precision=Precision.fp16_mixed, mode=Mode.train), digits)
     assert seen
 
@@ -117,29 +95,19 @@ def test_a_data_set_trains_as_fit_has_it(digits):
     cell = keras_cell(mode=Mode.train, model=SGD)
     backend, feed = backend_for(cell), feed_of(cell, "train", digits)
     fetched = next(backend.executions(feed, labelled=True))
-    expected = feed_of(cell, "train", digits)
-    for (images, labels), (its_images, its_labels) in zip(fetched, islice(expected, 20), strict=False):
+    expected = itertools.islice(feed_of(cell, "train", digits), 20)
+    for (images, labels), (its_images, its_labels) in zip(fetched, expected, strict=False):
         assert np.array_equal(images, its_images)
         assert np.array_equal(labels, its_labels)
-    assert next(backend.executions(feed, labelled=True)) is not fetched
-    assert len(backend.datasets) == 1  # made once
     run = engine._Run(cell, digits, backend)
-    execute = backend.function(run.model, "train")
-    execute(fetched)
+    backend.function(run.model, "train")(fetched)
     backend.wait()
     assert run.model.history is backend.callbacks._history
     assert not backend.callbacks._futures
 
 
-def test_what_fetches_its_batches_itself_is_copied_as_it_is(digits):
-    cell = keras_cell({"steps_per_execution": 3}, mode=Mode.train, model=SGD)
-    backend = backend_for(cell)
-    batches = next(backend.executions(feed_of(cell, "train", digits), labelled=True))
-    assert backend.copy_in(batches) is batches
-
-
 def test_epochs_of_inference_take_the_whole_test_set(digits):
-    measured = engine.run(fit_cell(mode=Mode.infer), digits)
+    measured = engine.run(keras_cell(mode=Mode.infer, **FIT), digits)
     assert [epoch.num_samples for epoch in measured.epochs] == [90] * NUM_INFER_EPOCHS
     assert measured.evaluation is None
     assert_epochs_in_turn(measured)
@@ -148,19 +116,11 @@ def test_epochs_of_inference_take_the_whole_test_set(digits):
     assert all(0 < epoch.data_s < epoch.seconds for epoch in measured.epochs)
 
 
-def test_epochs_of_training_fetch_their_batches_inside(digits):
-    measured = engine.run(fit_cell(), digits)
-    assert measured.first_step_s > 0
-    assert [epoch.data_s for epoch in measured.epochs] == [None, None]
+# Of 20 batches, how many are different ones.
+DIFFERENT = {Pipeline.host: 8, Pipeline.device: 1, Pipeline.fresh: 20}
 
 
-def test_a_fixed_number_of_steps(digits):
-    measured = engine.run(keras_cell(model=SGD, protocol=Protocol.steps, warmup=3, steps=12), digits)
-    assert (len(measured.warmup_s), len(measured.latency_s)) == (3, 12)
-    assert sum(block.num_steps for block in measured.blocks) == 12
-
-
-@pytest.mark.parametrize("pipeline", [Pipeline.host, Pipeline.device, Pipeline.fresh])
+@pytest.mark.parametrize("pipeline", DIFFERENT)
 def test_random_images(digits, pipeline):
     model = ModelSpec(name="pets_cnn", input_shape=(3, 24, 32), num_classes=2)
     data = DataSpec(name="random", pipeline=pipeline)
@@ -171,23 +131,15 @@ def test_random_images(digits, pipeline):
         assert measured.num_params > 0
 
 
-def test_a_loss_that_is_not_finite_makes_the_cell_invalid(digits):
-    cell = fit_cell(model=dataclasses.replace(SGD, learning_rate=1e30))
-    measured = engine.run(cell, digits)
-    assert judge(cell, measured).startswith("the loss is not finite")
-    json.dumps(dataclasses.asdict(measured), allow_nan=False)
-    window = dataclasses.replace(cell, protocol=Protocol.window)
-    assert judge(window, engine.run(window, digits)).startswith("the loss is not finite")
-
-
-@pytest.mark.parametrize("protocol", [Protocol.fit, Protocol.steps])
-def test_a_loss_that_diverged_makes_the_cell_invalid(digits, protocol):
-    linear = dataclasses.replace(SGD, args={"widths": [], "dropout": 0.0}, learning_rate=1e120)
-    # A few steps: a loss that is so large may become 0 later.
-    cell = fit_cell(model=linear, protocol=protocol, precision=Precision.fp64, warmup=1, steps=2)
-    measured = engine.run(cell, digits)
-    assert judge(cell, measured).startswith("the loss diverged to ")
-    assert load(Measurement, dataclasses.asdict(measured)) == measured
+@pytest.mark.parametrize("pipeline", DIFFERENT)
+def test_random_images_repeat_or_are_drawn_again_and_depend_on_the_seed_alone(pipeline, tmp_path):
+    model = ModelSpec(name="mlp", input_shape=(2, 3), num_classes=5)
+    cell = keras_cell(mode=Mode.train, model=model, data=DataSpec(name="random", pipeline=pipeline))
+    first, second = (list(itertools.islice(feed_of(cell, "train", tmp_path), 20)) for _ in range(2))
+    for one, other in zip(first, second, strict=True):
+        assert all(map(np.array_equal, one, other))
+    assert len({images.tobytes() for images, _ in first}) == DIFFERENT[pipeline]
+    assert {(images.shape, labels.shape) for images, labels in first} == {((32, 2, 3), (32,))}
 
 
 def test_a_substituted_precision_is_seen(digits, monkeypatch):
@@ -204,58 +156,6 @@ def test_a_substituted_device_is_seen(digits, monkeypatch):
     assert judge(cell, engine.run(cell, digits)) == "asked for device gpu, but cpu ran"
 
 
-def test_an_output_that_is_more_than_rounded_is_warned_of(digits, monkeypatch):
-    honest = networks.reference
-    monkeypatch.setattr(networks, "reference", lambda *args, **more: [each / 1.2 for each in honest(*args, **more)])
-    measured = engine.run(keras_cell(model=SGD, precision=Precision.bf16), digits)
-    assert measured.output_error == pytest.approx(0.2, rel=0.05)
-    assert measured.warnings[0].startswith("the output differs from fp32's on the CPU by ")
-
-
-class Kept(keras.layers.Layer):
-    """Keeps the first output, in a variable."""
-
-    def build(self, shape):
-        self.ran = self.add_weight(shape=(), initializer="zeros", trainable=False)
-        self.first = self.add_weight(shape=(32, shape[1]), initializer="zeros", trainable=False)
-
-    def call(self, logits):
-        self.first.assign(keras.ops.where(self.ran > 0, self.first, keras.ops.cast(logits, self.first.dtype)))
-        self.ran.assign(1)
-        return self.first + 0
-
-
-def test_an_output_that_is_kept_from_an_earlier_batch_makes_the_cell_invalid(digits, monkeypatch):
-    honest = networks.model_of
-    monkeypatch.setattr(networks, "model_of", lambda *args: keras.Sequential([honest(*args), Kept()]))
-    cell = keras_cell(model=SGD)
-    assert judge(cell, engine.run(cell, digits)) == STALE
-
-
-class Spoiling(keras.layers.Layer):
-    """Makes one image's logits infinite, late in the batch."""
-
-    def call(self, logits):
-        rows = keras.ops.arange(32)[:, None]
-        return keras.ops.where(rows == 30, keras.ops.cast(np.inf, logits.dtype), logits)
-
-
-def test_an_output_of_any_image_that_is_not_finite_makes_the_cell_invalid(digits, monkeypatch):
-    honest = networks.model_of
-    monkeypatch.setattr(networks, "model_of", lambda *args: keras.Sequential([honest(*args), Spoiling()]))
-    cell = keras_cell(model=SGD)
-    assert judge(cell, engine.run(cell, digits)) == "the output is not finite"
-
-
-@pytest.mark.parametrize(("steps", "gave", "expected"), [(1, (32, 3), (32, 10)), (2, (64, 3), (64, 10))])
-def test_logits_of_another_shape_make_the_cell_invalid(digits, monkeypatch, steps, gave, expected):
-    honest = networks.model_of
-    last = lambda *args: keras.Sequential([honest(*args), keras.layers.Dense(3)])  # noqa: E731
-    monkeypatch.setattr(networks, "model_of", last)
-    cell = keras_cell({"steps_per_execution": steps}, model=SGD)
-    assert judge(cell, engine.run(cell, digits)).startswith(f"the output is {gave}, not {expected}: see model.num_cl")
-
-
 def test_every_step_is_waited_for(digits, monkeypatch):
     # TensorFlow on the CPU has always done its work when it returns; on a GPU this is what waits.
     waits = []
@@ -267,18 +167,16 @@ def test_every_step_is_waited_for(digits, monkeypatch):
 
 def test_the_threads_are_all_cores_by_default(digits, hosts):
     assert engine.run(keras_cell(model=SGD), digits).threads == usable_cores()
-    outcome = hosts.run(keras_cell(model=SGD, threads=1), digits)
-    assert outcome.measurement.threads == 1
+    assert hosts.run(keras_cell(model=SGD, threads=1), digits).measurement.threads == 1
 
 
 def test_cells_are_forked_again_and_again_and_learn_the_same(digits, hosts):
-    cell = fit_cell()
+    cell = keras_cell(mode=Mode.train, **FIT)
     expected = [epoch.loss for epoch in engine.run(cell, digits).epochs]
-    for _ in range(4):
+    for _ in range(3):
         outcome = hosts.run(cell, digits)
         assert outcome.status == Status.ok, outcome.error
         assert [epoch.loss for epoch in outcome.measurement.epochs] == pytest.approx(expected, rel=1e-5)
-        assert hosts.run(keras_cell(model=ADAM), digits).status == Status.ok
 
 
 def test_the_same_seed_draws_the_same_weights_in_every_precision():

@@ -11,13 +11,19 @@ from accelbench.judging.asked import judge
 from accelbench.measuring.output_check import STALE
 from accelbench.schema.vocab import Mode, Pipeline, Precision, Promise, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
-from engines.keras.cells import keras_cell
+from engines.keras.cells import SGD, keras_cell
 
-SGD = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0}, optimizer="sgd", learning_rate=0.05)
 NUM_TENSORS = 6
 # A few steps of training that is judged: the template looks after one of the blocks of two.
 STEPS = {"mode": Mode.train, "protocol": Protocol.steps, "warmup": 2, "steps": 20}
 IN_EPOCHS = {"mode": Mode.train, "protocol": Protocol.fit, "epochs": 2}
+
+
+def judged(digits, keras_settings=None, **changes):
+    """Why the cell is invalid, and its measurement."""
+    cell = keras_cell(keras_settings, **{"model": SGD, **changes})
+    measured = engine.run(cell, digits)
+    return judge(cell, measured), measured
 
 
 def seen(measured, promise):
@@ -27,12 +33,11 @@ def seen(measured, promise):
 
 @pytest.mark.parametrize("how", [STEPS, IN_EPOCHS], ids=["steps", "epochs"])
 def test_honest_training_is_seen_to_train(digits, how):
-    measured = engine.run(keras_cell(model=SGD, **how), digits)
-    (of_training,), (of_precision,) = seen(measured, Promise.training), seen(measured, Promise.precision)
+    reason, measured = judged(digits, **how)
     words = f"{NUM_TENSORS} of {NUM_TENSORS} trainable tensors changed in the steady state, all bits compared"
-    assert of_training == (words, 1.0)  # and nothing of gradients, which the compiled function has inside
-    assert of_precision == ("forward matrix products of one step: 100 % in float32", None)
-    assert (measured.defects, measured.warnings) == ([], [])
+    assert seen(measured, Promise.training) == [(words, 1.0)]  # and nothing of gradients, which are inside
+    assert seen(measured, Promise.precision) == [("forward matrix products of one step: 100 % in float32", None)]
+    assert (reason, measured.defects, measured.warnings) == (None, [], [])
 
 
 class Idle(keras.optimizers.SGD):
@@ -40,33 +45,10 @@ class Idle(keras.optimizers.SGD):
         pass
 
 
-@pytest.mark.parametrize("how", [STEPS, IN_EPOCHS], ids=["steps", "epochs"])
-def test_an_optimiser_that_does_nothing_makes_the_cell_invalid(digits, monkeypatch, how):
-    monkeypatch.setattr(networks, "optimizer_of", lambda model: Idle(model.learning_rate))
-    cell = keras_cell(model=SGD, **how)
-    assert judge(cell, engine.run(cell, digits)).startswith("nothing was trained: no trainable weight changed")
-
-
-@pytest.mark.parametrize("precision", [Precision.fp32, Precision.fp16_mixed])  # whose optimiser is wrapped
-def test_a_learning_rate_of_zero_makes_the_cell_invalid(digits, precision):
-    cell = keras_cell(model=replace(SGD, learning_rate=0.0), precision=precision, **STEPS)
-    assert judge(cell, engine.run(cell, digits)).endswith("(the learning rate is 0)")
-
-
 class WithoutBiases(keras.optimizers.SGD):
     def update_step(self, gradient, variable, learning_rate):
         if len(variable.shape) > 1:
             super().update_step(gradient, variable, learning_rate)
-
-
-def test_weights_that_stay_as_they_are_are_named(digits, monkeypatch):
-    monkeypatch.setattr(networks, "optimizer_of", lambda model: WithoutBiases(model.learning_rate))
-    cell = keras_cell(model=SGD, **STEPS)
-    measured = engine.run(cell, digits)
-    assert judge(cell, measured) is None
-    (warning,) = measured.warnings
-    assert warning.startswith("weights that did not change while it trained: 3 of 6 tensors (")
-    assert "bias" in warning
 
 
 class Stopping(keras.optimizers.SGD):
@@ -77,46 +59,63 @@ class Stopping(keras.optimizers.SGD):
         super().update_step(gradient * trains, variable, learning_rate)
 
 
-def test_training_that_stops_makes_the_cell_invalid(digits, monkeypatch):
-    monkeypatch.setattr(networks, "optimizer_of", lambda model: Stopping(model.learning_rate))
-    cell = keras_cell(model=SGD, **STEPS)
-    assert judge(cell, engine.run(cell, digits)).startswith("training stopped while it was measured")
+@pytest.mark.parametrize(
+    ("optimizer", "how", "why"),
+    [
+        (Idle, STEPS, "nothing was trained: no trainable weight changed"),
+        (Idle, IN_EPOCHS, "nothing was trained: no trainable weight changed"),
+        (Stopping, STEPS, "training stopped while it was measured"),
+    ],
+)
+def test_an_optimiser_that_does_not_train_makes_the_cell_invalid(digits, monkeypatch, optimizer, how, why):
+    monkeypatch.setattr(networks, "optimizer_of", lambda model: optimizer(model.learning_rate))
+    assert judged(digits, **how)[0].startswith(why)
 
 
-def patched(monkeypatch, make):
-    """Has `make` build the layers of the network mlp."""
-    monkeypatch.setitem(networks.NETWORKS, "mlp", lambda shape, num_classes: make(num_classes))
+@pytest.mark.parametrize("precision", [Precision.fp32, Precision.fp16_mixed])  # whose optimiser is wrapped
+def test_a_learning_rate_of_zero_makes_the_cell_invalid(digits, precision):
+    reason, _ = judged(digits, model=replace(SGD, learning_rate=0.0), precision=precision, **STEPS)
+    assert reason.endswith("(the learning rate is 0)")
+
+
+def test_weights_that_stay_as_they_are_are_named(digits, monkeypatch):
+    monkeypatch.setattr(networks, "optimizer_of", lambda model: WithoutBiases(model.learning_rate))
+    reason, measured = judged(digits, **STEPS)
+    (warning,) = measured.warnings
+    assert warning.startswith("weights that did not change while it trained: 3 of 6 tensors (")
+    assert "bias" in warning
+    assert reason is None
+
+
+def patched(monkeypatch, *layers):
+    """Has these layers and a last one be the network mlp."""
+    monkeypatch.setitem(
+        networks.NETWORKS,
+        "mlp",
+        lambda shape, num_classes: [keras.layers.Flatten(), *layers, keras.layers.Dense(num_classes)],
+    )
     return ModelSpec(name="mlp", optimizer="sgd", learning_rate=0.05)
 
 
-def test_layers_that_are_not_trained_are_named(digits, monkeypatch):
-    def make(num_classes):
-        dense = keras.layers.Dense
-        return [keras.layers.Flatten(), dense(32, trainable=False, name="still"), dense(num_classes)]
+def in_bf16(width):
+    return keras.layers.Dense(width, dtype=keras.DTypePolicy("mixed_bfloat16"))
 
-    measured = engine.run(keras_cell(model=patched(monkeypatch, make), **STEPS), digits)
+
+def test_layers_that_are_not_trained_are_named(digits, monkeypatch):
+    model = patched(monkeypatch, keras.layers.Dense(32, trainable=False, name="still"))
+    _, measured = judged(digits, model=model, **STEPS)
     assert measured.warnings == ["not trained, since their trainable is false: still"]
 
 
 @pytest.mark.parametrize("mode", Mode)
 def test_a_small_layer_in_the_precision_that_was_asked_for_does_not_hide_the_others(digits, monkeypatch, mode):
-    def make(num_classes):
-        of_16_bits = keras.DTypePolicy("mixed_bfloat16")
-        flat, dense = keras.layers.Flatten(), keras.layers.Dense
-        return [flat, dense(1), dense(512, dtype=of_16_bits), dense(512, dtype=of_16_bits), dense(num_classes)]
-
-    cell = keras_cell(model=patched(monkeypatch, make), mode=mode)
-    assert judge(cell, engine.run(cell, digits)).startswith("asked for precision fp32, but bf16_mixed ran")
+    model = patched(monkeypatch, keras.layers.Dense(1), in_bf16(512), in_bf16(512))
+    assert judged(digits, model=model, mode=mode)[0].startswith("asked for precision fp32, but bf16_mixed ran")
 
 
 def test_a_share_in_another_format_is_told(digits, monkeypatch):
-    def make(num_classes):
-        flat, dense = keras.layers.Flatten(), keras.layers.Dense
-        return [flat, dense(32), dense(300, dtype=keras.DTypePolicy("mixed_bfloat16")), dense(num_classes)]
-
-    cell = keras_cell(model=patched(monkeypatch, make))
-    measured = engine.run(cell, digits)
-    assert judge(cell, measured) is None
+    reason, measured = judged(digits, model=patched(monkeypatch, keras.layers.Dense(32), in_bf16(300)))
+    assert reason is None
     share = 32 * 300 / (784 * 32 + 32 * 300 + 300 * 10)
     words = f"{100 * share:.0f} % of the operations of forward matrix products ran in bfloat16, not in float32"
     assert words in measured.warnings
@@ -125,18 +124,62 @@ def test_a_share_in_another_format_is_told(digits, monkeypatch):
     assert of_work == 1.0
 
 
-class FirstRow(keras.layers.Layer):
-    """Computes one image of a batch."""
+class Kept(keras.layers.Layer):
+    """Keeps the first output, in a variable."""
+
+    def build(self, shape):
+        self.ran = self.add_weight(shape=(), initializer="zeros", trainable=False)
+        self.first = self.add_weight(shape=(32, shape[1]), initializer="zeros", trainable=False)
 
     def call(self, logits):
-        return keras.ops.where(keras.ops.arange(keras.ops.shape(logits)[0])[:, None] == 0, logits, 0.0)
+        self.first.assign(keras.ops.where(self.ran > 0, self.first, keras.ops.cast(logits, self.first.dtype)))
+        self.ran.assign(1)
+        return self.first + 0
 
 
-def test_an_output_of_one_image_alone_makes_the_cell_invalid(digits, monkeypatch):
+class OneRow(keras.layers.Layer):
+    """Changes the logits of one image, or of all others."""
+
+    def __init__(self, row, value, *, others=False):
+        super().__init__()
+        self.row, self.value, self.others = row, value, others
+
+    def call(self, logits):
+        changes = (keras.ops.arange(keras.ops.shape(logits)[0])[:, None] == self.row) != self.others
+        return keras.ops.where(changes, keras.ops.cast(self.value, logits.dtype), logits)
+
+
+@pytest.mark.parametrize(
+    ("make", "steps", "why"),
+    [
+        (Kept, 1, STALE),
+        (lambda: OneRow(30, np.inf), 1, "the output is not finite"),
+        (lambda: OneRow(0, 0.0, others=True), 1, ("the output differs by ", STALE)),  # if both rows are 0
+        (lambda: keras.layers.Dense(3), 1, "the output is (32, 3), not (32, 10): see model.num_cl"),
+        (lambda: keras.layers.Dense(3), 2, "the output is (64, 3), not (64, 10): see model.num_cl"),
+    ],
+)
+def test_an_output_that_is_not_the_networks_makes_the_cell_invalid(digits, monkeypatch, make, steps, why):
     honest = networks.model_of
-    monkeypatch.setattr(networks, "model_of", lambda *args: keras.Sequential([honest(*args), FirstRow()]))
-    cell = keras_cell(model=SGD)
-    assert judge(cell, engine.run(cell, digits)).startswith(("the output differs by ", STALE))  # if both rows are 0
+    monkeypatch.setattr(networks, "model_of", lambda *args: keras.Sequential([honest(*args), make()]))
+    assert judged(digits, {"steps_per_execution": steps})[0].startswith(why)
+
+
+@pytest.mark.parametrize("steps", [Protocol.fit, Protocol.window])
+def test_a_loss_that_is_not_finite_makes_the_cell_invalid(digits, steps):
+    reason, measured = judged(digits, mode=Mode.train, protocol=steps, epochs=2, model=replace(SGD, learning_rate=1e30))
+    assert reason.startswith("the loss is not finite")
+    assert {epoch.loss for epoch in measured.epochs} | {measured.loss} == {None}
+
+
+@pytest.mark.parametrize("protocol", [Protocol.fit, Protocol.steps])
+def test_a_loss_that_diverged_makes_the_cell_invalid(digits, protocol):
+    linear = replace(SGD, args={"widths": [], "dropout": 0.0}, learning_rate=1e120)
+    # A few steps: a loss that is so large may become 0 later.
+    few = {"epochs": 2, "warmup": 1, "steps": 2, "precision": Precision.fp64}
+    assert judged(digits, mode=Mode.train, model=linear, protocol=protocol, **few)[0].startswith(
+        "the loss diverged to "
+    )
 
 
 def spoilt(monkeypatch, change):
@@ -162,9 +205,7 @@ def test_results_that_are_kept_for_inputs_that_come_again_make_the_cell_invalid(
 
     spoilt(monkeypatch, keeping)
     data = DataSpec(name="mnist" if pipeline == Pipeline.array else "random", pipeline=pipeline)
-    cell = keras_cell(model=ModelSpec(name="mlp"), data=data)
-    measured = engine.run(cell, digits)
-    assert judge(cell, measured).endswith("results of earlier inputs are kept")
+    assert judged(digits, model=ModelSpec(name="mlp"), data=data)[0].endswith("results of earlier inputs are kept")
 
 
 def test_an_output_of_other_images_in_a_timed_step_makes_the_cell_invalid(digits, monkeypatch):
@@ -180,14 +221,14 @@ def test_an_output_of_other_images_in_a_timed_step_makes_the_cell_invalid(digits
         return executed
 
     spoilt(monkeypatch, turned_while_timed)
-    cell = keras_cell(model=SGD, protocol=Protocol.steps, warmup=1, steps=10)
-    assert judge(cell, engine.run(cell, digits)).startswith("in a timed step the output was not that of ")
+    reason, _ = judged(digits, protocol=Protocol.steps, warmup=1, steps=10)
+    assert reason.startswith("in a timed step the output was not that of ")
 
 
 @pytest.mark.parametrize("pipeline", [Pipeline.array, Pipeline.host, Pipeline.device, Pipeline.fresh])
 def test_honest_inference_is_seen_to_compute(digits, pipeline):
     name = "mnist" if pipeline == Pipeline.array else "random"
-    measured = engine.run(keras_cell(model=SGD, data=DataSpec(name=name, pipeline=pipeline)), digits)
+    _, measured = judged(digits, data=DataSpec(name=name, pipeline=pipeline))
     outputs = seen(measured, Promise.outputs)
     assert outputs[0][0].endswith("random rows of 32, of 1 of 1 tensors")
     assert len(outputs) == 1 + (pipeline != Pipeline.fresh)  # of which no input is ever fed twice

@@ -9,7 +9,7 @@ from accelbench.engines.keras import networks, work
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError
 from accelbench.schema.vocab import Precision, Weights
 from accelbench.schema.workload import ModelSpec
-from engines.keras.exchange import give, weights
+from engines.keras.cells import give
 from engines.keras.twins import CASES, NUM, WHOLE, images, num_classes
 
 
@@ -19,29 +19,22 @@ def _fp32():
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_network_computes_what_its_twin_does(twins, case):
-    name, args, shape = CASES[case]
-    network = networks.build(ModelSpec(name=name, args=args), shape, num_classes(name))
-    give(network, weights(twins, case))
-    model = networks.model_of(network, "uint8")
-    np.testing.assert_allclose(model(images(shape), training=False), twins[f"{case}/output"], atol=1e-4)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_the_loss_is_the_twins(twins, case):
+def test_a_network_is_its_twin(twins, case):
     name, args, shape = CASES[case]
     spec = ModelSpec(name=name, args=args)
     network = networks.build(spec, shape, num_classes(name))
-    give(network, weights(twins, case))
-    model, pixels = networks.model_of(network, "uint8"), images(shape)
+    give(network, twins, case)
+    model, pixels, output = networks.model_of(network, "uint8"), images(shape), twins[f"{case}/output"]
+    np.testing.assert_allclose(model(pixels, training=False), output, atol=1e-4)
     model.compile(loss=networks.loss_of(spec, network, "uint8"), metrics=networks.metrics_of(spec, network))
     labels = (np.arange(NUM) % num_classes(name)).astype(np.int32)
     told = model.evaluate(pixels, pixels if name == "autoencoder" else labels, verbose=0, return_dict=True)
     assert told["loss"] == pytest.approx(float(twins[f"{case}/loss"]), rel=1e-4)
     if name != "autoencoder":
-        output = twins[f"{case}/output"]
         answers = output[:, 0] > 0 if output.shape[1] == 1 else output.argmax(1)
         assert told["accuracy"] == pytest.approx((answers == labels).mean())
+    for train in (False, True):
+        assert work.count(network, NUM, train=train).flops == twins[f"{case}/flops{int(train)}"]
 
 
 @pytest.mark.parametrize(
@@ -73,14 +66,6 @@ def test_study_004_learns_with_our_loss_what_it_learnt_with_its_own(optimizer, l
 def test_it_has_as_many_trainable_parameters(twins, name):
     network = networks.build(ModelSpec(name=name), WHOLE[name], num_classes(name))
     assert work.num_params(network) == twins[f"{name}/params"]
-
-
-@pytest.mark.parametrize("train", [False, True])
-@pytest.mark.parametrize("case", CASES)
-def test_its_operations_are_counted_alike(twins, case, train):
-    name, args, shape = CASES[case]
-    network = networks.build(ModelSpec(name=name, args=args), shape, num_classes(name))
-    assert work.count(network, NUM, train=train).flops == twins[f"{case}/flops{int(train)}"]
 
 
 def test_a_layer_of_unknown_work_leaves_it_uncounted():

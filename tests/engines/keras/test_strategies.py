@@ -124,26 +124,18 @@ def asked(monkeypatch):
 
 
 def test_a_tpus_cores_are_all_taken_or_the_first(asked):
-    every = on_tensorflow.strategy_for(keras_cell(device=Device.tpu, devices=8))
+    every = on_tensorflow.strategy_for(keras_cell({"tpu": "mine"}, device=Device.tpu, devices=8))
     assert isinstance(every, tf.distribute.TPUStrategy)
     assert list(every.extended.worker_devices) == CORES
     assert every.num_replicas_in_sync == 8
     one = on_tensorflow.strategy_for(keras_cell(device=Device.tpu))
     assert list(one.extended.worker_devices) == CORES[:1]
-    assert asked == ["local", "local"]
+    assert asked == ["mine", "connected", "local"]
 
 
-def test_a_named_tpu_is_connected_to(asked):
-    on_tensorflow.strategy_for(keras_cell({"tpu": "mine"}, device=Device.tpu, devices=8))
-    assert asked == ["mine", "connected"]
-
-
-def test_some_of_a_tpus_cores_are_not_to_be_had(asked):
+def test_some_of_a_tpus_cores_or_none_are_not_to_be_had(asked, monkeypatch):
     with pytest.raises(UnsupportedError, match="devices=4: TensorFlow takes all 8 cores of a TPU, or one"):
         on_tensorflow.strategy_for(keras_cell(device=Device.tpu, devices=4))
-
-
-def test_a_tpu_without_cores_is_not_taken_for_the_cpu(asked, monkeypatch):
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [])
     with pytest.raises(UnsupportedError, match="engine.tpu=local: TensorFlow finds no TPU core"):
         on_tensorflow.strategy_for(keras_cell(device=Device.tpu))

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import cycle
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,10 @@ from accelbench.engines.cell_run import CellRun, Observed
 from accelbench.engines.formats import FORMATS
 from accelbench.engines.keras import networks
 from accelbench.engines.keras.backends import Backend, Execute, backend_for
-from accelbench.engines.keras.feed import ArrayFeed, Feed, RandomFeed, feed_of
+from accelbench.engines.keras.feed import ArrayFeed, Feed, feed_of
 from accelbench.engines.keras.work import Observer, count, frozen, learning_rate, num_params, states
 from accelbench.engines.models import output_shapes
-from accelbench.engines.sources import channels_last, first_images, input_of, is_random, pictures_alike, unseen_images
+from accelbench.engines.sources import channels_last, input_of, is_random, pictures_alike, unseen_images
 from accelbench.measuring.output_check import batch_axes
 from accelbench.measuring.outputs import NUM_SAMPLES, Output, OutputTensor
 from accelbench.measuring.promises import check_timed
@@ -238,19 +238,11 @@ class _Run(CellRun):
         if self.timed is not None:
             fed = self.timed[0]
         else:
-            first = self._first_images()
+            steps = self.samples_per_execution // self.cell.batch_size
+            first = np.concatenate([images for images, *_ in islice(self.feed, steps)])
             fed = first[np.arange(self.samples_per_execution) % len(first)]
         unseen = unseen_images(len(fed), fed.shape[1:], floats=fed.dtype != np.uint8)
         return fed, unseen.astype(fed.dtype, copy=False)
-
-    def _first_images(self) -> NDArray[Any]:
-        def drawn() -> NDArray[Any]:
-            assert isinstance(self.feed, RandomFeed), "random images come from a RandomFeed"
-            return self.feed.batches[0][0]
-
-        num = min(NUM_SAMPLES, self.samples_per_execution)
-        images: NDArray[Any] = first_images(self.cell, self.data_folder, num, drawn)
-        return images
 
     def inputs_of_rows(self, batch: NDArray[Any], rows: Sequence[int]) -> list[int]:
         """Hashes of them."""
