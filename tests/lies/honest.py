@@ -9,8 +9,58 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from lies.modules import Data, Lit, Manual
+from lies import modules
+from lies.modules import Lit, Manual, made
 from lies.networks import WIDTH, Honest, deep
+
+Data = modules.Data
+
+
+def one_hot(output):
+    return functional.one_hot(output.argmax(1), output.shape[1]).float()
+
+
+def monte_carlo(self, x):
+    """The mean and the spread of several random passes."""
+    samples = torch.stack([self.full(functional.dropout(x, 0.2, True)) for _ in range(4)])
+    return samples.mean(0), samples.std(0)
+
+
+def skips_layers(self, x):
+    """Leaves layers out at random while it trains."""
+    for layer in self.layers[::2]:
+        if not self.training or torch.rand(()) < 0.8:
+            x = x + torch.tanh(layer(x))
+    return self.head(x)
+
+
+def fp32_head(self, x):
+    """Its head computes in fp32, as those of language models do in bf16."""
+    return functional.linear(self.layers(x).float(), self.head.weight.float(), self.head.bias.float())
+
+
+@dataclass
+class Result:
+    logits: torch.Tensor
+    hidden: torch.Tensor
+    num_layers: int = 6
+
+
+# What a network that differs from `Honest` by this alone computes.
+COMPUTE = {
+    "DropsOnPurpose": lambda self, x: self.full(functional.dropout(x, 0.3, training=True)),
+    "MonteCarlo": monte_carlo,
+    "Checkpointed": lambda self, x: self.head(checkpoint(self.layers, x, use_reentrant=False)),
+    "SkipsLayers": skips_layers,
+    # Each sample attends to all others of its batch.
+    "AttendsToBatch": lambda self, x: self.full(x + (x @ x.T / WIDTH).softmax(1) @ x),
+    # One-hot outputs: many are the same for different inputs; of two classes, with most weights.
+    "HardAnswers": lambda self, x: one_hot(self.full(x)),
+    "Decides": lambda self, x: one_hot(self.full(x)[:, :2]),
+    "Structured": lambda self, x: Result(self.full(x), self.layers(x)),
+    "Fp32Head": fp32_head,
+}
+globals().update({name: type(name, (Honest,), {"compute": compute}) for name, compute in COMPUTE.items()})
 
 
 class WithState(Honest):
@@ -22,20 +72,7 @@ class WithState(Honest):
 
     def compute(self, x):
         self.mean = 0.9 * self.mean + 0.1 * x.mean(0)
-        return super().compute(x - self.mean)
-
-
-class DropsOnPurpose(Honest):
-    def compute(self, x):
-        return super().compute(functional.dropout(x, 0.3, training=True))
-
-
-class MonteCarlo(Honest):
-    """The mean and the spread of several random passes."""
-
-    def compute(self, x):
-        samples = torch.stack([super(MonteCarlo, self).compute(functional.dropout(x, 0.2, True)) for _ in range(4)])
-        return samples.mean(0), samples.std(0)
+        return self.full(x - self.mean)
 
 
 class DropoutLeftOn(Honest):
@@ -49,15 +86,25 @@ class DropoutLeftOn(Honest):
         return self
 
     def compute(self, x):
-        return super().compute(self.drop(x))
+        return self.full(self.drop(x))
 
 
-class FrozenBackbone(Honest):
+class Normalised(Honest):
+    """Batch normalisation without trainable weights: its statistics have no gradients."""
+
+    def __init__(self, affine=False):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(WIDTH, affine=affine)
+
+    def compute(self, x):
+        return self.head(self.norm(self.layers(x)))
+
+
+class FrozenBackbone(Normalised):
     """The backbone stays in evaluation mode, as when only a head is trained."""
 
     def __init__(self):
-        super().__init__()
-        self.norm = nn.BatchNorm1d(WIDTH)
+        super().__init__(affine=True)
         self.layers.requires_grad_(False)
         self.norm.requires_grad_(False)
 
@@ -66,9 +113,6 @@ class FrozenBackbone(Honest):
         self.layers.eval()
         self.norm.eval()
         return self
-
-    def compute(self, x):
-        return self.head(self.norm(self.layers(x)))
 
 
 class TiedWeights(nn.Module):
@@ -97,11 +141,6 @@ def sparse_sgd(parameters, lr):
     return torch.optim.SGD(parameters, lr=0.1)
 
 
-class Checkpointed(Honest):
-    def compute(self, x):
-        return self.head(checkpoint(self.layers, x, use_reentrant=False))
-
-
 class Experts(Honest):
     """Each sample goes to one of eight experts: in a batch of eight, some get none."""
 
@@ -117,28 +156,7 @@ class Experts(Honest):
             rows = chosen == index
             if rows.any():
                 out[rows] = expert(x[rows]) * weight[rows, None]
-        return super().compute(x + out)
-
-
-class Normalised(Honest):
-    """Batch normalisation without trainable weights: its statistics have no gradients."""
-
-    def __init__(self):
-        super().__init__()
-        self.norm = nn.BatchNorm1d(WIDTH, affine=False)
-
-    def compute(self, x):
-        return self.head(self.norm(self.layers(x)))
-
-
-class SkipsLayers(Honest):
-    """Leaves layers out at random while it trains."""
-
-    def compute(self, x):
-        for layer in self.layers[::2]:
-            if not self.training or torch.rand(()) < 0.8:
-                x = x + torch.tanh(layer(x))
-        return self.head(x)
+        return self.full(x + out)
 
 
 class ZeroHead(Honest):
@@ -148,28 +166,6 @@ class ZeroHead(Honest):
         super().__init__()
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
-
-
-class AttendsToBatch(Honest):
-    """Each sample attends to all others of its batch."""
-
-    def compute(self, x):
-        scores = (x @ x.T / WIDTH).softmax(1)
-        return super().compute(x + scores @ x)
-
-
-class HardAnswers(Honest):
-    """One-hot outputs: many are the same for different inputs."""
-
-    def compute(self, x):
-        return functional.one_hot(super().compute(x).argmax(1), 10).float()
-
-
-class Decides(Honest):
-    """One-hot outputs of two classes: many inputs have the same output, with most weights."""
-
-    def compute(self, x):
-        return functional.one_hot(super().compute(x)[:, :2].argmax(1), 2).float()
 
 
 class ExitsEarly(Honest):
@@ -182,19 +178,6 @@ class ExitsEarly(Honest):
         return self.head(self.layers[:8](x) if x[0, 0] > 0 else self.layers(x))
 
 
-@dataclass
-class Result:
-    logits: torch.Tensor
-    hidden: torch.Tensor
-    num_layers: int = 6
-
-
-class Structured(Honest):
-    def compute(self, x):
-        hidden = self.layers(x)
-        return Result(self.head(hidden), hidden)
-
-
 class TimeFirst(nn.Module):
     def __init__(self):
         super().__init__()
@@ -203,14 +186,6 @@ class TimeFirst(nn.Module):
     def forward(self, x):
         out, (state, _) = self.lstm(x.unflatten(1, (8, 8)).transpose(0, 1))
         return self.head(out), state
-
-
-class Fp32Head(Honest):
-    """Its head computes in fp32, as those of language models do in bf16."""
-
-    def compute(self, x):
-        hidden = self.layers(x).float()
-        return functional.linear(hidden, self.head.weight.float(), self.head.bias.float())
 
 
 class Gan(Manual):
@@ -226,11 +201,11 @@ class Gan(Manual):
 
     def training_step(self, batch, batch_idx):
         generator, critic = self.optimizers()
-        made = self(batch[0])
+        found = self(batch[0])
         if batch_idx % 2:
-            self.optimise(generator, -self.critic(made).mean())
+            self.optimise(generator, -self.critic(found).mean())
         else:
-            self.optimise(critic, self.critic(made.detach()).mean() - self.critic(batch[1]).mean())
+            self.optimise(critic, self.critic(found.detach()).mean() - self.critic(batch[1]).mean())
 
 
 class AccumulatesByHand(Manual):
@@ -263,19 +238,12 @@ class KeepsAverages(Lit):
                 mine.lerp_(its, 0.01)
 
 
-class Crops(Lit):
+def crop_pictures(self, batch, dataloader_idx):
     """Takes parts of each picture, and none of the samples away."""
-
-    def on_after_batch_transfer(self, batch, dataloader_idx):
-        inputs, targets = batch
-        return inputs * (torch.rand_like(inputs) > 0.1), targets
+    return batch[0] * (torch.rand_like(batch[0]) > 0.1), batch[1]
 
 
-class Stream(IterableDataset):
-    def __iter__(self):
-        generator = torch.Generator().manual_seed(3)
-        for _ in range(70):
-            yield torch.randn(WIDTH, generator=generator), torch.zeros(10)
+Crops = made(Lit, on_after_batch_transfer=crop_pictures)
 
 
 class TimeFirstBatch(Lit):
@@ -285,18 +253,17 @@ class TimeFirstBatch(Lit):
         return [batch[0].unflatten(1, (4, 16)).transpose(0, 1).contiguous(), batch[1]]
 
     def training_step(self, batch, batch_idx):
-        inputs, targets = batch
-        return super().training_step([inputs.transpose(0, 1).flatten(1), targets], batch_idx)
+        return super().training_step([batch[0].transpose(0, 1).flatten(1), batch[1]], batch_idx)
 
 
-class Pairs(TimeFirstBatch):
+class Pairs(Lit):
     """A hook joins samples to pairs."""
 
     def on_after_batch_transfer(self, batch, dataloader_idx):
         return [part.unflatten(0, (-1, 2)) for part in batch]
 
     def training_step(self, batch, batch_idx):
-        return Lit.training_step(self, [part.flatten(0, 1) for part in batch], batch_idx)
+        return super().training_step([part.flatten(0, 1) for part in batch], batch_idx)
 
 
 class Embeds(Lit):
@@ -323,6 +290,13 @@ class TokenData(LightningDataModule):
         return DataLoader(TensorDataset(ids, torch.zeros(64, 10)), self.batch_size)
 
 
+class Stream(IterableDataset):
+    def __iter__(self):
+        generator = torch.Generator().manual_seed(3)
+        for _ in range(70):
+            yield torch.randn(WIDTH, generator=generator), torch.zeros(10)
+
+
 class StreamData(LightningDataModule):
     """An IterableDataset, whose length nobody knows."""
 
@@ -330,6 +304,3 @@ class StreamData(LightningDataModule):
 
     def train_dataloader(self):
         return DataLoader(Stream(), self.batch_size)
-
-
-__all__ = ["Data"]

@@ -24,7 +24,7 @@ class Lit(pl.LightningModule):
     def __init__(self, layers=6):
         super().__init__()
         self.layers, self.head = deep(layers), nn.Linear(WIDTH, 10)
-        self.calls = 0
+        self.calls, self.known = 0, {}
 
     def forward(self, x):
         self.calls += 1
@@ -39,11 +39,6 @@ class Lit(pl.LightningModule):
 
     def configure_optimizers(self):
         return torch.optim.Adam(self.parameters(), lr=1e-3)
-
-
-class OnlyClosure(Lit):
-    def optimizer_step(self, epoch, batch_idx, optimizer, closure):
-        closure()
 
 
 class Manual(Lit):
@@ -61,35 +56,56 @@ class Manual(Lit):
         optimizer.step()
 
 
-class NeverBackward(Manual):
-    def optimise(self, optimizer, loss):
-        pass
+def made(base, **methods):
+    """A module that differs from `base` by these methods alone."""
+    return type("Made", (base,), {"__module__": __name__, **methods})
 
 
-class NeverStep(Manual):
-    def optimise(self, optimizer, loss):
-        self.manual_backward(loss)
+def cropped(self, batch, *args):
+    return [part[:2] for part in batch]
 
 
-class StepAlone(Manual):
-    def optimise(self, optimizer, loss):
-        optimizer.step()
+def accumulate(self, *args):
+    self.trainer.accumulate_grad_batches = 8
 
 
-class BackwardPasses(Lit):
-    def backward(self, loss, *args, **kwargs):
-        pass
+def only_closure(self, epoch, batch_idx, optimizer, closure):
+    closure()
 
 
-class Accumulates(Lit):
-    def on_train_start(self):
-        self.trainer.accumulate_grad_batches = 8
+def clip(self):
+    self.trainer.gradient_clip_val = 0.1
+
+
+def freeze_later(self, outputs, batch, batch_idx):
+    if self.calls == 3:
+        self.layers.requires_grad_(False)
+
+
+def zeros(self, batch):
+    done = self(batch[0][:2])
+    return torch.cat([done, done.new_zeros(len(batch[0]) - 2, 10)])
+
+
+OnlyClosure = made(Lit, optimizer_step=only_closure)
+NeverBackward = made(Manual, optimise=lambda self, optimizer, loss: None)
+NeverStep = made(Manual, optimise=lambda self, optimizer, loss: self.manual_backward(loss))
+StepAlone = made(Manual, optimise=lambda self, optimizer, loss: optimizer.step())
+BackwardPasses = made(Lit, backward=lambda self, loss, *args, **kwargs: None)
+Accumulates, Clips = made(Lit, on_train_start=accumulate), made(Lit, on_train_start=clip)
+CropsInTransfer = made(Lit, transfer_batch_to_device=cropped)
+CropsBeforeTransfer = made(Lit, on_before_batch_transfer=cropped)
+CropsAfterTransfer = made(Lit, on_after_batch_transfer=cropped)
+FreezesLater = made(Lit, on_train_batch_end=freeze_later)
+Detaches = made(Lit, forward=lambda self, x: self.head(self.layers(x).detach()))
+ZerosInPrediction = made(Lit, predict_step=zeros)
+ZeroRate = made(Lit, configure_optimizers=lambda self: torch.optim.SGD(self.parameters(), lr=0.0))
 
 
 class AccumulatesLater(Lit):
     def training_step(self, batch, batch_idx):
         if self.calls == 5:
-            self.trainer.accumulate_grad_batches = 8
+            accumulate(self)
         return super().training_step(batch, batch_idx)
 
 
@@ -106,26 +122,6 @@ class AccumulatesMeanwhile(Lit):
         return super().training_step(batch, batch_idx)
 
 
-class Clips(Lit):
-    def on_train_start(self):
-        self.trainer.gradient_clip_val = 0.1
-
-
-class CropsInTransfer(Lit):
-    def transfer_batch_to_device(self, batch, device, dataloader_idx):
-        return [part[:2].to(device) for part in batch]
-
-
-class CropsBeforeTransfer(Lit):
-    def on_before_batch_transfer(self, batch, dataloader_idx):
-        return [part[:2] for part in batch]
-
-
-class CropsAfterTransfer(Lit):
-    def on_after_batch_transfer(self, batch, dataloader_idx):
-        return [part[:2] for part in batch]
-
-
 class KeptWithOtherNames(Lit):
     kept = None
 
@@ -134,34 +130,26 @@ class KeptWithOtherNames(Lit):
         return self.kept
 
 
-class ZerosInPrediction(Lit):
-    def predict_step(self, batch):
-        done = self(batch[0][:2])
-        return torch.cat([done, done.new_zeros(len(batch[0]) - 2, 10)])
-
-
 class KeptByContent(Lit):
     def __init__(self):
         super().__init__(60)
-        self.known = {}
+        self.embedding = nn.Embedding(100, WIDTH)
 
     def predict_step(self, batch, batch_idx):
-        key = float(batch[0][0, 0])
+        return self.known_by(float(batch[0][0, 0]), batch[0])
+
+    def known_by(self, key, x):
         if key not in self.known:
-            self.known[key] = self(batch[0])
+            self.known[key] = self(x)
         return self.known[key]
 
 
-class KeepsTokens(Lit):
-    def __init__(self):
-        super().__init__(60)
-        self.embedding, self.known = nn.Embedding(100, WIDTH), {}
-
+class KeepsTokens(KeptByContent):
     def predict_step(self, batch, batch_idx):
-        key = tuple(batch[0].flatten().tolist())
-        if key not in self.known:
-            self.known[key] = self(self.embedding(batch[0]).mean(1))
-        return self.known[key]
+        return self.known_by(tuple(batch[0].flatten().tolist()), batch[0])
+
+    def forward(self, ids):
+        return super().forward(self.embedding(ids).mean(1))
 
 
 class TrainsInPrediction(Lit):
@@ -174,17 +162,6 @@ class TrainsInPrediction(Lit):
 
     def forward(self, x):
         return self.norm(super().forward(x))
-
-
-class FreezesLater(Lit):
-    def on_train_batch_end(self, outputs, batch, batch_idx):
-        if self.calls == 3:
-            self.layers.requires_grad_(False)
-
-
-class Detaches(Lit):
-    def forward(self, x):
-        return self.head(self.layers(x).detach())
 
 
 class LearnsNothing(Lit):
@@ -202,11 +179,6 @@ class Evaluates(Lit):
 
     def on_train_batch_start(self, batch, batch_idx):
         self.eval()
-
-
-class ZeroRate(Lit):
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=0.0)
 
 
 class Numbers(IterableDataset):
@@ -230,13 +202,3 @@ class Estimated(pl.LightningDataModule):
 
     def train_dataloader(self):
         return DataLoader(Numbers(self.num, self.said), self.batch_size)
-
-
-class CountsItself(Lit):
-    """Says by its own clock how many samples it trained on."""
-
-    samples: list = []
-
-    def training_step(self, batch, batch_idx):
-        self.samples.append(len(batch[0]))
-        return super().training_step(batch, batch_idx)
