@@ -29,10 +29,6 @@ def token_loss(output, batch):
     return functional.cross_entropy(output.flatten(0, 1), batch["labels"].flatten())
 
 
-def num_tokens(batch):
-    return batch["ids"].numel()
-
-
 class TinyWeights(nn.Module):
     """A layer of denormal weights beside a usual one."""
 
@@ -66,12 +62,8 @@ def sum_of_squares(output, batch):
     return output["sum"].square().mean()
 
 
-class OtherWhenExported(nn.Module):
+class OtherWhenExported(TwoInputs):
     """Computes something else where it is exported."""
-
-    def __init__(self):
-        super().__init__()
-        self.left, self.right = nn.Linear(32, 16), nn.Linear(8, 16)
 
     def forward(self, left, right):
         left, right = self.left(left), self.right(right)
@@ -124,43 +116,26 @@ def no_optimizer(parameters, lr):
     return lr
 
 
-def wrong_size(batch_size):
-    return torch.randn(batch_size + 1, 32)
-
-
-def no_tensors(batch_size):
-    return {"ids": [1, 2, 3]}
-
-
 def constant(batch_size):
     return torch.ones(batch_size, 32), torch.arange(float(batch_size * 8)).view(batch_size, 8)
 
 
-def vector_loss(output, batch):
-    return output["sum"].sum(1)
-
-
-def detached_loss(output, batch):
-    return output["sum"].detach().mean()
-
-
-def no_loss(output, batch):
-    return 1.0
-
-
-def one_sample(batch):
-    return 1
-
-
-def none(batch):
-    return 0
-
-
 COUNTS = []  # what `varying` gives next
-
-
-def varying(batch):
-    return COUNTS.pop(0)
+# Batches, losses and counts, some of which are none, or of another kind than they should be.
+FUNCTIONS = {
+    "wrong_size": lambda batch_size: torch.randn(batch_size + 1, 32),
+    "no_tensors": lambda batch_size: {"ids": [1, 2, 3]},
+    "vector_loss": lambda output, batch: output["sum"].sum(1),
+    "detached_loss": lambda output, batch: output["sum"].detach().mean(),
+    "no_loss": lambda output, batch: 1.0,
+    "none": lambda batch: 0,
+    "one_sample": lambda batch: 1,
+    "two_samples": lambda batch: 2,
+    "ten_times": lambda batch: 10 * len(batch[0]),
+    "num_tokens": lambda batch: batch["ids"].numel(),
+    "varying": lambda batch: COUNTS.pop(0),
+}
+globals().update(FUNCTIONS)
 
 
 class Sets(nn.Linear):
@@ -220,10 +195,6 @@ class Pooled(nn.Linear):
         return self.kept if self.is_stuck else pooled
 
 
-def two_samples(batch):
-    return 2
-
-
 class Drawn(nn.Linear):
     """Draws its weights from PyTorch's generator, or from one of NumPy's that accelbench can't seed."""
 
@@ -244,7 +215,3 @@ class Branches(nn.Linear):
 
     def forward(self, left, right):
         return super().forward(right) if left.sum() > 0 else super().forward(-right)
-
-
-def ten_times(batch):
-    return 10 * len(batch[0])

@@ -15,10 +15,6 @@ def samples(num=40):
     return TensorDataset(torch.randn(num, 8, generator=generator), torch.randint(3, (num,), generator=generator))
 
 
-def num_labels(batch):
-    return len(batch[1])
-
-
 class Data(pl.LightningDataModule):
     def __init__(self, batch_size=1, num=40, drop_last=True):
         super().__init__()
@@ -170,16 +166,6 @@ class Encoded(Data):
         return DataLoader(batches, None)
 
 
-class PredictsEncoded(Lit):
-    def predict_step(self, batch, batch_idx):
-        return self(batch.inputs)
-
-
-class Predicts(Lit):
-    def predict_step(self, batch, batch_idx):
-        return self(batch[0]).softmax(-1)
-
-
 class OwnLoader(Lit):
     def __init__(self, batch_size):
         super().__init__()
@@ -194,24 +180,26 @@ class NoStep(pl.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
-class Skips(Lit):
-    def on_train_batch_start(self, batch, batch_idx):
-        return -1 if batch_idx == 2 else None
-
-
-class Stops(Lit):
-    def on_train_batch_end(self, *args):
-        self.trainer.should_stop = len(self.losses) > 3
-
-
-class Fails(Lit):
-    def training_step(self, batch, batch_idx):
-        return self.nowhere(batch)
-
-
 class Plain(nn.Linear):
     def __init__(self):
         super().__init__(8, 3)
+
+
+def made(base, **methods):
+    """A module that differs from `base` by these methods alone."""
+    return type("Made", (base,), {"__module__": __name__, **methods})
+
+
+def stop(self, *args):
+    self.trainer.should_stop = len(self.losses) > 3
+
+
+Skips = made(Lit, on_train_batch_start=lambda self, batch, batch_idx: -1 if batch_idx == 2 else None)
+Stops = made(Lit, on_train_batch_end=stop)
+Fails = made(Lit, training_step=lambda self, batch, batch_idx: self.nowhere(batch))
+Predicts = made(Lit, predict_step=lambda self, batch, batch_idx: self(batch[0]).softmax(-1))
+PredictsEncoded = made(Lit, predict_step=lambda self, batch, batch_idx: self(batch.inputs))
+Pools = made(Lit, predict_step=lambda self, batch, batch_idx: self(batch[0]).mean(0, keepdim=True))
 
 
 class Sets(Lit):
@@ -242,11 +230,8 @@ class ReturnsNone(Lit):
         return None if batch_idx in self.none_for else super().training_step(batch, batch_idx)
 
 
-class Pools(Lit):
-    """One row for all rows of a batch."""
-
-    def predict_step(self, batch, batch_idx):
-        return self(batch[0]).mean(0, keepdim=True)
+def num_labels(batch):
+    return len(batch[1])
 
 
 def ten_times(batch):

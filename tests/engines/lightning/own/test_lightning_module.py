@@ -1,7 +1,5 @@
 """LightningModules of the user, run by Lightning's Trainer in this process."""
 
-from dataclasses import replace
-
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -132,16 +130,14 @@ def test_phases_work_and_operators(tmp_path, target):
     assert found.operators
 
 
-def test_a_short_last_batch_counts_as_it_is(tmp_path):
-    found = measured(tmp_path, data_args={"num": 20, "drop_last": False}, steps=6)
-    assert sum(block.num_samples for block in found.blocks) in (36, 40, 44)  # the one looked at has 8 or 4
-    assert any("the last batch of an epoch has 4 samples" in note for note in found.notes)
-
-
 @pytest.mark.parametrize("warmup", [2, 3, 4])  # the step that is looked at has any place in an epoch of 8, 8 and 4
-def test_a_loader_without_a_length(tmp_path, warmup):
-    found = measured(tmp_path, data="Stream", steps=6, warmup=warmup)
+@pytest.mark.parametrize("data", ["Data", "Stream"])
+def test_a_short_last_batch_counts_as_it_is_also_without_a_length(tmp_path, data, warmup):
+    args = {"num": 20, "drop_last": False} if data == "Data" else {}
+    found = measured(tmp_path, data=data, data_args=args, steps=6, warmup=warmup)
     assert sum(block.num_samples for block in found.blocks) in (36, 40, 44)  # the one looked at has 8 or 4
+    assert found.num_steady_samples in (76, 80, 84)
+    assert any("the last batch of an epoch has 4 samples" in note for note in found.notes)
     assert len(own_modules.Lit.losses) > warmup + 2 * 6 + 2  # two are looked at, one counted, and some replayed
 
 
@@ -152,18 +148,15 @@ def test_callbacks_and_metrics_of_validation_are_named(tmp_path):
     assert "nobody verified the data of own_modules.Data" in notes
 
 
-def test_a_schedule_as_long_as_the_training(tmp_path):
+def test_a_schedule_as_long_as_the_training_and_a_module_with_its_own_loader(tmp_path):
     assert measured(tmp_path, "OneCycle").loss is not None
+    found = measured(tmp_path, "OwnLoader", None)
+    assert all(block.num_samples == 8 * block.num_steps for block in found.blocks)
 
 
 def test_a_batch_of_the_users_own_type_is_given_as_such(tmp_path):
     found = measured(tmp_path, "PredictsEncoded", "Encoded", mode=Mode.infer)
     assert (found.warnings, found.work.flops) == ([], 2 * 8 * (8 * 16 + 16 * 3))
-
-
-def test_a_module_with_its_own_loader(tmp_path):
-    found = measured(tmp_path, "OwnLoader", None)
-    assert all(block.num_samples == 8 * block.num_steps for block in found.blocks)
 
 
 @pytest.mark.parametrize("precision", [Precision.fp32, Precision.bf16])
@@ -182,71 +175,44 @@ def test_inference(tmp_path, precision, target, data, told):
     assert found.work.flops == 2 * 8 * (8 * 16 + 16 * 3)
 
 
+TARGET, DATA = "model.target=own_modules", "data.target=own_modules"
+WHOLE, LARGE = {"data_args": {"drop_last": False}}, {"batch_size": 64}
+
+
 @pytest.mark.parametrize(
     ("target", "data", "changes", "told"),
     [
-        ("Plain", "Data", {}, "model.target=own_modules.Plain: should extend LightningModule; use model=custom for a"),
-        ("Lit", "Plain", {}, "data.target=own_modules.Plain: should extend LightningDataModule"),
+        ("Plain", "Data", {}, f"{TARGET}.Plain: should extend LightningModule; use model=custom for a"),
+        ("Lit", "Plain", {}, f"{DATA}.Plain: should extend LightningDataModule"),
         ("Lit", "Data", {"args": {"depth": 2}}, "model.args: own_modules.Lit: got an unexpected keyword argument"),
         ("Lit", "Data", {"data_args": {"n": 2}}, "data.args: own_modules.Data: got an unexpected keyword argument"),
         ("Lit", "Data", {"data_args": {"batch_size": 2}}, "data.args.batch_size=2: use batch_size=2"),
-        ("NoStep", "Data", {}, "model.target=own_modules.NoStep: has no training_step"),
-        ("Lit", None, {}, "model.target=own_modules.Lit: has no train_dataloader: define it, or use data.target"),
-        ("Lit", "NoSize", {"batch_size": 4}, "data.target=own_modules.NoSize: takes no batch_size: it is neither"),
-        (
-            "Lit",
-            "Data",
-            {"batch_size": 64, "data_args": {"drop_last": False}},
-            "data.target=.*: a batch has 40 samples",
-        ),
-        (
-            "Lit",
-            "Data",
-            {"batch_size": 64},
-            "data.target=own_modules.Data: train_dataloader gives no batch of batch_size=64",
-        ),
+        ("NoStep", "Data", {}, f"{TARGET}.NoStep: has no training_step"),
+        ("Lit", None, {}, f"{TARGET}.Lit: has no train_dataloader: define it, or use data.target"),
+        ("Lit", "NoSize", {"batch_size": 4}, f"{DATA}.NoSize: takes no batch_size: it is neither"),
+        ("Lit", "Data", {**LARGE, **WHOLE}, f"{DATA}.Data: a batch has 40 samples"),
+        ("Lit", "Data", LARGE, f"{DATA}.Data: train_dataloader gives no batch of batch_size=64"),
+        ("Lit", "Data", {"samples": "own_code.one_sample"}, f"{DATA}.Data: a batch has 1 samples, not batch_size=8"),
         ("Stops", "Data", {}, "Lightning's loop ended by itself"),
+        ("Skips", "Data", {}, f"{TARGET}.Skips: on_train_batch_start returned -1, which skips batches"),
+        ("Lit", "Several", {}, f"{DATA}.Several: train_dataloader returns several loaders"),
+        ("Lit", "Data", {"protocol": Protocol.fit}, "model=lightning: protocol=fit"),
+        ("Fails", "Data", {}, "'Made' object has no attribute 'nowhere'"),  # the user's own error
     ],
 )
 def test_a_mistake_is_one_sentence(tmp_path, target, data, changes, told):
-    with pytest.raises(UserError, match=f"^{told}"):
+    with pytest.raises((UserError, UnsupportedError, AttributeError), match=f"^{told}"):
         measured(tmp_path, target, data, **changes)
 
 
-def test_a_size_that_the_batches_have_anyway(tmp_path):
-    assert measured(tmp_path, data="NoSize").num_steady_samples == 8 * 2 * STEPS
-
-
 def test_samples_are_what_a_function_counts(tmp_path):
-    assert measured(tmp_path, samples="own_modules.num_labels").num_steady_samples == 8 * 2 * STEPS
-    assert not [note for note in measured(tmp_path, samples="own_modules.num_labels").notes if "counted by" in note]
-    with pytest.raises(UserError, match="^data.target=own_modules.Data: a batch has 1 samples, not batch_size=8"):
-        measured(tmp_path, samples="own_code.one_sample")
-
-
-def test_a_count_of_more_samples_than_the_loader_gives_rows_is_a_note(tmp_path):
+    assert measured(tmp_path, data="NoSize").num_steady_samples == 8 * 2 * STEPS  # the size that batches have anyway
+    found = measured(tmp_path, samples="own_modules.num_labels")
+    assert found.num_steady_samples == 8 * 2 * STEPS
+    assert not [note for note in found.notes if "counted by" in note]
     found = measured(tmp_path, data="NoSize", samples="own_modules.ten_times", batch_size=80)
     assert found.num_steady_samples == 80 * 2 * STEPS
     assert "80 samples in a batch whose first tensor has 8 rows, counted by own_modules.ten_times" in found.notes
-
-
-def test_single_steps_count_a_short_last_batch_too(tmp_path):
-    found = measured(tmp_path, data_args={"num": 20, "drop_last": False}, steps=6)
-    assert found.num_steady_samples in (76, 80, 84)
-
-
-def test_what_would_be_counted_wrong_is_not_supported(tmp_path):
-    with pytest.raises(UnsupportedError, match="on_train_batch_start returned -1, which skips batches"):
-        measured(tmp_path, "Skips")
-    with pytest.raises(UnsupportedError, match="train_dataloader returns several loaders"):
-        measured(tmp_path, data="Several")
-    with pytest.raises(UnsupportedError, match="protocol=fit"):
-        engine.run(replace(lit_cell(), protocol=Protocol.fit), tmp_path)
-
-
-def test_the_users_own_error_comes_through(tmp_path):
-    with pytest.raises(AttributeError, match="nowhere"):
-        measured(tmp_path, "Fails")
 
 
 def test_fp32_is_full_precision_whatever_the_module_sets(tmp_path):
