@@ -484,7 +484,7 @@ def test_a_mistake_in_some_cells_of_a_sweep_is_exit_status_1(faulty, capsys):
 
 def test_a_suites_stage_exits_0_once_every_cell_has_a_record(own, monkeypatch, capsys):
     monkeypatch.setattr("accelbench.stages.stage.end_with_parent", lambda: None)
-    monkeypatch.setattr("accelbench.sweep.run.make_sinks", lambda *_: [])  # a suite's records go to MLflow
+    monkeypatch.setattr("accelbench.sweep.run.make_sink", lambda *_: None)  # a suite's records go to MLflow
     monkeypatch.setattr("accelbench.isolation.hosts.Hosts", lambda: Hosts(lambda cell: HostSpec("no_such_engine", ())))
     monkeypatch.delenv("ACCELBENCH_JOB", raising=False)
     settings = yaml.safe_load((own / "params.yaml").read_text())

@@ -82,11 +82,7 @@ def project_folder() -> Path | None:
 
 
 def pipelines_place() -> Workplace:
-    """The project that a stage of the pipeline runs in.
-
-    Raises:
-        UserError: the current folder is in no project.
-    """
+    """The project that a stage of the pipeline runs in. Raises a UserError: the current folder is in no project."""
     place = workplace()
     if place.project is None:
         raise UserError(f"no {PARAMS} with suites here or above {place.root}: `accelbench init` makes a project")

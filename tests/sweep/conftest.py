@@ -1,7 +1,13 @@
+import contextlib
+import dataclasses
+import io
+
 import pytest
+from rich.console import Console
 
 from accelbench.isolation.hosts import Hosts
-from fakes import faulty_host, give_ceilings, make_project
+from accelbench.sweep import run
+from fakes import faulty_host, give_ceilings, make_options, make_project
 
 
 @pytest.fixture(scope="module")
@@ -18,3 +24,16 @@ def project(tmp_path, monkeypatch):
     give_ceilings(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def swept(shared, project):
+    """A function that runs a sweep: its result and what it printed."""
+
+    def swept(cells, hosts=None, **options):
+        console = Console(file=io.StringIO(), width=200)
+        with hosts or contextlib.nullcontext(shared) as running:
+            result = run.run(cells, dataclasses.replace(make_options(), **options), console, hosts=running)
+        return result, console.file.getvalue()
+
+    return swept

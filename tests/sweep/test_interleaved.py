@@ -8,49 +8,44 @@ from accelbench.schema.vocab import Status
 from accelbench.sweep import interleaved
 from fakes import make_cell, make_options, make_record
 
-OPTIONS = make_options(out=None)
+OPTIONS, MINE = make_options(out=None), make_options(out="runs/mine")
+
+
+def plan(folder, repeats=None, options=OPTIONS, other=None):
+    return interleaved.plan_runs((make_cell(), options), (make_cell(), other or options), repeats, folder)
 
 
 def test_each_round_has_both_cells_once_in_an_order_drawn_at_random():
-    first, second = make_cell(batch_size=8), make_cell(batch_size=16)
-    drawn = interleaved.shuffled_runs(first, second, 50, seed=1)
+    drawn = interleaved.shuffled_runs(make_cell(batch_size=8), make_cell(batch_size=16), 50, seed=1)
     assert [cell.repeat for cell in drawn.cells] == list(range(100))
     rounds = list(zip(drawn.is_second[::2], drawn.is_second[1::2], strict=True))
     assert set(rounds) == {(False, True), (True, False)}
     assert 10 < sum(a for a, _ in rounds) < 40
-    sizes = [cell.batch_size for cell in drawn.cells]
-    assert sizes == [16 if which else 8 for which in drawn.is_second]
+    assert [cell.batch_size for cell in drawn.cells] == [16 if which else 8 for which in drawn.is_second]
 
 
-def test_a_folder_that_holds_records_is_refused(tmp_path):
-    mine = dataclasses.replace(OPTIONS, out="runs/mine")
-    (tmp_path / "runs/mine").mkdir(parents=True)
-    interleaved.plan_runs((make_cell(), mine), (make_cell(), mine), None, tmp_path)
-    (tmp_path / "runs/mine/0123456789ab-01234567.json").touch()
-    with pytest.raises(UserError, match="out=runs/mine: holds records already"):
-        interleaved.plan_runs((make_cell(), mine), (make_cell(), mine), None, tmp_path)
-
-
-def test_the_plan_has_a_folder_of_its_own_and_five_rounds(tmp_path):
-    drawn, options = interleaved.plan_runs((make_cell(), OPTIONS), (make_cell(), OPTIONS), None, tmp_path)
+def test_the_plan_has_a_folder_of_its_own_and_five_rounds_and_one_that_holds_records_is_refused(tmp_path):
+    drawn, options = plan(tmp_path)
     assert len(drawn.cells) == 10
     assert options.out.startswith("runs/")
     assert options.out.endswith("-compare")
-    mine = dataclasses.replace(OPTIONS, out="runs/mine")
-    drawn, options = interleaved.plan_runs((make_cell(), mine), (make_cell(), mine), "2", tmp_path)
+    (tmp_path / "runs/mine").mkdir(parents=True)
+    drawn, options = plan(tmp_path, "2", MINE)
     assert (len(drawn.cells), options.out) == (4, "runs/mine")
+    (tmp_path / "runs/mine/0123456789ab-01234567.json").touch()
+    with pytest.raises(UserError, match="out=runs/mine: holds records already"):
+        plan(tmp_path, options=MINE)
 
 
 @pytest.mark.parametrize("repeats", ["0", "-1", "many", "1.5"])
 def test_a_malformed_number_of_repeats_is_told(repeats, tmp_path):
     with pytest.raises(UserError, match=f"--repeats {repeats}: should be a whole number, at least 1"):
-        interleaved.plan_runs((make_cell(), OPTIONS), (make_cell(), OPTIONS), repeats, tmp_path)
+        plan(tmp_path, repeats)
 
 
 def test_sides_of_different_sweeps_are_told(tmp_path):
-    other = dataclasses.replace(OPTIONS, tracking="mlflow")
     with pytest.raises(UserError, match="holds for both sides"):
-        interleaved.plan_runs((make_cell(), OPTIONS), (make_cell(), other), None, tmp_path)
+        plan(tmp_path, other=dataclasses.replace(OPTIONS, tracking="mlflow"))
 
 
 def test_whose_record_is_whose_is_kept_beside_them(tmp_path):
@@ -59,8 +54,6 @@ def test_whose_record_is_whose_is_kept_beside_them(tmp_path):
     for one in made:
         record.write(one, tmp_path)
     interleaved.save_comparison(drawn, ("a=1", "b=2"), made, tmp_path)
-    first, second = interleaved.load_comparison(tmp_path)
-    assert (first.name, second.name) == ("a=1", "b=2")
-    for side, which in ((first, False), (second, True)):
-        expected = [turn for turn, is_second in enumerate(drawn.is_second) if is_second == which]
-        assert [process.cell.repeat for process in side.processes] == expected
+    for side, name, is_second in zip(interleaved.load_comparison(tmp_path), ("a=1", "b=2"), (False, True), strict=True):
+        expected = [turn for turn, which in enumerate(drawn.is_second) if which == is_second]
+        assert (side.name, [process.cell.repeat for process in side.processes]) == (name, expected)

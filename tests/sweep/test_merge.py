@@ -19,6 +19,8 @@ from accelbench.sweep.session import NOT_JUDGED
 from tests.sinks.samples import cell
 from tests.sinks.samples import record as make
 
+CNN = make(cell("cnn"))
+
 
 def sweep(folder, *records):
     """A folder with these records and a plan of them."""
@@ -35,93 +37,101 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture
+def merged(here):
+    """The place of a record that was merged from a/ into all/."""
+    sweep(here / "a/nets", CNN)
+    merge(["a"], here / "all")
+    return here / "all/nets" / f"{CNN.name}.json"
+
+
 def contents(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def said(done):
+    return done.num_new, done.num_same, done.conflicts, done.problems
 
 
 def test_records_of_two_machines_stand_in_one_plan_and_merging_again_changes_nothing(here):
     sweep(here / "a/nets", make(cell("cnn"), number=1), make(cell("mlp"), number=2))
     sweep(here / "b/nets", make(cell("cnn"), number=3))  # another identity
-    done = merge(["a", "b"], here / "all")
-    assert (done.num_new, done.num_same, done.conflicts, done.problems) == (3, 0, [], [])
+    assert said(merge(["a", "b"], here / "all")) == (3, 0, [], [])
     found = read(here / "all/nets")
     assert [each.cell.model.name for each in found.processes] == ["cnn", "mlp", "cnn"]
     assert (found.title, found.study, found.profile) == ("Networks", "001", "quick")
     before = contents(here / "all")
-    again = merge(["b", "a"], here / "all")
-    assert (again.num_new, again.num_same) == (0, 3)
+    assert said(merge(["b", "a"], here / "all")) == (0, 3, [], [])
     assert contents(here / "all") == before
 
 
-def test_a_cell_that_was_measured_twice_stays_as_it_was_and_is_named(here):
-    first = make(cell("cnn"))
-    sweep(here / "a/nets", first)
-    sweep(here / "b/nets", dataclasses.replace(first, wall_s=9.0))
-    merge(["a"], here / "all")
+def test_a_cell_that_was_measured_twice_stays_as_it_was_and_is_named(here, merged):
+    sweep(here / "b/nets", dataclasses.replace(CNN, wall_s=9.0))
     before = contents(here / "all")
-    record.write(dataclasses.replace(first, wall_s=8.0), here / "a/nets")
-    assert contents(here / "all") == before  # which may be a second name of the file
-    done = merge(["b"], here / "all")
-    (conflict,) = done.conflicts
-    assert conflict.startswith(f"all/nets/{first.name}.json: b has another measurement of this cell")
+    record.write(dataclasses.replace(CNN, wall_s=8.0), here / "a/nets")
+    assert contents(here / "all") == before
+    (conflict,) = merge(["b"], here / "all").conflicts
+    assert conflict.startswith(f"all/nets/{CNN.name}.json: b has another measurement of this cell")
     assert contents(here / "all") == before
     assert main(["merge", "b", "--into", "all"]) == 1
 
 
-def test_a_record_that_was_cut_off_where_it_was_merged_is_set_aside_for_the_whole_one(here):
-    whole = make(cell("cnn"))
-    sweep(here / "a/nets", whole)
-    merge(["a"], here / "all")
-    path = here / "all/nets" / f"{whole.name}.json"
-    path.unlink()
-    path.write_text('{"cell": {')
-    done = merge(["a"], here / "all")
-    assert (done.num_new, done.conflicts) == (1, [])
-    assert record.read(path) == whole
-    assert path.with_name(f"{path.name}.unreadable").read_text() == '{"cell": {'
+@pytest.mark.parametrize("is_pipe", [False, pytest.param(True, marks=pytest.mark.fault)])
+def test_what_is_no_record_where_it_was_merged_is_set_aside_for_the_whole_one(here, merged, is_pipe):
+    """Such as one that was cut off, or no file."""
+    merged.unlink()
+    os.mkfifo(merged) if is_pipe else merged.write_text('{"cell": {')
+    assert said(merge(["a"], here / "all")) == (1, 0, [], [])
+    assert record.read(merged) == CNN
+    aside = merged.with_name(f"{merged.name}.unreadable")
+    assert aside.is_fifo() if is_pipe else aside.read_text() == '{"cell": {'
 
 
-def test_a_plan_that_cant_be_read_is_not_written_over(here):
-    sweep(here / "a/nets", make(cell("cnn")))
-    merge(["a"], here / "all")
-    (here / "all/nets/plan.json").write_text("{")
+def test_a_plan_that_cant_be_read_is_not_written_over(here, merged):
+    plan = merged.with_name("plan.json")
+    plan.write_text("{")
     with pytest.raises(UserError, match="not a readable plan"):
         merge(["a"], here / "all")
-    assert (here / "all/nets/plan.json").read_text() == "{"
+    assert plan.read_text() == "{"
 
 
 def test_a_record_that_its_sweep_has_not_judged_yet_comes_with_the_next_merge(here):
-    judged = make(cell("cnn"))
-    folder = sweep(here / "a/nets", dataclasses.replace(judged, status=Status.invalid, reason=NOT_JUDGED))
+    folder = sweep(here / "a/nets", dataclasses.replace(CNN, status=Status.invalid, reason=NOT_JUDGED))
     done = merge(["a"], here / "all")
     assert done.num_new == 0
     assert "not judged yet" in done.problems[0]
-    record.write(judged, folder)
-    done = merge(["a"], here / "all")
-    assert (done.num_new, done.conflicts, done.problems) == (1, [], [])
+    record.write(CNN, folder)
+    assert said(merge(["a"], here / "all")) == (1, 0, [], [])
 
 
 def test_weights_go_with_their_record(here):
-    first = make(cell("cnn"))
     for name, wall_s in (("a", 1.0), ("b", 9.0)):
-        sweep(here / name / "nets", dataclasses.replace(first, wall_s=wall_s))
-    (here / "b/nets" / f"{first.name}.safetensors").write_bytes(b"weights of b")
+        sweep(here / name / "nets", dataclasses.replace(CNN, wall_s=wall_s))
+    (here / "b/nets" / f"{CNN.name}.safetensors").write_bytes(b"weights of b")
     merge(["a", "b"], here / "all")
     assert not list((here / "all").rglob("*.safetensors"))
     merge(["b"], here / "other")
     assert len(list((here / "other").rglob("*.safetensors"))) == 1
 
 
-def test_folders_that_lie_in_each_other_are_refused(here):
-    sweep(here / "results/nets", make(cell("cnn")))
-    for into in ("results/merged", "results", "."):
-        with pytest.raises(UserError, match="lie in each other"):
-            merge(["results"], here / into)
+@pytest.mark.parametrize(
+    ("source", "into", "message"),
+    [
+        *(("results", into, "lie in each other") for into in ("results/merged", "results", ".")),
+        ("nowhere", "all", "no such folder"),
+        ("empty", "all", "holds no records"),
+        ("nosuch://x/y", "all", "nosuch"),
+    ],
+)
+def test_folders_that_lie_in_each_other_and_what_holds_no_records_are_refused(source, into, message, here):
+    sweep(here / "results/nets", CNN)
+    (here / "empty").mkdir()
+    with pytest.raises(UserError, match=message):
+        merge([source], here / into)
 
 
 def test_half_a_record_is_named_and_left_out(here, capsys):
-    sweep(here / "a/nets", make(cell("cnn")), make(cell("mlp"), number=1))
-    path = here / "a/nets" / f"{make(cell('cnn')).name}.json"
+    path = sweep(here / "a/nets", CNN, make(cell("mlp"), number=1)) / f"{CNN.name}.json"
     path.write_bytes(path.read_bytes()[:500])
     assert main(["merge", "a", "--into", "all"]) == 1
     printed = capsys.readouterr().out
@@ -131,70 +141,34 @@ def test_half_a_record_is_named_and_left_out(here, capsys):
 
 
 @pytest.mark.fault
-def test_weights_that_the_disk_has_no_room_for_are_named_and_left_out(here):
-    """A sparse file: it costs its sender nothing, and its copy would fill the disk."""
-    good = make(cell("cnn"))
-    folder = sweep(here / "a/nets", good)
-    with (folder / f"{good.name}.safetensors").open("wb") as file:
-        file.truncate(8 << 40)
-    done = merge(["a"], here / "all")
-    assert done.num_new == 1
-    assert len(done.problems) == 1
-    assert f"a: weights left out ({good.name}.safetensors: 8,796 GB, and there is room for" in done.problems[0]
-    assert sorted(contents(here / "all/nets")) == [f"{good.name}.json", "plan.json"]
-
-
-@pytest.mark.fault
 def test_what_is_no_file_or_too_large_is_named_and_left_out(here):
-    """A pipe has no end, and a record of gigabytes would fill the memory."""
-    good = make(cell("cnn"))
-    folder = sweep(here / "a/nets", good)
+    """A pipe has no end, a record of gigabytes would fill the memory, and sparse weights the disk."""
+    good, other = CNN, make(cell("mlp"), number=1)
+    folder = sweep(here / "a/nets", good, other)
     pipe, large = (folder / f"{index:012x}-{index:08x}.json" for index in range(2))
     for path in (pipe, folder / "race.json", folder / "compare.json", folder / f"{good.name}.safetensors"):
         os.mkfifo(path)
-    with large.open("wb") as file:
-        file.truncate(3 << 30)
+    for path, size in ((large, 3 << 30), (folder / f"{other.name}.safetensors", 8 << 40)):
+        with path.open("wb") as file:
+            file.truncate(size)
     done = merge(["a"], here / "all")
-    assert done.num_new == 1
-    assert sorted(done.problems) == [
+    assert done.num_new == 2
+    *problems, room = sorted(done.problems, key=lambda line: ("weights" in line, line))
+    assert problems == [
         f"{pipe.name} of a: not a readable record (not a regular file)",
         f"{large.name} of a: not a readable record (larger than 512 MB)",
         "compare.json of a: not readable (not a regular file)",
         "race.json of a: not readable (not a regular file)",
     ]
-    assert sorted(contents(here / "all/nets")) == [f"{good.name}.json", "plan.json"]
-
-
-@pytest.mark.fault
-def test_what_is_no_file_where_records_are_merged_is_set_aside(here):
-    whole = make(cell("cnn"))
-    sweep(here / "a/nets", whole)
-    merge(["a"], here / "all")
-    path = here / "all/nets" / f"{whole.name}.json"
-    path.unlink()
-    os.mkfifo(path)
-    assert merge(["a"], here / "all").num_new == 1
-    assert record.read(path) == whole
-    assert path.with_name(f"{path.name}.unreadable").is_fifo()
+    assert f"a: weights left out ({other.name}.safetensors: 8,796 GB, and there is room for" in room
+    assert sorted(contents(here / "all/nets")) == sorted([f"{good.name}.json", f"{other.name}.json", "plan.json"])
 
 
 def test_an_address_is_read_by_fsspec(here):
-    folder = sweep(here / "a/nets", make(cell("cnn")))
-    memory = fsspec.filesystem("memory")
-    memory.put(str(folder), "/bucket/results/nets", recursive=True)
+    folder = sweep(here / "a/nets", CNN)
+    fsspec.filesystem("memory").put(str(folder), "/bucket/results/nets", recursive=True)
     assert merge(["memory://bucket/results"], here / "all").num_new == 1
     assert list((here / "all/nets").glob("*.json"))
-
-
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [("nowhere", "no such folder"), ("empty", "holds no records"), ("nosuch://x/y", "nosuch")],
-)
-def test_what_holds_no_records_is_refused(source, message, here):
-    (here / "empty").mkdir()
-    (here / "all").mkdir()
-    with pytest.raises(UserError, match=message):
-        merge([source], here / "all")
 
 
 def many(folder, num=1300):
@@ -206,8 +180,7 @@ def test_records_that_several_processes_add_are_all_there(here, monkeypatch):
     monkeypatch.setattr(parallel, "NUM_FIRST", 5)
     monkeypatch.setattr(parallel, "MANY", 10)
     many(here / "a/nets", 130)
-    done = merge(["a"], here / "all")
-    assert (done.num_new, done.conflicts, done.problems) == (130, [], [])
+    assert said(merge(["a"], here / "all")) == (130, 0, [], [])
     assert contents(here / "all").keys() == contents(here / "a").keys()
     assert merge(["a"], here / "all").num_same == 130
 

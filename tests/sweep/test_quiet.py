@@ -14,7 +14,6 @@ from accelbench.schema.vocab import Status
 from accelbench.search.goal import Goal
 from accelbench.search.search import search
 from accelbench.settings.config import Retry
-from accelbench.sweep import run
 from accelbench.sweep.prober import Quiet
 from beside import BUSY, REASON, series
 from beside import quiet as without_load
@@ -102,14 +101,15 @@ def machine(monkeypatch):
 
 
 @pytest.fixture
-def swept(project):
-    def swept(cells, busy, **options):
-        console = Console(file=io.StringIO(), width=300)
-        with Loaded(busy=busy) as hosts:
-            result = run.run(cells, dataclasses.replace(OPTIONS, **options), console, hosts=hosts)
-        return result.records, hosts.num_runs, console.file.getvalue()
+def loaded(swept):
+    """A function that sweeps beside `busy` loads: the records, how often cells ran, and what was said."""
 
-    return swept
+    def loaded(cells, busy, **options):
+        hosts = Loaded(busy=busy)
+        result, text = swept(cells, hosts, **options)
+        return result.records, hosts.num_runs, text
+
+    return loaded
 
 
 def outcomes(project):
@@ -117,16 +117,16 @@ def outcomes(project):
     return [reported.outcome for reported in sweep.cells]
 
 
-def test_a_disturbed_cell_is_repeated_on_the_quiet_machine_and_counts(swept, project, machine):
-    (record,), num_runs, said = swept([make_cell()], busy=1)
+def test_a_disturbed_cell_is_repeated_on_the_quiet_machine_and_counts(loaded, project, machine):
+    (record,), num_runs, said = loaded([make_cell()], busy=1)
     assert (num_runs, record.status, machine.slept_s) == (2, Status.ok, 1)
     assert outcomes(project) == ["ok"]
     assert f"mlp-cpu-fp32-b32-infer was disturbed ({REASON}): waits up to 30 s for a quiet machine" in said
     assert record.measurement.notes == [f"measured again: the first time, {REASON}"]
 
 
-def test_a_cell_that_is_disturbed_again_is_marked_and_not_repeated_once_more(swept, project, machine):
-    (record,), num_runs, said = swept([make_cell()], busy=9)
+def test_a_cell_that_is_disturbed_again_is_marked_and_not_repeated_once_more(loaded, project, machine):
+    (record,), num_runs, said = loaded([make_cell()], busy=9)
     assert (num_runs, record.status) == (2, Status.ok)
     assert outcomes(project) == ["disturbed"]
     assert "[1/1] mlp-cpu-fp32-b32-infer                 disturbed" in said
@@ -134,28 +134,24 @@ def test_a_cell_that_is_disturbed_again_is_marked_and_not_repeated_once_more(swe
     assert "samples/s" not in said
 
 
-def test_a_machine_that_stays_busy_costs_a_wait_and_no_repeat(swept, project, machine):
+def test_a_machine_that_stays_busy_costs_a_wait_and_no_repeat(loaded, project, machine):
     machine.loads = [BUSY_CORE]
     cells = [make_cell(batch_size=size) for size in (1, 2, 4, 8)]
-    _, num_runs, said = swept(cells, busy=9)
+    _, num_runs, said = loaded(cells, busy=9)
     assert num_runs == 4
     assert machine.slept_s < 60
     assert outcomes(project) == ["disturbed"] * 4
     assert f"  disturbed: {REASON}; no answer counts such a cell. To measure again: the same command" in said
-    retried, num_runs, _ = swept(cells, busy=0, retry=Retry.failed)
+    retried, num_runs, _ = loaded(cells, busy=0, retry=Retry.failed)
     assert (num_runs, outcomes(project)) == (4, ["ok"] * 4)
 
 
-def test_where_it_is_allowed_a_cell_counts_and_its_record_says_so(swept, project, machine, monkeypatch):
+def test_where_it_is_allowed_a_cell_counts_and_its_record_says_so(loaded, project, machine, monkeypatch):
     monkeypatch.setenv("ACCELBENCH_BUSY", "allowed")
-    (record,), num_runs, _ = swept([make_cell()], busy=1)
+    (record,), num_runs, _ = loaded([make_cell()], busy=1)
     assert (num_runs, outcomes(project), record.environment["busy"]) == (1, ["ok"], "allowed")
-    assert "other processes used 121 % of a core during the measurement" in read_warnings(project)
-
-
-def read_warnings(project):
     (sweep,) = read.read_all(project / "runs/test")
-    return sweep.cells[0].row["warnings"]
+    assert "other processes used 121 % of a core during the measurement" in sweep.cells[0].row["warnings"]
 
 
 def test_a_search_counts_no_disturbed_process(project, machine):

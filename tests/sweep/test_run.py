@@ -1,7 +1,6 @@
 """Sweeps through real forkservers, of the engine that fails as told (`fakes`); one of a real tiny network."""
 
 import contextlib
-import dataclasses
 import errno
 import fnmatch
 import io
@@ -31,27 +30,18 @@ from accelbench.sinks.sink import Sink
 from accelbench.sweep import context, run, session
 from fakes import TESTS, faulty_host, give_ceilings, make_cell, make_options, make_project
 
-OPTIONS = make_options()
+
+@pytest.fixture
+def folder(project):
+    return project / "runs/test"
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch):
-    make_project(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def swept(shared):
-    """A function that runs a sweep: its result and what it printed."""
-
-    def swept(cells, hosts=None, **options):
-        console = Console(file=io.StringIO(), width=200)
-        with hosts or contextlib.nullcontext(shared) as running:
-            result = run.run(cells, dataclasses.replace(OPTIONS, **options), console, hosts=running)
-        return result, console.file.getvalue()
-
-    return swept
+def no_gpu(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    plan.report_on.cache_clear()
+    yield
+    plan.report_on.cache_clear()
 
 
 def written(folder):
@@ -64,6 +54,22 @@ def measured(before, after):
     return sum(before.get(name) != time_ns for name, time_ns in after.items())
 
 
+def of_sizes(*sizes):
+    return [make_cell(batch_size=size) for size in sizes]
+
+
+def statuses(result):
+    return [found.status for found in result.records]
+
+
+def planned_sizes(folder):
+    return [found.cell.batch_size for found in plan_file.read_planned(folder)]
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
+
+
 FAULTS = {
     "none": Status.ok,
     "raise": Status.failed,
@@ -73,12 +79,11 @@ FAULTS = {
 }
 
 
-def test_whatever_happens_to_a_cell_is_a_record_and_the_sweep_goes_on(swept, project):
-    cells = [make_cell(fault) for fault in FAULTS]
-    result, text = swept([*cells, make_cell(batch_size=8)])
-    assert [found.status for found in result.records] == [*FAULTS.values(), Status.ok]
+def test_whatever_happens_to_a_cell_is_a_record_and_the_sweep_goes_on(swept, folder):
+    result, text = swept([*map(make_cell, FAULTS), make_cell(batch_size=8)])
+    assert statuses(result) == [*FAULTS.values(), Status.ok]
     assert result.num_unexpected == 4
-    assert list(plan_file.read_planned(project / "runs/test")) == result.records
+    assert list(plan_file.read_planned(folder)) == result.records
     assert "2 ok, 1 failed, 1 oom, 1 killed, 1 invalid" in text
     assert text.count("ValueError: a bad layer") == 2  # at once, and at the end
     assert text.count("mlp-cpu-fp32-b32-infer-fault=raise") == 2
@@ -86,44 +91,34 @@ def test_whatever_happens_to_a_cell_is_a_record_and_the_sweep_goes_on(swept, pro
     assert "Records: runs/test" in text
 
 
-def test_trained_weights_are_saved_beside_the_record(swept, project):
+def test_trained_weights_are_saved_beside_the_record(swept, folder):
     cells = [make_cell(mode=Mode.train, protocol=Protocol.fit, save_weights=saved) for saved in (True, False)]
     saved, other = swept(cells)[0].records
-    (file,) = (project / "runs/test").glob("*.safetensors")
+    (file,) = folder.glob("*.safetensors")
     assert file.stem == saved.name != other.name
-    again, _ = swept(cells)
-    assert [each.name for each in again.records] == [saved.name, other.name]
+    assert [each.name for each in swept(cells)[0].records] == [saved.name, other.name]
 
 
-def test_a_record_is_there_before_the_next_cell_starts(swept, project):
+def test_a_record_is_there_before_the_next_cell_starts_and_holds_what_it_depended_on(swept, folder):
     seen = []
 
     class Watching(Hosts):
         def run(self, cell, data_folder, weights=None):
-            seen.append(len(written(project / "runs/test")))
+            seen.append(len(written(folder)))
             return super().run(cell, data_folder, weights)
 
-    swept([make_cell(batch_size=size) for size in (8, 16, 32)], Watching(faulty_host))
+    found, *_ = swept(of_sizes(8, 16, 32), Watching(faulty_host))[0].records
     assert seen == [0, 1, 2]
-
-
-def test_a_record_holds_what_it_depended_on(swept, project):
-    result, _ = swept([make_cell()])
-    (found,) = result.records
     assert found.data.source == "random pixels"
-    assert {"machine", "versions", "variables", "code", "git", "idle_w", "ceilings", "probe_code", "busy"} == set(
-        found.environment
-    )
+    names = {"machine", "versions", "variables", "code", "git", "idle_w", "ceilings", "probe_code", "busy"}
+    assert names == set(found.environment)
     assert found.sweep_id.endswith("-test")
-    assert found.identity == identity.identity(
-        found.cell,
-        found.data,
-        {k: v for k, v in found.environment.items() if k not in ("git", *record.DEVICE_MEASUREMENTS)},
-    )
+    depends_on = {k: v for k, v in found.environment.items() if k not in ("git", *record.DEVICE_MEASUREMENTS)}
+    assert found.identity == identity.identity(found.cell, found.data, depends_on)
     assert 0 < found.wall_s < 60
 
 
-def test_a_record_of_any_exception_can_be_read_again(swept, project):
+def test_a_record_of_any_exception_can_be_read_again(swept):
     cells = [make_cell("file name"), make_cell("long message")]
     first, text = swept(cells)
     assert all(found.status == Status.failed and found.reason in text for found in first.records)
@@ -134,58 +129,47 @@ def test_a_precision_without_units_is_told_once_and_before_the_first_cell(swept,
     rates = {Precision.fp32: 9e14, Precision.bf16: 15e13}
     give_ceilings(project, flops_per_s=rates, how=dict.fromkeys(rates, "matmul"))
     words = (Precision.fp32, Precision.bf16, Precision.bf16_mixed)
-    cells = [make_cell(precision=word, batch_size=size) for word in words for size in (8, 16)]
-    _, text = swept(cells)
+    _, text = swept([make_cell(precision=word, batch_size=size) for word in words for size in (8, 16)])
     told = "bf16 has no units here (150,000 against 900,000 GFLOP/s in fp32): expect its cells about 6 times slower"
     assert text.count(told) == text.count("has no units") == 1
     assert text.index(told) < text.index("[1/6]")
-    _, text = swept([make_cell(batch_size=32)])
-    assert "has no units" not in text
+    assert "has no units" not in swept(of_sizes(32))[1]
 
 
-def test_what_has_its_record_is_not_measured_again(swept, project):
-    folder = project / "runs/test"
-    first, _ = swept([make_cell(), make_cell("raise")])
+def test_what_has_its_record_is_not_measured_again(swept, folder):
+    cells = [make_cell(), make_cell("raise")]
+    first, _ = swept(cells)
     before = written(folder)
-    again, text = swept([make_cell(), make_cell("raise")])
+    again, text = swept(cells)
     assert written(folder) == before
     assert again.records == first.records
     assert again.num_unexpected == 1
     assert "2 of 2 cells have their record already." in text
 
 
-def test_a_second_sweep_into_a_folder_runs_the_new_cells_only_and_adds_them_to_its_plan(swept, project):
-    folder = project / "runs/test"
-    swept([make_cell(batch_size=size) for size in (8, 16)])
+def test_a_second_sweep_into_a_folder_runs_the_new_cells_only_and_adds_them_to_its_plan(swept, folder):
+    swept(of_sizes(8, 16))
     before = written(folder)
-    result, _ = swept([make_cell(batch_size=size) for size in (32, 16)], title="Newest")
+    result, _ = swept(of_sizes(32, 16), title="Newest")
     assert measured(before, written(folder)) == 1
     assert [found.cell.batch_size for found in result.records] == [16, 32]  # the known ones first
-    assert [found.cell.batch_size for found in plan_file.read_planned(folder)] == [8, 16, 32]
+    assert planned_sizes(folder) == [8, 16, 32]
     assert plan_file.read_plan(folder).title == "Newest"
+    (folder / "plan.json").unlink()  # then the records there are planned
+    swept(of_sizes(64))
+    assert sorted(planned_sizes(folder)) == [8, 16, 32, 64]
 
 
-def test_a_sweep_into_a_folder_whose_plan_is_lost_plans_the_records_there_too(swept, project):
-    folder = project / "runs/test"
-    swept([make_cell(batch_size=8)])
-    (folder / "plan.json").unlink()
-    swept([make_cell(batch_size=16)])
-    assert [found.cell.batch_size for found in plan_file.read_planned(folder)] == [8, 16]
-
-
-def test_the_plan_of_a_pipelines_suite_names_the_cells_that_it_wants_and_no_others(project):
+def test_the_plan_of_a_pipelines_suite_names_the_cells_that_it_wants_and_no_others(project, shared):
     folder = project / "results/test"
     for sizes in ((8, 16), (32, 16)):
-        cells = [make_cell(batch_size=size) for size in sizes]
-        with Hosts(faulty_host) as hosts:
-            run.run(cells, OPTIONS, Console(file=io.StringIO()), folder, hosts=hosts)
-    assert [found.cell.batch_size for found in plan_file.read_planned(folder)] == [32, 16]
+        run.run(of_sizes(*sizes), make_options(), Console(file=io.StringIO()), folder, hosts=shared)
+    assert planned_sizes(folder) == [32, 16]
     assert len(written(folder)) == 3
 
 
-def test_retry_tries_again_what_failed_timed_out_or_was_killed(swept, project):
-    folder = project / "runs/test"
-    cells = [make_cell(fault) for fault in FAULTS] + [make_cell("hang", timeout_s=0.5)]
+def test_retry_tries_again_what_failed_timed_out_or_was_killed(swept, folder):
+    cells = [*map(make_cell, FAULTS), make_cell("hang", timeout_s=0.5)]
     swept(cells)
     before = written(folder)
     swept(cells)
@@ -197,8 +181,7 @@ def test_retry_tries_again_what_failed_timed_out_or_was_killed(swept, project):
     assert measured(before, after) == 3
 
 
-def test_another_machine_or_code_measures_again_and_keeps_what_was(swept, project, monkeypatch):
-    folder = project / "runs/test"
+def test_another_machine_or_code_measures_again_and_keeps_what_was(swept, folder, monkeypatch):
     swept([make_cell()])
     before = written(folder)
     current = prepare.fingerprint(Engine.lightning)
@@ -224,9 +207,8 @@ def make_folder(path):
     path.mkdir()
 
 
-def test_what_cannot_be_read_is_kept_and_its_cell_measured_again(swept, project):
-    cells = [make_cell(batch_size=size) for size in (8, 16, 32, 64)]
-    folder = project / "runs/test"
+def test_what_cannot_be_read_is_kept_and_its_cell_measured_again(swept, folder):
+    cells = of_sizes(8, 16, 32, 64)
     first, _ = swept(cells)
     before = written(folder)
     paths = [folder / f"{found.name}.json" for found in first.records]
@@ -245,44 +227,36 @@ def test_what_cannot_be_read_is_kept_and_its_cell_measured_again(swept, project)
     assert measured(before, written(folder)) == 3
 
 
-def test_a_plan_that_cannot_be_read_is_kept(swept, project):
+def test_a_plan_that_cannot_be_read_is_kept(swept, folder):
     swept([make_cell()])
-    path = project / "runs/test/plan.json"
+    path = folder / "plan.json"
     make_folder(path)
     (path / "notes.txt").write_text("mine")
-    _, text = swept([make_cell()])
-    assert "plan.json: not a readable plan" in text
+    assert "plan.json: not a readable plan" in swept([make_cell()])[1]
     assert (path.with_name("plan.json.unreadable") / "notes.txt").read_text() == "mine"
-    assert len(plan_file.read_plan(path.parent).cells) == 1
+    assert len(plan_file.read_plan(folder).cells) == 1
 
 
-def test_files_that_a_cell_deletes_are_written_again(swept, project):
+def test_files_that_a_cell_deletes_are_written_again_also_when_the_sweep_is_interrupted(swept, folder, monkeypatch):
     cells = [make_cell(), make_cell("raise"), make_cell("delete records"), make_cell(batch_size=8)]
     result, text = swept(cells)
-    assert [found.status for found in result.records] == [Status.ok, Status.failed, Status.ok, Status.ok]
-    assert list(plan_file.read_planned(project / "runs/test")) == result.records
+    assert statuses(result) == [Status.ok, Status.failed, Status.ok, Status.ok]
+    assert list(plan_file.read_planned(folder)) == result.records
     assert "3 files were deleted or changed while the sweep ran" in text
     for name in ("plan", result.records[0].name, result.records[1].name):
         assert f"  runs/test/{name}.json" in text
+    show = session.Session.show
 
+    def stop(self, found):
+        (interrupted if found.cell == cells[2] else show)(self, found)
 
-def test_records_that_a_cell_deletes_are_written_again_when_the_sweep_is_interrupted(swept, project, monkeypatch):
-    def interrupted(self, record):
-        raise KeyboardInterrupt
-
-    cells = [make_cell(), make_cell("delete records"), make_cell(batch_size=8)]
-    finish = session.Session.show
-    monkeypatch.setattr(
-        session.Session,
-        "show",
-        lambda self, record: (interrupted if record.cell == cells[1] else finish)(self, record),
-    )
+    monkeypatch.setattr(session.Session, "show", stop)
     with pytest.raises(KeyboardInterrupt):
-        swept(cells)
-    assert [found.cell for found in plan_file.read_planned(project / "runs/test")] == cells[:2]
+        swept(cells, out="runs/cut")
+    assert [found.cell for found in plan_file.read_planned(folder.parent / "cut")] == cells[:3]
 
 
-def test_while_another_measures_no_host_of_ours_starts_and_the_data_is_prepared_afterwards(swept, project, monkeypatch):
+def test_while_another_measures_no_host_of_ours_starts_and_the_data_is_prepared_afterwards(swept, monkeypatch):
     class Watching(Hosts):
         def end_starting(self, *, needed):
             events.append(f"needs {len(needed)}")
@@ -307,112 +281,80 @@ def test_data_that_only_stands_in_is_said_first(swept, project):
     assert swept([make_cell()])[1].startswith("Not mnist: random pixels\n")
 
 
-def test_a_cell_that_was_not_judged_has_no_number_and_is_measured_again(swept, project, monkeypatch):
-    def killed(self, record):
-        raise KeyboardInterrupt
-
+def test_a_cell_that_was_not_judged_has_no_number_and_is_measured_again(swept, folder, monkeypatch):
+    cells = of_sizes(32, 8)
     with monkeypatch.context() as patched:
-        patched.setattr(session.Prober, "judged", killed)
+        patched.setattr(session.Prober, "judged", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            swept([make_cell(), make_cell(batch_size=8)])
-    (left,) = plan_file.read_planned(project / "runs/test")
+            swept(cells)
+    (left,) = plan_file.read_planned(folder)
     assert (left.status, left.reason) == (Status.invalid, session.NOT_JUDGED)
-    result, text = swept([make_cell(), make_cell(batch_size=8)])
-    assert [found.status for found in result.records] == [Status.ok, Status.ok]
+    result, text = swept(cells)
+    assert statuses(result) == [Status.ok, Status.ok]
     assert "have their record already" not in text
-    assert list(plan_file.read_planned(project / "runs/test")) == result.records
+    assert list(plan_file.read_planned(folder)) == result.records
 
 
-def test_what_the_system_refuses_stops_the_sweep_with_a_sentence(swept, project):
-    measured = []
+def test_what_the_system_refuses_stops_the_sweep_with_a_sentence(swept):
+    runs = []
 
     class Refused(Hosts):
         def run(self, cell, data_folder, weights=None):
-            if measured:
+            if runs:
                 raise OSError(errno.EMFILE, "Too many open files", "a.log")
-            measured.append(cell)
+            runs.append(cell)
             return super().run(cell, data_folder, weights)
 
     told = "^a.log: Too many open files; 1 of 2 cells have their record, run again to go on$"
     with pytest.raises(UserError, match=told):
-        swept([make_cell(), make_cell(batch_size=8)], Refused(faulty_host))
-
-
-@pytest.fixture
-def refuse(monkeypatch):
-    """A function that lets the system refuse to open files of this name."""
-
-    def start(name, open=os.open):
-        def refused(path, *arguments, **options):
-            if fnmatch.fnmatch(os.path.basename(path), name):
-                raise OSError(errno.EMFILE, "Too many open files", str(path))
-            return open(path, *arguments, **options)
-
-        monkeypatch.setattr(os, "open", refused)
-
-    return start
+        swept(of_sizes(32, 8), Refused(faulty_host))
 
 
 @pytest.mark.parametrize("name", [RECORDS, "plan.json"])
-def test_a_file_that_the_system_does_not_open_now_stops_the_sweep_and_stays(swept, project, refuse, monkeypatch, name):
-    swept([make_cell(), make_cell(batch_size=8)])
-    folder = project / "runs/test"
+def test_a_file_that_the_system_does_not_open_now_stops_the_sweep_and_stays(swept, folder, monkeypatch, name):
+    real_open = os.open
+
+    def refused(path, *arguments, **options):
+        if fnmatch.fnmatch(os.path.basename(path), name):
+            raise OSError(errno.EMFILE, "Too many open files", str(path))
+        return real_open(path, *arguments, **options)
+
+    swept(of_sizes(32, 8))
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    refuse(name)
+    monkeypatch.setattr(os, "open", refused)
     with pytest.raises(UserError, match=r"runs/test/.*\.json: Too many open files"):
-        swept([make_cell(), make_cell(batch_size=8)])
+        swept(of_sizes(32, 8))
     monkeypatch.undo()
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-@pytest.fixture
-def fill_disk(monkeypatch):
-    """A function that lets a number of files be written, and then none."""
-
-    def fill(num, number=errno.ENOSPC):
+def test_a_full_disk_stops_the_sweep_which_goes_on_when_there_is_room(swept, folder, monkeypatch):
+    def fill(num):
         left = iter(range(num))
 
         def fsync(descriptor):
             if next(left, None) is None:
-                raise OSError(number, os.strerror(number))
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
         monkeypatch.setattr(os, "fsync", fsync)
 
-    return fill
-
-
-def test_a_full_disk_stops_the_sweep_which_goes_on_when_there_is_room(swept, project, fill_disk):
-    cells = [make_cell(batch_size=size) for size in (8, 16, 32)]
-    folder = project / "runs/test"
-    fill_disk(3)  # the plan and, twice, the first record
+    cells = of_sizes(8, 16, 32)
+    fill(3)  # the plan and, twice, the first record
     with pytest.raises(UserError, match="^runs/test: disk full; 1 of 3 cells have their record, run again to go on$"):
         swept(cells)
     before = written(folder)
     assert sorted(path.name for path in folder.iterdir()) == sorted([*before, "plan.json"])
-    fill_disk(100)
-    result, _ = swept(cells)
-    assert [found.status for found in result.records] == [Status.ok] * 3
+    fill(100)
+    assert statuses(swept(cells)[0]) == [Status.ok] * 3
     assert measured(before, written(folder)) == 2
 
 
-def test_only_measured_numbers_become_invalid_when_the_data_is_lost(swept, project, monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    plan.report_on.cache_clear()
-    result, _ = swept([make_cell("lose data"), make_cell("raise"), make_cell(device=Device.gpu)])
-    assert [found.status for found in result.records] == [Status.invalid, Status.failed, Status.skipped]
-    assert result.records[0].reason.startswith("the data set could not be read after the measurement: ")
-    assert result.records[0].measurement is not None
-    assert result.records[1].reason == "ValueError: a bad layer"
-    plan.report_on.cache_clear()
-
-
-def of_users_files(project, fault, **changes):
-    (project / "mine").mkdir(exist_ok=True)
-    (project / "mine/nets.py").write_text("class Net: ...")
-    weights = project / "w.safetensors"
-    weights.write_bytes(b"weights")
-    model = ModelSpec(name="Net", network="mine.nets.Net", args={"fault": fault}, weights=str(weights), **changes)
-    return make_cell(model=dataclasses.replace(model, library=Library.custom))
+def test_only_measured_numbers_become_invalid_when_the_data_is_lost(swept, no_gpu):
+    lost, failed, skipped = swept([make_cell("lose data"), make_cell("raise"), make_cell(device=Device.gpu)])[0].records
+    assert [lost.status, failed.status, skipped.status] == [Status.invalid, Status.failed, Status.skipped]
+    assert lost.reason.startswith("the data set could not be read after the measurement: ")
+    assert lost.measurement is not None
+    assert failed.reason == "ValueError: a bad layer"
 
 
 @pytest.mark.parametrize(
@@ -424,91 +366,99 @@ def of_users_files(project, fault, **changes):
     ],
 )
 def test_a_file_of_the_users_that_changes_while_it_is_measured_makes_the_numbers_invalid(swept, project, fault, reason):
-    cell = of_users_files(project, fault)
-    (found,) = swept([cell])[0].records
+    (project / "mine").mkdir()
+    (project / "mine/nets.py").write_text("class Net: ...")
+    (project / "w.safetensors").write_bytes(b"weights")
+    own = {"library": Library.custom, "network": "mine.nets.Net", "weights": str(project / "w.safetensors")}
+    (found,) = swept([make_cell(model=ModelSpec(name="Net", args={"fault": fault}, **own))])[0].records
     assert (found.status, found.reason) == (Status.invalid if reason else Status.ok, reason)
     assert found.measurement is not None
 
 
-def test_what_does_not_run_here_is_a_record_with_its_reason_and_nobodys_fault(swept, project, monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    plan.report_on.cache_clear()
-    cells = [make_cell(device=Device.gpu), make_cell(precision=Precision.tf32), make_cell()]
-    result, text = swept(cells)
-    assert [found.status for found in result.records] == [Status.skipped, Status.skipped, Status.ok]
-    assert all(found.reason and found.measurement is None for found in result.records[:2])
+def test_what_does_not_run_here_is_a_record_with_its_reason_until_it_is_supported(swept, no_gpu, monkeypatch):
+    result, text = swept([make_cell(device=Device.gpu), make_cell(precision=Precision.tf32), make_cell()])
+    assert statuses(result) == [Status.skipped, Status.skipped, Status.ok]
     assert result.num_unexpected == 0
     for found in result.records[:2]:
+        assert found.measurement is None
         assert f"skipped 1: {found.reason}" in text
-    plan.report_on.cache_clear()
+    with monkeypatch.context() as patched:
+        patched.setattr("accelbench.grid.plan.why_not", lambda cell, report: "not today")
+        assert statuses(swept(of_sizes(8))[0]) == [Status.skipped]
+    assert statuses(swept(of_sizes(8))[0]) == [Status.ok]
 
 
-class Broken(Sink):
-    """A tracker that fails as told."""
+class Tracker(Sink):
+    """A tracker that fails as told, and notes what happens."""
 
     name = "Broken"
 
-    def __init__(self, where):
+    def __init__(self, where=None, note=lambda what, record=None: None):
         super().__init__()
-        self.where = where
+        self.where, self.note = where, note
 
     def _open(self):
-        self._fail("open")
+        self._do("open")
 
     def _send(self, record):
-        self._fail("send")
+        self._do("send", record)
 
     def _relate(self, found, means):
-        self._fail("relate")
+        self._do("relate")
 
     def _find(self, record):
-        self._fail("find")
+        self._do("find")
 
-    def _fail(self, here):
+    def _do(self, here, record=None):
+        self.note(here, record)
         if here == self.where:
             raise ConnectionError("the server is gone")
 
 
 @pytest.mark.parametrize("where", ["open", "send"])
-def test_a_tracker_that_fails_loses_nothing(swept, project, monkeypatch, where):
-    monkeypatch.setattr(run, "make_sinks", lambda *_: [Broken(where)])
-    result, text = swept([make_cell(), make_cell(batch_size=8)])
-    assert [found.status for found in result.records] == [Status.ok, Status.ok]
-    assert len(written(project / "runs/test")) == 2
+def test_a_tracker_that_fails_loses_nothing(swept, folder, monkeypatch, where):
+    monkeypatch.setattr(run, "make_sink", lambda *_: Tracker(where))
+    result, text = swept(of_sizes(32, 8))
+    assert statuses(result) == [Status.ok, Status.ok]
+    assert len(written(folder)) == 2
     assert "2 runs did not reach Broken (the server is gone): `accelbench sync` delivers them." in text
 
 
 def test_a_record_is_delivered_during_the_next_cell_once_nothing_more_is_timed(swept, project, monkeypatch):
     sent = []
 
-    class Watching(Broken):
-        def _send(self, of):
+    def note(what, found=None):
+        if what == "send":
             (project / "data/mnist/news").touch()
-            sent.append(of.cell.batch_size)
+            sent.append(found.cell.batch_size)
 
-    monkeypatch.setattr(run, "make_sinks", lambda *_: [Watching(None)])
+    monkeypatch.setattr(run, "make_sink", lambda *_: Tracker(note=note))
     result, _ = swept([make_cell(), make_cell("await news", batch_size=8)])
     assert [(found.status, found.reason) for found in result.records] == [(Status.ok, None)] * 2
-    assert sent == [result.records[0].cell.batch_size, 8]
+    assert sent == [32, 8]
 
 
-def test_the_last_record_is_delivered_after_it_was_shown(project, monkeypatch):
+def test_the_last_record_is_delivered_after_it_was_shown(project, shared, monkeypatch):
     events = []
 
-    class Watching(Broken):
-        def _open(self):
-            events.append("open")
+    def note(what, found=None):
+        if what in ("open", "send"):
+            events.append(found.status if found else what)
 
-        def _send(self, of):
-            events.append(of.status)
-
-    monkeypatch.setattr(run, "make_sinks", lambda *_: [Watching(None)])
-    with Hosts(faulty_host) as hosts:
-        for cells in ([make_cell()], [make_cell(), make_cell("raise"), make_cell(batch_size=8)]):
-            run.run(
-                cells, OPTIONS, Console(file=io.StringIO()), hosts=hosts, show=lambda result: events.append("shown")
-            )
+    monkeypatch.setattr(run, "make_sink", lambda *_: Tracker(note=note))
+    for cells in ([make_cell()], [make_cell(), make_cell("raise"), make_cell(batch_size=8)]):
+        console = Console(file=io.StringIO())
+        run.run(cells, make_options(), console, hosts=shared, show=lambda result: events.append("shown"))
     assert events == ["shown", "open", Status.ok, "open", "shown", Status.failed, Status.ok]
+
+
+def test_tracking_names_the_sink_and_without_it_mlflow_is_not_imported(tmp_path):
+    with pytest.raises(UserError, match=r"tracking=wandb.*mlflow, none"):
+        run.make_sink("wandb", tmp_path)
+    script = "import sys, accelbench.sinks.sync, accelbench.sinks.ui; from pathlib import Path\n"
+    script += "from accelbench.sweep.run import make_sink\n"
+    script += "print(make_sink('none', Path('.')), 'mlflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "None False\n"
 
 
 def test_what_libraries_print_is_shown_without_escapes_and_of_a_long_output_the_end():
@@ -522,27 +472,25 @@ def test_what_libraries_print_is_shown_without_escapes_and_of_a_long_output_the_
 # Through the command line, in processes of their own.
 
 WINDOW = {"warmup_steps": 1, "warmup_s": 0, "measure_s": 0.1, "block_s": 0.01, "latency_s": 0.02}
-REAL = ["model.args.widths=[8]", *[f"window.{name}={n}" for name, n in WINDOW.items()]]
-FAKED = ["+model.args.fault=last"]  # takes 0.1 s
-PROGRAMS = {
-    "real": "import sys; from accelbench.cli import main; sys.exit(main(sys.argv[1:]))",
-    "faked": f"""
+WORDS = {
+    "real": ["model.args.widths=[8]", *[f"window.{name}={n}" for name, n in WINDOW.items()]],
+    "faked": ["+model.args.fault=last"],  # takes 0.1 s
+}
+FAKE = f"""
 import sys
 sys.path.insert(0, {str(TESTS)!r})
-from accelbench.cli import main
 from accelbench.sweep import early
 from fakes import faulty_host
 hosts, early.guess = early.Hosts, lambda words: None
 early.Hosts = lambda: hosts(faulty_host)
-sys.exit(main(sys.argv[1:]))
-""",
-}
+"""
 
 
 def start(project, temporary, engine, *words):
-    sweep_words = ["-m", *(REAL if engine == "real" else FAKED), "mode=infer", "threads=1", "tracking=none", *words]
+    program = "import sys; from accelbench.cli import main; sys.exit(main(sys.argv[1:]))"
+    given = ["-m", *WORDS[engine], "mode=infer", "threads=1", "tracking=none", *words, "out=runs/killed"]
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAMS[engine], *sweep_words, "out=runs/killed"],
+        [sys.executable, "-c", (FAKE if engine == "faked" else "") + program, *given],
         cwd=project,
         env={**os.environ, "TMPDIR": temporary},
         stdout=subprocess.PIPE,
@@ -587,7 +535,7 @@ def test_a_killed_sweep_goes_on_where_it_was_and_tmpdir_is_clean_afterwards(tmp_
     assert all(found.measurement.blocks and found.measurement.num_params == num_params for found in records)
 
 
-def test_the_command_line_writes_under_runs_alone(swept, project):
+def test_the_command_line_writes_under_runs_alone(swept):
     for out in ("results/mnist_networks", "..", "runs", "/tmp/x"):
         with pytest.raises(UserError, match="should be a folder under runs/"):
             swept([make_cell()], out=out)
@@ -600,15 +548,6 @@ def test_a_folder_behind_links_in_a_circle_is_a_message(swept, project):
     for out in ("runs/loop", "runs/loop/x"):
         with pytest.raises(UserError, match=f"{out}.*: Too many levels of symbolic links"):
             swept([make_cell()], out=out)
-
-
-def test_a_cell_that_is_supported_now_is_no_longer_skipped(swept, project, monkeypatch):
-    with monkeypatch.context() as patched:
-        patched.setattr("accelbench.grid.plan.why_not", lambda cell, report: "not today")
-        result, _ = swept([make_cell()])
-        assert result.records[0].status == Status.skipped
-    result, _ = swept([make_cell()])
-    assert result.records[0].status == Status.ok
 
 
 def test_altered_data_is_refused_since_a_record_bears_its_digest(swept, project):

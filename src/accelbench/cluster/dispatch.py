@@ -32,11 +32,7 @@ def run(cells: Sequence[Cell], options: SweepOptions, *arguments: Any, **named: 
 
 
 def engine_of(executor: ExecutorConfig) -> ClusterEngine:
-    """The engine that the user has chosen.
-
-    Raises:
-        UserError: it is not installed, or its cluster is not there.
-    """
+    """The engine that the user has chosen. Raises a UserError: it is not installed, or its cluster is not there."""
     try:
         if executor.name == Executor.slurm:
             from accelbench.cluster.on_slurm import SlurmEngine

@@ -34,7 +34,7 @@ from accelbench.settings.compose import one_cell
 from accelbench.stats.order_statistics import median
 from accelbench.sweep.context import SweepContext
 from accelbench.sweep.session import Session
-from accelbench.sweep.terminal import BudgetProgress
+from accelbench.sweep.terminal import SweepProgress
 
 SLOWDOWN = 0.05
 FOLDER = "selfcheck"  # of the records: not among those of sweeps, which reports and trackers read
@@ -106,7 +106,7 @@ class _Measured:
 
     def run(self, budget_s: float, left_s: Callable[[], float]) -> None:
         """Measures rounds until there is no time for another one."""
-        progress = partial(BudgetProgress, left_s=left_s, budget_s=budget_s)
+        progress = partial(SweepProgress, left_s=left_s, budget_s=budget_s)
         session = Session(self.context, self.ready, self.ready.planned, progress)
         self.context.say(f"Measuring what verdicts are worth here, for {duration(budget_s)} ...")
         dice = random.Random(0)

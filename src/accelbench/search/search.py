@@ -34,7 +34,7 @@ from accelbench.settings.config import SweepOptions
 from accelbench.sweep import run
 from accelbench.sweep.context import SweepContext
 from accelbench.sweep.session import Session
-from accelbench.sweep.terminal import BudgetProgress, say_skipped
+from accelbench.sweep.terminal import SweepProgress, say_skipped
 
 # How often race.json is written meanwhile: a killed search leaves one that is at most as old, and its last process.
 RACE_WRITTEN_S = 5.0
@@ -99,7 +99,7 @@ class _Search:
 
     def run(self) -> None:
         budget_s, race = self.goal.budget_s, self.found.race
-        progress = partial(BudgetProgress, left_s=self._left_s, budget_s=budget_s)
+        progress = partial(SweepProgress, left_s=self._left_s, budget_s=budget_s)
         self._write_plan()
         self.session = Session(self.context, self.ready, self.ready.planned, progress)
         reasons = [item.skip_reason for item in self.ready.planned if item.skip_reason is not None]

@@ -151,16 +151,22 @@ def _merge_record(wanted: tuple[Path, Path, str]) -> Merged:
     there = target / path.name
     try:
         content = read_bytes(path)
-        is_there = there.exists() and (there.samefile(path) or _holds(there, content))
+        is_there = there.exists() and _holds(there, content)
         clean = content if is_there else _clean(content)  # else it was checked before
     except (OSError, RefusedError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else one_line(str(error))
         return Merged(problems=[f"{path.name} of {source}: not a readable record ({why})"])
     try:
-        is_new = not is_there and _add_record(path, clean, there, may_link=clean is content)
+        is_new = not is_there and _add(clean, there)
     except FileExistsError:
-        other = f"{source} has another measurement of this cell, on this machine or an equal one; the one here stays"
-        return Merged(conflicts=[f"{shown(there)}: {other}"])
+        try:
+            is_new, is_same = False, _clean(read_bytes(there)) == clean
+        except (OSError, ValueError):  # the machine stopped while it was written; or it is no file
+            set_aside(there)
+            return _merge_record(wanted)
+        if not is_same:
+            which = "another measurement of this cell, on this machine or an equal one"
+            return Merged(conflicts=[f"{shown(there)}: {source} has {which}; the one here stays"])
     lost = _add_weights(path.with_suffix(SAFETENSORS), target)
     problems = [f"{source}: weights left out ({lost})"] if lost else []
     return Merged(num_new=int(is_new), num_same=int(not is_new), problems=problems)
@@ -177,27 +183,6 @@ def _add_weights(weights: Path, target: Path) -> str:
         with writing(target / weights.name) as copy, copy.open("wb") as written:
             shutil.copyfileobj(file, written)
     return ""
-
-
-def _add_record(path: Path, content: bytes, there: Path, may_link: bool) -> bool:
-    """As `_add`; on one file system as a second name of the file, without copying it, if that has this content.
-
-    Nothing changes a record's file: whoever writes a record again replaces the file.
-    """
-    if may_link and not path.is_symlink():
-        with contextlib.suppress(OSError):  # it is there, or on another file system, or the file system has no links
-            os.link(path, there)
-            return True
-    try:
-        return _add(content, there)
-    except FileExistsError:
-        try:
-            if _clean(read_bytes(there)) == content:
-                return False
-        except (OSError, ValueError):  # the machine stopped while it was written; or it is no file
-            set_aside(there)
-            return _add(content, there)
-        raise
 
 
 def _clean(content: bytes) -> bytes:

@@ -49,14 +49,14 @@ class SweepResult:
 
 
 class Delivery:
-    """Delivers records to the trackers of one sweep, in the order in which they were measured.
+    """Delivers records to the tracker of one sweep, in the order in which they were measured.
 
     `tracking` is one of `TRACKING`, `root` the folder of MLflow's store.
     """
 
     def __init__(self, tracking: str, root: Path) -> None:
         self._tracking, self._root = tracking, root
-        self._sinks: list[Sink] | None = None
+        self._sink: Sink | None = None
         self._waiting: list[Record] = []
 
     def __enter__(self) -> "Delivery":
@@ -66,65 +66,56 @@ class Delivery:
         self.deliver()
 
     def open(self) -> None:
-        """Opens the trackers: MLflow's import and its database take seconds."""
-        self._sinks = make_sinks(self._tracking, self._root)
-        for sink in self._sinks:
+        """Opens the tracker: MLflow's import and its database take seconds."""
+        if (sink := make_sink(self._tracking, self._root)) is not None:
             sink.open()
+            self._sink = sink
 
     def add(self, record: Record) -> None:
         """Keeps the record for `deliver` or `finish`."""
         self._waiting.append(record)
 
     def deliver(self) -> None:
-        """Delivers the records that were kept if the trackers are open. Not to be called while a cell is timed."""
-        while self._sinks is not None and self._waiting:
-            record = self._waiting.pop(0)
-            for sink in self._sinks:
-                sink.deliver(record)
+        """Delivers the records that were kept if the tracker is open. Not to be called while a cell is timed."""
+        while self._sink and self._waiting:
+            self._sink.deliver(self._waiting.pop(0))
 
     def finish(self) -> None:
         """Delivers the records that were kept."""
-        if self._waiting and self._sinks is None:
+        if self._waiting and not self._sink:
             self.open()
         self.deliver()
 
     def relate(self, processes: Iterable[Process]) -> None:
         """Adds to the runs of all of a sweep's processes how the speeds of their cells compare, and these cells."""
-        if self._sinks:
+        if self._sink:
             cells = cells_of(processes)
-            found, several = relative_speeds(cells), [each for each in cells if each.num_processes > 1]
-            for sink in self._sinks:
-                sink.relate(found, several)
+            self._sink.relate(relative_speeds(cells), [each for each in cells if each.num_processes > 1])
 
     def links(self, record: Record) -> dict[str, str]:
-        """Tracker -> where it shows the run of a delivered record. Each link is a query."""
-        found = {sink.name: sink.link(record) for sink in self._sinks or ()}
-        return {name: link for name, link in found.items() if link is not None}
+        """Tracker -> where it shows the run of a delivered record, which is a query."""
+        link = self._sink.link(record) if self._sink else None
+        return {self._sink.name: link} if self._sink and link else {}
 
-    def losses(self) -> list[str]:
-        """A line for each tracker that some records, or how their speeds compare, did not reach."""
-        lines = []
-        for sink in self._sinks or ():
-            lost = f"{sink.undelivered} runs" if sink.undelivered else "How the runs' speeds compare"
-            if sink.undelivered or sink.is_unrelated:
-                delivers = "delivers them" if sink.undelivered else "adds it"
-                lines.append(f"{lost} did not reach {sink.name} ({sink.problem}): `accelbench sync` {delivers}.")
-        return lines
+    def loss(self) -> str:
+        """A line if some records, or how their speeds compare, did not reach the tracker; else empty."""
+        sink = self._sink
+        if not sink or not (sink.undelivered or sink.is_unrelated):
+            return ""
+        lost = f"{sink.undelivered} runs" if sink.undelivered else "How the runs' speeds compare"
+        delivers = "delivers them" if sink.undelivered else "adds it"
+        return f"{lost} did not reach {sink.name} ({sink.problem}): `accelbench sync` {delivers}."
 
 
-def make_sinks(tracking: str, root: Path) -> list[Sink]:
-    """The sinks of a sweep, not opened yet; `root` is the folder of the store.
-
-    Raises:
-        UnknownChoiceError: `tracking` is not one of `TRACKING`.
-    """
+def make_sink(tracking: str, root: Path) -> Sink | None:
+    """The tracker of a sweep, not opened yet; `root` is the folder of the store. May raise an UnknownChoiceError."""
     if tracking not in TRACKING:
         raise UnknownChoiceError("tracking", tracking, TRACKING)
     if tracking == "none":
-        return []
+        return None
     from accelbench.sinks.mlflow import MLflowSink  # its import takes over a second
 
-    return [MLflowSink(root)]
+    return MLflowSink(root)
 
 
 def run(
@@ -167,8 +158,8 @@ def run(
         with console.status("Delivering to the tracker ...") if console.is_terminal else nullcontext():
             delivery.finish()
             delivery.relate(map(Process.of, result.records))
-        for line in delivery.losses():
-            console.print(line, style="yellow", markup=False)
+        if loss := delivery.loss():
+            console.print(loss, style="yellow", markup=False)
         if len(ready.planned) == len(result.records) == 1 and result.records[0].sweep_id == context.sweep_id:
             result.links = delivery.links(result.records[0])
     return result

@@ -59,12 +59,20 @@ PHASES = {
 class SweepProgress:
     """Progress of one sweep over the `planned` cells: a bar on a terminal, a line per cell elsewhere.
 
-    Each finished cell adds to the evidence of how long they take.
+    Of a program with a budget, whose seconds `left_s` gives, the bar shows what was spent, and only cells that failed
+    have a line. Each finished cell adds to the evidence of how long they take.
     """
 
-    def __init__(self, console: Console, planned: Sequence[Planned], evidence: Evidence) -> None:
-        self.console = console
-        self.planned, self.num, self.evidence = planned, len(planned), evidence
+    def __init__(
+        self,
+        console: Console,
+        planned: Sequence[Planned],
+        evidence: Evidence,
+        left_s: Callable[[], float] | None = None,
+        budget_s: float = 0.0,
+    ) -> None:
+        self.console, self.planned, self.num, self.evidence = console, planned, len(planned), evidence
+        self._left_s, self._budget_s = left_s, budget_s
         self.num_done = 0
         self.bar = Progress(
             *([BarColumn(bar_width=24)] if console.width >= WIDE else []),  # else it would push out the cell's name
@@ -75,7 +83,7 @@ class SweepProgress:
             transient=True,
             disable=not console.is_terminal,
         )
-        self.task = self.bar.add_task("", total=self.num, left="")
+        self.task = self.bar.add_task("", total=round(budget_s) if left_s else self.num, left="")
 
     def __enter__(self) -> "SweepProgress":
         self.bar.start()
@@ -85,7 +93,11 @@ class SweepProgress:
         self.bar.stop()
 
     def start(self, planned: Planned) -> None:
-        """Shows the cell that is measured now, and the time left."""
+        """Shows the cell that is measured now, and the time left or spent."""
+        if self._left_s:
+            spent_s = round(min(self._budget_s, self._budget_s - self._left_s()))
+            self.bar.update(self.task, description=f"s  {planned.label}", completed=spent_s)
+            return
         left = ""
         if self.console.is_terminal:
             done, to_come = self.planned[: self.num_done], self.planned[self.num_done :]
@@ -95,8 +107,14 @@ class SweepProgress:
 
     def finish(self, record: Record) -> None:
         """Prints the cell's outcome. Skipped cells get no line: `conclude` counts them by reason."""
-        self.num_done += 1
         self.evidence.add(record)
+        if self._left_s:
+            is_cut = record.status == Status.timeout and self._left_s() <= 0
+            if record.status in UNEXPECTED and not is_cut:
+                text = f"{record.label}: {record.status}: {record.reason}"
+                self.console.print(text, style="red", markup=False, soft_wrap=True)
+            return
+        self.num_done += 1
         self.bar.update(self.task, completed=self.num_done)
         if record.status == Status.skipped:
             return
@@ -110,34 +128,6 @@ class SweepProgress:
                 line.append(f"\n{' ' * (len(count) - 2)}")  # the terminal would break a word
             line.append(text)
         self.console.print(line, soft_wrap=True)
-
-
-class BudgetProgress(SweepProgress):
-    """Shows the budget instead of the number of cells, and a line for each process that failed."""
-
-    def __init__(
-        self,
-        console: Console,
-        planned: Sequence[Planned],
-        evidence: Evidence,
-        *,
-        left_s: Callable[[], float],
-        budget_s: float,
-    ) -> None:
-        super().__init__(console, planned, evidence)
-        self._left_s, self._budget_s = left_s, budget_s
-        self.bar.update(self.task, total=round(budget_s))
-
-    def start(self, planned: Planned) -> None:
-        spent_s = round(min(self._budget_s, self._budget_s - self._left_s()))
-        self.bar.update(self.task, description=f"s  {planned.label}", completed=spent_s)
-
-    def finish(self, record: Record) -> None:
-        self.evidence.add(record)
-        is_cut = record.status == Status.timeout and self._left_s() <= 0
-        if record.status in UNEXPECTED and not is_cut:
-            text = f"{record.label}: {record.status}: {record.reason}"
-            self.console.print(text, style="red", markup=False, soft_wrap=True)
 
 
 def outcome(record: Record) -> str:

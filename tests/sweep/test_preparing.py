@@ -1,0 +1,160 @@
+"""What comes before a sweep: an early host, the data set, and a check of each network."""
+
+import io
+from contextlib import nullcontext
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from accelbench import lock
+from accelbench.cli import main
+from accelbench.data.manifest import read_manifest
+from accelbench.engines.registry import host_spec
+from accelbench.errors import UserError
+from accelbench.isolation.hosts import Hosts
+from accelbench.isolation.messages import Outcome
+from accelbench.project import Workplace
+from accelbench.schema.vocab import Device, Library, Mode, Precision, Status
+from accelbench.schema.workload import DataSpec, ModelSpec
+from accelbench.settings.compose import one_cell
+from accelbench.sweep import early
+from accelbench.sweep.context import prepare_missing
+from accelbench.sweep.session import Preflight
+from fakes import faulty_host, make_cell
+
+# The early host
+
+
+@pytest.mark.parametrize(
+    "words", ["", "model=cnn batch_size=64", "device=cpu engine=lightning precision=bf16 mode=infer devices=2"]
+)
+def test_the_guessed_host_is_the_one_that_the_cell_needs(project, monkeypatch, words):
+    monkeypatch.setattr("sys.argv", ["accelbench"])
+    for name in ("HYDRA_FULL_ERROR", "ACCELBENCH_SCRATCH"):  # set by `compose`: to be put back
+        monkeypatch.setenv(name, "")
+    assert host_spec(early.guess(words.split())).key == host_spec(one_cell(words)[0]).key
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("device=gpu", "-m device=cpu,gpu", "engine=keras", "suite=mnist_networks", "model=timm", "-m model=cnn,timm"),
+        "executor=slurm device=cpu",
+    ],
+)
+def test_of_words_that_may_need_another_host_none_is_guessed(words):
+    assert early.guess(words.split()) is None
+
+
+@pytest.mark.parametrize(("is_measuring", "counters", "num"), [(False, {}, 1), (True, {}, 0), (False, {"cpu": 1}, 0)])
+def test_a_host_starts_unless_it_would_disturb_a_measurement(monkeypatch, is_measuring, counters, num):
+    monkeypatch.setattr(early.energy_counters, "counters", lambda num_gpus: counters)
+    monkeypatch.setattr(early, "Hosts", lambda: Hosts(faulty_host))
+    with lock.hold_measuring(print) if is_measuring else nullcontext():
+        for words, expected in ((["model=cnn"], num), (["device=gpu"], 0)):
+            with early.hosts(words) as hosts:
+                processes = [host.process for host in hosts._hosts.values()]
+            assert len(processes) == expected
+            assert all(process.returncode is not None for process in processes)
+
+
+# The data set
+
+PARAMS = "data: {random: {}, mnist: {source: /nowhere}}\n"
+
+
+def said(root, name, **settings):
+    (root / "params.yaml").write_text(PARAMS)
+    out = io.StringIO()
+    prepare_missing(Workplace.of_project(root), DataSpec(name=name, **settings), Console(file=out))
+    return out.getvalue()
+
+
+def test_a_missing_set_is_prepared_once_and_a_line_says_so_but_for_random_images(tmp_path):
+    np.savez(tmp_path / "mine.npz", images=np.zeros((40, 8, 8), np.uint8), labels=np.arange(40) % 2)
+    arrays = {"path": str(tmp_path / "mine.npz")}
+    assert said(tmp_path, "arrays", **arrays).startswith(f"Preparing {tmp_path}/data/arrays")
+    assert said(tmp_path, "arrays", **arrays) == ""
+    assert said(tmp_path, "random") == ""
+    assert read_manifest(tmp_path / "data" / "random").name == "random"
+
+
+def test_outside_of_a_project_a_set_has_its_own_settings_and_lies_where_the_user_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    place = Workplace.outside(tmp_path)
+    for found in (place, place.with_data(str(tmp_path / "sets"))):
+        prepare_missing(found, DataSpec(name="random"), Console(file=io.StringIO()))
+    for folder in ("cache/accelbench/data", "sets"):
+        assert read_manifest(tmp_path / folder / "random").name == "random"
+
+
+@pytest.mark.parametrize(("name", "told"), [("mnist", "/nowhere"), ("cifar10", "Choose from: random, mnist")])
+def test_a_set_that_cannot_be_prepared_is_named(name, told, tmp_path):
+    with pytest.raises(UserError, match=told):
+        said(tmp_path, name)
+    assert not (tmp_path / "data" / name).exists()
+
+
+# The check of each network
+
+
+class Checks:
+    """Hosts that note what is checked; a network named `bad` fails, on these devices."""
+
+    def __init__(self, status=Status.failed, fails_on=tuple(Device)):
+        self.checked, self.status, self.fails_on = [], status, fails_on
+
+    def check(self, cell, data_folder):
+        self.checked.append(cell)
+        is_bad = cell.model.name == "bad" and cell.device in self.fails_on
+        return Outcome(status=self.status if is_bad else Status.ok, reason="nets.py:3: no" if is_bad else None)
+
+
+def own(name, **changes):
+    return make_cell(model=ModelSpec(name=name, library=Library.custom, network=f"nets.{name}"), **changes)
+
+
+BAD = own("bad")
+
+
+def test_cells_that_differ_in_precision_and_batch_are_checked_once_with_the_smallest_batch(tmp_path):
+    hosts = Checks()
+    cells = [own("good", batch_size=num, precision=precision) for num in (64, 8) for precision in Precision]
+    assert Preflight(hosts, tmp_path).check([*cells, own("good", mode=Mode.train), make_cell()]) == 2
+    assert [(cell.batch_size, cell.mode) for cell in hosts.checked] == [(8, Mode.infer), (32, Mode.train)]
+
+
+def test_a_failure_is_that_of_every_cell_of_the_network(tmp_path):
+    preflight, half = Preflight(Checks(), tmp_path), replace(BAD, precision=Precision.bf16)
+    preflight.check([BAD, half, own("good")])
+    for cell in (BAD, half, replace(BAD, seed=3), replace(half, device=Device.gpu)):
+        assert preflight.failure(cell) == Outcome(status=Status.failed, reason="nets.py:3: no", user_error=True)
+    assert preflight.failure(own("good")) is None
+
+
+def test_what_fails_in_fp32_on_the_cpu_may_run_on_a_gpu(tmp_path):
+    hosts, on_gpu = Checks(fails_on=(Device.cpu,)), replace(BAD, device=Device.gpu)
+    preflight = Preflight(hosts, tmp_path)
+    assert preflight.check([on_gpu, BAD]) == 1
+    assert [cell.device for cell in hosts.checked] == [Device.cpu, Device.gpu]
+    assert preflight.failure(BAD) is not None
+    assert preflight.failure(on_gpu) is None
+
+
+@pytest.mark.parametrize("status", [Status.timeout, Status.oom, Status.killed, Status.skipped])
+def test_a_check_that_takes_too_much_time_or_memory_is_no_verdict(status, tmp_path):
+    preflight = Preflight(Checks(status), tmp_path)
+    preflight.check([BAD])
+    assert preflight.failure(BAD) is None
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("words", ["", "-m seed=0,1", "plan --check", "plan --check -m seed=0,1"])
+def test_a_typo_is_told_while_another_measures(words, here, monkeypatch, capsys):
+    """A typo cost whoever waited for the machine's lock a minute."""
+    monkeypatch.setattr(lock, "_holder", lambda client: pytest.fail("it waits for the lock"))
+    with lock.hold_measuring(pytest.fail):
+        assert main([*words.split(), "model=custom", "model.target=foo.Bar", "mode=infer"]) == 2
+    assert "foo" in capsys.readouterr().err.partition("model.target=foo.Bar: ")[2]

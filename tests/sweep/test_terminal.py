@@ -1,0 +1,204 @@
+"""What a sweep prints: its progress, the card of a cell, and the answer of several."""
+
+import dataclasses
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from accelbench.grid.estimate import Evidence
+from accelbench.grid.plan import Planned
+from accelbench.presentation import duration
+from accelbench.schema.conditions import SystemSeries
+from accelbench.schema.measurement import Block, Breakdown, Check, Epoch, Evaluation
+from accelbench.schema.vocab import Mode, Phase, Precision, Promise, Protocol, Status
+from accelbench.sweep import terminal
+from accelbench.sweep.terminal import SweepProgress, outcome
+from fakes import make_cell, make_measurement, make_record
+from grid.finished import finished
+
+# Progress
+
+
+@pytest.mark.parametrize("status", [status for status in Status if status != Status.ok])
+def test_what_went_wrong_is_the_outcome(status):
+    assert outcome(make_record(status=status)) == "for [a] reason"
+    assert outcome(make_record(status=status, reason=None)) == "no reason was given"
+
+
+def test_what_was_measured_is_the_outcome():
+    evaluation = Evaluation(num_samples=50, seconds=1.0, loss=0.1, accuracy=0.98765)
+    blocks = [Block(num_steps=100, num_samples=123_456, seconds=1.0)] * 6
+    told = outcome(make_record(measurement=make_measurement(blocks=blocks, evaluation=evaluation)))
+    assert told.split() == ["123,456", "samples/s", "±0.0", "%", "10.000", "ms/step", "accuracy", "0.9877"]
+    assert outcome(make_record(measurement=make_measurement(blocks=[], latency_s=[]))) == ""
+
+
+def progress_of(statuses, **options):
+    console = Console(file=io.StringIO(), **options)
+    items = [Planned(make_cell(batch_size=size), "0" * 64, None) for size in range(1, len(statuses) + 1)]
+    with SweepProgress(console, items, Evidence()) as progress:
+        for item, status in zip(items, statuses, strict=True):
+            progress.start(item)
+            progress.finish(make_record(item.cell, status))
+    return console.file.getvalue()
+
+
+def test_where_there_is_no_terminal_each_cell_is_one_plain_line():
+    text = progress_of([Status.ok, Status.skipped, Status.failed], width=20)
+    assert "\x1b" not in text
+    first, second = text.splitlines()
+    assert re.fullmatch(r"\[1/3\] mlp-cpu-fp32-b1-infer +ok +3,200 samples/s ±0\.0 % +10\.000 ms/step", first)
+    assert re.fullmatch(r"\[3/3\] mlp-cpu-fp32-b3-infer +failed +for \[a\] reason", second)
+
+
+@pytest.mark.parametrize("width", [80, 112, 200])
+def test_a_line_that_a_terminal_would_break_is_two_lines(width):
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    label = "mlp/infer/random/fp32/cpu/b4096/compile/allocator=jemalloc/threads=2/channels_last"
+    planned = Planned(cell=make_cell(), identity="0" * 64, skip_reason=None)
+    progress = SweepProgress(console, [planned, planned], Evidence())
+    progress.finish(make_record(measurement=make_measurement(warnings=["drift"]), label=label))
+    lines = [line.strip() for line in console.file.getvalue().splitlines() if line.strip()]
+    assert lines[0].startswith(f"[1/2] {label} ok")
+    assert lines[-1].endswith("1 warning")
+    assert len(lines) == (1 if width == 200 else 2)
+
+
+def test_a_terminal_has_a_bar_with_the_cell_the_count_and_the_time_left():
+    text = progress_of([Status.ok, Status.ok], width=120, force_terminal=True, color_system=None)
+    for words in ("mlp-cpu-fp32-b2-infer", "about 1 s left", "2/2"):  # as long as the first one took
+        assert words in text
+
+
+def test_the_time_left_becomes_known_with_the_first_cells():
+    cells = [make_cell(protocol=Protocol.steps, steps=100, batch_size=size) for size in (8, 32, 16, 16)]
+    cells = [dataclasses.replace(cell, seed=seed) for seed, cell in enumerate(cells)]
+    items = [Planned(cell, "0" * 64, None) for cell in cells]
+    items.insert(2, Planned(make_cell(), "0" * 64, "a reason"))
+    records = [finished(item.cell, step_s) for item, step_s in zip(items, (0.1, 0.1, 0.0, 0.1, 0.1), strict=True)]
+    records[2] = make_record(items[2].cell, Status.skipped)
+    console, lefts = Console(file=io.StringIO(), force_terminal=True), []
+    with SweepProgress(console, items, Evidence()) as progress:
+        for item, found in zip(items, records, strict=True):
+            progress.start(item)
+            lefts.append(progress.bar.tasks[0].fields["left"])
+            progress.finish(found)
+    took_s = records[3].wall_s
+    assert lefts == [
+        "unknown time left",
+        f"at least {duration(3 * records[0].wall_s)} left",  # larger batches take at least as long
+        *[f"about {duration(2 * took_s)} left"] * 2,
+        f"about {duration(took_s)} left",
+    ]
+
+
+# The card of a cell
+
+PHASES = {Phase.data_wait: [0.001] * 8, Phase.forward: [0.007] * 8, Phase.framework: [0.002] * 8}
+
+
+def card(status=Status.ok, width=120, places=None, cell=None, reason=None, **changes):
+    system = SystemSeries(t_s=[], values={}, peak_host_bytes=612_000_000)
+    made = make_record(cell, status, reason=reason, measurement=make_measurement(**changes), system=system)
+    console = Console(file=io.StringIO(), width=width)
+    terminal.show_card(made, "runs/x/y.json", console)
+    terminal.show_places(places or {}, console)
+    return console.file.getvalue()
+
+
+def lines(text):
+    """First word -> the rest, of lines that have one there; the others continue it."""
+    found = [line.strip().partition("  ") for line in text.splitlines() if line.strip()]
+    return {name: rest.strip() for name, _, rest in found}
+
+
+def test_the_figures_of_a_cell_with_their_intervals():
+    told = lines(card())
+    assert told["cell"] == "mlp-cpu-fp32-b32-infer: 3,200 samples/s on a CPU"
+    assert told["speed"] == "3,200 to 3,200 samples/s with 95 % confidence, in this process"
+    assert told["latency"] == "p50 10.0 ms, p90 10.0 ms  (p50 10.0 to 10.0 ms)"
+    assert told["memory"] == "at most 612 MB of the processes"
+    assert told["time"] == "inference over the test set takes 0.0156 s (estimated from the speed)"
+    assert "checked" not in told
+    assert "p90" not in card(latency_s=[0.01] * 63)  # too few steps for it
+    assert "latency" not in card(latency_s=[])
+    epochs = [Epoch(seconds=2.0, num_samples=100, loss=0.5)] * 3
+    fit = make_cell(mode=Mode.train, protocol=Protocol.fit, epochs=3)
+    assert lines(card(cell=fit, epochs=epochs))["time"] == "training for 3 epochs takes 6.00 s"
+
+
+def test_the_card_says_what_was_checked_over_what_share():
+    rows = Check(promise=Promise.outputs, observed="32 random rows of 128, of 1 of 1 tensors", share=0.25)
+    told = lines(card(checks=[rows, Check(promise=Promise.settings)]))
+    assert told["checked"] == "outputs 25 % (32 random rows of 128, of 1 of 1 tensors); settings (not observed)"
+
+
+def test_a_step_is_a_bar_whose_parts_are_its_phases():
+    text = card(breakdown=Breakdown(phases_s=PHASES, undisturbed_s=[0.01] * 8))
+    bar = lines(text)["step"]
+    assert {fill: bar.count(fill) for fill in set(bar)} == {"░": 5 + 10, "█": 33}
+    assert len(bar) == terminal.BAR_WIDTH
+    assert "10.0 ms: data wait 10 %, forward 70 %, framework 20 %" in text
+
+
+def test_warnings_and_places_are_named():
+    link = "http://127.0.0.1:5000/#/experiments/1/runs/" + 32 * "a" + "?workflowType=machine_learning"
+    text = card(warnings=["the clock [drifted]", "others ran"], places={"MLflow": link}, width=80)
+    assert re.search(r"warning +the clock \[drifted\] *\n +warning +others ran", text)
+    assert f"  record    runs/x/y.json\n  MLflow    {link}\n" in text  # an address is never folded
+
+
+def test_of_many_warnings_two_are_shown_and_what_a_function_counts_is_said_once():
+    note, model = "80 samples in a batch of 8, counted by ex.ten", make_cell().model
+    cell = make_cell(model=dataclasses.replace(model, samples="ex.ten"))
+    text = card(cell=cell, notes=[note], warnings=[f"{number}. warning" for number in range(5)])
+    assert "1. warning" in text
+    assert "2. warning" not in text
+    assert "and 3 more warnings, in the record" in text
+    assert text.count("counted by ex.ten") == 1
+    assert lines(text)["note"] == note
+
+
+@pytest.mark.parametrize("status", [Status.invalid, Status.failed])
+def test_no_figure_of_a_cell_that_is_not_ok(status):
+    text = card(status, reason="for [a] reason")
+    assert lines(text)["reason"] == "for [a] reason"
+    assert "samples/s" not in text
+    assert "runs/x/y.json" in text
+
+
+# The answer of several cells
+
+
+def of_rate(rate=100.0, status=Status.ok, **changes):
+    blocks = [Block(num_steps=10, num_samples=320, seconds=320 / rate + jitter) for jitter in (0.0, 0.01, 0.02) * 3]
+    measurement = make_measurement(blocks=blocks) if status == Status.ok else None
+    return make_record(make_cell(**changes), status, measurement=measurement)
+
+
+def answer(*records):
+    out = io.StringIO()
+    terminal.show_answer(records, "runs/mine", Console(file=out, width=100))
+    return out.getvalue()
+
+
+def test_the_fastest_cell_is_named_with_its_lead_over_the_next_setting():
+    bf16 = {"precision": Precision.bf16}
+    text = answer(of_rate(batch_size=8), of_rate(300.0, **bf16), of_rate(290.0, batch_size=8, **bf16))
+    words = " ".join(text.split())
+    assert words.startswith("mlp, inference, mnist: bf16, batch 32 is fastest here, 29")
+    assert "images/s" in words
+    assert "; 2.98 times as fast as fp32, batch 8 (likely)." in words
+    table = text.partition("(likely).")[2]
+    assert table.index("cpu bf16 b32") < table.index("cpu bf16 b8") < table.index("cpu fp32 b8")
+    assert "accelbench best runs/mine" in words
+    words = " ".join(answer(of_rate(), of_rate(50.0, batch_size=8)).split())  # cells that differ in the batch only
+    assert "fp32, batch 32 is fastest here, 99.7 images/s, median step 10.0 ms" in words
+    assert "; 2.00 times as fast as fp32, batch 8 (likely)." in words
+
+
+@pytest.mark.parametrize("others", [(), (of_rate(status=Status.failed, batch_size=8),)])
+def test_one_measured_cell_answers_nothing(others):
+    assert answer(of_rate(), *others) == ""
