@@ -209,6 +209,12 @@ def _folder_under_runs(place: Workplace, out: str) -> Path:
         raise UserError(f"{shown(runs)}: a file is where the folder of the records should be: move it")
     if resolved(runs) not in folder.parents:
         raise UserError(f"out={out}: should be a folder under runs/, such as runs/mine")
+    try:
+        folder.stat()
+    except FileNotFoundError:
+        pass
+    except OSError as error:  # links in a circle, or a name that is too long
+        raise RefusedError(error, f"out={out}") from error
     return folder
 
 
