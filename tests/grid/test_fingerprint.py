@@ -9,7 +9,7 @@ import pytest
 
 from accelbench.devices.gpu import visible_gpus
 from accelbench.errors import UserError
-from accelbench.grid import fingerprint
+from accelbench.grid import fingerprint, own_code
 from accelbench.project import ENVIRONMENT
 from devices.fakes import FakeNvml
 
@@ -117,14 +117,14 @@ def test_the_stage_mends_a_broken_file(checkout):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    fingerprint.source_digest.cache_clear()
+    own_code.source_digest.cache_clear()
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def source_digest(target):
-    fingerprint.source_digest.cache_clear()
-    return fingerprint.source_digest("model.target", target)
+    own_code.source_digest.cache_clear()
+    return own_code.source_digest("model.target", target)
 
 
 def test_the_digest_changes_with_any_file_of_the_package_and_nothing_is_imported(folder):

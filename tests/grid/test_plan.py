@@ -6,7 +6,7 @@ import pytest
 
 from accelbench.devices.registry import absent
 from accelbench.errors import UserError
-from accelbench.grid import identity, plan
+from accelbench.grid import fingerprint, plan
 from accelbench.schema import plan_file
 from accelbench.schema.cell import Cell, Options
 from accelbench.schema.conditions import Data
@@ -39,23 +39,23 @@ def test_the_identity_holds_what_a_number_depends_on():
     cell = make_cell()
     other_data = Data(name="mnist", digest="e" * 64, source="random pixels", stand_in=True)
     found = {
-        identity.identity(cell, DATA, FINGERPRINT),
-        identity.identity(make_cell(seed=1), DATA, FINGERPRINT),
-        identity.identity(cell, other_data, FINGERPRINT),
-        identity.identity(cell, DATA, {**FINGERPRINT, "code": "0ther"}),
+        fingerprint.identity(cell, DATA, FINGERPRINT),
+        fingerprint.identity(make_cell(seed=1), DATA, FINGERPRINT),
+        fingerprint.identity(cell, other_data, FINGERPRINT),
+        fingerprint.identity(cell, DATA, {**FINGERPRINT, "code": "0ther"}),
     }
     assert len(found) == 4
-    assert identity.identity(make_cell(suite="another"), DATA, FINGERPRINT) in found
+    assert fingerprint.identity(make_cell(suite="another"), DATA, FINGERPRINT) in found
 
 
 def test_the_identity_holds_the_library_of_the_allocator(tmp_path, monkeypatch):
     library = tmp_path / "libjemalloc.so.2"
-    monkeypatch.setattr(identity.allocators, "library", lambda allocator: library)
-    monkeypatch.setattr(identity.allocators, "checksum", lambda path: path.read_text())
+    monkeypatch.setattr(fingerprint.allocators, "library", lambda allocator: library)
+    monkeypatch.setattr(fingerprint.allocators, "checksum", lambda path: path.read_text())
     cell, found = make_cell(options=Options(allocator=Allocator.jemalloc)), set()
     for version in ("5.2", "5.3"):
         library.write_text(version)
-        found.add(identity.identity(cell, DATA, FINGERPRINT))
+        found.add(fingerprint.identity(cell, DATA, FINGERPRINT))
     assert len(found) == 2
 
 
@@ -63,13 +63,13 @@ def test_the_identity_holds_the_contents_of_the_weights_file_and_not_its_age(tmp
     path = tmp_path / "mine.safetensors"
     cell = make_cell(model=ModelSpec(name="mlp", weights=str(path)))
     with pytest.raises(UserError, match=f"^model.weights={path}: not readable"):
-        identity.identity(cell, DATA, FINGERPRINT)
+        fingerprint.identity(cell, DATA, FINGERPRINT)
     path.write_bytes(b"some")
-    first = identity.identity(cell, DATA, FINGERPRINT)
+    first = fingerprint.identity(cell, DATA, FINGERPRINT)
     os.utime(path, (1, 1))
-    assert identity.identity(cell, DATA, FINGERPRINT) == first
+    assert fingerprint.identity(cell, DATA, FINGERPRINT) == first
     path.write_bytes(b"more")
-    assert identity.identity(cell, DATA, FINGERPRINT) != first
+    assert fingerprint.identity(cell, DATA, FINGERPRINT) != first
 
 
 def test_what_does_not_run_has_its_reason(monkeypatch):

@@ -1,7 +1,7 @@
 import pytest
 
 from accelbench.errors import UserError
-from accelbench.grid.prepare import data_name, data_of
+from accelbench.grid.plan import data_name, data_of
 from accelbench.project import Workplace
 from accelbench.schema.vocab import MODULE, Library
 from accelbench.schema.workload import DataSpec, ModelSpec

@@ -19,7 +19,7 @@ from rich.console import Console
 from accelbench import lock
 from accelbench.data.manifest import digest_of
 from accelbench.errors import UserError
-from accelbench.grid import identity, plan, prepare
+from accelbench.grid import fingerprint, plan
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import RECORDS
 from accelbench.schema import plan_file, record
@@ -114,7 +114,7 @@ def test_a_record_is_there_before_the_next_cell_starts_and_holds_what_it_depende
     assert names == set(found.environment)
     assert found.sweep_id.endswith("-test")
     depends_on = {k: v for k, v in found.environment.items() if k not in ("git", *record.DEVICE_MEASUREMENTS)}
-    assert found.identity == identity.identity(found.cell, found.data, depends_on)
+    assert found.identity == fingerprint.identity(found.cell, found.data, depends_on)
     assert 0 < found.wall_s < 60
 
 
@@ -184,8 +184,8 @@ def test_retry_tries_again_what_failed_timed_out_or_was_killed(swept, folder):
 def test_another_machine_or_code_measures_again_and_keeps_what_was(swept, folder, monkeypatch):
     swept([make_cell()])
     before = written(folder)
-    current = prepare.fingerprint(Engine.lightning)
-    monkeypatch.setattr(prepare, "fingerprint", lambda engine: {**current, "code": "another"})
+    current = fingerprint.fingerprint(Engine.lightning)
+    monkeypatch.setattr(plan, "fingerprint", lambda engine: {**current, "code": "another"})
     result, _ = swept([make_cell()])
     assert set(before) < set(written(folder))
     assert len(written(folder)) == 2

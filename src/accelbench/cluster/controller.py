@@ -17,9 +17,8 @@ from accelbench.cluster.engine import UNKNOWN, ClusterEngine, groups, shares
 from accelbench.cluster.shared_state import Part, Round, SharedState
 from accelbench.errors import UserError
 from accelbench.grid.estimate import read_evidence
-from accelbench.grid.fingerprint import fingerprint
-from accelbench.grid.identity import identity
-from accelbench.grid.prepare import Prepared
+from accelbench.grid.fingerprint import fingerprint, identity
+from accelbench.grid.plan import Prepared
 from accelbench.presentation import counted
 from accelbench.project import RECORDS, shown
 from accelbench.schema.cell import Cell

@@ -18,7 +18,7 @@ from rich.console import Console
 from accelbench.cluster.claims import Claims
 from accelbench.cluster.shared_state import Part, Round, read_part
 from accelbench.errors import UserError
-from accelbench.grid.prepare import Prepared, prepare
+from accelbench.grid.plan import Prepared, prepare
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import SAFETENSORS, Workplace, workplace
 from accelbench.schema.vocab import UNEXPECTED

@@ -24,8 +24,7 @@ LABEL_WIDTH = 42
 def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.grid.estimate import Length, lengths, read_evidence
     from accelbench.grid.fingerprint import fingerprint
-    from accelbench.grid.plan import in_order, skip_reason
-    from accelbench.grid.prepare import check_request
+    from accelbench.grid.plan import check_request, in_order, skip_reason
     from accelbench.schema.plan_file import labels
     from accelbench.schema.serialize import canonical_json
     from accelbench.settings.compose import cells_of, compose
@@ -84,7 +83,7 @@ def _check(cells: Mapping[str, Cell], names: Mapping[str, str], context: Context
     Raises:
         UserError: a network does not run; the message has the reason of each.
     """
-    from accelbench.grid.prepare import data_of
+    from accelbench.grid.plan import data_of
     from accelbench.isolation.hosts import Hosts
     from accelbench.sweep.context import prepare_missing
     from accelbench.sweep.session import Preflight

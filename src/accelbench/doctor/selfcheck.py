@@ -16,10 +16,8 @@ from rich.text import Text
 from accelbench.compare.machine_error import MIN_ROUNDS, Round, machine_error
 from accelbench.doctor import noise
 from accelbench.errors import UserError, WriteError
-from accelbench.grid.fingerprint import fingerprint
-from accelbench.grid.identity import identity
-from accelbench.grid.plan import Planned
-from accelbench.grid.prepare import Prepared
+from accelbench.grid.fingerprint import fingerprint, identity
+from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging import disturbed
 from accelbench.judging.disturbed import DISTURBED

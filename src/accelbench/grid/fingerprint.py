@@ -1,26 +1,26 @@
-"""What a number depends on besides its settings: the machine, the versions, the code that measures."""
+"""What a number depends on: the machine, the versions, the code that measures; and the identity of a record."""
 
 import hashlib
 import os
 import platform
 import subprocess
-import sys
-from collections.abc import Iterable
-from functools import cache
-from importlib.machinery import PathFinder
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pynvml
 
-from accelbench.devices import cpu, packages, tpu
-from accelbench.devices.gpu import Gpu, visible_gpus
+from accelbench.devices import allocators, cpu, packages, tpu
+from accelbench.devices.gpu import visible_gpus
 from accelbench.engines.registry import SUBSTITUTING
 from accelbench.errors import UserError
 from accelbench.grid.measuring_code import code_digest
+from accelbench.grid.own_code import source_digest
 from accelbench.project import PACKAGE
+from accelbench.schema.cell import Cell
+from accelbench.schema.conditions import Data
 from accelbench.schema.secrets import kept
-from accelbench.schema.serialize import read_bytes
+from accelbench.schema.serialize import digest, open_regular
 from accelbench.schema.vocab import Engine
 
 GIT_S = 10.0  # for which git is waited: a hook, or a file system of another machine, may never answer
@@ -48,59 +48,61 @@ def fingerprint(engine: Engine | None = None, package: Path = PACKAGE) -> dict[s
         them, see `schema.secrets.kept`) and `code` (`measuring_code.code_digest`), as plain JSON values. They do not
         depend on the load, the time or the host's name; the kernel counts by its major and minor release.
     """
-    return {
-        "machine": _machine(),
-        "versions": _versions(),
-        "variables": _variables(),
-        "code": code_digest(package, engine),
-    }
-
-
-def files_digest(files: Iterable[tuple[Path, Path]]) -> str:
-    """The sha256 over (name, path) of files in the given order: it changes with any name or byte."""
-    total = hashlib.sha256()
-    for name, path in files:
-        total.update(f"{name.as_posix()} {hashlib.sha256(read_bytes(path)).hexdigest()}\n".encode())
-    return total.hexdigest()
-
-
-@cache
-def source_digest(flag: str, path: str) -> str:
-    """The sha256 over the source of a user's own code: the top-level package that holds it.
-
-    If that is a single module, the other modules of its folder count too. It is searched in the current folder, then
-    on Python's path. Nothing is imported.
-
-    The arguments and the errors are those of `source_files`; it is one too if a file there can't be read.
-    """
     try:
-        return files_digest(sorted(source_files(flag, path).items()))
-    except OSError as error:
-        raise UserError(f"{flag}={path}: {error.filename}: {error.strerror}") from error
+        gpus = visible_gpus()
+    except pynvml.NVMLError:
+        gpus = []
+    report = cpu.look()
+    capabilities = [None if (found := gpu.compute_capability) is None else f"{found[0]}.{found[1]}" for gpu in gpus]
+    details = [
+        {
+            "memory_gb": None if gpu.memory_bytes is None else round(gpu.memory_bytes / 1e9),
+            "multiprocessors": gpu.multiprocessors,
+            "compute_capability": capability,
+        }
+        for gpu, capability in zip(gpus, capabilities, strict=True)
+    ]
+    kernel = ".".join(platform.release().split(".")[:2])
+    machine = {
+        "cpu_name": report.name,
+        "instruction_sets": report.details.get("instruction_sets", ""),
+        "num_cores": int(report.details["physical_cores"]) if "physical_cores" in report.details else None,
+        "num_threads": int(report.details["usable_cores"]),
+        "memory_gb": round((report.memory_bytes or 0) / 1e9),
+        "gpus": [gpu.name for gpu in gpus],
+        **({"gpu_details": details} if gpus else {}),
+        "tpus": tpu.find_chips(),
+        "platform": f"{platform.system()} {kernel} {platform.machine()}",
+        "python": platform.python_version(),
+    }
+    versions = {name: version for name in COMPUTING if (version := packages.version(name)) is not None}
+    if gpus:
+        versions["nvidia-driver"] = pynvml.nvmlSystemGetDriverVersion()
+    # Without the variables that no cell's process gets.
+    variables = {name: value for name, value in kept(os.environ).items() if name not in SUBSTITUTING}
+    return {"machine": machine, "versions": versions, "variables": variables, "code": code_digest(package, engine)}
 
 
-def source_files(flag: str, path: str) -> dict[Path, Path]:
-    """What `source_digest` reads: name -> file.
+def identity(cell: Cell, data: Data, fingerprint: Mapping[str, Any]) -> str:
+    """The identity of a cell's record: the digest of all that its numbers depend on.
 
-    Args:
-        flag: the setting that names it.
-        path: the dotted path of a class or a function.
+    That is its settings, data set and allocator, the fingerprint for its engine, the user's own code and weights.
 
     Raises:
-        UserError: there is no such package.
+        UserError: the source of the user's own code can't be found, or the weights can't be read.
     """
-    name = path.partition(".")[0]
-    found = PathFinder.find_spec(name, ["", *sys.path])
-    folders = list(found.submodule_search_locations or []) if found else []
-    if found is None or not (folders or found.origin):
-        raise UserError(f"{flag}={path}: no package or module {name} in this folder or where Python looks")
-    if folders:
-        files = {file.relative_to(folder): file for folder in map(Path, folders) for file in folder.rglob("*.py")}
-    else:
-        parent = Path(str(found.origin)).parent
-        files = {file.relative_to(parent): file for file in parent.glob("*.py")}
-    # Editors leave links to nothing, such as `.#nets.py`; nobody can import a pipe.
-    return {name: file for name, file in files.items() if file.is_file()}
+    parts = {"settings": cell.settings(), "data": data.digest, "environment": fingerprint}
+    if code := {flag: source_digest(flag, path) for flag, path in cell.own_code.items()}:
+        parts["code"] = code
+    if (weights := cell.model.weights_file) is not None:
+        try:
+            with open_regular(Path(weights)) as file:
+                parts["weights"] = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise UserError(f"model.weights={weights}: not readable ({error.strerror})") from error
+    if (library := allocators.library(cell.options.allocator)) is not None:
+        parts["allocator"] = allocators.checksum(library)
+    return digest(parts)
 
 
 def git_state(root: Path) -> dict[str, Any]:
@@ -125,49 +127,3 @@ def git_state(root: Path) -> dict[str, Any]:
         "branch": None if branch == "(detached)" else branch,
         "dirty": any(not line.startswith("#") for line in lines),
     }
-
-
-def _machine() -> dict[str, Any]:
-    report = cpu.look()
-    gpus = _gpus()
-    kernel = ".".join(platform.release().split(".")[:2])
-    return {
-        "cpu_name": report.name,
-        "instruction_sets": report.details.get("instruction_sets", ""),
-        "num_cores": int(report.details["physical_cores"]) if "physical_cores" in report.details else None,
-        "num_threads": int(report.details["usable_cores"]),
-        "memory_gb": round((report.memory_bytes or 0) / 1e9),
-        "gpus": [gpu.name for gpu in gpus],
-        **({"gpu_details": [_details(gpu) for gpu in gpus]} if gpus else {}),
-        "tpus": tpu.find_chips(),
-        "platform": f"{platform.system()} {kernel} {platform.machine()}",
-        "python": platform.python_version(),
-    }
-
-
-def _details(gpu: Gpu) -> dict[str, Any]:
-    capability = gpu.compute_capability
-    return {
-        "memory_gb": None if gpu.memory_bytes is None else round(gpu.memory_bytes / 1e9),
-        "multiprocessors": gpu.multiprocessors,
-        "compute_capability": None if capability is None else f"{capability[0]}.{capability[1]}",
-    }
-
-
-def _versions() -> dict[str, str]:
-    found = {name: version for name in COMPUTING if (version := packages.version(name)) is not None}
-    if _gpus():
-        found["nvidia-driver"] = pynvml.nvmlSystemGetDriverVersion()
-    return found
-
-
-def _variables() -> dict[str, str]:
-    """The environment variables that tune the computing libraries, except those that no cell's process gets."""
-    return {name: value for name, value in kept(os.environ).items() if name not in SUBSTITUTING}
-
-
-def _gpus() -> list[Gpu]:
-    try:
-        return visible_gpus()
-    except pynvml.NVMLError:
-        return []

@@ -1,25 +1,62 @@
-"""Whether the user's own code that cells name is there, as its text tells: nothing is imported, and no lock is needed.
+"""The user's own code that cells name: its files, their digest, and whether it has what is named.
 
-Only what is surely missing is refused: a module may define names in ways that its text does not show.
+All is told by the text: nothing is imported, and no lock is needed. Only what is surely missing is refused: a module
+may define names in ways that its text does not show.
 """
 
 import ast
 import difflib
+import hashlib
 import re
 import sys
 import warnings
 from collections.abc import Iterable
+from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 from accelbench.errors import RefusedError, UserError
-from accelbench.grid.fingerprint import source_files
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import read_bytes
 
 # A module whose text has one of these may define, or import, other names than it has in it.
 DYNAMIC = {"__getattr__", "globals", "locals", "vars", "exec", "eval", "setattr", "__dict__", "__path__", "modules"}
 IMPORTS_ALL = re.compile(r"\bimport\s*\(?\s*\*")
+
+
+@cache
+def source_digest(flag: str, path: str) -> str:
+    """The sha256 over names and contents of `source_files`. Raises as it does, also if a file there can't be read."""
+    total = hashlib.sha256()
+    try:
+        for name, file in sorted(source_files(flag, path).items()):
+            total.update(f"{name.as_posix()} {hashlib.sha256(read_bytes(file)).hexdigest()}\n".encode())
+    except OSError as error:
+        raise UserError(f"{flag}={path}: {error.filename}: {error.strerror}") from error
+    return total.hexdigest()
+
+
+def source_files(flag: str, path: str) -> dict[Path, Path]:
+    """Name -> file of the source of the user's class or function at a dotted path: the top-level package that holds it.
+
+    If that is a single module, the other modules of its folder count too. It is searched in the current folder, then
+    on Python's path.
+
+    Raises:
+        UserError: there is no such package; the message names the setting `flag`.
+    """
+    name = path.partition(".")[0]
+    found = PathFinder.find_spec(name, ["", *sys.path])
+    folders = list(found.submodule_search_locations or []) if found else []
+    if found is None or not (folders or found.origin):
+        raise UserError(f"{flag}={path}: no package or module {name} in this folder or where Python looks")
+    if folders:
+        files = {file.relative_to(folder): file for folder in map(Path, folders) for file in folder.rglob("*.py")}
+    else:
+        parent = Path(str(found.origin)).parent
+        files = {file.relative_to(parent): file for file in parent.glob("*.py")}
+    # Editors leave links to nothing, such as `.#nets.py`; nobody can import a pipe.
+    return {name: file for name, file in files.items() if file.is_file()}
 
 
 def check_own_code(cells: Iterable[Cell]) -> None:
@@ -34,10 +71,9 @@ def check_own_code(cells: Iterable[Cell]) -> None:
 
 
 def _check(flag: str, path: str) -> None:
-    module, _, name = path.rpartition(".")
+    *parts, name = path.split(".")
     spec: ModuleSpec | None = None
     places: list[str] | None = ["", *sys.path]
-    parts = module.split(".")
     for num, part in enumerate(parts, 1):
         # By its last part alone: of a dotted name, the package would have to be imported.
         found = None if places is None else PathFinder.find_spec(part, places)
@@ -53,13 +89,8 @@ def _check(flag: str, path: str) -> None:
 
 
 def _may_have(flag: str, path: str, spec: ModuleSpec, name: str) -> bool:
-    """Whether the module's text has the word `name`, or does not tell which names it defines.
-
-    Raises:
-        UserError: the text is no Python.
-    """
-    text = _text(spec)
-    if text is None:
+    """Whether the module's text has the word `name`, or does not tell which names it defines."""
+    if (text := _text(spec)) is None:
         return True
     try:
         _parsed(text)
@@ -82,8 +113,7 @@ def _text(spec: ModuleSpec) -> str | None:
 
 def _parsed(text: str) -> ast.Module:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SyntaxWarning)  # the import shows it
-        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore")  # the import shows them
         return ast.parse(text)
 
 

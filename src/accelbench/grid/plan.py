@@ -1,31 +1,36 @@
-"""The grid as planned cells: the name of each cell's record, and why a cell is skipped."""
+"""Plans the cells of a sweep on this machine's data and environment: each record's name, and why a cell is skipped."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any
 
+from accelbench.data.arrays import how_to_prepare
+from accelbench.data.manifest import check_arrays, read_manifest
 from accelbench.devices.registry import DeviceReport, look
-from accelbench.grid.identity import identity
+from accelbench.errors import UserError
+from accelbench.grid.fingerprint import fingerprint, git_state, identity
+from accelbench.grid.own_code import check_own_code, source_digest, source_files
 from accelbench.grid.support import why_not
+from accelbench.project import Workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data
 from accelbench.schema.plan_file import WantedCell, labels
-from accelbench.schema.vocab import Device, Engine
+from accelbench.schema.record import Record
+from accelbench.schema.vocab import MODULE, Device, Engine
+
+Stamp = tuple[int, int, int]  # time of the last change, size, inode
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A cell, the identity of its record, and why it is skipped (None: it runs).
-
-    Attributes:
-        label: tells the cell apart from the others of its folder; by default `cell.label`.
-    """
+    """A cell, the identity of its record, and why it is skipped (None: it runs)."""
 
     cell: Cell
     identity: str
     skip_reason: str | None
-    label: str = ""
+    label: str = ""  # tells the cell apart from the others of its folder; by default `cell.label`
 
     def __post_init__(self) -> None:
         if not self.label:
@@ -43,6 +48,11 @@ def report_on(device: Device) -> DeviceReport:
     return look(device)
 
 
+def skip_reason(cell: Cell) -> str | None:
+    """Why this machine skips the cell; None: it runs."""
+    return why_not(cell, report_on(cell.device))
+
+
 def in_order(cells: Iterable[Cell]) -> dict[str, Cell]:
     """Cell id -> cell, in the order in which the cells run; equal cells once.
 
@@ -50,11 +60,6 @@ def in_order(cells: Iterable[Cell]) -> dict[str, Cell]:
     """
     unique = {cell.id: cell for cell in cells}
     return dict(sorted(unique.items(), key=lambda item: item[1].repeat))
-
-
-def skip_reason(cell: Cell) -> str | None:
-    """Why this machine skips the cell; None: it runs."""
-    return why_not(cell, report_on(cell.device))
 
 
 def plan(
@@ -72,3 +77,131 @@ def plan(
         Planned(cell, identity(cell, data, fingerprints[cell.engine]), skip_reason(cell), names[key])
         for key, cell in ordered.items()
     ]
+
+
+class UsersFiles:
+    """The files of `cells` at the time when this is made. Their contents are not read."""
+
+    def __init__(self, cells: Iterable[Cell]) -> None:
+        self._before = {source: _stamps(*source) for source in {each for cell in cells for each in _sources(cell)}}
+
+    def changed(self, cell: Cell) -> list[Path]:
+        """The files of `cell` that were written, added or removed since: their contents may be the same."""
+        changes = (self._before[source].items() ^ _stamps(*source).items() for source in _sources(cell))
+        return sorted({path for change in changes for path, _ in change})
+
+
+def _sources(cell: Cell) -> set[tuple[str, str]]:
+    weights = {("model.weights", cell.model.weights_file)} if cell.model.weights_file else set()
+    return {*cell.own_code.items(), *weights}
+
+
+def _stamps(flag: str, value: str) -> dict[Path, Stamp]:
+    try:
+        paths = [Path(value)] if flag == "model.weights" else source_files(flag, value).values()
+    except UserError:  # the whole package is gone
+        return {}
+    found = {}
+    for path in paths:
+        try:
+            stat = path.stat()
+        except OSError:
+            continue
+        found[path] = stat.st_mtime_ns, stat.st_size, stat.st_ino
+    return found
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A sweep that is ready to run."""
+
+    place: Workplace  # where the sweep works
+    data: Data  # the data set of all cells
+    data_folder: Path  # where its arrays are
+    users_files: UsersFiles  # that the cells' identities were made of
+    fingerprints: Mapping[Engine, Mapping[str, Any]]  # those of each engine's cells
+    git: Mapping[str, Any]  # the state of the checkout
+    planned: list[Planned]  # the cells in the order in which they run
+    # the node of a cluster that this is, and its job; empty on a machine alone
+    node: Mapping[str, str] = field(default_factory=dict)
+
+    def environment(self, engine: Engine) -> dict[str, Any]:
+        """What the records of the engine's cells keep of machine, versions, code, git and node."""
+        return {**self.fingerprints[engine], "git": self.git, **({"node": self.node} if self.node else {})}
+
+    def changed_file(self, record: Record) -> Path | None:
+        """A file of the user that was changed since, so that the record's cell would have another identity now."""
+        if not (changed := self.users_files.changed(record.cell)):
+            return None
+        source_digest.cache_clear()
+        try:
+            same = identity(record.cell, self.data, self.fingerprints[record.cell.engine]) == record.identity
+        except UserError:  # it is gone
+            same = False
+        return None if same else changed[0]
+
+
+def check_request(cells: Sequence[Cell]) -> None:
+    """Checks what can be checked at once, before another's measurement is waited for.
+
+    Raises:
+        UserError: `cells` use several data sets, or name code of the user's that is not there.
+    """
+    data_name(cells)
+    check_own_code(cells)
+
+
+def data_name(cells: Sequence[Cell]) -> str:
+    """The one data set that `cells` use. Raises UserError: they use several."""
+    names = sorted({cell.data.name for cell in cells})
+    if len(names) != 1:
+        raise UserError(f"data={','.join(names)}: a sweep has one data set; run one sweep for each")
+    return names[0]
+
+
+def data_of(cells: Sequence[Cell], place: Workplace) -> tuple[Data, Path]:
+    """The one data set that `cells` use, and its folder.
+
+    Raises:
+        UserError: they use several data sets, or theirs is not prepared.
+    """
+    name = data_name(cells)
+    folder = place.data / name
+    if name == MODULE:
+        return _of_module(cells), folder
+    data = read_manifest(folder)
+    if data.name != name:
+        raise UserError(f"data={name}: {folder} holds {data.name}; {how_to_prepare(folder)}")
+    return data, folder
+
+
+def _of_module(cells: Sequence[Cell]) -> Data:
+    """The data that the user's DataModule, or a LightningModule itself, makes when a cell runs.
+
+    The digest leaves out the arguments, which are part of each cell's settings.
+    """
+    sources = {
+        ("data.target", cell.data.target) if cell.data.target else ("model.target", cell.model.definition)
+        for cell in cells
+    }
+    if len(sources) > 1:
+        shown = ",".join(sorted(path for _, path in sources))
+        raise UserError(f"data.target={shown}: a sweep has one data set; run one sweep for each")
+    ((flag, path),) = sources
+    return Data(name=MODULE, digest=source_digest(flag, path), source=f"{path}, which nobody verified", stand_in=False)
+
+
+def prepare(cells: Sequence[Cell], place: Workplace, earlier: Sequence[WantedCell] = ()) -> Prepared:
+    """Plans `cells` on this machine's data and environment.
+
+    Raises:
+        UserError: the cells use several data sets, or theirs is not prepared.
+    """
+    source_digest.cache_clear()  # a notebook plans again and again, and the user's code changes meanwhile
+    users_files = UsersFiles(cells)  # before they are read
+    data, folder = data_of(cells, place)
+    if data.name != MODULE:
+        check_arrays(folder)
+    fingerprints = {engine: fingerprint(engine) for engine in {cell.engine for cell in cells}}
+    planned = plan(cells, data, fingerprints, earlier)
+    return Prepared(place, data, folder, users_files, fingerprints, git_state(place.root), planned)

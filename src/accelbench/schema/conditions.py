@@ -17,11 +17,9 @@ class SystemSeries:
     # when the cell's process started, in seconds since the machine started; None without samples
     started_boot_s: Seconds | None = None
     t_s: list[Difference] = field(default_factory=list)  # seconds since the process started, one value per sample
-    # name -> one value per sample; None if that sample failed. Names end in their unit: `host_memory_mb`,
-    # `cpu_utilization_percent`, `gpu_0_memory_mb`, `gpu_0_power_w`, ...
+    # name -> one value per sample; None if that sample failed. Names end in their unit, such as `gpu_0_power_w`
     values: dict[SeriesName, list[Reading | None]] = field(default_factory=dict)
-    # peak memory of the cell: the larger of the kernel's high-water mark of its processes and the largest sample; None
-    # if both are unknown
+    # the larger of the kernel's high-water mark of the cell's processes and the largest sample; None if unknown
     peak_host_bytes: Count | None = None
     # logical cores that `other_cpu_utilization_percent` is of; None in older records
     num_cores: AtLeastOne | None = None
@@ -32,10 +30,7 @@ class SystemSeries:
                 raise ValueError(f"{name} should have {len(self.t_s)} values, as t_s has")
 
     def within(self, name: str, boot_s: tuple[float, float] | None) -> list[float]:
-        """The known values of a series.
-
-        `boot_s`: their begin and end, in seconds since the machine started; None: there are none.
-        """
+        """The known values of a series from the begin to the end `boot_s`, in seconds since the machine started."""
         if boot_s is None or self.started_boot_s is None:
             return []
         low, high = (time_s - self.started_boot_s for time_s in boot_s)

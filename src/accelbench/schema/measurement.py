@@ -66,8 +66,8 @@ class Epoch:
     seconds: Duration  # wall time, loading of data and compilation included
     num_samples: AtLeastOne  # samples that were computed
     began_boot_s: Seconds | None = None  # when it began, in seconds since the machine started; None in older records
-    # of `seconds`, the time to get the batches, while an accelerator may still compute the batches before; None if the
-    # steps fetch them themselves, and in older records
+    # of `seconds`, the time to get the batches, while an accelerator may still compute those before; None if the steps
+    # fetch them themselves, and in older records
     data_s: Seconds | None = None
     loss: Number | None = None  # mean over the epoch's steps; None in inference
     accuracy: Share | None = None  # share of right answers during training; None for a model that does not classify
@@ -78,8 +78,7 @@ class Epoch:
 class Breakdown:
     """How the wall time of steps divides into phases."""
 
-    # phase (`vocab.Phase`) -> seconds, one value per step; the phases of a step add up to the step
-    phases_s: dict[Phase, list[Difference]]
+    phases_s: dict[Phase, list[Difference]]  # seconds, one value per step; the phases of a step add up to the step
     # seconds of alternate steps that were timed only as a whole; the difference is what timing the phases costs
     undisturbed_s: list[Duration]
 
@@ -104,98 +103,75 @@ class Check:
 
     promise: Promise
     observed: str = "not observed"  # in words; empty in older records
-    # of the work that was looked at, 0 to 1; None if it is unknown or nothing was observed: no sign that all is well
-    share: Share | None = None
+    share: Share | None = None  # of the work that was looked at; None if unknown or nothing was: no sign of health
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """One cell's measurement. Seconds are wall time; a list has one value per step, in order."""
+    """One cell's measurement. Seconds are wall time; a list has one value per step, in order.
 
-    # device, device_name, precision: what really computed, as observed, which may differ from the cell's settings
+    None: the engine can't tell, or the cell has no such thing. Fields that older records lack have a default.
+    """
+
+    # What really computed, as observed, which may differ from the cell's settings.
     device: str
     device_name: str
     precision: str
     num_devices: Devices  # how many devices computed, each an equal part of every batch
-    threads: AtLeastOne | None  # CPU threads in each process; None if the engine can't tell
+    threads: AtLeastOne | None  # CPU threads in each process
     num_params: Count  # trainable parameters
-    # num_train_samples, num_test_samples: samples in each split; None for random images
-    num_train_samples: AtLeastOne | None
+    num_train_samples: AtLeastOne | None  # in this split; None for random images
     num_test_samples: AtLeastOne | None
     build_s: Seconds  # time to build the model and put it onto its device
-    # time to export the network from PyTorch, once for all cells that load the file; None if it was not exported
-    export_s: Seconds | None = None
-    # time to quantise the exported network, calibration included, once like the export; None if it was not quantised
-    quantize_s: Seconds | None = None
-    # compile_s, num_compiles: compilations by XLA, by torch.compile or of an exported network; None if the engine can't
-    # tell
-    compile_s: Seconds | None = None
+    export_s: Seconds | None = None  # to export the network from PyTorch, once for all cells that load the file
+    quantize_s: Seconds | None = None  # to quantise the exported network, calibration included, once like the export
+    compile_s: Seconds | None = None  # of compilations by XLA, by torch.compile or of an exported network
     num_compiles: Count | None = None
-    # size of the files that an exported network was compiled from or to; None without
-    artifact_bytes: Count | None = None
-    # how many operators that multiply matrices compute in which format, by NumPy's names, in the network that an engine
-    # compiled; empty if it does not say
+    artifact_bytes: Count | None = None  # of the files that an exported network was compiled from or to
+    # how many operators that multiply matrices compute in which format, by NumPy's names, in a compiled network
     formats: dict[str, Count] = field(default_factory=dict)
-    # operators that ran on the CPU instead of the device; None if the engine can't tell
-    fallbacks: list[str] | None = None
+    fallbacks: list[str] | None = None  # operators that ran on the CPU instead of the device
     first_step_s: Duration | None = None  # the first step, waited for; None in older records of whole epochs
     warmup_s: list[Seconds] = field(default_factory=list)  # the first warm-up steps, each waited for
-    # warmup_total_s, num_warmup_steps: total time and number of all warm-up steps; the number is 0 if unknown
-    warmup_total_s: Seconds = 0.0
-    num_warmup_steps: Count = 0
-    # whether step times had stopped changing when warm-up ended; None if that was not checked
-    settled: bool | None = None
+    warmup_total_s: Seconds = 0.0  # of all warm-up steps
+    num_warmup_steps: Count = 0  # of all; 0 if unknown
+    settled: bool | None = None  # whether step times had stopped changing when warm-up ended; None: not checked
     stop: Stop | None = None  # why no more blocks were measured; None for whole epochs
     blocks: list[Block] = field(default_factory=list)  # the steady state, from which the throughput is computed
-    # seconds of the steady state that belong to no block and no step; None in older records
-    dropped_s: Seconds | None = None
+    dropped_s: Seconds | None = None  # seconds of the steady state that belong to no block and no step
     # further steps of the steady state, each waited for. In Keras a step is one execution, of `steps_per_execution`
-    # batches.
+    # batches. Of each of these steps: the time until the call returned, to get the batch (empty if the step itself
+    # fetches it), and to copy the batch to the device and the result back (empty if nothing is copied)
     latency_s: list[Duration] = field(default_factory=list)
-    # of each step in `latency_s`, the time until the call returned, before waiting for the device
     launch_s: list[Seconds] = field(default_factory=list)
-    # of each step in `latency_s`, the time to get the batch; empty if the step itself fetches it
     data_s: list[Seconds] = field(default_factory=list)
-    # copy_in_s, copy_out_s: of each step in `latency_s`, the time to copy the batch to the device and the result back;
-    # empty if nothing is copied
     copy_in_s: list[Seconds] = field(default_factory=list)
     copy_out_s: list[Seconds] = field(default_factory=list)
-    # samples computed in the steady state, discarded blocks included; None for whole epochs
-    num_steady_samples: AtLeastOne | None = None
+    num_steady_samples: AtLeastOne | None = None  # computed in the steady state, discarded blocks included
     # begin and end of the steady state, or of the epochs, in seconds since the machine started
     steady_boot_s: tuple[Seconds, Seconds] | None = None
-    # how much faster the clock ran in the steady state than one that is never adjusted, as a share; None for whole
-    # epochs
-    clock_drift: Number | None = None
-    breakdown: Breakdown | None = None  # phases of additional steps; None if they were not timed
-    # the operators that take most of a step's time, longest first; empty if they were not profiled
-    operators: list[Operator] = field(default_factory=list)
-    work: Work | None = None  # the work of one step; None if it was not counted
+    clock_drift: Number | None = None  # how much faster the clock ran than one that is never adjusted, as a share
+    breakdown: Breakdown | None = None  # phases of additional steps
+    operators: list[Operator] = field(default_factory=list)  # those that take most of a step's time, longest first
+    work: Work | None = None  # the work of one step
     epochs: list[Epoch] = field(default_factory=list)  # whole epochs (protocol `fit`)
-    loss: Number | None = None  # of the last training step's batch; None in inference
-    evaluation: Evaluation | None = None  # on the test set after the last epoch of training; None otherwise
-    answers: Answers | None = None  # of a trained classifier in inference, by an engine that exports it; None otherwise
+    loss: Number | None = None  # of the last training step's batch
+    evaluation: Evaluation | None = None  # on the test set after the last epoch of training
+    answers: Answers | None = None  # of a trained classifier in inference, by an engine that exports it
     # norm of the difference between the output for two samples and that of the same weights in fp32 on the CPU, over
     # the norm of the latter; None in training, and for plain fp32 on the CPU
     output_error: Number | None = None
-    # peak of the accelerator's allocator, of several devices the largest; None if it has none
-    peak_device_bytes: Count | None = None
-    # the kernel's high-water mark of memory when measuring ended, summed over the processes; None if it can't be read
-    peak_host_bytes: Count | None = None
-    # what gave this process its memory, as observed: a word of `vocab.Allocator`, `glibc`, or the name of another
-    # library; None if that can't be told
-    allocator: str | None = None
-    # the file's name and version, such as `libtcmalloc_minimal.so.4.5.10 gperftools 2.10`
-    allocator_library: str | None = None
-    cudnn_benchmark: bool | None = None  # whether cuDNN tried its algorithms to choose the fastest; None without cuDNN
-    tokens_per_sample: Rate | None = None  # of the batches that were measured; None if nothing counts tokens
-    checks: list[Check] = field(default_factory=list)  # what was observed of each promise; empty in older records
-    checks_s: Seconds | None = None  # how long observing took; none of it is in what is timed. None in older records.
-    # what a reader should know of what was measured, without a doubt about the numbers
-    notes: list[str] = field(default_factory=list)
+    peak_device_bytes: Count | None = None  # of the accelerator's allocator, of several devices the largest
+    peak_host_bytes: Count | None = None  # the kernel's high-water mark when measuring ended, of all processes
+    allocator: str | None = None  # as observed: a word of `vocab.Allocator`, `glibc`, or the name of another library
+    allocator_library: str | None = None  # such as `libtcmalloc_minimal.so.4.5.10 gperftools 2.10`
+    cudnn_benchmark: bool | None = None  # whether cuDNN tried its algorithms to choose the fastest
+    tokens_per_sample: Rate | None = None  # of the batches that were measured
+    checks: list[Check] = field(default_factory=list)  # what was observed of each promise
+    checks_s: Seconds | None = None  # how long observing took; none of it is in what is timed
+    notes: list[str] = field(default_factory=list)  # of what was measured, without a doubt about the numbers
     warnings: list[str] = field(default_factory=list)  # what a reader of the numbers should know
-    # what makes the numbers wrong, such as a loss that is not finite; with any, the cell is `invalid`
-    defects: list[str] = field(default_factory=list)
+    defects: list[str] = field(default_factory=list)  # what makes the numbers wrong: with any, the cell is `invalid`
 
     @property
     def samples_per_step(self) -> float | None:

@@ -23,7 +23,7 @@ CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii
 
 PREFIX, SUFFIX = ".accelbench-", ".tmp"  # of the names of files that are being written
 ABANDONED_S = 3600.0  # another process, perhaps on another machine, is still writing a younger one
-# Of a file that is read whole. A record of a million single steps (`settings.limits.MAX_STEPS`) has some 120 MB, and a
+# Of a file that is read whole. A record of a million single steps (`cell.MAX_STEPS`) has some 120 MB, and a
 # plan of a hundred thousand cells 210 MB. What is larger is nothing that accelbench has written.
 MAX_MB = 512
 
@@ -49,10 +49,9 @@ def load(cls: type[T], values: Mapping[str, Any], *, clean: bool = False) -> T:
 
 def load_if_fits(cls: type[T], values: Any) -> T | None:
     """As `load` with `clean`; None if the values do not fit, such as those of another release."""
-    try:
+    with contextlib.suppress(ValueError):
         return load(cls, values, clean=True)
-    except ValueError:
-        return None
+    return None
 
 
 def plain(value: Any) -> Any:
@@ -71,6 +70,11 @@ def canonical_json(value: object) -> str:
     return CANONICAL.encode(value)
 
 
+def digest(value: object) -> str:
+    """The sha256 of `value`'s canonical JSON, as 64 hexadecimal digits."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
 def group_key(value: object) -> str:
     """As `canonical_json`, in a fifth of the time, for comparing values: another release may give another text."""
     import orjson  # here, as in `read_json`
@@ -84,11 +88,6 @@ def group_key(value: object) -> str:
 def group_digest(value: object) -> str:
     """16 hexadecimal digits that stand for `group_key`, where very many are held."""
     return hashlib.sha256(group_key(value).encode()).hexdigest()[:16]
-
-
-def digest(value: object) -> str:
-    """The sha256 of `value`'s canonical JSON, as 64 hexadecimal digits."""
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
 
 
 @contextlib.contextmanager
@@ -144,10 +143,9 @@ def entries_of(path: Path) -> dict[str, Any]:
     Raises:
         RefusedError: see `read_bytes`.
     """
-    try:
+    with contextlib.suppress(OSError, ValueError):
         return load(dict[str, Any], read_json(path))
-    except (OSError, ValueError):
-        return {}
+    return {}
 
 
 def write_json(path: Path, value: object) -> None:
@@ -169,7 +167,10 @@ def writing(path: Path) -> Iterator[Path]:
     A process that is killed meanwhile leaves a hidden file, which a later call in this folder removes.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_abandoned(path.parent)
+    for left in path.parent.glob(f"{PREFIX}*{SUFFIX}"):
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > ABANDONED_S:
+                left.unlink()
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=PREFIX, suffix=SUFFIX, delete=False) as created:
         file = Path(created.name)
     try:
@@ -181,10 +182,3 @@ def writing(path: Path) -> Iterator[Path]:
     except BaseException:
         file.unlink(missing_ok=True)
         raise
-
-
-def _remove_abandoned(folder: Path) -> None:
-    for path in folder.glob(f"{PREFIX}*{SUFFIX}"):
-        with contextlib.suppress(OSError):
-            if time.time() - path.stat().st_mtime > ABANDONED_S:
-                path.unlink()

@@ -15,7 +15,7 @@ from rich.console import Console
 from accelbench.data.manifest import read_counts
 from accelbench.devices.registry import look
 from accelbench.errors import UserError
-from accelbench.grid.prepare import data_of
+from accelbench.grid.plan import data_of
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import Workplace, shown, workplace
 from accelbench.schema.cell import Cell

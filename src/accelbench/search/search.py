@@ -12,9 +12,8 @@ from rich.console import Console
 
 from accelbench.errors import UserError, WriteError
 from accelbench.grid.estimate import length_of
-from accelbench.grid.identity import identity
-from accelbench.grid.plan import Planned
-from accelbench.grid.prepare import Prepared
+from accelbench.grid.fingerprint import identity
+from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging import disturbed
 from accelbench.presentation import duration

@@ -8,8 +8,7 @@ from rich.console import Console
 
 from accelbench.cluster import dispatch
 from accelbench.errors import UnknownChoiceError, UserError
-from accelbench.grid.plan import in_order, skip_reason
-from accelbench.grid.prepare import prepare
+from accelbench.grid.plan import in_order, prepare, skip_reason
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.disturbed import is_retried
 from accelbench.project import CONFIRMED, PARAMS, PLAN, RESULTS, RETRIES, Workplace, check_inside, shown

@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from accelbench import lock
 from accelbench.errors import REFUSED, RefusedError, UserError, WriteError
-from accelbench.grid.prepare import Prepared, check_request, prepare
+from accelbench.grid.plan import Prepared, check_request, prepare
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import MANIFEST, PLAN, RUNS, Workplace, resolved, shown, workplace
 from accelbench.schema import plan_file

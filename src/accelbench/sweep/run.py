@@ -11,8 +11,7 @@ from rich.console import Console
 from accelbench.answers.cells import cells_of
 from accelbench.answers.process import Process
 from accelbench.errors import UnknownChoiceError, UserError
-from accelbench.grid.plan import Planned
-from accelbench.grid.prepare import Prepared
+from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.disturbed import is_retried
 from accelbench.schema import plan_file

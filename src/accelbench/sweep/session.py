@@ -17,8 +17,7 @@ from accelbench.devices import energy_counters
 from accelbench.errors import DataError, UserError
 from accelbench.grid.estimate import Evidence, read_evidence
 from accelbench.grid.fingerprint import fingerprint
-from accelbench.grid.plan import Planned
-from accelbench.grid.prepare import Prepared
+from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.isolation.messages import Outcome
 from accelbench.judging import disturbed
