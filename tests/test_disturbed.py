@@ -106,7 +106,7 @@ def test_the_csv_of_a_report_has_the_reason_and_no_number(folder):
 
 def test_python_has_the_outcome_and_no_number(disturbed):
     (cell,) = cells_of([dataclasses.replace(process.Process.of(disturbed), label="a")])
-    result = Result(cell, Path("x"))
+    result = Result.of(cell, Path("x"))
     assert (result.status, result.reason, result.is_ok, result.samples_per_s) == ("disturbed", REASON, False, None)
     assert repr(result) == f"Result(a: disturbed: {REASON})"
 

@@ -1,6 +1,8 @@
 """Sweeps written through `accelbench.schema.record`, as a runner would leave them."""
 
 import dataclasses
+import itertools
+import math
 from pathlib import Path
 from typing import Any
 
@@ -105,36 +107,28 @@ class Maker:
         name = (records[0].cell if records else waiting[0]).suite
         entries = [(each.cell, record.write(each, results / name).stem) for each in records]
         entries += [(cell, f"{cell.id}-{'9' * 8}") for cell in waiting]
-        plan = {
-            "schema_version": 6,
-            "suite": name,
-            "title": "Five networks on MNIST",
-            "study": study,
-            "profile": "quick",
-            "cells": [
-                {"cell_id": cell.id, "label": cell.label, "record": path, "cell": cell.to_json()}
-                for cell, path in entries
-            ],
-        }
+        cells = [
+            {"cell_id": cell.id, "label": cell.label, "record": path, "cell": cell.to_json()} for cell, path in entries
+        ]
+        head = {"schema_version": 6, "suite": name, "title": "Five networks on MNIST", "study": study}
+        plan = {**head, "profile": "quick", "cells": cells}
         serialize.write_json(results / name / "plan.json", plan)
         return results / name
 
     def everything(self) -> tuple[list[Record], list[Cell]]:
         """Several models, devices, precisions and batches, all statuses, stand-in data, two cells not run."""
         records = []
+        axes = [(("mlp", 20_000), ("cnn", 1_500)), (("cpu", 1), ("xla_cpu", 0.8)), (("fp32", 1), ("bf16_mixed", 0.7))]
         for mode, gain in ((Mode.train, 1), (Mode.infer, 3)):
-            for model, rate in (("mlp", 20_000), ("cnn", 1_500)):
-                for device, speed in (("cpu", 1), ("xla_cpu", 0.8)):
-                    for precision, ease in (("fp32", 1), ("bf16_mixed", 0.7)):
-                        for batch_size, fill in ((32, 0.6), (128, 1)):
-                            cell = self.cell(model, device, precision, mode=mode, batch_size=batch_size)
-                            records.append(self.ok(cell, rate * gain * speed * ease * fill, data=STAND_IN))
+            for *chosen, (size, fill) in itertools.product(*axes, ((32, 0.6), (128, 1))):
+                cell = self.cell(*(word for word, _ in chosen), mode=mode, batch_size=size)
+                rate = math.prod(factor for _, factor in chosen) * gain * fill
+                records.append(self.ok(cell, rate, data=STAND_IN))
         fit = self.cell("mlp", protocol=Protocol.fit, batch_size=256)
         records.append(self.ok(fit, 21_000, data=STAND_IN, warnings=["the loader waited"]))
         gpu = "no NVIDIA GPU: libnvidia-ml.so.1 not found"
-        for model in ("mlp", "cnn"):
-            for mode in Mode:
-                records.append(self.record(self.cell(model, "gpu", mode=mode), Status.skipped, reason=gpu))
+        cells = [self.cell(model, "gpu", mode=mode) for model in ("mlp", "cnn") for mode in Mode]
+        records += [self.record(cell, Status.skipped, reason=gpu) for cell in cells]
         lstm = {
             Status.failed: {"reason": BAD_REASON, "error": "Traceback ...\nValueError: <b>shape</b> | mismatch\n"},
             Status.oom: {"reason": "out of memory", "error": "killed by the kernel"},

@@ -31,7 +31,7 @@ CEILINGS = Ceilings(
 )
 
 
-def _finished(maker: Maker, cell, rate: float):
+def finished(maker: Maker, cell, rate: float):
     phases = {"data_wait": 0.1, "forward": 0.4, "backward": 0.3, "optimizer": 0.1, "framework": 0.1}
     step = cell.batch_size / rate
     return maker.ok(
@@ -90,5 +90,5 @@ def _record(maker: Maker, cell, rate: float):
     if speed is None:
         return maker.record(cell, Status.skipped, reason="no TPU chip on the PCI bus", environment=environment)
     ease = {"fp32": 1.0, "bf16": 1.6, "fp16": 1.5, "tf32": 1.1, "fp64": 0.4}.get(cell.precision, 1.3)
-    done = _finished(maker, cell, rate * speed * ease * cell.batch_size**0.3)
+    done = finished(maker, cell, rate * speed * ease * cell.batch_size**0.3)
     return replace(done, environment=environment)

@@ -30,52 +30,52 @@ def content(folder: Path) -> dict[Path, bytes]:
     return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-@pytest.fixture(scope="module")
-def cells(report: Path) -> pd.DataFrame:
-    return pd.read_csv(report / "cells.csv")
+@pytest.fixture
+def built(tmp_path: Path, maker):
+    """From records to the folder of their report, and what was said."""
+
+    def built(records, **plan):
+        maker.suite(tmp_path / "results", records, **plan)
+        said: list[str] = []
+        return build.build(tmp_path / "results", tmp_path / "report", say=said.append).parent, said
+
+    return built
 
 
-def test_cells_csv_has_a_row_per_planned_cell_and_the_summary_s_columns(cells: pd.DataFrame, maker) -> None:
-    records, waiting = maker.everything()
+def test_cells_csv_has_a_row_per_planned_cell_and_the_summary_s_columns(report: Path, maker) -> None:
+    cells, (records, waiting) = pd.read_csv(report / "cells.csv"), maker.everything()
     assert list(cells["cell_id"]) == [record.cell.id for record in records] + [cell.id for cell in waiting]
     assert list(cells.columns) == [*summarise(records[0]), "cell", "num_processes", device_scaling.COLUMN]
     assert set(PROMISED) <= set(cells.columns)
 
 
-def test_unknown_values_are_empty_never_a_number(report: Path, cells: pd.DataFrame) -> None:
+def test_unknown_values_are_empty_never_a_number_and_values_are_kept_whole(report: Path, tmp_path: Path) -> None:
     text = pd.read_csv(report / "cells.csv", dtype=str, keep_default_na=False)
     not_ok = text[text["status"] != "ok"]
     assert len(not_ok) == 11
     for column in ("samples_per_s", "latency_p50_ms", "time_s", "num_params", "accuracy"):
         assert set(not_ok[column]) == {""}
     assert set(text["mfu"]) == set(text["peak_device_mb"]) == {""}
-    assert cells.loc[cells["reason"] == "not run yet", "status"].isna().all()
-
-
-def test_values_are_kept_whole(report: Path) -> None:
-    row = pd.read_csv(report / "cells.csv", dtype=str).iloc[0]
+    assert set(text.loc[text["reason"] == "not run yet", "status"]) == {""}
+    row = text.iloc[0]
     assert (row["num_params"], row["batch_size"], row["stand_in"]) == ("1195018", "32", "True")
     assert float(row["samples_per_s"]) == pytest.approx(12_000)
+    csv_file.write([{"a": -1.5, "b": "-1.5", "c": None, "d": True}], tmp_path / "a.csv")  # no number is a formula
+    assert (tmp_path / "a.csv").read_text() == "a,b,c,d\n-1.5,'-1.5,,True\n"
 
 
-def test_records_that_are_not_shown_are_counted_on_the_page_and_for_the_console(tmp_path: Path, maker) -> None:
-    folder = maker.suite(tmp_path / "results", [maker.ok(maker.cell(), 1000)])
-    write(maker.ok(maker.cell(batch_size=1), 10), folder)
-    said: list[str] = []
-    out = build.build(tmp_path / "results", tmp_path / "report", say=said.append).parent
-    (note,) = said
+def test_records_that_are_not_shown_are_counted_on_the_page_and_for_the_console(tmp_path: Path, built, maker) -> None:
+    write(maker.ok(maker.cell(batch_size=1), 10), tmp_path / "results" / "nets")
+    out, (note,) = built([maker.ok(maker.cell(), 1000)])
     assert note.startswith("1 record in results/nets is not in its plan, and is not shown: ")
     assert note in (out / "index.html").read_text()
     assert note in (out / "report.md").read_text()
 
 
-def test_text_of_others_does_no_harm_in_any_file(tmp_path: Path, maker) -> None:
+def test_text_of_others_does_no_harm_in_any_file(built, maker) -> None:
     wicked = "=1+1\x1b[31m\u202e`|<b>\n@x"
-    network = maker.cell(wicked, suite="s")
     failed = maker.record(maker.cell(suite="s"), Status.failed, reason="-2 " * 10**6, error="e" * 5_000_000)
-    warned = maker.ok(network, 1000, warnings=["w" * 10**6])
-    maker.suite(tmp_path / "results", [warned, failed])
-    out = build.build(tmp_path / "results", tmp_path / "report").parent
+    out, _ = built([maker.ok(maker.cell(wicked, suite="s"), 1000, warnings=["w" * 10**6]), failed])
     for name in ("index.html", "report.md", "cells.csv"):
         text = (out / name).read_text()
         assert not set("\x1b\u202e") & set(text)
@@ -84,13 +84,7 @@ def test_text_of_others_does_no_harm_in_any_file(tmp_path: Path, maker) -> None:
     assert rows["model"][0] == "'" + r"=1+1\x1b[31m\u202e`|<b>" + "\n@x"
     assert rows["reason"][1].startswith("'-2 -2")
     assert len(rows["reason"][1]) == 501
-    markdown = (out / "report.md").read_text()
-    assert r"=1+1\\x1b\[31m\\u202e\`\|&lt;b> @x" in markdown
-
-
-def test_numbers_below_zero_are_no_formulas(tmp_path: Path) -> None:
-    csv_file.write([{"a": -1.5, "b": "-1.5", "c": None, "d": True}], tmp_path / "a.csv")
-    assert (tmp_path / "a.csv").read_text() == "a,b,c,d\n-1.5,'-1.5,,True\n"
+    assert r"=1+1\\x1b\[31m\\u202e\`\|&lt;b> @x" in (out / "report.md").read_text()
 
 
 def test_metrics_are_headlines_and_below_them_every_suites_and_models_means(report: Path) -> None:
@@ -101,22 +95,17 @@ def test_metrics_are_headlines_and_below_them_every_suites_and_models_means(repo
     ease = (0.6 * 0.7 * 0.8) ** 0.5  # the geometric mean of 1 and 0.6, of 1 and 0.7, of 1 and 0.8
     assert suites["nets"]["models"]["cnn"] == {"train": pytest.approx(1500 * ease), "infer": pytest.approx(4500 * ease)}
     assert found == {
-        "num_cells_ok": 33,
-        "num_cells_skipped": 4,
-        "num_cells_unexpected": 5,
-        "num_cells_not_run": 2,
+        **{"num_cells_ok": 33, "num_cells_skipped": 4, "num_cells_unexpected": 5, "num_cells_not_run": 2},
         "share_of_answers_sure": 0.0,
         "best_train_samples_per_s": pytest.approx(21_000),
         "best_infer_samples_per_s": pytest.approx(60_000),
     }
 
 
-def test_a_throughput_that_is_unknown_is_no_metric(tmp_path: Path, maker) -> None:
-    maker.suite(tmp_path / "results", [maker.record(maker.cell(), Status.skipped, reason="no")])
-    page = build.build(tmp_path / "results", tmp_path / "report")
-    assert set(json.loads((page.parent / "metrics.json").read_text())) == {
-        *("num_cells_ok", "num_cells_skipped", "num_cells_unexpected", "num_cells_not_run")
-    }
+def test_a_throughput_that_is_unknown_is_no_metric(built, maker) -> None:
+    out, _ = built([maker.record(maker.cell(), Status.skipped, reason="no")])
+    words = ("ok", "skipped", "unexpected", "not_run")
+    assert set(json.loads((out / "metrics.json").read_text())) == {f"num_cells_{word}" for word in words}
 
 
 @pytest.mark.slow
@@ -127,9 +116,8 @@ def test_building_changes_no_result_and_again_gives_the_same(results: Path, repo
     assert content(again) == content(report)
 
 
-def test_a_full_disk_leaves_the_earlier_report(tmp_path: Path, maker, monkeypatch) -> None:
-    maker.suite(tmp_path / "results", [maker.ok(maker.cell(), 1000)])
-    out = build.build(tmp_path / "results", tmp_path / "report").parent
+def test_a_full_disk_leaves_the_earlier_report(tmp_path: Path, built, maker, monkeypatch) -> None:
+    out, _ = built([maker.ok(maker.cell(), 1000)])
     before = content(out)
 
     def full(descriptor: int) -> None:
@@ -144,54 +132,45 @@ def test_a_full_disk_leaves_the_earlier_report(tmp_path: Path, maker, monkeypatc
 
 def test_a_record_that_cannot_be_read_costs_only_itself(tmp_path: Path, maker) -> None:
     records = [maker.ok(maker.cell(model), 1000) for model in ("mlp", "cnn")]
-    folder = maker.suite(tmp_path / "results", records)
-    bad = folder / f"{records[0].name}.json"
+    bad = maker.suite(tmp_path / "results", records) / f"{records[0].name}.json"
     bad.write_text("{")
     said: list[str] = []
     page = build.build(tmp_path / "results", tmp_path / "report", say=said.append)
     (line,) = said
-    assert line.startswith(f"results/nets/{bad.name}: not a readable record (")
+    named = f"results/nets/{bad.name}: not a readable record ("
+    assert line.startswith(named)
     assert line.endswith("); delete it and run the sweep again")
     for text in (page.read_text(), (page.parent / "report.md").read_text()):
-        assert f"results/nets/{bad.name}: not a readable record (" in text
+        assert named in text
         assert "1</b> not readable" in text or "1 ok, 1 not readable" in text
     rows = pd.read_csv(page.parent / "cells.csv")
     assert list(rows["samples_per_s"].notna()) == [False, True]
     assert rows["reason"][0] == "not readable"
 
 
-def test_a_new_report_takes_away_the_old_pictures_and_nothing_else(tmp_path: Path, maker) -> None:
-    maker.suite(tmp_path / "results", [maker.ok(maker.cell(), 1000)])
-    out = build.build(tmp_path / "results", tmp_path / "report").parent
+def test_a_new_report_takes_away_the_old_pictures_and_nothing_else(built, maker) -> None:
+    out, _ = built([maker.ok(maker.cell(batch_size=size, mode="infer"), size) for size in (1, 2)])
+    assert list((out / "plots").iterdir()) != []
     (out / "notes.txt").write_text("mine")
-    maker.suite(tmp_path / "results", [maker.record(maker.cell("cnn"), Status.skipped, reason="no")], study=None)
-    build.build(tmp_path / "results", out)
+    built([maker.record(maker.cell("cnn"), Status.skipped, reason="no")], study=None)
     assert list((out / "plots").iterdir()) == []
     assert (out / "notes.txt").read_text() == "mine"
 
 
-class TestScript:
-    @pytest.fixture
-    def project(self, tmp_path: Path) -> Path:
-        (tmp_path / "params.yaml").write_text("suites:\n  nets: {data: random}\n")
-        return tmp_path
+def test_the_stage_says_in_one_line_where_the_report_is_or_why_there_is_none(tmp_path: Path, maker) -> None:
+    (tmp_path / "params.yaml").write_text("suites:\n  nets: {data: random}\n")
 
-    def run(self, project: Path) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, SCRIPT, "build_report"], cwd=project, capture_output=True, text=True, check=False
-        )
+    def run():
+        done = subprocess.run([sys.executable, SCRIPT, "build_report"], cwd=tmp_path, capture_output=True, text=True)
+        return done.returncode, done.stdout, done.stderr
 
-    def test_says_in_one_line_where_the_report_is(self, project: Path, maker) -> None:
-        maker.suite(project / "results", [maker.ok(maker.cell(), 1000)])
-        done = self.run(project)
-        assert (done.returncode, done.stdout, done.stderr) == (0, f"report: {project}/report/index.html\n", "")
-
-    def test_without_results_exits_2_with_one_message(self, project: Path) -> None:
-        done = self.run(project)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.startswith("error: ")
-        assert "no sweep there" in done.stderr
-        assert "Traceback" not in done.stderr
+    status, out, error = run()
+    assert (status, out) == (2, "")
+    assert error.startswith("error: ")
+    assert "no sweep there" in error
+    assert "Traceback" not in error
+    maker.suite(tmp_path / "results", [maker.ok(maker.cell(), 1000)])
+    assert run() == (0, f"report: {tmp_path}/report/index.html\n", "")
 
 
 def test_sweeps_deep_below_are_on_the_page_and_folders_that_can_not_be_listed_are_named(

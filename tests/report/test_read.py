@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from accelbench.errors import UserError
-from accelbench.report import build, read
+from accelbench.report import build
+from accelbench.report import read as sweeps
 from accelbench.schema import parallel, plan_file, record
 from accelbench.schema.vocab import Status
 from fakes import refuse_listing
@@ -17,59 +18,46 @@ def test_reads_what_the_plan_names_in_its_order(tmp_path: Path, maker) -> None:
     records = [maker.ok(maker.cell("cnn"), 10), maker.ok(maker.cell("mlp"), 20)]
     folder = maker.suite(tmp_path, records, [maker.cell("rnn")])
     (folder / "stray-00000000.json").write_text("not a record, and not in the plan")
-    found = read.read(folder)
+    found = sweeps.read(folder)
     assert (found.suite, found.title, found.study) == ("nets", "Five networks on MNIST", "001")
-    assert [(cell.cell.model.name, cell.outcome) for cell in found.cells] == [
-        ("cnn", "ok"),
-        ("mlp", "ok"),
-        ("rnn", "not run yet"),
-    ]
+    outcomes = [(cell.cell.model.name, cell.outcome) for cell in found.cells]
+    assert outcomes == [("cnn", "ok"), ("mlp", "ok"), ("rnn", "not run yet")]
     assert [record.cell.model.name for record in found.records] == ["cnn", "mlp"]
 
 
-def test_a_cell_that_has_not_run_has_its_settings_and_nothing_else(tmp_path: Path, maker) -> None:
-    waiting = read.read(maker.suite(tmp_path, [maker.ok(maker.cell("cnn"), 10)], [maker.cell("rnn")])).cells[1]
+def test_a_cell_that_has_not_run_has_its_settings_and_nothing_else(read, maker) -> None:
+    waiting = read([maker.ok(maker.cell("cnn"), 10)], [maker.cell("rnn")]).cells[1]
     known = {column: value for column, value in waiting.row.items() if value is not None}
     assert known == {
         **{"suite": "nets", "mode": "train", "engine": "lightning", "model": "rnn", "data": "mnist", "device": "cpu"},
-        **{"pipeline": "array", "augment": "none", "library": "accelbench", "weights": "none"},
+        **{"pipeline": "array", "augment": "none", "library": "accelbench", "weights": "none", "precision": "fp32"},
         **dict.fromkeys(["channels_last", "compile", "freeze", "cuda_graphs", "flush_denormals"], False),
-        "allocator": "default",
-        **{
-            "precision": "fp32",
-            "devices": 1,
-            "batch_size": 128,
-            "protocol": "window",
-            "epochs": 5,
-            "seed": 0,
-            "repeat": 0,
-        },
-        **{"reason": "not run yet", "cell_id": waiting.cell.id, "identity": "99999999", "cell": waiting.measured_key},
+        **{"allocator": "default", "devices": 1, "batch_size": 128, "protocol": "window", "epochs": 5},
+        **{"seed": 0, "repeat": 0, "reason": "not run yet", "cell_id": waiting.cell.id, "identity": "99999999"},
+        "cell": waiting.measured_key,
     }
 
 
-def test_an_invalid_cell_keeps_its_reason_and_loses_its_numbers(tmp_path: Path, maker) -> None:
+def test_an_invalid_cell_keeps_its_reason_and_loses_its_numbers(read, maker) -> None:
     cell = maker.cell()
     measured = maker.measurement(cell, 1e9, warnings=["ran as bf16"])
     invalid = maker.record(cell, Status.invalid, reason="another precision ran", measurement=measured)
-    row = read.read(maker.suite(tmp_path, [invalid])).cells[0].row
+    row = read([invalid]).cells[0].row
     assert (row["status"], row["reason"]) == ("invalid", "another precision ran")
     assert row["warnings"].startswith("ran as bf16")
     assert [row[column] for column in ("samples_per_s", "latency_p50_ms", "time_s", "num_params")] == [None] * 4
 
 
-def test_all_sweeps_by_name_or_the_one_that_the_folder_is(tmp_path: Path, maker) -> None:
-    for suite in ("b", "a"):
-        maker.suite(tmp_path, [maker.ok(maker.cell(suite=suite), 10)])
-    assert [found.suite for found in read.read_all(tmp_path)] == ["a", "b"]
-    assert [found.suite for found in read.read_all(tmp_path / "b")] == ["b"]
-
-
-def test_a_stray_record_beside_the_suites_hides_none_of_them(tmp_path: Path, maker) -> None:
-    suites = [maker.suite(tmp_path, [maker.ok(maker.cell(suite=name), 1)]) for name in ("one", "two")]
-    record.write(maker.ok(maker.cell(batch_size=2), 1), tmp_path)
-    found = read.read_all(tmp_path)
-    assert sorted(sweep.folder for sweep in found) == sorted([tmp_path.name, *(suite.name for suite in suites)])
+def test_sweeps_are_read_at_any_depth_by_name_and_told_apart(tmp_path: Path, maker) -> None:
+    results = tmp_path / "runs"
+    for place, model in (("", "rnn"), ("h100", "cnn"), ("l40s/again", "mlp")):
+        maker.suite(results / place, [maker.ok(maker.cell(model, suite="s"), 10)], study=None)
+    maker.suite(results, [maker.ok(maker.cell(suite="a"), 10)], study=None)
+    record.write(maker.ok(maker.cell(batch_size=2), 1), results)  # a stray record hides none of them
+    found = {sweep.folder: sweep.cells[0].cell.model.name for sweep in sweeps.read_all(results)}
+    assert found == {"a": "mlp", "h100/s": "cnn", "l40s/again/s": "mlp", "runs": "mlp", "s": "rnn"}
+    assert list(found) == sorted(found)
+    assert [sweep.suite for sweep in sweeps.read_all(results / "a")] == ["a"]
 
 
 def test_a_plan_that_names_the_record_of_another_cell_is_not_readable(tmp_path: Path, maker) -> None:
@@ -81,51 +69,53 @@ def test_a_plan_that_names_the_record_of_another_cell_is_not_readable(tmp_path: 
         plan_file.read_plan(folder)
 
 
-def test_no_results(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no sweep there.*run one first"):
-        read.read_all(tmp_path)
-
-
-@pytest.mark.parametrize("change", [{"schema_version": 99}, {"cells": [{"record": "x"}]}, {"title": None}])
-def test_a_plan_that_cannot_be_read_is_named_and_its_records_are_shown(
-    tmp_path: Path, maker, change: dict[str, object]
-) -> None:
-    made = maker.ok(maker.cell(), 10)
-    path = maker.suite(tmp_path / "results", [made]) / "plan.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    found = read.read(path.parent)
-    assert [each.name for each in found.records] == [made.name]
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        *({"schema_version": 99}, {"cells": [{"record": "x"}]}, {"title": None}, {"title": 3}),
+        *({"record": "../../elsewhere"}, {"record": "0123456789ab-01234567"}, {"cell": {"suite": 3}}),
+        {"cell_id": "0" * 12},
+    ],
+)
+def test_a_plan_that_cannot_be_read_is_named_and_its_records_are_shown(tmp_path: Path, maker, spoil) -> None:
+    records = [maker.ok(maker.cell(batch_size=size), 10) for size in (1, 2, 4)]
+    path = maker.suite(tmp_path / "results", records) / "plan.json"
+    values = json.loads(path.read_text())
+    (values if set(spoil) & set(values) else values["cells"][2]).update(spoil)
+    path.write_text(json.dumps(values))
+    found = sweeps.read(path.parent)
+    assert {each.name for each in found.records} == {each.name for each in records}
     (note,) = found.notes
     assert note.startswith("results/nets/plan.json: not a readable plan (")
     assert ": the cells of all its records are shown" in note
 
 
 def test_a_folder_in_which_nothing_can_be_read_costs_only_itself(tmp_path: Path, maker) -> None:
+    with pytest.raises(UserError, match="no sweep there.*run one first"):
+        sweeps.read_all(tmp_path)
     maker.suite(tmp_path, [maker.ok(maker.cell(suite="good"), 10)])
     (tmp_path / "bad").mkdir()
     os.mkfifo(tmp_path / "bad" / "plan.json")
-    good, bad = read.read_all(tmp_path)
+    good, bad = sweeps.read_all(tmp_path)
     assert (good.suite, len(good.records), good.notes) == ("good", 1, [])
     assert (bad.suite, bad.cells) == ("bad", [])
     assert "not a readable plan" in bad.notes[0]
     with pytest.raises(UserError, match="bad/plan.json: not a readable plan"):
-        read.read_all(tmp_path / "bad")
+        sweeps.read_all(tmp_path / "bad")
 
 
 @pytest.mark.parametrize("has_plan", [True, False])
 def test_a_folder_without_a_readable_record_names_the_first(tmp_path: Path, maker, has_plan) -> None:
     records = [maker.ok(maker.cell(batch_size=size), 10) for size in (1, 2)]
     folder = maker.suite(tmp_path / "nets", records)
-    for made in records:
-        (folder / f"{made.name}.json").write_text("{")
-    (folder / "plan.json").write_text("[")
+    for name in [*(made.name for made in records), "plan"]:
+        (folder / f"{name}.json").write_text("{")
     if not has_plan:
         (folder / "plan.json").unlink()
-    first = min(made.name for made in records)
     with pytest.raises(UserError) as raised:
-        read.read(folder)
+        sweeps.read(folder)
     told, _, named = str(raised.value).partition("2 records, none of which can be read; the first: ")
-    assert f"{first}.json: not a readable record" in named
+    assert f"{min(made.name for made in records)}.json: not a readable record" in named
     assert "is missing" not in told
     assert ("not a readable plan" in told) == has_plan
 
@@ -135,7 +125,7 @@ def test_records_that_cannot_be_read_are_named_and_the_others_are_shown(tmp_path
     folder = maker.suite(tmp_path / "results", records, [maker.cell("rnn")])
     for made in records[:7]:
         (folder / f"{made.name}.json").write_text("{")
-    found = read.read(folder)
+    found = sweeps.read(folder)
     assert [cell.outcome for cell in found.cells] == ["not readable"] * 7 + ["ok", "not run yet"]
     assert [each.name for each in found.records] == [records[7].name]
     *named, more = found.notes
@@ -146,39 +136,28 @@ def test_records_that_cannot_be_read_are_named_and_the_others_are_shown(tmp_path
 
 
 def test_cells_of_two_engines_have_the_same_ceilings_of_their_device(tmp_path: Path, maker) -> None:
-    ceilings = [{**many.CEILINGS.to_json(), "flops_per_s": {"fp32": rate}} for rate in (1e11, 2e11)]
-    records = [
-        replace(
-            many._finished(maker, maker.cell(model), 10),
-            environment={"code": code, "probe_code": "probe", "ceilings": values},
-        )
-        for model, code, values in zip(("mlp", "cnn"), ("lightning's", "keras'"), ceilings, strict=True)
-    ]
+    records = []
+    for model, code, rate in (("mlp", "lightning's", 1e11), ("cnn", "keras'", 2e11)):
+        ceilings = {**many.CEILINGS.to_json(), "flops_per_s": {"fp32": rate}}
+        made = many.finished(maker, maker.cell(model), 10)
+        records.append(replace(made, environment={"code": code, "probe_code": "probe", "ceilings": ceilings}))
     maker.suite(tmp_path, records)
-    (found,) = read.read_all(tmp_path)
+    (found,) = sweeps.read_all(tmp_path)
     assert [cell.row["ceiling_flops_per_s"] for cell in found.cells] == [2e11] * 2
 
 
-def test_cells_that_a_plan_of_an_earlier_release_gives_one_label_are_told_apart(tmp_path: Path, maker) -> None:
-    cells = [maker.cell(epochs=epochs) for epochs in (5, 10)]
-    folder = maker.suite(tmp_path, [maker.ok(cell, 10) for cell in cells])
-    assert [reported.label for reported in read.read(folder).cells] == [
-        "mlp-cpu-fp32-b128-train-epochs=5",
-        "mlp-cpu-fp32-b128-train-epochs=10",
-    ]
-
-
-def orphans(folder: Path, maker, num: int) -> list[str]:
-    """Writes records that the plan of `folder` does not name, and returns the names of their files."""
-    made = [maker.ok(maker.cell(batch_size=2**i), 10) for i in range(num)]
-    return sorted(record.write(each, folder).name for each in made)
+def test_cells_that_a_plan_of_an_earlier_release_gives_one_label_are_told_apart(read, maker) -> None:
+    found = read([maker.ok(maker.cell(epochs=epochs), 10) for epochs in (5, 10)])
+    labels = [f"mlp-cpu-fp32-b128-train-epochs={epochs}" for epochs in (5, 10)]
+    assert [reported.label for reported in found.cells] == labels
 
 
 def test_records_that_the_plan_does_not_name_are_counted_and_named(tmp_path: Path, maker) -> None:
     folder = maker.suite(tmp_path / "results", [maker.ok(maker.cell(), 10)])
-    assert read.read(folder).notes == []
-    names = orphans(folder, maker, 4)
-    (note,) = read.read(folder).notes
+    assert sweeps.read(folder).notes == []
+    orphans = [maker.ok(maker.cell(batch_size=2**i), 10) for i in range(4)]
+    names = sorted(record.write(each, folder).name for each in orphans)
+    (note,) = sweeps.read(folder).notes
     assert note == (
         f"4 records in results/nets are not in its plan, and are not shown: {', '.join(names[:3])} and 1 more "
         "(of cells that are no longer wanted, or of other code, versions or machines)."
@@ -189,58 +168,45 @@ def test_a_folder_that_lost_its_plan_shows_all_its_records_and_says_so(tmp_path:
     folder = maker.suite(tmp_path / "results", [maker.ok(maker.cell("cnn"), 10), maker.ok(maker.cell("mlp"), 20)])
     maker.suite(tmp_path / "results", [maker.ok(maker.cell(suite="planned"), 10)])
     (folder / "plan.json").unlink()
-    lost, planned = sorted(read.read_all(tmp_path / "results"), key=lambda sweep: sweep.folder)
-    assert {reported.label: reported.outcome for reported in lost.cells} == {
-        "cnn-cpu-fp32-b128-train": "ok",
-        "mlp-cpu-fp32-b128-train": "ok",
-    }
+    lost, planned = sorted(sweeps.read_all(tmp_path / "results"), key=lambda sweep: sweep.folder)
+    outcomes = {reported.label: reported.outcome for reported in lost.cells}
+    assert outcomes == {"cnn-cpu-fp32-b128-train": "ok", "mlp-cpu-fp32-b128-train": "ok"}
     (note,) = lost.notes
     assert note.startswith("results/nets has no plan.json: the cells of all its records are shown")
     assert planned.notes == []
-    assert [sweep.suite for sweep in read.read_all(folder)] == ["nets"]
+    assert [sweep.suite for sweep in sweeps.read_all(folder)] == ["nets"]
     (folder / "000000000000-00000000.json").write_text("{")
-    assert read.read(folder).notes[0].startswith("results/nets/000000000000-00000000.json: not a readable record (")
-
-
-def test_sweeps_are_read_at_any_depth_and_told_apart(tmp_path: Path, maker) -> None:
-    results = tmp_path / "runs"
-    for place, model in (("", "rnn"), ("h100", "cnn"), ("l40s/again", "mlp")):
-        maker.suite(results / place, [maker.ok(maker.cell(model, suite="s"), 10)])
-    found = {sweep.folder: sweep.cells[0].cell.model.name for sweep in read.read_all(results)}
-    assert found == {"s": "rnn", "h100/s": "cnn", "l40s/again/s": "mlp"}
+    assert sweeps.read(folder).notes[0].startswith("results/nets/000000000000-00000000.json: not a readable record (")
 
 
 def test_a_folder_that_can_not_be_listed_is_named(tmp_path: Path, maker, monkeypatch) -> None:
-    for place in ("a/locked", "a/open", "b"):
-        record.write(maker.ok(maker.cell(), 10), tmp_path / "runs" / place)
+    for place in ("runs/a/locked", "runs/a/open", "runs/b"):
+        record.write(maker.ok(maker.cell(), 10), tmp_path / place)
     refuse_listing(monkeypatch, tmp_path / "runs" / "a" / "locked")
-    locked, *others = read.read_all(tmp_path / "runs")
+    locked, *others = sweeps.read_all(tmp_path / "runs")
     assert [sweep.folder for sweep in others] == ["a/open", "b"]
     assert (locked.folder, locked.cells) == ("a/locked", [])
     assert locked.notes == ["a/locked: Permission denied: what is in it is not shown"]
     with pytest.raises(UserError, match="runs/a/locked: Permission denied$"):
-        read.read_all(tmp_path / "runs" / "a" / "locked")
+        sweeps.read_all(tmp_path / "runs" / "a" / "locked")
 
 
 def test_confirming_processes_that_can_not_be_listed_are_named(tmp_path: Path, maker, monkeypatch) -> None:
     maker.suite(tmp_path / "results", [maker.ok(maker.cell(), 10)])
     record.write(maker.ok(maker.cell(repeat=1), 10), tmp_path / "confirmed" / "nets")
     refuse_listing(monkeypatch, tmp_path / "confirmed" / "nets")
-    (found,) = read.read_all(tmp_path / "results")
+    (found,) = sweeps.read_all(tmp_path / "results")
     assert found.notes == ["confirmed/nets: Permission denied: what is in it is not shown"]
 
 
-def test_a_page_of_very_many_cells_shows_the_newest_ones_of_the_newest_sweep(
-    tmp_path: Path, maker, monkeypatch
-) -> None:
-    for number, name in enumerate(("earlier", "later")):
+def test_a_page_of_very_many_cells_shows_the_newest_ones_of_the_newest_sweep(tmp_path, maker, monkeypatch) -> None:
+    for hour, name in ((18, "earlier"), (19, "later")):
         made = [maker.ok(maker.cell(suite=name, batch_size=2**at), 10 + at) for at in range(6)]
-        starts = [f"2026-11-20T{18 + number}:00:{at:02}+00:00" for at in range(6)]
-        made = [replace(each, started_at=start) for each, start in zip(made, starts, strict=True)]
-        maker.suite(tmp_path / "results", made, study=None)
+        starts = [replace(each, started_at=f"2026-11-20T{hour}:00:{at:02}+00:00") for at, each in enumerate(made)]
+        maker.suite(tmp_path / "results", starts, study=None)
     whole = build.build(tmp_path / "results", tmp_path / "whole")
-    monkeypatch.setattr(read, "MANY", 5)
-    monkeypatch.setattr(read, "SHOWN", 4)
+    monkeypatch.setattr(sweeps, "MANY", 5)
+    monkeypatch.setattr(sweeps, "SHOWN", 4)
     page = build.build(tmp_path / "results", tmp_path / "part")
     notice = (
         "12 cells of 2 sweeps are too many for one page: its answers are of all, and it shows the newest 4 of the 6 "
@@ -249,37 +215,16 @@ def test_a_page_of_very_many_cells_shows_the_newest_ones_of_the_newest_sweep(
     assert notice in page.read_text()
     assert "too many" not in whole.read_text()
     assert (page.parent / "cells.csv").read_text() == (whole.parent / "cells.csv").read_text()
-    shown, _ = read.newest(read.read_all(tmp_path / "results"))
+    shown, _ = sweeps.newest(sweeps.read_all(tmp_path / "results"))
     assert [cell.cell.batch_size for sweep in shown for cell in sweep.cells] == [4, 8, 16, 32]
-
-
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        {"record": "../../elsewhere"},
-        {"record": "0123456789ab-01234567"},
-        {"cell": {"suite": 3}},
-        {"cell_id": "0" * 12},
-        {"title": 3},
-    ],
-)
-def test_of_a_plan_with_an_entry_that_cant_be_read_the_records_are_shown(spoil, tmp_path: Path, maker) -> None:
-    folder = maker.suite(tmp_path, [maker.ok(maker.cell(batch_size=size), 10) for size in (1, 2, 4)])
-    values = json.loads((folder / "plan.json").read_text())
-    (values if "title" in spoil else values["cells"][2]).update(spoil)
-    (folder / "plan.json").write_text(json.dumps(values))
-    assert [cell.outcome for cell in read.read(folder).cells] == ["ok"] * 3
 
 
 def test_many_records_are_read_by_several_processes_to_the_same_end(tmp_path: Path, maker, monkeypatch) -> None:
     folder = maker.suite(tmp_path, [maker.ok(maker.cell(batch_size=size), size) for size in range(1, 60)])
-    few = read.read(folder)
-    here = []
-    process = read._process
-    monkeypatch.setattr(read, "_process", lambda costs, item: here.append(item) or process(costs, item))
+    few, here, process = sweeps.read(folder), [], sweeps._process
+    monkeypatch.setattr(sweeps, "_process", lambda costs, item: here.append(item) or process(costs, item))
     monkeypatch.setattr(parallel, "NUM_FIRST", 5)
     monkeypatch.setattr(parallel, "MANY", 10)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    many_processes = read.read(folder)
-    assert [cell.row for cell in many_processes.cells] == [cell.row for cell in few.cells]
+    assert [cell.row for cell in sweeps.read(folder).cells] == [cell.row for cell in few.cells]
     assert len(here) == 5  # the others were pickled

@@ -46,9 +46,7 @@ def build(
         out: where the report goes.
         costs: of devices, as the user states them.
         say: shows the user a note about what the report leaves out.
-        notices: sentences for the top of the page.
-        data: the folder of the prepared data sets, for a look at them; None for none.
-        cache: the folder of selfcheck.json; None for none.
+        notices, data, cache: see `page.compose`.
         extension: the file of a module that adds to the report (`report.extension`); None for none.
 
     Raises:
@@ -140,8 +138,7 @@ def _means(cells: Sequence[MeasuredCell]) -> dict[str, float]:
 
 
 def _readable(value: float) -> float:
-    """With eight digits: more than any of them is worth."""
-    return float(f"{value:.8g}")
+    return float(f"{value:.8g}")  # more digits than any of them is worth
 
 
 def _replace(made: Path, out: Path) -> None:

@@ -1,6 +1,6 @@
 """What the columns of cells.csv mean: the page docs/columns.md is made from this."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from accelbench.schema.cell import Cell
 from accelbench.schema.setting import declared
@@ -8,13 +8,10 @@ from accelbench.schema.vocab import Phase
 from accelbench.stats.order_statistics import NUM_SAMPLES_FOR
 
 
-@dataclass(frozen=True)
-class About:
-    """What a column holds.
+class About(NamedTuple):
+    """What a column holds, and when it has no value, beside cells that did not run or whose numbers are not published.
 
-    Attributes:
-        meaning: with the unit, where the name does not say it.
-        empty: when it has no value, beside cells that did not run or whose numbers are not published; empty for never.
+    The meaning has the unit where the name does not say it; where `empty` is empty, there always is a value.
     """
 
     meaning: str

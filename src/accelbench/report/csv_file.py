@@ -1,7 +1,5 @@
 """Writes rows as CSV that a spreadsheet does not take for formulas."""
 
-import csv
-import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,13 +16,6 @@ def write(rows: Sequence[Row], path: Path) -> None:
     safe = [{column: _safe(value) for column, value in row.items()} for row in rows]
     # dtype=object keeps whole numbers whole in columns with unknown values.
     pd.DataFrame(safe, dtype=object).to_csv(path, index=False)
-
-
-def line(values: Sequence[Value]) -> str:
-    """One line as `write` writes it, without its end."""
-    written = io.StringIO()
-    csv.writer(written, lineterminator="").writerow([_safe(value) for value in values])
-    return written.getvalue()
 
 
 def frame(rows: Sequence[Row]) -> pd.DataFrame:

@@ -22,22 +22,7 @@ HARMLESS = str.maketrans("<>&", "‹›＆")
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 # DVC fills in the plots and a line that refreshes the page. Each plot has a script that calls `vegaEmbed`. A module
 # runs after these scripts, so their calls are queued until it has loaded Vega.
-PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="POLICY">
-{refresh_tag}
-<title>accelbench: DVC's plots</title>
-<style>body { font-family: sans-serif; margin: 1.5em; }</style>
-<script>const waiting = []; window.vegaEmbed = (...call) => waiting.push(call);</script>
-<script type="module">BUNDLE</script>
-</head>
-<body>
-{plot_divs}
-</body>
-</html>
-"""
+PAGE = Path(__file__).parent / "templates" / "dvc_plots.html"
 VEGA_LITE = "5.20"  # DVC's templates need major release 5
 EMBED = """
 window.vegaEmbed = (place, plot, options) => vegaEmbed(place, plot, {...options, ast: true});
@@ -65,4 +50,4 @@ def page() -> str:
     except ImportError as error:
         raise UserError("DVC's page of plots needs vl-convert-python: pip install 'accelbench[dvc]'") from error
     bundle = vl_convert.javascript_bundle(EMBED, vl_version=VEGA_LITE).replace("</script", "<\\/script")
-    return PAGE.replace("POLICY", POLICY).replace("BUNDLE", bundle)
+    return PAGE.read_text(encoding="utf-8").replace("POLICY", POLICY).replace("BUNDLE", bundle)

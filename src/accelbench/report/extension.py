@@ -15,16 +15,11 @@ from accelbench.report.tables.table import Table
 
 @dataclass(frozen=True, kw_only=True)
 class Addition:
-    """What is added to a suite's section.
+    """What is added to a suite's section."""
 
-    Attributes:
-        caveats: sentences to read before the numbers.
-        pictures: each with the name of its file, and what it shows.
-    """
-
-    caveats: list[str] = field(default_factory=list)
+    caveats: list[str] = field(default_factory=list)  # sentences to read before the numbers
     tables: list[Table] = field(default_factory=list)
-    pictures: list[tuple[str, str, Figure]] = field(default_factory=list)
+    pictures: list[tuple[str, str, Figure]] = field(default_factory=list)  # name of the file, what it shows, figure
 
 
 class Extension(Protocol):
@@ -45,12 +40,13 @@ def load(path: Path | None) -> Extension | None:
     """
     if path is None:
         return None
-    if not path.is_file():
-        raise UserError(f"params.yaml: report_extension: {path}: no such file")
-    sys.path.insert(0, str(path.parents[1]))
+    folder = str(path.parents[1])
+    sys.path.insert(0, folder)
     try:
+        if not path.is_file():
+            raise FileNotFoundError("no such file")
         return cast(Extension, import_module(f"{path.parent.name}.{path.stem}"))
     except Exception as error:  # a report without it is better than none
         raise UserError(f"params.yaml: report_extension: {path}: {error}") from error
     finally:
-        sys.path.remove(str(path.parents[1]))
+        sys.path.remove(folder)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 from accelbench.answers.cells import MeasuredCell, cells_of
 from accelbench.answers.process import Process
@@ -39,27 +40,18 @@ NO_COSTS: Costs = MappingProxyType({})
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """One suite's plan and its records.
+    """One suite's plan and its records."""
 
-    Attributes:
-        folder: the folder's name, unique among the sweeps of a report.
-        study: the published study that the suite repeats, such as `001`; None for no study.
-        profile: which of params.yaml's profiles it was planned with.
-        cells: in the plan's order, each with its published speed.
-        processes: the planned ones in the plan's order, and those that confirm an answer about one of these cells.
-        race: how the search went that measured them; None if it was none.
-        notes: sentences about records that can't be read or that the plan does not name, and about a plan that is
-            missing or can't be read.
-    """
-
-    folder: str
+    folder: str  # its name, unique among the sweeps of a report
     suite: str
     title: str
-    study: str | None = None
-    profile: str | None = None
-    cells: list[MeasuredCell] = field(default_factory=list)
+    study: str | None = None  # the published study that the suite repeats, such as `001`
+    profile: str | None = None  # which of params.yaml's profiles it was planned with
+    cells: list[MeasuredCell] = field(default_factory=list)  # in the plan's order, each with its published speed
+    # The planned ones in the plan's order, and those that confirm an answer about one of these cells.
     processes: list[Process] = field(default_factory=list)
-    race: RaceFile | None = None
+    race: RaceFile | None = None  # how the search went that measured them
+    # Sentences about records that can't be read or that the plan does not name, and about a plan that is missing.
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -162,8 +154,7 @@ def _with_confirming(sweeps: list[Sweep], folder: Path, costs: Costs) -> list[Sw
     return joined
 
 
-@dataclass(frozen=True)
-class _Plan:
+class _Plan(NamedTuple):
     """What a folder's plan names, or the cells of its records, and why its own plan can't be read."""
 
     head: PlanFile
@@ -207,8 +198,7 @@ def _plan(folder: Path, unread: UserError | None = None) -> _Plan:
     except UserError as error:
         unread = error
     plan = plan_file.plan_of_records(folder)
-    short = race.short if race else set()
-    cells = [wanted for wanted in plan.cells if wanted.record_name not in short]
+    cells = [wanted for wanted in plan.cells if race is None or wanted.record_name not in race.short]
     if not cells:
         raise _nothing_is_readable(folder, unread) from unread
     return _Plan(plan, cells, race, unread)

@@ -43,8 +43,7 @@ def test_a_stand_in_is_marked_on_the_samples(prepared, tmp_path, maker):
     data = read_manifest(prepared(stand_in="no network"))
     maker.suite(tmp_path / "results", [maker.ok(maker.cell(), 1, data=data)])
     path = build.build(tmp_path / "results", tmp_path / "report", data=tmp_path / "data")
-    composed = page.compose(read.read_all(tmp_path / "results"), data=tmp_path / "data")
-    (picture,) = composed.samples
+    (picture,) = page.compose(read.read_all(tmp_path / "results"), data=tmp_path / "data").samples
     assert [text.get_text() for text in picture.figure.axes[0].texts] == ["STAND-IN"]
     assert picture.figure.get_suptitle().endswith("NOT MNIST: a stand-in")
     assert (path.parent / "plots/samples_mnist.png").exists()

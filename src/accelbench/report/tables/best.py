@@ -106,12 +106,12 @@ def _by_precision(answer: Answer) -> str:
 
 
 def _of_criterion(criterion: str, heading: str) -> list[Column[Answer]]:
-    def choice(answer: Answer) -> str | None:
-        found = best_by(answer.group.cells, criterion)
-        return answer.group.short_text(found) if found else None
+    column, _ = CRITERIA[criterion]
 
-    def value(answer: Answer) -> float | None:
-        found = best_by(answer.group.cells, criterion)
-        return found.number(CRITERIA[criterion][0]) if found else None
+    def choice(answer: Answer) -> MeasuredCell | None:
+        return best_by(answer.group.cells, criterion)
 
-    return [Column(f"least {criterion} with", choice), Column(heading, value, number)]
+    return [
+        Column(f"least {criterion} with", lambda answer: (found := choice(answer)) and answer.group.short_text(found)),
+        Column(heading, lambda answer: (found := choice(answer)) and found.number(column), number),
+    ]
