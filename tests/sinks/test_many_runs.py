@@ -85,16 +85,6 @@ def test_means_that_a_killed_process_left_are_made_whole_and_not_twice(root):
     assert (mean.info.status, mean.data.metrics["cell/num_processes"]) == ("FINISHED", 3)
 
 
-@pytest.mark.slow
-def test_four_processes_that_start_at_once_on_an_empty_folder_make_one_store(tmp_path):
-    write(tmp_path, processes(20))
-    syncs = [started(SYNC, tmp_path, stderr=subprocess.PIPE, cwd=tmp_path) for _ in "abcd"]
-    assert [each.communicate(timeout=300)[1] for each in syncs] == [b""] * 4
-    measured, means = split(tmp_path)
-    assert keys(measured) == sorted((one.name, one.started_at) for one in processes(20))
-    assert len(means) == 1
-
-
 @contextmanager
 def server(root, port):
     """A real server on a sqlite store in `root`."""
@@ -137,7 +127,7 @@ def test_each_record_gets_one_run_however_often_a_sync_is_killed(is_served, tmp_
         for _ in range(8):
             running = started(SYNC, tmp_path, stderr=subprocess.DEVNULL)
             try:
-                running.wait(timeout=dice.uniform(2, 6))
+                running.wait(timeout=dice.uniform(1, 3))
                 break
             except subprocess.TimeoutExpired:
                 running.kill()
@@ -150,29 +140,3 @@ def test_each_record_gets_one_run_however_often_a_sync_is_killed(is_served, tmp_
     assert keys(measured) == sorted((one.name, one.started_at) for one in made)
     assert {run.info.status for run in measured} == {"FINISHED"}
     assert mean.data.metrics["cell/num_processes"] == len(made)
-
-
-@pytest.mark.faults
-def test_a_server_that_is_restarted_in_the_middle_of_a_delivery_loses_and_doubles_nothing(tmp_path, monkeypatch):
-    made = processes(120)
-    write(tmp_path, made)
-    port = closed_port()
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
-    with server(tmp_path, port):
-        running = started(SYNC, tmp_path, stderr=subprocess.PIPE, text=True)
-        deadline = time.monotonic() + 60
-        while not num_served(tmp_path) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        time.sleep(1)
-    # The server is gone, in the middle of it.
-    _, error = running.communicate(timeout=120)
-    assert running.returncode != 0
-    assert "does not answer" in error
-    with server(tmp_path, port):
-        done = sync(tmp_path, [tmp_path / "runs"])
-        assert 0 < done.num_delivered < len(made)
-        assert keys(split(tmp_path)[0]) == sorted((one.name, one.started_at) for one in made)
-
-
-def num_served(root):
-    return len(list((root / "files").rglob("record.json"))) if (root / "files").exists() else 0

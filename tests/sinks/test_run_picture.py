@@ -1,13 +1,12 @@
-import re
 from collections import Counter
 from xml.etree import ElementTree
 
 import pytest
-from report.pictures.conftest import working
 
 from accelbench.schema.vocab import Protocol, Status
 from accelbench.sinks import run_picture
 from report.conftest import Maker
+from report.pictures.samples import working
 
 
 @pytest.fixture
@@ -40,18 +39,6 @@ def test_the_first_epoch_is_not_drawn_and_not_counted(maker):
     assert num > 1
     assert tags["circle"] == num - 1
     assert {"epoch 2", f"epoch {num}"} <= set(texts)
-
-
-def test_nothing_of_a_runs_picture_lies_outside_of_it(maker):
-    root = ElementTree.fromstring(run_picture.draw(working(maker, "cnn")))
-    panels = [element for element in root if element.tag.endswith("}g")]
-    shifts = [tuple(map(float, re.findall(r"[\d.]+", panel.get("transform")))) for panel in panels]
-    for panel, (left, top) in zip(panels, shifts, strict=True):
-        for shape in panel:
-            xs = [float(shape.get(name, 0)) for name in ("x", "cx")]
-            ys = [float(shape.get(name, 0)) for name in ("y", "cy")]
-            assert 0 <= left + max(xs) + float(shape.get("width", 0)) <= float(root.get("width"))
-            assert 0 <= top + max(ys) + float(shape.get("height", 0)) <= float(root.get("height"))
 
 
 def test_a_name_with_markup_is_text(maker):

@@ -1,10 +1,14 @@
+"""Sinks that fail, and how the speeds of records compare."""
+
+import dataclasses
 import time
 
 import pytest
 
+from accelbench.schema.vocab import Precision, Status
 from accelbench.sinks import sink as module
 from accelbench.sinks.sink import Sink
-from tests.sinks.samples import record
+from tests.sinks.samples import STAND_IN, cell, record, relations, resnet18
 
 
 class Flaky(Sink):
@@ -50,15 +54,16 @@ def test_one_refusal_costs_one_record_and_what_was_delivered_can_be_found():
     assert (len(sink.sent), sink.undelivered, sink.problem) == (3, 2, "no room for number 2")
     assert sink.link(record()) == f"the page of {record().name}"
     assert sink.link(record(number=1)) is None
+    sink.relate([])
+    assert not sink.is_unrelated
+    sink.relate([object()])
+    assert (sink.is_unrelated, sink.undelivered) == (True, 2)
 
 
-def test_what_does_not_open_is_asked_for_nothing():
+def test_what_does_not_open_or_fails_slowly_is_asked_for_nothing_more(monkeypatch):
     sink = delivered(1, opens=False)
     assert (sink.num_asked, sink.undelivered, sink.problem) == (0, 1, "refused")
     assert sink.link(record()) is None
-
-
-def test_slow_failures_exhaust_the_patience(monkeypatch):
     monkeypatch.setattr(module, "PATIENCE_S", 0.05)
     sink = delivered(10, refuses=lambda number: True, delay_s=0.03)
     assert (sink.num_asked, sink.undelivered) == (2, 10)
@@ -72,14 +77,6 @@ def test_an_interrupt_is_no_failure_of_the_sink():
         delivered(1, refuses=interrupt)
 
 
-def test_speeds_that_could_not_be_compared_are_noted_and_nothing_else_is():
-    sink = delivered(1)
-    sink.relate([])
-    assert not sink.is_unrelated
-    sink.relate([object()])
-    assert (sink.is_unrelated, sink.undelivered, sink.problem) == (True, 0, "no room for comparisons")
-
-
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
@@ -87,11 +84,34 @@ def test_speeds_that_could_not_be_compared_are_noted_and_nothing_else_is():
         ("'postgresql+psycopg2://me:p@ss/w:rd@host/db'", "'postgresql+psycopg2://me:***@host/db'"),
         ("http://me@host:80, sqlite:////a/b.db, http://host:80: ask a@b", None),
         ("\n\x1b[31mred\x07\u202e", r"\x1b[31mred\x07\u202e"),
+        ("x" * 285 + "http://me:s3cret@host", "x" * 285 + "http://me:***@h"),  # masked before it is cut
     ],
 )
 def test_what_a_server_says_is_safe_to_print_and_shows_no_password(text, shown):
     assert module.one_line(RuntimeError(text)) == (shown or text)
 
 
-def test_a_password_is_masked_before_a_long_message_is_cut():
-    assert "s3" not in module.one_line(RuntimeError("x" * 290 + "http://me:s3cret@host"))
+def test_a_record_is_compared_with_those_that_did_the_same_on_the_same_machine():
+    fp32, bf16 = record(resnet18(Precision.fp32)), record(resnet18(Precision.bf16), number=1)
+    alone = [record(cell("mlp"), number=2), record(resnet18(Precision.bf16), data=STAND_IN, number=3)]
+    failed = record(cell(batch_size=1), Status.failed, number=4)
+    there = dataclasses.replace(bf16, environment={"machine": {"cpu_name": "another one"}})
+    found = relations([fp32, bf16, *alone, failed, there])
+    assert {each.record.name for each in found} == {fp32.name, bf16.name}
+    slower, fastest = sorted(found, key=lambda each: each.share)
+    assert slower.fastest == fastest.fastest == bf16
+    assert (fastest.share, fastest.verdict, fastest.command) == (1.0, "fastest", None)
+    assert slower.share == slower.cell.speed / fastest.cell.speed
+    assert slower.verdict.startswith(f"{slower.share:.3f} times as fast, ")
+    assert slower.verdict.endswith((", likely", ", can't tell"))  # one process of each is never sure
+    assert slower.command.startswith("accelbench compare --run ")
+    assert "precision=bf16" in slower.command
+
+
+def test_it_is_sure_where_five_processes_of_each_were_interleaved():
+    both = [cell(repeat=repeat, precision=word) for repeat in range(5) for word in (Precision.fp32, Precision.bf16)]
+    found = relations([record(each, number=number) for number, each in enumerate(both)])
+    assert len(found) == 10
+    assert max(each.share for each in found) == 1
+    ((share, verdict, command),) = {(each.share, each.verdict, each.command) for each in found if each.share < 1}
+    assert (verdict, command) == (f"{share:.3f} times as fast, sure", None)

@@ -27,12 +27,6 @@ def test_every_metric_of_a_view_exists(key):
     assert keys <= {*(mlflow_fields.SETTINGS | mlflow_fields.OUTCOME | mlflow_fields.MEASURED), view.SHARE}
 
 
-def test_every_chart_has_its_section():
-    state = decoded(view.view_tags(1, {}))
-    sections = {section["uuid"] for section in state["compareRunSections"]}
-    assert {chart["metricSectionId"] for chart in state["compareRunCharts"]} == sections
-
-
 def test_there_are_three_views_and_those_that_are_there_are_left_alone():
     tags = view.view_tags(1, {})
     names = {json.loads(value)["name"] for key, value in tags.items() if key.startswith(view.PREFIX)}
