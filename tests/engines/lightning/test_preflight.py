@@ -15,90 +15,55 @@ from fakes import make_cell
 RANDOM = DataSpec(name="random", pipeline=Pipeline.host)
 
 
-class WantsWholeBatches(nn.Module):
-    """Its weights need batches of 32."""
+class Own(nn.Module):
+    """A network on images with a mistake, or none."""
 
-    def __init__(self):
+    def __init__(self, fault):
         super().__init__()
-        self.weights = nn.Linear(28, 10)
+        self.fault, self.weights, self.embedding = fault, nn.Linear(784, 10), nn.Embedding(10, 10)
+        if fault == "needs a GPU to be built":
+            raise AssertionError("no device of compute capability 9.0")
+        if fault == "misspelt when built":
+            nn.Linear(784)
 
     def forward(self, images):
-        return self.weights(images.sum(1).view(32, 28))
+        if self.fault == "wants whole batches":
+            images = images.view(32, 784)
+        if self.fault == "needs contents":
+            return self.weights(images.flatten(1)) if images.sum().item() else None
+        if self.fault == "needs a GPU":
+            raise RuntimeError("Expected x.is_cuda() to be true")
+        if self.fault == "wants ids":
+            return self.embedding(images)
+        return (self.wieghts if self.fault == "misspelt" else self.weights)(images.flatten(1))
 
 
-class NeedsContents(nn.Module):
-    """Its path depends on its input."""
-
-    def __init__(self):
-        super().__init__()
-        self.weights = nn.Linear(784, 10)
-
-    def forward(self, images):
-        return self.weights(images.flatten(1)) if images.sum().item() else None
-
-
-class Ids(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.embedding = nn.Embedding(10, 10)
-
-    def forward(self, ids):
-        return self.embedding(ids)
-
-
-class NeedsGpu(nn.Module):
-    """Its kernel has no code for the CPU, or none for fp32."""
-
-    def __init__(self):
-        super().__init__()
-        self.weights = nn.Linear(784, 10)
-
-    def forward(self, images):
-        raise RuntimeError("Expected x.is_cuda() to be true")
-
-
-class NeedsGpuToBeBuilt(nn.Module):
-    def __init__(self):
-        super().__init__()
-        raise AssertionError("no device of compute capability 9.0")
-
-
-class Misspelt(NeedsGpu):
-    def forward(self, images):
-        return self.wieghts(images)
-
-
-class MisspeltWhenBuilt(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.weights = nn.Linear(784)
-
-
-def cell_of(kind, **changes):
-    spec = ModelSpec(name=kind.__name__, library=Library.custom, network=f"{kind.__module__}.{kind.__name__}")
+def cell_of(fault, **changes):
+    spec = ModelSpec(name="Own", library=Library.custom, network=f"{__name__}.Own", args={"fault": fault})
     return make_cell(model=spec, data=RANDOM, **changes)
 
 
-@pytest.mark.parametrize("kind", [WantsWholeBatches, NeedsContents])
+@pytest.mark.parametrize("fault", ["wants whole batches", "needs contents"])
 @pytest.mark.parametrize("mode", Mode)
-def test_what_runs_passes(tmp_path, kind, mode):
-    preflight.check(cell_of(kind, mode=mode), tmp_path)
+def test_what_runs_passes(tmp_path, fault, mode):
+    preflight.check(cell_of(fault, mode=mode), tmp_path)
 
 
-@pytest.mark.parametrize("kind", [NeedsGpu, NeedsGpuToBeBuilt])
-def test_what_fails_in_fp32_on_the_cpu_is_left_to_a_cell_that_runs_elsewhere(tmp_path, kind):
+@pytest.mark.parametrize("fault", ["needs a GPU", "needs a GPU to be built"])
+def test_what_fails_in_fp32_on_the_cpu_is_left_to_a_cell_that_runs_elsewhere(tmp_path, fault):
     for elsewhere in ({"device": Device.gpu}, {"precision": Precision.bf16}):
-        preflight.check(cell_of(kind, **elsewhere), tmp_path)
+        preflight.check(cell_of(fault, **elsewhere), tmp_path)
     with pytest.raises((RuntimeError, AssertionError), match="Expected|capability"):
-        preflight.check(cell_of(kind), tmp_path)
+        preflight.check(cell_of(fault), tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("kind", "error"), [(Misspelt, AttributeError), (MisspeltWhenBuilt, (TypeError, UserError)), (None, UserError)]
+    ("fault", "error"),
+    [("misspelt", AttributeError), ("misspelt when built", (TypeError, UserError)), ("nowhere", UserError)],
 )
-def test_a_mistake_in_a_name_or_an_argument_is_one_on_every_device(tmp_path, kind, error):
-    cell = cell_of(kind or Ids, device=Device.gpu, precision=Precision.bf16)
-    if kind is None:
+def test_a_mistake_in_a_name_or_an_argument_is_one_on_every_device(tmp_path, fault, error):
+    cell = cell_of(fault, device=Device.gpu, precision=Precision.bf16)
+    if fault == "nowhere":
         cell = replace(cell, model=replace(cell.model, network=f"{__name__}.Nowhere"))
     with pytest.raises(error):
         preflight.check(cell, tmp_path)
@@ -111,7 +76,7 @@ def test_inputs_of_ones_own_pass(tmp_path, loss):
 
 def test_a_wrong_type_is_found_that_the_meta_device_does_not_know(tmp_path):
     with pytest.raises(RuntimeError, match="Long, Int") as raised:
-        preflight.check(cell_of(Ids), tmp_path)
+        preflight.check(cell_of("wants ids"), tmp_path)
     assert raised.value.__notes__ == [
         "its input is images of shape (32, 28, 28): model.batch names a function that makes others"
     ]
