@@ -3,6 +3,7 @@
 import dataclasses
 import threading
 from itertools import repeat
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from accelbench.measuring import witness
 from accelbench.measuring.clock import NUM_INFER_EPOCHS
 from accelbench.measuring.output_check import NOT_IN_TIME, STALE
 from accelbench.measuring.outputs import OutputTensor
+from accelbench.measuring.runner import Step
 from accelbench.schema.cell import Options
 from accelbench.schema.measurement import Check, Measurement
 from accelbench.schema.serialize import load
@@ -23,12 +25,7 @@ from fakes import assert_epochs_in_turn, make_cell
 FIT = {"mode": Mode.train, "protocol": Protocol.fit, "epochs": 2}
 
 
-class Feed:
-    def __init__(self, num_samples):
-        self.num_samples = num_samples
-
-
-class Step:
+class Given(Step):
     def __init__(self, batches):
         self.batches = iter(batches)
 
@@ -40,9 +37,6 @@ class Step:
 
     def compute(self, batch):
         return batch
-
-    def copy_out(self, result):
-        pass
 
     def num_samples(self, batch):
         return 32
@@ -72,14 +66,14 @@ class Run(CellRun):
     def __init__(self, folder, backend=None, **changes):
         self.log = []
         super().__init__(make_cell(**changes), folder, backend or BaseBackend())
-        self.feed, self.test_feed = Feed(96), Feed(64)
+        self.feed, self.test_feed = SimpleNamespace(num_samples=96), SimpleNamespace(num_samples=64)
 
     def new_step(self):
-        return Step(range(3) if self.fits else repeat(0))
+        return Given(range(3) if self.fits else repeat(0))
 
     def new_test_step(self):
         self.log.append("test")
-        return Step(range(2))
+        return Given(range(2))
 
     def outcome(self, step, num_samples):
         return self.checked_loss(self.loss), num_samples / 100
@@ -133,28 +127,22 @@ def test_epochs_of_inference_have_no_loss_and_are_not_tested(digits):
 
 
 @pytest.mark.parametrize(
-    ("on_host", "mode", "pipeline", "kept"),
+    ("on_host", "inside", "mode", "pipeline", "kept"),
     [
-        (True, Mode.infer, Pipeline.array, {"data_s"}),
-        (True, Mode.train, Pipeline.array, {"data_s"}),
-        (False, Mode.infer, Pipeline.array, {"data_s", "copy_in_s", "copy_out_s"}),
-        (False, Mode.train, Pipeline.array, {"data_s", "copy_in_s"}),
-        (False, Mode.infer, Pipeline.device, {"data_s", "copy_out_s"}),
+        (True, False, Mode.infer, Pipeline.array, {"data_s"}),
+        (True, False, Mode.train, Pipeline.array, {"data_s"}),
+        (False, False, Mode.infer, Pipeline.array, {"data_s", "copy_in_s", "copy_out_s"}),
+        (False, False, Mode.train, Pipeline.array, {"data_s", "copy_in_s"}),
+        (False, False, Mode.infer, Pipeline.device, {"data_s", "copy_out_s"}),
+        (False, True, Mode.infer, Pipeline.array, {"copy_out_s"}),
     ],
 )
-def test_only_copies_that_are_made_have_times(digits, on_host, mode, pipeline, kept):
+def test_only_what_is_done_has_times(digits, monkeypatch, on_host, inside, mode, pipeline, kept):
+    monkeypatch.setattr(Run, "fetches_inside", inside)
     run = Run(digits, mode=mode, data=DataSpec(name="mnist", pipeline=pipeline))
     run.backend = BaseBackend() if on_host else Accelerator([])
     run.measure_window(run.new_step())
     assert {name for name in ("data_s", "copy_in_s", "copy_out_s") if getattr(run.timing, name)} == kept
-
-
-def test_a_step_that_fetches_inside_has_no_time_for_its_data(digits, monkeypatch):
-    monkeypatch.setattr(Run, "fetches_inside", True)
-    run = Run(digits, Accelerator([]))
-    run.measure_window(run.new_step())
-    assert (run.timing.data_s, run.timing.copy_in_s) == ([], [])
-    assert run.timing.copy_out_s
 
 
 def test_memory_is_noted_before_the_output_is_computed(digits):
@@ -189,23 +177,21 @@ def test_warnings_are_the_engines_and_then_the_templates(digits, monkeypatch):
     ]
 
 
-def test_an_output_that_is_not_finite_makes_the_cell_invalid(digits, monkeypatch):
-    monkeypatch.setattr(Run, "output_value", np.inf)
-    run = Run(digits, precision=Precision.bf16)
-    measured = run.measure()
-    assert judge(run.cell, measured) == "the output is not finite"
-    assert measured.output_error is None
-
-
 @pytest.mark.parametrize("precision", [Precision.fp32, Precision.bf16])
 @pytest.mark.parametrize(
     ("spoilt", "why"),
-    [({"depends": False}, STALE), ({"num_rows": 1}, "the output is (1, 10), not (32, 10): see model.num_classes and")],
+    [
+        ({"depends": False}, STALE),
+        ({"num_rows": 1}, "the output is (1, 10), not (32, 10): see model.num_classes and"),
+        ({"output_value": np.inf}, "the output is not finite"),
+    ],
 )
-def test_an_output_that_is_kept_or_of_another_shape_makes_the_cell_invalid(digits, precision, spoilt, why):
+def test_an_output_that_is_no_output_of_the_network_makes_the_cell_invalid(digits, precision, spoilt, why):
     run = Run(digits, precision=precision)
     vars(run).update(spoilt)
-    assert judge(run.cell, run.measure()).startswith(why)
+    measured = run.measure()
+    assert judge(run.cell, measured).startswith(why)
+    assert measured.output_error in (None, 0.0)
 
 
 def test_a_reference_that_takes_too_long_leaves_the_measurement_as_it_is(digits, monkeypatch):
@@ -287,13 +273,10 @@ def test_a_loss_that_diverged_makes_the_cell_invalid_and_its_record_valid(digits
     assert load(Measurement, dataclasses.asdict(measured)) == measured
 
 
-def test_a_rank_that_is_not_the_first_has_no_measurement(digits, monkeypatch):
-    monkeypatch.setattr(Run, "observe", lambda run: None)
-    assert Run(digits, protocol=Protocol.steps, warmup=1, steps=2).measure() is None
-
-
-def test_a_fixed_number_of_steps_is_measured(digits):
-    measured = Run(digits, protocol=Protocol.steps, warmup=3, steps=12).measure()
-    assert (measured.num_warmup_steps, len(measured.latency_s)) == (3, 12)
+def test_a_fixed_number_of_steps_is_measured_in_the_first_rank_alone(digits, monkeypatch):
+    how = {"protocol": Protocol.steps, "warmup": 3, "steps": 12}
+    measured = Run(digits, **how).measure()
+    assert (measured.num_warmup_steps, len(measured.latency_s), measured.num_params) == (3, 12, 10)
     assert sum(block.num_steps for block in measured.blocks) == 12
-    assert dataclasses.asdict(measured)["num_params"] == 10
+    monkeypatch.setattr(Run, "observe", lambda run: None)
+    assert Run(digits, **how).measure() is None

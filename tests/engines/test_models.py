@@ -1,57 +1,89 @@
+"""What engines share: words of networks, optimisers and precisions, and which samples they give."""
+
+import numpy as np
 import pytest
 
-from accelbench.engines.models import (
-    check_colour,
-    check_grey,
-    check_size,
-    optimizer_named,
-    output_shapes,
-    own_network,
-)
+from accelbench.engines import models
+from accelbench.engines.formats import FORMATS, word_for
+from accelbench.engines.sources import channels_last, check_has_epochs, first_images, input_of, order_of, unseen_images
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError
-from accelbench.schema.vocab import Library, ModelOutput, Weights
-from accelbench.schema.workload import ModelSpec
+from accelbench.schema.vocab import Library, ModelOutput, Pipeline, Precision, Protocol, Weights
+from accelbench.schema.workload import DataSpec, ModelSpec
+from fakes import make_cell
+
+RANDOM = {
+    "data": DataSpec(name="random", pipeline=Pipeline.host),
+    "model": ModelSpec(name="mlp", input_shape=(3, 8, 6), num_classes=5),
+}
+PRETRAINED = ModelSpec(name="mlp", weights=Weights.pretrained)
 
 
 def test_a_maker_is_found_by_its_word():
-    assert optimizer_named("sgd", {"sgd": dict})(lr=0.1) == {"lr": 0.1}
-    assert own_network(ModelSpec(name="wide", network="mlp"), {"mlp": list})() == []
+    assert models.optimizer_named("sgd", {"sgd": dict})(lr=0.1) == {"lr": 0.1}
+    assert models.own_network(ModelSpec(name="wide", network="mlp"), {"mlp": list})() == []
 
 
 @pytest.mark.parametrize(
-    ("find", "words"),
+    ("refuse", "error", "words"),
     [
-        (lambda: optimizer_named("adagrad", {"adam": dict, "sgd": dict}), "model.optimizer=adagrad: .*adam, sgd"),
-        (lambda: own_network(ModelSpec(name="vgg"), {"mlp": list}), "model=vgg: .*Choose from: mlp"),
+        (lambda: models.optimizer_named("adagrad", {"adam": 1, "sgd": 1}), UnknownChoiceError, "adagrad: .*adam, sgd"),
+        (lambda: models.own_network(ModelSpec(name="vgg"), {"mlp": 1}), UnknownChoiceError, "model=vgg: .*from: mlp"),
+        (lambda: models.own_network(PRETRAINED, {"mlp": list}), UserError, "model.weights=pretrained: mlp has none"),
+        (lambda: models.check_grey("rnn", (3, 28, 20)), UnsupportedError, "rnn takes grey images, not 3 x 28 x 20"),
+        (lambda: models.check_size("cnn", (24, 23), 24), UnsupportedError, "at least 24 x 24 pixels, not 24 x 23"),
+        (lambda: models.check_colour("pets_cnn", (28, 28), (28, 28), 22), UnsupportedError, "in colour of at least 22"),
+        (lambda: models.check_colour("pets_cnn", (3, 21, 28), (21, 28), 22), UnsupportedError, "not 3 x 21 x 28"),
+        (lambda: check_has_epochs(make_cell(**RANDOM, protocol=Protocol.fit)), UnsupportedError, "have no epochs"),
     ],
 )
-def test_the_message_about_an_unknown_word_lists_the_choices(find, words):
-    with pytest.raises(UnknownChoiceError, match=words):
-        find()
-
-
-def test_accelbenchs_networks_have_no_weights():
-    with pytest.raises(UserError, match="model.weights=pretrained: mlp has none"):
-        own_network(ModelSpec(name="mlp", weights=Weights.pretrained), {"mlp": list})
-
-
-@pytest.mark.parametrize(
-    ("check", "words"),
-    [
-        (lambda: check_grey("rnn", (3, 28, 20)), "model=rnn takes grey images, not 3 x 28 x 20"),
-        (lambda: check_size("cnn", (24, 23), 24), "at least 24 x 24 pixels, not 24 x 23"),
-        (lambda: check_colour("pets_cnn", (28, 28), (28, 28), 22), "images in colour of at least 22 x 22"),
-        (lambda: check_colour("pets_cnn", (3, 21, 28), (21, 28), 22), "22 x 22 pixels, not 3 x 21 x 28"),
-    ],
-)
-def test_images_that_a_network_can_not_take_are_refused(check, words):
-    with pytest.raises(UnsupportedError, match=words):
-        check()
+def test_what_can_not_be_had_is_refused(refuse, error, words):
+    with pytest.raises(error, match=words):
+        refuse()
 
 
 def test_the_output_has_a_row_of_logits_for_each_image():
-    assert output_shapes(ModelSpec(name="mlp"), 8, (28, 28), 10) == [(8, 10)]
-    assert output_shapes(ModelSpec(name="pets_cnn"), 8, (3, 28, 28), 2) == [(8, 2), (8, 1)]
-    assert output_shapes(ModelSpec(name="autoencoder"), 8, (28, 20), 10) == [(8, 28, 20)]
+    assert models.output_shapes(ModelSpec(name="mlp"), 8, (28, 28), 10) == [(8, 10)]
+    assert models.output_shapes(ModelSpec(name="pets_cnn"), 8, (3, 28, 28), 2) == [(8, 2), (8, 1)]
+    assert models.output_shapes(ModelSpec(name="autoencoder"), 8, (28, 20), 10) == [(8, 28, 20)]
     own = ModelSpec(name="Mine", library=Library.custom, network="nets.Mine", output=ModelOutput.any)
-    assert output_shapes(own, 8, (28, 28), 10) is None
+    assert models.output_shapes(own, 8, (28, 28), 10) is None
+
+
+def test_a_precision_is_recognised_by_its_formats_and_others_are_described():
+    for precision in Precision:
+        assert word_for(*FORMATS[precision], tf32=precision == Precision.tf32) == precision
+    assert word_for("float64", "float32", tf32=False) == "weights float64, computed in float32"
+    assert word_for("float32", "bfloat16", tf32=True) == Precision.bf16_mixed  # only fp32 can be tf32
+
+
+def test_random_images_are_as_the_model_says_and_others_as_their_arrays(digits, tmp_path):
+    cell = make_cell(**RANDOM)
+    assert input_of(cell, tmp_path) == ((3, 8, 6), 5)
+    assert first_images(cell, tmp_path, 2, lambda: [1, 2, 3]) == [1, 2]
+    assert input_of(make_cell(), digits) == ((28, 28), 10)
+    images = first_images(make_cell(), digits, 2, list)
+    np.testing.assert_array_equal(images, np.load(digits / "test_images.npy")[:2])
+    assert (channels_last((3, 8, 6)), channels_last((8, 6))) == ((8, 6, 3), (8, 6))
+
+
+def test_training_is_shuffled_by_the_seed_and_only_a_fit_ends():
+    def first(split, **changes):
+        return next(iter(order_of(make_cell(**changes), split, 96, last="keep"))).tolist()
+
+    assert first("test") == list(range(32))
+    assert first("train", seed=1) == first("train", seed=1) != first("train", seed=2)
+    assert order_of(make_cell(), "train", 96, last="keep").endless
+    assert len(order_of(make_cell(protocol=Protocol.fit), "train", 100, last="keep")) == 4
+
+
+@pytest.mark.parametrize(("floats", "ends"), [(False, (0, 255)), (True, (-2, 2))])
+def test_unseen_images_rise_and_fall_over_what_a_feed_gives(floats, ends):
+    images = unseen_images(20, (4, 5, 3), floats=floats)
+    assert images.dtype == (np.float32 if floats else np.uint8)
+    low, high = ends
+    assert low <= images.min() < low / 2 + 40
+    assert high / 2 < images.max() <= high
+    steps = np.diff(images.reshape(20, -1).astype(float), axis=1)
+    assert ((steps > 0).sum(1) >= 58).sum() + ((steps < 0).sum(1) >= 58).sum() == 20  # but for one step back
+    assert len(np.unique(images.reshape(20, -1), axis=0)) == 20
+    assert (unseen_images(20, (4, 5, 3), floats=floats) != images).any()

@@ -11,57 +11,60 @@ from accelbench.schema.cell import KerasSettings, Options
 from accelbench.schema.vocab import Allocator, Device, Engine, KerasBackend
 from fakes import TESTS, make_cell
 
+KERAS = {"engine": Engine.keras, "keras": KerasSettings()}
 
-def test_each_device_gets_the_environment_that_its_library_reads_at_import():
-    environments = {device: dict(host_spec(make_cell(device=device)).environment) for device in Device}
-    assert environments == {
+
+def keras_spec(backend=KerasBackend.tensorflow, **changes):
+    return host_spec(make_cell(engine=Engine.keras, keras=KerasSettings(backend=backend), **changes))
+
+
+def test_each_device_gets_the_environment_that_its_library_reads_at_import_in_a_host_of_its_own():
+    specs = {device: host_spec(make_cell(device=device)) for device in Device}
+    assert {device: dict(spec.environment) for device, spec in specs.items()} == {
         Device.cpu: {},
         # As NVML numbers GPUs: what is sampled is what computes.
         Device.gpu: {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
         Device.tpu: {"PJRT_DEVICE": "TPU"},
         Device.xla_cpu: {"PJRT_DEVICE": "CPU", "CPU_NUM_DEVICES": "1"},
     }
-
-
-def test_cells_that_need_different_environments_share_no_host():
-    keys = {host_spec(make_cell(device=device)).key for device in Device}
-    assert len(keys) == len(Device)
+    assert len({spec.key for spec in specs.values()}) == len(Device)
     assert host_spec(make_cell(batch_size=1)).key == host_spec(make_cell(batch_size=2)).key
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs glibc")
-def test_cells_with_another_allocator_have_another_host_of_every_engine():
+@pytest.mark.parametrize(
+    "changes", [{}, {"device": Device.xla_cpu}, {"engine": Engine.keras, "keras": KerasSettings()}]
+)
+def test_cells_with_another_allocator_have_another_host_of_every_engine(changes):
     reuse = Options(allocator=Allocator.glibc_reuse)
-    for changes in ({}, {"device": Device.xla_cpu}, {"engine": Engine.keras, "keras": KerasSettings()}):
-        plain, other = (host_spec(make_cell(**changes, options=options)) for options in (Options(), reuse))
-        assert plain.key != other.key
-        assert "trim_threshold" in other.environment.pop("GLIBC_TUNABLES")
-        assert other.environment == plain.environment
+    plain, other = (host_spec(make_cell(**changes, options=options)) for options in (Options(), reuse))
+    assert plain.key != other.key
+    assert "trim_threshold" in other.environment.pop("GLIBC_TUNABLES")
+    assert other.environment == plain.environment
 
 
 def test_each_backend_of_keras_has_its_own_host_which_sees_no_gpu_on_a_cpu_cell():
-    settings = {backend: KerasSettings(backend=backend) for backend in KerasBackend}
-    specs = {backend: host_spec(make_cell(engine=Engine.keras, keras=keras)) for backend, keras in settings.items()}
-    assert {spec.environment["KERAS_BACKEND"] for spec in specs.values()} == set(KerasBackend)
-    assert {spec.environment["CUDA_VISIBLE_DEVICES"] for spec in specs.values()} == {""}
-    assert len({spec.key for spec in [*specs.values(), host_spec(make_cell())]}) == 3
-    on_gpu = host_spec(make_cell(engine=Engine.keras, keras=KerasSettings(), device=Device.gpu))
-    assert "CUDA_VISIBLE_DEVICES" not in on_gpu.environment
-    assert on_gpu.environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
-    assert on_gpu.environment["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
-    assert on_gpu.environment["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
-
-
-def test_only_lightning_probes_a_device():
-    assert host_spec(make_cell()).prober
-    assert host_spec(make_cell(engine=Engine.keras, keras=KerasSettings())).prober is None
+    specs = [keras_spec(backend) for backend in KerasBackend]
+    assert {spec.environment["KERAS_BACKEND"] for spec in specs} == set(KerasBackend)
+    assert {spec.environment["CUDA_VISIBLE_DEVICES"] for spec in specs} == {""}
+    assert len({spec.key for spec in [*specs, host_spec(make_cell())]}) == 3
+    on_gpu = keras_spec(device=Device.gpu).environment
+    expected = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+    expected |= {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    assert expected.items() <= on_gpu.items()
+    assert "CUDA_VISIBLE_DEVICES" not in on_gpu
 
 
 @pytest.mark.parametrize("engine", Engine)
-def test_every_engine_names_modules_that_exist(engine):
-    spec = host_spec(make_cell(engine=engine, keras=KerasSettings() if engine == Engine.keras else None))
+def test_an_engine_names_modules_that_exist_and_imports_no_other_engine(engine):
+    spec = keras_spec() if engine == Engine.keras else host_spec(make_cell(engine=engine))
     named = [spec.engine, *spec.preload, *([spec.prober] if spec.prober else [])]
     assert all(importlib.util.find_spec(name) for name in named)
+    assert bool(spec.prober) == (engine != Engine.keras)  # which does not probe a device
+    sources = {path: path.read_text() for path in (Path(registry.__file__).parent / engine).rglob("*.py")}
+    assert len(sources) > 1
+    for other in set(Engine) - {engine}:
+        assert [path for path, text in sources.items() if f"accelbench.engines.{other}" in text] == []
 
 
 def test_a_spec_imports_no_framework():
@@ -73,14 +76,5 @@ def test_a_spec_imports_no_framework():
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=TESTS, capture_output=True, text=True, check=True)
     engines, frameworks = done.stdout.splitlines()
-    assert [f"accelbench.engines.{engine}.engine" in engines for engine in Engine] == [True] * len(Engine)
+    assert all(f"accelbench.engines.{engine}.engine" in engines for engine in Engine)
     assert frameworks == "[]"
-
-
-@pytest.mark.parametrize("engine", Engine)
-def test_an_engine_imports_no_other_one(engine):
-    folder = Path(registry.__file__).parent
-    sources = {path: path.read_text() for path in (folder / engine).rglob("*.py")}
-    assert len(sources) > 1
-    for other in set(Engine) - {engine}:
-        assert [path for path, text in sources.items() if f"accelbench.engines.{other}" in text] == []

@@ -54,53 +54,43 @@ def test_an_honest_engine_is_seen_to_compute(digits):
     assert (of_precision.observed, of_precision.share) == ("not observed", None)
 
 
-def test_an_output_of_one_sample_alone_makes_the_cell_invalid(digits):
-    def first_alone(compute, images):
-        output = torch.zeros(len(images), 10)
-        output[0] = compute()[0]
-        return output
+def kept(key):
+    """Changes an engine so that it keeps its results by a key of its inputs."""
+    results = {}
 
-    reason, _ = judged(digits, first_alone)
-    assert reason.startswith(("the output differs by ", STALE))
+    def change(compute, images):
+        if key(images) not in results:
+            results[key(images)] = compute()
+        return results[key(images)]
 
-
-def test_an_output_that_is_kept_makes_the_cell_invalid(digits):
-    kept = []
-
-    def first_of_all(compute, images):
-        kept.append(compute() if not kept else kept[0])
-        return kept[0]
-
-    reason, _ = judged(digits, first_of_all)
-    assert reason == STALE
+    return change
 
 
-def test_an_output_that_is_kept_by_the_address_of_its_inputs_makes_the_cell_invalid(digits):
-    kept = {}
-
-    def by_address(compute, images):
-        address = images.untyped_storage().data_ptr()
-        if address not in kept:
-            kept[address] = compute()
-        return kept[address]
-
-    # Floats are computed from as they are; of whole numbers the task makes others at each call.
-    reason, _ = judged(digits, by_address, data=DataSpec(name="random", pipeline=Pipeline.host))
-    assert reason is not None
+def first_alone(compute, images):
+    output = torch.zeros(len(images), 10)
+    output[0] = compute()[0]
+    return output
 
 
-def test_results_that_are_kept_for_inputs_that_come_again_make_the_cell_invalid(digits):
-    kept = {}
+KEPT = "results of earlier inputs are kept"
+FLOATS = DataSpec(name="random", pipeline=Pipeline.host)  # of whole numbers the task makes others at each call
 
-    def by_content(compute, images):
-        content = hash(images.numpy().tobytes())
-        if content not in kept:
-            kept[content] = compute()
-        return kept[content]
 
-    reason, found = judged(digits, by_content, model=ModelSpec(name="mlp"))
-    assert reason.endswith("results of earlier inputs are kept")
-    assert found.output_error < 1e-4  # whatever is compared is right
+@pytest.mark.parametrize(
+    ("change", "changes", "why"),
+    [
+        (first_alone, {}, ("the output differs by ", STALE)),
+        (kept(lambda images: None), {}, (STALE,)),
+        (kept(lambda images: images.untyped_storage().data_ptr()), {"data": FLOATS}, ("",)),
+        (kept(lambda images: hash(images.numpy().tobytes())), {"model": ModelSpec(name="mlp")}, (KEPT,)),
+    ],
+    ids=["first", "all", "by address", "by content"],
+)
+def test_an_output_that_is_not_computed_from_its_inputs_makes_the_cell_invalid(digits, change, changes, why):
+    reason, found = judged(digits, change, **changes)
+    assert any(words in reason for words in why)
+    if why == (KEPT,):
+        assert found.output_error < 1e-4  # whatever is compared is right
 
 
 def test_an_output_of_other_inputs_in_a_timed_step_makes_the_cell_invalid(digits, monkeypatch):
