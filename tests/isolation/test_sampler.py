@@ -37,21 +37,20 @@ def go_on(process):
     return process.stdout.readline().strip()
 
 
-ALLOCATE = """
-import sys
+STEP = """
+import mmap, signal, subprocess, sys, time
 print("ready", flush=True); sys.stdin.readline()
-block = bytearray(int(sys.argv[1])); block[::4096] = b"x" * len(block[::4096])
+{}
 print("done", flush=True); sys.stdin.readline()
 """
-
-SPIN = """
-import sys, time
-print("ready", flush=True); sys.stdin.readline()
-end = time.process_time() + float(sys.argv[1])
-while time.process_time() < end: pass
-print("done", flush=True); sys.stdin.readline()
-"""
-
+ALLOCATE = STEP.format('block = bytearray(int(sys.argv[1])); block[::4096] = b"x" * len(block[::4096])')
+SPIN = STEP.format("end = time.process_time() + float(sys.argv[1])\nwhile time.process_time() < end: pass")
+FAULT = STEP.format("""
+for _ in range(10):
+    block = mmap.mmap(-1, 16 << 20)
+    for at in range(0, 16 << 20, 4096): block[at] = 1
+    block.close()
+""")
 # A child that runs the same code below itself, with a step of its own on each side.
 NESTED = """
 import subprocess, sys
@@ -64,17 +63,14 @@ while line := sys.stdin.readline():
 """
 
 
-def memory_mb(sampler):
-    assert sampler.sample()
-    return sampler.series().values["host_memory_mb"][-1]
-
-
 def test_a_childs_child_counts():
     with child(NESTED, ALLOCATE, 256 * MB) as process:
         sampler = Sampler(process.pid)
-        before = memory_mb(sampler)
+        assert sampler.sample()
         assert go_on(process) == "done"
-        assert memory_mb(sampler) - before == pytest.approx(256, rel=0.05)
+        assert sampler.sample()
+    before, after = sampler.series().values["host_memory_mb"]
+    assert after - before == pytest.approx(256, rel=0.05)
 
 
 def sample_until_it_speaks(process, sampler):
@@ -95,17 +91,6 @@ def spent_s(series):
     percents = series.values["cpu_utilization_percent"][1:]
     lengths = [after - before for before, after in itertools.pairwise(series.t_s)]
     return sum(percent / 100 * length for percent, length in zip(percents, lengths, strict=True) if percent is not None)
-
-
-FAULT = """
-import mmap, os, sys
-print("ready", flush=True); sys.stdin.readline()
-for _ in range(10):
-    block = mmap.mmap(-1, 16 << 20)
-    for at in range(0, 16 << 20, 4096): block[at] = 1
-    block.close()
-print("done", flush=True); sys.stdin.readline()
-"""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
@@ -137,14 +122,8 @@ def test_processor_time_of_a_spinning_grandchild():
 
 
 def test_time_of_a_descendant_that_ended_in_between_still_counts():
-    code = """
-import subprocess, sys
-print("ready", flush=True); sys.stdin.readline()
-loop = "import time\\nwhile time.process_time() < .5: pass"
-subprocess.run([sys.executable, "-c", loop])
-print("done", flush=True); sys.stdin.readline()
-"""
-    with child(code) as process:
+    loop = "import time\\nwhile time.process_time() < .5: pass"
+    with child(STEP.format(f"subprocess.run([sys.executable, '-c', '{loop}'])")) as process:
         sampler = Sampler(process.pid)
         sampler.sample()
         assert go_on(process) == "done"

@@ -29,24 +29,17 @@ UNFINISHED = "unfinished-"  # how the name of a folder begins while an engine ex
 class HostSpec:
     """A host: a process from which cells are forked.
 
-    Attributes:
-        engine: name of the module whose `run(cell, data_folder)` measures a cell.
-        preload: names of the modules that the host imports once, before any fork. None may start threads or use a GPU.
-        environment: variables that are set before those imports.
-        num_processes: how many processes run one cell: its ranks.
-        prober: name of the module whose `run(device, precisions)` measures the device's ceilings, if there is one.
-        exported_as: equal for cells that can load the same exported network, which the engine's
-            `export(cell, data_folder, folder)` writes in a process of its own; None if the engine exports none.
-        says_when: whether the engine says when it times something (`measuring.witness`), as `CellRun` does.
+    `exported_as` is equal for cells that can load the same exported network, which the engine's
+    `export(cell, data_folder, folder)` writes in a process of its own; None if the engine exports none.
     """
 
-    engine: str
-    preload: tuple[str, ...]
-    environment: Mapping[str, str] = field(default_factory=dict)
-    num_processes: int = 1
-    prober: str | None = None
+    engine: str  # the module whose `run(cell, data_folder)` measures a cell
+    preload: tuple[str, ...]  # the modules that it imports once, before any fork; none may start threads or use a GPU
+    environment: Mapping[str, str] = field(default_factory=dict)  # variables that are set before those imports
+    num_processes: int = 1  # that run one cell: its ranks
+    prober: str | None = None  # the module whose `run(device, precisions)` measures the device's ceilings
     exported_as: str | None = None
-    says_when: bool = True
+    says_when: bool = True  # whether the engine says when it times something (`measuring.witness`), as `CellRun` does
 
     @property
     def key(self) -> tuple[object, ...]:

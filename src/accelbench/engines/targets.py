@@ -48,8 +48,7 @@ def import_path(flag: str, path: str) -> Callable[..., Any]:
     home = getattr(run, "__module__", None) or type(run).__module__  # methods of built-in objects have none
     if str(home).partition(".")[0] in sys.stdlib_module_names:
         raise UserError(f"{flag}={path}: it is part of Python's standard library")
-    called: Callable[..., Any] = found
-    return called
+    return found
 
 
 def check_call(named: str, function: Callable[..., object], *args: object, **kwargs: object) -> None:

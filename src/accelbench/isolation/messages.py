@@ -37,14 +37,9 @@ class _Request:
 class CellRequest(_Request):
     """Measure a cell, or only check that its network runs, or only export it.
 
-    Attributes:
-        engine: the module whose `run(cell, data_folder)` measures, with those of the arguments `weights`, `work` and
-            `exported` that are given; whose `check(cell, data_folder)` checks; and whose
-            `export(cell, data_folder, exported)` exports the network.
-        exported: path of the folder that the network is exported to, or has been; None for engines that export none.
-        weights: path of the file that gets the trained weights; None: they are not saved.
-        work: of one step, as a cell counted it that differs only in seed or repeat; None: it is to be counted.
-        says_when: whether the engine says when it times something; else nothing confirms its times.
+    `engine` is the module whose `run(cell, data_folder)` measures, with those of the arguments `weights`, `work` and
+    `exported` that are given; whose `check(cell, data_folder)` checks; and whose `export(cell, data_folder, exported)`
+    exports the network.
     """
 
     cell: Cell
@@ -52,10 +47,10 @@ class CellRequest(_Request):
     data_folder: str
     only_check: bool = False
     only_export: bool = False
-    exported: str | None = None
-    weights: str | None = None
-    work: Work | None = None
-    says_when: bool = True
+    exported: str | None = None  # the folder that the network is exported to, or has been, if the engine exports any
+    weights: str | None = None  # the file that gets the trained weights; None: they are not saved
+    work: Work | None = None  # of one step, as a cell counted it that differs only in seed or repeat, if one did
+    says_when: bool = True  # whether the engine says when it times something; else nothing confirms its times
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,30 +70,19 @@ class Outcome:
     """How a request ended: as one process says, and then as the host says when all have ended.
 
     Its texts may come from a model or a library; they are cut and made safe to print and keep, with *** for secrets.
-
-    Attributes:
-        reason: why the status is not `ok`, in one line of at most `MAX_REASON`: the first line of what is given.
-        error: details for people, of several lines, at most `MAX_TEXT`: the end of what is given.
-        user_error: whether it failed because of a mistake in the user's request (`errors.UserError`).
-        measurement: of a cell; None if it failed, and from every rank but the first.
-        ceilings: of a probed device.
-        peak_host_bytes: of the process's resident memory, up to the end of the measurement.
-        until_boot_s: when that was, in seconds since the machine started; later samples don't count.
-        ended_s: when the process had its answer (`time.monotonic`).
-        system: the samples that the host took meanwhile; None if the host died.
-        witnessed: what the host saw of the process that timed a cell.
-        took_s: from the start of the processes to the outcome; None if the host died.
     """
 
     status: Status
-    reason: str | None = None
-    error: str | None = None
-    user_error: bool = False
-    measurement: Measurement | None = None
-    ceilings: Ceilings | None = None
-    peak_host_bytes: int | None = None
-    until_boot_s: float | None = None
-    ended_s: float | None = None
+    reason: str | None = None  # why it is not `ok`, in one line: the first of what is given, at most `MAX_REASON`
+    error: str | None = None  # details for people, of several lines: the end of what is given, at most `MAX_TEXT`
+    user_error: bool = False  # whether it failed because of a mistake in the user's request (`errors.UserError`)
+    measurement: Measurement | None = None  # of a cell; None if it failed, and from every rank but the first
+    ceilings: Ceilings | None = None  # of a probed device
+    peak_host_bytes: int | None = None  # of the process's resident memory, up to the end of the measurement
+    until_boot_s: float | None = None  # when that was, in seconds since the machine started; later samples don't count
+    ended_s: float | None = None  # when the process had its answer (`time.monotonic`)
+    # What the host adds; None if it died: its samples, what it saw of the process that timed a cell, and the seconds
+    # from the start of the processes to the outcome.
     system: SystemSeries | None = None
     witnessed: Witnessed | None = None
     took_s: float | None = None

@@ -39,21 +39,13 @@ def call_of(*args: Any, **kwargs: Any) -> Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Ran:
-    """What an engine says of a network that it has compiled, read back from it.
+    """What an engine says of a network that it has compiled, read back from it. The rest is None or empty."""
 
-    Attributes:
-        computed: the dtype of weights and matrix products, by its name in NumPy.
-        threads: that compute; None if the engine does not say.
-        formats: how many operators that multiply matrices compute in each format; empty if the engine does not say.
-        times: the operators of one profiled call in turn, each with its name and seconds; empty if there is no profile.
-        flushes_denormals: whether it was set to compute with 0 instead of denormal numbers; None of an engine that runs
-            in PyTorch's threads, which are tested.
-    """
-
-    computed: str
-    threads: int | None
-    formats: Mapping[str, int] = field(default_factory=dict)
-    times: Sequence[tuple[str, float]] = ()
+    computed: str  # the dtype of weights and matrix products, by its name in NumPy
+    threads: int | None  # that compute
+    formats: Mapping[str, int] = field(default_factory=dict)  # -> how many matrix products compute in it
+    times: Sequence[tuple[str, float]] = ()  # the operators of one profiled call in turn: name and seconds
+    # Whether it was set to compute with 0 instead of denormal numbers; PyTorch's threads are tested instead.
     flushes_denormals: bool | None = None
 
 
@@ -83,8 +75,7 @@ class Compiler:
 
     def save(self, exported: Any, folder: Path) -> Path:
         """The file to load, beside which there may be others that belong to it; it may be compiled before."""
-        path: Path = exported
-        return path
+        return exported
 
     def load(self, path: Path, threads: int) -> None:
         """Makes the network ready to run on this machine, from what `save` returned, perhaps in another process."""

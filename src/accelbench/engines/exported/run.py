@@ -107,14 +107,9 @@ def run(
     work: Work | None = None,
     exported: Path | None = None,
 ) -> Measurement | None:
-    """Runs `cell` in this process, which must have run no other cell.
+    """Runs `cell` in this process, which must have run no other; `work` is that of one step, if it has been counted.
 
-    Args:
-        make: makes the engine.
-        cell: what to run.
-        data_folder: where the data set's arrays are.
-        work: of one step, if it has been counted already.
-        exported: the folder that `export` wrote for the cell in another process; None: it is exported in this one.
+    `exported` is the folder that `export` wrote for the cell in another process; None: it is exported in this one.
 
     Raises:
         UnsupportedError: the cell can't run, with the reason.
@@ -159,8 +154,7 @@ class _Run(NetworkOutputs):
     def _call(self, batch: Any = None) -> Call:
         """A call with a whole batch."""
         batch = self.workload.example() if batch is None else batch
-        call: Call = self.workload.task.infer(call_of, batch)  # type: ignore[arg-type]
-        return call
+        return self.workload.task.infer(call_of, batch)  # type: ignore[arg-type]
 
     def _digest(self) -> str:
         """The digest of what is exported: the weights, of a large tensor a part of them, and a call's arguments."""

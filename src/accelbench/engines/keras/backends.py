@@ -146,5 +146,4 @@ def backend_for(cell: Cell) -> Backend:
     assert cell.keras is not None, "the configuration gives every Keras cell its settings"
     assert keras.backend.backend() == cell.keras.backend, "the registry starts a host for each backend"
     module = importlib.import_module(f"accelbench.engines.keras.on_{cell.keras.backend}")
-    made: Backend = module.BACKEND(cell)
-    return made
+    return module.BACKEND(cell)

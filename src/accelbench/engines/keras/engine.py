@@ -32,12 +32,7 @@ from accelbench.schema.vocab import Device, Pipeline, Precision
 
 
 def run(cell: Cell, data_folder: Path, work: Work | None = None) -> Measurement | None:
-    """Runs `cell` in this process, which must have run no other cell.
-
-    Args:
-        cell: what to run.
-        data_folder: where the data set's arrays are.
-        work: of one step, if it has been counted already.
+    """Runs `cell` in this process, which must have run no other; `work` is that of one step, if it has been counted.
 
     Raises:
         UnsupportedError: the cell can't run, with the reason.
@@ -46,14 +41,9 @@ def run(cell: Cell, data_folder: Path, work: Work | None = None) -> Measurement 
 
 
 class ExecutionStep:
-    """One call of a compiled function, which runs `engine.steps_per_execution` steps.
+    """One call of a compiled function, which runs `engine.steps_per_execution` steps on an item of `executions`.
 
-    Args:
-        execute: the function.
-        executions: the batches, one item per execution.
-        backend: the device.
-        num_samples: per execution, apart from a short last one.
-        copies_out: whether the result is copied to the host, as a prediction is.
+    `num_samples` is per execution, apart from a short last one; a prediction `copies_out` its result to the host.
     """
 
     def __init__(

@@ -38,12 +38,9 @@ class Feed:
 
 
 class ArrayFeed(Feed):
-    """Batches gathered by index from arrays, which may be memory-mapped.
+    """Batches gathered by index from images (n, ...) and labels (n), which may be memory-mapped.
 
-    Args:
-        arrays: images (n, ...) and labels (n).
-        order: in which samples are taken.
-        target: the second part of a batch: `labels`, `images` (for the autoencoder), or None for only images.
+    `target` is the second part of a batch: `labels`, `images` (for the autoencoder), or None for only images.
     """
 
     def __init__(self, arrays: Arrays, order: Order, target: str | None) -> None:

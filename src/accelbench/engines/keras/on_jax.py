@@ -46,13 +46,10 @@ class Jax(Backend):
         self.names: tuple[str, ...] = ()  # of the parts of the state
 
     def scope(self) -> AbstractContextManager[Any]:
-        scope: AbstractContextManager[Any] = jax.default_device(self.device)
-        return scope
+        return jax.default_device(self.device)
 
     def on_cpu(self) -> AbstractContextManager[Any]:
-        cpu = nullcontext() if self.on_host else jax.default_device(jax.local_devices(backend="cpu")[0])
-        context: AbstractContextManager[Any] = cpu
-        return context
+        return nullcontext() if self.on_host else jax.default_device(jax.local_devices(backend="cpu")[0])
 
     def executed(self, model: keras.Model, kind: Kind) -> Execute:
         """With the model's variables as its state, taken from the model before the first step."""

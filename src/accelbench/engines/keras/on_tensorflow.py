@@ -43,16 +43,13 @@ class TensorFlow(Backend):
     @property
     def threads(self) -> int | None:  # type: ignore[override]
         """As TensorFlow has it."""
-        num: int = tf.config.threading.get_intra_op_parallelism_threads()
-        return num
+        return tf.config.threading.get_intra_op_parallelism_threads()
 
     def scope(self) -> AbstractContextManager[Any]:
-        scope: AbstractContextManager[Any] = self.strategy.scope()
-        return scope
+        return self.strategy.scope()
 
     def on_cpu(self) -> AbstractContextManager[Any]:
-        context: AbstractContextManager[Any] = tf.device("/CPU:0")
-        return context
+        return tf.device("/CPU:0")
 
     def executed(self, model: keras.Model, kind: Kind) -> Execute:
         """Training and testing take a batch, or a TensorFlow iterator from which the graph fetches."""
@@ -119,8 +116,7 @@ class TensorFlow(Backend):
         if self.cell.device != Device.gpu:
             return None
         details = tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0])
-        name: str | None = details.get("device_name")
-        return name
+        return details.get("device_name")
 
     def peak_memory_bytes(self) -> int | None:
         if self.on_host:
