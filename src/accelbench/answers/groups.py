@@ -93,19 +93,15 @@ def setting_key(cell: MeasuredCell) -> tuple[object, ...]:
 
 def groups(cells: Iterable[MeasuredCell]) -> list[Group]:
     """The groups of the cells that have a speed, in the order of their first cells."""
-    found: dict[tuple[str, str], dict[str, list[MeasuredCell]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[tuple[str, str], list[MeasuredCell]] = defaultdict(list)
     for each in cells:
         if each.speed:
-            found[each.workload_key, each.place_key][each.measured_key].append(each)
-    folders = [sorted({each.folder for alike in of_group.values() for each in alike}) for of_group in found.values()]
-    made = [
-        Group(
-            sorted(
-                (alike[0] for alike in of_group.values()), key=lambda each: (-(each.speed or 0.0), each.measured_key)
-            )
-        )
-        for of_group in found.values()
-    ]
+            found[each.workload_key, each.place_key].append(each)
+    folders = [sorted({each.folder for each in of_group}) for of_group in found.values()]
+    made = []
+    for of_group in found.values():
+        firsts = {each.measured_key: each for each in reversed(of_group)}.values()  # a cell may be of several sweeps
+        made.append(Group(sorted(firsts, key=lambda each: (-(each.speed or 0.0), each.measured_key))))
     placed = [replace(each, where=_place(each, made)) for each in made]
     return [
         replace(each, where=_told_apart(each, of, placed, folders)) for each, of in zip(placed, folders, strict=True)

@@ -29,30 +29,18 @@ SAMPLES = ("warmup_s", "blocks", "latency_s", "launch_s", "data_s", "copy_in_s",
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """A planned process, with its record once there is one.
-
-    Attributes:
-        name: of the record, `<cell_id>-<identity8>`.
-        label: a short name, which no other process of its sweep has.
-        record: None if it has not run yet, or if its record can't be read.
-        problem: why its record can't be read; None if it can, or if there is none.
-        costs: of devices, as the user states them.
-        is_confirming: whether it was interleaved with another cell's processes, to say which cell is faster.
-        folder: of its sweep, as a report names it; may be empty.
-        path: of the record's file, whether there is one or not; None if that is unknown.
-        known: properties that need not be computed, by name.
-    """
+    """A planned process, with its record once there is one."""
 
     cell: Cell
-    name: str
-    label: str
-    record: Record | None
-    problem: str | None = None
-    costs: Mapping[Device, Cost] = field(default_factory=dict)
-    is_confirming: bool = False
-    folder: str = ""
-    path: Path | None = None
-    known: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    name: str  # of the record, `<cell_id>-<identity8>`
+    label: str  # a short name, which no other process of its sweep has
+    record: Record | None  # None if it has not run yet, or if its record can't be read
+    problem: str | None = None  # why its record can't be read; None if it can, or if there is none
+    costs: Mapping[Device, Cost] = field(default_factory=dict)  # of devices, as the user states them
+    is_confirming: bool = False  # whether it was interleaved with another cell's processes, to say which cell is faster
+    folder: str = ""  # of its sweep, as a report names it; may be empty
+    path: Path | None = None  # of the record's file, whether there is one or not; None if that is unknown
+    known: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)  # what need not be computed
 
     def __post_init__(self) -> None:
         vars(self).update(self.known)  # where a `cached_property` looks first

@@ -1,7 +1,5 @@
 """What a cell does and with what, in words: the same on every surface."""
 
-from collections.abc import Iterator
-
 from accelbench.answers.process import Process
 from accelbench.schema.cell import Options
 from accelbench.schema.record import Row
@@ -78,7 +76,7 @@ def options_text(row: Row) -> str | None:
     Several devices and an engine other than the first count as options here, so that such cells are marked wherever
     options are shown.
     """
-    enabled = _switches(row)
+    enabled = [switches_text(row)]
     if row["scaling"] is not None:
         per_device = ", a process each" if row["xla_processes"] else ""
         enabled.append(f"{row['devices']} devices ({row['scaling']}{per_device})")
@@ -86,33 +84,22 @@ def options_text(row: Row) -> str | None:
         enabled.append(f"{row['asked_threads']} thread{'s' * (row['asked_threads'] != 1)}")
     if row["engine"] != Engine.lightning:
         enabled.append(engine_text(row))
-    return " + ".join(enabled) or None
+    return " + ".join(filter(None, enabled)) or None
 
 
 def switches_text(row: Row) -> str:
     """The same of `schema.cell.Options` alone; empty if all are off."""
-    return " + ".join(_switches(row))
+    enabled = [name for name in FLAGS if row[name]]
+    return " + ".join([*enabled, *([str(row["allocator"])] if row["allocator"] != Allocator.default else [])])
 
 
 def engine_text(row: Row) -> str:
     """The engine with its own settings, such as `keras jit_compile`."""
-    return " ".join(_engine(row))
-
-
-def _switches(row: Row) -> list[str]:
-    enabled = [name for name in FLAGS if row[name]]
-    return [*enabled, str(row["allocator"])] if row["allocator"] != Allocator.default else enabled
-
-
-def _engine(row: Row) -> Iterator[str]:
-    yield str(row["engine"])
+    words = [str(row["engine"])]
     if row["backend"] == KerasBackend.jax:
-        yield KerasBackend.jax
-        if not row["jit_compile"]:  # which is JAX' default
-            yield "uncompiled"
+        words += [KerasBackend.jax, *([] if row["jit_compile"] else ["uncompiled"])]  # compiling is JAX' default
     elif row["jit_compile"]:
-        yield "jit_compile"
+        words.append("jit_compile")
     if row["steps_per_execution"] not in (None, 1):
-        yield f"{row['steps_per_execution']} steps per execution"
-    if row["xla_processes"]:
-        yield "xla_processes"
+        words.append(f"{row['steps_per_execution']} steps per execution")
+    return " ".join([*words, *(["xla_processes"] if row["xla_processes"] else [])])

@@ -17,7 +17,6 @@ from accelbench.presentation import counted, significant
 from accelbench.report import trade_off
 from accelbench.report.pictures.batch_lines import batch_lines
 from accelbench.report.pictures.dots import MAX_DOTS, Dot, dots
-from accelbench.report.pictures.heat_map import heat_map
 from accelbench.report.pictures.phases import phases
 from accelbench.report.pictures.style import Picture
 from accelbench.report.read import Sweep
@@ -108,11 +107,10 @@ def _summaries(found: Sequence[Pair], base: str) -> Iterator[str]:
 
 
 def _precision(cells: Sequence[MeasuredCell], answers: Sequence[Answer]) -> Question | None:
-    """How much each precision gains over fp32, and every precision at every batch size."""
+    """How much each precision gains over fp32, and what ran in one precision alone."""
     question = _gained("Which precision?", PRECISION, "fp32", cells)
     if question is None:
         return None
-    map_of_all = _pictures("precision_by_batch", "Speed by precision and batch size", heat_map(answers))
     alone: dict[str, list[str]] = {}
     for answer in answers:
         precisions = {reported.cell.precision.value for reported in answer.group.cells}
@@ -121,7 +119,7 @@ def _precision(cells: Sequence[MeasuredCell], answers: Sequence[Answer]) -> Ques
     sentence = question.sentence + "".join(
         f" In {precision} alone: {'; '.join(dict.fromkeys(models))}." for precision, models in alone.items()
     )
-    return replace(question, sentence=sentence, pictures=question.pictures + map_of_all)
+    return replace(question, sentence=sentence)
 
 
 def _batch(cells: Sequence[MeasuredCell], answers: Sequence[Answer]) -> Question | None:

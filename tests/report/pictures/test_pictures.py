@@ -12,7 +12,6 @@ from accelbench.report.page import compose
 from accelbench.report.pictures import style
 from accelbench.report.pictures.batch_lines import MAX_LINES, batch_lines, moved_apart
 from accelbench.report.pictures.dots import MAX_DOTS, Dot, dots
-from accelbench.report.pictures.heat_map import heat_map
 from accelbench.report.pictures.phases import phases
 from accelbench.report.read import read_all
 from accelbench.schema.measurement import Work
@@ -123,24 +122,14 @@ def test_cells_whose_steps_were_not_waited_for_are_drawn_without_their_latency(a
     assert said(latency.texts) == ["not known"]
 
 
-def test_the_map_has_a_row_for_each_setting_and_a_number_in_each_field(found, answered, maker):
-    (axes,) = heat_map(found).axes
-    assert said(axes.get_yticklabels()) == ["bf16", "fp32"]
-    assert said(axes.get_xticklabels()) == ["8", "32"]
-    assert said(axes.texts) == ["90.0", "320", "100", "150"]
-    few = [maker.cell(precision=word, batch_size=size) for word, size in (("fp32", 8), ("fp32", 32), ("bf16", 8))]
-    assert heat_map(answered([maker.ok(cell, 10.0) for cell in few])) is None
-
-
 def test_where_nothing_varies_there_is_no_picture(answered, maker):
     alone = answered([maker.ok(maker.cell(), 10.0)])
-    assert batch_lines(alone) is heat_map(alone) is None
+    assert batch_lines(alone) is None
 
 
-@pytest.mark.parametrize("draw", [batch_lines, heat_map])
-def test_titles_of_neighbours_do_not_overlap(found, draw):
+def test_titles_of_neighbours_do_not_overlap(found):
     found[0] = dataclasses.replace(found[0], apart="2026-11-20_18-00-00-adhoc, window.measure_s=0.2, steps=512")
-    figure = draw([found[0], found[0]])
+    figure = batch_lines([found[0], found[0]])
     titles = [axes._left_title for axes in figure.axes]
     assert not overlaps(figure, titles)
     assert all(title.get_window_extent().x1 <= figure.bbox.x1 for title in titles)
