@@ -216,11 +216,17 @@ def test_a_mistake_names_the_argument(arguments, message):
         )
 
 
-def test_what_a_function_decides_itself_is_refused():
+def test_what_a_function_decides_itself_and_a_variable_that_changes_the_precision_are_refused(monkeypatch):
     for arguments in ({"mode": "train"}, {"batch": torch.ones(1)}, {"precision": "bf16"}, {"learning_rate": 0.1}):
         (name,) = arguments
         with pytest.raises(UserError, match=f"{name}: goes with a torch.nn.Module"):
             accelbench.measure(lambda: None, **arguments)
+    monkeypatch.setenv("ONEDNN_DEFAULT_FPMATH_MODE", "BF16")
+    with pytest.raises(UserError, match="ONEDNN_DEFAULT_FPMATH_MODE: it may change the precision"):
+        accelbench.measure(nn.Linear(4, 4), torch.ones(4, 4), window=QUICK)
+    monkeypatch.delitem(sys.modules, "torch")  # without it everything is a function
+    with pytest.raises(UserError, match="mode: goes with a torch.nn.Module"):
+        accelbench.measure(lambda: None, mode="train")
 
 
 def test_a_network_that_cannot_be_copied_is_refused():
@@ -247,12 +253,6 @@ def test_a_measurement_says_that_it_was_not_isolated_and_shows_itself_safely():
     assert repr(found).splitlines()[0].startswith("Measurement of <b>net</b>: infer, cpu, fp32, 4 samples a step")
     assert "&lt;b&gt;net&lt;/b&gt;" in found._repr_html_()
     assert "<b>" not in found._repr_html_()
-
-
-def test_a_variable_that_changes_the_precision_is_refused(monkeypatch):
-    monkeypatch.setenv("ONEDNN_DEFAULT_FPMATH_MODE", "BF16")
-    with pytest.raises(UserError, match="ONEDNN_DEFAULT_FPMATH_MODE: it may change the precision"):
-        accelbench.measure(nn.Linear(4, 4), torch.ones(4, 4), window=QUICK)
 
 
 def test_fp32_is_computed_in_full_precision_whatever_the_process_has_set(unusual):
@@ -319,12 +319,6 @@ def test_a_function_that_only_starts_kernels_on_the_gpu_is_found():
     assert accelbench.measure(lambda: None, window=QUICK).device == "cpu"
 
 
-def test_without_torch_in_the_process_everything_is_a_function(monkeypatch):
-    monkeypatch.delitem(sys.modules, "torch")
-    with pytest.raises(UserError, match="mode: goes with a torch.nn.Module"):
-        accelbench.measure(lambda: None, mode="train")
-
-
 def test_an_output_may_have_one_row_for_all_rows_of_the_batch():
     class Pooled(nn.Linear):
         def forward(self, nodes):
@@ -336,25 +330,20 @@ def test_an_output_may_have_one_row_for_all_rows_of_the_batch():
 
 
 def test_settings_of_the_process_that_slow_it_down_are_warnings():
-    def told(found):
-        return [warning for warning in found.warnings if "in this process: torch" in warning]
+    def told(*args):
+        warnings = accelbench.measure(*args, window=QUICK).warnings
+        return [warning.partition(" in this process: torch")[0] for warning in warnings if "process: torch" in warning]
 
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.set_anomaly_enabled(True)
     torch.backends.cudnn.benchmark = True
     try:
-        of_network = accelbench.measure(nn.Linear(4, 4), torch.randn(4, 4), window=QUICK)
-        of_function = accelbench.measure(lambda: None, window=QUICK)
+        on = ["deterministic algorithms are on", "anomaly detection is on"]
+        assert told(nn.Linear(4, 4), torch.randn(4, 4)) == on
+        assert told(lambda: None) == [on[0], "cuDNN chooses algorithms by trial", on[1]]
         assert (torch.is_anomaly_enabled(), torch.backends.cudnn.benchmark) == (True, True)
     finally:
         torch.use_deterministic_algorithms(False)
         torch.set_anomaly_enabled(False)
         torch.backends.cudnn.benchmark = False
-    on = [
-        "deterministic algorithms are on in this process: torch.use_deterministic_algorithms",
-        "anomaly detection is on in this process: torch.autograd.set_detect_anomaly",
-    ]
-    assert told(of_network) == on
-    by_trial = "cuDNN chooses algorithms by trial in this process: torch.backends.cudnn.benchmark"
-    assert told(of_function) == [on[0], by_trial, on[1]]
-    assert told(accelbench.measure(lambda: None, window=QUICK)) == []
+    assert told(lambda: None) == []

@@ -53,10 +53,6 @@ def results(folder):
     return accelbench.read("runs/mine")
 
 
-def by_status(results, status):
-    return next(each for each in results if each.status == status)
-
-
 def test_results_are_a_sequence_of_what_was_measured(results, folder):
     assert [each.status for each in results].count("ok") == 2
     found = next(each for each in results if each.settings["precision"] == "fp32" and each.is_ok)
@@ -70,26 +66,20 @@ def test_results_are_a_sequence_of_what_was_measured(results, folder):
     assert (len(results[1:]), results[1:].folder) == (2, results.folder)
 
 
-def test_a_failed_cell_has_its_reason_and_no_numbers(results):
-    failed = by_status(results, "failed")
-    assert failed.reason == "<b>a bad layer</b>"
-    assert (failed.samples_per_s, failed.latency_p50_ms) == (None, None)
-    assert "failed: <b>a bad layer</b>" in repr(failed)
-
-
-def test_an_invalid_cell_has_no_numbers(folder):
+def test_a_cell_that_is_not_ok_has_its_reason_and_no_numbers(folder):
     records.write(make_record(make_cell(batch_size=2), Status.invalid, reason="wrong"), folder)
-    assert by_status(accelbench.read(folder), "invalid").samples_per_s is None
+    found = {each.status: each for each in accelbench.read(folder)}
+    assert found["failed"].reason == "<b>a bad layer</b>"
+    for status in ("failed", "invalid"):
+        assert (found[status].samples_per_s, found[status].latency_p50_ms) == (None, None)
+    assert "failed: <b>a bad layer</b>" in repr(found["failed"])
 
 
-def test_the_best_is_the_fastest_within_the_limit(results):
+def test_the_best_is_the_fastest_within_the_limit_of_one_work(results, folder):
     assert results.best().settings["precision"] == "bf16"
     assert results.best(latency_ms=20).settings["precision"] == "fp32"
     with pytest.raises(accelbench.UserError, match="no ok cell is within 1 ms"):
         results.best(latency_ms=1)
-
-
-def test_the_best_of_different_works_is_refused(folder):
     records.write(make_record(make_cell(mode=Mode.train)), folder)
     with pytest.raises(accelbench.UserError, match="different works"):
         accelbench.read(folder).best()
@@ -103,12 +93,6 @@ def test_a_frame_has_the_columns_and_values_of_cells_csv(results, folder, tmp_pa
     assert frame["samples_per_s"].dropna().tolist() == written["samples_per_s"].dropna().tolist()
 
 
-def test_the_report_is_built_beside_the_records(results, folder, tmp_path):
-    page = results.report(tmp_path / "page")
-    assert page == tmp_path / "page" / "index.html"
-    assert "a bad layer" in page.read_text()
-
-
 def test_the_html_is_escaped_and_well_formed_with_a_bar_for_each_speed(results):
     text = results._repr_html_()
     assert "&lt;b&gt;a bad layer" in text
@@ -118,14 +102,14 @@ def test_the_html_is_escaped_and_well_formed_with_a_bar_for_each_speed(results):
     assert len(list(ElementTree.fromstring(text).iter("tr"))) == 4
 
 
-def test_the_text_has_the_answer_and_a_line_for_each(results):
+def test_the_text_has_the_answer_and_a_line_for_each_of_the_first(results, folder, tmp_path):
     lines = repr(results).splitlines()
     assert lines[0] == f"Results of 3 cells in {results.folder}"
     assert "bf16, batch 32 is fastest here" in lines[1]
     assert len(lines) == 5
-
-
-def test_many_results_are_shown_in_part(folder):
+    page = results.report(tmp_path / "page")
+    assert page == tmp_path / "page" / "index.html"
+    assert "a bad layer" in page.read_text()
     for seed in range(1, html.MAX_ROWS + 1):
         records.write(make_record(make_cell(batch_size=100 + seed)), folder)
     results = accelbench.read(folder)

@@ -56,26 +56,18 @@ def session(tmp_path_factory):
     return subprocess.run(command, cwd=project, input="\n".join(CELLS), capture_output=True, text=True, timeout=200)
 
 
-def test_importing_loads_no_framework(session):
-    assert "at import: set()" in session.stdout
-
-
-def test_two_runs_in_one_process_and_in_a_thread(session):
-    assert "first: [('ok', 8, True), ('ok', 16, True)]" in session.stdout, session.stderr
-    assert "second: ['ok']" in session.stdout, session.stderr
-
-
-def test_the_process_is_as_before_and_has_no_framework(session):
-    assert "as before: True" in session.stdout
-    assert "in this process: set()" in session.stdout
+def test_a_notebook_measures_several_times_and_stays_as_it_is(session):
+    out = session.stdout
+    assert "at import: set()" in out
+    assert "first: [('ok', 8, True), ('ok', 16, True)]" in out, session.stderr
+    assert "second: ['ok']" in out, session.stderr  # in a thread
+    assert "as before: True" in out
+    assert "in this process: set()" in out
+    assert "compare is function" in out  # also once the folder of that name was imported
+    assert "in dir: True" in out
 
 
 def test_mistakes_have_the_text_of_the_command_line(session):
     assert "accelbench.errors.UserError: model.target: __main__.Net is defined in the session itself" in session.stderr
     assert "model=nope: unknown model. Choose from: autoencoder, cnn" in session.stderr
     assert "UserError: model.args" in session.stderr
-
-
-def test_compare_stays_the_function_once_its_folder_was_imported(session):
-    assert "compare is function" in session.stdout
-    assert "in dir: True" in session.stdout

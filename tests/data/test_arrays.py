@@ -1,6 +1,3 @@
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -41,15 +38,6 @@ def test_a_file_gets_its_rows_one_after_another(tmp_path):
         for part in (rows[:1], rows[1:9], rows[9:]):
             file.add(part.tobytes())
     assert np.array_equal(np.load(tmp_path / "rows.npy"), rows)
-
-
-def test_reading_needs_no_framework():
-    code = (
-        "import sys, accelbench.data.arrays, accelbench.data.manifest;"
-        "print({'torch', 'torchvision', 'sklearn', 'scipy'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
 
 
 def test_outside_of_a_project_a_set_is_prepared_again_once_it_is_removed(tmp_path, monkeypatch):

@@ -90,9 +90,13 @@ def test_needs_no_network_once_it_has_all(small):
     download(files(small), ["http://127.0.0.1:9/"], small.folder)
 
 
-def test_goes_on_to_the_next_mirror(small, mirror, silent, tmp_path):
+def test_a_silent_mirror_is_given_up_soon_for_the_next_and_each_is_named(small, mirror, silent, tmp_path):
     download(files(small), [silent, mirror], tmp_path / "cache")
     check(tmp_path / "cache", small)
+    with pytest.raises(DataError) as caught:
+        download(files(small), [silent + "a/", silent + "b/"], tmp_path / "other")
+    assert f"{silent}a/: timed out" in str(caught.value)
+    assert f"{silent}b/: timed out" in str(caught.value)
 
 
 def test_what_comes_altered_is_not_kept(small, mirror, tmp_path):
@@ -100,13 +104,6 @@ def test_what_comes_altered_is_not_kept(small, mirror, tmp_path):
     with pytest.raises(DataError, match=r"train-l.gz came altered or incomplete \(26 bytes, md5"):
         download(files(small), [mirror], tmp_path / "cache")
     assert [path.name for path in (tmp_path / "cache").iterdir()] == ["train-i.gz"]
-
-
-def test_silent_mirrors_are_given_up_soon_and_each_is_named(small, silent, tmp_path):
-    with pytest.raises(DataError) as caught:
-        download(files(small), [silent + "a/", silent + "b/"], tmp_path / "cache")
-    assert f"{silent}a/: timed out" in str(caught.value)
-    assert f"{silent}b/: timed out" in str(caught.value)
 
 
 @pytest.mark.parametrize("ranges", [True, False])
@@ -125,20 +122,14 @@ def test_a_download_that_broke_off_goes_on_where_the_mirror_can(small, mirror, t
     assert [path.name for path in tmp_path.iterdir() if "part" in path.name] == []
 
 
-def test_a_part_that_is_whole_already_is_taken(small, mirror, tmp_path):
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_part_that_is_whole_already_is_taken_and_one_of_something_else_thrown_away(small, mirror, tmp_path, is_whole):
     (first, *_) = files(small)
-    (tmp_path / f".{first.name}.part").write_bytes(small.packed("train-i").read_bytes())
+    whole = small.packed("train-i").read_bytes()
+    (tmp_path / f".{first.name}.part").write_bytes(whole if is_whole else b"?" * 10)
     download([first], [mirror], tmp_path)
-    assert Handler.asked[0].startswith("bytes=")
-    assert (tmp_path / first.name).exists()
-
-
-def test_a_part_of_something_else_is_thrown_away(small, mirror, tmp_path):
-    (first, *_) = files(small)
-    (tmp_path / f".{first.name}.part").write_bytes(b"?" * 10)
-    download([first], [mirror], tmp_path)
-    assert Handler.asked == ["bytes=10-", None]
-    assert (tmp_path / first.name).exists()
+    assert Handler.asked == ([f"bytes={len(whole)}-"] if is_whole else ["bytes=10-", None])
+    assert (tmp_path / first.name).read_bytes() == whole
 
 
 def test_a_second_download_of_the_same_file_waits_for_nobody_and_says_so(small, mirror, tmp_path):

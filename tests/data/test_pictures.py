@@ -87,22 +87,6 @@ def test_of_a_refused_file_or_a_copy_no_bytes_are_kept(photos, out):
     assert sorted(kept) == sorted({path.read_bytes() for path in photos.rglob("*.jpg")} - {b"no picture"})
 
 
-def test_what_is_no_picture_is_refused_with_its_reason_and_the_rest_stays_whole(photos, out):
-    cats = photos / "PetImages" / "Cat"
-    (cats / "0.jpg").write_bytes(b"")
-    (cats / "2.jpg").write_bytes(jpeg(2)[:200])
-    (cats / "Thumbs.db").write_bytes(b"x")
-    (cats / "link.jpg").symlink_to(photos / "nowhere")
-    refused = dict(line.split(": ", 1) for line in convert(Folder(photos), CLASSES, 16, out).refused)
-    assert refused.keys() == {f"PetImages/Cat/{name}" for name in ("0.jpg", "2.jpg", "Thumbs.db", "link.jpg")}
-    assert refused["PetImages/Cat/0.jpg"] == "empty"
-    assert refused["PetImages/Cat/2.jpg"].startswith("damaged")
-    assert refused["PetImages/Cat/link.jpg"] == "a link to nothing"
-    num = [len(load_split(out, split).labels) for split in ("train", "test")]
-    assert sum(num) == 18
-    assert [len(load_split(out, split).images) for split in ("train", "test")] == num
-
-
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_full_disk_is_an_error_of_the_system(photos, out):
     """A limit on the size of files stands for the full disk."""
@@ -154,26 +138,6 @@ def test_a_copy_of_a_test_picture_is_not_trained_on(photos, out):
     assert all("the same bytes as " in line for line in found.refused)
 
 
-def test_links_to_folders_devices_and_huge_files_are_refused(photos, out, tmp_path):
-    cats = photos / "PetImages" / "Cat"
-    (cats / "more.jpg").symlink_to(tmp_path)
-    os.mkfifo(cats / "pipe.jpg")
-    with (cats / "huge.jpg").open("wb") as file:
-        file.truncate(100 << 20)
-    refused = dict(line.split(": ", 1) for line in convert(Folder(photos), CLASSES, 16, out).refused)
-    assert refused == {
-        "PetImages/Cat/more.jpg": "no file, but a folder or a device",
-        "PetImages/Cat/pipe.jpg": "no file, but a folder or a device",
-        "PetImages/Cat/huge.jpg": "too large (104,857,600 bytes)",
-    }
-
-
-def test_pictures_that_are_not_to_be_resized_must_have_the_size(photos, out):
-    (photos / "PetImages" / "Cat" / "0.jpg").write_bytes(jpeg(0, 30))
-    found = convert(Folder(photos), CLASSES, 20, out, resizes=False)
-    assert found.refused == ["PetImages/Cat/0.jpg: not of 20 x 20 pixels but 30 x 30"]
-
-
 def test_a_killed_preparation_leaves_no_process(photos, tmp_path):
     program = f"""
 import os, pathlib, time
@@ -198,6 +162,35 @@ if __name__ == "__main__":
     while any(map(psutil.pid_exists, workers)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(psutil.pid_exists, workers))
+
+
+def test_what_is_no_picture_is_refused_with_its_reason_and_the_rest_stays_whole(photos, out, tmp_path):
+    cats = photos / "PetImages" / "Cat"
+    (cats / "0.jpg").write_bytes(b"")
+    (cats / "2.jpg").write_bytes(jpeg(2)[:200])
+    (cats / "4.jpg").write_bytes(jpeg(4, 30))
+    (cats / "Thumbs.db").write_bytes(b"x")
+    (cats / "link.jpg").symlink_to(photos / "nowhere")
+    dogs = photos / "PetImages" / "Dog"
+    (dogs / "more.jpg").symlink_to(tmp_path)
+    os.mkfifo(dogs / "pipe.jpg")
+    with (dogs / "huge.jpg").open("wb") as file:
+        file.truncate(100 << 20)
+    found = convert(Folder(photos), CLASSES, 20, out, resizes=False)
+    refused = dict(line.removeprefix("PetImages/").split(": ", 1) for line in found.refused)
+    assert refused.pop("Cat/2.jpg").startswith("damaged")
+    assert refused == {
+        "Cat/0.jpg": "empty",
+        "Cat/4.jpg": "not of 20 x 20 pixels but 30 x 30",
+        "Cat/Thumbs.db": "no picture by its name",
+        "Cat/link.jpg": "a link to nothing",
+        "Dog/more.jpg": "no file, but a folder or a device",
+        "Dog/pipe.jpg": "no file, but a folder or a device",
+        "Dog/huge.jpg": "too large (104,857,600 bytes)",
+    }
+    num = [len(load_split(out, split).labels) for split in ("train", "test")]
+    assert sum(num) == 17
+    assert [len(load_split(out, split).images) for split in ("train", "test")] == num
 
 
 def test_a_class_without_whole_pictures_stops_the_stage_and_says_why(photos, out, tmp_path):
@@ -234,12 +227,6 @@ def test_each_usual_layout_is_understood(names):
     assert placed(*names) == {names[0]: (0, None), names[1]: (1, None)}
 
 
-def test_a_name_and_a_folder_that_differ_are_surplus():
-    layout = find(("Cat/dog.1.jpg", "dogs/train/cat.0.jpg", "cats/dogs/dog.2.jpg"), CLASSES)
-    assert [(picture.name, picture.label) for picture in layout.pictures] == [("cats/dogs/dog.2.jpg", 1)]
-    assert set(layout.surplus.values()) == {"of one class by its name and of another by its folder"}
-
-
 def test_splits_count_where_both_are_there():
     both = ("train/cats/1.jpg", "test/cats/2.jpg", "validation/dogs/3.jpg")
     assert placed(*both) == dict(zip(both, [(0, "train"), (0, "test"), (1, "test")], strict=True))
@@ -251,19 +238,20 @@ def test_splits_count_where_both_are_there():
     assert layout.surplus == {"odd/PetImages/Cat/3.jpg": "in neither the training nor the test folder"}
 
 
-def test_kaggles_unlabelled_test_pictures_and_whatever_else_lies_there_are_surplus():
-    names = (
-        "train/cat.0.jpg",
-        "test1/17.jpg",
-        "readme[1].txt",
-        "Cat/Thumbs.db",
-        "__MACOSX/Cat/._0.jpg",
-        "category/9.jpg",
-    )
-    layout = find(names, CLASSES)
-    assert [picture.name for picture in layout.pictures] == ["train/cat.0.jpg"]
-    assert set(layout.surplus) == set(names[1:])
-    assert layout.surplus["test1/17.jpg"] == "of no class (cat, dog) by its name or folder"
+def test_whatever_else_lies_there_is_surplus():
+    of_two = "of one class by its name and of another by its folder"
+    expected = {
+        "Cat/dog.1.jpg": of_two,
+        "dogs/train/cat.0.jpg": of_two,
+        "test1/17.jpg": "of no class (cat, dog) by its name or folder",  # Kaggle's, which have no labels
+        "category/9.jpg": "of no class (cat, dog) by its name or folder",
+        "readme[1].txt": "no picture by its name",
+        "Cat/Thumbs.db": "no picture by its name",
+        "__MACOSX/Cat/._0.jpg": "no picture, but a note of macOS about one",
+    }
+    layout = find((*expected, "cats/dogs/dog.2.jpg"), CLASSES)
+    assert [(picture.name, picture.label) for picture in layout.pictures] == [("cats/dogs/dog.2.jpg", 1)]
+    assert layout.surplus == expected
 
 
 PICTURES = st.lists(
