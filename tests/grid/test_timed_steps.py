@@ -5,6 +5,7 @@ import pytest
 from accelbench.grid.estimate import NUM_CHECK_STEPS, expected_s, observed_s, step_s
 from accelbench.measuring import clock
 from accelbench.measuring.breakdown import measure_breakdown
+from accelbench.measuring.runner import Runner
 from accelbench.schema.cell import Window
 from accelbench.schema.measurement import Breakdown, Epoch, Evaluation
 from accelbench.schema.vocab import Mode, Phase, Protocol
@@ -55,7 +56,7 @@ class Steps:
 @pytest.mark.parametrize("window", [Window(), Window(measure_s=0.6, latency_s=0.2)])
 def test_the_steps_of_a_window_take_as_long_as_the_clock_lets_them(seconds, window):
     cell, steps = make_cell(mode=Mode.train, window=window, breakdown_s=0.3), Steps(seconds)
-    clock.measure(steps, steps.wait, window, now=steps.now, reference=steps.now)
+    clock.measure(Runner(steps, steps.wait, now=steps.now), window, steps.now)
     measure_breakdown(steps, steps, cell.breakdown_s, now=steps.now)
     expected = expected_s(cell, seconds, (0, 0)) - NUM_CHECK_STEPS[Mode.train] * seconds
     assert steps.time / 1.2 < expected < 1.2 * steps.time

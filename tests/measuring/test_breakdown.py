@@ -71,6 +71,7 @@ def test_a_slow_step_gets_its_few_and_a_fast_one_no_more_than_enough():
     assert len(measure_breakdown(device, device, 1e9, device.now).undisturbed_s) == MAX_STEPS
 
 
+@pytest.mark.slow
 def test_sleeps_on_a_real_clock_are_found():
     class Sleeper(Device):
         def wait(self):

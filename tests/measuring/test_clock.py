@@ -7,7 +7,7 @@ from statistics import median
 import pytest
 
 from accelbench.measuring import clock
-from accelbench.measuring.runner import RankGroup, Timing
+from accelbench.measuring.runner import RankGroup, Runner, Timing
 from accelbench.schema.cell import Window
 from accelbench.schema.vocab import Stop
 from accelbench.stats import order_statistics
@@ -69,7 +69,11 @@ WINDOW = Window(warmup_steps=3, warmup_s=0.05, measure_s=1.0, block_s=0.1, laten
 
 
 def run(workload, window=WINDOW):
-    return clock.measure(workload, workload.wait, window, workload.num_compiles, workload.now)
+    return clock.measure(runner_of(workload), window)
+
+
+def runner_of(workload, **more):
+    return Runner(workload, workload.wait, workload.num_compiles, workload.now, **more)
 
 
 @pytest.fixture
@@ -189,9 +193,7 @@ def test_a_block_in_which_something_was_compiled_is_measured_again(workload):
 
 
 def test_a_clock_that_drifts_is_found(workload):
-    timing = clock.measure(
-        workload, workload.wait, WINDOW, now=workload.now, reference=lambda: 100 + workload.time / 1.01
-    )
+    timing = clock.measure(runner_of(workload), WINDOW, lambda: 100 + workload.time / 1.01)
     assert timing.clock_drift == pytest.approx(0.01, rel=0.01)
 
 
@@ -227,7 +229,7 @@ def test_slow_steps_get_the_samples_that_an_interval_needs_and_end_at_three_time
 
 
 def test_a_fixed_number_of_steps_is_just_that(workload):
-    timing = clock.measure_steps(workload, workload.wait, 10, 25, workload.num_compiles, workload.now)
+    timing = clock.measure_steps(runner_of(workload), 10, 25)
     assert len(timing.warmup_s) == 10
     assert sum(block.num_steps for block in timing.blocks) == 25
     assert len(timing.blocks) == clock.NUM_PARTS
@@ -238,7 +240,7 @@ def test_a_fixed_number_of_steps_is_just_that(workload):
 
 
 def test_one_step_without_a_warm_up_computes_once(workload):
-    timing = clock.measure_steps(workload, workload.wait, 0, 1, now=workload.now)
+    timing = clock.measure_steps(runner_of(workload), 0, 1)
     assert workload.num_computed == 1
     assert [block.num_steps for block in timing.blocks] == [1]
     assert (timing.latency_s, timing.warmup_s, timing.first_step_s) == ([], [], None)
@@ -266,6 +268,7 @@ def test_the_first_step_of_the_first_epoch_is_waited_for_and_no_other(workload):
     assert took.seconds == pytest.approx(7 * 0.012 + 0.0005, rel=0.05)  # without a wait in between
 
 
+@pytest.mark.slow
 def test_injected_sleeps_are_recovered_within_two_percent():
     slept = {"fetch": [], "compute": [], "copy_out": []}
 
@@ -280,7 +283,7 @@ def test_injected_sleeps_are_recovered_within_two_percent():
     sleeper.copy_in = lambda batch: batch
     sleeper.compute = lambda batch: sleep("compute", 0.016)
     sleeper.copy_out = lambda result: sleep("copy_out", 0.002)
-    timing = clock.measure(sleeper, lambda: None, WINDOW)
+    timing = clock.measure(Runner(sleeper, lambda: None), WINDOW)
     num, per_block = len(timing.latency_s), timing.blocks[0].num_steps
     steps = [sum(parts) for parts in zip(slept["fetch"][:-num], slept["compute"][:-num], strict=True)]
     in_blocks = steps[-per_block * len(timing.blocks) :]
@@ -313,7 +316,7 @@ class Slow(RankGroup):
 
 def test_other_processes_take_every_step_and_the_slowest_ends_it(workload):
     ranks = Slow(workload)
-    timing = clock.measure(workload, workload.wait, WINDOW, now=workload.now, ranks=ranks)
+    timing = clock.measure(runner_of(workload, ranks=ranks), WINDOW)
     assert ranks.num_steps == workload.num_computed
     assert not ranks.waiting
     alone = run(Workload())
@@ -321,5 +324,5 @@ def test_other_processes_take_every_step_and_the_slowest_ends_it(workload):
     assert timing.first_step_s == pytest.approx(alone.first_step_s + 0.005)
     for block in timing.blocks:
         assert block.seconds == pytest.approx(block.num_steps * 0.012 + 0.0015 + 0.005, rel=0.01)
-    clock.measure_steps(workload, workload.wait, 3, 12, now=workload.now, ranks=ranks)
+    clock.measure_steps(runner_of(workload, ranks=ranks), 3, 12)
     assert ranks.num_steps == workload.num_computed

@@ -20,8 +20,7 @@ Counters = dict[str, Callable[[], float | None]]
 class Rapl:
     """The energy of all processor packages, in joules since this object was made. Wraps of the counters are undone.
 
-    Intel's and AMD's running average power limit, as Linux shows it (Documentation/power/powercap/powercap.rst). On
-    most machines only root may read it.
+    Intel's and AMD's running average power limit, as Linux shows it (Documentation/power/powercap/powercap.rst).
     """
 
     def __init__(self, packages: list[Path]) -> None:
@@ -45,7 +44,7 @@ class Rapl:
 
 
 def find_rapl(root: Path = Path("/")) -> Rapl | None:
-    """The processor's counter; None if it has none, or if this user may not read it."""
+    """The processor's counter; None if it has none, or if this user may not read it, as most but root may not."""
     # `intel-rapl:0` is a package, `intel-rapl:0:0` a part of it. AMD's counters have the same names.
     folders = sorted((root / "sys/class/powercap").glob("intel-rapl:*"))
     packages = [folder for folder in folders if folder.name.count(":") == 1]
@@ -67,26 +66,20 @@ def counters(
     except pynvml.NVMLError:
         handles = []
     for index, handle in enumerate(handles):
-        query = functools.partial(nvml.nvmlDeviceGetTotalEnergyConsumption, handle)
-        if gpu.ask(query) is not None:  # GPUs before Volta have no counter
-            found[f"gpu_{index}_energy_j"] = functools.partial(_joules, query)
+        query = functools.partial(
+            gpu.ask, lambda handle: nvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1000, handle
+        )
+        if query() is not None:  # GPUs before Volta have no counter
+            found[f"gpu_{index}_energy_j"] = query
     return found
-
-
-def _joules(query: Callable[[], int]) -> float | None:
-    millijoules = gpu.ask(query)
-    return None if millijoules is None else millijoules / 1000
 
 
 def idle_w(found: Counters, seconds: float = IDLE_S, sleep: Callable[[float], None] = time.sleep) -> dict[str, float]:
     """The power of each counter's device, in watts, while this process sleeps for `seconds`."""
     if not found:
         return {}
-    start, before = time.monotonic(), {name: read() for name, read in found.items()}
+    start, before = time.monotonic(), [read() for read in found.values()]
     sleep(seconds)
-    after, took = {name: read() for name, read in found.items()}, time.monotonic() - start
-    return {
-        name: (end - begin) / took
-        for name, begin in before.items()
-        if begin is not None and (end := after[name]) is not None
-    }
+    after, took = [read() for read in found.values()], time.monotonic() - start
+    pairs = zip(found, before, after, strict=True)
+    return {name: (end - begin) / took for name, begin, end in pairs if begin is not None and end is not None}

@@ -62,12 +62,9 @@ def look(nvml: Any = pynvml, environ: Mapping[str, str] = os.environ, torch_fold
 
 def torch_cuda_version(torch_folder: Path | None) -> str | None:
     """The CUDA release that torch was built for, such as `12.8`, without importing it; None for a CPU build."""
-    if torch_folder is None:
-        return None
-    try:
-        match = re.search(r"^cuda\b.*= '([\d.]+)'$", (torch_folder / "version.py").read_text(), re.MULTILINE)
-    except OSError:
-        return None
+    path = torch_folder and torch_folder / "version.py"
+    text = path.read_text() if path and path.is_file() else ""
+    match = re.search(r"^cuda\b.*= '([\d.]+)'$", text, re.MULTILINE)
     return match[1] if match else None
 
 

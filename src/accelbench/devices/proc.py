@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +35,7 @@ class CpuTimes(NamedTuple):
     """Seconds since the machine started, summed over cores."""
 
     busy_s: float  # that processes computed
-    stolen_s: float  # that a hypervisor gave to others while a process was ready; 0 without a hypervisor
+    stolen_s: float  # that a hypervisor gave to others while a process was ready
     num_cores: int  # those that are counted
 
 
@@ -59,29 +60,23 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
     Read from `cpu.max` (cgroup v2) or `cpu.cfs_quota_us` (v1), the tightest of the group and its ancestors
     (Linux kernel, Documentation/admin-guide/cgroup-v2.rst and scheduler/sched-bwc.rst).
     """
-    quotas = []
-    for folder in _cgroups(root, "cpu"):
-        words = _words(folder / "cpu.max") or _words(folder / "cpu.cfs_quota_us") + _words(folder / "cpu.cfs_period_us")
-        if len(words) == 2 and words[0] not in ("max", "-1"):
-            quotas.append(int(words[0]) / int(words[1]))
-    return min(quotas, default=None)
+    v1 = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+    limits = [_words(folder, "cpu.max") or _words(folder, *v1) for folder in _cgroups(root, "cpu")]
+    known = (words for words in limits if len(words) == 2 and words[0] not in ("max", "-1"))
+    return min((int(quota) / int(period) for quota, period in known), default=None)
 
 
 def memory_limit_bytes(root: Path = Path("/")) -> int | None:
     """The memory that the cgroup and its ancestors allow; None without a limit."""
-    limits = []
-    for folder in _cgroups(root, "memory"):
-        words = _words(folder / "memory.max") or _words(folder / "memory.limit_in_bytes")
-        # v1 says "no limit" with the largest multiple of the page size that fits into 63 bits.
-        if words and words[0] != "max" and int(words[0]) < 2**62:
-            limits.append(int(words[0]))
-    return min(limits, default=None)
+    names = ("memory.max", "memory.limit_in_bytes")
+    limits = [word for folder in _cgroups(root, "memory") for word in _words(folder, *names) if word != "max"]
+    # v1 says "no limit" with the largest multiple of the page size that fits into 63 bits.
+    return min((int(word) for word in limits if int(word) < 2**62), default=None)
 
 
 def throttle_files(root: Path = Path("/")) -> list[Path]:
     """The files that count for how long the cgroup's quota stopped its processes; finding them takes longest."""
-    files = [folder / "cpu.stat" for folder in _cgroups(root, "cpu")]
-    return [file for file in files if _throttled_s(file) is not None]
+    return [folder / "cpu.stat" for folder in _cgroups(root, "cpu") if _throttled_s(folder / "cpu.stat") is not None]
 
 
 def throttled_s(files: Sequence[Path]) -> float | None:
@@ -99,8 +94,7 @@ def _throttled_s(file: Path) -> float | None:
 def _cgroups(root: Path, controller: str) -> Iterator[Path]:
     """The folders of this process's cgroup and of its ancestors, for `controller`.
 
-    In a container /proc/self/cgroup may give the host's path of the group, which does not exist here. Then only its
-    ancestors are found, such as the root of the mount.
+    In a container /proc/self/cgroup may give the host's path, of which only ancestors exist, such as the mount's root.
     """
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
@@ -114,8 +108,10 @@ def _cgroups(root: Path, controller: str) -> Iterator[Path]:
             yield from (mount / folder for folder in [group, *group.parents])
 
 
-def _words(path: Path) -> list[str]:
-    try:
-        return path.read_text().split()
-    except OSError:
-        return []
+def _words(folder: Path, *names: str) -> list[str]:
+    """The words of a file, or of those of a folder that can be read."""
+    words = []
+    for path in [folder / name for name in names] or [folder]:
+        with suppress(OSError):
+            words += path.read_text().split()
+    return words

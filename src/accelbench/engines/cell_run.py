@@ -25,7 +25,7 @@ from accelbench.measuring.output_check import NOT_FINITE, Findings, check
 from accelbench.measuring.outputs import limit, wrong
 from accelbench.measuring.promises import Observations, check_timed
 from accelbench.measuring.replay import num_batches, replay, usual_longest
-from accelbench.measuring.runner import ONE_RANK, Compiles, RankGroup, Step, Timing, Watch
+from accelbench.measuring.runner import ONE_RANK, Compiles, RankGroup, Runner, Step, Timing, Watch, no_compiles
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Answers, Breakdown, Check, Epoch, Evaluation, Measurement, Operator, Work
 from accelbench.schema.ranges import MAX_NUMBER
@@ -43,7 +43,7 @@ class BaseBackend:
 
     def compiles(self) -> Compiles:
         """The number of compilations so far, and their seconds."""
-        return clock.no_compiles()
+        return no_compiles()
 
     def fallbacks(self) -> list[str] | None:
         """Names of the operators that ran on the CPU instead; None if that can't happen unnoticed."""
@@ -202,13 +202,12 @@ class CellRun(ComparedOutputs):
 
     def measure_window(self, step: Step) -> None:
         """Measures blocks and single steps; drops the times of parts that this cell's steps do not have."""
-        cell, wait, compiles = self.cell, self.backend.wait, self.backend.compiles
-        ranks, watch = self.ranks, None if self.is_one_step else self.watch(step)
-        self.step = step
+        cell, self.step, watch = self.cell, step, None if self.is_one_step else self.watch(step)
+        runner = Runner(step, self.backend.wait, self.backend.compiles, ranks=self.ranks, watch=watch)
         if cell.protocol == Protocol.steps:
-            self.timing = clock.measure_steps(step, wait, cell.warmup, cell.steps, compiles, ranks=ranks, watch=watch)
+            self.timing = clock.measure_steps(runner, cell.warmup, cell.steps)
         else:
-            self.timing = clock.measure(step, wait, cell.window, compiles, ranks=ranks, watch=watch)
+            self.timing = clock.measure(runner, cell.window)
         self.seen.training.num_steps = self.timing.num_watched
         self.seen.training.num_after_look = self.timing.num_after_look
         self.defects += self.backend.changed()

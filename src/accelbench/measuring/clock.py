@@ -14,7 +14,7 @@ from statistics import median
 from typing import NamedTuple
 
 from accelbench.measuring import witness
-from accelbench.measuring.runner import ONE_RANK, Compiles, Now, RankGroup, Runner, Step, Timing, Watch
+from accelbench.measuring.runner import Compiles, Now, Runner, Step, Timing
 from accelbench.schema.cell import Window
 from accelbench.schema.vocab import Stop
 from accelbench.stats import order_statistics
@@ -43,11 +43,6 @@ OUT_OF_REACH = 1.5
 NUM_INFER_EPOCHS = 3
 
 
-def no_compiles() -> Compiles:
-    """The count of an engine that compiles nothing."""
-    return 0, 0.0
-
-
 def boot_s() -> float:
     """Seconds since the machine started: the same clock in every process, the sampler's included."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -58,23 +53,8 @@ def raw_s() -> float:
     return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
 
 
-def measure(
-    step: Step,
-    wait: Callable[[], None],
-    window: Window,
-    compiles: Callable[[], Compiles] = no_compiles,
-    now: Now = time.perf_counter,
-    reference: Now = raw_s,
-    ranks: RankGroup = ONE_RANK,
-    watch: Watch | None = None,
-) -> Timing:
-    """Measures `step` within the bounds of `window`.
-
-    All batches of `step` have the same size, unless it is a `CountingStep`. `wait` returns when everything launched on
-    the device is done, `compiles` the engine's number of compilations so far and their seconds. The drift of `now` is
-    measured against the clock `reference`.
-    """
-    runner = Runner(Timing(), step, wait, compiles, now, ranks, watch)
+def measure(runner: Runner, window: Window, reference: Now = raw_s) -> Timing:
+    """Measures steps within the bounds of `window`, and the drift of the runner's clock against `reference`."""
     typical_s = _warm_up(runner, window)
     runner.look_after_s = SystemRandom().uniform(0, window.measure_s + window.latency_s)
     with _steady(runner, reference):
@@ -84,22 +64,12 @@ def measure(
     return runner.timing
 
 
-def measure_steps(
-    step: Step,
-    wait: Callable[[], None],
-    warmup: int,
-    steps: int,
-    compiles: Callable[[], Compiles] = no_compiles,
-    now: Now = time.perf_counter,
-    reference: Now = raw_s,
-    ranks: RankGroup = ONE_RANK,
-    watch: Watch | None = None,
-) -> Timing:
+def measure_steps(runner: Runner, warmup: int, steps: int, reference: Now = raw_s) -> Timing:
     """Measures a fixed number of steps in up to `NUM_PARTS` blocks, then as many single steps, but one step only once.
 
-    `warmup` single steps warm up. The other arguments are those of `measure`.
+    `warmup` single steps come before.
     """
-    runner = Runner(Timing(stop=Stop.fixed), step, wait, compiles, now, ranks, watch)
+    runner.timing.stop = Stop.fixed
     _note_warmup(runner.timing, [runner.plain_step() for _ in range(warmup)])
     num_parts = min(NUM_PARTS, steps)
     looked_at = SystemRandom().randrange(num_parts)
@@ -156,9 +126,9 @@ def _warm_up(runner: Runner, window: Window) -> float:
 
 
 def _has_settled(steps: Sequence[float], elapsed: float, window: Window) -> bool | None:
-    """Whether the last third of the steps has the same level as the middle third; None: go on, False: it took too long.
+    """Whether the last third of the steps' seconds has the same level as the middle third; None: go on; False: no more.
 
-    `steps` are seconds per step since the last compilation, `elapsed` is their sum.
+    `elapsed` is the sum of the steps.
     """
     num = len(steps) // 3
     if num >= 2 and order_statistics.alike(steps[-2 * num : -num], steps[-num:], SETTLED_WITHIN):

@@ -1,6 +1,7 @@
 """Runs steps and times them: the raw times, and how each of them is taken."""
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -12,6 +13,13 @@ from accelbench.schema.vocab import Stop
 Now = Callable[[], float]
 # The number of compilations so far, and the seconds they took.
 Compiles = tuple[int, float]
+
+
+def no_compiles() -> Compiles:
+    """The count of an engine that compiles nothing."""
+    return 0, 0.0
+
+
 # Fields of `Timing` that a `Measurement` does not have.
 TIMING_ONLY = ("compiled_in_steady_state", "num_watched", "num_after_look")
 
@@ -95,13 +103,13 @@ class Watch(Protocol):
 class Runner:
     """Runs steps and times them, in three ways: waited for as a whole, as a block, or part by part."""
 
-    timing: Timing
-    step: Step
-    wait: Callable[[], None]
-    compiles: Callable[[], Compiles]
-    now: Now
-    ranks: RankGroup
+    step: Step  # all batches have the same size, unless it is a `CountingStep`
+    wait: Callable[[], None]  # returns when everything launched on the device is done
+    compiles: Callable[[], Compiles] = no_compiles
+    now: Now = time.perf_counter
+    ranks: RankGroup = ONE_RANK
     watch: Watch | None = None
+    timing: Timing = field(default_factory=Timing)
     look_after_s: float = math.inf  # measured seconds after which `watch` looks
     measured_s: float = 0.0
     _last_batch: Any = None

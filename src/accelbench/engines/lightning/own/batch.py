@@ -38,16 +38,10 @@ def put_batch(put: Put, batch: OwnBatch) -> OwnBatch:
 
 
 class BatchMaker:
-    """Makes batches with the user's function, and checks and casts them.
+    """Makes batches with the user's functions, which `model` names, and checks and casts them.
 
-    Args:
-        model: names the functions that make a batch, and that count its samples and tokens.
-        batch_size: samples to ask for.
-        dtype: that floating-point tensors are cast to; tensors of other types are left as they are.
-        channels_last: whether 4-dimensional floating-point tensors have the channels innermost in memory.
-
-    Raises:
-        UserError: a function can't be imported.
+    Floating-point tensors get the `dtype`, and with `channels_last` the channels innermost in memory if they have 4
+    dimensions; others are left as they are. Raises UserError: a function can't be imported.
     """
 
     def __init__(self, model: ModelSpec, batch_size: int, dtype: torch.dtype, *, channels_last: bool = False) -> None:
@@ -63,11 +57,7 @@ class BatchMaker:
         self.count_tokens = import_path("model.tokens", model.tokens) if model.tokens else None
 
     def __call__(self) -> OwnBatch:
-        """A further batch, in host memory, drawn from torch's generator.
-
-        Raises:
-            UserError: the function made something else than a batch of this size.
-        """
+        """A further batch, in host memory, drawn from torch's generator. Raises UserError: what was made is none."""
         made = self.make(self.batch_size, **self.model.batch_args)
         tensors = list(tensors_in(made))
         if not isinstance(made, Tensor | tuple | list | Mapping) or not tensors:
@@ -142,16 +132,8 @@ class OwnTask:
     """A network on batches of any structure; see `task.Task`.
 
     A tensor is the one argument of the network's `forward`, a tuple has its positional ones, a mapping its keywords:
-    those that `forward` takes, or those in `model.inputs`. The others go to the loss alone.
-
-    Args:
-        model: of the network.
-        network: whose `forward` is looked at.
-        batch: the first one.
-        loss: of (output, batch); None for that of `model.loss`.
-
-    Raises:
-        UserError: a key of `model.inputs` is not in the batch, or `forward` takes no key of it.
+    those that `forward` takes, or those in `model.inputs`. The others go to the loss alone, which is a function of
+    (output, batch), or that of `model.loss`. Raises UserError: the first batch has no such keys.
     """
 
     def __init__(self, model: ModelSpec, network: nn.Module, batch: OwnBatch, loss: Loss | None = None) -> None:
@@ -199,7 +181,6 @@ class OwnTask:
         return f"the network gets {taken}, and the loss alone gets {left_out}"
 
     def _check(self, loss: object) -> None:
-        """Raises a UserError if `loss` is nothing that gradients can be computed of."""
         if not isinstance(loss, Tensor):
             raise UserError(f"{self.flag}: should return a scalar tensor, not a {type(loss).__name__}")
         if loss.dim():

@@ -50,12 +50,10 @@ class OwnWorkload:
         self.num_rows = self.first.num_rows
 
     def _maker(self, num: int) -> "BatchMaker | TokenMaker":
-        """What makes batches of `num` samples."""
         cell = self.cell
         return BatchMaker(cell.model, num, STORED_DTYPES[cell.precision], channels_last=cell.options.channels_last)
 
     def _task(self, network: nn.Module) -> OwnTask:
-        """How `network` runs on them."""
         return OwnTask(self.cell.model, network, self.first)
 
     def build(self) -> nn.Module:
@@ -135,16 +133,10 @@ class OwnWorkload:
 
 
 class TokenMaker:
-    """Makes batches of random token ids, with a mask of ones and the labels of a task.
+    """Makes batches of random token ids, with a mask of ones and perhaps the labels of the task.
 
-    The ids are none of the padding and the end: networks treat those differently.
-
-    Args:
-        model: gives the task and `seq_len`.
-        config: of the network.
-        batch_size: samples of a batch.
-        dtype: of labels that are no classes.
-        has_labels: whether batches have labels, so that the network computes its loss.
+    The ids are none of the padding and the end: networks treat those differently. Labels that are no classes have the
+    `dtype`; with labels the network computes its loss.
     """
 
     def __init__(self, model: ModelSpec, config: Any, batch_size: int, dtype: torch.dtype, *, has_labels: bool) -> None:

@@ -16,32 +16,16 @@ import torch
 from torch import Tensor
 
 from accelbench.engines.cell_run import CellRun, Observed
-from accelbench.engines.lightning import zoo
+from accelbench.engines.lightning import structure, zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.denormals import Denormals
 from accelbench.engines.lightning.global_state import new_tensors_in
 from accelbench.engines.lightning.outputs import LAZY, all_finite, computes_when_read, described, seeded, size_of
-from accelbench.engines.lightning.own.lightning_module.hooks import (
-    StepProbe,
-    counting,
-    marking,
-    noting_skipped,
-    wrapped,
-)
+from accelbench.engines.lightning.own.lightning_module import hooks
 from accelbench.engines.lightning.own.lightning_module.trainer_loop import LoopStep
 from accelbench.engines.lightning.own.lightning_module.user_module import UserModule
 from accelbench.engines.lightning.precision import Observer
 from accelbench.engines.lightning.profiler import busiest
-from accelbench.engines.lightning.structure import (
-    copied_into,
-    keys_of_rows,
-    mapped,
-    mixed,
-    num_rows,
-    reordered,
-    tensors_in,
-    varied_rows,
-)
 from accelbench.engines.lightning.training import TrainedNetwork, noting_gradients, trainable, training_in_inference
 from accelbench.engines.lightning.work import Counter, not_counted
 from accelbench.engines.lightning.workload import in_precision
@@ -76,17 +60,14 @@ class ModuleRun(CellRun):
         self.user_module = UserModule(cell, backend)
         self.module, self.trainer = self.user_module.module, self.user_module.trainer
         self.step = LoopStep(self._loop, self.user_module.batch_sizes, endless=not self.trains)
-        self.looked: StepProbe  # a step that was looked at after the timed part
-        self.observer: Observer
         self.denormals = Denormals()
-        self.work: Work | None
         self.finite = True
+        self.same_random = self.is_reference  # in other formats torch draws other numbers
         self.unchecked: str | None = None  # why outputs were not checked
-        self.called: dict[int, Any] = {}  # id of a compared batch -> what predict_step got for it, on the CPU
-        self.kept_alive: list[Any] = []  # so that no other batch gets the id of one of them
+        # id of a compared batch -> the batch, which keeps it alive, and what predict_step got for it, on the CPU
+        self.called: dict[int, tuple[Any, Any]] = {}
         self.timed_size = 0  # rows of the output that was looked at in the steady state
         self.timed_given: Any = None  # what predict_step got for that, on the CPU
-        self.asked_at_start: dict[str, Any]
         self.counted: tuple[int, int] | None = None  # batches and the optimiser's steps before the steady state
 
     def _loop(self) -> None:
@@ -100,7 +81,7 @@ class ModuleRun(CellRun):
         try:
             step.advance()  # up to the first batch
             self._note_built()
-            with noting_skipped(self.user_module.package, lambda: step.num_steps) as skipped:
+            with hooks.noting_skipped(self.user_module.package, lambda: step.num_steps) as skipped:
                 self.measure_window(step)
                 self._check_counts(skipped)
                 self.note_resources()
@@ -109,8 +90,8 @@ class ModuleRun(CellRun):
                         self.seen.training.end = self.trained.states()
                 self._break_down()
                 self.looked = self._probed(None if self.observer.has_seen else self.observer)
-                results = [*tensors_in(self.looked.result), *(self.module.parameters() if self.trains else ())]
-                self.finite = all_finite(results)
+                weights = list(self.module.parameters()) if self.trains else []
+                self.finite = all_finite([self.looked.result, weights])
                 if self.backend.torch_type == "cpu" and not self.backend.flushes_denormals:
                     self.denormals.look_at_weights(self.module, next(iter(self.trainer.optimizers), None))
                 self.user_module.note_schedulers()
@@ -136,12 +117,10 @@ class ModuleRun(CellRun):
         self.backend.hold(torch.float32)  # between the steps: Lightning sets another around each
 
     def watch(self, step: LoopStep) -> Watch:
-        """This run."""
         return self
 
     @check_timed
     def start(self) -> None:
-        """See `Watch`."""
         if self.trains:
             self.seen.training.start = self.trained.states()
             self.counted = self.step.num_steps, self.trainer.global_step
@@ -157,15 +136,15 @@ class ModuleRun(CellRun):
         if self.trains:
             self.seen.training.looked = self.trained.states()
         else:
-            self.timed_size, self.timed_given = self._size(look), mapped(look.given, _on_cpu)
+            self.timed_size, self.timed_given = self._size(look), structure.mapped(look.given, _on_cpu)
             if self.timed_size:
                 output = described(look.result, self.timed_size, self.rows_of(self.timed_size))
         self.timed = look.batch, output
 
-    def _probed(self, observer: Observer | None = None) -> StepProbe:
+    def _probed(self, observer: Observer | None = None) -> hooks.StepProbe:
         """Runs one more step, and looks at it; an observer sees what it computes in, if no layer showed that."""
-        look = StepProbe()
-        with wrapped(self.trainer, look.wrap(self.module, observer)):
+        look = hooks.StepProbe()
+        with hooks.wrapped(self.trainer, look.wrap(self.module, observer)):
             self.step.compute(None)
         self.backend.wait()
         if computes_when_read(look.result):
@@ -179,15 +158,18 @@ class ModuleRun(CellRun):
             UserError: all steps were skipped, so that nothing is known of the network.
         """
         first, num = self.timing.num_warmup_steps, self.step.num_steps - self.timing.num_warmup_steps
-        if num_skipped := sum(step >= first for step in skipped):
-            if num_skipped == num:
-                why = "training_step returned None in every step, so that Lightning trained nothing"
-                raise UserError(f"{self.user_module.flag}: {why}")
+        if (num_skipped := sum(step >= first for step in skipped)) == num:
+            why = "training_step returned None in every step, so that Lightning trained nothing"
+            raise UserError(f"{self.user_module.flag}: {why}")
+        if num_skipped:
             why = f"training_step returned None in {num_skipped} of {num} measured steps"
             self.defects.append(f"{why}: Lightning trains nothing then")
         if self.trains and self.counted is not None and self.module.automatic_optimization:
             num_batches = self.step.num_steps - self.counted[0]
-            made, due = self.trainer.global_step - self.counted[1], num_batches // self.user_module.asked_accumulated
+            made, due = (
+                self.trainer.global_step - self.counted[1],
+                num_batches // (self.user_module.asked.accumulate_grad_batches or 1),
+            )
             if made < due - 2:
                 self.defects.append(f"its optimisers made {made} steps in {num_batches} batches, and {due} were due")
 
@@ -196,7 +178,7 @@ class ModuleRun(CellRun):
         cell = self.cell
         if cell.breakdown_s and has_time(median(self.timing.latency_s), cell.timeout_s):
             if self.user_module.num_accumulated == 1:  # else every second batch would meet the same ones of a cycle
-                with wrapped(self.trainer, marking(self.step)):
+                with hooks.wrapped(self.trainer, hooks.marking(self.step)):
                     self.breakdown = measure_breakdown(self.step, self.backend, cell.breakdown_s)
             self.operators = busiest(self.step, self.backend)
 
@@ -205,7 +187,7 @@ class ModuleRun(CellRun):
         counter, num_steps = Counter(), self.user_module.num_accumulated
         noting = noting_gradients(trainable(self.module), self.seen.training) if self.trains else nullcontext()
         try:
-            with wrapped(self.trainer, counting(counter)), noting:
+            with hooks.wrapped(self.trainer, hooks.counting(counter)), noting:
                 for _ in range(num_steps):
                     self.step.compute(None)
         except Exception as error:  # a user's module may raise anything
@@ -216,7 +198,7 @@ class ModuleRun(CellRun):
 
     def _keep_outputs(self) -> None:
         try:
-            if not num_rows(self.looked.batch):
+            if not structure.num_rows(self.looked.batch):
                 raise UnsupportedError("its batches hold no tensors that accelbench finds")
             self.seen.modes = training_in_inference(self.module)
             self.keep_outputs(self._size(self.looked), None)
@@ -229,7 +211,7 @@ class ModuleRun(CellRun):
         if self.trains:
             self.trained.note_settings(self.trainer.optimizers)
             self._await_change(latency_s)
-        if self.timed is not None and next(tensors_in(self.timed[0]), None) is not None:
+        if self.timed is not None and next(structure.tensors_in(self.timed[0]), None) is not None:
             fed = self.timed[0]
             self.look_for_kept_results(lambda: copy.deepcopy(fed), lambda: _unseen(fed), self.unseen_s)
         if self.trains:
@@ -249,7 +231,6 @@ class ModuleRun(CellRun):
             training.num_still += 1
 
     def seconds_of(self, batches: Sequence[Any]) -> float:
-        """How long steps of the loop take whose loader gives these batches."""
         start = time.perf_counter()
         for batch in batches:
             self.step.given.append(batch)
@@ -264,42 +245,31 @@ class ModuleRun(CellRun):
             fed = copy.deepcopy(self.looked.batch)
         else:
             fed = copy.deepcopy(self.timed[0])
-            self._note_called(fed, self.timed_given)
+            self.called[id(fed)] = fed, self.timed_given
         return fed, _unseen(fed)
 
-    def _note_called(self, batch: Any, given: Any) -> None:
-        self.called[id(batch)] = given
-        self.kept_alive.append(batch)
-
-    @property
-    def same_random(self) -> bool:  # type: ignore[override]
-        """On the CPU in fp32: in other formats torch draws other numbers."""
-        return self.is_reference
-
     def seed_output(self, number: int) -> None:
-        """All of torch's generators."""
         torch.manual_seed(number)
 
     def reordered_inputs(self, batch: Any, order: Sequence[int]) -> Any:
-        """All tensors with as many rows as the batch has."""
-        return _filled(batch, reordered(batch, order)) if num_rows(batch) == len(order) else None
+        return _filled(batch, structure.reordered(batch, order)) if structure.num_rows(batch) == len(order) else None
 
     def mixed_inputs(self, batch: Any, other: Any, rows: Sequence[int]) -> Any:
-        """All tensors with as many rows as the batch has."""
-        if num_rows(batch) != self.timed_size or (found := mixed(batch, other, rows)) is None:
+        if structure.num_rows(batch) != self.timed_size or (found := structure.mixed(batch, other, rows)) is None:
             return None
         return _filled(batch, found)
 
     def inputs_of_rows(self, batch: Any, rows: Sequence[int]) -> list[int]:
         """Hashes of them; of a tuple, those of its first element alone: labels follow, which no output depends on."""
-        called = self.called.get(id(batch), batch)
-        return keys_of_rows(called[0] if isinstance(called, tuple | list) else called, rows, num_rows(batch))
+        _, called = self.called.get(id(batch), (batch, batch))
+        return structure.keys_of_rows(
+            called[0] if isinstance(called, tuple | list) else called, rows, structure.num_rows(batch)
+        )
 
     def measured_output(self, batch: Any, rows: Sequence[int]) -> Output:
-        """From a further step of the loop, whose loader gives this batch."""
         self.step.given.append(copy.deepcopy(batch))
         look = self._probed()
-        self._note_called(batch, mapped(look.given, _on_cpu))
+        self.called[id(batch)] = batch, structure.mapped(look.given, _on_cpu)
         return described(look.result, self._size(look), rows)
 
     def reference_outputs(
@@ -308,18 +278,17 @@ class ModuleRun(CellRun):
         """From a newly built module, without a Trainer, for what predict_step got."""
         dtype, context = in_precision(precision or Precision.fp32)
         predict = self.user_module.new_predict(other=other, dtype=dtype)
-        inputs = (mapped(self.called[id(each)], lambda tensor: _copied(tensor, dtype)) for each in batches)
+        inputs = (structure.mapped(self.called[id(each)][1], lambda tensor: _copied(tensor, dtype)) for each in batches)
         with torch.no_grad(), context, new_tensors_in(dtype):
             outputs = list(seeded(inputs, predict))
         return [described(output, self.timed_size, self.rows) for output in outputs]
 
-    def _size(self, look: StepProbe) -> int:
+    def _size(self, look: hooks.StepProbe) -> int:
         """The rows of an output: as many as the batch has, or as the user counts samples."""
-        rows, counted = num_rows(look.batch), self.step.sizes[-1]
+        rows, counted = structure.num_rows(look.batch), self.step.sizes[-1]
         return size_of(look.result, (rows, counted)) if self.cell.model.samples else rows
 
     def observe(self) -> Observed:
-        """What the steps showed."""
         if not self.finite:
             self.mark_not_finite()
         loss, device = self.looked.loss, self.observer.device()
@@ -335,7 +304,6 @@ class ModuleRun(CellRun):
         )
 
     def notes(self) -> Iterator[str]:
-        """What of the user's ran, and what did not."""
         yield from self.user_module.notes()
         yield from self.backend.notes()
         if self.trains and self.looked.loss is None:
@@ -344,21 +312,19 @@ class ModuleRun(CellRun):
             yield "steps have no phases: with accumulated gradients they differ from batch to batch"
 
     def warnings(self) -> Iterator[str]:
-        """That outputs could not be checked, and slow numbers."""
         yield from self.denormals.warnings()
         if self.unchecked is not None:
             yield f"the output was not checked: {self.unchecked}"
 
 
 def _unseen(batch: Any) -> Any:
-    """The samples of a batch, varied."""
-    return _filled(batch, varied_rows(batch, num_rows(batch)))
+    return _filled(batch, structure.varied_rows(batch, structure.num_rows(batch)))
 
 
 def _filled(batch: Any, contents: Any) -> Any:
     """A copy of the batch, of the user's own type, with other contents."""
     made = copy.deepcopy(batch)
-    copied_into(made, contents)
+    structure.copied_into(made, contents)
     return made
 
 

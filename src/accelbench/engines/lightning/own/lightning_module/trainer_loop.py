@@ -47,19 +47,16 @@ class BatchSizes:
 
     def add(self, batch: Any) -> None:
         """Notes a batch. Raises UserError: it has another size than it should have, or that can't be counted."""
-        num = self._rows(batch) if self.count is None else counted("model.samples", self.count, batch)
+        num = _first_dimension(batch) if self.count is None else counted("model.samples", self.count, batch)
+        if not num:
+            why = "a batch has no tensor whose first dimension counts its samples: use model.samples"
+            raise UserError(f"{self.flag}: {why}")
         if not self.sizes:
             self.num_rows = _first_dimension(batch)
         if num != self.batch_size or self.short is not None:
             self._check(num)
         self.is_first = False
         self.sizes.append(num)
-
-    def _rows(self, batch: Any) -> int:
-        if num := _first_dimension(batch):
-            return num
-        why = "a batch has no tensor whose first dimension counts its samples: use model.samples"
-        raise UserError(f"{self.flag}: {why}")
 
     def _check(self, num: int) -> None:
         if self.short is None and num < self.batch_size and not self.is_first:
@@ -110,8 +107,7 @@ class LoopStep:
     def advance(self) -> None:
         """To be called by the clock: returns when the loop has run one batch, or before the first one.
 
-        Raises:
-            UserError: the loop ended by itself; what the loop raises is raised here too.
+        What the loop raises is raised here too. Raises UserError: it ended by itself.
         """
         if self._continue() is not True:
             raise UserError("Lightning's loop ended by itself: it had no batch, or the module set trainer.should_stop")
@@ -128,11 +124,7 @@ class LoopStep:
     def copy_out(self, result: None) -> None: ...
 
     def compute(self, batch: None) -> None:
-        """Runs the next batch. A step of the loop that finds the loader's end instead is a part of the step after it.
-
-        Raises:
-            UserError: the loader ended again before it gave a batch.
-        """
+        """Runs the next batch. A step of the loop that finds the loader's end instead belongs to the one after it."""
         num_ends = self.num_early_ends
         self.advance()
         if self.num_early_ends > num_ends:
@@ -154,8 +146,7 @@ class SteppedLoader:
     """The user's loader; it pauses the loop before each batch that leads to a step.
 
     Lightning asks a loader without a length for one batch in advance, at the begin of each epoch: that one leads to no
-    step, but the call that finds no further batch does. A loader may say that it has more batches than it gives: then
-    a call leads to no step either.
+    step, but the call that finds no further batch does. Nor does one of a loader that has fewer batches than it says.
     """
 
     def __init__(self, loader: Any, step: LoopStep) -> None:

@@ -94,11 +94,6 @@ class UserModule:
         """Batches whose gradients make one step of the optimiser."""
         return int(self.trainer.accumulate_grad_batches) if self.trains else 1
 
-    @property
-    def asked_accumulated(self) -> int:
-        """The same, as it was asked for."""
-        return self.asked.accumulate_grad_batches or 1
-
     def wrap_loader(self, wrap: Callable[[Any], Any]) -> None:
         """Has Lightning get what `wrap` makes of the user's loader."""
         make, stage = getattr(self.owner, self.loader), INFERENCE_LOADERS[self.loader]
@@ -118,11 +113,7 @@ class UserModule:
         setattr(self.owner, "train_dataloader" if self.trains else "predict_dataloader", loader)
 
     def check_set_up(self) -> None:
-        """Looks at the optimisers, once the Trainer has made them. A schedule without its metric is no error.
-
-        Raises:
-            UserError: there is no optimiser.
-        """
+        """Looks at the optimisers, once the Trainer has made them. Raises UserError: there is none."""
         if not self.trains:
             return
         self.trainer.fit_loop.max_epochs = -1  # schedules are made: the clock ends the loop
@@ -130,7 +121,7 @@ class UserModule:
             raise UserError(f"{self.flag}: configure_optimizers returned None, so that nothing would be trained")
         for config in self.trainer.lr_scheduler_configs:
             if config.reduce_on_plateau:
-                config.strict = False  # a metric of validation, which does not run
+                config.strict = False  # no error without a metric of validation, which does not run
 
     def note_schedulers(self) -> None:
         """Notes the metrics that schedulers waited for in vain; to be called before the Trainer is stopped."""
@@ -143,10 +134,7 @@ class UserModule:
         return {name: getattr(self.trainer, name) for name in STEP_SETTINGS}
 
     def changed_settings(self, before: Mapping[str, Any]) -> list[str]:
-        """A sentence for each of them that is not as it was asked for: the module may set them at any time.
-
-        `before` are those when the first step was about to run.
-        """
+        """A sentence for each that is not as it was asked for, now or `before` the first step."""
         asked, now, sentences = asdict(self.asked), self.settings(), []
         for name in STEP_SETTINGS if self.trains else ():
             if found := [each for each in (before[name], now[name]) if (each or 0) != (asked[name] or 0)]:
@@ -191,7 +179,7 @@ class UserModule:
             yield f"a scheduler waited for {', '.join(self.unmonitored)}, which nothing logged: no validation runs"
 
     def _new_module(self) -> Any:
-        """The module, its weights drawn from the cell's seed; UserErrors: see the class."""
+        """The module, its weights drawn from the cell's seed."""
         importlib.import_module(self.package).seed_everything(self.cell.seed, verbose=False)
         model = self.cell.model
         kind: Any = import_path("model.target", model.definition)
