@@ -28,10 +28,10 @@ def text_of(name: str) -> str:
 
 def devices_of_cells(suite: str) -> list[str]:
     """The device of each cell of the suite in the quick profile: all combinations that are not excluded."""
-    axes = suites.suite_axes(params.load(ROOT), suite)
-    lines = suites.axis_overrides(suite, axes, "quick", given=(), sweep=True)
+    chosen = suites.Suite.chosen({"suite": suite, "profile": "quick"}, params.load(ROOT))
+    lines = chosen.overrides({"profile": "quick"}, is_sweep=True)
     values = {name: words.split(",") for name, _, words in (line.partition("=") for line in lines)}
-    rules = suites.exclude_rules(suite, axes, "quick")
+    rules = chosen.rules({})
     combined = [dict(zip(values, each, strict=True)) for each in itertools.product(*values.values())]
     return [
         one["device"]
