@@ -63,14 +63,6 @@ def test_a_sweep_over_two_nodes_has_the_records_and_the_plan_of_a_local_one(comm
     assert " of Slurm (" not in again
 
 
-def test_the_folder_of_the_pickles_is_its_owners_alone(commands):
-    process = commands.start(*SLURM, "batch_size=1", "out=runs/private")
-    pickles = commands.until(lambda: list((commands.folder / ".accelbench").rglob("*.pkl")))
-    assert (commands.folder / ".accelbench/runs/private").stat().st_mode & 0o777 == 0o700
-    assert all((commands.folder / ".accelbench/runs/private") in path.parents for path in pickles)
-    commands.end(process)
-
-
 def test_ctrl_c_cancels_the_jobs_and_keeps_what_was_measured(commands):
     words = [*SLURM, "batch_size=1,2,4,8", LONG, "out=runs/cut"]
     process = commands.start(*words)
@@ -170,19 +162,6 @@ def test_a_killed_controller_that_is_started_again_waits_for_the_jobs_that_run(c
     assert " of Slurm (" not in text
     found = is_whole(commands, "orphaned", 3)
     assert {record["environment"]["node"]["job"] for record in found} == set(jobs)
-
-
-def test_records_of_jobs_that_ended_after_their_controller_was_killed_are_found(commands):
-    words = [*SLURM, "batch_size=1,2", "out=runs/late"]
-    first = commands.start(*words)
-    commands.until(lambda: commands.claims("late"))
-    first.kill()
-    first.wait()
-    commands.until(lambda: not commands.jobs())
-    assert not commands.records("late")
-    text = commands.sweep(*words)
-    assert "2 of 2 cells have their record already" in text
-    is_whole(commands, "late", 2)
 
 
 def test_two_controllers_of_one_folder_submit_once(commands):

@@ -85,20 +85,3 @@ def test_records_in_s3_are_merged(commands, bucket):
     assert "s3" not in (commands.folder / "merged/far/plan.json").read_text()
     commands.run(*merge)
     assert len(list((commands.folder / "merged/far").glob("*-*.json"))) == 2
-
-
-def test_a_dvc_remote_in_s3_keeps_the_records(commands, bucket):
-    commands.sweep("executor=slurm", "tracking=none", "batch_size=1", "out=runs/kept")
-    name, _ = bucket
-    dvc = [sys.executable, "-m", "dvc"]
-    commands.run("git", "init", "-q")
-    commands.run(*dvc, "init", "-q")
-    commands.run(*dvc, "remote", "add", "-d", "far", f"s3://{name}/dvc")
-    commands.run(*dvc, "remote", "modify", "far", "endpointurl", commands.variables["AWS_ENDPOINT_URL"])
-    commands.run(*dvc, "add", "-q", "runs/kept")
-    commands.run(*dvc, "push", "-q")
-    before = commands.records("kept")
-    assert keys(bucket)
-    commands.run("rm", "-r", "runs/kept", ".dvc/cache")
-    commands.run(*dvc, "pull", "-q")
-    assert commands.records("kept") == before

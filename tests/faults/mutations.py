@@ -46,25 +46,15 @@ HOSTILE: list[Any] = [
 
 @dataclass(frozen=True)
 class NodeChange:
-    """A change of one node of a document.
+    """A change of one node of a document."""
 
-    Attributes:
-        path: the node: at each level the index of a child, modulo their number; it ends where there are none.
-        kind: one of `KINDS`.
-        value: an index into `HOSTILE`.
-    """
-
-    path: tuple[int, ...]
-    kind: str
-    value: int
+    path: tuple[int, ...]  # at each level the index of a child, modulo their number; it ends where there are none
+    kind: str  # one of `KINDS`
+    value: int  # an index into `HOSTILE`
 
 
-def _replace(holder: Any, key: Any, value: Any) -> None:
+def _put(holder: Any, key: Any, value: Any) -> None:
     holder[key] = value
-
-
-def _delete(holder: Any, key: Any, _: Any) -> None:
-    del holder[key]
 
 
 def _duplicate(holder: Any, key: Any, value: Any) -> None:
@@ -73,18 +63,6 @@ def _duplicate(holder: Any, key: Any, value: Any) -> None:
         holder.insert(key, holder[key])
     else:
         holder[f"{key}{AGAIN}"] = value
-
-
-def _wrap(holder: Any, key: Any, _: Any) -> None:
-    holder[key] = [holder[key]]
-
-
-def _name(holder: Any, key: Any, _: Any) -> None:
-    holder[key] = {"value": holder[key]}
-
-
-def _text(holder: Any, key: Any, _: Any) -> None:
-    holder[key] = str(holder[key])
 
 
 def _rename(holder: Any, key: Any, value: Any) -> None:
@@ -99,18 +77,18 @@ def _swap(holder: Any, key: Any, _: Any) -> None:
     holder[key], holder[other] = holder[other], holder[key]
 
 
-def _negate(holder: Any, key: Any, _: Any) -> None:
-    if isinstance(holder[key], int | float):
-        holder[key] = -holder[key]
-
-
-def _empty(holder: Any, key: Any, _: Any) -> None:
-    holder[key] = type(holder[key])() if holder[key] is not None else []
-
-
+# What is done with the node at a key of its holder, and a hostile value.
 KINDS: dict[str, Callable[[Any, Any, Any], None]] = {
-    function.__name__.strip("_"): function
-    for function in (_replace, _delete, _duplicate, _wrap, _name, _text, _rename, _swap, _negate, _empty)
+    "replace": _put,
+    "delete": lambda holder, key, _: holder.__delitem__(key),
+    "duplicate": _duplicate,
+    "wrap": lambda holder, key, _: _put(holder, key, [holder[key]]),
+    "name": lambda holder, key, _: _put(holder, key, {"value": holder[key]}),
+    "text": lambda holder, key, _: _put(holder, key, str(holder[key])),
+    "rename": _rename,
+    "swap": _swap,
+    "negate": lambda holder, key, _: isinstance(holder[key], int | float) and _put(holder, key, -holder[key]),
+    "empty": lambda holder, key, _: _put(holder, key, [] if holder[key] is None else type(holder[key])()),
 }
 _paths = st.lists(st.integers(0, 60), max_size=6).map(tuple)
 # Replacing is what finds most.
@@ -167,17 +145,8 @@ NUMBERS = [0, 1, 2, 255, 256, 7071, 30_000, 2**15, 2**16 - 1, 2**16, 10**6, 10**
 WIDTHS = [(width, order) for width in (2, 4) for order in ("little", "big")]
 BYTE_KINDS = ["flip", "set", "cut", "drop", "insert", "splice", "number", "number"]
 _places = st.integers(0, 2**20)
-byte_changes = st.lists(
-    st.builds(
-        ByteChange,
-        st.sampled_from(BYTE_KINDS),
-        _places,
-        _places,
-        st.integers(0, 255),
-    ),
-    min_size=1,
-    max_size=3,
-).map(tuple)
+_byte_change = st.builds(ByteChange, st.sampled_from(BYTE_KINDS), _places, _places, st.integers(0, 255))
+byte_changes = st.lists(_byte_change, min_size=1, max_size=3).map(tuple)
 
 
 def change_bytes(content: bytes, changes: Sequence[ByteChange]) -> bytes:

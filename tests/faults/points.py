@@ -14,21 +14,9 @@ SOURCE = Path(__file__).with_name("shim.c")
 # In the order of shim.c.
 ROLES = ("sweep", "host", "forkserver", "cell")
 CALLS = (
-    "open",
-    "create",
-    "read",
-    "write",
-    "fsync",
-    "rename",
-    "unlink",
-    "chmod",
-    "mkdir",
-    "truncate",
-    "flock",
-    "fork",
-    "exec",
+    *("open", "create", "read", "write", "fsync", "rename", "unlink", "chmod", "mkdir", "truncate", "flock", "fork"),
+    *("exec", "pipe", "socket", "bind", "listen", "connect", "accept", "sendmsg", "recvmsg", "outside"),
 )
-CALLS += ("pipe", "socket", "bind", "listen", "connect", "accept", "sendmsg", "recvmsg", "outside")
 # KILL: the process dies at the call. TORN: it dies when half is written. FULL: the disk is full from then on.
 ACTIONS = {"KILL": -1, "TORN": -2, "FULL": -3}
 ON_FILES = {
@@ -63,18 +51,12 @@ ON_PIPES = {
 
 @dataclass(frozen=True)
 class Point:
-    """One call of a sweep.
+    """One call of a sweep."""
 
-    Attributes:
-        role: of the process that makes it.
-        nth: its number among the calls of this name in processes of this role.
-        target: the file, or what else the call is on.
-    """
-
-    role: str
+    role: str  # of the process that makes it
     call: str
-    nth: int
-    target: str
+    nth: int  # its number among the calls of this name in processes of this role
+    target: str  # the file, or what else the call is on
 
     def __str__(self) -> str:
         return f"{self.role}: {self.call} {self.nth} ({self.target})"

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -24,7 +23,7 @@ from accelbench.data.manifest import check_arrays, digest_of, read_classes, read
 from accelbench.data.obtain import Obtained
 from accelbench.data.prepare import describe
 from accelbench.project import MANIFEST
-from faults.mutations import byte_changes, change_bytes, many, mutated_text, mutations
+from faults.mutations import byte_changes, change_bytes, mutated_text, mutations
 from faults.watch import Reader, bounded_memory
 
 BOMB_BYTES = 1_400_000_000  # several times 4 bytes for each of the most pixels that are allowed
@@ -42,7 +41,6 @@ def test_manifests(tmp_path):
     path = folder / MANIFEST
     (tmp_path / "outside").write_text("")
     texts = [path.read_text()]
-    reader = Reader("manifests", folder)
 
     def read() -> None:
         data = read_manifest(folder)
@@ -56,16 +54,13 @@ def test_manifests(tmp_path):
 
     read()
 
-    @many
-    @given(mutations, st.booleans())
-    def check(mutation, sealed):
+    def of(given):
+        mutation, sealed = given
         text = mutated_text(texts, mutation)
         path.write_bytes(with_digest(text) if sealed else text)
-        reader(read)
+        return read
 
-    with bounded_memory():
-        check()
-    reader.conclude()
+    Reader("manifests", folder).try_all(st.tuples(mutations, st.booleans()), of)
 
 
 def with_digest(text: bytes) -> bytes:
@@ -102,29 +97,28 @@ def zipped(listed, kind: int) -> bytes:
 def test_zip_archives(tmp_path):
     wholes = [zipped([(0, 0, 300), (1, 0, 40)], kind) for kind in KINDS_OF_ZIP]
     paths = (tmp_path / f"{number}.zip" for number in itertools.count())
-    reader = Reader("zip archives", tmp_path)
 
     def read(path: Path) -> None:
-        for name in Zip(path).names():
-            assert not name.startswith("/")
-            assert ".." not in name.split("/")
-            content = Zip(path).read(name)
-            assert content == b"\1" * len(content)
+        try:
+            for name in Zip(path).names():
+                assert not name.startswith("/")
+                assert ".." not in name.split("/")
+                content = Zip(path).read(name)
+                assert content == b"\1" * len(content)
+        finally:
+            path.unlink()
 
-    @many
-    @given(st.integers(0, 3), st.one_of(members, byte_changes, byte_changes, byte_changes))
-    def check(kind, changes):
+    def of(given):
+        kind, changes = given
         path = next(paths)
         if isinstance(changes, list):
             path.write_bytes(zipped(changes, KINDS_OF_ZIP[kind]))
         else:
             path.write_bytes(change_bytes(wholes[kind], changes))
-        reader(lambda: read(path))
-        path.unlink()
+        return lambda: read(path)
 
-    with bounded_memory():
-        check()
-    reader.conclude()
+    changes = st.one_of(members, byte_changes, byte_changes, byte_changes)
+    Reader("zip archives", tmp_path).try_all(st.tuples(st.integers(0, 3), changes), of)
 
 
 def encoded(mode: str, kind: str, **options) -> bytes:
@@ -140,17 +134,8 @@ def pictures() -> list[bytes]:
     exif = Image.Exif()
     exif[0x0112] = 6  # turned by a quarter
     several = [Image.new("P", (14, 9), colour) for colour in (1, 2, 3)]
-    kinds = [("RGB", "JPEG"), ("L", "JPEG"), ("CMYK", "JPEG"), ("RGB", "PNG"), ("RGBA", "PNG"), ("P", "PNG")]
-    kinds += [
-        ("I;16", "PNG"),
-        ("1", "PNG"),
-        ("P", "GIF"),
-        ("RGB", "BMP"),
-        ("1", "BMP"),
-        ("RGB", "WEBP"),
-        ("RGBA", "WEBP"),
-    ]
-    made = [encoded(*kind) for kind in kinds]
+    modes = {"JPEG": "RGB L CMYK", "PNG": "RGB RGBA P I;16 1", "GIF": "P", "BMP": "RGB 1", "WEBP": "RGB RGBA"}
+    made = [encoded(mode, kind) for kind, found in modes.items() for mode in found.split()]
     made += [encoded("RGB", "JPEG", exif=exif), encoded("RGB", "JPEG", progressive=True)]
     made += [encoded("RGB", "PNG", exif=exif), encoded("LA", "PNG"), encoded("P", "PNG", transparency=3)]
     return [*made, encoded("P", "GIF", save_all=True, append_images=several, transparency=1)]
@@ -171,7 +156,6 @@ def with_crcs(content: bytes) -> bytes:
 
 def test_pictures(tmp_path):
     wholes = pictures()
-    reader = Reader("pictures", tmp_path)
 
     def read(content: bytes, resizes: bool) -> None:
         pixels = decode(content, 32, resizes=resizes)
@@ -180,15 +164,14 @@ def test_pictures(tmp_path):
     for whole in wholes:
         read(whole, True)
 
-    @many
-    @given(st.integers(0, len(wholes) - 1), byte_changes, st.sampled_from([True, True, True, False]))
-    def check(index, changes, resizes):
+    def of(given):
+        index, changes, resizes = given
         content = change_bytes(wholes[index], changes)
-        reader(lambda: read(with_crcs(content) if content.startswith(b"\x89PNG") else content, resizes))
+        return lambda: read(with_crcs(content) if content.startswith(b"\x89PNG") else content, resizes)
 
-    with bounded_memory():
-        check()
-    reader.conclude()
+    resizes = st.sampled_from([True, True, True, False])
+    which = st.integers(0, len(wholes) - 1)
+    Reader("pictures", tmp_path).try_all(st.tuples(which, byte_changes, resizes), of)
 
 
 @pytest.mark.parametrize(

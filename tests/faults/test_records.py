@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -30,8 +29,8 @@ from accelbench.schema.vocab import Device, Engine, Library, Mode, Phase, Precis
 from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.sweep.interleaved import load_comparison
 from fakes import make_cell, make_measurement
-from faults.mutations import HOSTILE_TARGET, many, mutated_text, mutations
-from faults.watch import Reader, bounded_memory
+from faults.mutations import HOSTILE_TARGET, mutated_text, mutations
+from faults.watch import Reader
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
 
@@ -201,18 +200,17 @@ def test_records(tmp_path):
     paths = [planned(tmp_path / str(number), text) for number, text in enumerate(texts)]
     for path in paths:
         read_and_publish(path)
-    reader = Reader("records", tmp_path)
 
-    @many
-    @given(mutations)
-    def check(mutation):
+    def of(mutation):
         path = paths[mutation[0] % len(paths)]
         path.write_bytes(mutated_text(texts, mutation))
-        reader(lambda: read_and_publish(path))
+        return lambda: read_and_publish(path)
 
-    with bounded_memory():
-        check()
-    reader.conclude()
+    Reader("records", tmp_path).try_all(mutations, of)
+
+
+def write(path: Path, texts: list[str], mutation) -> None:
+    path.write_bytes(mutated_text(texts, mutation))
 
 
 def outside(folder: Path, name: str) -> None:
@@ -230,7 +228,6 @@ def test_plans(tmp_path):
     plan_file.write_plan(plan, folder)
     path = folder / PLAN
     texts = [path.read_text()]
-    reader = Reader("plans", folder)
 
     def read() -> None:
         publish(sweeps.read(folder))  # without a readable plan, those of all records
@@ -238,15 +235,7 @@ def test_plans(tmp_path):
 
     read()
 
-    @many
-    @given(mutations)
-    def check(mutation):
-        path.write_bytes(mutated_text(texts, mutation))
-        reader(read)
-
-    with bounded_memory():
-        check()
-    reader.conclude()
+    Reader("plans", folder).try_all(mutations, lambda mutation: write(path, texts, mutation) or read)
 
 
 def test_comparisons(tmp_path):
@@ -261,7 +250,6 @@ def test_comparisons(tmp_path):
     sides = [{"name": f"batch_size={size}", "records": of_side} for size, of_side in zip((32, 64), names, strict=True)]
     texts = [json.dumps({"seed": 7, "sides": sides})]
     terms = answer.Terms(anyway=True)
-    reader = Reader("comparisons", folder)
 
     def compare() -> None:
         shown = io.StringIO()
@@ -271,15 +259,7 @@ def test_comparisons(tmp_path):
     path.write_text(texts[0])
     compare()
 
-    @many
-    @given(mutations)
-    def check(mutation):
-        path.write_bytes(mutated_text(texts, mutation))
-        reader(compare)
-
-    with bounded_memory():
-        check()
-    reader.conclude()
+    Reader("comparisons", folder).try_all(mutations, lambda mutation: write(path, texts, mutation) or compare)
 
 
 def test_ceilings(tmp_path):
@@ -311,13 +291,11 @@ def test_ceilings(tmp_path):
 
     read(writes=True)
 
-    @many
-    @given(mutations, st.integers(0, 9))
-    def check(mutation, number):
-        path.write_bytes(mutated_text(texts, mutation))
-        reader(lambda: read(writes=number == 0))  # which takes long
+    def of(given):
+        mutation, number = given
+        write(path, texts, mutation)
+        return lambda: read(writes=number == 0)  # which takes long
 
-    with bounded_memory():
-        check()
+    reader.try_all(st.tuples(mutations, st.integers(0, 9)), of, refuses=False)
     print(f"ceilings: {num_known:,} of {2 * reader.outcomes['read']:,} known")
     assert 0.1 < num_known / reader.outcomes["read"] / 2 < 0.9

@@ -12,12 +12,14 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
+
+from hypothesis import given
+from hypothesis.strategies import SearchStrategy
 
 from accelbench.errors import UserError
-from faults.mutations import NUM_MUTATIONS
+from faults.mutations import NUM_MUTATIONS, many
 
-T = TypeVar("T")
 MAX_S = 2.0
 MAX_BYTES = 512 << 20
 MIN_SHARE = 0.01  # of the mutations that a reader must accept, and refuse: else they try nothing
@@ -114,25 +116,21 @@ def bounded_time(seconds: float = 4 * MAX_S) -> Iterator[None]:
 
 
 class Reader:
-    """Reads mutated files and counts the outcomes.
-
-    Args:
-        name: in the summary.
-        folder: the files that may be opened.
-    """
+    """Reads mutated files and counts the outcomes; `folder` has the files that may be opened."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name, self.folder = name, folder
         self.outcomes: Counter[str] = Counter()
 
-    def __call__(self, read: Callable[[], T]) -> T | None:
-        """What `read` returns; None if it refuses with a UserError. It may do nothing else, nor take over `MAX_S`."""
+    def __call__(self, read: Callable[[], object]) -> None:
+        """Calls `read`, which may refuse with a UserError. It may do nothing else, nor take over `MAX_S`."""
         started_s = time.process_time()  # the wall's clock counts other processes too
+        refusal = None
         try:
             with watched(self.folder), bounded_time():
-                found, refusal = read(), None
+                read()
         except UserError as error:
-            found, refusal = None, str(error)
+            refusal = str(error)
         except RecursionError as error:  # its chain of causes is too long for Hypothesis
             where = traceback.extract_tb(error.__traceback__)
             ours = [frame for frame in where if "accelbench" in frame.filename] or where
@@ -140,12 +138,24 @@ class Reader:
         took_s = time.process_time() - started_s
         assert took_s <= MAX_S, f"took {took_s:.1f} s"
         self.outcomes["read" if refusal is None else "refused"] += 1
-        if refusal is not None:
-            assert refusal.strip(), "an empty message"
-        return found
+        assert refusal is None or refusal.strip(), "an empty message"
 
-    def conclude(self) -> None:
-        """Prints the counts, and asserts that the mutations tried both outcomes."""
+    def try_all(
+        self, strategy: SearchStrategy, of: Callable[..., Callable[[], object]], *, refuses: bool = True
+    ) -> None:
+        """Reads 10,000 mutations in a bounded memory: `of` writes one and returns what reads it.
+
+        Asserts that the mutations tried both outcomes, if the reader refuses some.
+        """
+
+        @many
+        @given(strategy)
+        def check(mutation: Any) -> None:
+            self(of(mutation))
+
+        with bounded_memory():
+            check()
         print(f"{self.name}: {self.outcomes.total():,} mutations, {dict(self.outcomes)}")
         assert self.outcomes.total() >= NUM_MUTATIONS
-        assert min(self.outcomes["read"], self.outcomes["refused"]) >= MIN_SHARE * NUM_MUTATIONS, self.outcomes
+        tried = (self.outcomes["read"], self.outcomes["refused"]) if refuses else (self.outcomes["read"],)
+        assert min(tried) >= MIN_SHARE * NUM_MUTATIONS, self.outcomes

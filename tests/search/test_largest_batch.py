@@ -48,14 +48,6 @@ def test_peaks_lead_to_the_limit_in_a_few_tries(limit, base):
     assert sum(batch > 0.3 * limit for batch in tried) <= (3 if limit >= 1000 else 5)
 
 
-def test_peaks_that_do_not_grow_give_no_limit():
-    assert expected_limit({}, 10**9) is None
-    assert expected_limit({8: 10**8}, 10**9) is None
-    assert expected_limit({8: 10**8, 16: 10**8 + 10}, 10**9) is None
-    assert expected_limit({8: 10**8, 16: 2 * 10**8}, 10**9) is None
-    assert expected_limit({8: 10**8, 16: 3 * 10**8}, 10**9) == 44
-
-
 def test_the_search_ends_at_what_is_asked_for_at_most():
     assert search(lambda batch: True, 8, most=100) == (100, None)
 

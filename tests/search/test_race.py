@@ -90,13 +90,6 @@ def test_the_best_of_500_is_found_in_a_fifth_of_the_time(worlds):
     check_races(1000, worlds)
 
 
-def test_equal_cells_end_within_the_time_and_nothing_false_is_said():
-    for seed in range(5):
-        world = World(np.zeros(60), np.full(60, 0.01), seed, share=1.0)
-        assert ended(world) == (True, True)
-        assert world.left_s < FULL_S + FORK_S or not world.left_s
-
-
 def test_a_few_cells_are_decided_to_the_margin_with_time_left():
     world = World(np.log([100.0, 50.0, 40.0, 10.0, 1.0]), np.full(5, 0.01), seed=1, share=20.0)
     race = world.race(Race([0] * 5, MARGIN))
@@ -112,26 +105,6 @@ def test_cells_race_only_within_their_group():
     world = World(np.log([100.0, 50.0, 2.0, 1.0]), np.full(4, 0.01), seed=2, share=20.0)
     race = world.race(Race(["mlp", "mlp", "cnn", "cnn"], MARGIN))
     assert {group: ranking.leader for group, ranking in race.rankings.items()} == {"mlp": 0, "cnn": 2}
-
-
-def test_a_cell_over_the_limit_is_out_however_fast_it_is():
-    # What is limited is the negative score, so the fastest cell has the smallest; the limit excludes the slow ones.
-    world = World(np.log([100.0, 50.0, 1.0]), np.full(3, 0.01), seed=3, share=20.0)
-    race = world.race(Race([0] * 3, MARGIN, limit=-math.log(10.0)))
-    assert [candidate.is_over for candidate in race.candidates] == [False, False, True]
-    world = World(np.log([100.0, 50.0, 1.0]), np.full(3, 0.01), seed=3, share=20.0)
-    race = world.race(Race([0] * 3, MARGIN, limit=-math.log(1000.0)))
-    assert race.rankings[0].leader is None
-    assert all(candidate.is_over for candidate in race.candidates)
-
-
-def test_a_failed_cell_is_out_and_the_race_goes_on():
-    world = World(np.log([100.0, 50.0, 40.0]), np.full(3, 0.01), seed=4, share=20.0)
-    plain = world.measure
-    world.measure = lambda i, is_long, left_s: Sample(None) if i == 0 else plain(i, is_long, left_s)
-    race = world.race(Race([0] * 3, MARGIN))
-    assert race.candidates[0].has_failed
-    assert race.rankings[0].leader == 1
 
 
 def test_the_first_processes_are_of_the_cheapest_cells_and_leave_time_for_more():
@@ -150,32 +123,6 @@ def test_no_cell_gets_a_second_process_while_another_that_fits_has_none():
     race = world.race(Race([0] * num, MARGIN))
     assert sorted(world.order[:num]) == list(range(num))
     assert max(candidate.num_samples for candidate in race.candidates) >= MIN_LEAD  # and the best may lead
-
-
-def test_the_baseline_is_tried_first_whatever_it_costs():
-    steps_s = np.array([0.001] * 11 + [2.0])
-    world = World(np.zeros(12), steps_s, seed=5, share=0.3)
-    cost_s = lambda i, is_long: world.cost_s[is_long][i]  # noqa: E731
-    race = Race([0] * 12, MARGIN)
-    Schedule(race, world.measure, cost_s, lambda: world.left_s, world.time_s, first=[11], seed=5).run()
-    assert world.order[0] == 11
-    assert set(world.order) == set(range(12))
-
-
-def test_a_process_that_was_cut_off_says_nothing():
-    world = World(np.log([100.0, 50.0]), np.full(2, 0.01), seed=6, share=20.0)
-    plain = world.measure
-
-    def measure(i, is_long, left_s):
-        if i == 0:
-            world.left_s = 0.0
-            return Sample(None, is_cut=True)
-        return plain(i, is_long, left_s)
-
-    world.measure = measure
-    race = world.race(Race([0] * 2, MARGIN))
-    assert [candidate.was_tried for candidate in race.candidates] == [False, False]
-    assert race.rankings[0].leader is None
 
 
 def test_one_slow_process_does_not_drop_the_best_cell():

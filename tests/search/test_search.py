@@ -3,11 +3,8 @@
 import contextlib
 import dataclasses
 import io
-import math
-import random
 import re
 import shutil
-import statistics
 
 import pytest
 from rich.console import Console
@@ -23,8 +20,6 @@ from accelbench.schema.cell import Options
 from accelbench.schema.race_file import RaceOutcome, read_race
 from accelbench.schema.vocab import Device, Engine, Precision, Protocol, Status
 from accelbench.search.goal import Goal
-from accelbench.search.race import Race, Sample
-from accelbench.search.schedule import Schedule
 from accelbench.search.search import search
 from accelbench.sweep import early, run
 from fakes import give_ceilings, make_cell, make_options, make_project
@@ -102,15 +97,6 @@ def test_the_report_shows_the_search(done, tmp_path):
     assert "### The search" in text
     assert "With 95 % confidence none of the 3 cells" in text
     assert (tmp_path / "report/plots/race_mine.png").exists()
-
-
-def test_a_full_measurement_is_the_one_that_a_sweep_makes_and_published_without_a_plan_too(copied, shared):
-    before = written(copied)
-    run.run(batches(32), OPTIONS, Console(file=io.StringIO()), hosts=shared)
-    assert written(copied) == before
-    (copied / "runs/mine/plan.json").unlink()
-    (sweep,) = read.read_all(copied / "runs/mine")
-    assert {reported.cell.batch_size for reported in sweep.cells} == {32}
 
 
 def test_a_killed_search_leaves_its_race_so_far(shared, project):
@@ -305,38 +291,3 @@ def test_real_cells_race_and_a_search_goes_on(project, monkeypatch, capsys):
 
 
 # Samples/s of nine processes of each cell of a grid: (network, threads, batch size), measured on two cores.
-GRID = {
-    ("mlp", 1, 1): [7836, 8049, 7764, 7614, 7891, 7923, 7712, 7997, 8047],
-    ("mlp", 1, 16): [28862, 28420, 27563, 28145, 27531, 28223, 27795, 27828, 27636],
-    ("mlp", 1, 64): [37501, 35999, 36746, 35376, 35010, 33766, 35317, 35982, 35854],
-    ("mlp", 2, 1): [7821, 7938, 7379, 7812, 7854, 7914, 5175, 7975, 8032],
-    ("mlp", 2, 16): [40755, 40382, 40917, 43274, 41422, 41540, 42762, 40899, 39196],
-    ("mlp", 2, 64): [63226, 64161, 64308, 66260, 64005, 64212, 65323, 61252, 64131],
-    ("cnn", 1, 1): [1842, 1891, 1882, 1909, 1885, 1890, 1901, 1855, 1887],
-    ("cnn", 1, 16): [1795, 1788, 1636, 1780, 1669, 1694, 1657, 1676, 1923],
-    ("cnn", 1, 64): [1897, 1822, 1706, 1783, 1731, 1752, 1699, 1718, 1691],
-    ("cnn", 2, 1): [2894, 2062, 2720, 2953, 2987, 2842, 2936, 2949, 3002],
-    ("cnn", 2, 16): [3593, 6249, 6067, 4062, 6193, 6412, 6043, 5715, 6268],
-    ("cnn", 2, 64): [3441, 2921, 2063, 2892, 2943, 2666, 2957, 2980, 2981],
-}
-
-
-def test_races_replayed_from_a_grid_that_was_measured_in_full_say_what_is_true():
-    scores = {key: [math.log(rate) for rate in rates] for key, rates in GRID.items()}
-    groups = {key: key[0] for key in scores}
-    num_true, keys = [], list(scores)
-    for seed in range(200):
-        draw = random.Random(seed)
-        left = [sum(map(len, scores.values()))]  # processes, as many as the grid had
-
-        def measure(i, is_long, left_s, draw=draw, left=left):
-            left[0] -= 1
-            return Sample(draw.choice(scores[keys[i]]))
-
-        race = Race([groups[key] for key in keys], margin=0.02)
-        Schedule(race, measure, lambda *_: 1.0, lambda left=left: left[0], 60.0, seed=seed).run()
-        for group, ranking in race.rankings.items():
-            best = max(statistics.median(scores[key]) for key in keys if groups[key] == group)
-            behind = best - statistics.median(scores[keys[ranking.leader]])
-            num_true.append(behind <= math.log1p(ranking.margin))
-    assert statistics.mean(num_true) >= 0.95

@@ -118,24 +118,6 @@ def test_a_record_is_there_before_the_next_cell_starts_and_holds_what_it_depende
     assert 0 < found.wall_s < 60
 
 
-def test_a_record_of_any_exception_can_be_read_again(swept):
-    cells = [make_cell("file name"), make_cell("long message")]
-    first, text = swept(cells)
-    assert all(found.status == Status.failed and found.reason in text for found in first.records)
-    assert swept(cells)[0].records == first.records
-
-
-def test_a_precision_without_units_is_told_once_and_before_the_first_cell(swept, project):
-    rates = {Precision.fp32: 9e14, Precision.bf16: 15e13}
-    give_ceilings(project, flops_per_s=rates, how=dict.fromkeys(rates, "matmul"))
-    words = (Precision.fp32, Precision.bf16, Precision.bf16_mixed)
-    _, text = swept([make_cell(precision=word, batch_size=size) for word in words for size in (8, 16)])
-    told = "bf16 has no units here (150,000 against 900,000 GFLOP/s in fp32): expect its cells about 6 times slower"
-    assert text.count(told) == text.count("has no units") == 1
-    assert text.index(told) < text.index("[1/6]")
-    assert "has no units" not in swept(of_sizes(32))[1]
-
-
 def test_what_has_its_record_is_not_measured_again(swept, folder):
     cells = [make_cell(), make_cell("raise")]
     first, _ = swept(cells)
