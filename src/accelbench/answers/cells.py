@@ -17,7 +17,7 @@ from accelbench.answers.process import Process
 from accelbench.compare.sureness import MIN_PROCESSES, Judgement, Side, Steps
 from accelbench.schema.record import Row
 from accelbench.schema.vocab import Provenance
-from accelbench.stats.means import mean_of
+from accelbench.stats.means import mean_interval
 from accelbench.stats.order_statistics import median
 
 # Columns of cells.csv: which cell it is, and how many processes its speed is of.
@@ -174,10 +174,8 @@ def _cell(folder: str, of_cell: Sequence[Process], counted: Sequence[Process], *
 
 def _interval(counted: Sequence[Process], *, is_interleaved: bool) -> tuple[float | None, float | None]:
     if is_interleaved:
-        mean = mean_of([math.log(each.number("samples_per_s") or 1.0) for each in counted])
-        assert mean.low is not None
-        assert mean.high is not None
-        return math.exp(mean.low), math.exp(mean.high)
+        low, high = mean_interval([math.log(each.number("samples_per_s") or 1.0) for each in counted])
+        return math.exp(low), math.exp(high)
     lows, highs = ([each.number(f"samples_per_s_{end}") for each in counted] for end in ("low", "high"))
     known = [value for value in [*lows, *highs] if value is not None]
     return (min(known), max(known)) if len(known) == 2 * len(counted) else (None, None)

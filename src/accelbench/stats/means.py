@@ -7,16 +7,6 @@ from statistics import NormalDist, fmean, stdev, variance
 
 
 @dataclass(frozen=True)
-class Mean:
-    """A mean of `num` values with the bounds of its confidence interval; None if there is only one value."""
-
-    num: int
-    mean: float
-    low: float | None
-    high: float | None
-
-
-@dataclass(frozen=True)
 class MeanDifference:
     """The first mean minus the second, with the bounds of its confidence interval."""
 
@@ -25,13 +15,10 @@ class MeanDifference:
     high: float
 
 
-def mean_of(values: Sequence[float], confidence: float = 0.95) -> Mean:
-    """The mean of at least one value, with an interval that takes the values as independent and about normal."""
-    num, mean = len(values), fmean(values)
-    if num < 2:
-        return Mean(num, mean, None, None)
-    half = _student(num - 1, confidence) * stdev(values) / math.sqrt(num)
-    return Mean(num, mean, mean - half, mean + half)
+def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
+    """The bounds of the mean of at least two values, which are taken as independent and about normal."""
+    half = _student(len(values) - 1, confidence) * stdev(values) / math.sqrt(len(values))
+    return fmean(values) - half, fmean(values) + half
 
 
 def welch_freedom(errors: Sequence[float], nums: Sequence[int]) -> float:
@@ -69,8 +56,7 @@ def share_difference(num: int, only_first: int, only_second: int, confidence: fl
 
     Args:
         num: samples, at least 1.
-        only_first: those that only the first answered rightly.
-        only_second: those that only the second answered rightly.
+        only_first, only_second: those that only the first, or only the second, answered rightly.
         confidence: above 0, below 1.
     """
     total, first, second = num + 2, only_first + 0.5, only_second + 0.5

@@ -52,7 +52,7 @@ class Sample:
 
     @property
     def num_outliers(self) -> int:
-        """The number of values more than 3.5 robust standard deviations from the median."""
+        """How many values are farther than `OUTLIER_SCORE` from the median."""
         return int(np.count_nonzero(np.abs(self.scores) > OUTLIER_SCORE))
 
     @cached_property
@@ -99,9 +99,8 @@ class Sample:
         if 1 - share**num - (1 - share) ** num < confidence:
             return None
         related = self.correlation
-        spread = _normal_quantile((1 + confidence) / 2) * math.sqrt(
-            num * share * (1 - share) * (1 + related) / (1 - related)
-        )
+        variance = num * share * (1 - share) * (1 + related) / (1 - related)
+        spread = _normal_quantile((1 + confidence) / 2) * math.sqrt(variance)
         low, high = math.floor(num * share - spread), math.ceil(num * share + spread) + 1
         return float(self.ordered[max(low, 1) - 1]), float(self.ordered[min(high, num) - 1])
 
@@ -167,7 +166,6 @@ def noise(values: Sequence[float]) -> float:
 def noise_is_stable(values: Sequence[float]) -> bool:
     """Whether the scatter of the first and the second half differ by at most a factor of 2."""
     half = len(values) // 2
-    first, second = (
-        median([abs(v - median(part)) for v in part]) for part in (values[:half], values[len(values) - half :])
-    )
+    parts = (values[:half], values[len(values) - half :])
+    first, second = (median([abs(value - median(part)) for value in part]) for part in parts)
     return first <= 2 * second and second <= 2 * first
