@@ -6,7 +6,7 @@ import random
 import signal
 import time
 
-from accelbench.cluster.claims import Claims
+from accelbench.cluster.job import Claims
 
 IDS = [f"{number:012x}" for number in range(40)]
 

@@ -1,6 +1,6 @@
 import pytest
 
-from accelbench.doctor.noise import GOVERNOR, SMT, Disturbance, advice, steal
+from accelbench.doctor.selfcheck import GOVERNOR, SMT, Disturbance, advice, steal
 
 IDLE = (0.0, 100.0), (0.0, 200.0)
 

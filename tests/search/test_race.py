@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from accelbench.search.race import MIN_LEAD, MIN_LONG, Race, Sample
-from accelbench.search.schedule import Schedule
+from accelbench.search.race import MIN_LEAD, MIN_LONG, Race, Sample, Schedule
 
 MARGIN = 0.02
 NUM_CELLS = 500

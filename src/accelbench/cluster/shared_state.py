@@ -4,7 +4,7 @@ It lies on the shared file system, is its owner's alone, and holds a folder for 
 
     .accelbench/runs/mine/<round>/part-<n>.json          the cells of a job
     .accelbench/runs/mine/<round>/jobs.json              the jobs
-    .accelbench/runs/mine/<round>/claims/<cell id>.<n>   see `claims`
+    .accelbench/runs/mine/<round>/claims/<cell id>.<n>   see `job.Claims`
     .accelbench/runs/mine/<round>/jobs/<job>/mine/       the records that the job has finished
     .accelbench/runs/mine/<round>/work/<job>/            the record that it works on
     .accelbench/runs/mine/<round>/problems/<job>.txt     why it could not go on

@@ -3,29 +3,31 @@
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+import psutil
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from accelbench.compare.machine_error import MIN_ROUNDS, Round, machine_error
-from accelbench.doctor import noise
 from accelbench.errors import UserError, WriteError
 from accelbench.grid.fingerprint import fingerprint, identity
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging import disturbed
 from accelbench.judging.disturbed import DISTURBED
-from accelbench.judging.row import steady_rates
+from accelbench.judging.row import steady_rates, summarise
+from accelbench.judging.warnings import MAX_OTHERS_PERCENT, MAX_SYSTEM_SHARE, page_faults_matter
 from accelbench.presentation import duration
 from accelbench.project import Workplace, shown, workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import WantedCell
+from accelbench.schema.record import Record, number_of
 from accelbench.schema.selfcheck import SELFCHECK, Estimate, MachineError, SelfCheck, percent, write_selfcheck
 from accelbench.schema.vocab import Status
 from accelbench.settings.compose import one_cell
@@ -47,6 +49,9 @@ CELLS = {
     "light": {"size": "light", "batch_size": 64, "measure_s": 0.25},
     "heavy": {"size": "heavy", "batch_size": 16, "measure_s": 0.5},
 }
+MAX_STEAL = 0.01  # of the processor time
+GOVERNOR = Path("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+SMT = Path("sys/devices/system/cpu/smt/active")
 
 
 def selfcheck(budget_s: float, console: Console, hosts: Hosts, now: Callable[[], float] = time.monotonic) -> int:
@@ -66,7 +71,7 @@ def selfcheck(budget_s: float, console: Console, hosts: Hosts, now: Callable[[],
     with context.alone():
         sides = {name: (cell, _slowed(cell)) for name, (cell, _) in cells.items()}
         ready = context.prepare([cell for pair in sides.values() for cell in pair])
-        before = noise.steal()
+        before = steal()
         measured = _Measured(context, ready, sides)
         interrupted = None
         try:
@@ -75,7 +80,7 @@ def selfcheck(budget_s: float, console: Console, hosts: Hosts, now: Callable[[],
             if measured.num_rounds < MIN_ROUNDS:
                 raise
             interrupted = error  # what was measured until then is an answer too
-    found = _judged(measured, began_at, now() - began_s, noise.advice(measured.seen, before, noise.steal()))
+    found = _judged(measured, began_at, now() - began_s, advice(measured.seen, before, steal()))
     try:
         write_selfcheck(place.cache, fingerprint()["machine"], found)
     except OSError as error:
@@ -97,7 +102,7 @@ class _Measured:
     def __init__(self, context: SweepContext, ready: Prepared, sides: dict[str, tuple[Cell, Cell]]) -> None:
         self.context, self.ready, self.sides = context, ready, sides
         self.wanted: list[WantedCell] = []  # in their order; whole, a day's records would fill the memory
-        self.seen: list[noise.Disturbance] = []  # in each of them
+        self.seen: list[Disturbance] = []  # in each of them
         self.failures: list[str] = []  # why those don't count that did not end ok, or were disturbed
         self.rounds_s: list[float] = []  # how long each round took; the first one includes the start of the framework
         self.rounds: dict[str, list[Round]] = {name: [] for name in sides}
@@ -136,7 +141,7 @@ class _Measured:
             record = session.measure(Planned(numbered, code, None))
             session.show(record)
             self.wanted.append(WantedCell(record.cell, record.name, record.label))
-            self.seen.append(noise.Disturbance.of(record))
+            self.seen.append(Disturbance.of(record))
             if (why := disturbed.reason(record)) is not None:
                 self.failures.append(f"{DISTURBED}: {why}")
             elif record.status != Status.ok:
@@ -211,3 +216,82 @@ def _share_between(cell: MachineError) -> str:
 def _estimate(found: Estimate) -> str:
     value, low, high = (f"{100 * each:.1f}" for each in (found.value, found.low, found.high))
     return f"{value} % ({low} to {high})"
+
+
+def steal() -> tuple[float, float]:
+    """Processor seconds since the machine started: that the hypervisor gave to others, and all."""
+    times = psutil.cpu_times()
+    return float(getattr(times, "steal", 0.0)), float(sum(times))
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """What disturbed a process; None where it is unknown."""
+
+    others_percent: float | None  # of one core, that other programs used
+    system_share: float | None  # of its processor time, that the kernel took
+    page_faults_per_s: float | None
+    busy_percent: float | None  # of one core
+    throttled_s: float | None  # that a quota stopped it
+
+    @classmethod
+    def of(cls, record: Record) -> "Disturbance":
+        row = summarise(record)
+        values = record.system.values.get("cpu_quota_throttled_s", []) if record.system else []
+        throttled = [value for value in values if value is not None]
+        return cls(
+            others_percent=number_of(row, "other_cpu_utilization_percent"),
+            system_share=number_of(row, "system_time_share"),
+            page_faults_per_s=number_of(row, "page_faults_per_s"),
+            busy_percent=number_of(row, "cpu_utilization_percent"),
+            throttled_s=throttled[-1] - throttled[0] if throttled else None,
+        )
+
+
+def advice(
+    seen: Sequence[Disturbance], before: tuple[float, float], after: tuple[float, float], root: Path = Path("/")
+) -> list[str]:
+    """A sentence for each source of noise that was seen, and for settings of the machine that may be one.
+
+    `before` and `after` are what `steal` said before the first of the processes `seen`, and after the last one; `root`
+    is the folder that holds sys/.
+    """
+    return [*_of_processes(seen), *_of_machine(before, after, root)]
+
+
+def _of_processes(seen: Sequence[Disturbance]) -> Iterator[str]:
+    others = _middle(each.others_percent for each in seen)
+    if others > MAX_OTHERS_PERCENT:
+        yield f"Other programs used {others:.0f} % of a core: stop them, or measure when the machine is idle."
+    system, faults = _middle(each.system_share for each in seen), _middle(each.page_faults_per_s for each in seen)
+    if system > MAX_SYSTEM_SHARE:
+        many = page_faults_matter(faults, _middle(each.busy_percent for each in seen))
+        cure = ", mostly for page faults: try allocator=jemalloc" if many else ""
+        yield f"The kernel took {100 * system:.0f} % of the processor time{cure}."
+    num_throttled = sum(bool(each.throttled_s) for each in seen)
+    if num_throttled:
+        yield f"A CPU quota stopped {num_throttled} of {len(seen)} processes meanwhile: raise the container's limit."
+
+
+def _of_machine(before: tuple[float, float], after: tuple[float, float], root: Path) -> Iterator[str]:
+    total_s = after[1] - before[1]
+    share = (after[0] - before[0]) / total_s if total_s > 0 else 0.0
+    if share > MAX_STEAL:
+        yield f"The hypervisor gave {100 * share:.1f} % of the processor time to other machines."
+    governor = _text(root / GOVERNOR)
+    if governor not in ("", "performance"):
+        yield f"The CPU's governor is {governor}: with performance the clock may be steadier."
+    if _text(root / SMT) == "1":
+        yield "Two threads share each core (SMT): threads= at half of the logical cores may be steadier."
+
+
+def _middle(values: Iterable[float | None]) -> float:
+    known = [value for value in values if value is not None]
+    return median(known) if known else 0.0
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

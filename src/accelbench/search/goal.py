@@ -1,18 +1,36 @@
-"""The processes of a search: their cells, in short windows and in full, and what a record tells the race."""
+"""What a search looks for, and what it found: in sentences that say how sure it is, and in a small table."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from statistics import median
 
+from rich.console import Console
+
+from accelbench.answers.process import Process
+from accelbench.answers.words import short_text, workload_text
 from accelbench.errors import UserError
 from accelbench.judging import disturbed
+from accelbench.judging.disturbed import was_beside_others
 from accelbench.judging.row import steady_rates, summarise
+from accelbench.presentation import and_more, duration, significant
+from accelbench.project import shown
+from accelbench.report.tables.on_terminal import rendered
+from accelbench.report.tables.table import Column, count, number, tabulate_known, word
 from accelbench.schema.cell import Cell, Window
+from accelbench.schema.race_file import RacedCell, RacedProcess, RaceFile, RaceOutcome
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Protocol, Status
-from accelbench.search.race import Sample
+from accelbench.search.race import Race, Sample
 
+MAX_CELLS = 8  # of a table
+MAX_NAMED = 6  # cells that were not tried
+BETTER = {"throughput": "faster", "latency": "faster", "energy": "better in samples per joule"}
+BEST = {"throughput": "fastest", "latency": "least latency", "energy": "least energy"}
+# Beyond it, the bound on how much better other cells may be is of no use.
+MAX_MARGIN = 1.0
 # Enough to tell cells apart that differ by a few per cent; of slow steps, a first one and another one.
 SHORT = Window(
     warmup_steps=0, warmup_s=0.05, measure_s=0.1, block_s=0.02, latency_s=0.0, latency_steps=0, width=Window.width
@@ -87,3 +105,229 @@ class Goal:
 def _latency_ms(record: Record) -> float | None:
     steps = record.measurement.latency_s if record.measurement else []
     return 1e3 * median(steps) if steps else None
+
+
+@dataclass
+class Found:
+    """What a search has found so far; cells are numbered from 0."""
+
+    goal: Goal
+    race: Race
+    labels: Sequence[str]
+    # of the processes, in their order: the cell's number, whether it was measured in full, the record
+    records: list[tuple[int, bool, Record]] = field(default_factory=list)
+    dropped_after: dict[int, int] = field(default_factory=dict)  # cell -> how many processes had run when it was out
+    disturbed: list[str] = field(default_factory=list)  # what disturbed further processes, which do not count
+
+    def reported(self) -> dict[int, Process]:
+        """A record of each cell that has one, in full if there is such a record."""
+        latest = {i: record for i, _, record in sorted(self.records, key=lambda each: each[1])}
+        return {i: Process.of(record) for i, record in latest.items()}
+
+    def outcome(self, i: int) -> RaceOutcome:
+        """What became of a cell."""
+        candidate = self.race.candidates[i]
+        if candidate.has_failed:
+            return RaceOutcome.failed
+        if not candidate.was_tried:
+            return RaceOutcome.untried
+        if candidate.is_over:
+            return RaceOutcome.over
+        if candidate.has_dropped:
+            return RaceOutcome.dropped
+        led = [group for group, ranking in self.race.rankings.items() if ranking.leader == i]
+        if not led:
+            return RaceOutcome.left
+        return RaceOutcome.best if self.race.is_decided(led[0]) else RaceOutcome.leads
+
+    def value(self, i: int) -> float | None:
+        """The median of the cell's processes; None if none gave a number."""
+        candidate = self.race.candidates[i]
+        return self.goal.value_of(candidate.score) if candidate.scores else None
+
+    def answers(self) -> list["GroupAnswer"]:
+        """What is said of each group of cells."""
+        reported = self.reported()
+        return [GroupAnswer(self, group, reported) for group in self.race.groups]
+
+    def file(self) -> RaceFile:
+        """The contents of race.json."""
+        processes = [
+            RacedProcess(
+                record=record.name, cell=i, is_full=is_full, value=self.goal.value(record), took_s=record.wall_s
+            )
+            for i, is_full, record in self.records
+        ]
+        answers = self.answers()
+        names = {i: answer.name for answer in answers for i in answer.members}
+        cells = [
+            RacedCell(
+                label=label,
+                group=names[i],
+                outcome=self.outcome(i),
+                value=self.value(i),
+                after=self.dropped_after.get(i),
+            )
+            for i, label in enumerate(self.labels)
+        ]
+        return RaceFile(
+            by=self.goal.by,
+            margin=self.goal.margin,
+            took_s=sum(process.took_s for process in processes),
+            answers=[line for answer in answers for line in answer.sentences()],
+            cells=cells,
+            processes=processes,
+        )
+
+
+class GroupAnswer:
+    """What a search says of the cells of one group, which do the same."""
+
+    def __init__(self, found: Found, group: Hashable, reported: dict[int, Process]) -> None:
+        self.found, self.goal, self.race, self.reported = found, found.goal, found.race, reported
+        self.members, self.ranking = self.race.groups[group], self.race.rankings[group]
+        self.is_decided = self.race.is_decided(group)
+        self._known = [reported[i] for i in self.members if i in reported]
+        self._in_full = {i for i, is_full, _ in found.records if is_full}
+
+    @property
+    def name(self) -> str:
+        """What the cells do, with their batch size if each has a best cell of its own."""
+        if not self._known:
+            return self.found.labels[self.members[0]]
+        batch = f", batch {self._known[0].cell.batch_size}" if self.goal.per_batch else ""
+        return f"{workload_text(self._known[0])}{batch}"
+
+    def sentences(self) -> Iterator[str]:
+        """What is best, how sure that is, and what would need more time."""
+        goal, candidates, leader = self.goal, self.race.candidates, self.ranking.leader
+        if leader is None:
+            limit = "" if goal.latency_ms is None else f" within {goal.latency_ms:g} ms"
+            rivals = self.ranking.rivals
+            inside = [i for i in rivals if self.race.limit is None or candidates[i].limited <= self.race.limit]
+            so_far = f"; so far {BEST[goal.by]} with {self._named(inside[0])}" if inside else ""
+            yield f"{self.name}: no cell{limit} was measured often enough to recommend it{so_far}."
+        else:
+            yield f"{self.name}: {'' if self.is_decided else 'so far '}{BEST[goal.by]} with {self._named(leader)}"
+            yield f"{self._sureness()}; {self._counts()}."
+        if needed := self.needs_time():
+            yield f"More time is needed for {needed}."
+        if untried := [self.found.labels[i] for i in self.members if not candidates[i].was_tried]:
+            more = f" {and_more(num, 'cell')}" if (num := len(untried) - MAX_NAMED) > 0 else ""
+            yield f"Not tried: {', '.join(untried[:MAX_NAMED])}{more}."
+        beside = [was_beside_others(record) for i, _, record in self.found.records if i in self.members]
+        if any(beside):
+            yield (
+                f"Not alone: {sum(beside):,} of {len(beside):,} processes; others used the machine's cores meanwhile."
+                " That may slow some cells down more than others."
+            )
+        if reasons := Counter(self.reported[i].outcome for i in self.members if candidates[i].has_failed):
+            yield "Failed: " + ", ".join(f"{num} {status}" for status, num in reasons.most_common()) + "."
+
+    def _text(self, i: int) -> str:
+        """A cell's settings, such as `cpu bf16 b32, 2 threads`."""
+        return short_text(self.reported[i], has_engines=len({each.cell.engine for each in self._known}) > 1)
+
+    def _named(self, i: int) -> str:
+        """A cell and its value, such as `cpu bf16 b32, 2 threads: 3,200 samples/s`."""
+        return f"{self._text(i)}: {significant(self.found.value(i))} {UNITS[self.goal.by]}"
+
+    def _sureness(self) -> str:
+        goal, margin = self.goal, self.ranking.margin
+        ok = [each for i in self.members if (each := self.race.candidates[i]).num_samples and not each.has_failed]
+        tried = [candidate for candidate in ok if not candidate.is_over]
+        if len(ok) > len(tried) == 1:
+            return f"Of the {len(ok):,} cells that were tried, it is the only one within {goal.latency_ms:g} ms"
+        if len(tried) == 1:
+            return "It is the only cell that was measured"
+        which = f"the {len(tried):,} cells that were tried"
+        which += "" if goal.latency_ms is None else f" and are within {goal.latency_ms:g} ms"
+        if margin > max(goal.margin, MAX_MARGIN):
+            return f"It is not known yet by how much any of {which} may be {BETTER[goal.by]}"
+        asked, known = f"{100 * goal.margin:g} %", f"{math.ceil(1000 * margin) / 10:g} %"
+        if margin <= goal.margin:
+            return f"With 95 % confidence none of {which} is more than {asked} {BETTER[goal.by]}"
+        return f"With 95 % confidence none of {which} is more than {known} {BETTER[goal.by]} ({asked} was asked for)"
+
+    def _counts(self) -> str:
+        """How many cells were measured how much; each cell counts once."""
+        words = {
+            RaceOutcome.failed: "failed",
+            RaceOutcome.untried: "not tried",
+            RaceOutcome.over: f"over {self.goal.latency_ms or 0:g} ms",
+            RaceOutcome.dropped: "dropped early",
+        }
+        counts: Counter[str] = Counter()
+        for i in self.members:
+            outcome = self.found.outcome(i)
+            is_in_full = i in self._in_full and outcome != RaceOutcome.failed
+            counts["in full" if is_in_full else words.get(outcome, "only in short windows")] += 1
+        in_full = counts.pop("in full", 0)
+        were = "was" if in_full == 1 else "were"
+        return ", ".join([f"{in_full:,} {were} measured in full", *(f"{num:,} {what}" for what, num in counts.items())])
+
+    def needs_time(self) -> str:
+        """The cells that would be measured with more time; empty without."""
+        num_left = 0 if self.is_decided else len(self.ranking.rivals)
+        num_untried = sum(not self.race.candidates[i].was_tried for i in self.members)
+        parts = [f"{num_left:,} that may be {BETTER[self.goal.by]}"] if num_left else []
+        if num_untried:
+            parts.append(f"{num_untried:,} that {'was' if num_untried == 1 else 'were'} not tried")
+        return " and ".join(parts)
+
+    def shown_cells(self) -> list[int]:
+        """The leader, then by their speed its rivals and the best of those that dropped out."""
+        scores = {i: self.race.candidates[i] for i in self.members if self.race.candidates[i].scores}
+        left, leader = self.ranking.left, self.ranking.leader
+        others = sorted((i for i in scores if i not in left and not scores[i].is_over), key=lambda i: -scores[i].score)
+        chosen = [*left, *others][:MAX_CELLS]
+        return sorted(chosen, key=lambda i: (i != leader, -scores[i].score if i in scores else math.inf))
+
+    def columns(self) -> list[Column[int]]:
+        found, candidates, leader = self.found, self.race.candidates, self.ranking.leader
+
+        def behind(i: int) -> float | None:
+            if leader is None or leader == i:
+                return None
+            return -100 * math.expm1(candidates[i].score - candidates[leader].score)
+
+        return [
+            Column("with", lambda i: word(self._text(i))),
+            Column(UNITS[self.goal.by], lambda i: number(found.value(i))),
+            Column("behind (%)", lambda i: number(behind(i), 2)),
+            Column("processes", lambda i: count(candidates[i].num_samples)),
+            Column("in full", lambda i: count(sum(j == i and is_full for j, is_full, _ in found.records) or None)),
+            Column("", lambda i: word(found.outcome(i))),
+        ]
+
+
+def show(found: Found, folder: Path, console: Console) -> int:
+    """Prints what was found; returns the exit status: 1 if no cell can be recommended.
+
+    Raises:
+        UserError: no cell could be tried in the time.
+    """
+    if found.race.candidates and not any(candidate.was_tried for candidate in found.race.candidates):
+        if found.disturbed:
+            raise UserError(f"every process was disturbed ({found.disturbed[0]}): search on a quiet machine")
+        raise UserError(f"--budget: {found.goal.budget_s:g} s is too short to measure one cell: give it more")
+
+    def say(line: str, style: str | None = None, *, is_folded: bool = False) -> None:
+        console.print(line, style=style, markup=False, highlight=False, soft_wrap=not is_folded)
+
+    answers = found.answers()
+    for answer in answers:
+        console.print()
+        for line in answer.sentences():
+            say(line, is_folded=console.is_terminal)
+        if (table := tabulate_known("", answer.columns(), answer.shown_cells())) is not None:
+            console.print(rendered(table))
+    if num := len(found.disturbed):
+        processes = f"{num:,} more process{'es' * (num > 1)} ({found.disturbed[0]})"
+        say(f"Disturbed, and not counted: {processes}", "yellow")
+    took_s = sum(record.wall_s for _, _, record in found.records)
+    say(f"Records: {shown(folder)} ({len(found.records)} processes, {duration(took_s)})")
+    say(f"A page to share: accelbench report {shown(folder)}")
+    if any(answer.needs_time() for answer in answers):
+        say(f"To go on: the same command with out={shown(folder)}, which has a new budget then")
+    return 0 if all(answer.ranking.leader is not None for answer in answers) else 1

@@ -24,11 +24,8 @@ from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Engine, Precision, Protocol, Status
-from accelbench.search import search_answer
-from accelbench.search.goal import Goal
-from accelbench.search.race import Race, Sample
-from accelbench.search.schedule import Schedule
-from accelbench.search.search_answer import Found
+from accelbench.search.goal import Found, Goal, show
+from accelbench.search.race import Race, Sample, Schedule
 from accelbench.settings.config import SweepOptions
 from accelbench.sweep import run
 from accelbench.sweep.context import SweepContext
@@ -73,7 +70,7 @@ def search(
         searched = _Search(context, ready, goal, now)
         with context.telling_where_it_stopped(ready), context.restoring_files():
             searched.run()
-    return search_answer.show(searched.found, context.folder, console)
+    return show(searched.found, context.folder, console)
 
 
 class _Search:
