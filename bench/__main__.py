@@ -9,12 +9,13 @@ import subprocess
 import sys
 
 DEFAULT = ["waiting", "overhead", "loop", "xla", "comparing", "report"]
-IN_SCALE = ("comparing", "report")  # functions of bench/scale.py
-# Not run by default: scale takes ten minutes and ten gigabytes of disk, custom and engines half an hour each, searching
-# ten minutes and accuracy an hour; peer installs another tool, and keras can't share a process with torch.
-# They take the lock themselves, or run sweeps, which do.
-LOCKING = ("waiting", "overhead", "custom", "engines", "searching", "keras", "accuracy", "peer")
-PARTS = [*DEFAULT, "scale", "custom", "engines", "searching", "keras", "accuracy", "peer"]
+# Not run by default: scale takes ten minutes and ten gigabytes of disk, custom and engines half an hour each, and
+# accuracy an hour; keras can't share a process with torch.
+OTHERS = ["scale", "custom", "engines", "keras", "accuracy"]
+# Parts that are a function beside the `main` of another one.
+BESIDE = {"xla": "loop", "comparing": "scale", "report": "scale"}
+# The other parts take the lock themselves, or run sweeps, which do.
+LOCKED = ("loop", "xla", "comparing", "report", "scale")
 
 
 def main() -> None:
@@ -24,18 +25,18 @@ def main() -> None:
     from accelbench.project import workplace
 
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="part", choices=[*PARTS, []], help=", ".join(PARTS))
+    known = [*DEFAULT, *OTHERS]
+    parser.add_argument("parts", nargs="*", metavar="part", choices=[*known, []], help=", ".join(known))
     parts = parser.parse_args().parts or DEFAULT
+    root = workplace().root
     for name in ("mnist", "random"):
-        if not (workplace().root / "data" / name).exists():
-            subprocess.run(
-                [sys.executable, "pipelines/stage.py", "prepare_data", name], cwd=workplace().root, check=True
-            )
+        if not (root / "data" / name).exists():
+            subprocess.run([sys.executable, "pipelines/stage.py", "prepare_data", name], cwd=root, check=True)
     for part in parts:
-        module = "scale" if part in IN_SCALE else part
-        run = getattr(importlib.import_module(f"bench.{module}"), part if part in IN_SCALE else "main")
+        module = BESIDE.get(part, part)
+        run = getattr(importlib.import_module(f"bench.{module}"), part if part in BESIDE else "main")
         print(f"\n== {part}: bench/{module}.py", flush=True)
-        if part not in LOCKING:
+        if part in LOCKED:
             with hold_measuring(print):
                 run()
         else:

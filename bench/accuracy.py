@@ -1,17 +1,13 @@
 """Test accuracy of study 001's mlp and cnn after the study's epochs, over five seeds, of each engine."""
 
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
 from statistics import mean, stdev
 
 from accelbench.data.manifest import read_manifest
-from accelbench.project import RECORDS, workplace
-from accelbench.schema.record import Record, read
+from accelbench.project import workplace
+from accelbench.schema.record import Record
 from accelbench.schema.vocab import Engine
 from accelbench.stats.means import mean_difference
-from bench.overhead import runs_folder
+from bench.turns import run
 
 NUM_SEEDS = 5
 TARGETS = {"mlp": 0.973, "cnn": 0.985}  # for MNIST itself
@@ -19,14 +15,9 @@ TARGETS = {"mlp": 0.973, "cnn": 0.985}  # for MNIST itself
 
 def main() -> None:
     """Trains each network from five seeds and prints mean and spread."""
-    root = workplace().root
-    print(f"data: {read_manifest(root / 'data' / 'mnist').source}")
-    with tempfile.TemporaryDirectory(dir=runs_folder(), prefix="bench-") as folder:
-        seeds = ",".join(map(str, range(NUM_SEEDS)))
-        axes = [f"engine={','.join(Engine)}", f"model={','.join(TARGETS)}", f"seed={seeds}"]
-        command = [sys.executable, "-m", "accelbench.cli", "-m", *axes, "protocol=fit"]
-        subprocess.run([*command, "timeout_s=7200", f"out={folder}", "tracking=none"], check=True)
-        records = [read(path) for path in Path(folder).glob(RECORDS)]
+    print(f"data: {read_manifest(workplace().root / 'data' / 'mnist').source}")
+    axes = [f"engine={','.join(Engine)}", f"model={','.join(TARGETS)}", f"seed={','.join(map(str, range(NUM_SEEDS)))}"]
+    records = run(["-m", *axes, "protocol=fit", "timeout_s=7200"])
     for model, target in TARGETS.items():
         found = {engine: accuracies(records, model, engine) for engine in Engine}
         for engine, values in found.items():

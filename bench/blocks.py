@@ -23,3 +23,11 @@ def timed(step: Callable[[], object], seconds: float) -> tuple[int, float]:
         step()
         num += 1
     return num, took
+
+
+def seconds_per_step(step: Callable[[], object], num_steps: int) -> float:
+    """Over a number of steps."""
+    start = time.perf_counter()
+    for _ in range(num_steps):
+        step()
+    return (time.perf_counter() - start) / num_steps

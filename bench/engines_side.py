@@ -9,33 +9,28 @@ import itertools
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bench.blocks import steps_per_s
 
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
 NUM_BATCHES = 8
 WARMUP_S, BLOCK_S, MEASURE_S = 0.5, 0.2, 2.0
 NUM_THREADS = len(os.sched_getaffinity(0))
+Images = list[NDArray[np.float32]]
 
 
 def main(what: str, engine: str, network: str, batch_size: str, folder: str) -> None:
     """Exports the network, or runs the loop."""
     num = int(batch_size)
     images = [random_images(num, index) for index in range(NUM_BATCHES)]
-    export, load = ENGINES[engine]
     if what == "run":
-        print(num * steps_per_s(load(images, folder), WARMUP_S, BLOCK_S, MEASURE_S))
-        return
-    import torch
-
-    with torch.no_grad():
-        export(built(network).eval(), torch.from_numpy(images[0]), folder)
+        step = {"onnxruntime": onnxruntime_step, "openvino": openvino_step, "aotinductor": aotinductor_step}[engine]
+        print(num * steps_per_s(step(images, folder), WARMUP_S, BLOCK_S, MEASURE_S))
+    else:
+        export(engine, network, images[0], folder)
 
 
 def random_images(num: int, seed: int) -> NDArray[np.float32]:
@@ -48,31 +43,30 @@ def random_images(num: int, seed: int) -> NDArray[np.float32]:
     return aligned
 
 
-def built(network: str) -> "nn.Module":
-    """The network, from the library that has it."""
+def export(engine: str, name: str, images: NDArray[np.float32], folder: str) -> None:
+    """Writes network.onnx; network.xml, with its weights in fp32; or network.pt2."""
+    import timm
     import torch
+    import torchvision
 
     torch.manual_seed(0)
-    if network == "resnet18":
-        import torchvision
+    network = torchvision.models.resnet18() if name == "resnet18" else timm.create_model(name)
+    network, batch = network.eval(), (torch.from_numpy(images),)
+    with torch.no_grad():
+        if engine == "onnxruntime":
+            torch.onnx.export(network, batch, f"{folder}/network.onnx", dynamo=True, verbose=False)
+        elif engine == "openvino":
+            import openvino
 
-        found: nn.Module = torchvision.models.resnet18()
-    else:
-        import timm
-
-        found = timm.create_model(network)
-    return found
-
-
-def export_onnx(network: "nn.Module", batch: "Tensor", folder: str) -> None:
-    """Writes network.onnx."""
-    import torch
-
-    torch.onnx.export(network, (batch,), f"{folder}/network.onnx", dynamo=True, verbose=False)
+            converted = openvino.convert_model(torch.export.export(network, batch))
+            openvino.save_model(converted, f"{folder}/network.xml", compress_to_fp16=False)
+        else:
+            exported = torch.export.export(network, batch)
+            torch._inductor.aoti_compile_and_package(exported, package_path=f"{folder}/network.pt2")
 
 
-def load_onnxruntime(images: list[NDArray[np.float32]], folder: str) -> Callable[[], Any]:
-    """A loop around `session.run`."""
+def onnxruntime_step(images: Images, folder: str) -> Callable[[], Any]:
+    """A call of `session.run`."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -83,17 +77,8 @@ def load_onnxruntime(images: list[NDArray[np.float32]], folder: str) -> Callable
     return lambda: session.run(None, {given.name: next(arrays)})
 
 
-def export_openvino(network: "nn.Module", batch: "Tensor", folder: str) -> None:
-    """Writes network.xml, and its weights in fp32."""
-    import openvino
-    import torch
-
-    converted = openvino.convert_model(torch.export.export(network, (batch,)))
-    openvino.save_model(converted, f"{folder}/network.xml", compress_to_fp16=False)
-
-
-def load_openvino(images: list[NDArray[np.float32]], folder: str) -> Callable[[], Any]:
-    """A loop around `infer_request.infer`."""
+def openvino_step(images: Images, folder: str) -> Callable[[], Any]:
+    """A call of `infer_request.infer`."""
     import openvino
 
     settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": NUM_THREADS, "INFERENCE_PRECISION_HINT": "f32"}
@@ -102,16 +87,8 @@ def load_openvino(images: list[NDArray[np.float32]], folder: str) -> Callable[[]
     return lambda: request.infer([next(arrays)], share_inputs=True, share_outputs=True)
 
 
-def export_aotinductor(network: "nn.Module", batch: "Tensor", folder: str) -> None:
-    """Writes network.pt2."""
-    import torch
-
-    exported = torch.export.export(network, (batch,))
-    torch._inductor.aoti_compile_and_package(exported, package_path=f"{folder}/network.pt2")
-
-
-def load_aotinductor(images: list[NDArray[np.float32]], folder: str) -> Callable[[], Any]:
-    """A loop around the package."""
+def aotinductor_step(images: Images, folder: str) -> Callable[[], Any]:
+    """A call of the package."""
     import torch
 
     package = torch._inductor.aoti_load_package(f"{folder}/network.pt2")
@@ -122,17 +99,6 @@ def load_aotinductor(images: list[NDArray[np.float32]], folder: str) -> Callable
             return package(next(batches))
 
     return step
-
-
-Export, Load = (
-    Callable[["nn.Module", "Tensor", str], None],
-    Callable[[list[NDArray[np.float32]], str], Callable[[], Any]],
-)
-ENGINES: dict[str, tuple[Export, Load]] = {
-    "onnxruntime": (export_onnx, load_onnxruntime),
-    "openvino": (export_openvino, load_openvino),
-    "aotinductor": (export_aotinductor, load_aotinductor),
-}
 
 
 if __name__ == "__main__":

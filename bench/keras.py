@@ -24,6 +24,7 @@ from accelbench.lock import hold_measuring  # noqa: E402
 from accelbench.schema.cell import Cell, KerasSettings, Window  # noqa: E402
 from accelbench.schema.vocab import Engine, Mode  # noqa: E402
 from bench import overhead  # noqa: E402
+from bench.blocks import seconds_per_step  # noqa: E402
 from bench.rounds import Reference, cell, compare, mnist, print_heading  # noqa: E402
 
 NUM_RUNS = 4
@@ -39,12 +40,14 @@ def main() -> None:
     tf.config.threading.set_intra_op_parallelism_threads(usable_cores())
     tf.config.threading.set_inter_op_parallelism_threads(usable_cores())
     with hold_measuring(print):
-        print_heading(10)
+        print_heading()
         for model, batch_size in CASES:
             for mode in Mode:
                 keras_cell = {"engine": Engine.keras, "keras": KerasSettings(), "window": WINDOW}
                 compared = cell(model, mode, batch_size, **keras_cell)
-                compare(f"{model} b{batch_size}", 10, compared, NUM_RUNS, run, partial(reference, compared))
+                arrays = load_split(mnist(), "train" if mode == Mode.train else "test")
+                reference = partial(plain_fit if mode == Mode.train else plain_calls, compared, arrays)
+                compare(f"{model} b{batch_size}", compared, NUM_RUNS, run, reference)
     overhead.measure("keras", TARGET_S)
 
 
@@ -52,12 +55,6 @@ def run(compared: Cell, folder: Path) -> None:
     """Measures the cell, and forgets its network."""
     engine.run(compared, folder)
     keras.backend.clear_session()
-
-
-def reference(compared: Cell) -> Reference:
-    """`model.fit`, or a loop over `model(x)`."""
-    arrays = load_split(mnist(), "train" if compared.mode == Mode.train else "test")
-    return plain_fit(compared, arrays) if compared.mode == Mode.train else plain_calls(compared, arrays)
 
 
 def network_of(given: Cell) -> Any:
@@ -77,7 +74,6 @@ class Stopwatch(keras.callbacks.Callback):
         self.last = 1 + num_steps
 
     def on_train_batch_begin(self, batch: int, logs: object = None) -> None:
-        """Starts at the second batch, stops at the last."""
         if batch == 1:
             self.start = time.perf_counter()
         elif batch == self.last:
@@ -85,7 +81,7 @@ class Stopwatch(keras.callbacks.Callback):
 
 
 def plain_fit(given: Cell, arrays: Arrays) -> Reference:
-    """Returns a function that measures the seconds per step of a plain `model.fit`."""
+    """The seconds per step of a plain `model.fit`."""
     model = network_of(given)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer=keras.optimizers.Adam(1e-3), loss=loss, jit_compile=False)
@@ -102,18 +98,15 @@ def plain_fit(given: Cell, arrays: Arrays) -> Reference:
 
 
 def plain_calls(given: Cell, arrays: Arrays) -> Reference:
-    """Returns a function that measures the seconds per step of a loop over `model(x)` in a separate graph."""
+    """The seconds per step of a loop over `model(x)` in a separate graph."""
     model = network_of(given)
     images = np.asarray(arrays.images)
     starts = cycle(range(0, len(images) - given.batch_size + 1, given.batch_size))
     call = tf.function(lambda batch: model(batch, training=False))
 
-    def run(num_steps: int) -> float:
-        start = time.perf_counter()
-        for _ in range(num_steps):
-            first = next(starts)
-            call(tf.convert_to_tensor(images[first : first + given.batch_size]))
-        return (time.perf_counter() - start) / num_steps
+    def step() -> None:
+        first = next(starts)
+        call(tf.convert_to_tensor(images[first : first + given.batch_size]))
 
-    run(2)
-    return run
+    seconds_per_step(step, 2)
+    return partial(seconds_per_step, step)

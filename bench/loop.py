@@ -4,13 +4,20 @@ Each round of 0.1 s is a block of accelbench's clock, inside the Trainer, and as
 same threads; which of the two is first alternates. The ratio within a round is compared. There are several runs with
 new networks, since a network's place in memory changes its speed. The first round of a run warms up the plain loop; no
 other round is dropped or repeated.
+
+`xla` is the same on XLA's CPU, against a plain torch_xla loop, in a separate process: importing torch_xla replaces
+parts of torch.nn.
 """
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from itertools import cycle
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -18,52 +25,68 @@ from torch.nn import functional
 from accelbench.data.arrays import Arrays, load_split
 from accelbench.engines.lightning import engine, zoo
 from accelbench.schema.cell import Cell, Window
-from accelbench.schema.vocab import Mode
+from accelbench.schema.vocab import Device, Mode
 from accelbench.schema.workload import ModelSpec
+from bench.blocks import seconds_per_step
 from bench.rounds import Reference, cell, compare, mnist, print_heading
 
-NUM_RUNS = 6
 # About twenty rounds per run, whatever their noise.
-WINDOW = Window(warmup_steps=3, warmup_s=0.3, measure_s=2.4, width=1e9, block_s=0.1, latency_s=0.0, latency_steps=1)
-
-
-CASES: list[tuple[str, str, int, dict[str, Any]]] = [
-    ("784-128-10 b32", "mlp", 32, {"widths": [128], "dropout": 0.0}),
-    ("mlp b32", "mlp", 32, {}),
-    ("mlp b128", "mlp", 128, {}),
-    ("mlp b1024", "mlp", 1024, {}),
-    ("cnn b64", "cnn", 64, {}),
-]
+OPEN = {"width": 1e9, "block_s": 0.1, "latency_s": 0.0, "latency_steps": 1}
+WINDOW = Window(warmup_steps=3, warmup_s=0.3, measure_s=2.4, **OPEN)
+XLA_WINDOW = Window(warmup_steps=5, warmup_s=0.5, measure_s=2.9, **OPEN)
+SMALL = ModelSpec(name="mlp", args={"widths": [128], "dropout": 0.0})
+MLP, CNN = ModelSpec(name="mlp"), ModelSpec(name="cnn")
+CASES = {"784-128-10 b32": (SMALL, 32), "mlp b32": (MLP, 32), "mlp b128": (MLP, 128), "mlp b1024": (MLP, 1024)}
+CASES |= {"cnn b64": (CNN, 64)}
+XLA_CASES = ("mlp b32", "mlp b128", "cnn b64")
 
 
 def main() -> None:
     """Prints the median ratio and its 95 % interval for each case, training and inference."""
-    print_heading(16)
-    for name, model, batch_size, args in CASES:
+    _compare_all(CASES, 6, {"window": WINDOW}, plain)
+
+
+def xla() -> None:
+    """Runs this module with PJRT's CPU."""
+    subprocess.run([sys.executable, "-m", "bench.loop"], env={**os.environ, "PJRT_DEVICE": "CPU"}, check=True)
+
+
+def _compare_all(cases: dict[str, tuple[ModelSpec, int]], num_runs: int, others: dict, reference: Callable) -> None:
+    print_heading()
+    for name, (model, batch_size) in cases.items():
         for mode in Mode:
-            compared = cell(ModelSpec(name=model, args=args), mode, batch_size, window=WINDOW)
+            compared = cell(model, mode, batch_size, **others)
             arrays = load_split(mnist(), "train" if mode == Mode.train else "test")
-            make = plain_training if mode == Mode.train else plain_inference
-            compare(name, 16, compared, NUM_RUNS, engine.run, lambda made=(make, compared, arrays): reference(*made))
+            compare(name, compared, num_runs, engine.run, partial(reference, compared, arrays))
 
 
-def reference(make: Any, compared: Cell, arrays: Arrays) -> Reference:
-    """A plain loop over the steps that `make` returns."""
-    return partial(timed, make(compared, arrays))
-
-
-def plain_training(given: Cell, arrays: Arrays) -> Callable[[], object]:
-    """A step of a plain training loop."""
+def plain(given: Cell, arrays: Arrays) -> Reference:
+    """A plain loop; inference runs in inference mode, as accelbench's blocks do."""
     torch.manual_seed(given.seed)
-    network = zoo.build(given.model, (28, 28), 10).train()
+    network = zoo.build(given.model, (28, 28), 10).train(given.mode == Mode.train)
+    images = torch.from_numpy(arrays.images)
+    if given.mode == Mode.train:
+        return partial(seconds_per_step, training_step(network, images, arrays, given.batch_size))
+
+    def batches() -> Iterator[Tensor]:
+        while True:
+            for start in range(0, len(images) - given.batch_size + 1, given.batch_size):
+                yield images[start : start + given.batch_size]
+
+    source = batches()
+    return partial(seconds_per_step, lambda: network(next(source).to(torch.float32).div_(255)))
+
+
+def training_step(network: torch.nn.Module, images: Tensor, arrays: Arrays, size: int) -> Callable[[], object]:
+    """A step over batches in a random order."""
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, eps=1e-7)
-    images, labels = torch.from_numpy(arrays.images), torch.from_numpy(arrays.labels).long()
+    labels = torch.from_numpy(arrays.labels).long()
 
     def batches() -> Iterator[tuple[Tensor, Tensor]]:
         while True:
             order = torch.randperm(len(labels))
-            for start in range(0, len(labels) - given.batch_size + 1, given.batch_size):
-                chosen = order[start : start + given.batch_size]
+            for start in range(0, len(labels) - size + 1, size):
+                chosen = order[start : start + size]
                 yield images.index_select(0, chosen), labels.index_select(0, chosen)
 
     source = batches()
@@ -78,24 +101,44 @@ def plain_training(given: Cell, arrays: Arrays) -> Callable[[], object]:
     return step
 
 
-def plain_inference(given: Cell, arrays: Arrays) -> Callable[[], object]:
-    """A step of a plain inference loop; it runs in inference mode, as accelbench's blocks do."""
+def plain_xla(given: Cell, arrays: Arrays) -> Reference:
+    """A plain torch_xla loop."""
+    import torch_xla
+    import torch_xla.core.xla_model as xm
+
+    trains = given.mode == Mode.train
+    device = torch_xla.device()
     torch.manual_seed(given.seed)
-    network = zoo.build(given.model, (28, 28), 10).eval()
-    images = torch.from_numpy(arrays.images)
+    network = zoo.build(given.model, (28, 28), 10).train(trains).to(device)
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, eps=1e-7)
+    # NumPy gathers batches: torch's threads would take cores from XLA, 2 ms per step.
+    images, labels = np.asarray(arrays.images), arrays.labels.astype(np.int64)
+    starts = cycle(range(0, len(labels) - given.batch_size + 1, given.batch_size))
+    generator = np.random.default_rng(given.seed)
 
-    def batches() -> Iterator[Tensor]:
-        while True:
-            for start in range(0, len(images) - given.batch_size + 1, given.batch_size):
-                yield images[start : start + given.batch_size]
+    def run(num_steps: int) -> float:
+        start = time.perf_counter()
+        for _ in range(num_steps):
+            if trains:
+                chosen = generator.integers(len(labels), size=given.batch_size)
+                batch, target = (torch.from_numpy(part.take(chosen, axis=0)).to(device) for part in (images, labels))
+                optimizer.zero_grad()
+                functional.cross_entropy(network(batch.to(torch.float32) / 255), target).backward()
+                optimizer.step()
+            else:
+                first = next(starts)
+                batch = torch.from_numpy(images[first : first + given.batch_size]).to(device)
+                with torch.no_grad():  # XLA computes only results that are still referenced
+                    output = network(batch.to(torch.float32) / 255)
+                assert output.shape[0] == given.batch_size
+            torch_xla.sync()
+        xm.wait_device_ops()
+        return (time.perf_counter() - start) / num_steps
 
-    source = batches()
-    return lambda: network(next(source).to(torch.float32).div_(255))
+    run(5)  # compiles
+    return run
 
 
-def timed(step: Callable[[], object], num_steps: int) -> float:
-    """Seconds per step."""
-    start = time.perf_counter()
-    for _ in range(num_steps):
-        step()
-    return (time.perf_counter() - start) / num_steps
+if __name__ == "__main__":
+    cases = {name: CASES[name] for name in XLA_CASES}
+    _compare_all(cases, 4, {"window": XLA_WINDOW, "device": Device.xla_cpu}, plain_xla)

@@ -5,16 +5,11 @@ the end of the process, what is not warm-up or measurement is overhead. Then wha
 default window, as their records say.
 """
 
-import subprocess
-import sys
-import tempfile
 import time
 from datetime import datetime
-from pathlib import Path
 
-from accelbench.project import RECORDS, workplace
-from accelbench.schema.record import Record, read
 from accelbench.stats.order_statistics import median
+from bench.turns import run, windows_s
 
 NUM_CELLS = 24
 TARGET_S = 0.5
@@ -33,14 +28,14 @@ def main() -> None:
     measure("lightning", TARGET_S)
     print(f"checks, seconds per cell and share of its wall time (targets: {CHECKS_S} s, {CHECKS_SHARE:.0%})")
     for name, words in NETWORKS.items():
-        for record in run([*words, "mode=infer,train", "seed=0,1,2"], "none"):
-            taken = record.measurement
-            assert taken is not None, record.reason
-            assert taken.checks_s is not None
+        for record in run(["-m", *words, "mode=infer,train", "seed=0,1,2"]):
+            assert record.measurement is not None, record.reason
             assert record.wall_s is not None
-            share = taken.checks_s / record.wall_s
-            kept = taken.checks_s <= CHECKS_S and share <= CHECKS_SHARE
-            print(f"  {name:<9} {record.cell.mode:<6} {taken.checks_s:.3f} s {share:6.1%}{'' if kept else '  above'}")
+            checks_s = record.measurement.checks_s
+            assert checks_s is not None
+            share = checks_s / record.wall_s
+            kept = checks_s <= CHECKS_S and share <= CHECKS_SHARE
+            print(f"  {name:<9} {record.cell.mode:<6} {checks_s:.3f} s {share:6.1%}{'' if kept else '  above'}")
 
 
 def measure(engine: str, target_s: float) -> None:
@@ -48,7 +43,7 @@ def measure(engine: str, target_s: float) -> None:
     words = [f"engine={engine}", "model=mlp", "model.args.widths=[64,64,64,64]", "mode=infer"]
     words += [f"seed={','.join(map(str, range(NUM_CELLS + 1)))}", "window.measure_s=0.5", "window.latency_s=0.2"]
     start = time.time()
-    records = run(words, "mlflow")
+    records = run(["-m", *words], "mlflow")
     end = time.time()
     assert len(records) == NUM_CELLS + 1, "a cell has no record"
     began = [datetime.fromisoformat(record.started_at).timestamp() for record in records]
@@ -58,25 +53,3 @@ def measure(engine: str, target_s: float) -> None:
     print(f"overhead per cell: {per_cell:.3f} s over {NUM_CELLS} cells (target: at most {target_s} s)")
     print(f"  median from one cell's start to the next, less its windows: {median(gaps):.3f} s")
     print(f"  before the first cell: {began[0] - start:.2f} s; first cell: {records[0].wall_s:.2f} s")
-
-
-def run(words: list[str], tracking: str) -> list[Record]:
-    """Sweeps through the command line; the records, oldest first."""
-    with tempfile.TemporaryDirectory(dir=runs_folder(), prefix="bench-") as folder:
-        command = [sys.executable, "-m", "accelbench.cli", "-m", *words, f"out={folder}", f"tracking={tracking}"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        return sorted(map(read, Path(folder).glob(RECORDS)), key=lambda record: record.started_at)
-
-
-def runs_folder() -> Path:
-    """Where the command line may write."""
-    folder = workplace().root / "runs"
-    folder.mkdir(exist_ok=True)
-    return folder
-
-
-def windows_s(record: Record) -> float:
-    """Seconds of warm-up and measurement in one record."""
-    measured = record.measurement
-    assert measured is not None, record.reason
-    return measured.warmup_total_s + sum(block.seconds for block in measured.blocks) + sum(measured.latency_s)

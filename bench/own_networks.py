@@ -1,4 +1,12 @@
-"""What a user brings, for `custom`: a transformer over tokens, as a plain module and as a LightningModule."""
+"""What a user brings, for `custom`: a transformer over tokens, as a plain module and as a LightningModule.
+
+`python -m bench.own_networks CASE` runs a hand-written loop over it, and prints samples/s: the median of blocks of the
+same length as accelbench's, after a warm-up.
+"""
+
+import itertools
+import sys
+from collections.abc import Callable, Iterator
 
 import torch
 from pytorch_lightning import LightningDataModule, LightningModule
@@ -6,7 +14,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
+from bench.blocks import steps_per_s
+
 VOCABULARY, WIDTH, NUM_LAYERS, SEQ_LEN, BATCH_SIZE, NUM_BATCHES = 1000, 256, 4, 128, 8, 8
+WARMUP_S, BLOCK_S, MEASURE_S = 1.0, 0.3, 4.0
 
 
 class Tokens(nn.Module):
@@ -20,7 +31,6 @@ class Tokens(nn.Module):
         self.head = nn.Linear(WIDTH, VOCABULARY)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """See the class."""
         logits: Tensor = self.head(self.layers(self.embedding(ids)))
         return logits
 
@@ -44,12 +54,10 @@ class LitTokens(LightningModule):
         self.network = Tokens()
 
     def training_step(self, batch: list[Tensor], index: int) -> Tensor:
-        """The loss of one batch."""
         ids, labels = batch
         return loss(self.network(ids), {"labels": labels})
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """AdamW."""
         return torch.optim.AdamW(self.parameters(), lr=1e-4)
 
 
@@ -68,5 +76,48 @@ class TokenData(LightningDataModule):
         self.batch_size = batch_size
 
     def train_dataloader(self) -> DataLoader[tuple[Tensor, ...]]:
-        """See `loader`."""
         return loader(self.batch_size)
+
+
+def train_step(*, lightning: bool) -> Callable[[], object]:
+    """A training step over some batches; for Lightning's case from a DataLoader, with AdamW."""
+    source = batches_of_loader() if lightning else itertools.cycle([make_batch(BATCH_SIZE) for _ in range(NUM_BATCHES)])
+    network = Tokens().train()
+    if lightning:
+        optimizer: torch.optim.Optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4)
+    else:
+        optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, eps=1e-7)
+
+    def step() -> None:
+        batch = next(source)
+        optimizer.zero_grad()
+        loss(network(batch["ids"]), batch).backward()
+        optimizer.step()
+
+    return step
+
+
+def batches_of_loader() -> Iterator[dict[str, Tensor]]:
+    """The DataLoader's batches, epoch after epoch."""
+    source = loader(BATCH_SIZE)
+    while True:
+        for ids, labels in source:
+            yield {"ids": ids, "labels": labels}
+
+
+def infer_step() -> Callable[[], object]:
+    """An inference step over some batches."""
+    source = itertools.cycle([make_batch(BATCH_SIZE)["ids"] for _ in range(NUM_BATCHES)])
+    network = Tokens().eval()
+
+    def step() -> object:
+        with torch.inference_mode():
+            return network(next(source))
+
+    return step
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    plain = infer_step() if sys.argv[1] == "infer" else train_step(lightning=sys.argv[1] == "lightning")
+    print(BATCH_SIZE * steps_per_s(plain, WARMUP_S, BLOCK_S, MEASURE_S))

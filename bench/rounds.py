@@ -16,6 +16,7 @@ from accelbench.stats.order_statistics import median, median_interval
 
 # The interval of the ratio should lie within these bounds.
 BOUNDS = (0.95, 1.05)
+WIDTH = 16  # of the column of cases
 run_block = Runner.block
 Reference = Callable[[int], float]  # runs a number of steps, and returns the seconds per step
 
@@ -43,17 +44,11 @@ def cell(model: ModelSpec | str, mode: Mode, batch_size: int, **others: Any) -> 
     return Cell(**{**settings, **others})
 
 
-def compare(name: str, width: int, compared: Cell, num_runs: int, run: Any, reference: Callable[[], Reference]) -> None:
+def compare(name: str, compared: Cell, num_runs: int, run: Any, reference: Callable[[], Reference]) -> None:
     """Prints a row: samples/s of a cell over those of a reference, in rounds of several runs with new networks.
 
-    The first round of a run warms up the reference; no other round is dropped or repeated.
-
-    Args:
-        name: of the case, in the column of `width` characters.
-        compared: the cell.
-        num_runs: how often the network is built anew.
-        run: measures a cell, with the folder of its data.
-        reference: makes the reference of one run.
+    The first round of a run warms up the reference; no other round is dropped or repeated. `run` measures a cell, with
+    the folder of its data; `reference` makes the reference of one run.
     """
     rounds: list[tuple[float, float]] = []
     for _ in range(num_runs):
@@ -62,7 +57,14 @@ def compare(name: str, width: int, compared: Cell, num_runs: int, run: Any, refe
             run(compared, mnist())
         rounds += mine[1:]
     ratios = [plain_s / ours_s for ours_s, plain_s in rounds]
-    print_row(width, name, compared.mode, ratios, [compared.batch_size / plain_s for _, plain_s in rounds])
+    rate = median([compared.batch_size / plain_s for _, plain_s in rounds])
+    low, high = median_interval(ratios) or (float("nan"),) * 2
+    verdict = "yes" if BOUNDS[0] <= low and high <= BOUNDS[1] else "NO"
+    print(
+        f"{name:<{WIDTH}} {compared.mode:<6} {rate:>10,.0f} {median(ratios):>6.3f}"
+        f"   {low:.3f} to {high:.3f}  {len(ratios):>6}   {verdict}",
+        flush=True,
+    )
 
 
 def run_both(runner: Runner, reference: Reference, rounds: list[tuple[float, float]], num_steps: int) -> Block:
@@ -80,17 +82,6 @@ def run_both(runner: Runner, reference: Reference, rounds: list[tuple[float, flo
     return block
 
 
-def print_heading(width: int) -> None:
-    """Prints the heading; the first column is `width` characters wide."""
-    print(f"{'case':<{width}} {'mode':<6} {'plain/s':>10} {'ratio':>6}   95 % interval   rounds   within bounds")
-
-
-def print_row(width: int, case: str, mode: Mode, ratios: list[float], rates: list[float]) -> None:
-    """Prints the median ratio of a case, its 95 % interval, and whether that lies within the bounds."""
-    low, high = median_interval(ratios) or (float("nan"),) * 2
-    verdict = "yes" if BOUNDS[0] <= low and high <= BOUNDS[1] else "NO"
-    print(
-        f"{case:<{width}} {mode:<6} {median(rates):>10,.0f} {median(ratios):>6.3f}"
-        f"   {low:.3f} to {high:.3f}  {len(ratios):>6}   {verdict}",
-        flush=True,
-    )
+def print_heading() -> None:
+    """Prints the heading of `compare`."""
+    print(f"{'case':<{WIDTH}} {'mode':<6} {'plain/s':>10} {'ratio':>6}   95 % interval   rounds   within bounds")

@@ -2,20 +2,25 @@
 
 import itertools
 import random
+import sys
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import orjson
 
 from accelbench.schema.cell import Cell
-from accelbench.schema.conditions import Data, SystemSeries
-from accelbench.schema.measurement import Block, Measurement
+from accelbench.schema.conditions import SystemSeries
+from accelbench.schema.measurement import Block
 from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import digest
-from accelbench.schema.vocab import Mode, Precision, Status
+from accelbench.schema.vocab import Mode, Precision
 from bench.rounds import cell
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))  # where records are made
+from fakes import make_measurement, make_record  # noqa: E402
 
 MODELS = ("mlp", "cnn", "rnn", "lstm", "autoencoder")
 BATCH_SIZES = tuple(2**power for power in range(10))
@@ -24,49 +29,59 @@ NUM_PROCESSES = 5
 NUM_SUITES = 10
 NUM_STEPS, NUM_SYSTEM = 400, 40
 START = datetime(2026, 1, 1, tzinfo=UTC)
-Pool = list[tuple[list[float], ...]]  # seconds of latency, launch and data
+SYSTEM = ("host_memory_mb", "cpu_utilization_percent", "other_cpu_utilization_percent", "cpu_system_percent")
+
+
+@dataclass
+class Dice:
+    """What records are drawn from; their long series come from a pool of some."""
+
+    generator: random.Random = field(default_factory=lambda: random.Random(0))
+    pool: list[dict[str, list[float]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        means = {"latency_s": 2e-3, "launch_s": 1e-3, "data_s": 1e-5}
+        for _ in range(20):
+            drawn = {name: self.around(mean, mean / 20, NUM_STEPS) for name, mean in means.items()}
+            self.pool.append({**drawn, "warmup_s": drawn["latency_s"][:100]})
+
+    def around(self, mean: float, spread: float, num: int) -> list[float]:
+        """So many normal numbers."""
+        return [self.generator.gauss(mean, spread) for _ in range(num)]
 
 
 def fill(top: Path, num_machines: int, num_suites: int = NUM_SUITES, num_processes: int = NUM_PROCESSES) -> int:
     """Writes a folder for each machine below `top`, with a folder for each suite; returns the number of records."""
-    dice = random.Random(0)
-    pool = [_samples(dice) for _ in range(20)]
-    num = 0
-    for machine in range(num_machines):
-        for suite in range(num_suites):
-            folder = top / f"node{machine:02}" / f"suite{suite:02}"
-            folder.mkdir(parents=True)
-            wanted = []
-            for made in records(machine, suite, num_processes, dice, pool):
-                _write(made, folder)
-                wanted.append(WantedCell(made.cell, made.name))
-            num += len(wanted)
-            plan = PlanFile(suite=folder.name, title=folder.name, study=None, profile="full", cells=wanted)
-            write_plan(plan, folder)
+    dice, num = Dice(), 0
+    for machine, suite in itertools.product(range(num_machines), range(num_suites)):
+        folder = top / f"node{machine:02}" / f"suite{suite:02}"
+        folder.mkdir(parents=True)
+        wanted = []
+        for made in records(machine, suite, num_processes, dice):
+            _write(made, folder)
+            wanted.append(WantedCell(made.cell, made.name))
+        num += len(wanted)
+        write_plan(PlanFile(suite=folder.name, title=folder.name, study=None, profile="full", cells=wanted), folder)
     return num
 
 
 def fill_sides(top: Path, num_cells: int) -> list[Path]:
     """Writes the folders of two sides of a comparison, whose rounds are interleaved; returns them."""
-    dice = random.Random(0)
-    pool = [_samples(dice) for _ in range(20)]
-    sides = [top / name for name in ("a", "b")]
+    dice, sides = Dice(), [top / "a", top / "b"]
     for minute, side in zip((0, 30), sides, strict=True):
         side.mkdir()
-        for seed in range(num_cells):
-            for repeat in range(NUM_PROCESSES):
-                started = START + timedelta(hours=repeat, minutes=minute, seconds=seed)
-                made = _record(cell("mlp", Mode.infer, 128, seed=seed, repeat=repeat), 0, started, dice, pool)
-                _write(made, side)
+        for seed, repeat in itertools.product(range(num_cells), range(NUM_PROCESSES)):
+            started = START + timedelta(hours=repeat, minutes=minute, seconds=seed)
+            _write(_record(cell("mlp", Mode.infer, 128, seed=seed, repeat=repeat), 0, started, dice), side)
     return sides
 
 
-def records(machine: int, suite: int, num_processes: int, dice: random.Random, pool: Pool) -> Iterator[Record]:
+def records(machine: int, suite: int, num_processes: int, dice: Dice) -> Iterator[Record]:
     """The records of one suite on one machine."""
     settings = itertools.product(MODELS, Mode, PRECISIONS, BATCH_SIZES, range(num_processes))
     for at, (model, mode, precision, batch_size, repeat) in enumerate(settings):
         made = cell(model, mode, batch_size, precision=precision, suite=f"suite{suite:02}", repeat=repeat)
-        yield _record(made, machine, START + timedelta(days=suite, seconds=3 * at), dice, pool)
+        yield _record(made, machine, START + timedelta(days=suite, seconds=3 * at), dice)
 
 
 def _write(made: Record, folder: Path) -> None:
@@ -75,72 +90,27 @@ def _write(made: Record, folder: Path) -> None:
     (folder / f"{made.name}.json").write_bytes(text.replace(b"\n      ", b"\n   "))
 
 
-def _record(made: Cell, machine: int, started: datetime, dice: random.Random, pool: Pool) -> Record:
-    return Record(
-        cell=made,
+def _record(made: Cell, machine: int, started: datetime, dice: Dice) -> Record:
+    speed = dice.generator.gauss(1, 0.02)
+    seconds = [value / speed for value in dice.around(0.1, 0.002, 10)]
+    blocks = [Block(num_steps=60, num_samples=60 * made.batch_size, seconds=each) for each in seconds]
+    machine_values = {"cpu_name": f"CPU of node {machine}", "num_cores": 2, "num_threads": 2, "memory_gb": 16}
+    return make_record(
+        made,
         identity=digest([made.id, made.suite, machine]),
-        status=Status.ok,
         started_at=started.isoformat(timespec="milliseconds"),
-        wall_s=2.5,
-        environment=_environment(machine),
-        data=Data(name="mnist", digest="6f1c" * 16, source="the original idx files", stand_in=False),
-        measurement=measurement(made.batch_size, dice, dice.gauss(1, 0.02), *dice.choice(pool)),
-        system=_system(dice),
+        environment={
+            "machine": machine_values,
+            "versions": {name: "2.9.0" for name in ("python", "torch", "torchvision", "lightning", "numpy", "timm")},
+            "variables": {"OMP_NUM_THREADS": "2"},
+            "code": digest("code"),
+            "git": {"revision": "8d93729", "dirty": False, "branch": "main"},
+        },
+        measurement=make_measurement(blocks=blocks, steady_boot_s=(501.0, 503.5), **dice.generator.choice(dice.pool)),
+        system=SystemSeries(
+            started_boot_s=500.0,
+            t_s=[0.1 * i for i in range(NUM_SYSTEM)],
+            values={name: dice.around(5, 1, NUM_SYSTEM) for name in SYSTEM},
+        ),
         sweep_id=f"{started:%Y-%m-%d}_00-00-00-{made.suite}",
     )
-
-
-def _samples(dice: random.Random) -> tuple[list[float], ...]:
-    return tuple([dice.gauss(mean, mean / 20) for _ in range(NUM_STEPS)] for mean in (2e-3, 1e-3, 1e-5))
-
-
-def measurement(
-    batch_size: int,
-    dice: random.Random,
-    speed: float,
-    latency_s: list[float],
-    launch_s: list[float],
-    data_s: list[float],
-) -> Measurement:
-    """A measurement of the `window` protocol, of a process that is `speed` times as fast as usual."""
-    return Measurement(
-        device="cpu",
-        device_name="a CPU, 2 threads",
-        precision="fp32",
-        num_devices=1,
-        threads=2,
-        num_params=100_000,
-        num_train_samples=60_000,
-        num_test_samples=10_000,
-        build_s=0.1,
-        first_step_s=0.2,
-        warmup_s=latency_s[:100],
-        blocks=[
-            Block(num_steps=60, num_samples=60 * batch_size, seconds=dice.gauss(0.1, 0.002) / speed) for _ in range(10)
-        ],
-        latency_s=latency_s,
-        launch_s=launch_s,
-        data_s=data_s,
-        steady_boot_s=(501.0, 503.5),
-        peak_host_bytes=392_000_000,
-    )
-
-
-def _system(dice: random.Random) -> SystemSeries:
-    names = ("host_memory_mb", "cpu_utilization_percent", "other_cpu_utilization_percent", "cpu_system_percent")
-    return SystemSeries(
-        started_boot_s=500.0,
-        t_s=[0.1 * i for i in range(NUM_SYSTEM)],
-        values={name: [dice.gauss(5, 1) for _ in range(NUM_SYSTEM)] for name in names},
-        peak_host_bytes=392_000_000,
-    )
-
-
-def _environment(machine: int) -> dict[str, object]:
-    return {
-        "machine": {"cpu_name": f"CPU of node {machine}", "num_cores": 2, "num_threads": 2, "memory_gb": 16},
-        "versions": {name: "2.9.0" for name in ("python", "torch", "torchvision", "lightning", "numpy", "timm")},
-        "variables": {"OMP_NUM_THREADS": "2"},
-        "code": digest("code"),
-        "git": {"revision": "8d93729", "dirty": False, "branch": "main"},
-    }

@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 ADVISORIES = ROOT / "environments" / "advisories.toml"
-OTHER = [ROOT / "bench/peer.lock", ROOT / "docs/site.lock"]
+OTHER = [ROOT / "docs/site.lock"]
 LOCKS = [ROOT / "requirements.lock", *OTHER, *sorted((ROOT / "environments").glob("*.lock"))]
 PIN = re.compile(r"^([\w.-]+)(?:\[[^]]*\])?==([^\s;\\]+)", re.MULTILINE)
 

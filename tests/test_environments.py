@@ -41,7 +41,6 @@ def test_an_environment_differs_from_the_project_only_in_the_packages_that_compu
 
 LOCKS = [
     ROOT / "requirements.lock",
-    ROOT / "bench/peer.lock",
     ROOT / "docs/site.lock",
     *(path.with_suffix(".lock") for path in [*ENVIRONMENTS, CLUSTER]),
 ]

@@ -6,27 +6,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bench.gpu_check import cases, energy, marked_tests, packages, timm_script, verdicts
+from bench.gpu_check import cells, energy, marked_tests, packages, plain
 from bench.gpu_check.__main__ import Step, run
-from bench.gpu_check.cells import Pair
-from bench.gpu_check.findings import Finding, Kind, Part, page, parse
-from bench.gpu_check.plain import Loops, PlainFailedError
+from bench.gpu_check.findings import Finding, Kind, Part, page, parse, within
 
 from accelbench.schema.vocab import NOT_QUANTIZED, Device, Library, Mode, Precision
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def check(*words, **changes):
-    command = [sys.executable, "-m", "bench.gpu_check", *words]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, **changes)
-
-
 @pytest.mark.parametrize(("device", "node"), [("gpu", "/dev/nvidiactl"), ("tpu", "/dev/accel0")], ids=["gpu", "tpu"])
 def test_without_the_device_it_says_what_it_would_do(device, node, tmp_path):
     if Path(node).exists():
         pytest.skip(f"there is a {device}")
-    ran = check("--device", device, "--out", str(tmp_path / "page"))
+    command = [sys.executable, "-m", "bench.gpu_check", "--device", device, "--out", str(tmp_path / "page")]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 0, ran.stderr
     first, *rest = ran.stdout.splitlines()
     assert first.startswith(f"There is no {device} here: ")
@@ -40,29 +34,25 @@ def test_without_the_device_it_says_what_it_would_do(device, node, tmp_path):
     [(0.01, 0.97, True), (0.01, 1.04, False), (0.01, 0.96, False), (0.0001, 1.09, True), (0.0001, 0.89, False)],
 )
 def test_long_steps_have_narrower_bounds(step_s, ratio, good):
-    pair = Pair(step_s / ratio, (step_s, step_s))
-    assert pair.ratio == pytest.approx(ratio)
-    assert pair.is_good is good
+    pair = cells.Pair(step_s / ratio, (step_s, step_s))
+    assert (pair.ratio, pair.is_good) == (pytest.approx(ratio), good)
 
 
 def test_the_plain_loops_before_and_after_count_alike():
-    pair = Pair(0.010, (0.009, 0.011))
+    pair = cells.Pair(0.010, (0.009, 0.011))
     assert (pair.ratio, pair.spread) == (pytest.approx(1.0), pytest.approx(0.2))
-    assert not verdicts.within(math.nan, (0.9, 1.1))
+    assert not within(math.nan, (0.9, 1.1))
 
 
-def test_the_integral_of_unevenly_spaced_samples():
-    assert verdicts.integral([0.0, 1.0, 4.0], [100.0, 200.0, 100.0]) == 150 + 450
-    for times in ([1.0], [1.0, 1.0]):
-        with pytest.raises(ValueError, match="two samples"):
-            verdicts.integral(times, [5.0] * len(times))
-
-
-def test_power_is_sampled_between_two_readings_of_the_counter():
+def test_power_is_sampled_between_two_readings_of_the_counter_and_integrated():
     watts, joules, rest = iter([100.0, 200.0, 300.0]), iter([1000.0, 1500.0]), iter([True, True, False])
     found = energy.sample(lambda: next(watts), lambda: next(joules), lambda: next(rest), period_s=0.001)
     assert (found.watts, found.counted_j) == ([100, 200, 300], 500)
     assert found.times_s == sorted(found.times_s)
+    assert energy.integral([0.0, 1.0, 4.0], [100.0, 200.0, 100.0]) == 150 + 450
+    for times in ([1.0], [1.0, 1.0]):
+        with pytest.raises(ValueError, match="two samples"):
+            energy.integral(times, [5.0] * len(times))
 
 
 @pytest.mark.parametrize(
@@ -71,8 +61,7 @@ def test_power_is_sampled_between_two_readings_of_the_counter():
 def test_the_energy_counter_is_compared_with_the_power(counted_j, kind, capsys):
     energy.judge(energy.Samples([5.0, 10.0, 15.0], [200.0, 200.0, 200.0], counted_j))
     finding = parse(capsys.readouterr().out)
-    assert finding.kind == kind
-    assert f"ratio {counted_j / 2000:.3f}" in finding.text
+    assert (finding.kind, f"ratio {counted_j / 2000:.3f}" in finding.text) == (kind, True)
 
 
 def test_the_page_names_first_what_falls_short():
@@ -83,9 +72,6 @@ def test_the_page_names_first_what_falls_short():
     assert "== ceilings (3 s)\n  fp32 50 TFLOP/s\n" in text
     assert "! test_a   failed\n- no transformers\n" in text
     assert page(["a machine"], [good]).splitlines()[2] == "PASS"
-
-
-def test_lines_of_libraries_are_no_findings():
     assert [parse(line) for line in ("Downloading ...\n", "{}", "[1]", '{"kind": "other", "text": ""}')] == [None] * 4
 
 
@@ -100,8 +86,6 @@ def test_lines_of_libraries_are_no_findings():
 )
 def test_a_part_that_fails_keeps_what_it_found(code, seconds, found, tmp_path, monkeypatch):
     (tmp_path / "bench" / "gpu_check").mkdir(parents=True)
-    for name in ("bench/__init__.py", "bench/gpu_check/__init__.py"):
-        (tmp_path / name).touch()
     (tmp_path / "bench/gpu_check/findings.py").write_text((ROOT / "bench/gpu_check/findings.py").read_text())
     (tmp_path / "bench/gpu_check/it.py").write_text(f"from bench.gpu_check import findings\n{code}\n")
     monkeypatch.setattr(packages, "ROOT", tmp_path)
@@ -111,21 +95,20 @@ def test_a_part_that_fails_keeps_what_it_found(code, seconds, found, tmp_path, m
 
 
 def test_every_network_mode_and_precision_is_compared_on_a_gpu():
-    cells = list(cases.compared(Device.gpu))
-    points = {(cell.model.name, cell.mode, cell.precision) for cell in cells}
+    compared = list(cells.compared(Device.gpu))
+    points = {(cell.model.name, cell.mode, cell.precision) for cell in compared}
     assert points == set(itertools.product(("mlp", "cnn", "resnet50"), Mode, NOT_QUANTIZED))
-    assert {cell.model.library for cell in cells} == {Library.accelbench, Library.timm}
-    assert all(cell.device == Device.gpu for cell in cells)
+    assert {cell.model.library for cell in compared} == {Library.accelbench, Library.timm}
+    assert all(cell.device == Device.gpu for cell in compared)
 
 
 @pytest.mark.slow
 def test_plain_loops_run_in_processes_of_their_own_and_say_why_they_fail():
-    model = cases.ModelSpec(name="mlp", args={"widths": [8], "dropout": 0.0}, input_shape=(4, 4))
-    good = cases.cell(Device.cpu, model, Mode.train, Precision.fp32, 4)
-    with Loops() as loops:
-        with pytest.raises(PlainFailedError, match="model=nothing: unknown model"):
-            loops.step_s(replace(good, model=cases.ModelSpec(name="nothing")))
-        assert 0 < loops.step_s(good) < 1
+    model = cells.ModelSpec(name="mlp", args={"widths": [8], "dropout": 0.0}, input_shape=(4, 4))
+    good = cells.cell(Device.cpu, model, Mode.train, Precision.fp32, 4)
+    with pytest.raises(plain.PlainFailedError, match="model=nothing: unknown model"):
+        plain.step_s(replace(good, model=cells.ModelSpec(name="nothing")))
+    assert 0 < plain.step_s(good) < 1
 
 
 def test_the_tests_need_no_browser():
@@ -138,7 +121,6 @@ tests/a/test_b.py::test_one[fp32] PASSED                 [ 10%]
 tests/a/test_b.py::test_two FAILED                       [ 20%]
 tests/a/test_b.py::test_three SKIPPED (needs two GPUs)   [ 30%]
 E   ModuleNotFoundError: No module named 'orjson.more'
-=========================== short test summary info ============================
 SKIPPED [1] tests/c.py:20: could not import 'transformers': No module named 'transformers'
 FAILED tests/a/test_b.py::test_two - AssertionError: 1 != 2
 ERROR tests/a/test_d.py - ModuleNotFoundError: No module named 'orjson.more'
@@ -146,7 +128,7 @@ ERROR tests/a/test_e.py - SyntaxError: it is broken
 """
 
 
-def test_what_pytest_printed_is_counted():
+def test_the_tests_for_a_gpu_are_found_and_what_pytest_printed_is_counted():
     found = marked_tests.summary_of(PRINTED.splitlines())
     assert found.counts == {"PASSED": 1, "FAILED": 1, "SKIPPED": 1}
     assert found.failures == [
@@ -154,28 +136,16 @@ def test_what_pytest_printed_is_counted():
         "tests/a/test_e.py: SyntaxError: it is broken",
     ]
     assert found.missing == {"orjson": 1, "transformers": 1}
+    files = marked_tests.marked_files(ROOT, "gpu")
+    assert {"tests/engines/lightning/test_engine.py", "tests/devices/test_gpu.py"} <= set(files)
+    assert "tests/test_gpu_check.py" not in files
 
 
-def test_the_files_with_tests_for_a_gpu_are_found():
-    found = marked_tests.marked_files(ROOT, "gpu")
-    assert {"tests/engines/lightning/test_engine.py", "tests/devices/test_nvml.py"} <= set(found)
-    assert "tests/test_gpu_check.py" not in found
-
-
-def test_the_rate_that_timms_script_prints():
-    assert timm_script.rate_of('Model made\n--result\n{"model": "resnet50", "infer_samples_per_sec": 12.5}\n') == 12.5
-    assert timm_script.rate_of('--result\n{"error": "out of memory"}') is None
-    assert timm_script.rate_of("") is None
-
-
-def test_packages_that_are_missing_come_from_the_lock_with_their_hashes():
+def test_packages_that_are_missing_come_from_the_lock_with_their_hashes(tmp_path, monkeypatch):
     lines = packages.locked([*packages.NEEDED, *packages.USEFUL], (ROOT / "requirements.lock").read_text())
     names = [line.partition("==")[0] for line in lines.splitlines() if "==" in line]
     assert names == [*packages.NEEDED, *packages.USEFUL]
     assert lines.count("--hash=sha256:") >= len(names)
     assert packages.missing({"one": "json", "other": "no_such_module"}) == ["other"]
-
-
-def test_without_wheels_the_reason_names_the_command(tmp_path, monkeypatch):
     monkeypatch.setattr(packages, "FOLDER", tmp_path / "gpu-check-wheels")
     assert "make gpu-check-pack" in packages.install(["orjson"], tmp_path)

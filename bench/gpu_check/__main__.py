@@ -29,27 +29,20 @@ LIBRARIES = ("torch", "pytorch-lightning", "timm", "numpy", "triton", "torch_xla
 
 @dataclass(frozen=True)
 class Step:
-    """A part of the check.
-
-    Attributes:
-        words: the module and its arguments; `{seconds}` becomes the time that it has.
-        seconds: how much time is kept for it. A part also gets what earlier ones leave.
-        devices: where it makes sense.
-    """
+    """A part of the check."""
 
     title: str
-    words: tuple[str, ...]
-    seconds: float
-    devices: tuple[str, ...] = ("gpu", "tpu", "cpu")
+    words: tuple[str, ...]  # the module and its arguments; `{seconds}` becomes the time that it has
+    seconds: float  # how much time is kept for it; a part also gets what earlier ones leave
+    devices: tuple[str, ...] = ("gpu", "tpu", "cpu")  # where it makes sense
 
 
 STEPS = [
-    Step("ceilings", ("probe", "{device}"), 30),
+    Step("ceilings", ("cells", "ceilings", "{device}", "{seconds}"), 30),
     Step("cells compared with a plain loop", ("cells", "cells", "{device}", "{seconds}"), 310),
     Step("energy counter compared with power samples", ("energy",), 25, ("gpu",)),
     Step("options", ("cells", "options", "{device}", "{seconds}"), 80, ("gpu",)),
-    Step("timm's benchmark script", ("timm_script", "{seconds}"), 25, ("gpu",)),
-    Step("two engines", ("two_engines", "{device}"), 30, ("gpu",)),
+    Step("two engines", ("cells", "engines", "{device}", "{seconds}"), 30, ("gpu",)),
     Step("tests", ("marked_tests", "{device}", "{seconds}"), 80, ("gpu", "tpu")),
 ]
 
@@ -74,10 +67,10 @@ def main(words: Sequence[str]) -> int:
             print(f"There is no {chosen.device} here: {absent}. With one, this command would check in ten minutes:")
             print("\n".join(f"  {step.title}" for step in STEPS if chosen.device in step.devices))
             return 0
-        lacking = packages.missing({**packages.NEEDED, **FRAMEWORK})
-        if lacking or absent:
-            reason = f"{', '.join(lacking)} can't be imported ({refused or 'install it'})" if lacking else absent
-            print(f"The check can't start: {reason}", file=sys.stderr)
+        if lacking := packages.missing({**packages.NEEDED, **FRAMEWORK}):
+            absent = f"{', '.join(lacking)} can't be imported ({refused or 'install it'})"
+        if absent:
+            print(f"The check can't start: {absent}", file=sys.stderr)
             return 2
         return _check(chosen.device, chosen.out or Path(f"{chosen.device}-check.txt"))
 
@@ -94,10 +87,7 @@ def _check(device: str, out: Path) -> int:
         parts.append(run(step, device, LIMIT_S - (time.monotonic() - started) - later))
     text = page([*heading, f"took {time.monotonic() - started:.0f} s"], parts)
     print(f"\n{text}")
-    try:
-        out.write_text(text)
-    except OSError as error:
-        print(f"{out} can't be written: {error.strerror}", file=sys.stderr)
+    out.write_text(text)
     return int(any(part.problems for part in parts))
 
 
@@ -128,20 +118,14 @@ def _heading(device: str) -> list[str]:
         ["git", "describe", "--always", "--dirty"], cwd=packages.ROOT, capture_output=True, text=True, check=False
     ).stdout.strip()
     memory = "" if report.memory_bytes is None else f", {report.memory_bytes / 2**30:.0f} GiB"
+    versions = {each.metadata["Name"]: each.version for each in importlib.metadata.distributions()}
     return [
         f"accelbench {revision} on {time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime())}",
         f"{device}: {report.count} x {report.name}{memory}",
         *(f"  {name} {value}" for name, value in report.details.items()),
         f"{os.cpu_count()} CPU threads, {platform.platform()}, Python {platform.python_version()}",
-        "  " + ", ".join(f"{name} {version}" for name in LIBRARIES if (version := _version(name))),
+        "  " + ", ".join(f"{name} {versions[name]}" for name in LIBRARIES if name in versions),
     ]
-
-
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def run(step: Step, device: str, seconds: float) -> Part:

@@ -1,123 +1,211 @@
-"""Cells through accelbench's engine, each in a fresh process, compared with a plain loop before and after it."""
+"""What accelbench measures on the device: `python -m bench.gpu_check.cells PART DEVICE SECONDS`.
 
+`ceilings` probes the device as a sweep does. `cells` compares cells, each in a fresh process, with a plain loop before
+and after it. `options` tries options. `engines` runs two cells on Lightning and on Keras, which has an environment of
+its own.
+"""
+
+import dataclasses
+import importlib.util
+import json
+import os
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from accelbench.devices.registry import look
 from accelbench.grid.support import why_not
 from accelbench.isolation.hosts import Hosts
-from accelbench.schema.cell import Cell
+from accelbench.project import MANIFEST, workplace
+from accelbench.schema.ceilings import TRUE_PRECISIONS
+from accelbench.schema.cell import Cell, KerasSettings, Options, Window
 from accelbench.schema.measurement import Measurement
-from accelbench.schema.vocab import Device, Status
+from accelbench.schema.vocab import Device, Engine, Library, Mode, Pipeline, Precision, Status
+from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.stats.order_statistics import median
-from bench.gpu_check import cases
-from bench.gpu_check.findings import figure, problem, skipped
-from bench.gpu_check.plain import Loops, PlainFailedError
-from bench.gpu_check.verdicts import bounds_of, within
+from bench import rounds
+from bench.gpu_check.findings import figure, problem, skipped, within
+from bench.gpu_check.plain import PlainFailedError, step_s
 
+WINDOW = Window(measure_s=1.0, width=0.01, latency_s=0.2, latency_steps=20)
+TIMEOUT_S = 60.0
 LONGEST_CASE_S = 15.0  # no case begins when less time is left
+LONG_STEP_S = 0.001
+LONG_STEP_BOUNDS = (0.97, 1.03)
+SHORT_STEP_BOUNDS = (0.9, 1.1)  # of short steps, launches take most of the time, which varies between processes
+# The most usual ones first: the last ones are left out if there is no time for them.
+PRECISIONS = [Precision(word) for word in ("fp32", "tf32", "bf16_mixed", "fp16_mixed", "bf16", "fp16", "fp64")]
+ON_XLA = [Precision.fp32, Precision.bf16_mixed, Precision.bf16]
+MLP = ModelSpec(name="mlp", args={"widths": [512, 512, 512, 512], "dropout": 0.45})
+CNN = ModelSpec(name="cnn", args={"channels": 64, "dropout": 0.2})
+RESNET = ModelSpec(name="resnet50", library=Library.timm, input_shape=(3, 224, 224), num_classes=1000)
+GRAPHS, COMPILED = Options(cuda_graphs=True), Options(compile=True)
+OPTIONS = [(CNN, Mode.train, GRAPHS), (CNN, Mode.infer, GRAPHS), (MLP, Mode.train, COMPILED)]
+OPTIONS += [(CNN, Mode.infer, COMPILED), (MLP, Mode.infer, Options(cuda_graphs=True, compile=True))]
+KERAS_PYTHON = ".venv-keras-gpu/bin/python"
 
 
-@dataclass(frozen=True)
+def cell(device: Device, model: ModelSpec, mode: Mode, precision: Precision, batch_size: int = 128) -> Cell:
+    """A short cell, whose one batch of random images lies on the device."""
+    if (precision, mode) == (Precision.fp16, Mode.train):  # Adam's epsilon underflows in fp16
+        model = dataclasses.replace(model, optimizer="sgd")
+    resident = DataSpec(name="random", pipeline=Pipeline.device)
+    others = {"suite": "gpu_check", "window": WINDOW, "timeout_s": TIMEOUT_S}
+    return rounds.cell(model, mode, batch_size, device=device, data=resident, precision=precision, **others)
+
+
+def compared(device: Device) -> Iterator[Cell]:
+    """The cells that are compared with a plain loop on `device`; on a CPU few, to try the check itself."""
+    precisions, num_models = (PRECISIONS, 3) if device == Device.gpu else (ON_XLA, 1 if device == Device.cpu else 2)
+    for precision in precisions:
+        # Many GPUs compute fp64 at a 64th of the speed of fp32.
+        sizes = [(MLP, 128), (CNN, 128), (RESNET, 8 if precision == Precision.fp64 else 32)]
+        for model, batch_size in sizes[:num_models]:
+            for mode in Mode:
+                yield cell(device, model, mode, precision, batch_size)
+
+
+def with_options(device: Device) -> Iterator[Cell]:
+    """The cells that try an option."""
+    for model, mode, options in OPTIONS:
+        yield dataclasses.replace(cell(device, model, mode, Precision.fp32), options=options)
+
+
+@dataclass
 class Pair:
     """What was measured of one cell: seconds per step of accelbench, and of the plain loop before and after it."""
 
     ours_s: float
     plain_s: tuple[float, float]
 
-    @property
-    def ratio(self) -> float:
-        """Accelbench's samples/s over the plain loop's."""
-        return sum(self.plain_s) / 2 / self.ours_s
-
-    @property
-    def is_good(self) -> bool:
-        """Whether the ratio is within its bounds."""
-        return within(self.ratio, bounds_of(sum(self.plain_s) / 2))
-
-    @property
-    def spread(self) -> float:
-        """By what share of their mean the two plain loops differ."""
-        return abs(self.plain_s[0] - self.plain_s[1]) / (sum(self.plain_s) / 2)
+    def __post_init__(self) -> None:
+        mean_s = sum(self.plain_s) / 2
+        self.ratio = mean_s / self.ours_s  # accelbench's samples/s over the plain loop's
+        self.bounds = LONG_STEP_BOUNDS if mean_s > LONG_STEP_S else SHORT_STEP_BOUNDS
+        self.is_good = within(self.ratio, self.bounds)
+        self.spread = abs(self.plain_s[0] - self.plain_s[1]) / mean_s  # of the two plain loops
 
 
 class CellFailedError(Exception):
     """The cell has no measurement; the message says why."""
 
 
-def main(part: str, device: Device, seconds: float) -> None:
-    """Runs the part `cells` or `options` for at most about `seconds`."""
-    end = time.monotonic() + seconds
-    tried = list(_possible(cases.compared(device) if part == "cells" else cases.with_options(device)))
-    if not tried:
+def probe(device: Device) -> None:
+    """Probes the device in each true precision that it supports."""
+    cells = {word: cell(device, MLP, Mode.infer, word) for word in TRUE_PRECISIONS}
+    wanted = [word for word, tried in cells.items() if why_not(tried, look(device)) is None]
+    with Hosts() as hosts:
+        found = hosts.probe(cells[Precision.fp32], wanted)
+    for word, rate in found.flops_per_s.items():
+        figure(f"{word:<6} {rate / 1e12:>9.4g} TFLOP/s by {found.how[word]}")
+    figure(f"memory {found.memory_bytes_per_s / 1e9:>9,.0f} GB/s")
+    copies = {"to the device": found.host_to_device_bytes_per_s, "to the host": found.device_to_host_bytes_per_s}
+    for name, copied in copies.items():
+        if copied is not None:
+            figure(f"copies {name} {copied / 1e9:.1f} GB/s")
+    figure(f"launch {found.launch_s * 1e6:>9.2f} us; the probe took {found.seconds:.0f} s")
+    for word in wanted:
+        if word not in found.flops_per_s:
+            problem(f"{word}: no kernel ran")
+    if found.device != device:
+        problem(f"{found.device} was probed instead of {device}")
+
+
+def two_engines(device: Device) -> None:
+    """Runs two cells on both engines."""
+    keras = workplace().root / KERAS_PYTHON
+    if device == Device.gpu and not keras.exists():
+        skipped("Keras' GPU environment is not installed (make setup-keras-gpu)")
+        return
+    for model in (MLP, CNN):
+        tried = cell(device, model, Mode.infer, Precision.fp32)
+        tried = dataclasses.replace(tried, data=dataclasses.replace(tried.data, pipeline=Pipeline.host))
+        _run_worker(sys.executable, tried)
+        _run_worker(str(keras), dataclasses.replace(tried, engine=Engine.keras, keras=KerasSettings()))
+
+
+def _run_worker(python: str, tried: Cell) -> None:
+    environment = dict(os.environ)
+    if tried.engine == Engine.keras:  # without the packages that were installed for this Python
+        environment["PYTHONPATH"] = os.pathsep.join([str(workplace().root / "src"), str(workplace().root)])
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, MANIFEST).touch()  # random images need no data set
+        path = Path(folder, "cell.json")
+        path.write_text(json.dumps(tried.to_json()))
+        command = [python, "-m", "accelbench.worker", str(path), folder]
+        ran = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=TIMEOUT_S, check=False)
+    try:
+        values = json.loads(ran.stdout)
+    except ValueError:
+        problem(f"{tried.engine}: {(ran.stderr.strip().splitlines() or ['no answer'])[-1]}")
+        return
+    if values["status"] != "ok":
+        problem(f"{tried.engine}: {values['status']}: {values['reason']}")
+        return
+    rate = median([block["num_samples"] / block["seconds"] for block in values["measurement"]["blocks"]])
+    figure(f"{tried.model.name}: {tried.engine} {rate:,.0f}/s on {values['measurement']['device_name']}")
+
+
+def run_cells(part: str, device: Device, end: float) -> None:
+    """Runs the part `cells` or `options` until about `end`; a comparison outside of its bounds is repeated once."""
+    waiting = [(each, True) for each in _possible(compared(device) if part == "cells" else with_options(device))]
+    if not waiting:
         problem("no cell can run here")
         return
-    with Hosts() as hosts, Loops() as loops:
-        for cell in tried:
-            hosts.start(cell)
-        again: list[Cell] = []
-        for index, cell in enumerate(tried):
+    with Hosts() as hosts:
+        for tried, _ in waiting:
+            hosts.start(tried)
+        while waiting:
+            tried, may_repeat = waiting.pop(0)
             if time.monotonic() > end - LONGEST_CASE_S:
-                problem(f"no time was left for {len(tried) - index} of {len(tried)} cells, the first {cell.label}")
+                problem(f"no time was left for {len(waiting) + 1} cells, the first {tried.label}")
                 return
-            if part == "options":
-                _try(hosts, cell)
-            elif not _compare(hosts, loops, cell, may_repeat=True):
-                again.append(cell)
-        for cell in again:
-            if time.monotonic() > end - LONGEST_CASE_S:
-                problem(f"{cell.label}: outside of the bounds, and no time was left to repeat it")
-            else:
-                _compare(hosts, loops, cell, may_repeat=False)
+            try:
+                if part == "options":
+                    figure(f"{tried.label:<34} {_described(_measured(hosts, tried), tried)}")
+                elif not _is_final(hosts, tried, may_repeat=may_repeat):
+                    waiting.append((tried, False))
+            except CellFailedError as error:
+                problem(f"{tried.label}: {error}")
+            except PlainFailedError as error:
+                problem(f"{tried.label}: the plain loop failed: {error}")
 
 
-def _possible(cells: Iterable[Cell]) -> Iterable[Cell]:
+def _possible(cells: Iterable[Cell]) -> Iterator[Cell]:
     """The cells that this machine supports; the others are reported."""
-    for cell in cells:
-        library = cases.missing_library(cell)
-        reason = f"{library} is not installed" if library else why_not(cell, look(cell.device))
-        if reason is None:
-            yield cell
+    for tried in cells:
+        library = tried.model.library.value
+        if tried.model.library == Library.timm and importlib.util.find_spec(library) is None:
+            skipped(f"{tried.label}: {library} is not installed")
+        elif reason := why_not(tried, look(tried.device)):
+            skipped(f"{tried.label}: {reason}")
         else:
-            skipped(f"{cell.label}: {reason}")
+            yield tried
 
 
-def _compare(hosts: Hosts, loops: Loops, cell: Cell, *, may_repeat: bool) -> bool:
-    """Reports one comparison; returns whether it is final: its ratio may be outside of the bounds once."""
-    try:
-        before = loops.step_s(cell)
-        measured = _measured(hosts, cell)
-        found = Pair(_step_s(measured), (before, loops.step_s(cell)))
-    except CellFailedError as error:
-        problem(f"{cell.label}: {error}")
-        return True
-    except PlainFailedError as error:
-        problem(f"{cell.label}: the plain loop failed: {error}")
-        return True
-    text = f"{cell.label:<34} {_described(measured, cell)}  ratio {found.ratio:.3f}  (loops differ {found.spread:.1%})"
-    if found.is_good or may_repeat:
-        figure(text + ("" if found.is_good else "  outside: to be repeated"))
-        return found.is_good
-    low, high = bounds_of(sum(found.plain_s) / 2)
-    problem(f"{text}  twice outside of {low:g} to {high:g}")
-    return True
+def _is_final(hosts: Hosts, tried: Cell, *, may_repeat: bool) -> bool:
+    """Reports one comparison; returns whether it need not be repeated."""
+    before = step_s(tried)
+    measured = _measured(hosts, tried)
+    found = Pair(_step_s(measured), (before, step_s(tried)))
+    text = f"{tried.label:<34} {_described(measured, tried)}  ratio {found.ratio:.3f}"
+    text += f"  (loops differ {found.spread:.1%})"
+    if found.is_good:
+        figure(text)
+    elif may_repeat:
+        figure(f"{text}  outside: to be repeated")
+    else:
+        problem(f"{text}  twice outside of {found.bounds[0]:g} to {found.bounds[1]:g}")
+    return found.is_good or not may_repeat
 
 
-def _try(hosts: Hosts, cell: Cell) -> None:
-    """Reports whether a cell with options runs, and its speed."""
-    try:
-        figure(f"{cell.label:<34} {_described(_measured(hosts, cell), cell)}")
-    except CellFailedError as error:
-        problem(f"{cell.label}: {error}")
-
-
-def _measured(hosts: Hosts, cell: Cell) -> Measurement:
+def _measured(hosts: Hosts, tried: Cell) -> Measurement:
     with tempfile.TemporaryDirectory() as folder:  # random images need no files
-        outcome = hosts.run(cell, Path(folder))
+        outcome = hosts.run(tried, Path(folder))
     if outcome.status != Status.ok or outcome.measurement is None:
         raise CellFailedError(f"{outcome.status}: {outcome.reason}")
     return outcome.measurement
@@ -127,10 +215,10 @@ def _step_s(measured: Measurement) -> float:
     return median([block.seconds / block.num_steps for block in measured.blocks])
 
 
-def _described(measured: Measurement, cell: Cell) -> str:
+def _described(measured: Measurement, tried: Cell) -> str:
     step_s = _step_s(measured)
     flops = measured.work.flops if measured.work is not None else None
-    texts = [f"{cell.batch_size / step_s:>11,.0f}/s {step_s * 1e3:>9.3f} ms"]
+    texts = [f"{tried.batch_size / step_s:>11,.0f}/s {step_s * 1e3:>9.3f} ms"]
     texts.append(" " * 14 if flops is None else f"{flops / step_s / 1e12:>7.3g} TFLOP/s")
     if measured.peak_device_bytes is not None:
         texts.append(f"{measured.peak_device_bytes / 1e6:>7,.0f} MB")
@@ -142,4 +230,8 @@ def _described(measured: Measurement, cell: Cell) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Device(sys.argv[2]), float(sys.argv[3]))
+    part, device = sys.argv[1], Device(sys.argv[2])
+    if part in ("ceilings", "engines"):
+        (probe if part == "ceilings" else two_engines)(device)
+    else:
+        run_cells(part, device, time.monotonic() + float(sys.argv[3]))

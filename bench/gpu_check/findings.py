@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 
 
 class Kind(StrEnum):
@@ -11,6 +12,9 @@ class Kind(StrEnum):
     figure = "figure"
     problem = "problem"
     skipped = "skipped"
+
+
+MARKS = {Kind.figure: "  ", Kind.problem: "! ", Kind.skipped: "- "}
 
 
 @dataclass(frozen=True)
@@ -23,11 +27,7 @@ class Finding:
 
 @dataclass
 class Part:
-    """A part of the check and what it found.
-
-    Attributes:
-        seconds: how long it took.
-    """
+    """A part of the check, what it found, and how long it took."""
 
     title: str
     findings: list[Finding] = field(default_factory=list)
@@ -39,23 +39,19 @@ class Part:
         return [found.text for found in self.findings if found.kind == Kind.problem]
 
 
-def figure(text: str) -> None:
-    """Reports a figure."""
-    _print(Kind.figure, text)
-
-
-def problem(text: str) -> None:
-    """Reports what falls short."""
-    _print(Kind.problem, text)
-
-
-def skipped(text: str) -> None:
-    """Reports what could not be checked, with the reason."""
-    _print(Kind.skipped, text)
-
-
-def _print(kind: Kind, text: str) -> None:
+def report(kind: Kind, text: str) -> None:
+    """Prints a finding."""
     print(json.dumps({"kind": kind, "text": text}), flush=True)
+
+
+figure = partial(report, Kind.figure)
+problem = partial(report, Kind.problem)
+skipped = partial(report, Kind.skipped)
+
+
+def within(ratio: float, bounds: tuple[float, float]) -> bool:
+    """Whether a ratio lies within its bounds, these included; NaN does not."""
+    return bounds[0] <= ratio <= bounds[1]
 
 
 def parse(line: str) -> Finding | None:
@@ -68,19 +64,12 @@ def parse(line: str) -> Finding | None:
 
 
 def page(heading: list[str], parts: list[Part]) -> str:
-    """The page of figures, with the verdict at its top.
-
-    Args:
-        heading: lines that describe the machine.
-        parts: what each part found.
-    """
-    problems = [f"{part.title}: {' '.join(text.split())}" for part in parts for text in part.problems]
+    """The page of figures, with the verdict at its top, below the lines that describe the machine."""
+    problems = [f"  {part.title}: {' '.join(text.split())}" for part in parts for text in part.problems]
     num_skipped = sum(found.kind == Kind.skipped for part in parts for found in part.findings)
-    verdict = "PASS" if not problems else f"{len(problems)} FALL SHORT"
-    lines = [*heading, "", verdict + (f" ({num_skipped} skipped)" if num_skipped else "")]
-    lines += [f"  {text}" for text in problems]
-    marks = {Kind.figure: "  ", Kind.problem: "! ", Kind.skipped: "- "}
+    verdict = f"{len(problems)} FALL SHORT" if problems else "PASS"
+    lines = [*heading, "", verdict + (f" ({num_skipped} skipped)" if num_skipped else ""), *problems]
     for part in parts:
         lines += ["", f"== {part.title} ({part.seconds:.0f} s)"]
-        lines += [marks[found.kind] + found.text for found in part.findings]
+        lines += [MARKS[found.kind] + found.text for found in part.findings]
     return "\n".join([*lines, ""])

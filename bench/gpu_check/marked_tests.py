@@ -21,13 +21,7 @@ MISSING = re.compile(r"No module named '([\w.]+)'|could not import '([\w.]+)'")
 
 @dataclass
 class Summary:
-    """What pytest printed.
-
-    Attributes:
-        counts: outcome, such as `PASSED` -> tests.
-        failures: of each test that failed, its name and the first line of its error.
-        missing: libraries that test modules could not import -> how many modules.
-    """
+    """What pytest printed: tests of each outcome, why tests failed, and test modules by the library that they lack."""
 
     counts: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)

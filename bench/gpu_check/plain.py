@@ -1,21 +1,23 @@
 """A training or inference loop written by hand, without accelbench's engine, clock or Trainer, in a fresh process.
 
-`python -m bench.gpu_check.plain` reads one cell per line as JSON, forks a process for each, and prints its seconds per
-step. The framework is imported once. Only the network and its batch are made as in the cell: their weights and images
-are equal.
+Only the network and its batch are made as in the cell: their weights and images are equal.
 """
 
 import contextlib
 import json
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import time
 import traceback
 from collections.abc import Callable
-from types import TracebackType
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import cache, partial
+from multiprocessing import forkserver
+from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 from accelbench.engines.registry import SUBSTITUTING, host_spec
 from accelbench.schema.cell import Cell
@@ -34,77 +36,46 @@ class PlainFailedError(Exception):
     """A plain loop failed; the message is the last line of its error."""
 
 
-class Loops:
-    """The process that plain loops are forked from."""
-
-    def __enter__(self) -> "Loops":
-        command = [sys.executable, "-m", "bench.gpu_check.plain"]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()
-        with self.process:  # waits for its end, and closes the pipes
-            pass
-
-    def step_s(self, cell: Cell) -> float:
-        """The median seconds per step of a plain loop that does what `cell` does.
-
-        Raises:
-            PlainFailedError: it failed.
-        """
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(cell.to_json()) + "\n")
-        self.process.stdin.flush()
-        answer = json.loads(self.process.stdout.readline() or '{"error": "its process died"}')
-        if "error" in answer:
-            raise PlainFailedError(answer["error"])
-        return float(answer["step_s"])
+@cache
+def _forks() -> Any:
+    """What forks processes from one that has imported the framework."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch", "timm", "accelbench.engines.lightning.zoo"])
+    with patch.dict(os.environ):
+        for name in SUBSTITUTING:  # variables that override the precision or the threads, as for a cell
+            os.environ.pop(name, None)
+        forkserver.ensure_running()
+    return context
 
 
-def main() -> None:
-    """Answers each line of the input."""
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print must not mix with the answers
-    for name in SUBSTITUTING:  # variables that override the precision or the threads, as for a cell
-        os.environ.pop(name, None)
-    import torch  # noqa: F401  # once, before any fork
-
-    with contextlib.suppress(ImportError):
-        import timm  # noqa: F401
-    from accelbench.engines.lightning import zoo  # noqa: F401
-
-    for line in sys.stdin:
-        child = os.fork()
-        if not child:
-            _answer(line, answers)
-        _, status = os.waitpid(child, 0)
-        if status:
-            answers.write(json.dumps({"error": f"its process ended with status {status}"}) + "\n")
-            answers.flush()
+def step_s(cell: Cell) -> float:
+    """The median seconds per step of a plain loop that does what `cell` does. Raises PlainFailedError."""
+    with ProcessPoolExecutor(1, mp_context=_forks()) as pool:
+        try:
+            answer: float | str = pool.submit(_answer, json.dumps(cell.to_json())).result()
+        except BrokenProcessPool:
+            answer = "its process died"
+    if isinstance(answer, str):
+        raise PlainFailedError(answer)
+    return answer
 
 
-def _answer(line: str, answers: Any) -> None:
+def _answer(cell_json: str) -> float | str:
+    """In a process of its own: the seconds per step, or why there are none. Not every error can be pickled."""
     signal.alarm(TIMEOUT_S)
     try:
-        cell = load(Cell, json.loads(line))
+        cell = load(Cell, json.loads(cell_json))
         os.environ.update(host_spec(cell).environment)
-        answer: dict[str, Any] = {"step_s": measure(cell)}
-    except BaseException as error:
+        return measure(cell)
+    except Exception as error:
         traceback.print_exc()
-        answer = {"error": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
-    answers.write(json.dumps(answer) + "\n")
-    answers.flush()
-    os._exit(0)
+        return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
 def measure(cell: Cell) -> float:
     """Median seconds per step over blocks of about 0.1 s."""
     timed = _timed(cell.device)
-    step = _training(cell) if cell.mode == Mode.train else _inference(cell)
+    step = _step(cell)
     timed(step, WARMUP_STEPS)
     started, num = time.perf_counter(), 1
     while time.perf_counter() - started < WARMUP_S:
@@ -114,8 +85,7 @@ def measure(cell: Cell) -> float:
     started = time.perf_counter()
     while len(blocks) < NUM_BLOCKS and (len(blocks) < 3 or time.perf_counter() - started < LONGEST_S):
         blocks.append(timed(step, num))
-    ordered = sorted(blocks)
-    return (ordered[len(ordered) // 2] + ordered[(len(ordered) - 1) // 2]) / 2
+    return median(blocks)
 
 
 def _timed(device: Device) -> Callable[[Callable[[], object], int], float]:
@@ -148,8 +118,7 @@ def _timed(device: Device) -> Callable[[Callable[[], object], int], float]:
     return by_events if device == Device.gpu else by_host
 
 
-def _prepared(cell: Cell) -> tuple[Any, Any, Any, Any]:
-    """The network, its images and labels on the device, and the context of a forward pass."""
+def _step(cell: Cell) -> Callable[[], object]:
     import torch
 
     from accelbench.engines.lightning import zoo
@@ -173,17 +142,25 @@ def _prepared(cell: Cell) -> tuple[Any, Any, Any, Any]:
     images, labels = (tensor.to(device) for tensor in draw())
     name = AUTOCAST.get(cell.precision)
     if name is None:
-        return network, images, labels, contextlib.nullcontext
-    computed = getattr(torch, name)
-    cached = {"cache_enabled": False} if cell.device in XLA else {}
-    return network, images, labels, lambda: torch.autocast(device.type, dtype=computed, **cached)
+        context: Any = contextlib.nullcontext
+    else:
+        cached = {"cache_enabled": False} if cell.device in XLA else {}
+        context = partial(torch.autocast, device.type, dtype=getattr(torch, name), **cached)
+    if cell.mode == Mode.train:
+        return _training(cell, network, images, labels, context)
+    quiet = torch.no_grad if cell.device in XLA else torch.inference_mode
+
+    def step() -> object:
+        with quiet(), context():
+            return network(images)
+
+    return step
 
 
-def _training(cell: Cell) -> Callable[[], object]:
+def _training(cell: Cell, network: Any, images: Any, labels: Any, context: Any) -> Callable[[], object]:
     import torch
     from torch.nn import functional
 
-    network, images, labels, context = _prepared(cell)
     if cell.model.optimizer == "sgd":
         optimizer: torch.optim.Optimizer = torch.optim.SGD(network.parameters(), lr=cell.model.learning_rate)
     else:
@@ -204,20 +181,3 @@ def _training(cell: Cell) -> Callable[[], object]:
         return loss.detach()
 
     return step
-
-
-def _inference(cell: Cell) -> Callable[[], object]:
-    import torch
-
-    network, images, _, context = _prepared(cell)
-    quiet = torch.no_grad if cell.device in XLA else torch.inference_mode
-
-    def step() -> object:
-        with quiet(), context():
-            return network(images)
-
-    return step
-
-
-if __name__ == "__main__":
-    main()

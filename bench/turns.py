@@ -1,0 +1,98 @@
+"""What several benches share: cells measured in processes of their own, in turns with something else that is timed."""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from accelbench.judging.row import steady_rates
+from accelbench.project import RECORDS, workplace
+from accelbench.schema.record import Record, read
+from accelbench.stats.order_statistics import median, median_interval
+
+CLI = [sys.executable, "-m", "accelbench.cli"]
+BOUNDS = (0.97, 1.03)
+UNKNOWN = (float("nan"), float("nan"))
+# Variables of glibc, on both sides: free memory is kept. Otherwise it is chance how much of it a process gives back to
+# the kernel and asks for again: 0 to 3,200 page faults a step, and one process is 10 % faster than the next.
+KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": 1 << 25, "MALLOC_TRIM_THRESHOLD_": 1 << 32, "MALLOC_TOP_PAD_": 1 << 26}
+
+
+def compare_in_turns(
+    name: str, width: int, num_rounds: int, ours: Callable[[], float], plain: Callable[[], float]
+) -> None:
+    """Prints a row: the samples/s of accelbench over those of a plain loop, and of the loop over itself (A/A).
+
+    A round is accelbench and two processes of the plain loop, in a rotating order. Compared are the ratios within a
+    round. The interval of accelbench's ratio should contain 1 and be no wider than 1.5 times that of the loop against
+    itself.
+    """
+    rounds = []
+    for index in range(num_rounds):
+        runs = [ours, plain, plain]
+        order = [(place + index) % 3 for place in range(3)]
+        rates = {which: runs[which]() for which in order}
+        rounds.append((rates[0], rates[1], rates[2]))
+    ratios = [ours_s / first for ours_s, first, _ in rounds]
+    against_itself = [second / first for _, first, second in rounds]
+    low, high = median_interval(ratios) or UNKNOWN
+    own_low, own_high = median_interval(against_itself) or UNKNOWN
+    is_near = BOUNDS[0] <= median(ratios) <= BOUNDS[1] and low <= 1 <= high
+    verdict = "yes" if is_near and high - low <= 1.5 * (own_high - own_low) else "NO"
+    texts = [f"{name:<{width}} {median([first for _, first, _ in rounds]):>8,.1f}"]
+    texts += [f"{median(ratios):>6.3f}   {low:.3f} to {high:.3f}  "]
+    texts += [f"{median(against_itself):>6.3f}   {own_low:.3f} to {own_high:.3f}   {verdict}"]
+    print(*texts, flush=True)
+
+
+def print_heading(width: int) -> None:
+    """Prints the heading of `compare_in_turns`."""
+    print(f"{'case':<{width}} {'plain/s':>8} {'ratio':>6}   95 % interval   {'A/A':>6}   95 % interval   within bounds")
+
+
+@contextmanager
+def new_folder() -> Iterator[Path]:
+    """A folder that the command line may write to, for a while."""
+    runs = workplace().root / "runs"
+    runs.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=runs, prefix="bench-") as folder:
+        yield Path(folder)
+
+
+def run(words: Sequence[str], tracking: str = "none") -> list[Record]:
+    """Runs the command line with these settings; the records, oldest first."""
+    with new_folder() as folder:
+        command = [*CLI, *words, f"out={folder}", f"tracking={tracking}"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        return records_in(folder)
+
+
+def records_in(folder: Path) -> list[Record]:
+    """The records in a folder, oldest first."""
+    return sorted(map(read, folder.glob(RECORDS)), key=lambda record: record.started_at)
+
+
+def rate_of(record: Record) -> float:
+    """Samples/s: the median of the blocks."""
+    assert record.measurement is not None, record.reason
+    return median(steady_rates(record.measurement))
+
+
+def windows_s(record: Record) -> float:
+    """Seconds of warm-up and measurement in one record."""
+    measured = record.measurement
+    assert measured is not None, record.reason
+    return measured.warmup_total_s + sum(block.seconds for block in measured.blocks) + sum(measured.latency_s)
+
+
+def printed(*words: object) -> str:
+    """What a command of this Python prints."""
+    command = [sys.executable, *map(str, words)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def printed_number(*words: object) -> float:
+    """The number in the last line that a command of this Python prints."""
+    return float(printed(*words).splitlines()[-1])
