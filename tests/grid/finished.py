@@ -17,16 +17,9 @@ NUM_SAMPLES = (100, 50)  # of `make_measurement`
 
 
 def finished(cell=None, step_s=0.001, *, at_s=0.0, waited_s=0.0, others=0.0, slower=1.0, **changes):
-    """The record of a cell whose steps took `step_s`.
+    """The record of a cell that was asked for at `at_s` after noon and waited for its host, a minute after the start.
 
-    Args:
-        cell: what was measured.
-        step_s: seconds of a step.
-        at_s: when it was asked for, in seconds since noon; the machine had started a minute before noon.
-        waited_s: for its host.
-        others: percent of a core that other processes used.
-        slower: how many times longer all of it took.
-        changes: of the record.
+    `others`: percent of a core that other processes used; `slower`: how many times longer all of it took.
     """
     cell = cell or make_cell()
     steps_s = expected_s(cell, step_s, NUM_SAMPLES)

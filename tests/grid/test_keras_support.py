@@ -54,9 +54,7 @@ def test_what_keras_runs_on_the_cpu(cell):
     [
         (keras_cell(device=Device.xla_cpu), "use device=cpu engine.jit_compile=true"),
         (keras_cell(model=ModelSpec(name="resnet18", library=Library.timm)), "use engine=lightning"),
-        (keras_cell(model=ModelSpec(name="My", library=Library.custom, network="a.My")), "use engine=lightning"),
         (keras_cell(options=Options(compile=True)), "compile=true is an option of Lightning's"),
-        (keras_cell(options=Options(freeze=True)), "use engine=lightning"),
         (keras_cell(options=Options(flush_denormals=True)), "flush_denormals=true is not for Keras"),
         (keras_cell(data=DataSpec(name="cats_vs_dogs", pipeline=Pipeline.jpeg)), "use data.pipeline=array"),
         (keras_cell(data=DataSpec(name="mnist", augment=Augment.flip)), "use data.augment=none"),
@@ -67,6 +65,11 @@ def test_what_keras_runs_on_the_cpu(cell):
         (keras_cell({**JAX, "steps_per_execution": 2}), "for each step: use 1"),
         (RESIDENT, "use data.pipeline=host, or engine.steps_per_execution=1"),
         (keras_cell({"steps_per_execution": 2}, devices=2), "on several devices: use 1"),
+        (
+            keras_cell(model=ModelSpec(name="mlp", weights="/my.safetensors")),
+            "model.weights=*.safetensors: Keras",
+        ),
+        (keras_cell(mode=Mode.train, save_weights=True), "save_weights=true: Keras' cells keep no weights"),
     ],
 )
 def test_what_it_does_not_run_and_what_does(cell, instead):
@@ -89,10 +92,3 @@ def test_a_named_tpu_is_none_of_this_machines():
     assert why_not(keras_cell({**JAX, "tpu": "mine"}, device=Device.tpu), none) == none.reason
     assert "use bf16" in why_not(dataclasses.replace(named, precision=Precision.fp16), none)
     assert why_not(dataclasses.replace(named, batch_size=33), none).startswith("batch_size=33 does not divide")
-
-
-def test_keras_neither_loads_nor_saves_weights():
-    of_a_file = keras_cell(model=ModelSpec(name="mlp", weights="/somewhere/mine.safetensors"))
-    assert why_not(of_a_file, CPU).startswith("model.weights=*.safetensors: Keras' cells draw their weights")
-    saving = keras_cell(mode=Mode.train, save_weights=True)
-    assert why_not(saving, CPU).startswith("save_weights=true: Keras' cells keep no weights")

@@ -85,9 +85,6 @@ def test_what_is_missing_is_named(folder, target, told):
 def test_a_module_that_may_define_it_is_not_accused(folder, text):
     (folder / "dynamic.py").write_bytes(text.encode("latin-1"))
     check("dynamic.Net")
-
-
-def test_a_package_that_makes_its_modules_is_not_accused(folder):
     (folder / "mine/__init__.py").write_text("import sys\nsys.modules['mine.made'] = sys\n")
     check("mine.made.Net")
 

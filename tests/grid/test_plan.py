@@ -1,18 +1,17 @@
-import itertools
-import json
 import os
+import re
 
 import pytest
 
 from accelbench.devices.registry import absent
 from accelbench.errors import UserError
 from accelbench.grid import fingerprint, plan
+from accelbench.project import Workplace
 from accelbench.schema import plan_file
-from accelbench.schema.cell import Cell, Options
+from accelbench.schema.cell import Options
 from accelbench.schema.conditions import Data
-from accelbench.schema.serialize import load
-from accelbench.schema.vocab import Allocator, Device, Engine, Precision
-from accelbench.schema.workload import ModelSpec
+from accelbench.schema.vocab import MODULE, Allocator, Device, Engine, Library, Precision
+from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
 
 DATA = Data(name="mnist", digest="d" * 64, source="random pixels", stand_in=True)
@@ -24,12 +23,9 @@ def planned(*cells):
     return plan.plan(cells, DATA, FINGERPRINTS)
 
 
-def test_equal_cells_are_planned_once():
+def test_equal_cells_are_planned_once_and_repeats_are_kept_apart_from_each_other():
     cells = [make_cell(), make_cell(batch_size=8), make_cell(), make_cell(suite="another", timeout_s=1.0)]
     assert [item.cell.batch_size for item in planned(*cells)] == [32, 8]
-
-
-def test_repeats_are_kept_apart_from_each_other():
     cells = [make_cell(batch_size=size, repeat=repeat) for size in (8, 16, 32) for repeat in range(3)]
     order = [(item.cell.batch_size, item.cell.repeat) for item in planned(*cells)]
     assert order == [(size, repeat) for repeat in range(3) for size in (8, 16, 32)]
@@ -81,18 +77,6 @@ def test_what_does_not_run_has_its_reason(monkeypatch):
     assert planned(make_cell(device=Device.tpu))[0].skip_reason == "no tpu here"
 
 
-def test_the_plan_file_names_every_cells_record(tmp_path):
-    items = planned(make_cell(), make_cell(precision=Precision.tf32))
-    cells = [plan_file.WantedCell(item.cell, item.record_name) for item in items]
-    wanted = plan_file.PlanFile(suite="nets", title="Nets", study="001", profile="quick", cells=cells)
-    plan_file.write_plan(wanted, tmp_path / "new")
-    written = json.loads((tmp_path / "new" / "plan.json").read_text())
-    head = {name: written[name] for name in ("schema_version", "suite", "title", "study", "profile")}
-    assert head == {"schema_version": 8, "suite": "nets", "title": "Nets", "study": "001", "profile": "quick"}
-    assert [entry["record"] for entry in written["cells"]] == [item.record_name for item in items]
-    assert [load(Cell, entry["cell"]) for entry in written["cells"]] == [item.cell for item in items]
-
-
 def test_cells_of_one_label_are_told_apart_and_those_planned_earlier_keep_theirs():
     rates = [make_cell(model=ModelSpec(name="mlp", learning_rate=rate)) for rate in (0.1, 0.2, 0.3)]
     label = make_cell().label
@@ -105,5 +89,30 @@ def test_cells_of_one_label_are_told_apart_and_those_planned_earlier_keep_theirs
 def test_record_names_differ_where_identities_do():
     one, two = (plan.plan([make_cell()], DATA, dict.fromkeys(Engine, {"code": code}))[0] for code in ("a", "b"))
     assert one.record_name != two.record_name
-    assert all(item.record_name.startswith(make_cell().id) for item in (one, two))
-    assert not list(itertools.filterfalse(str.isalnum, one.record_name.replace("-", "")))
+    assert all(re.fullmatch(f"{make_cell().id}-[0-9a-f]{{8}}", item.record_name) for item in (one, two))
+
+
+def test_a_sweep_has_one_data_set():
+    assert plan.data_name([make_cell(), make_cell(batch_size=8)]) == make_cell().data.name
+    with pytest.raises(UserError, match="a sweep has one data set"):
+        plan.data_name([])
+
+
+def lit(path, target):
+    return make_cell(
+        model=ModelSpec(name="Lit", library=Library.lightning, network=path), data=DataSpec(name=MODULE, target=target)
+    )
+
+
+def test_the_data_of_a_data_module_is_known_by_its_source(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    here = Workplace.of_project(tmp_path)
+    for name in ("nets", "sets"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(f"NAME = '{name}'")
+    of_data, of_module = (plan.data_of([lit("nets.Lit", target)], here)[0] for target in ("sets.Data", None))
+    assert (of_data.source, of_data.stand_in) == ("sets.Data, which nobody verified", False)
+    assert of_module.source == "nets.Lit, which nobody verified"
+    assert of_data.digest != of_module.digest
+    with pytest.raises(UserError, match="^data.target=nets.Lit,sets.Data: a sweep has one data set"):
+        plan.data_of([lit("nets.Lit", "sets.Data"), lit("nets.Lit", None)], here)
