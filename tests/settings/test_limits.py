@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from accelbench.errors import UserError
-from accelbench.settings.limits import check
+from accelbench.settings.to_cell import check_limits as check
 from settings.composed import merged
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from accelbench.errors import UserError
-from accelbench.settings import sizes
+from accelbench.settings import params, suites
 from accelbench.settings.suites import parse
 
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -24,16 +24,16 @@ LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 )
 def test_a_file_that_would_fill_the_memory_is_refused_before_it_is_constructed(text, told):
     with pytest.raises(UserError) as raised:
-        sizes.check_yaml(text)
+        params.check_yaml(text)
     assert told in str(raised.value)
 
 
 def test_an_ordinary_file_with_anchors_is_accepted():
-    sizes.check_yaml("a: &a {b: [1, 2]}\nc: *a\nd: {<<: *a, e: 1}\nlong: [" + "1, " * 10_000 + "]")
+    params.check_yaml("a: &a {b: [1, 2]}\nc: *a\nd: {<<: *a, e: 1}\nlong: [" + "1, " * 10_000 + "]")
 
 
 def combinations(*words):
-    return sizes.check_combinations(map(parse, words))
+    return suites.check_combinations(map(parse, words))
 
 
 def test_combinations_are_counted_as_hydra_makes_them():
@@ -42,7 +42,7 @@ def test_combinations_are_counted_as_hydra_makes_them():
         assert combinations(f"seed={value}") == num
     assert combinations("seed=0,1,2", "model=mlp,cnn", "mode=infer") == 6
     assert combinations("seed=0,1,2", "seed=0,1") == 2  # the last one wins
-    assert combinations("seed=range(0,100)", "batch_size=range(1,101)") == sizes.MAX_CELLS
+    assert combinations("seed=range(0,100)", "batch_size=range(1,101)") == suites.MAX_CELLS
 
 
 @pytest.mark.parametrize(

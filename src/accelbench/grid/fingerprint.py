@@ -88,8 +88,7 @@ def identity(cell: Cell, data: Data, fingerprint: Mapping[str, Any]) -> str:
 
     That is its settings, data set and allocator, the fingerprint for its engine, the user's own code and weights.
 
-    Raises:
-        UserError: the source of the user's own code can't be found, or the weights can't be read.
+    Raises UserError: the source of the user's own code can't be found, or the weights can't be read.
     """
     parts = {"settings": cell.settings(), "data": data.digest, "environment": fingerprint}
     if code := {flag: source_digest(flag, path) for flag, path in cell.own_code.items()}:

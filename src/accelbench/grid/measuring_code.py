@@ -51,8 +51,7 @@ class Definition:
 def code_digest(package: Path, engine: Engine | None = None) -> str:
     """The sha256 over the definitions that a number of `engine` passes through; of every engine if it is None.
 
-    Raises:
-        FileNotFoundError: `package` holds none of them.
+    Raises FileNotFoundError: `package` holds none of them.
     """
     found = measuring_code(package, engine)
     if not found:

@@ -42,8 +42,7 @@ def source_files(flag: str, path: str) -> dict[Path, Path]:
     If that is a single module, the other modules of its folder count too. It is searched in the current folder, then
     on Python's path.
 
-    Raises:
-        UserError: there is no such package; the message names the setting `flag`.
+    Raises UserError: there is no such package; the message names the setting `flag`.
     """
     name = path.partition(".")[0]
     found = PathFinder.find_spec(name, ["", *sys.path])
@@ -62,8 +61,7 @@ def source_files(flag: str, path: str) -> dict[Path, Path]:
 def check_own_code(cells: Iterable[Cell]) -> None:
     """Checks the dotted paths of the user's code that `cells` name.
 
-    Raises:
-        UserError: a module is missing or is no Python, or has no class or function of that name.
+    Raises UserError: a module is missing or is no Python, or has no class or function of that name.
     """
     for flag, path in {source for cell in cells for source in cell.own_code.items()}:
         source_files(flag, path)  # of the package

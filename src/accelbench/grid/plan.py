@@ -144,8 +144,7 @@ class Prepared:
 def check_request(cells: Sequence[Cell]) -> None:
     """Checks what can be checked at once, before another's measurement is waited for.
 
-    Raises:
-        UserError: `cells` use several data sets, or name code of the user's that is not there.
+    Raises UserError: `cells` use several data sets, or name code of the user's that is not there.
     """
     data_name(cells)
     check_own_code(cells)
@@ -162,8 +161,7 @@ def data_name(cells: Sequence[Cell]) -> str:
 def data_of(cells: Sequence[Cell], place: Workplace) -> tuple[Data, Path]:
     """The one data set that `cells` use, and its folder.
 
-    Raises:
-        UserError: they use several data sets, or theirs is not prepared.
+    Raises UserError: they use several data sets, or theirs is not prepared.
     """
     name = data_name(cells)
     folder = place.data / name
@@ -194,8 +192,7 @@ def _of_module(cells: Sequence[Cell]) -> Data:
 def prepare(cells: Sequence[Cell], place: Workplace, earlier: Sequence[WantedCell] = ()) -> Prepared:
     """Plans `cells` on this machine's data and environment.
 
-    Raises:
-        UserError: the cells use several data sets, or theirs is not prepared.
+    Raises UserError: the cells use several data sets, or theirs is not prepared.
     """
     source_digest.cache_clear()  # a notebook plans again and again, and the user's code changes meanwhile
     users_files = UsersFiles(cells)  # before they are read

@@ -125,8 +125,7 @@ def read_ceilings(root: Path, environment: Mapping[str, Any]) -> dict[str, Ceili
 def write_ceilings(root: Path, environment: Mapping[str, Any], device: str, ceilings: Ceilings) -> None:
     """Writes the ceilings of `device` into `root`/ceilings.json; those of other devices and machines are kept.
 
-    Raises:
-        OSError: the file can't be written.
+    Raises OSError: the file can't be written.
     """
     machines = _kept(root)
     machines.setdefault(_machine_key(environment), {})[device] = ceilings.to_json()

@@ -146,8 +146,7 @@ def read_planned(folder: Path) -> Readable:
 def cells_in(folder: Path) -> list[WantedCell]:
     """The cells that `folder`/plan.json names; without a readable plan, those of the records there.
 
-    Raises:
-        RefusedError: the system does not read the plan now.
+    Raises RefusedError: the system does not read the plan now.
     """
     try:
         return read_plan(folder).cells

@@ -97,10 +97,8 @@ def from_values(values: Mapping[str, Any]) -> Record:
 
     Texts have *** for secrets, and environment variables that this release does not keep are left out.
 
-    Raises:
-        OtherSchemaError: the record is of a schema that this release cannot read.
-        TypeError, ValueError, KeyError: `values` are no record, or one that no cell can leave, or its settings hold a
-            secret; the message names the field.
+    Raises OtherSchemaError: this release can't read the record's schema; TypeError, ValueError, KeyError: `values` are
+    no record, or one that no cell can leave, or its settings hold a secret; the message names the field.
     """
     version: Any = values["schema_version"]
     check_readable(version)

@@ -35,9 +35,8 @@ def load(cls: type[T], values: Mapping[str, Any], *, clean: bool = False) -> T:
     within their range (`schema.ranges`), text matches its pattern, `Any` is plain JSON. With `clean`, texts are made
     safe to show and cut (`text.beginning`), as is right for a file that anyone may have written.
 
-    Raises:
-        ValueError: `values` have an unknown field, lack one without a default, or a value does not fit; the message
-            begins with the value's path, such as `measurement.blocks[3].seconds`.
+    Raises ValueError: `values` have an unknown field, lack one without a default, or a value does not fit; the message
+    begins with the value's path, such as `measurement.blocks[3].seconds`.
     """
     try:
         kind: Any = cls
@@ -94,8 +93,7 @@ def group_digest(value: object) -> str:
 def open_regular(path: Path) -> Iterator[FileIO]:
     """Opens a regular file to be read, as a whole or in large pieces: without a buffer. A link to one is followed.
 
-    Raises:
-        OSError: there is no such file, or it is a folder, a pipe or a device, on which reading might never end.
+    Raises OSError: there is no such file, or it is a folder, a pipe or a device, on which reading might never end.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -140,8 +138,7 @@ def read_json(path: Path) -> Any:
 def entries_of(path: Path) -> dict[str, Any]:
     """The entries of a JSON file that keeps one for each machine; none if it is missing or holds no such thing.
 
-    Raises:
-        RefusedError: see `read_bytes`.
+    Raises RefusedError: see `read_bytes`.
     """
     with contextlib.suppress(OSError, ValueError):
         return load(dict[str, Any], read_json(path))

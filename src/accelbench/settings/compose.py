@@ -17,7 +17,7 @@ from accelbench import project, scratch
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.secrets import is_secret
-from accelbench.settings import config, executors, params, sizes, suites, to_cell
+from accelbench.settings import config, executors, params, suites, to_cell
 from accelbench.settings.parser import Parser
 from accelbench.settings.to_cell import repeated
 
@@ -29,16 +29,15 @@ ANNOUNCED = 1000  # combinations that take several seconds to compose
 def cells_of(configs: list[config.RunConfig]) -> tuple[list[Cell], config.SweepOptions]:
     """The cells of a sweep's configurations, repeats included, and the options of the whole sweep.
 
-    Raises:
-        UserError: a value is out of range, an option of the whole sweep has several values, or there are too many
-            cells.
+    Raises UserError: a value is out of range, an option of the whole sweep has several values, or there are too many
+    cells.
     """
     pairs = [to_cell.cell_and_options(one) for one in configs]
     options = pairs[0][1]
     for _, other in pairs:
         if names := config.differing_options(options, other):
             raise UserError(f"{names}: holds for a whole sweep: give it one value")
-    sizes.check_cells(len(pairs) * options.repeats, f"repeats={options.repeats}")
+    suites.check_cells(len(pairs) * options.repeats, f"repeats={options.repeats}")
     return repeated([cell for cell, _ in pairs], options.repeats), options
 
 
@@ -67,7 +66,7 @@ def compose(words: list[str]) -> list[config.RunConfig]:
     words = suites.without_missing_file(words, given, place.conf)
     sys.argv[1:] = [*flags, *words]
     if is_sweep:
-        num = sizes.check_combinations(map(suites.parse, words))
+        num = suites.check_combinations(map(suites.parse, words))
         if num > ANNOUNCED:
             print(f"Composing {num:,} combinations ...", file=sys.stderr)
     suites.RULES.set(suite.rules(given) if suite and is_sweep else [])
@@ -163,9 +162,8 @@ def _variable(name: str, *default: Any, _node_: Node) -> str | None:
 def one_cell(words: str) -> tuple[Cell, config.SweepOptions]:
     """The one cell that `words`, separated as in a shell, describe, and the options of its run.
 
-    Raises:
-        UserError: the words are not readable, describe several cells, or hold a flag, a number of repeats
-            or an executor of a cluster.
+    Raises UserError: the words are not readable, describe several cells, or hold a flag, a number of repeats or an
+    executor of a cluster.
     """
     try:
         given = shlex.split(words)

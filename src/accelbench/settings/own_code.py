@@ -45,8 +45,7 @@ MAX_NAME = 40  # characters of the name of the user's own data
 def checked_model(run: RunConfig) -> ModelConfig:
     """The settings of the network, with a name and absolute paths for the user's own.
 
-    Raises:
-        UserError: a setting is missing or malformed, or goes with another kind of network.
+    Raises UserError: a setting is missing or malformed, or goes with another kind of network.
     """
     model, library = run.model, run.model.library
     for name, libraries in GOES_WITH.items():
@@ -76,8 +75,7 @@ def checked_data(run: RunConfig) -> DataConfig:
 
     Data from another path, or of another image size, get another name, and so another folder of prepared arrays.
 
-    Raises:
-        UserError: a setting is missing or malformed, or goes with other data or another network.
+    Raises UserError: a setting is missing or malformed, or goes with other data or another network.
     """
     data, is_module = run.data, run.data.name == MODULE
     if not is_module:
@@ -102,8 +100,7 @@ def checked_data(run: RunConfig) -> DataConfig:
 def check_arguments(run: RunConfig) -> None:
     """Checks that no argument of the user's code holds a secret, since records, labels and reports show arguments.
 
-    Raises:
-        UserError: an argument's name or value says that it is a secret.
+    Raises UserError: an argument's name or value says that it is a secret.
     """
     groups = {"model.args": run.model.args, "model.batch_args": run.model.batch_args, "data.args": run.data.args}
     for group, arguments in groups.items():

@@ -6,9 +6,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 from accelbench.data.obtain import find
 from accelbench.errors import UnknownChoiceError, UserError
@@ -21,19 +21,22 @@ from accelbench.schema.serialize import read_bytes
 from accelbench.schema.text import one_line
 from accelbench.schema.vocab import Device
 from accelbench.settings.config import PROFILES
-from accelbench.settings.sizes import check_yaml
+from accelbench.settings.suites import MAX_BRACKETS
 
 SECTIONS = ("costs", "data", "suites")
 KEYS = ("profile", "retry", "strict", "confirm_s", "report_extension", *SECTIONS)
 NAMED = {"data": "a data set", "suites": "a suite"}  # sections whose names are those of folders and files
 
+MAX_BYTES = 200_000  # of the file
+MAX_NODES = 20_000  # of the file, with every alias written out
+REFERENCE = "${"
+
 
 def load(project: Path | None) -> DictConfig:
     """Reads `project`/params.yaml; it is empty outside of a project (None).
 
-    Raises:
-        UserError: the file is missing, is no YAML mapping, is too large, or has an unknown key or a section
-            that is none, or a data set or a suite whose name is none for a folder.
+    Raises UserError: the file is missing, is no YAML mapping, is too large, or has an unknown key or a section that is
+    none, or a data set or a suite whose name is none for a folder.
     """
     if project is None:
         return DictConfig({})
@@ -41,7 +44,7 @@ def load(project: Path | None) -> DictConfig:
         text = read_bytes(project / PARAMS).decode()
         check_yaml(text)
         params = OmegaConf.load(io.StringIO(text))
-    except (OSError, ValueError, YAMLError, OmegaConfBaseException, UserError) as error:
+    except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException, UserError) as error:
         raise UserError(f"{PARAMS}: not readable ({' '.join(str(error).split())})") from error
     if not isinstance(params, DictConfig):
         raise UserError(f"{PARAMS}: should be a mapping with profile, data and suites")
@@ -69,8 +72,7 @@ def data_settings(project: Path | None, name: str) -> dict[str, Any]:
 
     Outside of a project (None) they are the set's defaults.
 
-    Raises:
-        UserError: params.yaml has no such data set.
+    Raises UserError: params.yaml has no such data set.
     """
     if project is None:
         return {"source": "auto"} if find(name).home else {}
@@ -87,8 +89,7 @@ def _of_profile(value: Any, profile: str | None) -> Any:
 def confirm_s(project: Path | None) -> float:
     """Seconds for measuring the best cells again, interleaved; 0 for none.
 
-    Raises:
-        UserError: it is not a number, or below 0.
+    Raises UserError: it is not a number, or below 0.
     """
     settings: Any = OmegaConf.to_container(load(project))
     value = _of_profile(settings.get("confirm_s", 0), settings.get("profile"))
@@ -99,11 +100,7 @@ def confirm_s(project: Path | None) -> float:
 
 
 def report_extension(project: Path | None) -> Path | None:
-    """The file of the module that adds to the project's report; None without one.
-
-    Raises:
-        UserError: it is no path.
-    """
+    """The file of the module that adds to the project's report; None without one. Raises UserError: it is no path."""
     value = load(project).get("report_extension")
     if project is None or value is None:
         return None
@@ -115,8 +112,7 @@ def report_extension(project: Path | None) -> Path | None:
 def costs(project: Path | None) -> dict[Device, Cost]:
     """The section `costs`: device -> price_per_hour and power_w, either of which may be missing.
 
-    Raises:
-        UserError: a device or a key is unknown, or a value is no number above 0.
+    Raises UserError: a device or a key is unknown, or a value is no number above 0.
     """
     section, _ = _section(project, "costs")
     try:
@@ -134,3 +130,40 @@ def _section(project: Path | None, key: str) -> tuple[dict[str, dict[str, Any]],
         raise UserError(f"{PARAMS}: {key} should map names to settings")
     named = {str(name): {str(k): v for k, v in value.items()} for name, value in section.items()}
     return named, params.get("profile")
+
+
+def check_yaml(text: str) -> None:
+    """Checks the size of a YAML file from its parser's events, which are read one by one: nothing is constructed.
+
+    Raises UserError: the file is longer than `MAX_BYTES`, has more than `MAX_NODES` nodes with every alias written out,
+    is nested deeper than `MAX_BRACKETS`, contains itself, has a reference such as `${name}`, or is one value.
+    yaml.YAMLError: it is no YAML.
+    """
+    if len(text) > MAX_BYTES:
+        raise UserError(f"more than {MAX_BYTES:,} characters")
+    sizes: dict[str, int] = {}  # anchor -> nodes below it
+    open_nodes: list[tuple[str | None, int]] = []  # anchor, and the nodes before it
+    num = 0
+    for event in yaml.parse(text, yaml.SafeLoader):
+        line = f"line {event.start_mark.line + 1}"
+        if isinstance(event, yaml.AliasEvent):
+            if any(anchor == event.anchor for anchor, _ in open_nodes):
+                raise UserError(f"{line}: *{event.anchor} is a part of itself")
+            num += sizes.get(event.anchor, 1)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            open_nodes.append((event.anchor, num))
+            num += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = open_nodes.pop()
+            sizes |= {anchor: num - before} if anchor else {}
+        elif isinstance(event, yaml.ScalarEvent):
+            if not open_nodes:  # OmegaConf would read a text as YAML once more
+                raise UserError("one value, no mapping")
+            num += 1
+            sizes |= {event.anchor: 1} if event.anchor else {}
+            if REFERENCE in event.value:
+                raise UserError(f"{line}: {REFERENCE}...}} is not replaced here, nor by DVC: use an anchor")
+        if num > MAX_NODES:
+            raise UserError(f"{line}: more than {MAX_NODES:,} values, with every alias written out")
+        if len(open_nodes) > MAX_BRACKETS:
+            raise UserError(f"{line}: more than {MAX_BRACKETS} brackets within each other")

@@ -1,7 +1,8 @@
-"""The suites of params.yaml: their axes as Hydra overrides, and the combinations that they exclude."""
+"""The words of a command line as Hydra reads them, and what a suite of params.yaml adds to them or excludes."""
 
 import functools
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
@@ -11,7 +12,7 @@ from types import NoneType
 from typing import Any, get_args, get_type_hints
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
@@ -19,7 +20,6 @@ from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.project import PARAMS
 from accelbench.schema.vocab import Library
 from accelbench.settings.config import GROUPS, NAMES, PROFILES, RunConfig
-from accelbench.settings.sizes import check_brackets
 
 # Settings of a whole sweep, which can't be axes.
 NOT_AXES = {"suite", "tracking", "profile", "out", "retry", "quiet_s", "verbose"}
@@ -30,6 +30,10 @@ OPTIONS = "executor.slurm.additional_parameters."  # with names of sbatch's
 PATHS = ("out", "data.root")  # settings whose values are paths
 AXES_OF_PATHS = ("data.path", "model.weights")  # of these, a comma may also separate several values
 EXCLUDE = "exclude"  # the key of a suite that lists combinations to leave out; all others are settings
+# How large a request may be: a slip of the keyboard must not fill the memory.
+MAX_CELLS = 10_000  # of a sweep; composing one takes some 5 ms
+MAX_BRACKETS = 20  # within each other; a parser calls itself for each
+AT_MOST = f"a sweep has at most {MAX_CELLS:,}: name fewer values, or run a sweep for each value of an axis"
 
 Rule = Mapping[str, Sequence[str]]  # setting -> values, as written; a cell that matches all settings is left out
 # The exclude rules of the sweep that is composed: the launcher, which Hydra makes, leaves out what matches one.
@@ -48,8 +52,7 @@ class Suite:
     def chosen(cls, given: Mapping[str, str], params: Any) -> "Suite | None":
         """The suite among the settings of the command line; None without one.
 
-        Raises:
-            UserError: the suite or the profile is unknown, or its section is no mapping.
+        Raises UserError: the suite or the profile is unknown, or its section is no mapping.
         """
         profile, name = given.get("profile") or params.get("profile") or PROFILES[0], given.get("suite")
         if profile not in PROFILES:
@@ -69,8 +72,7 @@ class Suite:
 
         A sweep has all values of an axis, a run the first.
 
-        Raises:
-            UserError: a setting is unknown, or has no value; the suite does not name exactly one data set.
+        Raises UserError: a setting is unknown, or has no value; the suite does not name exactly one data set.
         """
         flag, result = f"{PARAMS}: suites.{self.name}", []
         for name, axis in self.axes.items():
@@ -97,8 +99,7 @@ class Suite:
 
         What the command line names is never left out.
 
-        Raises:
-            UserError: a rule is malformed, or names a setting that the suite doesn't set.
+        Raises UserError: a rule is malformed, or names a setting that the suite doesn't set.
         """
         flag = f"{PARAMS}: suites.{self.name}.{EXCLUDE}"
         listed = self._of_profile(self.axes.get(EXCLUDE) or [], flag, "list")
@@ -188,8 +189,7 @@ def parse(word: str) -> Override:
 def given_in(words: Iterable[str]) -> dict[str, str]:
     """The settings that words of the command line name, and their values as written.
 
-    Raises:
-        UserError: a word is not of the form `name=value`, or names a setting of Hydra itself.
+    Raises UserError: a word is not of the form `name=value`, or names a setting of Hydra itself.
     """
     return dict(map(_name_and_value, words))
 
@@ -230,3 +230,51 @@ def _word(value: Any) -> str:
 def _key(value: Any) -> str:
     """`value` as text for comparing: 8 and 8.0 are equal."""
     return _word(int(value) if isinstance(value, float) and value.is_integer() else value)
+
+
+def check_brackets(word: str) -> None:
+    """Raises a UserError if the brackets of a setting are nested deeper than `MAX_BRACKETS`."""
+    depth = 0
+    for character in word:
+        depth += (character in "[{(") - (character in "]})")
+        if depth > MAX_BRACKETS:
+            raise UserError(f"{word[:MAX_BRACKETS]}...: more than {MAX_BRACKETS} brackets within each other")
+
+
+def check_combinations(overrides: Iterable[Override]) -> int:
+    """The number of combinations of all values that a sweep's overrides list.
+
+    Raises UserError: it is 0, or above `MAX_CELLS`; the message names the axes with their lengths.
+    """
+    lengths = {override.get_key_element(): _num_values(override) for override in overrides}
+    if empty := [name for name, length in lengths.items() if not length]:
+        raise UserError(f"{', '.join(empty)}: a range without a value")
+    num = math.prod(lengths.values())
+    if num > MAX_CELLS:
+        axes = " x ".join(f"{name} ({_count(length)})" for name, length in lengths.items() if length > 1)
+        raise UserError(f"{axes}: {_count(num)} combinations; {AT_MOST}")
+    return num
+
+
+def check_cells(num: int, flag: str) -> None:
+    """Raises a UserError if a sweep has more than `MAX_CELLS` cells."""
+    if num > MAX_CELLS:
+        raise UserError(f"{flag}: makes {_count(num)} cells; {AT_MOST}")
+
+
+def _count(num: int) -> str:
+    return f"{num:,}" if num < 10**12 else f"over {10**12:,}"
+
+
+def _num_values(override: Override) -> int:
+    value = override.value()
+    if isinstance(value, ChoiceSweep):
+        return len(value.list)
+    if not isinstance(value, RangeSweep):
+        return 1
+    start, stop, step = value.start or 0, value.stop or 0, value.step
+    try:
+        length: int = math.ceil((stop - start) / step)
+    except (ValueError, OverflowError, ZeroDivisionError) as error:
+        raise UserError(f"{override.input_line}: a range needs finite bounds, and a step other than 0") from error
+    return max(0, length)

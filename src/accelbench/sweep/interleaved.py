@@ -15,7 +15,7 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record, RecordName, read_all
 from accelbench.schema.serialize import load, read_json, write_json
 from accelbench.settings.config import SweepOptions, differing_options
-from accelbench.settings.sizes import check_cells
+from accelbench.settings.suites import check_cells
 
 MAX_DIGITS = 20  # of a number of processes; Python reads no number of more than 4,300
 
