@@ -36,17 +36,11 @@ MANY = 20  # pairs: with as many or more, one false alarm is to be expected
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """The limits that decide the verdicts and the exit status.
+    """The limits that decide the verdicts and the exit status."""
 
-    Attributes:
-        margin: see `Comparison.verdict`.
-        max_slower: the exit status is 1 if the whole interval of a pair lies below minus this share; None: never.
-        anyway: whether to compare even if the data or the work differ, or the processes were not interleaved.
-    """
-
-    margin: float = MARGIN
-    max_slower: float | None = None
-    anyway: bool = False
+    margin: float = MARGIN  # see `Comparison.verdict`
+    max_slower: float | None = None  # the exit status is 1 if a pair's whole interval lies below minus this share
+    anyway: bool = False  # whether to compare even if the data or the work differ, or nothing was interleaved
 
 
 def terms(margin: str | None, fail_if: str | None, *, anyway: bool) -> Terms:
@@ -71,15 +65,10 @@ def _share(flag: str, text: str, prefix: str) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """A and B, compared.
-
-    Attributes:
-        pairs: each pair that was not skipped on both sides, and how B compares with A there.
-        warnings: what a reader of the verdicts should know.
-    """
+    """A and B, compared; the warnings are what a reader of the verdicts should know."""
 
     pairing: Pairing
-    pairs: list[tuple[Pair, Comparison]]
+    pairs: list[tuple[Pair, Comparison]]  # those that were not skipped on both sides, and how B compares with A there
     warnings: list[str]
 
 

@@ -18,15 +18,11 @@ Varied = dict[str, tuple[list[str], list[str]]]  # a setting's dotted name -> it
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """The processes of one cell of A, and those of the matching cell of B.
-
-    Attributes:
-        label: of B's cell, without its repeat; no other pair of the comparison has it.
-    """
+    """The processes of one cell of A, and those of the matching cell of B."""
 
     first: list[Process]
     second: list[Process]
-    label: str = ""
+    label: str = ""  # of B's cell, without its repeat; no other pair of the comparison has it
 
     @property
     def is_skipped(self) -> bool:
@@ -36,16 +32,11 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True)
 class Pairing:
-    """All pairs.
-
-    Attributes:
-        varied: the compared settings: every cell of A differs in them from every cell of B.
-        num_unpaired: cells that only A or only B has.
-    """
+    """All pairs."""
 
     pairs: list[Pair]
-    varied: Varied = field(default_factory=dict)
-    num_unpaired: int = 0
+    varied: Varied = field(default_factory=dict)  # the compared settings: A's cells differ in them from all of B's
+    num_unpaired: int = 0  # cells that only A or only B has
 
 
 def pair(first: Sequence[Process], second: Sequence[Process]) -> Pairing:
@@ -64,16 +55,16 @@ def pair(first: Sequence[Process], second: Sequence[Process]) -> Pairing:
         a, b = _without(varied, a), _without(varied, b)
     matched = {key: replace(b[key][0].cell, repeat=0) for key in a if key in b}
     if not matched:
-        seen = [", ".join(sorted({label(process.cell) for process in processes})[:4]) for processes in (first, second)]
+        seen = [", ".join(sorted({_label(process) for process in processes})[:4]) for processes in (first, second)]
         raise UserError(f"no cell of A matches one of B. A has {seen[0]}, ...; B has {seen[1]}, ...")
     names = labels(matched.values())
     pairs = [Pair(first=a[key], second=b[key], label=names[cell.id]) for key, cell in matched.items()]
     return Pairing(pairs=pairs, varied=varied, num_unpaired=len(set(a) ^ set(b)))
 
 
-def label(cell: Cell) -> str:
-    """The cell's label without its repeat."""
-    return replace(cell, repeat=0).label
+def _label(process: Process) -> str:
+    """Of its cell, without the repeat."""
+    return replace(process.cell, repeat=0).label
 
 
 def _settings(cell: Cell) -> dict[str, Any]:
@@ -122,7 +113,7 @@ def _without(varied: Iterable[str], groups: Mapping[str, list[Process]]) -> dict
         flat = _flat(_settings(processes[0].cell))
         key = canonical_json({name: value for name, value in flat.items() if name not in varied})
         if key in cells:
-            both = f"{label(cells[key][0].cell)} and {label(processes[0].cell)}"
+            both = f"{_label(cells[key][0])} and {_label(processes[0])}"
             raise UserError(
                 f"A and B differ in {', '.join(varied)}, and so do {both} of the same side: compare one with one"
             )

@@ -31,22 +31,16 @@ class Selection(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """The part of a record that a comparison needs: ten thousand whole records would fill the memory.
-
-    Attributes:
-        rates: samples/s of the steady blocks or epochs; empty unless the cell is ok and was not disturbed.
-        was_beside_others: see `judging.disturbed.was_beside_others`.
-        disturbed: what disturbed an ok cell so much that its rates do not count; None if nothing did.
-    """
+    """The part of a record that a comparison needs: ten thousand whole records would fill the memory."""
 
     cell: Cell
     status: Status
     started_at: str
     environment: Mapping[str, Any]
     data: Data | None
-    rates: list[float]
-    was_beside_others: bool
-    disturbed: str | None = None
+    rates: list[float]  # samples/s of the steady blocks or epochs; empty unless the cell is ok and was not disturbed
+    was_beside_others: bool  # see `judging.disturbed.was_beside_others`
+    disturbed: str | None = None  # what disturbed an ok cell so much that its rates do not count
 
     @property
     def outcome(self) -> str:
@@ -77,23 +71,14 @@ class Process:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordSet:
-    """The records of A or of B.
+    """The records of A or of B."""
 
-    Attributes:
-        name: as the user wrote it.
-        processes: one per record, of any status.
-        selection: how WORD selected the records; None if they are all of a folder's.
-        left_out: files that could not be read, such as `3 of schema 2`; empty if all were.
-        problems: a line for each of these files, but for those of other schemas if WORD selected the records.
-        notes: a line for each plan and folder that could not be read.
-    """
-
-    name: str
-    processes: list[Process]
-    selection: Selection | None = None
-    left_out: str = ""
-    problems: Sequence[str] = ()
-    notes: Sequence[str] = ()
+    name: str  # as the user wrote it
+    processes: list[Process]  # one per record, of any status
+    selection: Selection | None = None  # how WORD selected the records; None if they are all of a folder's
+    left_out: str = ""  # files that could not be read, such as `3 of schema 2`; empty if all were
+    problems: Sequence[str] = ()  # a line for each of these, but for those of other schemas if WORD selected
+    notes: Sequence[str] = ()  # a line for each plan and folder that could not be read
 
     def environments(self) -> list[Mapping[str, Any]]:
         """The distinct environments of the processes, in which `code` is a mapping from engine to code digest."""

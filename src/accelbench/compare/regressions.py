@@ -33,23 +33,16 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class CellChange:
-    """A cell at two revisions.
-
-    Attributes:
-        ratio: of the speeds, second over first; None if a side has no process that ended ok.
-        low, high: its 95 % interval, of this cell alone; None if it was not tested.
-        p: the probability of such a difference between equal cells; None if it was not tested.
-        why: why nothing can be told; else empty.
-    """
+    """A cell at two revisions. Of one that was not tested, interval and p are None, and `why` says why."""
 
     label: str
     num_first: int
     num_second: int
     change: Change
-    ratio: float | None = None
-    low: float | None = None
+    ratio: float | None = None  # of the speeds, second over first; None if a side has no process that ended ok
+    low: float | None = None  # its 95 % interval, of this cell alone
     high: float | None = None
-    p: float | None = None
+    p: float | None = None  # the probability of such a difference between equal cells
     why: str = ""
 
 

@@ -50,22 +50,16 @@ class Word(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The second side's speed over the first's.
+    """The second side's speed over the first's."""
 
-    Attributes:
-        num_first, num_second: fresh processes measured on each side.
-        ratio: geometric mean of the processes' median samples/s, second over first; above 1, the second is faster.
-            None with fewer than `MIN_PROCESSES` on a side.
-        low, high: bounds of the 95 % interval of the ratio; None if the ratio is None.
-        interleaved: whether a verdict may be given: A and B were interleaved, so that drift affected both
-            alike, or the user wants a verdict anyway.
-    """
-
-    num_first: int
+    num_first: int  # fresh processes measured on each side
     num_second: int
+    # Geometric mean of the processes' median samples/s, second over first; above 1, the second is faster. Like its 95 %
+    # interval it is None with fewer than `MIN_PROCESSES` on a side.
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
+    # Whether a verdict may be given: A and B were interleaved, so that drift affected both, or it is wanted anyway.
     interleaved: bool = True
 
     def verdict(self, margin: float = MARGIN) -> Verdict:
@@ -147,20 +141,13 @@ class Steps:
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """A cell that is compared.
+    """A cell that is compared."""
 
-    Attributes:
-        processes: those that its speed is of.
-        speed: its published samples/s, above 0.
-        low, high: the 95 % interval of the speed; None if unknown.
-        steps: None if unknown.
-    """
-
-    processes: Sequence[Process]
-    speed: float
-    low: float | None
+    processes: Sequence[Process]  # those that its speed is of
+    speed: float  # its published samples/s, above 0
+    low: float | None  # the 95 % interval of the speed; None if unknown
     high: float | None
-    steps: Steps | None = None
+    steps: Steps | None = None  # None if unknown
 
     @property
     def is_disturbed(self) -> bool:
@@ -172,16 +159,13 @@ class Side:
 class Judgement:
     """What can be said of two cells.
 
-    Attributes:
-        ratio: how many times as fast the first is as the second: from interleaved processes where there are enough,
-            else the ratio of the two speeds.
-        low, high: the 95 % interval of the ratio; None if too few processes were interleaved.
-        why: what speaks for or against a difference, besides the interval; may be empty.
+    The ratio says how many times as fast the first is as the second: from interleaved processes where there are enough,
+    which have an interval, else it is the ratio of the two speeds.
     """
 
     ratio: float
     word: Word
-    why: str = ""
+    why: str = ""  # what speaks for or against a difference, besides the interval; may be empty
     low: float | None = None
     high: float | None = None
 
