@@ -24,8 +24,7 @@ from accelbench.schema.vocab import Precision, Status
 from accelbench.search.goal import Goal
 from accelbench.settings.config import Retry
 from accelbench.sinks import run_picture
-from accelbench.sinks.mlflow_fields import translate
-from accelbench.sinks.sink import relative_speeds
+from accelbench.sinks.mlflow_fields import relative_speeds, translate
 from accelbench.sweep.run import SweepResult, _counts
 from accelbench.sweep.terminal import conclude, outcome, show_answer, show_card
 from beside import REASON, make_record, quiet

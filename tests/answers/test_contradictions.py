@@ -28,7 +28,7 @@ from accelbench.schema.measurement import Block
 from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.vocab import Mode
 from accelbench.sinks import mlflow_fields
-from accelbench.sinks.sink import relative_speeds
+from accelbench.sinks.mlflow_fields import relative_speeds
 from accelbench.sweep import terminal
 from report.conftest import ENVIRONMENT
 

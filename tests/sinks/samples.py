@@ -12,7 +12,7 @@ from accelbench.schema.measurement import Block, Epoch, Evaluation, Measurement
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Device, Engine, Library, Mode, Precision, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
-from accelbench.sinks.sink import relative_speeds
+from accelbench.sinks.mlflow_fields import relative_speeds
 
 MNIST = Data(name="mnist", digest="6f1c" * 16, source="the original idx files", stand_in=False)
 STAND_IN = Data(name="mnist", digest="09ab" * 16, source="a drawn digit for each class", stand_in=True)
@@ -122,3 +122,8 @@ def system_series(num_samples: int = 10) -> SystemSeries:
 def relations(records):
     """How the speeds of the records' cells compare."""
     return relative_speeds(cells_of(map(Process.of, records)))
+
+
+def processes(*records):
+    """The processes of records, as a delivery takes them."""
+    return [Process.of(each) for each in records]

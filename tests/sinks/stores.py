@@ -4,6 +4,8 @@ import socket
 import subprocess
 import sys
 
+from accelbench.sinks.delivery import Delivery
+
 SCRIPT = "import sys; from pathlib import Path; from accelbench.sinks.{module} import {what}; {call}"
 SERVE = SCRIPT.format(
     module="ui", what="serve", call="sys.exit(serve(Path(sys.argv[1]), int(sys.argv[2]), open_browser=False))"
@@ -24,18 +26,17 @@ def closed_port() -> int:
 
 
 def opened(root):
-    from accelbench.sinks.mlflow import MLflowSink
-
-    sink = MLflowSink(root)
-    sink.open()
-    return sink
+    delivery = Delivery("mlflow", root)
+    delivery.open()
+    return delivery
 
 
 def deliver(root, *to_deliver):
-    sink = opened(root)
+    delivery = opened(root)
     for one in to_deliver:
-        sink.deliver(one)
-    return sink
+        delivery.add(one)
+    delivery.deliver()
+    return delivery
 
 
 def client_of(root):

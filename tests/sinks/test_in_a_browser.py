@@ -11,7 +11,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from accelbench.schema.vocab import Mode, Precision, Protocol, Status
 from accelbench.sinks import view
-from tests.sinks.samples import STAND_IN, cell, record, relations
+from tests.sinks.samples import STAND_IN, cell, processes, record
 from tests.sinks.stores import SERVE, closed_port, deliver, started
 
 pytestmark = pytest.mark.browser
@@ -34,10 +34,10 @@ def served(empty_store, tmp_path_factory):
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         patch.delenv("DVC_ROOT", raising=False)
         stand_in = record(data=STAND_IN, number=50)
-        sink = deliver(root, *sample(), stand_in)
-        sink.relate(relations(sample()))
-        link = sink.link(stand_in)
-        assert sink.problem is None
+        delivery = deliver(root, *sample(), stand_in)
+        delivery.relate(processes(*sample()))
+        link = delivery.links(stand_in)["MLflow"]
+        assert delivery.problem is None
         port = closed_port()
         server = started(SERVE, root, port, stdout=subprocess.PIPE, text=True)
     address = server.stdout.readline().removeprefix("MLflow: ").strip()

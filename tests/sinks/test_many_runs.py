@@ -15,10 +15,10 @@ from accelbench.answers.process import Process
 from accelbench.schema import record as records
 from accelbench.schema.vocab import Precision
 from accelbench.sinks import view
+from accelbench.sinks.delivery import Delivery
 from accelbench.sinks.mlflow_fields import AGGREGATE, CELL_KEY, KIND
 from accelbench.sinks.sync import sync
 from accelbench.sinks.ui import DIRECT
-from accelbench.sweep.run import Delivery
 from tests.sinks.samples import cell, record
 from tests.sinks.stores import SYNC, client_of, closed_port, split, started
 

@@ -13,11 +13,11 @@ from accelbench.project import Workplace
 from accelbench.schema import conditions, serialize
 from accelbench.schema import record as records
 from accelbench.schema.vocab import Precision, Protocol, Status
-from accelbench.sinks import in_time, location, sink, view
+from accelbench.sinks import delivery, in_time, location, view
 from accelbench.sinks.sync import sync
 from accelbench.sinks.ui import serve
 from tests.sinks import servers
-from tests.sinks.samples import REASONS, STAND_IN, cell, record, relations, resnet18
+from tests.sinks.samples import REASONS, STAND_IN, cell, processes, record, resnet18
 from tests.sinks.stores import SUITE, client_of, closed_port, deliver, files_of, runs_of
 
 NOTE = "mlflow.note.content"
@@ -83,9 +83,9 @@ def test_a_description_that_the_user_wrote_stays_and_a_link_goes_with_the_fastes
     found = deliver(root, slow, fast, fastest)
     ids = {run.data.tags["record"]: run.info.run_id for run in runs_of(root)}
     client_of(root).set_tag(ids[slow.name], NOTE, "My own words.")
-    found.relate(relations([slow, fast, fastest]))
+    found.relate(processes(slow, fast, fastest))
     before = {run.data.tags["record"]: run.data.tags[NOTE] for run in runs_of(root)}
-    found.relate(relations([slow, fast]))
+    found.relate(processes(slow, fast))
     after = {run.data.tags["record"]: run.data.tags[NOTE] for run in runs_of(root)}
     assert before[slow.name] == after[slow.name] == "My own words."
     assert ids[fastest.name] in before[fast.name]
@@ -127,14 +127,15 @@ def test_a_store_with_the_addresses_of_another_folder_is_refused_with_the_cure(r
 
 def test_records_that_a_locked_store_missed_are_delivered_by_sync(root, monkeypatch, capfd):
     monkeypatch.setattr(location, "PATIENCE_S", 0.1)
-    monkeypatch.setattr(sink, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(delivery, "PATIENCE_S", 0.3)
     kept = [record(number=number) for number in range(5)]
     for one in kept:
         records.write(one, root / "results" / SUITE)
     found = deliver(root, kept[0])
     with location.locked(root):
         for one in kept[1:]:
-            found.deliver(one)
+            found.add(one)
+        found.deliver()
     assert found.undelivered == 4
     assert "another writer of the MLflow store" in found.problem
     assert sync(root, [root / "results"]).num_delivered == 4

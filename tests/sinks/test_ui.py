@@ -13,7 +13,7 @@ from accelbench.errors import UserError
 from accelbench.sinks import view
 from accelbench.sinks.ui import DIRECT, serve
 from tests.sinks.samples import cell, record
-from tests.sinks.stores import SERVE, client_of, closed_port, deliver, opened, runs_of, started
+from tests.sinks.stores import SERVE, client_of, closed_port, deliver, runs_of, started
 
 
 def test_without_a_store_or_a_run_it_says_what_to_do(root, tmp_path):
@@ -71,10 +71,10 @@ def test_it_serves_the_newest_experiment_of_a_moved_project_until_ctrl_c(root, m
         # The same server takes records over HTTP, as a shared one does.
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://someone:s3cret@127.0.0.1:{port}")
         capsys.readouterr()
-        sink = opened(root)
-        sink.deliver(record(number=9))
-        assert sink.link(record(number=9)).startswith(f"http://127.0.0.1:{port}/#/experiments/")
-        assert sink.problem is None
+        delivery = deliver(root, record(number=9))
+        page = delivery.links(record(number=9))["MLflow"]
+        assert page.startswith(f"http://127.0.0.1:{port}/#/experiments/")
+        assert delivery.problem is None
         assert capsys.readouterr().out == ""  # MLflow would print two addresses for each run
         assert len(runs_of(root)) == 2
         assert serve(root, open_browser=False) == 0

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from accelbench.schema import plan_file, record
 from accelbench.schema.vocab import Device, Engine, Library, Mode, Precision, Protocol, Status
 from accelbench.schema.workload import ModelSpec
 from accelbench.settings.config import Retry
-from accelbench.sinks.sink import Sink
+from accelbench.sinks import delivery
 from accelbench.sweep import context, run, session
 from fakes import TESTS, faulty_host, give_ceilings, make_cell, make_options, make_project
 
@@ -370,43 +371,37 @@ def test_what_does_not_run_here_is_a_record_with_its_reason_until_it_is_supporte
     assert statuses(swept(of_sizes(8))[0]) == [Status.ok]
 
 
-class Tracker(Sink):
-    """A tracker that fails as told, and notes what happens."""
+@pytest.fixture
+def tracked(monkeypatch):
+    """Has a tracker stand for MLflow, which fails as told, and notes what happens."""
 
-    name = "Broken"
+    def tracked(where=None, note=lambda what, record=None: None):
+        def do(here, record=None):
+            note(here, record)
+            if here == where:
+                raise ConnectionError("the server is gone")
 
-    def __init__(self, where=None, note=lambda what, record=None: None):
-        super().__init__()
-        self.where, self.note = where, note
+        store = SimpleNamespace(
+            deliver=lambda records: do("send", *records),
+            relate=lambda speeds: do("relate"),
+            show_cells=lambda cells: None,
+            link=lambda record: None,
+        )
+        monkeypatch.setattr(delivery, "open_store", lambda root: do("open") or store)
 
-    def _open(self):
-        self._do("open")
-
-    def _send(self, record):
-        self._do("send", record)
-
-    def _relate(self, found, means):
-        self._do("relate")
-
-    def _find(self, record):
-        self._do("find")
-
-    def _do(self, here, record=None):
-        self.note(here, record)
-        if here == self.where:
-            raise ConnectionError("the server is gone")
+    return tracked
 
 
 @pytest.mark.parametrize("where", ["open", "send"])
-def test_a_tracker_that_fails_loses_nothing(swept, folder, monkeypatch, where):
-    monkeypatch.setattr(run, "make_sink", lambda *_: Tracker(where))
-    result, text = swept(of_sizes(32, 8))
+def test_a_tracker_that_fails_loses_nothing(swept, folder, tracked, where):
+    tracked(where)
+    result, text = swept(of_sizes(32, 8), tracking="mlflow")
     assert statuses(result) == [Status.ok, Status.ok]
     assert len(written(folder)) == 2
-    assert "2 runs did not reach Broken (the server is gone): `accelbench sync` delivers them." in text
+    assert "2 runs did not reach MLflow (the server is gone): `accelbench sync` delivers them." in text
 
 
-def test_a_record_is_delivered_during_the_next_cell_once_nothing_more_is_timed(swept, project, monkeypatch):
+def test_a_record_is_delivered_during_the_next_cell_once_nothing_more_is_timed(swept, project, tracked):
     sent = []
 
     def note(what, found=None):
@@ -414,32 +409,33 @@ def test_a_record_is_delivered_during_the_next_cell_once_nothing_more_is_timed(s
             (project / "data/mnist/news").touch()
             sent.append(found.cell.batch_size)
 
-    monkeypatch.setattr(run, "make_sink", lambda *_: Tracker(note=note))
-    result, _ = swept([make_cell(), make_cell("await news", batch_size=8)])
+    tracked(note=note)
+    result, _ = swept([make_cell(), make_cell("await news", batch_size=8)], tracking="mlflow")
     assert [(found.status, found.reason) for found in result.records] == [(Status.ok, None)] * 2
     assert sent == [32, 8]
 
 
-def test_the_last_record_is_delivered_after_it_was_shown(project, shared, monkeypatch):
+def test_the_last_record_is_delivered_after_it_was_shown(project, shared, tracked):
     events = []
 
     def note(what, found=None):
         if what in ("open", "send"):
             events.append(found.status if found else what)
 
-    monkeypatch.setattr(run, "make_sink", lambda *_: Tracker(note=note))
+    tracked(note=note)
+    options = make_options(tracking="mlflow")
     for cells in ([make_cell()], [make_cell(), make_cell("raise"), make_cell(batch_size=8)]):
         console = Console(file=io.StringIO())
-        run.run(cells, make_options(), console, hosts=shared, show=lambda result: events.append("shown"))
+        run.run(cells, options, console, hosts=shared, show=lambda result: events.append("shown"))
     assert events == ["shown", "open", Status.ok, "open", "shown", Status.failed, Status.ok]
 
 
-def test_tracking_names_the_sink_and_without_it_mlflow_is_not_imported(tmp_path):
+def test_tracking_names_the_tracker_and_without_it_mlflow_is_not_imported(tmp_path):
     with pytest.raises(UserError, match=r"tracking=wandb.*mlflow, none"):
-        run.make_sink("wandb", tmp_path)
+        delivery.Delivery("wandb", tmp_path)
     script = "import sys, accelbench.sinks.sync, accelbench.sinks.ui; from pathlib import Path\n"
-    script += "from accelbench.sweep.run import make_sink\n"
-    script += "print(make_sink('none', Path('.')), 'mlflow' in sys.modules)"
+    script += "from accelbench.sinks.delivery import Delivery\n"
+    script += "print(Delivery('none', Path('.')).open(), 'mlflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "None False\n"
 
 

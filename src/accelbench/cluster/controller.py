@@ -27,10 +27,11 @@ from accelbench.schema.record import Record, listed, read_all
 from accelbench.schema.serialize import write_json
 from accelbench.settings.config import Retry
 from accelbench.settings.executors import ExecutorConfig
+from accelbench.sinks.delivery import Delivery
 from accelbench.sweep.context import SweepContext, read_or_set_aside
 from accelbench.sweep.merge import merge
 from accelbench.sweep.prober import PROBING_ENGINE
-from accelbench.sweep.run import Delivery, stands
+from accelbench.sweep.run import stands
 from accelbench.sweep.terminal import SweepProgress
 
 OF_NODE = ("nvidia-driver",)  # versions of the node, and not of the packages, which all nodes share

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from accelbench.errors import UserError
 from accelbench.lock import hold
 from accelbench.schema.secrets import masked
-from accelbench.sinks.sink import one_line
+from accelbench.schema.text import clean
 
 PREFIX = "accelbench/"  # of the names of our experiments
 FIRST = {"experiments", "runs", "metrics", "params", "tags"}  # the tables that MLflow makes first
@@ -160,3 +160,9 @@ def unreachable(root: Path, error: Exception) -> UserError:
         return error
     store = masked(tracking_uri(root))
     return UserError(f"the MLflow store {store} (MLFLOW_TRACKING_URI) does not answer: {one_line(error)}")
+
+
+def one_line(error: Exception) -> str:
+    """The first line of the error's message, without secrets, or the error's type if there is no message."""
+    lines = clean(masked(str(error))).strip().splitlines()
+    return lines[0][:300] if lines else type(error).__name__

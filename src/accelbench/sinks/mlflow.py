@@ -16,8 +16,7 @@ from accelbench.schema.record import Record
 from accelbench.sinks import location, mlflow_fields, run_picture
 from accelbench.sinks.in_time import InTime
 from accelbench.sinks.location import folder_of, is_own, locked
-from accelbench.sinks.mlflow_fields import NOTE, NUM_PROCESSES, end_ms, start_ms, translate
-from accelbench.sinks.sink import RelativeSpeed, Sink
+from accelbench.sinks.mlflow_fields import NOTE, NUM_PROCESSES, RelativeSpeed, end_ms, start_ms, translate
 from accelbench.sinks.view import COMPARE, SHARE, VERDICT, compare_link, run_url, view_tags
 
 # By MLflow's defaults, one call to a dead server takes four minutes, and usage is reported to Databricks.
@@ -240,29 +239,6 @@ class Store:
         else:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text)
-
-
-class MLflowSink(Sink):
-    """Delivers the records of a sweep to the MLflow store."""
-
-    name = "MLflow"
-
-    def __init__(self, root: Path) -> None:
-        super().__init__()
-        self._root = root
-
-    def _open(self) -> None:
-        self._store = Store(self._root)
-
-    def _send(self, record: Record) -> None:
-        self._store.deliver([record])
-
-    def _relate(self, found: Sequence[RelativeSpeed], cells: Sequence[MeasuredCell]) -> None:
-        self._store.relate(found)
-        self._store.show_cells(cells)
-
-    def _find(self, record: Record) -> str | None:
-        return self._store.link(record)
 
 
 def key_of(record: Record) -> Key:

@@ -1,13 +1,15 @@
-"""A record as MLflow's parameters, metrics, tags and description, in plain values."""
+"""A record as MLflow's parameters, metrics, tags and description, in plain values; and how speeds compare."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
 from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.groups import groups
 from accelbench.answers.process import Process
+from accelbench.answers.ranking import verdict_text
 from accelbench.judging.disturbed import DISTURBED
 from accelbench.judging.row import summarise, warnings_of
 from accelbench.schema.cell import Cell
@@ -218,3 +220,37 @@ def _figures(row: Row) -> list[str]:
     if row["accuracy"] is not None:
         parts.append(f"test accuracy {100 * row['accuracy']:.2f} %")
     return parts
+
+
+@dataclass(frozen=True)
+class RelativeSpeed:
+    """How the cell of an ok record compares with the fastest cell that did the same thing in the same place.
+
+    What is compared is the cell, and not the process, so that runs of several models compare in one chart.
+    """
+
+    record: Record
+    cell: MeasuredCell  # of the record
+    share: float  # the cell's published speed over that of the fastest cell, at most 1
+    fastest: Record  # the typical process of the fastest cell
+    verdict: str  # `fastest`, or such as `0.763 times as fast, likely`
+    command: str | None = None  # what may say which cell is faster; None if not needed, or too long
+
+    @property
+    def words(self) -> str:
+        """The verdict, with the command that may decide."""
+        return f"{self.verdict}; this may decide: `{self.command}`" if self.command else self.verdict
+
+
+def relative_speeds(cells: Iterable[MeasuredCell]) -> list[RelativeSpeed]:
+    """One for each ok process whose cell did the same thing as another one, with other settings."""
+    found = []
+    for group in groups(cells):
+        assert group.fastest.record
+        for cell in group.cells if len(group.cells) > 1 else []:
+            gap = group.gap_to(cell) if cell is not group.fastest else None
+            share, command = (min(1.0, 1 / gap.ratio), gap.command) if gap else (1.0, None)
+            own = [each.record for each in cell.processes if each.record is not None and each.is_ok]
+            words = verdict_text(group, cell), command
+            found += [RelativeSpeed(record, cell, share, group.fastest.record, *words) for record in own]
+    return found

@@ -13,7 +13,7 @@ from accelbench.schema import record as records
 from accelbench.schema.record import Record, listed
 from accelbench.schema.vocab import Status
 from accelbench.sinks.location import unreachable
-from accelbench.sinks.sink import relative_speeds
+from accelbench.sinks.mlflow_fields import relative_speeds
 
 
 @dataclass(frozen=True, kw_only=True)

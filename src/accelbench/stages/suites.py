@@ -21,9 +21,9 @@ from accelbench.schema.vocab import UNEXPECTED
 from accelbench.settings import params
 from accelbench.settings.compose import cells_of, compose
 from accelbench.settings.config import Retry, SweepOptions
+from accelbench.sinks.delivery import Delivery
 from accelbench.stages import confirming
 from accelbench.sweep import terminal
-from accelbench.sweep.run import Delivery
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,14 @@
 """The sweep: cells -> records, one cell after another, a record for each whatever happens."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
-from accelbench.answers.cells import cells_of
 from accelbench.answers.process import Process
-from accelbench.errors import UnknownChoiceError, UserError
+from accelbench.errors import UserError
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.disturbed import is_retried
@@ -20,12 +18,10 @@ from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record, listed
 from accelbench.schema.vocab import UNEXPECTED, Status
 from accelbench.settings.config import Retry, SweepOptions
-from accelbench.sinks.sink import Sink, relative_speeds
+from accelbench.sinks.delivery import Delivery
 from accelbench.sweep.context import SweepContext, read_or_set_aside
 from accelbench.sweep.session import NOT_JUDGED, Session
 from accelbench.sweep.terminal import conclude
-
-TRACKING = ("mlflow", "none")
 
 
 @dataclass
@@ -45,76 +41,6 @@ class SweepResult:
         tried = [record for record in self.records if record.status != Status.skipped]
         if tried and all(record.user_error for record in tried):
             raise UserError("; ".join(dict.fromkeys(str(record.reason) for record in tried)))
-
-
-class Delivery:
-    """Delivers records to the tracker of one sweep, in the order in which they were measured.
-
-    `tracking` is one of `TRACKING`, `root` the folder of MLflow's store.
-    """
-
-    def __init__(self, tracking: str, root: Path) -> None:
-        self._tracking, self._root = tracking, root
-        self._sink: Sink | None = None
-        self._waiting: list[Record] = []
-
-    def __enter__(self) -> "Delivery":
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.deliver()
-
-    def open(self) -> None:
-        """Opens the tracker: MLflow's import and its database take seconds."""
-        if (sink := make_sink(self._tracking, self._root)) is not None:
-            sink.open()
-            self._sink = sink
-
-    def add(self, record: Record) -> None:
-        """Keeps the record for `deliver` or `finish`."""
-        self._waiting.append(record)
-
-    def deliver(self) -> None:
-        """Delivers the records that were kept if the tracker is open. Not to be called while a cell is timed."""
-        while self._sink and self._waiting:
-            self._sink.deliver(self._waiting.pop(0))
-
-    def finish(self) -> None:
-        """Delivers the records that were kept."""
-        if self._waiting and not self._sink:
-            self.open()
-        self.deliver()
-
-    def relate(self, processes: Iterable[Process]) -> None:
-        """Adds to the runs of all of a sweep's processes how the speeds of their cells compare, and these cells."""
-        if self._sink:
-            cells = cells_of(processes)
-            self._sink.relate(relative_speeds(cells), [each for each in cells if each.num_processes > 1])
-
-    def links(self, record: Record) -> dict[str, str]:
-        """Tracker -> where it shows the run of a delivered record, which is a query."""
-        link = self._sink.link(record) if self._sink else None
-        return {self._sink.name: link} if self._sink and link else {}
-
-    def loss(self) -> str:
-        """A line if some records, or how their speeds compare, did not reach the tracker; else empty."""
-        sink = self._sink
-        if not sink or not (sink.undelivered or sink.is_unrelated):
-            return ""
-        lost = f"{sink.undelivered} runs" if sink.undelivered else "How the runs' speeds compare"
-        delivers = "delivers them" if sink.undelivered else "adds it"
-        return f"{lost} did not reach {sink.name} ({sink.problem}): `accelbench sync` {delivers}."
-
-
-def make_sink(tracking: str, root: Path) -> Sink | None:
-    """The tracker of a sweep, not opened yet; `root` is the folder of the store. May raise an UnknownChoiceError."""
-    if tracking not in TRACKING:
-        raise UnknownChoiceError("tracking", tracking, TRACKING)
-    if tracking == "none":
-        return None
-    from accelbench.sinks.mlflow import MLflowSink  # its import takes over a second
-
-    return MLflowSink(root)
 
 
 def run(

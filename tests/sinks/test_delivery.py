@@ -1,75 +1,82 @@
-"""Sinks that fail, and how the speeds of records compare."""
+"""Stores that fail, and how the speeds of records compare."""
 
 import dataclasses
 import time
+from pathlib import Path
 
 import pytest
 
 from accelbench.schema.vocab import Precision, Status
-from accelbench.sinks import sink as module
-from accelbench.sinks.sink import Sink
-from tests.sinks.samples import STAND_IN, cell, record, relations, resnet18
+from accelbench.sinks import delivery as module
+from accelbench.sinks.delivery import Delivery
+from accelbench.sinks.location import one_line
+from tests.sinks.samples import STAND_IN, cell, processes, record, relations, resnet18
 
 
-class Flaky(Sink):
-    """Refuses what `refuses` says, after `delay_s`."""
+class Flaky:
+    """A store that refuses what `refuses` says, after `delay_s`."""
 
-    name = "flaky"
-
-    def __init__(self, *, opens=True, refuses=lambda number: False, delay_s=0.0):
-        super().__init__()
-        self.opens, self.refuses, self.delay_s = opens, refuses, delay_s
+    def __init__(self, refuses=lambda number: False, delay_s=0.0):
+        self.refuses, self.delay_s = refuses, delay_s
         self.num_asked, self.sent = 0, []
 
-    def _open(self):
-        if not self.opens:
-            raise ConnectionError("refused\nand more")
-
-    def _send(self, record):
+    def deliver(self, records):
         self.num_asked += 1
         if self.refuses(self.num_asked):
             time.sleep(self.delay_s)
-            raise RuntimeError(f"no room for number {self.num_asked}")
-        self.sent.append(record)
+            raise RuntimeError(f"no room for number {self.num_asked}\nand more")
+        self.sent += records
 
-    def _relate(self, found, means):
+    def relate(self, speeds):
         raise RuntimeError("no room for comparisons")
 
-    def _find(self, record):
-        if record not in self.sent:
-            raise LookupError("not here")
-        return f"the page of {record.name}"
+    def link(self, record):
+        return f"the page of {record.name}" if record in self.sent else None
 
 
-def delivered(num, **options):
-    sink = Flaky(**options)
-    sink.open()
-    for number in range(num):
-        sink.deliver(record(number=number))
-    return sink
+@pytest.fixture
+def delivered(monkeypatch):
+    def delivered(num, **options):
+        store = Flaky(**options)
+        monkeypatch.setattr(module, "open_store", lambda root: store)
+        delivery = Delivery("mlflow", Path())
+        for number in range(num):
+            delivery.add(record(number=number))
+        delivery.finish()
+        return delivery, store
+
+    return delivered
 
 
-def test_one_refusal_costs_one_record_and_what_was_delivered_can_be_found():
-    sink = delivered(5, refuses=lambda number: number in (2, 3))
-    assert (len(sink.sent), sink.undelivered, sink.problem) == (3, 2, "no room for number 2")
-    assert sink.link(record()) == f"the page of {record().name}"
-    assert sink.link(record(number=1)) is None
-    sink.relate([])
-    assert not sink.is_unrelated
-    sink.relate([object()])
-    assert (sink.is_unrelated, sink.undelivered) == (True, 2)
+def test_one_refusal_costs_one_record_and_what_was_delivered_can_be_found(delivered):
+    delivery, store = delivered(5, refuses=lambda number: number in (2, 3))
+    assert (len(store.sent), delivery.undelivered, delivery.problem) == (3, 2, "no room for number 2")
+    assert delivery.links(record()) == {"MLflow": f"the page of {record().name}"}
+    assert delivery.links(record(number=1)) == {}
+    delivery.relate([])
+    assert not delivery.is_unrelated
+    delivery.relate(processes(record(), record(cell(precision=Precision.bf16), number=1)))
+    assert (delivery.is_unrelated, delivery.undelivered) == (True, 2)
+    told = "2 runs did not reach MLflow (no room for number 2): `accelbench sync` delivers them."
+    assert delivery.loss() == told
 
 
-def test_what_does_not_open_or_fails_slowly_is_asked_for_nothing_more(monkeypatch):
-    sink = delivered(1, opens=False)
-    assert (sink.num_asked, sink.undelivered, sink.problem) == (0, 1, "refused")
-    assert sink.link(record()) is None
+def test_what_does_not_open_or_fails_slowly_is_asked_for_nothing_more(delivered, monkeypatch):
     monkeypatch.setattr(module, "PATIENCE_S", 0.05)
-    sink = delivered(10, refuses=lambda number: True, delay_s=0.03)
-    assert (sink.num_asked, sink.undelivered) == (2, 10)
+    delivery, store = delivered(10, refuses=lambda number: True, delay_s=0.03)
+    assert (store.num_asked, delivery.undelivered) == (2, 10)
+
+    def refuse(root):
+        raise ConnectionError("refused")
+
+    monkeypatch.setattr(module, "open_store", refuse)
+    delivery = Delivery("mlflow", Path())
+    delivery.add(record())
+    delivery.finish()
+    assert (delivery.undelivered, delivery.problem, delivery.links(record())) == (1, "refused", {})
 
 
-def test_an_interrupt_is_no_failure_of_the_sink():
+def test_an_interrupt_is_no_failure_of_the_tracker(delivered):
     def interrupt(number):
         raise KeyboardInterrupt
 
@@ -88,7 +95,7 @@ def test_an_interrupt_is_no_failure_of_the_sink():
     ],
 )
 def test_what_a_server_says_is_safe_to_print_and_shows_no_password(text, shown):
-    assert module.one_line(RuntimeError(text)) == (shown or text)
+    assert one_line(RuntimeError(text)) == (shown or text)
 
 
 def test_a_record_is_compared_with_those_that_did_the_same_on_the_same_machine():
