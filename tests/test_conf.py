@@ -12,7 +12,7 @@ from accelbench.schema.vocab import ARRAYS, FOLDER, MODULE, RANDOM, Device, Engi
 from accelbench.settings import config, params, to_cell
 from accelbench.settings.compose import structure, typed
 from accelbench.settings.executors import Executor
-from accelbench.sweep.run import TRACKING
+from accelbench.sinks.delivery import TRACKING
 
 ROOT = Path(__file__).resolve().parents[1]
 OWN_DATA = {FOLDER, ARRAYS}  # named after their path
