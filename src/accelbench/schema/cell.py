@@ -64,22 +64,20 @@ class Options:
     """
 
     channels_last: bool = setting(
-        False, "the memory layout of images, channels last", column="whether the layout was channels last"
+        False, "the memory layout of images, channels last", "whether the layout was channels last"
     )
-    compile: bool = setting(False, "torch.compile", column="whether the network was compiled with torch.compile")
+    compile: bool = setting(False, "torch.compile", "whether the network was compiled with torch.compile")
     freeze: bool = setting(
         False,
         "fold the weights into the network as constants (inference)",
-        column="whether the weights were folded into the network as constants",
+        "whether the weights were folded into the network as constants",
     )
-    cuda_graphs: bool = setting(
-        False, "replay a step as a CUDA graph", column="whether a step was replayed as a CUDA graph"
-    )
+    cuda_graphs: bool = setting(False, "replay a step as a CUDA graph", "whether a step was replayed as a CUDA graph")
     flush_denormals: bool = setting(
-        False, "take numbers near 0, which are slow on a CPU, as 0", column="whether numbers near 0 were flushed to 0"
+        False, "take numbers near 0, which are slow on a CPU, as 0", "whether numbers near 0 were flushed to 0"
     )
     allocator: Allocator = setting(
-        Allocator.default, "the memory allocator of the process", column="the memory allocator of the process"
+        Allocator.default, "the memory allocator of the process", "the memory allocator of the process"
     )
 
     @property
@@ -107,15 +105,13 @@ class KerasSettings:
     """How Keras runs a cell."""
 
     backend: KerasBackend = setting(
-        KerasBackend.tensorflow, "keras: tensorflow or jax", column="Keras' backend", empty=OTHER_ENGINE
+        KerasBackend.tensorflow, "keras: tensorflow or jax", "Keras' backend", empty=OTHER_ENGINE
     )
-    jit_compile: bool = setting(
-        False, "keras: compile with XLA", column="whether Keras compiled with XLA", empty=OTHER_ENGINE
-    )
+    jit_compile: bool = setting(False, "keras: compile with XLA", "whether Keras compiled with XLA", empty=OTHER_ENGINE)
     steps_per_execution: AtLeastOne = setting(
         1,
         "keras: steps in one call of the compiled function",
-        column="steps in one call of Keras' compiled function",
+        "steps in one call of Keras' compiled function",
         empty=OTHER_ENGINE,
     )
     tpu: str = setting("local", "keras: the TPU's name, local for this machine's")
@@ -135,13 +131,13 @@ class TrainerSettings:
     accumulate_grad_batches: AtLeastOne = setting(
         1,
         "a LightningModule's batches for each optimiser step",
-        column="batches of a training step of a LightningModule",
+        "batches of a training step of a LightningModule",
         empty="other networks",
     )
     gradient_clip_val: NotNegative | None = setting(
         None,
         "the norm at which its gradients are cut",
-        column="the norm at which a LightningModule's gradients are cut",
+        "the norm at which a LightningModule's gradients are cut",
         empty="they are not",
     )
 
@@ -184,12 +180,12 @@ class RunSettings:
         column="samples of a batch; with strong scaling of all devices together",
     )
     # how many devices of the cell's kind compute, each an equal part of every batch
-    devices: AtLeastOne = setting(1, "how many devices compute the cell", column="how many devices computed the cell")
+    devices: AtLeastOne = setting(1, "how many devices compute the cell", "how many devices computed the cell")
     # `strong` if `batch_size` is as the user gave it, `weak` if it was multiplied by `devices`
     scaling: Scaling = setting(
         Scaling.strong,
         "of several devices: strong shares the batch, weak gives each a batch of that size",
-        column="`strong`: they shared the batch; `weak`: each had one of that size",
+        "`strong`: they shared the batch; `weak`: each had one of that size",
         empty="one device",
     )
     protocol: Protocol = setting(
@@ -202,11 +198,7 @@ class RunSettings:
     )
     warmup: Count = setting(10, "steps before those of protocol=steps", least=1)
     steps: AtLeastOne = setting(
-        50,
-        "of protocol=steps",
-        most=MAX_STEPS,
-        column="the fixed number of steps",
-        empty="protocols other than `steps`",
+        50, "of protocol=steps", "the fixed number of steps", most=MAX_STEPS, empty="protocols other than `steps`"
     )
     # of additional steps whose phases are timed. `fit` has none.
     breakdown_s: NotNegative = setting(0.3, "seconds for the phases of a step; 0: none")
@@ -215,14 +207,14 @@ class RunSettings:
     threads: AtLeastOne | None = setting(
         None,
         "CPU threads; unless given, all cores",
+        "the CPU threads that were asked for",
         name="asked_threads",
-        column="the CPU threads that were asked for",
         empty="none were: each engine takes all cores",
     )
     seed: Count = setting(
-        0, "of weights, data order and random inputs", most=MAX_SEED, column="of weights, data order and random inputs"
+        0, "of weights, data order and random inputs", "of weights, data order and random inputs", most=MAX_SEED
     )
-    repeat: Count = setting(0, "the number of the process of the cell", column="which process of the same cell this is")
+    repeat: Count = setting(0, "the number of the process of the cell", "which process of the same cell this is")
     # after which the cell's process is killed; not part of the id
     timeout_s: NotNegative = setting(600.0, "seconds after which a cell is ended; its record says so", above=0)
     window: Window = Window()
@@ -245,7 +237,7 @@ class Cell(RunSettings):
     xla_processes: bool = setting(
         False,
         "lightning on a TPU: a process for each core",
-        column="whether each TPU core had a process of its own",
+        "whether each TPU core had a process of its own",
         empty="other devices and engines",
     )
     options: Options = Options()

@@ -143,9 +143,11 @@ def check_settings(cell: Any) -> None:
     Whether a record can be read does not depend on the variables of its reader.
     """
     for part, name in ARGUMENTS:
-        settings = cell.get(part) if isinstance(cell, Mapping) else None
-        arguments = settings.get(name) if isinstance(settings, Mapping) else None
-        if isinstance(arguments, Mapping) and (place := secret_argument(arguments, {})) is not None:
+        try:
+            place = secret_argument(cell[part][name], {})
+        except (KeyError, TypeError):  # of an older schema, or no cell at all
+            continue
+        if place is not None:
             raise ValueError(f"{part}.{name}.{place} looks like a secret, which is not shown")
 
 

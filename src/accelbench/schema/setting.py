@@ -27,10 +27,16 @@ class Setting:
 
 
 def setting(
-    default: Any = dataclasses.MISSING, help: str = "", *, factory: Any = dataclasses.MISSING, **said: Any
+    default: Any = dataclasses.MISSING,
+    help: str = "",
+    column: str | None = None,
+    *,
+    factory: Any = dataclasses.MISSING,
+    **said: Any,
 ) -> Any:
     """A dataclass's field that is a setting; `said` is as in `Setting`."""
-    return dataclasses.field(default=default, default_factory=factory, metadata={KEY: Setting(help=help, **said)})
+    metadata = {KEY: Setting(help=help, column=column, **said)}
+    return dataclasses.field(default=default, default_factory=factory, metadata=metadata)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,182 +31,83 @@ class Engine(StrEnum):
 # Engines that run an exported network of PyTorch: inference on the CPU.
 EXPORTING = frozenset({Engine.onnxruntime, Engine.openvino, Engine.aotinductor})
 
+# The framework that Keras computes with.
+KerasBackend = StrEnum("KerasBackend", ["tensorflow", "jax"])
 
-class KerasBackend(StrEnum):
-    """The framework that Keras computes with."""
+# Where a network is defined: in accelbench, in another library, or in a class of the user. `custom`: a torch.nn.Module,
+# for which accelbench makes the training step. `lightning`: a LightningModule, whose own training step, optimisers and
+# hooks run.
+Library = StrEnum("Library", ["accelbench", "timm", "torchvision", "transformers", "custom", "lightning"])
+USERS_OWN = frozenset({Library.custom, Library.lightning})  # libraries whose networks are code of the user
 
-    tensorflow, jax = "tensorflow", "jax"
+# A network's initial weights: `none` draws them from the seed, `pretrained` downloads them from the library.
+Weights = StrEnum("Weights", ["none", "pretrained"])
+# What a network of the library transformers is for: its head and its loss.
+Task = StrEnum("Task", ["classification", "masked_lm", "causal_lm"])
+# What a network returns: `logits` of shape (batch, classes), or `any` structure of tensors.
+ModelOutput = StrEnum("ModelOutput", ["logits", "any"])
+# How the batch grows with the devices: `strong` divides one batch among them, `weak` gives each a whole one.
+Scaling = StrEnum("Scaling", ["strong", "weak"])
 
-
-class Library(StrEnum):
-    """Where a network is defined: in accelbench, in another library, or in a class of the user.
-
-    `custom`: a torch.nn.Module, for which accelbench makes the training step. `lightning`: a LightningModule, whose own
-    training step, optimisers and hooks run.
-    """
-
-    accelbench = "accelbench"
-    timm, torchvision, transformers = "timm", "torchvision", "transformers"
-    custom, lightning = "custom", "lightning"
-
-
-# Libraries whose networks are code of the user.
-USERS_OWN = frozenset({Library.custom, Library.lightning})
-
-
-class Weights(StrEnum):
-    """A network's initial weights: `none` draws them from the seed, `pretrained` downloads them from the library."""
-
-    none, pretrained = "none", "pretrained"
-
-
-class Task(StrEnum):
-    """What a network of the library transformers is for: its head and its loss."""
-
-    classification, masked_lm, causal_lm = "classification", "masked_lm", "causal_lm"
-
-
-class ModelOutput(StrEnum):
-    """What a network returns: `logits` of shape (batch, classes), or `any` structure of tensors."""
-
-    logits, any = "logits", "any"
-
-
-class Scaling(StrEnum):
-    """How the batch grows with the devices: `strong` divides one batch among them, `weak` gives each a whole one."""
-
-    strong, weak = "strong", "weak"
-
-
-class Precision(StrEnum):
-    """Number formats.
-
-    `fp16` to `fp64` hold weights and computation; `*_mixed` computes in 16 bits on fp32 weights. `int8` multiplies
-    integers wherever the engine can: weights and activations are quantised before the network runs (statically), with
-    ranges that were calibrated on the cell's data. The rest computes in fp32.
-    """
-
-    fp16, bf16, fp32, tf32, fp64 = "fp16", "bf16", "fp32", "tf32", "fp64"
-    fp16_mixed, bf16_mixed = "fp16_mixed", "bf16_mixed"
-    int8 = "int8"
-
-
+# Number formats. `fp16` to `fp64` hold weights and computation; `*_mixed` computes in 16 bits on fp32 weights. `int8`
+# multiplies integers wherever the engine can: weights and activations are quantised before the network runs
+# (statically), with ranges that were calibrated on the cell's data. The rest computes in fp32.
+Precision = StrEnum("Precision", ["fp16", "bf16", "fp32", "tf32", "fp64", "fp16_mixed", "bf16_mixed", "int8"])
 # Precisions that a network must be quantised for; only engines that export it do that.
 QUANTIZED = frozenset({Precision.int8})
 NOT_QUANTIZED = tuple(word for word in Precision if word not in QUANTIZED)
 
+# Whether a cell trains its model or only runs it forward.
+Mode = StrEnum("Mode", ["train", "infer"])
 
-class Mode(StrEnum):
-    """Whether a cell trains its model or only runs it forward."""
+# What gives a cell's process its memory. `default`: what a program gets that asks for none. `jemalloc`, `tcmalloc`:
+# these libraries. `glibc_reuse`: glibc's own, which keeps large freed blocks for the next step instead of returning
+# them to the kernel.
+Allocator = StrEnum("Allocator", ["default", "jemalloc", "tcmalloc", "glibc_reuse"])
 
-    train, infer = "train", "infer"
+# What decides how many steps are measured. `window`: bounds in seconds and a target precision (`cell.Window`). `steps`:
+# a fixed number, as most studies used. `fit`: whole epochs.
+Protocol = StrEnum("Protocol", ["window", "steps", "fit"])
 
-
-class Allocator(StrEnum):
-    """What gives a cell's process its memory.
-
-    `default`: what a program gets that asks for none. `jemalloc`, `tcmalloc`: these libraries. `glibc_reuse`: glibc's
-    own, which keeps large freed blocks for the next step instead of returning them to the kernel.
-    """
-
-    default, jemalloc, tcmalloc, glibc_reuse = "default", "jemalloc", "tcmalloc", "glibc_reuse"
-
-
-class Protocol(StrEnum):
-    """What decides how many steps are measured.
-
-    `window`: bounds in seconds and a target precision (`cell.Window`). `steps`: a fixed number, as most studies used.
-    `fit`: whole epochs.
-    """
-
-    window, steps, fit = "window", "steps", "fit"
-
-
-class Pipeline(StrEnum):
-    """How batches are made.
-
-    From a prepared data set: `array` gathers decoded images, `jpeg` decodes picture files in worker processes.
-    From random images: `host` copies ready batches to the device at each step, `device` keeps them there, `fresh`
-    draws new ones at each step.
-    """
-
-    array, jpeg = "array", "jpeg"
-    host, device, fresh = "host", "device", "fresh"
-
-
+# How batches are made. From a prepared data set: `array` gathers decoded images, `jpeg` decodes picture files in worker
+# processes. From random images: `host` copies ready batches to the device at each step, `device` keeps them there,
+# `fresh` draws new ones at each step.
+Pipeline = StrEnum("Pipeline", ["array", "jpeg", "host", "device", "fresh"])
 RANDOM_IMAGE_PIPELINES = (Pipeline.host, Pipeline.device, Pipeline.fresh)
 RANDOM = "random"  # the name of the data set without files
 FOLDER, ARRAYS = "folder", "arrays"  # the data sets of the user's pictures by class, and of their arrays
 MODULE = "module"  # the name of the data set that a LightningDataModule of the user gives
 
+# How training images are varied on the device: `flip` mirrors at random, `flip_shift` also shifts by up to 1/8.
+Augment = StrEnum("Augment", ["none", "flip", "flip_shift"])
 
-class Augment(StrEnum):
-    """How training images are varied on the device: `flip` mirrors at random, `flip_shift` also shifts by up to 1/8."""
-
-    none, flip, flip_shift = "none", "flip", "flip_shift"
-
-
-class Status(StrEnum):
-    """How a cell ended. Every status but `ok` has a reason.
-
-    `skipped`: the machine or the engine does not support the cell. `failed`: it raised an exception. `oom`: it ran out
-    of memory. `timeout`: it had no result within its time limit. `killed`: a signal ended it. `invalid`: it ran, but
-    its numbers are wrong, for example because another device computed.
-    """
-
-    ok, skipped, failed, oom = "ok", "skipped", "failed", "oom"
-    timeout, killed, invalid = "timeout", "killed", "invalid"
-
-
+# How a cell ended. Every status but `ok` has a reason. `skipped`: the machine or the engine does not support the cell.
+# `failed`: it raised an exception. `oom`: it ran out of memory. `timeout`: it had no result within its time limit.
+# `killed`: a signal ended it. `invalid`: it ran, but its numbers are wrong, as where another device computed.
+Status = StrEnum("Status", ["ok", "skipped", "failed", "oom", "timeout", "killed", "invalid"])
 # A sweep with one of these exits with status 1.
 UNEXPECTED = frozenset({Status.failed, Status.oom, Status.timeout, Status.killed, Status.invalid})
 # Cells that `retry=failed` measures again.
 RETRIED = frozenset({Status.failed, Status.timeout, Status.killed})
 
+# Why a measurement of blocks ended. `precise`: the target precision (`Window.width`) is reached. `noisy`: too noisy to
+# reach it within the time limit. `limit`: the time limit is reached. `fixed`: the fixed number of steps is done.
+Stop = StrEnum("Stop", ["precise", "noisy", "limit", "fixed"])
 
-class Stop(StrEnum):
-    """Why a measurement of blocks ended.
+# What a published number promises.
+Promise = StrEnum("Promise", ["times", "counts", "training", "outputs", "precision", "settings"])
 
-    `precise`: the target precision (`Window.width`) is reached. `noisy`: too noisy to reach it within the time limit.
-    `limit`: the time limit is reached. `fixed`: the fixed number of steps is done.
-    """
+# The parts of a step's wall time. `framework` is the time outside of all others. A device that records a step and then
+# runs it as a whole has `trace` (recording) and `execute` (launching and running) instead of `forward`, `backward` and
+# `optimizer`.
+Phase = StrEnum(
+    "Phase",
+    ["data_wait", "copy_in", "forward", "backward", "optimizer", "trace", "execute", "copy_out", "framework"],
+)
 
-    precise, noisy, limit, fixed = "precise", "noisy", "limit", "fixed"
-
-
-class Promise(StrEnum):
-    """What a published number promises."""
-
-    times, counts, training = "times", "counts", "training"
-    outputs, precision, settings = "outputs", "precision", "settings"
-
-
-class Phase(StrEnum):
-    """The parts of a step's wall time. `framework` is the time outside of all others.
-
-    A device that records a step and then runs it as a whole has `trace` (recording) and `execute` (launching and
-    running) instead of `forward`, `backward` and `optimizer`.
-    """
-
-    data_wait, copy_in = "data_wait", "copy_in"
-    forward, backward, optimizer = "forward", "backward", "optimizer"
-    trace, execute = "trace", "execute"
-    copy_out, framework = "copy_out", "framework"
-
-
-class Provenance(StrEnum):
-    """How a published number was obtained. An unknown number is left empty, never 0."""
-
-    measured, estimated = "measured", "estimated"
-
-
-class Bound(StrEnum):
-    """What limits a step's speed: arithmetic, memory traffic, operator launches, waiting for data, or copying it."""
-
-    compute, memory, launch, data, copy = "compute", "memory", "launch", "data", "copy"
-
-
-class CeilingVerdict(StrEnum):
-    """A rate against the device's ceiling: on `above` the device is probed again, `beyond` makes the cell invalid."""
-
-    below, above, beyond = "below", "above", "beyond"
+# How a published number was obtained. An unknown number is left empty, never 0.
+Provenance = StrEnum("Provenance", ["measured", "estimated"])
+# What limits a step's speed: arithmetic, memory traffic, operator launches, waiting for data, or copying it.
+Bound = StrEnum("Bound", ["compute", "memory", "launch", "data", "copy"])
+# A rate against the device's ceiling: on `above` the device is probed again, `beyond` makes the cell invalid.
+CeilingVerdict = StrEnum("CeilingVerdict", ["below", "above", "beyond"])

@@ -15,7 +15,7 @@ class ModelSpec:
     # the name in labels and tables
     name: str = setting(help="the network; of timm, torchvision and transformers the library's name for it")
     library: Library = setting(
-        Library.accelbench, "where the network comes from; model= chooses it", column="where the network comes from"
+        Library.accelbench, "where the network comes from; model= chooses it", "where the network comes from"
     )
     # the name in its library, for the user's own the class's dotted path; None if it equals `name`
     network: str | None = setting(None, "the accelbench network behind the name")
@@ -23,7 +23,7 @@ class ModelSpec:
     weights: str = setting(
         Weights.none.value,
         "none, pretrained, or the path of a file (.safetensors; .pth with torch 2.10)",
-        column="`none`, `pretrained`, or the path of a file",
+        "`none`, `pretrained`, or the path of a file",
     )
     # of the network's constructor, such as dropout; for `transformers`, of its configuration
     args: dict[str, Any] = setting(factory=dict, help="arguments of the network; model.args.width=64,128 is an axis")
@@ -50,7 +50,7 @@ class ModelSpec:
     input_shape: tuple[AtLeastOne, ...] = setting(
         (28, 28),
         "of one sample, where no data set tells",
-        column="of one sample, such as 3x224x224",
+        "of one sample, such as 3x224x224",
         empty="a user's own batches, and data sets",
     )
     num_classes: AtLeastOne = setting(10, "of random labels")
@@ -95,14 +95,14 @@ class DataSpec:
     pipeline: Pipeline = setting(
         Pipeline.array,
         "how batches reach the step",
-        column="how batches reach the step: `array`, `jpeg`, `host`, `device`, `fresh` or `module`",
+        "how batches reach the step: `array`, `jpeg`, `host`, `device`, `fresh` or `module`",
     )
     num_workers: AtLeastOne = setting(
         2,
         "processes that decode pictures (pipeline=jpeg)",
-        column="processes that decode pictures",
+        "processes that decode pictures",
         empty="pipelines other than `jpeg`",
     )
     augment: Augment = setting(
-        Augment.none, "how training images are varied on the device", column="how training images are varied"
+        Augment.none, "how training images are varied on the device", "how training images are varied"
     )
