@@ -30,39 +30,38 @@ def of(*tensors):
 
 
 class Sound:
-    """A network whose output for each kind of inputs is known."""
+    """A network whose output for each kind of inputs is known; `number` seeds its random numbers."""
 
     def __init__(self, outputs=RIGHT):
-        self.outputs, self.calls = outputs, 0
+        self.outputs, self.calls, self.kept = outputs, 0, None
 
     def __call__(self, name, number):
         self.calls += 1
-        return self.outputs[name]
+        return self.change(self.outputs[name], np.random.default_rng(number).normal(size=ONE.shape))
+
+    def change(self, output, noise):
+        return output
 
 
 class WithState(Sound):
-    def __call__(self, name, number):
-        return super().__call__(name, number) * (1 + 0.1 * self.calls)
+    def change(self, output, noise):
+        return output * (1 + 0.1 * self.calls)
 
 
 class Keeps(Sound):
-    kept = None
-
-    def __call__(self, name, number):
-        self.kept = super().__call__(name, number) if self.kept is None else self.kept
+    def change(self, output, noise):
+        self.kept = output if self.kept is None else self.kept
         return self.kept
 
 
 class Random(Sound):
-    """Its random numbers are those of the seed `number`."""
-
-    def __call__(self, name, number):
-        return super().__call__(name, number) + np.random.default_rng(number).normal(size=ONE.shape)
+    def change(self, output, noise):
+        return output + noise
 
 
 class Noise(Sound):
-    def __call__(self, name, number):
-        return np.random.default_rng(number).normal(size=ONE.shape)
+    def change(self, output, noise):
+        return noise
 
 
 def references(kind=Sound, *args, other=None, same=None, rounded=None, **more):
@@ -87,15 +86,87 @@ def said(*args, **more):
     return result.notes, result.warnings, result.defects
 
 
-def test_an_output_that_is_a_new_networks_is_sound():
-    result = found(timed=of(ONE), moved=of(ONE), num_changed=2)
-    assert (result.error, result.notes, result.warnings, result.defects, result.compared) == (0, [], [], [], 1)
+SAME, ONES = {"fed": ONE, "unseen": ONE}, {"fed": np.ones((4, 10)), "unseen": np.ones((4, 10))}
+ZEROS = {name: 0 * each for name, each in ONES.items()}
+HARDLY = {"fed": ONE, "unseen": ONE + 1e-4 * OTHER}
+RANDOM = {"fed": Random()("fed", 1), "unseen": Random()("unseen", 0)}
+TIMED, MOVED = {"timed": of(THIRD)}, {"moved": of(THIRD), "num_changed": 3}
+BF16 = {"precision": Precision.bf16}
+CLOSE = {name: output + 0.04 * THIRD for name, output in RIGHT.items()}
 
 
-@pytest.mark.parametrize("kept", [ONE, ONE + 1e-6 * OTHER])
-def test_a_kept_output_is_one_that_inputs_change_only_in_a_new_network(kept):
-    assert said(unseen=kept) == ([], [], [output_check.STALE])
-    assert said(unseen=kept, precision=Precision.bf16) == ([], [], [output_check.STALE])
+def gives(error=None, output=None):
+    def run(batches):
+        if error:
+            raise error
+        return [output for _ in batches]
+
+    return References(run, run)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "against", "notes", "warnings", "defects"),
+    [
+        # a sound one, and one that is kept, whatever little else it does
+        ({"timed": of(ONE), "moved": of(ONE), "num_changed": 2}, references(), [], [], []),
+        (HARDLY, references(Sound, HARDLY), [], [], []),
+        *[({"unseen": each}, references(), [], [], [output_check.STALE]) for each in (ONE, HARDLY["unseen"])],
+        ({"unseen": ONE, **BF16}, references(), [], [], [output_check.STALE]),
+        (SAME, references(Keeps), [], [], [output_check.STALE]),  # as new ones do too
+        ({**CLOSE, **BF16}, references(same=CLOSE), [], [], []),
+        ({**CLOSE, **BF16}, references(same=RIGHT), [], [], ["with the same weights in the same precision"]),
+        (TIMED, references(), [], [], ["in a timed step the output was not that of the step's own inputs"]),
+        # constants
+        *[(each, references(Sound, each, other=each), [], [], [output_check.CONSTANT]) for each in (SAME, ZEROS)],
+        *[(each, references(Sound, each), [output_check.SAME_FOR_ALL], [], []) for each in (SAME, ZEROS)],
+        *[(each, references(Sound, each, other=each, constant=True), [], [], []) for each in (SAME, ZEROS)],
+        # states and random numbers
+        ({"fed": 3 * ONE, "unseen": 2 * OTHER}, references(WithState), [output_check.STATE], [], []),
+        ({**RANDOM, "timed": of(ONE + THIRD)}, references(Random), [output_check.STATE], [], []),
+        (TIMED, references(Random), [output_check.STATE], [], []),
+        (TIMED, references(Random, same_random=True), [], [], ["differs by"]),
+        (TIMED, references(Noise), [], [], [output_check.NOISE]),
+        # a sample's place in the batch; of three rows with other inputs, two have the same output, or all three
+        (MOVED, references(), [output_check.NOT_BY_ROW], [], []),
+        *[
+            ({**each, **MOVED}, references(Sound, each), [], [], [f"{num} of the samples"])
+            for num, each in (
+                (2, {"fed": ONE, "unseen": np.concatenate([OTHER[:1], ONE[1:]])}),
+                (3, {"fed": ONE[:1].repeat(4, 0), "unseen": OTHER[:1].repeat(4, 0)}),
+            )
+        ],
+        # nothing to compare with
+        ({"fed": THIRD}, references(in_training=True), [output_check.IN_TRAINING], [], []),
+        ({}, gives(NotInTimeError()), [], [output_check.NOT_IN_TIME], []),
+        ({}, gives(ValueError("needs\na GPU")), [], ["where the network fails (ValueError: needs a GPU)"], []),
+        ({}, references(Sound, {"fed": ONE, "unseen": OTHER * np.inf}), [], [], []),
+        (BF16, gives(output=[]), [], [], []),
+        (BF16, gives(output=[OutputTensor((2, 3))]), [], [], []),
+        (BF16, gives(output=[OutputTensor((2, 3), {0: np.ones((2, 3))})]), [], [], []),
+        ({"fed": ONE * np.nan}, references(), [], [], ["the output is not finite"]),
+        ({"unseen": OTHER * np.inf}, references(), [], [], []),  # as fp16 may overflow for images of no data set
+    ],
+)
+def test_what_outputs_show(outputs, against, notes, warnings, defects):
+    for texts, expected in zip(said(**outputs, against=against), (notes, warnings, defects), strict=True):
+        assert len(texts) == len(expected)
+        assert all(part in text for text, part in zip(texts, expected, strict=True)), texts
+
+
+def test_how_far_an_output_is_from_a_new_networks_is_known_unless_that_is_drawn_anew():
+    result = found(timed=of(ONE))
+    assert (result.error, result.compared) == (0, 1)
+    assert found(**RANDOM, against=references(Random), **TIMED).error == 0
+    assert found(against=gives(output=[])).error is None
+    assert found(3 * ONE, 2 * OTHER, against=references(WithState)).compared is None
+    drawn = iter([ONE, OTHER, THIRD] * 5)
+
+    class Drawn(Sound):
+        def __init__(self):
+            super().__init__({name: output * factor for factor in [next(drawn)] for name, output in RIGHT.items()})
+
+    result = found(against=references(Drawn))
+    assert (result.error, result.notes, result.defects) == (None, [output_check.ANEW], [])
 
 
 @pytest.mark.parametrize(
@@ -130,14 +201,6 @@ def test_all_tensors_are_compared():
     assert check(outputs(ONE), Precision.fp32, References(run, run)).defects != []
 
 
-def test_rounding_is_compared_with_a_network_in_the_same_precision():
-    rounded = {name: output + 0.04 * THIRD for name, output in RIGHT.items()}
-    outputs = {"precision": Precision.bf16, **rounded}
-    assert said(against=references(same=rounded), **outputs) == ([], [], [])
-    (defect,) = said(against=references(same=RIGHT), **outputs)[2]
-    assert defect.endswith("with the same weights in the same precision")
-
-
 @pytest.mark.parametrize(("precision", "most"), [(Precision.fp32, 0.01), (Precision.bf16, 0.5)])
 def test_a_larger_error_is_never_judged_more_mildly(precision, most):
     def is_wrong(by, **more):
@@ -157,10 +220,6 @@ def test_a_larger_error_is_never_judged_more_mildly(precision, most):
     left_out[2:] = left_out[2]
     repeated = {"fed": left_out, "unseen": left_out}
     assert said(**repeated, precision=precision, moved=of(THIRD), against=references(rounded=rounded))[2]
-
-
-SAME, ONES = {"fed": ONE, "unseen": ONE}, {"fed": np.ones((4, 10)), "unseen": np.ones((4, 10))}
-ZEROS = {name: 0 * each for name, each in ONES.items()}
 
 
 def test_inputs_that_are_the_same_accuse_nobody():
@@ -183,87 +242,7 @@ def test_whole_numbers_are_constant_if_all_weights_give_them():
     assert said(**ONES, against=against) == ([output_check.SAME_FOR_ALL], [], [])
 
 
-def test_a_state_or_weights_that_are_drawn_anew_leave_nothing_to_judge():
-    result = found(3 * ONE, 2 * OTHER, against=references(WithState), timed=of(2 * ONE))
-    assert (result.notes, result.defects, result.compared) == ([output_check.STATE], [], None)
-    drawn = iter([ONE, OTHER, THIRD] * 5)
-
-    class Drawn(Sound):
-        def __init__(self):
-            super().__init__({name: output * factor for factor in [next(drawn)] for name, output in RIGHT.items()})
-
-    result = found(against=references(Drawn))
-    assert (result.error, result.notes, result.defects) == (None, [output_check.ANEW], [])
-
-
-def test_random_numbers_are_compared_where_a_seed_fixes_them():
-    network = Random()
-    fed, unseen = network("fed", 1), network("unseen", 0)
-    result = found(fed, unseen, against=references(Random), timed=of(ONE + THIRD))
-    assert (result.error, result.notes, result.defects) == (0, [output_check.STATE], [])
-    wrong = {**RIGHT, "timed": of(THIRD)}
-    assert said(against=references(Random), **wrong) == ([output_check.STATE], [], [])
-    assert said(against=references(Random, same_random=True), **wrong)[2] != []
-    assert said(ONE, OTHER, against=references(Noise), timed=of(THIRD)) == ([], [], [output_check.NOISE])
-
-
-def test_a_network_that_keeps_in_new_ones_too_is_found():
-    assert said(ONE, ONE, against=references(Keeps))[2] != []
-
-
-def test_the_output_of_a_timed_step_is_that_of_its_own_inputs():
-    (defect,) = said(timed=of(THIRD))[2]
-    assert defect.startswith("in a timed step the output was not that of the step's own inputs")
-
-
-@pytest.mark.parametrize("same", [SAME, ZEROS])
-def test_a_constant_output_is_a_defect_unless_its_weights_make_it_or_the_user_says_so(same):
-    assert said(**same, against=references(Sound, same, other=same)) == ([], [], [output_check.CONSTANT])
-    assert said(**same, against=references(Sound, same)) == ([output_check.SAME_FOR_ALL], [], [])
-    assert said(**same, against=references(Sound, same, other=same, constant=True)) == ([], [], [])
-
-
-def test_an_output_that_changes_as_little_as_it_should_is_sound():
-    moved = {"fed": ONE, "unseen": ONE + 1e-4 * OTHER}
-    assert said(**moved, against=references(Sound, moved)) == ([], [], [])
-
-
-def test_samples_whose_place_decides_are_noted_and_those_not_computed_are_a_defect():
-    assert said(moved=of(THIRD), num_changed=3) == ([output_check.NOT_BY_ROW], [], [])
-    unseen = np.concatenate([OTHER[:1], ONE[1:]])  # of three rows with other inputs, two have the same output
-    right = {"fed": ONE, "unseen": unseen}
-    (defect,) = said(unseen=unseen, against=references(Sound, right), moved=of(THIRD), num_changed=3)[2]
-    assert "2 of the samples" in defect
-    repeated = {"fed": ONE[:1].repeat(4, 0), "unseen": OTHER[:1].repeat(4, 0)}
-    (defect,) = said(**repeated, against=references(Sound, repeated), moved=of(THIRD), num_changed=3)[2]
-    assert "3 of the samples" in defect
-
-
-def test_what_ran_in_training_mode_is_not_compared():
-    assert said(THIRD, against=references(in_training=True)) == ([output_check.IN_TRAINING], [], [])
-
-
-def test_a_reference_that_fails_takes_too_long_or_is_of_another_shape_decides_nothing():
-    def gives(error=None, output=None):
-        def run(batches):
-            if error:
-                raise error
-            return [output for _ in batches]
-
-        return References(run, run)
-
-    assert said(against=gives(NotInTimeError())) == ([], [output_check.NOT_IN_TIME], [])
-    (warning,) = said(against=gives(ValueError("needs\na GPU")))[1]
-    assert "where the network fails (ValueError: needs a GPU)" in warning
-    assert said(against=references(Sound, {"fed": ONE, "unseen": OTHER * np.inf}))[2] == []
-    for output in ([], [OutputTensor((2, 3))], [OutputTensor((2, 3), {0: np.ones((2, 3))})]):
-        result = found(precision=Precision.bf16, against=gives(output=output))
-        assert (result.error, result.warnings, result.defects) == (None, [], [])
-
-
-def test_an_output_that_is_not_finite_or_has_no_tensor_is_a_defect():
-    assert said(ONE * np.nan) == ([], [], ["the output is not finite"])
-    assert said(unseen=OTHER * np.inf)[2] == []  # as fp16 may overflow for images that no data set has
+def test_an_output_without_a_tensor_is_a_defect():
     nothing = Outputs((None, None), SIZE, None, [], [])
     assert check(nothing, Precision.fp32, references()).defects == [output_check.NO_TENSOR]
 
