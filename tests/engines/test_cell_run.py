@@ -12,8 +12,7 @@ from accelbench.engines.cell_run import BaseBackend, CellRun, Observed
 from accelbench.judging.asked import judge
 from accelbench.measuring import witness
 from accelbench.measuring.clock import NUM_INFER_EPOCHS
-from accelbench.measuring.output_check import NOT_IN_TIME, STALE
-from accelbench.measuring.outputs import OutputTensor
+from accelbench.measuring.output_check import NOT_IN_TIME, STALE, OutputTensor
 from accelbench.measuring.runner import Step
 from accelbench.schema.cell import Options
 from accelbench.schema.measurement import Check, Measurement

@@ -9,6 +9,7 @@ from accelbench.measuring import output_check
 from accelbench.measuring.output_check import (
     NotInTimeError,
     Outputs,
+    OutputTensor,
     References,
     batch_axes,
     check,
@@ -16,7 +17,6 @@ from accelbench.measuring.output_check import (
     random_rows,
     wrong_shape,
 )
-from accelbench.measuring.outputs import OutputTensor
 from accelbench.schema.vocab import Precision
 
 SIZE = 8

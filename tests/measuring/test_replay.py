@@ -5,7 +5,7 @@ from itertools import chain, repeat
 
 import pytest
 
-from accelbench.measuring.replay import MAX_BATCHES, NUM_AGAIN, NUM_ROUNDS, num_batches, replay
+from accelbench.measuring.promises import MAX_BATCHES, NUM_AGAIN, NUM_ROUNDS, num_batches, replay
 
 
 class Unseen(str):

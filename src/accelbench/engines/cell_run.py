@@ -21,10 +21,8 @@ from accelbench.engines.formats import FORMATS
 from accelbench.engines.sources import Shape, check_has_epochs, is_random
 from accelbench.measuring import clock, witness
 from accelbench.measuring.breakdown import has_time
-from accelbench.measuring.output_check import NOT_FINITE, Findings, check
-from accelbench.measuring.outputs import limit, wrong
-from accelbench.measuring.promises import Observations, check_timed
-from accelbench.measuring.replay import num_batches, replay, usual_longest
+from accelbench.measuring.output_check import NOT_FINITE, Findings, check, limit, wrong
+from accelbench.measuring.promises import Observations, check_timed, num_batches, replay, usual_longest
 from accelbench.measuring.runner import ONE_RANK, Compiles, RankGroup, Runner, Step, Timing, Watch, no_compiles
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Answers, Breakdown, Check, Epoch, Evaluation, Measurement, Operator, Work

@@ -7,8 +7,16 @@ from functools import partial
 from typing import Any
 
 from accelbench.engines.sources import Shape
-from accelbench.measuring.output_check import NUM_ROWS, Outputs, References, in_time, random_rows
-from accelbench.measuring.outputs import Output, by_axis, limit
+from accelbench.measuring.output_check import (
+    NUM_ROWS,
+    Output,
+    Outputs,
+    References,
+    by_axis,
+    in_time,
+    limit,
+    random_rows,
+)
 from accelbench.measuring.promises import Observations
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import QUANTIZED, Precision

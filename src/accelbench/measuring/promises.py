@@ -4,22 +4,40 @@ A check sees all of the work, or a part that nothing in the process can know bef
 nothing was observed.
 """
 
+import copy
+import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, TypeVar, cast
+from itertools import repeat
+from typing import Any, NamedTuple, TypeVar, cast
 
 from accelbench.measuring.output_check import Findings, Outputs
-from accelbench.measuring.replay import Replay
-from accelbench.measuring.training import MAX_NAMED, Training
 from accelbench.schema.measurement import Check
+from accelbench.schema.ranges import MAX_NUMBER
 from accelbench.schema.vocab import Promise
+from accelbench.stats.order_statistics import median
 
 # NumPy's names of formats -> significant bits.
 BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8, "int8": 7, "uint8": 8}
 MIN_SHARE = 0.01  # of the operations: below it, a format is not worth a word
+MAX_UNUSED = 0.01  # of all trainable numbers: fewer that do not change are not worth a warning
+MAX_NAMED = 3  # layers in a sentence
+MAX_CYCLE = 64  # steps without a change of any weight that nobody accumulates gradients over
+# Results are kept if blocks on inputs that were never fed take longer than this many times the blocks beside them, and
+# the shortest one than the shortest one: on a machine where two processes take each other's cores, a single block may
+# take a hundred times as long.
+MAX_RATIO = 1.10
+NUM_ROUNDS = 9
+NUM_AGAIN = 5  # blocks that are fed once more
+# A short block is run several times in a round, and the shortest time counts: other programs make none shorter. Still
+# one round of all may say the opposite. A long block is not swamped by what happens beside it.
+TRIES, MAX_OPPOSITE = 3, 1
+SHORT_S = 0.02
+BLOCK_S = 0.005  # of a block: with fewer steps the clock and the first step's caches decide
+MAX_BATCHES = 32  # of a block
 
 
 @dataclass
@@ -57,6 +75,242 @@ class Products:
         """What was observed, in words."""
         formats = ", ".join(f"{100 * share:.3g} % in {name}" for name, share in self.shares().items())
         return f"{self.of} of one step: {formats}" if formats else "one step, which has no matrix products"
+
+
+class State(NamedTuple):
+    """The numbers of one tensor."""
+
+    checksum: int  # of all its bits
+    largest: float  # the largest magnitude; not finite if a number is not
+
+
+States = Mapping[str, State]
+
+
+@dataclass
+class Training:
+    """What was seen of a network while it trained. The names are those of its trainable tensors."""
+
+    names: Sequence[str] = ()  # the tensors that were trainable when the first step began
+    start: States = field(default_factory=dict)  # their states when the steady state began
+    looked: States | None = None  # the same after a random one of its steps; None if that was not looked at
+    end: States = field(default_factory=dict)  # the same when it ended
+    later: States | None = None  # the same after more steps with batches that were never fed; None without
+    cycle: int | None = 1  # steps whose gradients make one change of weights; None if the user's code decides that
+    num_steps: int = MAX_CYCLE  # steps from `start` to `end`
+    num_after_look: int = MAX_CYCLE  # steps from `looked` to `end`
+    num_still: int = 0  # further steps, after which still no weight had changed if none had before, or since `looked`
+    num_later: int = 0  # further steps in which gradients were looked at
+    gradients: set[str] | None = None  # tensors that got one other than 0 in those; None if that was not observed
+    reached: set[str] = field(default_factory=set)  # tensors that got any gradient in them
+    sizes: Mapping[str, int] = field(default_factory=dict)  # how many numbers each tensor has
+    learning_rates: Sequence[float] = ()  # of the optimisers; empty if unknown
+    evaluating: Sequence[str] = ()  # layers that were in evaluation mode and have something to train or to drop
+    keeps_outputs: bool = False  # whether forward passes on different inputs gave the same output, and others did not
+    is_coarse: bool = False  # whether the weights are of 16 bits, so that rounding may swallow a step of the optimiser
+
+    def defects(self) -> Iterator[str]:
+        """That nothing is trained."""
+        if self.keeps_outputs:
+            yield "in training, some batches get the output of an earlier one, although their inputs differ"
+        last = self.later or self.end
+        if not self.names or not last:
+            return
+        bad = [name for name in self.names if name in last and not last[name].largest <= MAX_NUMBER]
+        if bad:
+            yield f"after training, weights are not finite: {self._named(bad)}"
+        elif not self.has_trained and self._is_due(self.num_steps):
+            why = ""
+            if self.learning_rates and not any(self.learning_rates):
+                why = " (the learning rate is 0)"
+            elif self.gradients is not None and not self.gradients:
+                why = " (their gradients are 0)" if self.reached else " (none got a gradient)"
+            yield f"nothing was trained: no trainable weight changed in the measured steps{why}"
+        elif self.stopped and not self._changed(self.end, self.later) and self._is_due(self.num_after_look):
+            yield "training stopped while it was measured: from then on no trainable weight changed"
+        elif self.gradients is not None and self.reached and not self.gradients:
+            yield "nothing was trained: the gradients of all weights are 0"
+
+    @property
+    def stopped(self) -> bool:
+        """Whether weights changed until `looked`, and no more until `end`."""
+        return self.looked is not None and not self._changed(self.looked, self.end)
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether enough steps were seen to say whether weights change."""
+        return bool(self.start and self.end) and (self.has_trained or self._is_due(self.num_steps))
+
+    @property
+    def has_trained(self) -> bool:
+        """Whether any weight changed from `start` to `end`."""
+        return bool(self._changed(self.start, self.end))
+
+    def _is_due(self, num_steps: int) -> bool:
+        """Whether some weight should have changed in so many steps, or in the `num_still` that followed them."""
+        return num_steps + self.num_still >= (self.cycle or MAX_CYCLE)
+
+    def notes(self) -> Iterator[str]:
+        """That nothing is known of the training."""
+        if self.names and self.start and self.end and not self.is_observed:
+            num = self.num_steps + self.num_still
+            yield f"no weight changed in {num} steps, over more of which gradients may be accumulated"
+
+    def warnings(self) -> Iterator[str]:
+        """Weights that do not change, and layers that do not train."""
+        changed = self._changed(self.start, self.end) | self._changed(self.end, self.later)
+        still = [name for name in self.names if name not in changed]
+        if self.is_coarse and self.gradients is not None:  # of those with a gradient, rounding keeps some as they are
+            still = [name for name in still if name not in self.gradients]
+        # A loss may not depend on a few numbers, such as the bias of a Wasserstein critic.
+        is_small = sum(map(self.sizes.get, still, repeat(0))) <= MAX_UNUSED * sum(self.sizes.values())
+        if changed and still and not (self.sizes and is_small):
+            yield f"weights that did not change while it trained: {self._named(still)}"
+        if self.evaluating:
+            yield f"in evaluation mode, although it trains: {', '.join(self.evaluating[:MAX_NAMED])}"
+
+    def observed(self) -> str:
+        """What was observed, in words."""
+        changed = self._changed(self.start, self.end)
+        found = f"{len(changed)} of {len(self.names)} trainable tensors changed in the steady state, all bits compared"
+        if self.gradients is not None:
+            found += f"; {len(self.gradients)} got a gradient in {self.num_later} further steps"
+        return found
+
+    def _changed(self, before: States, after: States | None) -> set[str]:
+        after = after or {}
+        return {name for name in self.names if name in after and before.get(name) != after[name]}
+
+    def _named(self, names: Sequence[str]) -> str:
+        more = f", and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+        return f"{len(names)} of {len(self.names)} tensors ({', '.join(names[:MAX_NAMED])}{more})"
+
+
+@dataclass
+class Replay:
+    """Seconds of blocks on inputs that were fed before, and of those on inputs that never were, a pair a round.
+
+    As MLPerf Inference's compliance tests TEST01 and TEST04 look for cached results: blocks on inputs that were fed
+    before alternate with blocks on inputs that never were, both in memory of their own. The work of a step may depend
+    on its inputs, as in a network with an early exit: so inputs that never were fed are then fed once more.
+    """
+
+    fed_s: list[float] = field(default_factory=list)
+    unseen_s: list[float] = field(default_factory=list)
+    num_unseen: int = 0  # steps on inputs that never were fed
+    # of blocks on inputs that never were, and of the same blocks once more, in other memory; empty unless the others
+    # differ
+    first_s: list[float] = field(default_factory=list)
+    again_s: list[float] = field(default_factory=list)
+
+    @property
+    def ratios(self) -> list[float]:
+        """Of each block on inputs that were never fed, to the block beside it."""
+        return [unseen_s / fed_s for fed_s, unseen_s in zip(self.fed_s, self.unseen_s, strict=True)]
+
+    @property
+    def differs(self) -> bool:
+        """Whether blocks on inputs that were never fed surely take longer."""
+        is_each = len(self.fed_s) >= NUM_ROUNDS and not self.is_refuted
+        return is_each and min(self.unseen_s) > MAX_RATIO * min(self.fed_s)
+
+    @property
+    def is_refuted(self) -> bool:
+        """Whether rounds say the opposite: one of long blocks, two of short ones."""
+        return sum(ratio <= MAX_RATIO for ratio in self.ratios) > MAX_OPPOSITE * (min(self.fed_s) < SHORT_S)
+
+    @property
+    def depends(self) -> bool:
+        """Whether the same inputs take as long once more, so that the work depends on them.
+
+        Kept results would make the second time shorter by as much as unseen inputs made blocks longer; half of that, as
+        a factor, parts the two.
+        """
+        if not self.again_s:
+            return False
+        return min(self.first_s) / min(self.again_s) <= math.sqrt(min(self.unseen_s) / min(self.fed_s))
+
+    def warnings(self) -> Iterator[str]:
+        """That the speed is one of the inputs."""
+        if self.differs and self.depends:
+            ratio = f"{median(self.ratios):.2f} times as long"
+            yield (
+                f"steps take {ratio} with other inputs, and as long again with the same: the speed is that of the "
+                "inputs that were fed"
+            )
+
+    def defects(self) -> Iterator[str]:
+        """That results are kept."""
+        if self.differs and not self.depends:
+            ratio = f"{median(self.ratios):.2f} times as long"
+            yield f"steps take {ratio} with inputs that were never fed: results of earlier inputs are kept"
+
+    def observed(self) -> str:
+        """What was observed, in words."""
+        ratio = f"{median(self.ratios):.2f} times as long as others"
+        return f"{self.num_unseen} steps with inputs that were never fed, which took {ratio}"
+
+
+def num_batches(step_s: float) -> int:
+    """How many steps a block has."""
+    return min(MAX_BATCHES, math.ceil(BLOCK_S / max(step_s, 1e-9)))
+
+
+def usual_longest(latency_s: Sequence[float]) -> float:
+    """What nine in ten measured steps took at most: a further one that takes as long is not surely longer."""
+    return sorted(latency_s)[max(0, math.ceil(0.9 * len(latency_s)) - 1)]
+
+
+def replay(
+    fed: Callable[[], Sequence[Any]],
+    unseen: Callable[[], Sequence[Any]],
+    seconds: Callable[[Sequence[Any]], float],
+    known_s: float | None = None,
+    first_s: float | None = None,
+) -> Replay:
+    """Alternates blocks until they show that nothing is kept, or all of them that something is.
+
+    Args:
+        fed: makes the batches of a block, with inputs that were fed before, in new memory.
+        unseen: the same with inputs that never were; others at each call.
+        seconds: runs a step on each of the batches, and returns how long that took.
+        known_s: what a step on inputs that were fed took at most while it was measured (`usual_longest`), where a block
+            is one step: if one of two first blocks on others takes as long, no further one runs.
+        first_s: what such a block on inputs that never were has taken already, to be the first of the two.
+    """
+    found = Replay()
+
+    def seconds_of(block: Sequence[Any]) -> float:
+        found.num_unseen += len(block)
+        return seconds(block)
+
+    for index in range(0 if known_s is None else 2):
+        if index == 0 and first_s is not None:
+            found.num_unseen, unseen_s = 1, first_s
+        else:
+            unseen_s = seconds_of(unseen())
+        if unseen_s <= MAX_RATIO * (known_s or 0.0):
+            found.fed_s, found.unseen_s = [known_s or 0.0], [unseen_s]
+            return found
+    while len(found.fed_s) < NUM_ROUNDS:
+        fed_s = unseen_s = math.inf
+        for index in range(TRIES):
+            of_fed, of_unseen = fed(), unseen()  # both are in memory before one runs
+            if (len(found.fed_s) + index) % 2:  # so that neither is always the first one
+                fed_s, unseen_s = min(fed_s, seconds(of_fed)), min(unseen_s, seconds_of(of_unseen))
+            else:
+                unseen_s, fed_s = min(unseen_s, seconds_of(of_unseen)), min(fed_s, seconds(of_fed))
+            if max(fed_s, unseen_s) >= SHORT_S:
+                break
+        found.fed_s.append(fed_s)
+        found.unseen_s.append(unseen_s)
+        if found.is_refuted:
+            return found
+    blocks = [unseen() for _ in range(NUM_AGAIN if found.differs else 0)]
+    for block, same in zip(blocks, copy.deepcopy(blocks), strict=True):
+        found.first_s.append(seconds_of(block))
+        found.again_s.append(seconds(same))
+    return found
 
 
 @dataclass

@@ -33,7 +33,7 @@ from accelbench.engines.lightning.structure import (
 from accelbench.engines.lightning.work import count
 from accelbench.engines.lightning.workload import changed, in_precision
 from accelbench.errors import UserError
-from accelbench.measuring.outputs import Output
+from accelbench.measuring.output_check import Output
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Work
 from accelbench.schema.vocab import Device, Pipeline, Precision

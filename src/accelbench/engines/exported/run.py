@@ -44,7 +44,7 @@ from accelbench.engines.lightning.work import count
 from accelbench.engines.lightning.workloads import workload_of
 from accelbench.engines.registry import UNFINISHED
 from accelbench.errors import UnsupportedError
-from accelbench.measuring.outputs import Output
+from accelbench.measuring.output_check import Output
 from accelbench.measuring.promises import Products, check_timed
 from accelbench.measuring.runner import Watch
 from accelbench.schema.cell import Cell

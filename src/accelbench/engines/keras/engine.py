@@ -21,11 +21,9 @@ from accelbench.engines.keras.feed import ArrayFeed, Feed, feed_of
 from accelbench.engines.keras.work import Observer, count, frozen, learning_rate, num_params, states
 from accelbench.engines.models import output_shapes
 from accelbench.engines.sources import channels_last, input_of, is_random, pictures_alike, unseen_images
-from accelbench.measuring.output_check import batch_axes
-from accelbench.measuring.outputs import NUM_SAMPLES, Output, OutputTensor
-from accelbench.measuring.promises import check_timed
+from accelbench.measuring.output_check import NUM_SAMPLES, Output, OutputTensor, batch_axes
+from accelbench.measuring.promises import States, check_timed
 from accelbench.measuring.runner import Watch
-from accelbench.measuring.training import States
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Work
 from accelbench.schema.vocab import Device, Pipeline, Precision

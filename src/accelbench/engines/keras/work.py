@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from accelbench.engines.formats import word_for
 from accelbench.errors import UnsupportedError
-from accelbench.measuring.promises import Products
-from accelbench.measuring.training import State
+from accelbench.measuring.promises import Products, State
 from accelbench.schema.measurement import Work
 
 WATCHED = (layers.Dense, layers.Conv2D, layers.RNN)

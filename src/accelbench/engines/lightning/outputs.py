@@ -25,8 +25,7 @@ from accelbench.engines.lightning.structure import (
 from accelbench.engines.lightning.work import does_nothing, watched
 from accelbench.engines.lightning.workload import Workload
 from accelbench.errors import UserError
-from accelbench.measuring.output_check import MAX_ROW_NUMBERS, NUM_ROWS, batch_axes
-from accelbench.measuring.outputs import Output, OutputTensor
+from accelbench.measuring.output_check import MAX_ROW_NUMBERS, NUM_ROWS, Output, OutputTensor, batch_axes
 from accelbench.schema.vocab import XLA, Device, Pipeline, Precision
 
 LAZY = "the output is computed only when it is read, which no step does: return plain tensors"

@@ -1,4 +1,4 @@
-"""The weights of a network in PyTorch while it trains; see `measuring.training`."""
+"""The weights of a network in PyTorch while it trains; see `measuring.promises`."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from accelbench.measuring.training import State, States, Training
+from accelbench.measuring.promises import State, States, Training
 
 BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by the bytes of a number
 

@@ -14,7 +14,7 @@ from accelbench.engines.lightning.global_state import DETERMINISTIC, restore, va
 from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES
 from accelbench.engines.lightning.task import Task
 from accelbench.engines.sources import Shape
-from accelbench.measuring.outputs import Output
+from accelbench.measuring.output_check import Output
 from accelbench.schema.vocab import Precision
 
 GAIN = 1.5  # of weights: for most activations, neither does the influence of an input vanish, nor does it explode

@@ -21,7 +21,7 @@ from accelbench.engines.models import output_shapes
 from accelbench.engines.sources import Shape, first_images, input_of, pictures_alike, unseen_images
 from accelbench.engines.targets import import_path
 from accelbench.errors import UnsupportedError
-from accelbench.measuring.outputs import NUM_SAMPLES, Output
+from accelbench.measuring.output_check import NUM_SAMPLES, Output
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Library, Mode, ModelOutput, Precision, Protocol
 

@@ -21,8 +21,7 @@ from accelbench.engines.lightning.ranks import RANK_SEEDS, Ranks
 from accelbench.engines.lightning.structure import is_same, mapped, tensors_in, varied_rows
 from accelbench.engines.lightning.workload import changed, in_precision, set_again
 from accelbench.errors import UnsupportedError, UserError
-from accelbench.measuring.output_check import NUM_ROWS
-from accelbench.measuring.outputs import Output
+from accelbench.measuring.output_check import NUM_ROWS, Output
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Mode, Pipeline, Precision, Task
 from accelbench.schema.workload import ModelSpec

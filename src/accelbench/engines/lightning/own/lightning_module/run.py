@@ -31,11 +31,9 @@ from accelbench.engines.lightning.work import Counter, not_counted
 from accelbench.engines.lightning.workload import in_precision
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.measuring.breakdown import has_time, measure_breakdown
-from accelbench.measuring.output_check import MAX_WHY
-from accelbench.measuring.outputs import Output
-from accelbench.measuring.promises import check_timed
+from accelbench.measuring.output_check import MAX_WHY, Output
+from accelbench.measuring.promises import MAX_CYCLE, check_timed
 from accelbench.measuring.runner import Watch
-from accelbench.measuring.training import MAX_CYCLE
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Work
 from accelbench.schema.text import beginning, message_of, one_line

@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from accelbench.measuring.promises import Products
-from accelbench.measuring.training import State, Training
+from accelbench.measuring.promises import Products, State, Training
 
 NAMES = ["body.weight", "body.bias", "head.weight"]
 SIZES = dict(zip(NAMES, (1000, 10, 1000), strict=True))
