@@ -7,7 +7,7 @@ from hydra.core.config_store import ConfigStore
 
 from accelbench.data import obtain
 from accelbench.engines.lightning.module import OPTIMIZERS
-from accelbench.engines.lightning.networks import NETWORKS
+from accelbench.engines.lightning.zoo import NETWORKS
 from accelbench.schema.vocab import ARRAYS, FOLDER, MODULE, RANDOM, Device, Engine, Library
 from accelbench.settings import config, params, to_cell
 from accelbench.settings.compose import structure, typed

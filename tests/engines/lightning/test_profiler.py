@@ -4,7 +4,7 @@ import torch
 from accelbench.devices import cpu
 from accelbench.engines.lightning import engine
 from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.profiler import busiest
+from accelbench.engines.lightning.work import busiest
 from accelbench.schema.vocab import Mode, Precision, Protocol
 from accelbench.schema.workload import ModelSpec
 from fakes import make_cell
@@ -55,9 +55,6 @@ def test_times_are_the_operators_own_and_their_shares_are_of_all():
     assert 0 < found[0].share < 1
     assert sum(each.share for each in found) <= 1
     assert [each.share for each in found] == sorted((each.share for each in found), reverse=True)
-
-
-def test_a_fused_step_has_no_operators():
     backend = Backend()
     backend.fused = True
     assert busiest(Product(), backend) == []

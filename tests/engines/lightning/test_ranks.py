@@ -1,6 +1,5 @@
 """Cells on several devices: real processes on the CPU, joined by gloo."""
 
-import dataclasses
 import shutil
 
 import pytest
@@ -9,9 +8,9 @@ from pytorch_lightning.accelerators import CUDAAccelerator
 
 import rank_faults
 from accelbench.devices.cpu import usable_cores
-from accelbench.engines.cell_run import Resources
+from accelbench.engines.cell_run import Observed, Resources
 from accelbench.engines.lightning.backends import backend_for
-from accelbench.engines.lightning.ranks import NetworkDDP, Ranks, Seen, joined, joined_peaks
+from accelbench.engines.lightning.ranks import NetworkDDP, Ranks, Seen, joined
 from accelbench.engines.lightning.trainer import trainer_for
 from accelbench.errors import UnsupportedError
 from accelbench.isolation.hosts import Hosts
@@ -109,10 +108,11 @@ def test_steps_count_the_whole_batch(run, mode, protocol):
     assert measured.peak_host_bytes <= outcome.system.peak_host_bytes
 
 
-def test_the_work_is_that_of_all_devices(run):
-    one, two = (run(devices=num, protocol=Protocol.steps, steps=6).measurement.work for num in (1, 2))
-    assert two.flops == one.flops
-    assert two.num_operators == one.num_operators
+def test_the_work_is_that_of_all_devices_and_threads_are_those_of_each_process(run):
+    one, two = (run(devices=num, threads=2, protocol=Protocol.steps, steps=6).measurement for num in (1, 2))
+    assert two.work.flops == one.work.flops
+    assert two.work.num_operators == one.work.num_operators
+    assert two.threads == one.threads == 2
 
 
 def test_an_epoch_of_inference_takes_each_test_sample_once(run):
@@ -121,23 +121,15 @@ def test_an_epoch_of_inference_takes_each_test_sample_once(run):
     assert measured.operators
 
 
-def test_threads_are_those_of_each_process(run):
-    assert run(threads=2, protocol=Protocol.steps, steps=6).measurement.threads == 2
-
-
-def test_several_devices_need_as_many_processes(monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "3")
-    with pytest.raises(UnsupportedError, match="takes 2 processes, not the 3 there are: use `torchrun"):
-        Ranks(2)
-    assert Ranks(1).part == (0, 1)
-
-
 def test_a_process_knows_its_place_among_those_of_all_hosts(monkeypatch):
     for name, value in {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "RANK": "3", "LOCAL_RANK": "1"}.items():
         monkeypatch.setenv(name, value)
     ranks = Ranks(4)
     assert (ranks.part, ranks.local_rank, ranks.num_here, ranks.leads) == ((3, 4), 1, 2, False)
     assert backend_for(Device.gpu, 4, ranks).index == 1
+    assert Ranks(1).part == (0, 1)
+    with pytest.raises(UnsupportedError, match="takes 2 processes, not the 4 there are: use `torchrun"):
+        Ranks(2)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
     with pytest.raises(UnsupportedError, match="devices=4: 3 of the processes are on this host"):
         Ranks(4)
@@ -167,20 +159,14 @@ def test_each_rank_takes_the_gpu_of_its_number_and_lightning_starts_no_process(m
 
 
 def test_a_gpu_that_two_ranks_share_counts_once():
-    def seen(place):
-        return Seen("gpu", place, "a GPU", "fp32", 1, 10, 20, finite=True, loss=1.0, weights="w")
+    def seen(place, peak=10, loss=1.0):
+        observed = Observed(device="gpu", device_name="a GPU", precision="fp32", num_devices=1, threads=2, loss=loss)
+        return Seen(observed, Resources((1, 0.5), None, peak, 20), place, finite=True, weights="w")
 
-    assert joined([seen("cuda:0"), seen("cuda:0")])["num_devices"] == 1
-    two = [seen("cuda:0"), dataclasses.replace(seen("cuda:1"), peak_device_bytes=30, loss=2.0)]
-    peaks = joined_peaks(two, Resources((1, 0.5), None, 10, 20))
-    assert (peaks.peak_device_bytes, peaks.peak_host_bytes, peaks.compiles) == (30, 40, (1, 0.5))
-    assert joined(two) == {
-        "device": "gpu",
-        "device_name": "a GPU",
-        "precision": "fp32",
-        "num_devices": 2,
-        "loss": 1.5,
-    }
+    assert joined([seen("cuda:0"), seen("cuda:0")])[0].num_devices == 1
+    found, resources = joined([seen("cuda:0"), seen("cuda:1", peak=30, loss=2.0)])
+    assert (found.num_devices, found.device_name, found.loss) == (2, "a GPU", 1.5)
+    assert resources == Resources((1, 0.5), None, 30, 40)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ pytestmark = needs("torch_xla")
 
 MULTIPLY = """
 import torch, torch_xla
-from accelbench.engines.lightning import backends
+from accelbench.engines.lightning.backends import backend_for
 {prepare}
 product = torch.ones(4, 4, device=torch_xla.device()) @ torch.ones(4, 4, device=torch_xla.device())
 print(torch_xla._XLAC._get_xla_tensors_hlo([product]))
@@ -30,7 +30,7 @@ def hlo(printed, prepare: str) -> str:
 @pytest.mark.slow
 def test_fp32_is_multiplied_in_fp32_where_a_tpu_would_cast_it_to_bf16(printed):
     assert "operand_precision={highest,highest}" not in hlo(printed, "")
-    assert "operand_precision={highest,highest}" in hlo(printed, "backends.multiply_precisely()")
+    assert "operand_precision={highest,highest}" in hlo(printed, "backend_for('xla_cpu').prepare(allow_tf32=False)")
 
 
 # Products of large matrices: after the wait, reading the result takes a copy's time and not theirs.

@@ -1,3 +1,5 @@
+"""The networks of the studies, of timm and torchvision, and of one's own."""
+
 import sys
 
 import pytest
@@ -9,7 +11,7 @@ from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.module import BenchModule
 from accelbench.engines.lightning.task import ImageTask
 from accelbench.engines.lightning.work import count
-from accelbench.errors import UserError
+from accelbench.errors import UnsupportedError, UserError
 from accelbench.schema.vocab import Library, Precision, Weights
 from accelbench.schema.workload import ModelSpec
 from fakes import needs
@@ -50,59 +52,140 @@ def make_list():
 """
 
 
-def spec(library, name, **changes):
-    return ModelSpec(name=name, library=library, **changes)
+MNIST, SMALL = (28, 28), (3, 32, 40)
+TIMM = pytest.param(Library.timm, marks=needs("timm"))
+
+
+def built(name, shape=MNIST, num_classes=10, library=Library.accelbench, **more):
+    return zoo.build(ModelSpec(name=name, library=library, **more), shape, num_classes)
+
+
+SCALING, MLP = (3, 64, 64), {"dropout": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "shape", "num_params"),
+    [
+        # The counts of study 001's Keras code.
+        ("mlp", {}, MNIST, 1_195_018),
+        ("cnn", {}, MNIST, 112_074),
+        ("rnn", {}, MNIST, 338_186),
+        ("lstm", {}, MNIST, 1_345_034),
+        ("autoencoder", {}, MNIST, 805_008 + 857_249),
+        # Study 003's, and its sisters.
+        ("scaling_cnn", {}, SCALING, 8_765_066),
+        ("scaling_cnn", {"channels": [128, 256, 512], "hidden": 1472}, SCALING, 49_729_610),
+        ("scaling_cnn", {"channels": [256, 512, 1024], "hidden": 2944}, SCALING, 198_877_322),
+        # Study 004's.
+        ("mlp", {"widths": [3000, 1000], **MLP}, (3, 32, 32), 12_230_010),
+        ("mlp", {"widths": [500], **MLP}, MNIST, 397_510),
+        ("mlp", {"widths": [500] * 5, **MLP}, MNIST, 1_399_510),
+    ],
+)
+def test_networks_have_their_studys_parameters(name, args, shape, num_params):
+    network = built(name, shape, args=args)
+    assert zoo.num_params(network) == num_params
+    assert "dropout" not in args or not [layer for layer in network if isinstance(layer, nn.Dropout)]
+    images = torch.rand(2, *shape)
+    expected = images.shape if name == "autoencoder" else (2, 10)
+    assert num_params > 1e7 or network.eval()(images).shape == expected
+
+
+def test_study_002s_network_has_its_parameters_and_one_logit():
+    network = built("pets_cnn", (3, 224, 224), 2)
+    assert zoo.num_params(network) == 11_177_729
+    # Keras counts the running means and variances as well.
+    moments = [m.running_mean.numel() + m.running_var.numel() for m in network if isinstance(m, nn.BatchNorm2d)]
+    assert zoo.num_params(network) + sum(moments) == 11_178_177
+    assert next(layer for layer in network if isinstance(layer, nn.Linear)).in_features == 86_528
+    assert network.eval()(torch.rand(2, 3, 224, 224)).shape == (2, 1)
 
 
 @needs("timm")
 @pytest.mark.parametrize("name", STUDY_000)
 def test_study_000s_networks_have_its_parameters_and_multiply_adds(name):
     num_params, giga_macs = STUDY_000[name]
-    model = spec(Library.timm, name)
     with torch.device("meta"):  # the shapes alone
-        network = zoo.build(model, (3, 224, 224), 1000)
+        network = built(name, (3, 224, 224), 1000, Library.timm)
     assert zoo.num_params(network) == num_params
-    module = BenchModule(network, model, ImageTask(torch.float32), Backend())
+    module = BenchModule(network, ModelSpec(name=name), ImageTask(torch.float32), Backend())
     work = count(module, (torch.empty(1, 3, 224, 224),), Precision.fp32, train=False)
     assert work.flops / 2e9 == pytest.approx(giga_macs, abs=6e-4)
 
 
 @pytest.mark.parametrize(
-    ("library", "name"),
-    [pytest.param(Library.timm, "resnet18", marks=needs("timm")), (Library.torchvision, "resnet18")],
+    ("library", "name", "shape"),
+    [
+        *((Library.accelbench, name, SMALL) for name in ("mlp", "cnn", "pets_cnn", "scaling_cnn")),
+        pytest.param(Library.timm, "resnet18", SMALL, marks=needs("timm")),
+        pytest.param(Library.timm, "resnet18", (32, 40), marks=needs("timm")),
+        (Library.torchvision, "resnet18", SMALL),
+    ],
 )
-def test_the_libraries_networks_take_the_classes_asked_for(library, name):
-    network = zoo.build(spec(library, name), (3, 64, 64), 7).eval()
-    assert network(torch.rand(2, 3, 64, 64)).shape == (2, 7)
+def test_networks_take_colour_and_any_number_of_classes(library, name, shape):
+    assert built(name, shape, 7, library).eval()(torch.rand(2, *shape)).shape == (2, 7)
 
 
-@needs("timm")
-def test_timms_networks_take_grey_images():
-    network = zoo.build(spec(Library.timm, "resnet18"), (32, 40), 7).eval()
-    assert network(torch.rand(2, 32, 40)).shape == (2, 7)
+@pytest.mark.parametrize(
+    ("name", "shape", "told"),
+    [
+        ("rnn", (3, 32, 32), "model=rnn takes grey images, not 3 x 32 x 32"),
+        ("autoencoder", (3, 32, 32), "model=autoencoder takes grey images"),
+        ("pets_cnn", MNIST, "model=pets_cnn takes images in colour of at least 22 x 22 pixels, not 28 x 28"),
+        (
+            "scaling_cnn",
+            (3, 7, 64),
+            "model=scaling_cnn takes images in colour of at least 8 x 8 pixels, not 3 x 7 x 64",
+        ),
+        ("cnn", (3, 16, 16), "model=cnn takes images of at least 24 x 24 pixels, not 16 x 16"),
+    ],
+)
+def test_images_that_a_network_can_not_take_are_refused(name, shape, told):
+    with pytest.raises(UnsupportedError, match=told):
+        built(name, shape)
 
 
-@pytest.mark.parametrize("name", ["fcn_resnet50", "raft_small", "r3d_18"])
-def test_a_torchvision_network_that_does_not_classify_is_refused(name):
-    with pytest.raises(UserError, match="torchvision has no such network"):
-        zoo.build(spec(Library.torchvision, name), (3, 32, 32), 10)
+def test_the_encoder_and_the_decoder_have_the_studys_parameters():
+    network = built("autoencoder")
+    code_layer = next(i for i, layer in enumerate(network) if isinstance(layer, nn.Linear) and layer.out_features == 16)
+    assert zoo.num_params(network[: code_layer + 1]) == 805_008
+    assert zoo.num_params(network[code_layer + 1 :]) == 857_249
 
 
-@needs("timm")
-def test_equal_seeds_give_equal_weights():
-    one, two = (
-        (torch.manual_seed(3), zoo.build(spec(Library.timm, "mobilenetv2_100"), (3, 32, 32), 10))[1] for _ in range(2)
-    )
-    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
+@pytest.mark.parametrize("name", ["rnn", "lstm"])
+def test_the_second_bias_stays_zero_in_training(name):
+    network = built(name, args={"units": 8})
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.1)
+    network(torch.rand(4, 28, 28)).square().sum().backward()
+    optimizer.step()
+    for layer in network.layers:
+        assert layer.bias_hh_l0.abs().sum() == 0
+        assert layer.bias_ih_l0.grad.abs().sum() > 0
 
 
-@pytest.mark.parametrize("library", [pytest.param(Library.timm, marks=needs("timm")), Library.torchvision])
-def test_an_unknown_name_is_answered_with_those_near_it(library):
-    with pytest.raises(UserError, match=rf"model.name=resnet51: {library} has no such network. Near it: .*resnet50"):
-        zoo.build(spec(library, "resnet51"), (3, 32, 32), 10)
+def test_initialisers_are_keras_defaults_and_follow_from_the_seed():
+    torch.manual_seed(0)
+    network = built("lstm")
+    torch.manual_seed(0)
+    assert all(torch.equal(*pair) for pair in zip(network.parameters(), built("lstm").parameters(), strict=True))
+    layer = network.layers[1]
+    limit = (6 / (256 + 1024)) ** 0.5  # Glorot uniform on Keras' kernel of shape (256, 4 x 256)
+    assert limit * 0.99 < layer.weight_ih_l0.abs().max() <= limit
+    torch.testing.assert_close(layer.weight_hh_l0.T @ layer.weight_hh_l0, torch.eye(256), atol=1e-5, rtol=0)
+    gates = layer.bias_ih_l0.view(4, 256)
+    assert gates[1].eq(1).all()
+    assert gates[[0, 2, 3]].eq(0).all()
 
 
-@pytest.mark.parametrize("library", [pytest.param(Library.timm, marks=needs("timm")), Library.torchvision])
+def test_dropout_of_a_sequence_is_the_same_at_every_step_and_off_in_inference():
+    dropout = zoo.SequenceDropout(0.5)
+    dropped = dropout(torch.ones(64, 5, 32))
+    assert set(dropped.unique().tolist()) == {0.0, 2.0}
+    assert (dropped == dropped[:, :1]).all()
+    assert dropout.eval()(torch.ones(2, 3, 4)).eq(1).all()
+
+
+@pytest.mark.parametrize("library", [TIMM, Library.torchvision])
 def test_weights_that_cannot_be_had_are_a_clear_error(library, monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_HOME", str(tmp_path))
@@ -111,12 +194,7 @@ def test_weights_that_cannot_be_had_are_a_clear_error(library, monkeypatch, tmp_
     if library == Library.timm:
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(UserError, match=r"model.weights=pretrained: the weights of resnet18 can't be had \(.+\); use"):
-        zoo.build(spec(library, "resnet18", weights=Weights.pretrained), (3, 32, 32), 1000)
-
-
-def test_the_studies_own_networks_have_no_pretrained_weights():
-    with pytest.raises(UserError, match="model.weights=pretrained: mlp has none"):
-        zoo.build(ModelSpec(name="mlp", weights=Weights.pretrained), (28, 28), 10)
+        built("resnet18", (3, 32, 32), 1000, library, weights=Weights.pretrained)
 
 
 @pytest.fixture
@@ -129,29 +207,44 @@ def my_package(tmp_path, monkeypatch):
     sys.modules.pop("my_zoo_package", None)
 
 
-def test_a_network_of_ones_own_gets_its_arguments(my_package):
-    network = zoo.build(spec(Library.custom, "MyNet", network=f"{my_package}.MyNet", args={"width": 5}), (3, 4, 4), 10)
-    assert isinstance(network, nn.Module)
-    assert network.layers[1].out_features == 5
+@pytest.mark.parametrize(("target", "factory"), [("MyNet", False), ("make", True)])
+def test_a_network_of_ones_own_gets_its_arguments(my_package, target, factory):
+    own = {"library": Library.custom, "network": f"{my_package}.{target}", "factory": factory}
+    assert built("mine", (3, 4, 4), args={"width": 5}, **own).layers[1].out_features == 5
 
 
 @pytest.mark.parametrize(
-    ("target", "args", "told"),
+    ("target", "more", "told"),
     [
         ("nowhere.at.All", {}, r"model.target=nowhere.at.All: can't be imported \(No module named 'nowhere'\)"),
         ("{0}.YourNet", {}, r"can't be imported \(module .* has no attribute 'YourNet'\)"),
-        ("os.system", {"command": "true"}, "os is a module of Python's standard library"),
+        ("os.system", {"args": {"command": "true"}}, "os is a module of Python's standard library"),
         ("{0}.make", {}, "model.factory=true has it called"),
-        ("{0}.MyNet", {"widht": 3}, "model.args: .*unexpected keyword argument 'widht'"),
+        ("{0}.MyNet", {"args": {"widht": 3}}, "model.args: .*unexpected keyword argument 'widht'"),
+        ("{0}.make_list", {"factory": True}, "should make a torch.nn.Module, not a list"),
     ],
 )
-def test_a_target_that_is_not_a_network_is_a_user_error(my_package, target, args, told):
+def test_a_target_that_is_not_a_network_is_a_user_error(my_package, target, more, told):
     with pytest.raises(UserError, match=told):
-        zoo.build(spec(Library.custom, "x", network=target.format(my_package), args=args), (3, 4, 4), 10)
+        built("x", (3, 4, 4), library=Library.custom, network=target.format(my_package), **more)
 
 
-def test_a_factory_is_called_if_the_user_says_so(my_package):
-    model = spec(Library.custom, "x", network=f"{my_package}.make", args={"width": 5}, factory=True)
-    assert zoo.build(model, (3, 4, 4), 10).layers[1].out_features == 5
-    with pytest.raises(UserError, match="should make a torch.nn.Module, not a list"):
-        zoo.build(spec(Library.custom, "x", network=f"{my_package}.make_list", factory=True), (3, 4, 4), 10)
+NEAR = "has no such network. Near it: .*resnet50"
+
+
+@pytest.mark.parametrize(
+    ("name", "library", "more", "told"),
+    [
+        ("vgg", Library.accelbench, {}, "model"),
+        ("mlp", Library.accelbench, {"args": {"widht": 3}}, "model"),
+        ("mlp", Library.accelbench, {"weights": Weights.pretrained}, "model.weights=pretrained: mlp has none"),
+        ("resnet51", Library.torchvision, {}, f"model.name=resnet51: torchvision {NEAR}"),
+        pytest.param("resnet51", Library.timm, {}, f"model.name=resnet51: timm {NEAR}", marks=needs("timm")),
+        # Networks that do not classify.
+        ("fcn_resnet50", Library.torchvision, {}, "torchvision has no such network"),
+        ("raft_small", Library.torchvision, {}, "torchvision has no such network"),
+    ],
+)
+def test_a_wrong_name_or_argument_is_the_users_error(name, library, more, told):
+    with pytest.raises(UserError, match=told):
+        built(name, (3, 32, 32), library=library, **more)

@@ -34,13 +34,12 @@ from accelbench.engines.lightning.global_state import new_tensors_in, use_thread
 from accelbench.engines.lightning.module import BenchModule
 from accelbench.engines.lightning.outputs import NetworkOutputs, all_finite, described
 from accelbench.engines.lightning.precision import STORED_DTYPES
-from accelbench.engines.lightning.profiler import MAX_OPERATORS
 from accelbench.engines.lightning.ranks import Ranks
 from accelbench.engines.lightning.structure import mapped
 from accelbench.engines.lightning.task import ImageTask
 from accelbench.engines.lightning.trainer import hush_lightning
 from accelbench.engines.lightning.training import training_in_inference
-from accelbench.engines.lightning.work import count
+from accelbench.engines.lightning.work import MAX_OPERATORS, count
 from accelbench.engines.lightning.workloads import workload_of
 from accelbench.engines.registry import UNFINISHED
 from accelbench.errors import UnsupportedError

@@ -1,6 +1,6 @@
 """How Lightning runs on each kind of device: copying, waiting, time stamps, and what really ran.
 
-torch_xla is imported inside the methods: its import replaces parts of torch.nn, which only a cell on XLA may do.
+torch_xla is imported with a backend for XLA: its import replaces parts of torch.nn, which only a cell there may do.
 """
 
 import re
@@ -200,6 +200,14 @@ class Xla(Backend):
     on_host = False
 
     def __init__(self, device: Device, num_asked: int = 1) -> None:
+        import torch_xla.backends
+        import torch_xla.core.xla_model
+        import torch_xla.debug.metrics
+        import torch_xla.distributed.spmd
+        import torch_xla.runtime
+
+        self.torch_xla, self.model, self.runtime = torch_xla, torch_xla.core.xla_model, torch_xla.runtime
+        self.metrics, self.spmd = torch_xla.debug.metrics, torch_xla.distributed.spmd
         if device != Device.tpu:  # Lightning's own accelerator does not support PJRT's CPU
             XLAAccelerator.is_available = staticmethod(lambda: True)
             pl.accelerators.AcceleratorRegistry.register("tpu", _PjrtCpu, override=True)
@@ -212,47 +220,37 @@ class Xla(Backend):
         Raises:
             UnsupportedError: the machine has more or fewer devices than SPMD was asked for, which uses all of them.
         """
-        import torch_xla.runtime as xr
-
         if self.num_asked > 1:  # before anything is on a device
-            if (found := xr.global_runtime_device_count()) != self.num_asked:
+            if (found := self.runtime.global_runtime_device_count()) != self.num_asked:
                 raise UnsupportedError(
                     f"devices={self.num_asked}: SPMD divides a batch among all {found}: use devices={found}"
                 )
-            xr.use_spmd()
+            self.runtime.use_spmd()
         super().prepare(allow_tf32)
-        multiply_precisely()
+        self.torch_xla.backends.set_mat_mul_precision("highest")
 
     def hold(self, dtype: torch.dtype) -> None:
         super().hold(dtype)
-        multiply_precisely()
+        self.torch_xla.backends.set_mat_mul_precision("highest")
 
     def changed(self) -> list[str]:
-        import torch_xla.backends
-
-        found, now = super().changed(), torch_xla.backends.get_mat_mul_precision()
+        found, now = super().changed(), self.torch_xla.backends.get_mat_mul_precision()
         if now != "highest":
             found.append(f"its code changed torch_xla's matrix precision from highest to {now} while it was measured")
         return found
 
     def seed(self, number: int) -> None:
         """Seeds torch_xla, which starts from the same state in each process."""
-        import torch_xla.core.xla_model as xm
-
-        xm.set_rng_state(number)
+        self.model.set_rng_state(number)
 
     def put(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """The batch, divided among the devices if there are several; unchanged if it is on them already."""
         if self.num_asked == 1:
             return super().put(batch)
         if batch[0].device.type != "xla":
-            import torch_xla.core.xla_model as xm
-            import torch_xla.distributed.spmd as xs
-
-            mesh, device = xs.get_1d_mesh(MESH_AXIS), self.device()
-            specs = [xs.ShardingSpec(mesh, (MESH_AXIS, *[None] * (tensor.dim() - 1))) for tensor in batch]
-            sent = zip(batch, specs, strict=True)
-            batch = tuple(xm.send_cpu_data_to_device([tensor], device, spec)[0] for tensor, spec in sent)
+            mesh, device, send = self.spmd.get_1d_mesh(MESH_AXIS), self.device(), self.model.send_cpu_data_to_device
+            specs = [self.spmd.ShardingSpec(mesh, (MESH_AXIS, *[None] * (tensor.dim() - 1))) for tensor in batch]
+            batch = tuple(send([tensor], device, spec)[0] for tensor, spec in zip(batch, specs, strict=True))
         if self.num_parts == 1:
             self.num_parts = num_parts(batch[0])
         return batch
@@ -262,11 +260,8 @@ class Xla(Backend):
 
         A divided output would be joined when it is read, by a computation that torch_xla compiles again each time.
         """
-        if self.num_asked > 1:
-            import torch_xla.distributed.spmd as xs
-
-            for tensor in tensors_in(output):
-                xs.mark_sharding(tensor, xs.get_1d_mesh(MESH_AXIS), (None,) * tensor.dim())
+        for tensor in tensors_in(output) if self.num_asked > 1 else ():
+            self.spmd.mark_sharding(tensor, self.spmd.get_1d_mesh(MESH_AXIS), (None,) * tensor.dim())
         return output
 
     def num_devices(self) -> int:
@@ -274,45 +269,32 @@ class Xla(Backend):
 
     def fallbacks(self) -> list[str]:
         """The operators that XLA does not have, such as `aten::nonzero`, from torch_xla's counters."""
-        import torch_xla.debug.metrics as met
-
-        return sorted(name for name in met.executed_fallback_ops() if name != READ_BACK)
+        return sorted(name for name in self.metrics.executed_fallback_ops() if name != READ_BACK)
 
     def wait(self) -> None:
         """Waits for what was launched (`torch_xla.sync(wait=True)` does not, on the CPU)."""
-        import torch_xla.core.xla_model as xm
-
-        xm.wait_device_ops()
+        self.model.wait_device_ops()
 
     def end_step(self) -> None:
         """Compiles what the step recorded, if it is new, and launches it."""
-        import torch_xla
-
-        torch_xla.sync()
+        self.torch_xla.sync()
 
     def compiles(self) -> Compiles:
-        import torch_xla.debug.metrics as met
-
-        data = met.metric_data("CompileTime")
+        data = self.metrics.metric_data("CompileTime")
         return (data[0], data[1] / 1e9) if data else (0, 0.0)  # it is kept in nanoseconds
 
     def peak_memory_bytes(self) -> int | None:
-        import torch_xla.core.xla_model as xm
-
         try:
-            peak = xm.get_memory_info().get("peak_bytes_used")
+            peak = self.model.get_memory_info().get("peak_bytes_used")
         except RuntimeError:  # PJRT's CPU client has no memory statistics
             return None
         return int(peak) if peak else None
 
     def device_name(self) -> str | None:
         """PJRT's name for the hardware, such as `TPU v4`; None on the CPU."""
-        import torch_xla
-        import torch_xla.runtime as xr
-
-        if xr.device_type() != "TPU":
+        if self.runtime.device_type() != "TPU":
             return None
-        return str(torch_xla._XLAC._xla_device_kind(str(torch_xla.device())))
+        return str(self.torch_xla._XLAC._xla_device_kind(str(self.torch_xla.device())))
 
     def ran_on(self, torch_type: str) -> str:
         """`tpu` only if PJRT reports that it drives one."""
@@ -328,13 +310,6 @@ class _PjrtCpu(pl.accelerators.XLAAccelerator):
     auto_device_count = staticmethod(lambda: 1)
     parse_devices = staticmethod(int)
     get_parallel_devices = staticmethod(lambda num: [torch.device("xla", index) for index in range(int(num))])
-
-
-def multiply_precisely() -> None:
-    """Sets XLA's matrix precision to its highest."""
-    import torch_xla.backends
-
-    torch_xla.backends.set_mat_mul_precision("highest")
 
 
 def num_parts(tensor: Tensor) -> int:
@@ -364,15 +339,14 @@ class XlaRank(Xla):
             UnsupportedError: the host has more chips than processes, and libtpu would wait for the missing ones; or
                 PJRT joined another number of devices, or more than one per process.
         """
-        import torch_xla.runtime as xr
         from torch_xla._internal import pjrt, tpu
 
         ranks, flag = self.ranks, "engine.xla_processes=true"
-        if xr.device_type() == "TPU" and (chips := tpu.num_available_chips()) != ranks.num_here:
+        if self.runtime.device_type() == "TPU" and (chips := tpu.num_available_chips()) != ranks.num_here:
             reason = f"this host has {chips} chips, which take part all or none, for {ranks.num_here} processes"
             raise UnsupportedError(f"{flag}: {reason}: use devices={chips} for each host")
         pjrt.initialize_multiprocess(ranks.local_rank, ranks.num_here)
-        joined, own = xr.world_size(), xr.addressable_device_count()
+        joined, own = self.runtime.world_size(), self.runtime.addressable_device_count()
         if (joined, own) != (ranks.num, 1):
             reason = f"PJRT joined {joined} devices, and this process has {own}"
             raise UnsupportedError(f"{flag}: {reason}, where devices={ranks.num} have a process each")
@@ -383,18 +357,14 @@ class XlaRank(Xla):
 
     def place(self, device: torch.device, rank: int) -> str:
         """PJRT's number for the device, unique on all hosts."""
-        import torch_xla.runtime as xr
-
-        return f"XLA device {xr.global_ordinal()}"
+        return f"XLA device {self.runtime.global_ordinal()}"
 
     def fallbacks(self) -> list[str]:
         return [name for name in super().fallbacks() if name != LOOP_BROADCAST]
 
     def reduce_gradients(self, optimizer: Optimizer) -> None:
         """Averages the gradients within the step, as torch_xla's `optimizer_step` does."""
-        import torch_xla.core.xla_model as xm
-
-        xm.reduce_gradients(optimizer)
+        self.model.reduce_gradients(optimizer)
 
 
 def backend_for(device: Device, num_devices: int = 1, ranks: Ranks | None = None) -> Backend:

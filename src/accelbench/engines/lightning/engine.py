@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -20,8 +21,7 @@ from accelbench.engines.lightning.module import BenchModule, EpochStep, InferSte
 from accelbench.engines.lightning.outputs import NetworkOutputs, all_finite, described
 from accelbench.engines.lightning.own.lightning_module.run import ModuleRun
 from accelbench.engines.lightning.precision import STORED_DTYPES, Observer
-from accelbench.engines.lightning.profiler import busiest
-from accelbench.engines.lightning.ranks import Ranks, Seen, differences, digest, joined, joined_peaks
+from accelbench.engines.lightning.ranks import Ranks, Seen, differences, digest, joined
 from accelbench.engines.lightning.structure import (
     is_same,
     tensors_in,
@@ -35,7 +35,7 @@ from accelbench.engines.lightning.training import (
     training_in_inference,
 )
 from accelbench.engines.lightning.weights import kept, saved
-from accelbench.engines.lightning.work import count, watched
+from accelbench.engines.lightning.work import busiest, count, watched
 from accelbench.engines.lightning.workloads import workload_of
 from accelbench.measuring.breakdown import has_time, measure_breakdown
 from accelbench.measuring.clock import NUM_INFER_EPOCHS
@@ -287,39 +287,31 @@ class _Run(NetworkOutputs):
     def _seen(self) -> Seen:
         """What this rank observed."""
         assert self.resources is not None
-        device = self.observer.device()
-        return Seen(
-            device=self.backend.ran_on(device.type),
-            place=self.backend.place(device, self.ranks.rank),
+        device, backend = self.observer.device(), self.backend
+        observed = Observed(
+            device=backend.ran_on(device.type),
             device_name=self.device_name(),
             precision=self.observer.precision(self.seen.products.most),
-            num_devices=self.backend.num_devices(),
-            peak_device_bytes=self.resources.peak_device_bytes,
-            peak_host_bytes=self.resources.peak_host_bytes,
-            finite=all_finite(self.last_result),
+            num_devices=backend.num_devices(),
+            threads=None if backend.torch_type == "xla" else torch.get_num_threads(),
             loss=self.last_result.item() if self.trains else None,
-            weights=digest(self.network) if self.trains and self.ranks.num > 1 else None,
+            cudnn_benchmark=backend.cudnn_benchmark(),
         )
+        weights = digest(self.network) if self.trains and self.ranks.num > 1 else None
+        place, finite = backend.place(device, self.ranks.rank), all_finite(self.last_result)
+        return Seen(observed, self.resources, place, finite, weights)
 
     def observe(self) -> Observed | None:
         """What all ranks observed, in the first one."""
-        assert self.resources is not None
         seen = self.ranks.gather(self._seen())
         if not self.ranks.leads:
             return None
         if not all(each.finite for each in seen):
             self.mark_not_finite()
-        found = joined(seen)
-        if found["loss"] is not None:
-            found["loss"] = self.checked_loss(found["loss"])
+        found, self.resources = joined(seen)
+        loss = None if found.loss is None else self.checked_loss(found.loss)
         self.defects += differences(seen)
-        self.resources = joined_peaks(seen, self.resources)
-        return Observed(
-            **found,
-            threads=None if self.backend.torch_type == "xla" else torch.get_num_threads(),
-            work=self.work_of_step(self._work),
-            cudnn_benchmark=self.backend.cudnn_benchmark(),
-        )
+        return replace(found, loss=loss, work=self.work_of_step(self._work))
 
     def _work(self) -> Work:
         """What one step has to do, counted after everything was measured: counting takes memory."""

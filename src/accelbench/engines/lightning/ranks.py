@@ -19,7 +19,7 @@ from pytorch_lightning.strategies import DDPStrategy, XLAStrategy
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from torch import Tensor, nn
 
-from accelbench.engines.cell_run import Resources
+from accelbench.engines.cell_run import Observed, Resources
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.runner import RankGroup, Step
 
@@ -67,51 +67,39 @@ class StartedXla(XLAStrategy):
 
 @dataclass(frozen=True)
 class Seen:
-    """What one rank observed, after everything was measured.
+    """What one rank observed, after everything was measured; `place` identifies its device among those of all ranks."""
 
-    `place` identifies its device among those of all ranks, which it divided its batches among `num_devices` of;
-    `finite` is of the last result, `loss` of the last training step, `weights` a digest of the trained ones.
-    """
-
-    device: str
+    observed: Observed
+    resources: Resources
     place: str
-    device_name: str
-    precision: str
-    num_devices: int
-    peak_device_bytes: int | None
-    peak_host_bytes: int | None
-    finite: bool
-    loss: float | None
-    weights: str | None
+    finite: bool  # the last result
+    weights: str | None  # digest of the trained ones; None in inference
 
 
-def joined(seen: list[Seen]) -> dict[str, Any]:
-    """What all ranks observed, by the names of `observed.Observed`."""
-    losses = [each.loss for each in seen if each.loss is not None and math.isfinite(each.loss)]
-    return {
-        "device": seen[0].device,
-        "device_name": " + ".join(dict.fromkeys(each.device_name for each in seen)),
-        "precision": seen[0].precision,
-        "num_devices": sum({each.place: each.num_devices for each in seen}.values()),
-        "loss": sum(losses) / len(losses) if len(losses) == len(seen) else None,
-    }
+def joined(seen: list[Seen]) -> tuple[Observed, Resources]:
+    """The first rank's observations for all ranks, and its resources with the peaks of all.
 
-
-def joined_peaks(seen: list[Seen], resources: Resources) -> Resources:
-    """The first rank's `resources` with the peaks of all ranks: the largest on a device, the sum on the host."""
-    on_device = [rank.peak_device_bytes for rank in seen if rank.peak_device_bytes is not None]
-    on_host = [rank.peak_host_bytes for rank in seen if rank.peak_host_bytes is not None]
-    most = max(on_device, default=None)
-    return replace(resources, peak_device_bytes=most, peak_host_bytes=sum(on_host) if on_host else None)
+    These are the largest on a device, and the sum on the host.
+    """
+    first, losses = seen[0], [each.observed.loss for each in seen]
+    finite = [loss for loss in losses if loss is not None and math.isfinite(loss)]
+    on_device = [each.resources.peak_device_bytes for each in seen]
+    on_host = [each.resources.peak_host_bytes for each in seen if each.resources.peak_host_bytes is not None]
+    observed = replace(
+        first.observed,
+        device_name=" + ".join(dict.fromkeys(each.observed.device_name for each in seen)),
+        num_devices=sum({each.place: each.observed.num_devices for each in seen}.values()),
+        loss=sum(finite) / len(finite) if len(finite) == len(seen) else None,
+    )
+    peak = max((num for num in on_device if num is not None), default=None)
+    return observed, replace(first.resources, peak_device_bytes=peak, peak_host_bytes=sum(on_host) if on_host else None)
 
 
 def differences(seen: list[Seen]) -> list[str]:
     """What makes the numbers of several ranks false, in words."""
     found = ["the devices' weights differ after training"] if len({each.weights for each in seen}) > 1 else []
-    if len({(each.device, each.precision) for each in seen}) > 1:
-        ran = ", ".join(f"{each.device} in {each.precision}" for each in seen)
-        found.append(f"the devices did not compute alike: {ran}")
-    return found
+    ran = [f"{each.observed.device} in {each.observed.precision}" for each in seen]
+    return [*found, f"the devices did not compute alike: {', '.join(ran)}"] if len(set(ran)) > 1 else found
 
 
 class Ranks(RankGroup):

@@ -1,4 +1,4 @@
-"""Counts what one step has to do: floating-point operations, bytes and operators.
+"""Counts what one step has to do: floating-point operations, bytes and operators; and what it spends its time in.
 
 The step runs once on a copy of the network whose tensors have shapes but no contents (PyTorch's fake tensors), which
 costs neither the computation nor the memory. The tensors pretend to be on the CPU, whatever the cell's device, so that
@@ -18,20 +18,24 @@ import torch
 from torch import Tensor, nn
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd.profiler import profile
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import conv_flop_count, flop_registry
 
+from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.module import OPTIMIZERS, BenchModule, new_optimizer
 from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES
 from accelbench.engines.lightning.structure import mapped, tensors_in
 from accelbench.measuring.promises import Products
-from accelbench.schema.measurement import Work
+from accelbench.measuring.runner import ONE_RANK, RankGroup, Step
+from accelbench.schema.measurement import Operator, Work
 from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import Precision
 
 aten = torch.ops.aten
 MAX_REASON = 300  # characters
+MAX_OPERATORS = 10
 
 # Operators whose floating-point operations are not counted, by the names that `_family` shortens them to. Operators
 # that PyTorch tags as pointwise are not counted either. The count of any other operator is unknown.
@@ -193,6 +197,29 @@ def watched(into: Products) -> Iterator[None]:
         yield
     into.flops = dict(collections.Counter(into.flops) + counter.flops_in)
     into.uncounted |= counter.uncounted
+
+
+def busiest(step: Step, backend: Backend, ranks: RankGroup = ONE_RANK) -> list[Operator]:
+    """The `MAX_OPERATORS` busiest operators of one more step, which torch's profiler slows down, the busiest first.
+
+    The time of an operator excludes the operators that it calls, so that the kernel is named that did the work:
+    `aten::mkldnn_convolution`, not `aten::conv2d`, which chose it. On a GPU it is the time on the device. A device that
+    runs recorded steps as a whole has no operators.
+    """
+    if backend.fused:
+        return []
+    on_gpu = backend.torch_type == "cuda"
+    ranks.begin(1)
+    # The first use of `torch.profiler` in a process takes seconds; this one does not.
+    with profile(use_device="cuda" if on_gpu else None) as profiled:
+        step.compute(step.copy_in(step.fetch()))
+        backend.wait()
+    ranks.end()
+    events = profiled.key_averages()
+    times = {event: event.self_device_time_total if on_gpu else event.self_cpu_time_total for event in events}
+    busy = sorted((event for event in events if times[event]), key=times.__getitem__, reverse=True)[:MAX_OPERATORS]
+    total = sum(times.values())
+    return [Operator(name=each.key, num_calls=each.count, share=times[each] / total) for each in busy]
 
 
 @functools.cache

@@ -25,9 +25,8 @@ from accelbench.engines.lightning.own.lightning_module import hooks
 from accelbench.engines.lightning.own.lightning_module.trainer_loop import LoopStep
 from accelbench.engines.lightning.own.lightning_module.user_module import UserModule
 from accelbench.engines.lightning.precision import Observer
-from accelbench.engines.lightning.profiler import busiest
 from accelbench.engines.lightning.training import TrainedNetwork, noting_gradients, trainable, training_in_inference
-from accelbench.engines.lightning.work import Counter, not_counted
+from accelbench.engines.lightning.work import Counter, busiest, not_counted
 from accelbench.engines.lightning.workload import in_precision
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.measuring.breakdown import has_time, measure_breakdown
