@@ -1,7 +1,8 @@
 """Errors of the user. `cli.main` catches them: one message, exit status 2, no traceback."""
 
 import errno
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 # What the system may refuse to a program without a defect: room, memory, open files, permissions, a working disk, a
@@ -28,6 +29,15 @@ class WriteError(UserError):
 
     def __init__(self, what: str, error: OSError) -> None:
         super().__init__(f"{what}: {'disk full' if error.errno in DISK_FULL else f'not writable ({error.strerror})'}")
+
+
+@contextmanager
+def writing_errors(what: object) -> Iterator[None]:
+    """Raises a WriteError, which names `what` is written, where the system refuses it."""
+    try:
+        yield
+    except OSError as error:
+        raise WriteError(str(what), error) from error
 
 
 class RefusedError(UserError):

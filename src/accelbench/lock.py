@@ -34,9 +34,7 @@ def hold_measuring(waiting: Callable[[str], None]) -> Iterator[None]:
     container with a network of its own, have another lock.
 
     `waiting` is called with a message before waiting for another holder, and again after a minute, two, four and so on.
-
-    Raises:
-        UserError: there can be no such lock here.
+    Raises UserError: there can be no such lock here.
     """
     address = _address()
     began_s, said_s = time.monotonic(), 0.0  # said_s: how long it had waited when it said so
@@ -115,9 +113,8 @@ def hold(path: Path, what: str, *, patience_s: float = 0.0, for_all_users: bool 
         what: what a holder of this lock does, for messages.
         for_all_users: whether every user of the machine may hold it; else those that the umask lets.
 
-    Raises:
-        BusyError: another process holds the lock, and did not end in time.
-        UserError: a link, a folder or another thing that is no file is at `path`.
+    Raises BusyError: another process holds the lock, and did not end in time; UserError: a link, a folder or
+    another thing that is no file is at `path`.
     """
     with _open(path, for_all_users) as file:
         deadline = time.monotonic() + patience_s

@@ -82,7 +82,7 @@ def project_folder() -> Path | None:
 
 
 def pipelines_place() -> Workplace:
-    """The project that a stage of the pipeline runs in. Raises a UserError: the current folder is in no project."""
+    """The project that a stage of the pipeline runs in. Raises UserError: the current folder is in no project."""
     place = workplace()
     if place.project is None:
         raise UserError(f"no {PARAMS} with suites here or above {place.root}: `accelbench init` makes a project")
@@ -122,8 +122,7 @@ def resolved(path: Path) -> Path:
 def _text(path: Path) -> str:
     """Its begin; empty if there is no such file, or if it is somebody else's, as in a folder above.
 
-    Raises:
-        UserError: it is there, but can't be read: the folder must not pass for another one than it is.
+    Raises UserError: it is there, but can't be read: the folder must not pass for another one than it is.
     """
     try:
         if not path.is_file():
@@ -139,8 +138,7 @@ def _text(path: Path) -> str:
 def check_inside(path: Path, root: Path) -> None:
     """Checks that no link, as a project of others may have, leads from a folder that is written to out of the project.
 
-    Raises:
-        UserError: it leads out of `root`, or is a link to no folder.
+    Raises UserError: it leads out of `root`, or is a link to no folder.
     """
     target = Path(os.path.realpath(path))  # `Path.resolve` raises for a link to itself
     if not target.is_relative_to(os.path.realpath(root)) or (path.is_symlink() and not target.is_dir()):

@@ -25,11 +25,8 @@ MAX_PATH_BYTES = 107 - len("/pymp-xxxxxxxx/listener-xxxxxxxx")
 def folder() -> Iterator[Path]:
     """Gives a new folder in TMPDIR, or in /tmp if TMPDIR's path is too long for a socket; removes it afterwards.
 
-    This process holds a lock on it, which the kernel frees. Folders of this user that nobody holds any more are
-    removed first, and processes that still use them are killed.
-
-    Raises:
-        UserError: no folder can be made there.
+    This process holds a lock on it, which the kernel frees. Folders of this user that nobody holds any more are removed
+    first, and processes that still use them are killed. Raises UserError: no folder can be made there.
     """
     name = PREFIX + secrets.token_hex(4)
     base = Path(tempfile.gettempdir()).absolute()

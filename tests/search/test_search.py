@@ -21,7 +21,8 @@ from accelbench.schema.race_file import RaceOutcome, read_race
 from accelbench.schema.vocab import Device, Engine, Precision, Protocol, Status
 from accelbench.search.goal import Goal
 from accelbench.search.search import search
-from accelbench.sweep import early, run
+from accelbench.sweep import early
+from accelbench.sweep.terminal import SweepProgress
 from fakes import give_ceilings, make_cell, make_options, make_project
 
 OPTIONS = make_options(out="runs/mine", tracking="mlflow")
@@ -133,7 +134,7 @@ def test_the_same_command_again_measures_nothing_again(copied, shared):
 
 
 def test_an_interrupted_search_keeps_what_it_has_and_goes_on(searched, project, monkeypatch):
-    show = run.Session.show
+    show = SweepProgress.finish
     shown = []
 
     def interrupt(self, found):
@@ -142,13 +143,13 @@ def test_an_interrupted_search_keeps_what_it_has_and_goes_on(searched, project, 
         if len(shown) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(run.Session, "show", interrupt)
+    monkeypatch.setattr(SweepProgress, "finish", interrupt)
     with pytest.raises(KeyboardInterrupt):
         searched(batches(1, 8, 32))
     before = written(project)
     assert len(before) == 2
     assert read_race(project / "runs/mine") is not None
-    monkeypatch.setattr(run.Session, "show", show)
+    monkeypatch.setattr(SweepProgress, "finish", show)
     status, _, race = searched(batches(1, 8, 32))
     assert status == 0
     assert before.items() <= written(project).items()

@@ -228,12 +228,12 @@ def test_files_that_a_cell_deletes_are_written_again_also_when_the_sweep_is_inte
     assert "3 files were deleted or changed while the sweep ran" in text
     for name in ("plan", result.records[0].name, result.records[1].name):
         assert f"  runs/test/{name}.json" in text
-    show = session.Session.show
+    finish = session.SweepProgress.finish
 
     def stop(self, found):
-        (interrupted if found.cell == cells[2] else show)(self, found)
+        (interrupted if found.cell == cells[2] else finish)(self, found)
 
-    monkeypatch.setattr(session.Session, "show", stop)
+    monkeypatch.setattr(session.SweepProgress, "finish", stop)
     with pytest.raises(KeyboardInterrupt):
         swept(cells, out="runs/cut")
     assert [found.cell for found in plan_file.read_planned(folder.parent / "cut")] == cells[:3]

@@ -37,8 +37,7 @@ def run_part(path: str, job: str, is_alive: Callable[[str], bool], new_hosts: Ca
         job: the name of this job; a job that was started again has the same one.
         is_alive: whether another job of the round may still measure.
 
-    Raises:
-        Exception: the job can't go on; its problem file has the message.
+    Raises Exception: the job can't go on; its problem file has the message.
     """
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     here = Path(path)
@@ -75,7 +74,6 @@ def _measure(part: Part, shared: Round, job: str, is_alive: Callable[[str], bool
                 for ending in (SAFETENSORS, ".json"):  # what is finished is never changed
                     if (work / f"{record.name}{ending}").exists():
                         (work / f"{record.name}{ending}").replace(finished / f"{record.name}{ending}")
-                session.show(record)
 
 
 def _prepared(part: Part, job: str, place: Workplace) -> Prepared:

@@ -109,8 +109,7 @@ def why_not(engine: Engine, precision: Precision = Precision.fp32) -> str | None
 def data_sets(place: Workplace) -> dict[str, Data | str]:
     """Data set -> what was prepared, or why it is not there. Of params.yaml; outside of a project, of all prepared.
 
-    Raises:
-        UserError: params.yaml is not readable.
+    Raises UserError: params.yaml is not readable.
     """
     if place.project is None:  # a run prepares any other
         names = sorted(path.parent.name for path in place.data.glob(f"*/{MANIFEST}"))

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from accelbench.compare.machine_error import MIN_ROUNDS, Round, machine_error
-from accelbench.errors import UserError, WriteError
+from accelbench.errors import UserError, writing_errors
 from accelbench.grid.fingerprint import fingerprint, identity
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
@@ -34,7 +34,7 @@ from accelbench.settings.compose import one_cell
 from accelbench.stats.order_statistics import median
 from accelbench.sweep.context import SweepContext
 from accelbench.sweep.session import Session
-from accelbench.sweep.terminal import SweepProgress
+from accelbench.sweep.terminal import SweepProgress, say
 
 SLOWDOWN = 0.05
 FOLDER = "selfcheck"  # of the records: not among those of sweeps, which reports and trackers read
@@ -58,10 +58,8 @@ def selfcheck(budget_s: float, console: Console, hosts: Hosts, now: Callable[[],
     """Measures rounds of each cell until the time is spent, keeps and prints what they say, and returns 0.
 
     At least `MIN_ROUNDS` rounds are needed. Interrupted, it answers with the rounds that were measured until then, if
-    these are enough. `now` is the clock of the budget, in seconds.
-
-    Raises:
-        UserError: the time was too short, or processes failed.
+    these are enough. `now` is the clock of the budget, in seconds. Raises UserError: the time was too short, or
+    processes failed.
     """
     began_s, began_at = now(), datetime.now(UTC)
     place = workplace()
@@ -81,10 +79,8 @@ def selfcheck(budget_s: float, console: Console, hosts: Hosts, now: Callable[[],
                 raise
             interrupted = error  # what was measured until then is an answer too
     found = _judged(measured, began_at, now() - began_s, advice(measured.seen, before, steal()))
-    try:
+    with writing_errors(shown(place.cache / SELFCHECK)):
         write_selfcheck(place.cache, fingerprint()["machine"], found)
-    except OSError as error:
-        raise WriteError(shown(place.cache / SELFCHECK), error) from error
     show(found, place, folder, console)
     if interrupted is not None:
         raise interrupted
@@ -139,7 +135,6 @@ class _Measured:
             numbered = replace(cell, repeat=len(self.wanted))
             code = identity(numbered, self.ready.data, self.ready.fingerprints[cell.engine])
             record = session.measure(Planned(numbered, code, None))
-            session.show(record)
             self.wanted.append(WantedCell(record.cell, record.name, record.label))
             self.seen.append(Disturbance.of(record))
             if (why := disturbed.reason(record)) is not None:
@@ -183,12 +178,8 @@ def show(found: SelfCheck, place: Workplace, folder: Path, console: Console) -> 
     console.print(table)
     for sentence in found.advice:
         console.print(Text(sentence, "yellow"))
-    console.print(
-        f"Kept in {shown(place.cache / SELFCHECK)}, which compare and report read. Records: {shown(folder)}",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
+    kept = f"Kept in {shown(place.cache / SELFCHECK)}, which compare and report read."
+    say(console, f"{kept} Records: {shown(folder)}")
 
 
 def _lines(found: SelfCheck) -> Iterator[tuple[str, list[str]]]:

@@ -41,8 +41,7 @@ def show(place: Workplace, console: Console | None = None, *, probe: bool = Fals
         probe: whether to measure the ceilings of each device first.
         whole: whether to print all of it, rather than a summary of at most 12 lines.
 
-    Raises:
-        UserError: another measurement is under way, or a file in conf/model is not readable.
+    Raises UserError: another measurement is under way, or a file in conf/model is not readable.
     """
     console = console or Console()
     if probe:

@@ -24,6 +24,7 @@ from accelbench.schema.race_file import RacedCell, RacedProcess, RaceFile, RaceO
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Protocol, Status
 from accelbench.search.race import Race, Sample
+from accelbench.sweep.terminal import say
 
 MAX_CELLS = 8  # of a table
 MAX_NAMED = 6  # cells that were not tried
@@ -86,8 +87,7 @@ class Goal:
     def value(self, record: Record) -> float | None:
         """Samples/s, milliseconds of the median step, or J/sample; None unless the record is ok and undisturbed.
 
-        Raises:
-            UserError: the energy of an ok cell is unknown.
+        Raises UserError: the energy of an ok cell is unknown.
         """
         if record.status != Status.ok or record.measurement is None or disturbed.reason(record):
             return None
@@ -304,30 +304,25 @@ class GroupAnswer:
 def show(found: Found, folder: Path, console: Console) -> int:
     """Prints what was found; returns the exit status: 1 if no cell can be recommended.
 
-    Raises:
-        UserError: no cell could be tried in the time.
+    Raises UserError: no cell could be tried in the time.
     """
     if found.race.candidates and not any(candidate.was_tried for candidate in found.race.candidates):
         if found.disturbed:
             raise UserError(f"every process was disturbed ({found.disturbed[0]}): search on a quiet machine")
         raise UserError(f"--budget: {found.goal.budget_s:g} s is too short to measure one cell: give it more")
-
-    def say(line: str, style: str | None = None, *, is_folded: bool = False) -> None:
-        console.print(line, style=style, markup=False, highlight=False, soft_wrap=not is_folded)
-
     answers = found.answers()
     for answer in answers:
         console.print()
         for line in answer.sentences():
-            say(line, is_folded=console.is_terminal)
+            console.print(line, markup=False, highlight=False, soft_wrap=not console.is_terminal)
         if (table := tabulate_known("", answer.columns(), answer.shown_cells())) is not None:
             console.print(rendered(table))
     if num := len(found.disturbed):
         processes = f"{num:,} more process{'es' * (num > 1)} ({found.disturbed[0]})"
-        say(f"Disturbed, and not counted: {processes}", "yellow")
+        say(console, f"Disturbed, and not counted: {processes}", "yellow")
     took_s = sum(record.wall_s for _, _, record in found.records)
-    say(f"Records: {shown(folder)} ({len(found.records)} processes, {duration(took_s)})")
-    say(f"A page to share: accelbench report {shown(folder)}")
+    say(console, f"Records: {shown(folder)} ({len(found.records)} processes, {duration(took_s)})")
+    say(console, f"A page to share: accelbench report {shown(folder)}")
     if any(answer.needs_time() for answer in answers):
-        say(f"To go on: the same command with out={shown(folder)}, which has a new budget then")
+        say(console, f"To go on: the same command with out={shown(folder)}, which has a new budget then")
     return 0 if all(answer.ranking.leader is not None for answer in answers) else 1

@@ -24,6 +24,7 @@ from accelbench.schema.vocab import MODULE, Device, Mode, Pipeline, Protocol, St
 from accelbench.settings.config import SweepOptions
 from accelbench.sweep import run
 from accelbench.sweep.context import prepare_missing
+from accelbench.sweep.terminal import say
 
 MAX_BATCH = 1 << 20
 GB = 1e9
@@ -93,8 +94,7 @@ def find(
         budget_s: no try begins that would end later than after this many seconds.
         most: the largest batch to try; fewer if the data set has fewer samples.
 
-    Raises:
-        UserError: the cell's batch size is larger than `most`.
+    Raises UserError: the cell's batch size is larger than `most`.
     """
     place = workplace().with_data(options.data_root)
     prepare_missing(place, cell.data, console)
@@ -150,7 +150,7 @@ class _Tries:
         self.done: dict[int, Record] = {}  # of the tries, by batch size
 
     def say(self, line: str) -> None:
-        self.console.print(line, markup=False, soft_wrap=True)
+        say(self.console, line)
 
     @property
     def fitting(self) -> list[int]:

@@ -10,7 +10,7 @@ from itertools import count
 
 from rich.console import Console
 
-from accelbench.errors import UserError, WriteError
+from accelbench.errors import UserError, writing_errors
 from accelbench.grid.estimate import length_of
 from accelbench.grid.fingerprint import identity
 from accelbench.grid.plan import Planned, Prepared
@@ -52,9 +52,7 @@ def search(
     Every process has a record, as in a sweep. The plan of their folder names those that measured a cell in full or
     failed, and cells that are skipped; race.json names those in short windows too. Records that are there already
     count. Trackers get none of them: `accelbench sync` delivers them. `now` is the clock of the budget, in seconds.
-
-    Raises:
-        UserError: the search could not start, or not go on, for a reason that the user can mend.
+    Raises UserError: the search could not start, or not go on, for a reason that the user can mend.
     """
     context = SweepContext.begin(cells, options, console, hosts, kind="search")
     if options.repeats > 1 or any(cell.repeat for cell in cells):
@@ -180,7 +178,6 @@ class _Search:
             record = self.session.measure(replace(item, cell=replace(item.cell, timeout_s=limit_s)), left_s)
             if record.measurement is not None:
                 self.ready_needs.add(self.session.evidence.traits(self.asked[i].cell).needs)
-            self.session.show(record)
         sample = self.goal.sample(record, item.cell)
         if why := disturbed.reason(record):
             self.found.disturbed.append(why)
@@ -209,10 +206,8 @@ class _Search:
 
     def _write_race(self) -> None:
         self.race_written_s = self.now()
-        try:
+        with writing_errors(f"out={shown(self.context.folder)}"):
             self.found.file().write(self.context.folder)
-        except OSError as error:
-            raise WriteError(f"out={shown(self.context.folder)}", error) from error
 
 
 def _group(cell: Cell, goal: Goal) -> str:

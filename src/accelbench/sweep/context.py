@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from accelbench import lock
-from accelbench.errors import REFUSED, RefusedError, UserError, WriteError
+from accelbench.errors import REFUSED, RefusedError, UserError, WriteError, writing_errors
 from accelbench.grid.plan import Prepared, check_request, prepare
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import MANIFEST, PLAN, RUNS, Workplace, resolved, shown, workplace
@@ -26,6 +26,7 @@ from accelbench.schema.vocab import MODULE, RANDOM
 from accelbench.schema.workload import DataSpec
 from accelbench.settings.config import SweepOptions
 from accelbench.settings.params import data_settings
+from accelbench.sweep.terminal import say
 
 Signature = tuple[int, int, int]
 
@@ -61,8 +62,7 @@ class SweepContext:
             out: the folder of a pipeline's suite; None for the user's `out=`, or for a new folder under runs/.
             kind: the end of the name of a new folder; by default the suite.
 
-        Raises:
-            UserError: the cells have several data sets, or `out=` is not below runs/.
+        Raises UserError: the cells have several data sets, or `out=` is not below runs/.
         """
         sweep_id = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{kind or options.suite}"
         place = workplace().with_data(options.data_root)
@@ -71,8 +71,7 @@ class SweepContext:
         return cls(options, console, hosts, place, folder, sweep_id)
 
     def say(self, line: str, style: str | None = None) -> None:
-        """Prints a line as it is; a terminal breaks it wherever it ends."""
-        self.console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+        say(self.console, line, style)
 
     def alone(self) -> AbstractContextManager[None]:
         """Holds the lock of this machine's measurements. If another sweep has it, says so and waits.
@@ -89,8 +88,7 @@ class SweepContext:
     def prepare(self, cells: Sequence[Cell]) -> Prepared:
         """Prepares the data set if it is missing, and plans the cells; to be called once the lock is held.
 
-        Raises:
-            UserError: the cells can't be planned.
+        Raises UserError: the cells can't be planned.
         """
         prepare_missing(self.place, cells[0].data, self.console)
         ready = prepare(cells, self.place, self.earlier)
@@ -161,10 +159,8 @@ class SweepContext:
         plan = PlanFile(
             suite=options.suite, title=options.title, study=options.study, profile=options.profile, cells=wanted
         )
-        try:
+        with writing_errors(f"out={shown(self.folder)}"):
             plan_file.write_plan(plan, self.folder)
-        except OSError as error:
-            raise WriteError(f"out={shown(self.folder)}", error) from error
         self._note(self.folder / PLAN, partial(plan_file.write_plan, plan, self.folder))
 
 
@@ -180,19 +176,16 @@ def set_aside(path: Path) -> Path:
     """Renames what is at `path`, and returns its new path, which nothing had. May raise a WriteError."""
     names = (f"{path.name}.unreadable{f'-{number}' * (number > 1)}" for number in count(1))
     new = next(each for each in map(path.with_name, names) if not os.path.lexists(each))
-    try:
+    with writing_errors(shown(path)):
         path.rename(new)
-    except OSError as error:
-        raise WriteError(shown(path), error) from error
     return new
 
 
 def read_or_set_aside(paths: Iterable[Path]) -> tuple[list[Record], list[str]]:
     """The readable records, and a line for each file that is no readable record and was set aside.
 
-    Raises:
-        RefusedError: the system refused to read a file; the record may be whole.
-        WriteError: a file can't be renamed.
+    Raises RefusedError: the system refused to read a file; the record may be whole; WriteError: a file can't be
+    renamed.
     """
     readable = records.read_all(paths)
     found = list(readable)
@@ -221,11 +214,9 @@ def _folder_under_runs(place: Workplace, out: str) -> Path:
 def prepare_missing(place: Workplace, data: DataSpec, console: Console) -> None:
     """Prepares a data set as `dvc repro data@NAME` does, unless it is there or a DataModule makes it.
 
-    The user's own data are prepared again if they changed. A line says so, since it may take a download.
-
-    Raises:
-        UserError: params.yaml does not name the data set, or asks for what is not there.
-        DataError: the data can't be obtained.
+    The user's own data are prepared again if they changed. A line says so, since it may take a download. Raises
+    UserError: params.yaml does not name the data set, or asks for what is not there; DataError: the data can't be
+    obtained.
     """
     folder = place.data / data.name
     if data.name == MODULE or (not data.path and (folder / MANIFEST).exists()):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from accelbench.compare.record_sets import Process, RecordSet
 from accelbench.compare.sureness import MIN_PROCESSES
-from accelbench.errors import UserError, WriteError
+from accelbench.errors import UserError, writing_errors
 from accelbench.project import COMPARISON, RECORDS
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record, RecordName, read_all
@@ -43,10 +43,8 @@ def plan_runs(
     """Plans the comparison of two cells, each with the options of its run.
 
     `repeats` is the number of processes of each cell, as the user wrote it; None for `MIN_PROCESSES`. Returns the runs,
-    and the options of the sweep that runs them; without `out=`, its folder is runs/<time>-compare.
-
-    Raises:
-        UserError: `repeats` is malformed or too large, the options differ, or the folder holds records already.
+    and the options of the sweep that runs them; without `out=`, its folder is runs/<time>-compare. Raises UserError:
+    `repeats` is malformed or too large, the options differ, or the folder holds records already.
     """
     if repeats is not None and (not repeats.isdecimal() or len(repeats) > MAX_DIGITS or int(repeats) < 1):
         raise UserError(f"--repeats {repeats[:MAX_DIGITS]}: should be a whole number, at least 1")
@@ -72,25 +70,21 @@ def shuffled_runs(first: Cell, second: Cell, num_rounds: int, seed: int) -> Inte
 def save_comparison(runs: InterleavedRuns, names: tuple[str, str], records: Sequence[Record], folder: Path) -> None:
     """Writes `folder`/compare.json: which records are of which cell; `names` are the settings as the user wrote them.
 
-    Raises:
-        WriteError: the file can't be written.
+    Raises WriteError: the file can't be written.
     """
     ids_of_second = {cell.id for cell, choice in zip(runs.cells, runs.is_second, strict=True) if choice}
     sides = [
         {"name": name, "records": [each.name for each in records if (each.cell.id in ids_of_second) == is_second]}
         for is_second, name in enumerate(names)
     ]
-    try:
+    with writing_errors(folder / COMPARISON):
         write_json(folder / COMPARISON, {"seed": runs.seed, "sides": sides})
-    except OSError as error:
-        raise WriteError(str(folder / COMPARISON), error) from error
 
 
 def load_comparison(folder: Path) -> tuple[RecordSet, RecordSet]:
     """The records of each cell of the comparison that was run into `folder`.
 
-    Raises:
-        UserError: `folder` holds no comparison.
+    Raises UserError: `folder` holds no comparison.
     """
     path = folder / COMPARISON
     try:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from accelbench.errors import RefusedError, UserError, WriteError
+from accelbench.errors import RefusedError, UserError, writing_errors
 from accelbench.project import COMPARISON, PLAN, RACE, RECORDS, SAFETENSORS, resolved, shown
 from accelbench.schema import plan_file
 from accelbench.schema.parallel import mapped
@@ -45,11 +45,9 @@ def merge(sources: Sequence[str], into: Path) -> Merged:
     A record's name holds its settings and what else its numbers depend on: records of one name measured the same cell
     with the same code on the same machine, or on one that is equal to it. The one that is there stays.
 
-    `sources` are folders of records or of sweeps, or addresses that fsspec reads, such as `s3://bucket/results`.
-
-    Raises:
-        UserError: a source holds no records, or can't be read, or lies in `into` or around it; or a plan in `into`
-            can't be read, or `into` can't be written.
+    `sources` are folders of records or of sweeps, or addresses that fsspec reads, such as `s3://bucket/results`. Raises
+    UserError: a source holds no records, or can't be read, or lies in `into` or around it; or a plan in `into` can't be
+    read, or `into` can't be written.
     """
     done = Merged()
     with contextlib.ExitStack() as stack:
@@ -70,10 +68,8 @@ def merge(sources: Sequence[str], into: Path) -> Merged:
                     name = sweep.relative_to(folder) if sweep != folder else last
                     parts[into / name].append((sweep, source))
         for target, of_target in parts.items():  # so that the plan of only one folder is held at a time
-            try:
+            with writing_errors(shown(target)):
                 _merge_into(target, of_target, done)
-            except OSError as error:
-                raise WriteError(shown(target), error) from error
     return done
 
 
@@ -188,9 +184,8 @@ def _add_weights(weights: Path, target: Path) -> str:
 def _clean(content: bytes) -> bytes:
     """A record's file without secrets (`record.cleared`); itself if it has none.
 
-    Raises:
-        ValueError: it is no JSON, or a record that its sweep replaces once it has judged it, or its settings hold a
-            secret.
+    Raises ValueError: it is no JSON, or a record that its sweep replaces once it has judged it, or its settings hold
+    a secret.
     """
     import orjson  # here, as in schema/serialize.py
 
@@ -207,8 +202,7 @@ def _clean(content: bytes) -> bytes:
 def _add(content: bytes, path: Path) -> bool:
     """Writes the file whole, unless it is there with this content; returns whether it was written.
 
-    Raises:
-        FileExistsError: it is there with another content, and stays.
+    Raises FileExistsError: it is there with another content, and stays.
     """
     if not path.exists():
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=PREFIX, suffix=SUFFIX) as file:

@@ -64,8 +64,7 @@ def run(
         show: shows the result once every cell has its record; None: as `conclude` does.
         measure: has the planned cells measured elsewhere, and returns their records; None: on this machine.
 
-    Raises:
-        UserError: the sweep could not start, or not go on, for a reason that the user can mend.
+    Raises UserError: the sweep could not start, or not go on, for a reason that the user can mend.
     """
     context = SweepContext.begin(cells, options, console, hosts, out=out)
     with Delivery(options.tracking, context.place.store) as delivery:
@@ -101,10 +100,8 @@ def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list
             if sum(item.skip_reason is None for item in todo) > 1:
                 delivery.open()  # while the host imports its framework
             for item in todo:
-                record = session.measure(item)
-                session.show(record)
-                delivery.add(record)
-                measured.append(record)
+                measured.append(session.measure(item))
+                delivery.add(measured[-1])
     return measured
 
 

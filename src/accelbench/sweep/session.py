@@ -86,7 +86,7 @@ class Session:
         self._progress = self._new_progress(self.context.console, self.todo, self.evidence).__enter__()
 
     def measure(self, item: Planned, left_s: float = math.inf) -> Record:
-        """Runs the cell, or skips it with its reason, judges it, and writes its record.
+        """Runs the cell, or skips it with its reason, judges it, writes its record, and shows the outcome.
 
         It is written at once, and again when it was judged: the sweep may be killed before, since judging takes minutes
         if the speed is not plausible. A cell that other programs disturbed waits for a quiet machine, and is run once
@@ -110,7 +110,9 @@ class Session:
         is_ok = record.status == Status.ok
         unjudged = replace(record, status=Status.invalid, reason=NOT_JUDGED) if is_ok else record
         self.context.write_record(unjudged, is_judged=False)
-        return self._judge(record)
+        judged = self._judge(record)
+        self._progress.finish(judged)
+        return judged
 
     def _run(self, item: Planned, failure: Outcome | None, environment: Mapping[str, Any]) -> Record:
         # The record of no process if the cell is skipped, or the check of its network failed.
@@ -169,11 +171,6 @@ class Session:
                 return f"the data set could not be read after the measurement: {error}"
         path = self.ready.changed_file(record)
         return None if path is None else f"{one_line(shown(path))} changed while it was measured: run the sweep again"
-
-    def show(self, record: Record) -> None:
-        """Shows the record's outcome."""
-        assert self._progress is not None, "entered, with something to do"
-        self._progress.finish(record)
 
 
 class Preflight:

@@ -111,8 +111,7 @@ class SweepProgress:
         if self._left_s:
             is_cut = record.status == Status.timeout and self._left_s() <= 0
             if record.status in UNEXPECTED and not is_cut:
-                text = f"{record.label}: {record.status}: {record.reason}"
-                self.console.print(text, style="red", markup=False, soft_wrap=True)
+                say(self.console, f"{record.label}: {record.status}: {record.reason}", "red")
             return
         self.num_done += 1
         self.bar.update(self.task, completed=self.num_done)
@@ -128,6 +127,11 @@ class SweepProgress:
                 line.append(f"\n{' ' * (len(count) - 2)}")  # the terminal would break a word
             line.append(text)
         self.console.print(line, soft_wrap=True)
+
+
+def say(console: Console, line: str, style: str | None = None) -> None:
+    """Prints a line as it is; a terminal breaks it wherever it ends."""
+    console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def outcome(record: Record) -> str:
@@ -160,13 +164,12 @@ def conclude(records: Sequence[Record], folder: Path, console: Console) -> None:
     if why:
         again = f"the same command with out={shown(folder)} retry=failed"
         text = f"  {DISTURBED}: {next(iter(why.values()))}; no answer counts such a cell. To measure again: {again}"
-        console.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
+        say(console, text, "yellow")
     say_skipped([record.reason for record in records if record.status == Status.skipped], console)
     for bad in [record for record in records if record.status in UNEXPECTED]:
         console.print(f"  {bad.label}: {bad.status}: {outcome(bad)}", style="red", highlight=False, markup=False)
     took_s = sum(record.wall_s for record in records)
-    where = f"Records: {shown(folder)} ({duration(took_s)} of measuring)"
-    console.print(where, highlight=False, markup=False, soft_wrap=True)
+    say(console, f"Records: {shown(folder)} ({duration(took_s)} of measuring)")
 
 
 def say_skipped(reasons: Sequence[str | None], console: Console) -> None:
@@ -190,7 +193,7 @@ def show_answer(records: Sequence[Record], folder: str, console: Console) -> Non
     commands = [("To be sure:", each.command) for each in found[:MAX_WORKLOADS] if each.command]
     commands += [("All figures:", f"accelbench best {folder}"), ("A page to share:", f"accelbench report {folder}")]
     for what, command in commands:
-        console.print(f"{what} {command}", markup=False, highlight=False, soft_wrap=True)
+        say(console, f"{what} {command}")
 
 
 def _answer_lines(found: Sequence[Answer], planned: Sequence[Process]) -> Iterator[RenderableType]:
