@@ -73,48 +73,33 @@ def test_starting_hosts_that_no_cell_needs_are_ended_at_once_with_all_that_they_
         sys.path.remove(str(tmp_path))
 
 
-def test_who_listens_gets_what_was_printed(tmp_path):
-    heard = []
-    with Hosts(faulty_host) as running:
-        running.listener = heard.append
-        running.run(make_cell(), tmp_path)
-        assert heard == []  # a library that says nothing
-        running.run(make_cell("exit"), tmp_path)
-    assert "last words" in heard[0]
-
-
-def test_the_sweep_may_work_as_soon_as_nothing_more_is_timed(tmp_path):
-    told = []
+def test_the_sweep_may_work_once_nothing_more_is_timed_and_gets_what_is_printed(tmp_path):
+    told, heard = [], []
     with Hosts(faulty_host) as hosts:
+        hosts.listener = heard.append
         hosts.meanwhile = lambda: (tmp_path / "news").touch() or told.append("timed")
         assert hosts.run(make_cell(), tmp_path).status == Status.ok  # this engine says nothing
         assert told == []
         assert hosts.run(make_cell("await news"), tmp_path).reason is None
         assert told == ["timed"]
-        assert hosts.run(make_cell("raise"), tmp_path).status == Status.failed
+        assert heard == []  # libraries that say nothing
+        assert hosts.run(make_cell("exit"), tmp_path).status == Status.failed
+        assert "last words" in heard[0]
 
 
-def test_a_killed_host_is_replaced(tmp_path):
-    with Hosts(faulty_host) as hosts:
-        hosts.run(make_cell(), tmp_path)
-        (running,) = hosts._hosts.values()
-        os.kill(running.process.pid, signal.SIGKILL)
-        running.process.wait()
-        outcome = hosts.run(make_cell(), tmp_path)
-        assert outcome.status == Status.killed
-        assert "process that starts cells" in outcome.reason
-        assert hosts.run(make_cell(), tmp_path).status == Status.ok
-
-
-@pytest.mark.parametrize("fault", ["stop host", "stop forkserver"])
-def test_a_stopped_host_is_replaced_after_the_time_limit(tmp_path, fault):
+@pytest.mark.parametrize("fault", ["killed", "stop host", "stop forkserver"])
+def test_a_host_that_ends_or_stops_is_replaced(tmp_path, fault):
     with Hosts(faulty_host, margin_s=0.3) as hosts:
         hosts.run(make_cell(), tmp_path)
         (running,) = hosts._hosts.values()
         family = [running.process.pid, *descendants(running.process.pid)]
-        outcome = hosts.run(make_cell(fault, timeout_s=0.5), tmp_path)
-        assert outcome.status == Status.killed
-        assert outcome.reason == "the host did not answer for 0.3 s beyond timeout_s"
+        reason = "the host did not answer for 0.3 s beyond timeout_s"
+        if fault == "killed":
+            os.kill(running.process.pid, signal.SIGKILL)
+            running.process.wait()
+            reason = "the process that starts cells died"
+        outcome = hosts.run(make_cell("none" if fault == "killed" else fault, timeout_s=0.5), tmp_path)
+        assert (outcome.status, outcome.reason) == (Status.killed, reason)
         assert all(is_gone(pid) for pid in family)
         assert hosts.run(make_cell(), tmp_path).status == Status.ok
 

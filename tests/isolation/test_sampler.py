@@ -109,26 +109,22 @@ def test_page_faults_and_the_kernels_time_for_them(monkeypatch):
     assert 0 < series.values["cpu_system_percent"][1] <= series.values["cpu_utilization_percent"][1]
 
 
-def test_processor_time_of_a_spinning_grandchild():
-    """The child ends its loop by its own count of processor time: true on a busy machine as well."""
-    with child(NESTED, SPIN, 0.8) as process:
+DESCENDANT = STEP.format(
+    """loop = "import time\\nwhile time.process_time() < .6: pass"; subprocess.run([sys.executable, "-c", loop])"""
+)
+
+
+@pytest.mark.parametrize("code", [SPIN, DESCENDANT], ids=["grandchild", "of one that ended in between"])
+def test_processor_time_of_a_spinning_process_below(code):
+    """It ends its loop by its own count of processor time: true on a busy machine as well."""
+    with child(NESTED, code, 0.6) as process:
         sampler = Sampler(process.pid)
         assert sampler.sample()
         sample_until_it_speaks(process, sampler)
     series = sampler.series()
-    assert spent_s(series) == pytest.approx(0.8, rel=0.1)
+    assert spent_s(series) == pytest.approx(0.6, rel=0.1)
     # One thread: no more than one core, give or take the kernel's ticks.
     assert all(percent is None or percent <= 125 for percent in series.values["cpu_utilization_percent"])
-
-
-def test_time_of_a_descendant_that_ended_in_between_still_counts():
-    loop = "import time\\nwhile time.process_time() < .5: pass"
-    with child(STEP.format(f"subprocess.run([sys.executable, '-c', '{loop}'])")) as process:
-        sampler = Sampler(process.pid)
-        sampler.sample()
-        assert go_on(process) == "done"
-        sampler.sample()
-    assert spent_s(sampler.series()) == pytest.approx(0.5, rel=0.1)
 
 
 def test_time_that_vanished_with_an_unwaited_child_is_unknown_not_negative():
@@ -151,7 +147,7 @@ print("done", flush=True); sys.stdin.readline()
 
 
 @pytest.mark.parametrize("reap", [False, True], ids=["zombie", "gone"])
-def test_a_vanished_process_ends_the_series(reap):
+def test_a_vanished_process_ends_the_series_and_another_has_none(reap):
     with child(ALLOCATE, 1) as process:
         sampler = Sampler(process.pid)
         assert sampler.sample()
@@ -163,16 +159,11 @@ def test_a_vanished_process_ends_the_series(reap):
                 time.sleep(0.01)
         assert not sampler.sample()
         assert not sampler.sample()
-    assert len(sampler.series().t_s) == 1
-
-
-def test_a_process_that_never_was_gives_an_empty_series():
-    with child(ALLOCATE, 1) as process:
-        pass
-    sampler = Sampler(process.pid)
-    assert not sampler.sample()
-    assert sampler.series() == SystemSeries()
-    assert sampler.series(peak_bytes=7).peak_host_bytes == 7
+        assert len(sampler.series().t_s) == 1
+        late = Sampler(process.pid)
+        assert not late.sample()
+        assert late.series() == SystemSeries()
+        assert late.series(peak_bytes=7).peak_host_bytes == 7
 
 
 def test_one_failing_nvml_query_leaves_the_others():
@@ -191,17 +182,14 @@ def test_one_failing_nvml_query_leaves_the_others():
     }
 
 
-def test_a_sample_costs_no_more_than_a_millisecond(capsys):
+def test_a_sample_costs_no_more_than_a_millisecond():
     """At ten a second: 1 % of a core. Processor time, so that a busy machine doesn't matter."""
     with child(NESTED, ALLOCATE, MB) as process:
         sampler = Sampler(process.pid)
         begun = time.process_time()
         for _ in range(200):
             sampler.sample()
-        cost_s = (time.process_time() - begun) / 200
-    with capsys.disabled():
-        print(f" {1e6 * cost_s:.0f} us per sample ", end="")
-    assert cost_s <= 1e-3
+        assert time.process_time() - begun <= 200 * 1e-3
 
 
 def test_the_dearer_a_sample_the_longer_the_pause_after_it(monkeypatch):
