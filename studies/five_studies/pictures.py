@@ -59,7 +59,6 @@ def distinct_settings(cells: Iterable[MeasuredCell]) -> list[Setting]:
 
 
 def _handles(kind: Any, look: Callable[[Setting], dict[str, Any]], settings: Iterable[Setting]) -> list[Any]:
-    """The entries of a legend; `kind` makes one."""
     return [kind(**look(setting), label=" ".join(filter(None, setting))) for setting in settings]
 
 
@@ -133,7 +132,6 @@ def _fill(setting: Setting) -> dict[str, Any]:
 
 
 def _bar(axes: Axes, group: int, index: int, num_bars: int, value: float, row: Row, *, doubtful: bool) -> None:
-    """The bar at `index` of the `num_bars` of a group, with its value written on it, and a `!` if it is doubtful."""
     width = 0.86 / num_bars
     x = group - 0.43 + width * (index + 0.5)
     axes.bar(x, value, width * 0.92, **_fill(setting_of(row)))

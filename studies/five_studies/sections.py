@@ -58,7 +58,6 @@ def _drawn(sweep: Sweep, warning: str) -> Drawn:
 
 
 def _by_family(sweep: Sweep, warning: str) -> Drawn:
-    """Study 000's bars by family of networks, precision and batch."""
 
     def over(base: Device, reported: MeasuredCell) -> float | None:
         return ratio(reported, equal_on(base, reported, sweep.cells))

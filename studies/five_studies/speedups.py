@@ -66,7 +66,6 @@ COLUMNS: list[Column[_Speedup]] = [
 
 
 def _pairs(sweep: Sweep, devices: Devices) -> list[tuple[MeasuredCell, MeasuredCell]]:
-    """The ok cells on the first device that have an equal ok cell on the second, with it."""
     found = [(each, equal_on(devices[1], each, sweep.cells)) for each in sweep.cells if each.is_ok]
     return [(each, other) for each, other in found if each.cell.device == devices[0] and other is not None]
 
@@ -106,7 +105,6 @@ def _ours(sweep: Sweep, devices: Devices) -> Iterator[_Speedup]:
 
 
 def _printed(entries: Sequence[Published], devices: Devices, mode: Mode) -> Iterator[_Speedup]:
-    """The speed-ups that the study prints, some by their bounds."""
     name = f"speedup_over_{devices[1]}"
     of_device = [entry for entry in entries if entry.device == devices[0]]
     for entry in of_device:

@@ -145,7 +145,6 @@ def picture(comparisons: Sequence[PublishedComparison], title: str, warning: str
 
 
 def _draw_bars(axes: Axes, bars: Sequence[_Bar], models: Sequence[str]) -> None:
-    """A group of bars per model; a gap where a time is unknown."""
     kinds = sorted({bar.kind for bar in bars})
     width = 0.86 / len(kinds)
     written: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "bottom", "rotation": 90}

@@ -27,12 +27,10 @@ class Axis(NamedTuple):
 
 
 def _first(is_base: Callable[[Cell], bool]) -> Bases:
-    """Compares with the first cell that has the base value."""
     return lambda group, _: [each for each in group if is_base(each.cell)][:1]
 
 
 def _least(value: Callable[[Cell], int]) -> Bases:
-    """Compares with the cell of the lowest value."""
     return lambda group, _: [min(group, key=lambda each: value(each.cell))]
 
 

@@ -183,5 +183,4 @@ class Process:
 
 
 def _fingerprint(record: Record) -> dict[str, object]:
-    """The machine, software and measuring code of a record."""
     return {name: record.environment.get(name) for name in ("machine", "versions", "variables", "code")}

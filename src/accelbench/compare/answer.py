@@ -149,7 +149,6 @@ def difference(comparison: Comparison) -> str:
 
 
 def _num_common(first: RecordSet, second: RecordSet) -> int:
-    """How many records with rates both have."""
     cells = defaultdict(list)
     for process in first.processes:
         if process.rates:
@@ -158,7 +157,6 @@ def _num_common(first: RecordSet, second: RecordSet) -> int:
 
 
 def _other_work(pairing: Pairing) -> list[str]:
-    """In what A and B did not do the same work on the same data."""
     different = [f"{name}: {a[0]} | {b[0]}" for name, (a, b) in pairing.varied.items() if name in MEANING]
     for one in pairing.pairs:
         a, b = ({_data_text(each.data) for each in side if each.data} for side in (one.first, one.second))
@@ -215,7 +213,6 @@ def _environment_values(environments: Iterable[Mapping[str, Any]]) -> dict[str, 
 
 
 def _measurement_warnings(pairs: list[Pair], anyway: bool) -> list[str]:
-    """Warnings about pairs that were not interleaved, and about disturbed processes."""
     warnings = []
     if num_apart := sum(not one.is_skipped and not are_interleaved(one.first, one.second) for one in pairs):
         warnings.append(

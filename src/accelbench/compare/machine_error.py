@@ -122,7 +122,6 @@ def _detectable(intervals: Floats) -> float:
 
 
 def _found(plain: Floats, slowed: Floats, generator: np.random.Generator) -> float:
-    """How often the slowed cell is called slower, with `MIN_PROCESSES` a side."""
     found = []
     for _ in range(NUM_DRAWS):
         chosen = _runs_of_rounds(len(plain), MIN_PROCESSES, generator)

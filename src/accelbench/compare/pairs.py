@@ -63,12 +63,10 @@ def pair(first: Sequence[Process], second: Sequence[Process]) -> Pairing:
 
 
 def _label(process: Process) -> str:
-    """Of its cell, without the repeat."""
     return replace(process.cell, repeat=0).label
 
 
 def _settings(cell: Cell) -> dict[str, Any]:
-    """The settings that decide what is measured: all but the repeat."""
     return {name: value for name, value in cell.settings().items() if name != "repeat"}
 
 
@@ -93,7 +91,6 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> Settings:
 
 
 def _varied(first: Sequence[Settings], second: Sequence[Settings]) -> Varied:
-    """The settings of which A and B share no value."""
     varied = {}
     for name in dict.fromkeys(name for settings in [*first, *second] for name in settings):
         a, b = ({settings.get(name, "none") for settings in cells} for cells in (first, second))

@@ -168,7 +168,6 @@ def _matches(environment: Mapping[str, Any], word: str, selection: Selection) ->
 
 
 def _machine(environment: Mapping[str, Any]) -> list[str]:
-    """The names of the machine's CPU, GPUs and TPUs."""
     machine = environment.get("machine", {})
     return [str(machine.get("cpu_name")), *machine.get("gpus", []), *machine.get("tpus", [])]
 

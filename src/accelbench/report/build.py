@@ -129,7 +129,6 @@ def headline(sweeps: Sequence[Sweep], found: Sequence[Answer]) -> dict[str, Any]
 
 
 def _means(cells: Sequence[MeasuredCell]) -> dict[str, float]:
-    """The geometric means of samples/s by mode."""
     rates: dict[str, list[float]] = {}
     for cell in cells:
         if rate := cell.number("samples_per_s"):
@@ -142,7 +141,6 @@ def _readable(value: float) -> float:
 
 
 def _replace(made: Path, out: Path) -> None:
-    """Moves each new file or folder into `out` in one step."""
     paths = list(made.iterdir())
     out.mkdir(exist_ok=True)
     if (out / "plots").exists():

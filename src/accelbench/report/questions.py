@@ -16,8 +16,7 @@ from accelbench.judging.row import phases_ms
 from accelbench.presentation import counted, significant
 from accelbench.report import trade_off
 from accelbench.report.pictures.batch_lines import batch_lines
-from accelbench.report.pictures.dots import MAX_DOTS, Dot, dots
-from accelbench.report.pictures.phases import phases
+from accelbench.report.pictures.lines import MAX_DOTS, Dot, dots, phases
 from accelbench.report.pictures.style import Picture
 from accelbench.report.read import Sweep
 from accelbench.report.tables import pairs as pair_table
@@ -65,7 +64,6 @@ def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[Questi
 
 
 def _gained(title: str, axis: Axis, base: str, cells: Sequence[MeasuredCell]) -> Question | None:
-    """How much each value of a setting gains over the base value; None without a pair."""
     found = pairs(cells, axis)
     if not found:
         return None
@@ -107,7 +105,6 @@ def _summaries(found: Sequence[Pair], base: str) -> Iterator[str]:
 
 
 def _precision(cells: Sequence[MeasuredCell], answers: Sequence[Answer]) -> Question | None:
-    """How much each precision gains over fp32, and what ran in one precision alone."""
     question = _gained("Which precision?", PRECISION, "fp32", cells)
     if question is None:
         return None
@@ -123,7 +120,6 @@ def _precision(cells: Sequence[MeasuredCell], answers: Sequence[Answer]) -> Ques
 
 
 def _batch(cells: Sequence[MeasuredCell], answers: Sequence[Answer]) -> Question | None:
-    """How speed and latency grow with the batch size."""
     question = _gained("Which batch size?", BATCH, SMALLEST, cells)
     if question is None:
         return None
@@ -132,7 +128,6 @@ def _batch(cells: Sequence[MeasuredCell], answers: Sequence[Answer]) -> Question
 
 
 def _trade_off(answers: Sequence[Answer]) -> Question | None:
-    """What speed costs in latency."""
     known = [found for answer in answers if (found := trade_off.trade_off(answer))]
     if not known:
         return None
@@ -157,7 +152,6 @@ def _trade_off(answers: Sequence[Answer]) -> Question | None:
 
 
 def _time(fastest: Sequence[MeasuredCell]) -> Question | None:
-    """Where a step's time goes in the fastest cells."""
     figure = phases(fastest, "Where a step's time goes, in the fastest cell of each model and engine")
     known = [(reported.label, lengths) for reported in fastest if (lengths := phases_ms(reported.row))]
     if figure is None or not known:
@@ -177,7 +171,6 @@ def _time(fastest: Sequence[MeasuredCell]) -> Question | None:
 
 
 def _limit(fastest: Sequence[MeasuredCell]) -> Question | None:
-    """How near the fastest cells come to the peak rate of their device."""
     every = [(reported, 100 * mfu) for reported in fastest if (mfu := reported.number("mfu"))]
     known = [(reported, percent) for reported, percent in every if percent <= 100]
     beyond = [reported.label for reported, percent in every if percent > 100]
@@ -226,7 +219,6 @@ def _range(values: Sequence[float], digits: int = 3) -> str:
 
 
 def _sureness(answers: Sequence[Answer]) -> Question | None:
-    """How many of the answers are sure, and what would make the others so."""
     counts = Counter(answer.lead.word for answer in answers if answer.lead)
     if not counts:
         return None
@@ -240,6 +232,5 @@ def _sureness(answers: Sequence[Answer]) -> Question | None:
 
 
 def _pictures(name: str, what: str, figure: Figure | None) -> list[Picture]:
-    """The picture, if there is one, of its name, what it shows, and the figure."""
     alt = f"{what}; the table of all cells holds its values"
     return [] if figure is None else [Picture(path=f"plots/question_{name}.png", alt=alt, figure=figure)]

@@ -122,7 +122,6 @@ def read(folder: Path, costs: Costs = NO_COSTS) -> Sweep:
 
 
 def _unread(folder: Path, error: UserError) -> str:
-    """Why a folder is not shown, or not as it was planned."""
     if not isinstance(error, RefusedError):
         return str(error)
     return f"{_place(folder)}: {str(error).removeprefix(f'{folder}: ')}: what is in it is not shown"
@@ -236,7 +235,6 @@ def _process(costs: Costs, item: tuple[Path, PlanEntry | WantedCell]) -> Process
 
 
 def _of_file(path: Path, cell: Cell, label: str, costs: Costs, ceilings: Ceilings | None = None) -> Process:
-    """The process of a record's file, judged by `ceilings`, if these are given, and not by the record's own."""
     readable = read_records([path])
     record = next(iter(readable), None)
     if record is not None and ceilings is not None:

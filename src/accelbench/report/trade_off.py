@@ -10,17 +10,7 @@ from matplotlib.figure import Figure
 from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.ranking import Answer
 from accelbench.presentation import significant
-from accelbench.report.pictures.style import (
-    COLOURS,
-    MARKERS,
-    MAX_PANELS,
-    add_panel_title,
-    finished,
-    log_ticks,
-    panels,
-    tidy,
-    widen,
-)
+from accelbench.report.pictures import style
 from accelbench.report.tables.table import Column, Table, count, number, tabulate_known
 from accelbench.schema.vocab import Mode
 
@@ -34,16 +24,11 @@ LINE_SHARE = 1 / MAX_NAMED  # of a panel's height, for a name
 
 @dataclass(frozen=True)
 class TradeOff:
-    """The inference of one model.
-
-    Attributes:
-        cells: those with a known latency, at least two.
-        front: those of which no other has both more samples/s and a shorter median step, the fastest first.
-    """
+    """The inference of one model."""
 
     answer: Answer
-    cells: list[MeasuredCell]
-    front: list[MeasuredCell]
+    cells: list[MeasuredCell]  # those with a known latency, at least two
+    front: list[MeasuredCell]  # no other has both more samples/s and a shorter median step; the fastest first
 
     @property
     def width(self) -> float:
@@ -82,32 +67,32 @@ def table(found: Sequence[TradeOff]) -> Table | None:
 def picture(found: Sequence[TradeOff]) -> Figure:
     """A panel for each model, at least one: the points of the front have numbers, and names beside the panel."""
     title = "Speed against latency: up and to the left is better"
-    if len(found) > MAX_PANELS:
-        title += f" ({MAX_PANELS} of {len(found)} models, those with the widest choice)"
-    shown = sorted(found, key=lambda each: -each.width)[:MAX_PANELS]
-    figure, drawn = panels(len(shown), WIDTH_INCH, HEIGHT_INCH)
+    if len(found) > style.MAX_PANELS:
+        title += f" ({style.MAX_PANELS} of {len(found)} models, those with the widest choice)"
+    shown = sorted(found, key=lambda each: -each.width)[: style.MAX_PANELS]
+    figure, drawn = style.panels(len(shown), WIDTH_INCH, HEIGHT_INCH)
     for axes, each in zip(drawn, shown, strict=True):
         _draw(axes, each)
-        add_panel_title(axes, each.answer.title, WIDTH_INCH)
-    return finished(figure, title)
+        style.add_panel_title(axes, each.answer.title, WIDTH_INCH)
+    return style.finished(figure, title)
 
 
 def _draw(axes: Axes, each: TradeOff) -> None:
     axes.plot(*zip(*map(_point, each.front), strict=True), color="#888888", linewidth=1, zorder=1)
     names = {reported.name for reported in each.front}
     for reported in each.cells:
-        colour, mark = COLOURS[reported.cell.device], MARKERS[reported.cell.precision]
+        colour, mark = style.COLOURS[reported.cell.device], style.MARKERS[reported.cell.precision]
         size, alpha = (6, 1.0) if reported.name in names else (4, 0.35)
         axes.plot(*_point(reported), mark, color=colour, markersize=size, alpha=alpha, linestyle="")
     axes.set_xscale("log")
     axes.set_yscale("log")
-    log_ticks(axes.xaxis)
-    log_ticks(axes.yaxis)
-    widen(axes)
+    style.log_ticks(axes.xaxis)
+    style.log_ticks(axes.yaxis)
+    style.widen(axes)
     axes.margins(x=0.15)
     axes.set_xlabel("median step (ms)", fontsize=8)
     axes.set_ylabel("samples/s", fontsize=8)
-    tidy(axes)
+    style.tidy(axes)
     before, place = None, ABOVE
     for num, cell in enumerate(_named(each.front), 1):
         point = _point(cell)
@@ -121,7 +106,7 @@ def _draw(axes: Axes, each: TradeOff) -> None:
             xycoords="axes fraction",
             fontsize=7.5,
             va="top",
-            color=COLOURS[cell.cell.device],
+            color=style.COLOURS[cell.cell.device],
         )
 
 
@@ -137,7 +122,6 @@ def _point(reported: MeasuredCell) -> tuple[float, float]:
 
 
 def _named(front: Sequence[MeasuredCell]) -> list[MeasuredCell]:
-    """At most `MAX_NAMED` of the front, with both of its ends."""
     if len(front) <= MAX_NAMED:
         return list(front)
     return [front[round(index * (len(front) - 1) / (MAX_NAMED - 1))] for index in range(MAX_NAMED)]

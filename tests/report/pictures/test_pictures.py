@@ -11,8 +11,7 @@ from accelbench.report import trade_off
 from accelbench.report.page import compose
 from accelbench.report.pictures import style
 from accelbench.report.pictures.batch_lines import MAX_LINES, batch_lines, moved_apart
-from accelbench.report.pictures.dots import MAX_DOTS, Dot, dots
-from accelbench.report.pictures.phases import phases
+from accelbench.report.pictures.lines import MAX_DOTS, Dot, dots, phases
 from accelbench.report.read import read_all
 from accelbench.schema.measurement import Work
 from accelbench.schema.vocab import Mode

@@ -57,7 +57,6 @@ def sheet(folder: Path, title: str, warning: str) -> Figure:
 
 
 def _small(image: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
-    """The image in colour, with `side` pixels to each side."""
     colour = image if image.ndim == 3 else np.repeat(image[:, :, None], 3, axis=2)
     if colour.shape[:2] == (side, side):
         return colour

@@ -122,17 +122,11 @@ ENTRY: Mapping[str, Callable[[Row, str], Entry]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Cells:
-    """Every planned cell.
+    """Every planned cell."""
 
-    Attributes:
-        columns: the table's columns that hold a value for any cell.
-        rows: the rows of `cells.csv`, with what `extension` adds.
-        csv_columns: the columns of `cells.csv`, in order.
-    """
-
-    columns: list[CsvColumn]
-    rows: list[Row] = field(repr=False)
-    csv_columns: list[str]
+    columns: list[CsvColumn]  # those of the table that hold a value for any cell
+    rows: list[Row] = field(repr=False)  # the rows of `cells.csv`, with what `extension` adds
+    csv_columns: list[str]  # of `cells.csv`, in order
 
     @property
     def table(self) -> Table:

@@ -30,7 +30,6 @@ Choice = tuple[Group, MeasuredCell, str]
 
 
 def _half_width(cell: MeasuredCell) -> Entry:
-    """Half of the interval of the speed, in percent of it."""
     width = relative_half_width(cell.row)
     return number(None if width is None else 100 * width, 2)
 

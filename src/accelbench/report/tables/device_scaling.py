@@ -29,7 +29,6 @@ def _efficiency(scaled: Scaled) -> float:
 
 
 def _options(scaled: Scaled) -> str:
-    """The options that are on, and whether each device has a process."""
     cell = scaled[0].cell
     return " + ".join([*cell.options.enabled, *(["a process each"] if cell.xla_processes else [])])
 

@@ -42,7 +42,6 @@ def reasons(sweeps: Sequence[Sweep]) -> Table | None:
 
 
 def _first_labels(processes: Sequence[Process]) -> str:
-    """The first labels, and how many more there are."""
     more = len(processes) - LABELS_SHOWN
     shown = ", ".join(process.label for process in processes[:LABELS_SHOWN])
     return shown + (f" and {more} more" if more > 0 else "")
@@ -115,18 +114,17 @@ def _described(process: Process) -> str:
     if record is None or record.cell.device != Device.gpu or record.measurement is None:
         return _name(process)
     gpus = record.environment.get("machine", {}).get("gpu_details", [])[: record.measurement.num_devices]
-    texts = {"memory_gb": "{} GB", "multiprocessors": "{} multiprocessors", "compute_capability": "{}"}
-    values = {key: [text.format(gpu[key]) for gpu in gpus if gpu.get(key) is not None] for key, text in texts.items()}
-    known = {key: " + ".join(dict.fromkeys(found)) for key, found in values.items() if found}
-    if "compute_capability" in known:
-        known["compute_capability"] = f"compute capability {known['compute_capability']}"
+    known = []
+    units = [("memory_gb", "", " GB"), ("multiprocessors", "", " multiprocessors")]
+    for key, what, unit in [*units, ("compute_capability", "compute capability ", "")]:
+        values = dict.fromkeys(f"{gpu[key]}{unit}" for gpu in gpus if gpu.get(key) is not None)
+        known += [what + " + ".join(values)] if values else []
     if driver := record.environment.get("versions", {}).get("nvidia-driver"):
-        known["driver"] = f"driver {driver}"
-    return _name(process) + (f" ({', '.join(known.values())})" if known else "")
+        known.append(f"driver {driver}")
+    return _name(process) + (f" ({', '.join(known)})" if known else "")
 
 
 def _frequent_reason(each: OnDevice) -> str | None:
-    """The most frequent reason why a process is not ok; None if all are ok."""
     found = [process.disturbed or process.row["reason"] for process in each[1] if not process.is_ok]
     reasons = Counter(str(reason) for reason in found if reason)
     return reasons.most_common(1)[0][0] if reasons else None
