@@ -18,7 +18,7 @@ from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend, backend_for
 from accelbench.engines.lightning.global_state import new_tensors_in
 from accelbench.engines.lightning.module import BenchModule, InferStep, TrainStep, new_optimizer
-from accelbench.engines.lightning.outputs import all_finite, described, seeded, size_of
+from accelbench.engines.lightning.outputs import all_finite, changed, described, in_precision, seeded, size_of
 from accelbench.engines.lightning.own.batch import OwnBatch, OwnTask, taken_keys
 from accelbench.engines.lightning.precision import STORED_DTYPES, Observer, plugin_for, step_context
 from accelbench.engines.lightning.structure import (
@@ -31,7 +31,6 @@ from accelbench.engines.lightning.structure import (
     tensors_in,
 )
 from accelbench.engines.lightning.work import count
-from accelbench.engines.lightning.workload import changed, in_precision
 from accelbench.errors import UserError
 from accelbench.measuring.output_check import Output
 from accelbench.schema.cell import Cell

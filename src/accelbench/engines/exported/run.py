@@ -76,7 +76,7 @@ class Artifact:
     compile_s: float = 0.0  # to compile it before it was saved; next to 0 of an engine that compiles what it loads
     formats: Mapping[str, int] = field(default_factory=dict)  # see `Compiler`
     num_bytes: int  # of its files
-    num_rows: int  # of a batch, as its output in PyTorch showed; see `workload.Workload`
+    num_rows: int  # of a batch, as its output in PyTorch showed; see `workloads.Images`
     denormals: Sequence[str]  # sentences about its denormal numbers in PyTorch
     notes: Sequence[str]  # what its code set in vain when it ran in PyTorch
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from itertools import cycle
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,19 +24,11 @@ from accelbench.schema.vocab import Mode, Pipeline
 Batch = tuple[Tensor, ...]
 
 
-class Feed(Protocol):
-    """Batches of one epoch, or without end; `num_samples` is the number of samples per epoch."""
-
-    @property
-    def num_samples(self) -> int:
-        """See the class."""
-
-    def __iter__(self) -> Iterator[Any]:
-        """The batches."""
-
-
 class _OrderedFeed:
-    """Batches of samples in an order. Where it pads, a short batch is filled up with black images labelled -1."""
+    """Batches of samples in an order, `num_samples` of them per epoch.
+
+    Where the order pads, a short batch is filled up with black images labelled -1.
+    """
 
     def __init__(self, order: Order) -> None:
         self.order = order
@@ -147,6 +139,9 @@ class DrawnFeed:
             yield from self.batches
             if self.fresh:
                 self.batches = [self.draw()]
+
+
+Feed = ArrayFeed | JpegFeed | DrawnFeed
 
 
 class RandomImages:

@@ -9,7 +9,7 @@ Trainer, accelerator, strategy and precision are Lightning's. On several devices
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytorch_lightning as pl
 import torch
@@ -19,12 +19,15 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.precision import step_context
 from accelbench.engines.lightning.structure import tensors_in
-from accelbench.engines.lightning.task import ImageTask, Task
+from accelbench.engines.lightning.task import ImageTask
 from accelbench.engines.models import optimizer_named
 from accelbench.engines.targets import check_call, import_path
 from accelbench.errors import UserError
 from accelbench.schema.vocab import Phase
 from accelbench.schema.workload import ModelSpec
+
+if TYPE_CHECKING:
+    from accelbench.engines.lightning.own.batch import OwnTask
 
 # As in Keras, whose Adam has eps 1e-7; PyTorch's has 1e-8.
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
@@ -54,7 +57,7 @@ def new_optimizer(model: ModelSpec, parameters: list[nn.Parameter]) -> Optimizer
 class BenchModule(pl.LightningModule):
     """A network as Lightning runs it on batches of `task`; `model` gives the optimiser and the learning rate."""
 
-    def __init__(self, network: nn.Module, model: ModelSpec, task: Task, backend: Backend) -> None:
+    def __init__(self, network: nn.Module, model: ModelSpec, task: "ImageTask | OwnTask", backend: Backend) -> None:
         super().__init__()
         self.automatic_optimization = False
         self.network, self.model, self.task, self.backend = network, model, task, backend

@@ -1,8 +1,10 @@
 """The tensors of a network's output: what they are, their rows that are compared, and how they are computed again."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from random import SystemRandom
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +12,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from accelbench.engines.cell_run import CellRun
 from accelbench.engines.lightning.backends import Backend
+from accelbench.engines.lightning.global_state import DETERMINISTIC, restore, values_of_a_cell
 from accelbench.engines.lightning.module import InferStep
+from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES
 from accelbench.engines.lightning.structure import (
     arguments,
     copied_into,
@@ -23,12 +27,15 @@ from accelbench.engines.lightning.structure import (
     tensors_in,
 )
 from accelbench.engines.lightning.work import does_nothing, watched
-from accelbench.engines.lightning.workload import Workload
 from accelbench.errors import UserError
 from accelbench.measuring.output_check import MAX_ROW_NUMBERS, NUM_ROWS, Output, OutputTensor, batch_axes
 from accelbench.schema.vocab import XLA, Device, Pipeline, Precision
 
+if TYPE_CHECKING:
+    from accelbench.engines.lightning.workloads import Workload
+
 LAZY = "the output is computed only when it is read, which no step does: return plain tensors"
+GAIN = 1.5  # of weights: for most activations, neither does the influence of an input vanish, nor does it explode
 # Where the subclasses of tensors come from that compute at once.
 TRUSTED = frozenset({"torch", "torchvision", "torchao", "transformers", "tensordict"})
 
@@ -94,11 +101,35 @@ def size_of(output: object, sizes: Sequence[int]) -> int:
     return next((size for size in sizes if any(batch_axes(shape, size) for shape in shapes)), 1)
 
 
+def set_again() -> None:
+    """Sets what is global in PyTorch for a network in fp32: the user's code may have changed it while it was built."""
+    restore({**values_of_a_cell(allow_tf32=False), DETERMINISTIC: 0})
+
+
+@torch.no_grad()
+def changed(network: nn.Module, *, other: bool) -> nn.Module:
+    """The network; with `other`, its weights keep an input's influence through many layers, and none is 0."""
+    if other:  # each time others
+        torch.manual_seed(SystemRandom().randrange(2**31))
+    for parameter in network.parameters() if other else ():
+        if parameter.is_floating_point() and parameter.dim() > 1:
+            parameter.copy_(torch.randn_like(parameter) * GAIN / math.sqrt(parameter[0].numel()))
+        elif parameter.is_floating_point():
+            parameter.add_(torch.rand_like(parameter), alpha=0.1)
+    return network
+
+
+def in_precision(precision: Precision) -> tuple[torch.dtype, AbstractContextManager[Any]]:
+    """What new networks on the CPU store in `precision`, and the context that they compute in."""
+    is_mixed = precision in MIXED
+    return STORED_DTYPES[precision], torch.autocast("cpu", DTYPES[precision]) if is_mixed else nullcontext()
+
+
 class NetworkOutputs(CellRun):
     """A run of a network of PyTorch: what its further steps compute."""
 
     backend: Backend
-    workload: Workload
+    workload: "Workload"
     step: InferStep  # of the timed part, which further steps are like
     last_result: Any  # of it
     is_plain: bool  # whether it runs operator by operator in this process alone, so that each can be watched

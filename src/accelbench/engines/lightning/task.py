@@ -1,7 +1,7 @@
 """What a network is run on and trained for: how its input and its loss are made of a batch."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,27 +13,11 @@ Put = Callable[[tuple[Tensor, ...]], tuple[Tensor, ...]]  # copies tensors to th
 Loss = Callable[[Any, Any], Tensor]  # (output, batch) -> loss
 
 
-class Task(Protocol):
-    """How a network runs on a batch. The type of a batch is the task's choice."""
-
-    def put(self, put: Put, batch: Any) -> Any:
-        """The batch on the device; `put` copies tensors."""
-
-    def infer(self, network: nn.Module, batch: Any) -> Any:
-        """The network's output."""
-
-    def train(self, network: nn.Module, batch: Any) -> tuple[Any, Tensor]:
-        """The network's output and its loss."""
-
-    def num_samples(self, batch: Any) -> int:
-        """Samples in the batch."""
-
-
 class ImageTask:
-    """Images, and what is learnt from them. A batch is (images, labels), or (images,).
+    """Images, and what is learnt from them. `own.batch.OwnTask` has the same methods for the user's batches.
 
-    The network's input has `dtype`; if it `reconstructs`, the target is its input. `own_loss` is a loss of the user's
-    for (output, (inputs, labels)); None for the built-in one.
+    A batch is (images, labels), or (images,). The network's input has `dtype`; if it `reconstructs`, the target is its
+    input. `own_loss` is a loss of the user's for (output, (inputs, labels)); None for the built-in one.
     """
 
     def __init__(
@@ -49,18 +33,21 @@ class ImageTask:
         self.channels_last, self.own_loss = channels_last, own_loss
 
     def put(self, put: Put, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The batch on the device; `put` copies tensors."""
         return put(batch)
 
-    def infer(self, network: nn.Module, batch: tuple[Tensor, ...]) -> Any:
+    def infer(self, network: nn.Module, batch: Any) -> Any:
+        """The network's output."""
         return network(self.inputs(batch[0]))
 
     def train(self, network: nn.Module, batch: tuple[Tensor, ...]) -> tuple[Any, Tensor]:
+        """The network's output and its loss."""
         images, labels = batch
         inputs = self.inputs(images if self.augment == Augment.none else varied(images, self.augment))
         output = network(inputs)
         return output, self.loss(output, inputs, labels)
 
-    def num_samples(self, batch: tuple[Tensor, ...]) -> int:
+    def num_samples(self, batch: Any) -> int:
         return len(batch[0])
 
     def inputs(self, images: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -11,12 +12,11 @@ from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.feed import DrawnFeed, Feed, feed_of
 from accelbench.engines.lightning.global_state import new_tensors_in
-from accelbench.engines.lightning.outputs import described, seeded
+from accelbench.engines.lightning.outputs import changed, described, in_precision, seeded, set_again
 from accelbench.engines.lightning.own.workload import OwnWorkload, TransformersWorkload
 from accelbench.engines.lightning.precision import STORED_DTYPES
 from accelbench.engines.lightning.ranks import Ranks
 from accelbench.engines.lightning.task import ImageTask
-from accelbench.engines.lightning.workload import Workload, changed, in_precision, set_again
 from accelbench.engines.models import output_shapes
 from accelbench.engines.sources import Shape, first_images, input_of, pictures_alike, unseen_images
 from accelbench.engines.targets import import_path
@@ -26,17 +26,12 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Library, Mode, ModelOutput, Precision, Protocol
 
 
-def workload_of(cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> Workload:
-    """The network and the batches of a cell, on arrays in `data_folder`, computed by these processes together."""
-    if cell.model.library == Library.transformers:
-        return TransformersWorkload(cell, backend, ranks)
-    if cell.model.batch is not None:
-        return OwnWorkload(cell, backend, ranks)
-    return Images(cell, data_folder, backend, ranks)
-
-
 class Images:
-    """A network that takes images: random ones, or those of a data set."""
+    """A network that takes images, random ones or a data set's. All batches that it returns are in host memory.
+
+    `num_rows` of a batch each give a row of the output; the first output may show how many. `reference` runs the
+    network for the first `num_reference_rows` of the rows that it is given.
+    """
 
     num_reference_rows = NUM_SAMPLES
 
@@ -64,9 +59,11 @@ class Images:
         return feed_of(self.cell, split, self.data_folder, self.task.dtype, self.backend, self.ranks.part)
 
     def build(self) -> nn.Module:
+        """A new network, its weights drawn from torch's generator."""
         return zoo.build(self.cell.model, self.shape, self.num_classes)
 
     def check_layout(self) -> None:
+        """Raises an UnsupportedError if `channels_last` has no effect on the inputs."""
         if len(self.shape) != 3:
             raise UnsupportedError(
                 f"channels_last=true: the images have no axis of channels (each is {'x'.join(map(str, self.shape))}): "
@@ -74,7 +71,7 @@ class Images:
             )
 
     def check_first(self, output: object) -> None:
-        """The built-in loss needs logits; inference needs them unless `model.output=any`."""
+        """Raises a UserError if the first step's output is not what the cell needs: logits, for the built-in loss."""
         if self.trains and not self.task.reconstructs and self.task.own_loss is None:
             zoo.check_logits(output, self.cell.model, self.num_classes)
         elif self.cell.model.output == ModelOutput.logits:
@@ -83,21 +80,22 @@ class Images:
     def test_feed(self) -> Feed:
         return self._feed("test")
 
-    def calibration(self) -> Iterable[tuple[Tensor, ...]]:
-        """Never of the test set, on which accuracy is measured."""
+    def calibration(self) -> Iterable[Any]:
+        """Batches to find the ranges of activations with: never of the test set, on which accuracy is measured."""
         return self._feed("train")
 
     def shapes(self) -> Sequence[Shape] | None:
+        """The shapes that the output may have; None if it may be any structure of tensors."""
         num_logits = zoo.num_logits(self.cell.model, self.num_classes)
         return output_shapes(self.cell.model, self.num_rows, self.shape, num_logits)
 
-    def example(self) -> tuple[Tensor, ...]:
-        """The first images, repeated."""
+    def example(self) -> Any:
+        """A whole batch as the feed gives it to inference: the first images, repeated."""
         images = self._first_images(NUM_SAMPLES)
         return (images[torch.arange(self.num_rows) % len(images)],)
 
-    def some_batch(self) -> tuple[Tensor, ...]:
-        """Without contents, and with labels in training."""
+    def some_batch(self) -> Any:
+        """A whole batch as the feed gives it; its tensors need no contents."""
         images = self._first_images(1)
         like = torch.empty((self.num_rows, *images.shape[1:]), dtype=images.dtype, device="meta")
         labels = torch.empty(self.num_rows, dtype=torch.int64, device="meta")
@@ -112,14 +110,17 @@ class Images:
         return torch.as_tensor(first_images(self.cell, self.data_folder, min(most, self.num_rows), drawn))
 
     def unseen(self, *, labelled: bool = False) -> tuple[Tensor, ...]:
-        """Images of `sources.unseen_images`, with random labels."""
+        """A further batch that the feed never gives; if `labelled`, as it gives it to training."""
         like = self._first_images(1)
         images = unseen_images(self.num_rows, tuple(like.shape[1:]), floats=like.is_floating_point())
         inputs = torch.from_numpy(images).to(like.dtype)
         return (inputs, torch.randint(self.num_classes, (self.num_rows,))) if labelled else (inputs,)
 
     def alike(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Other random images, or pictures of the data set that are shifted; with the labels of the batch."""
+        """A further batch that the feed never gives, drawn as this one of it was: on it a step does as much.
+
+        Its images are other random ones, or pictures of the data set that are shifted.
+        """
         images, *labels = batch
         random = images.is_floating_point()
         other = torch.randn(images.shape) if random else torch.from_numpy(pictures_alike(images.numpy()))
@@ -134,6 +135,11 @@ class Images:
         other: bool = False,
         precision: Precision | None = None,
     ) -> list[Output]:
+        """These rows of the outputs of a newly built network on the CPU for each of `batches`, in fp32 by default.
+
+        To be called outside of the Trainer, inside which torch creates new weights in the cell's precision. With
+        `other`, the network has other weights. The batches are as the feed gives them to inference.
+        """
         pl.seed_everything(self.cell.seed, verbose=False)
         network = changed(self.build(), other=other).eval()
         set_again()
@@ -146,7 +152,20 @@ class Images:
         return [described(output, len(chosen), range(len(chosen))) for output in outputs]
 
     def tokens_per_sample(self) -> None:
-        """Images have no tokens."""
+        """Tokens of the batches over their samples; None if nothing counts them."""
 
     def notes(self) -> Iterator[str]:
+        """What a reader should know of how the batches are used."""
         yield from ()
+
+
+Workload = Images | OwnWorkload
+
+
+def workload_of(cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> Workload:
+    """The network and the batches of a cell, on arrays in `data_folder`, computed by these processes together."""
+    if cell.model.library == Library.transformers:
+        return TransformersWorkload(cell, backend, ranks)
+    if cell.model.batch is not None:
+        return OwnWorkload(cell, backend, ranks)
+    return Images(cell, data_folder, backend, ranks)

@@ -13,13 +13,12 @@ from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.feed import DrawnFeed, Feed
 from accelbench.engines.lightning.global_state import new_tensors_in
-from accelbench.engines.lightning.outputs import described, seeded, size_of
+from accelbench.engines.lightning.outputs import changed, described, in_precision, seeded, set_again, size_of
 from accelbench.engines.lightning.own.architectures import check_seq_len, config_of
 from accelbench.engines.lightning.own.batch import BatchMaker, OwnBatch, OwnTask, count_note, put_batch
 from accelbench.engines.lightning.precision import STORED_DTYPES
 from accelbench.engines.lightning.ranks import RANK_SEEDS, Ranks
 from accelbench.engines.lightning.structure import is_same, mapped, tensors_in, varied_rows
-from accelbench.engines.lightning.workload import changed, in_precision, set_again
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.measuring.output_check import NUM_ROWS, Output
 from accelbench.schema.cell import Cell
@@ -31,7 +30,7 @@ NO_LABEL = -100  # the label of a token that no loss is computed for
 
 
 class OwnWorkload:
-    """See `workload.Workload`, which says what the methods do."""
+    """See `workloads.Images`, which says what the methods do."""
 
     num_reference_rows = NUM_ROWS
     task: OwnTask  # known once the network is built
@@ -75,7 +74,7 @@ class OwnWorkload:
     def test_feed(self) -> Feed:
         raise UnsupportedError("protocol=fit: batches that are drawn have no epochs: use protocol=window")
 
-    def calibration(self) -> Feed:
+    def calibration(self) -> DrawnFeed:
         return self.feed
 
     def shapes(self) -> None:

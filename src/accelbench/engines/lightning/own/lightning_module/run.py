@@ -20,14 +20,21 @@ from accelbench.engines.lightning import structure, zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.denormals import Denormals
 from accelbench.engines.lightning.global_state import new_tensors_in
-from accelbench.engines.lightning.outputs import LAZY, all_finite, computes_when_read, described, seeded, size_of
+from accelbench.engines.lightning.outputs import (
+    LAZY,
+    all_finite,
+    computes_when_read,
+    described,
+    in_precision,
+    seeded,
+    size_of,
+)
 from accelbench.engines.lightning.own.lightning_module import hooks
 from accelbench.engines.lightning.own.lightning_module.trainer_loop import LoopStep
 from accelbench.engines.lightning.own.lightning_module.user_module import UserModule
 from accelbench.engines.lightning.precision import Observer
 from accelbench.engines.lightning.training import TrainedNetwork, noting_gradients, trainable, training_in_inference
 from accelbench.engines.lightning.work import Counter, busiest, not_counted
-from accelbench.engines.lightning.workload import in_precision
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.measuring.breakdown import has_time, measure_breakdown
 from accelbench.measuring.output_check import MAX_WHY, Output

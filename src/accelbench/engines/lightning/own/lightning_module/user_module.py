@@ -14,10 +14,10 @@ import torch
 from torch import nn
 
 from accelbench.engines.lightning.backends import Backend
+from accelbench.engines.lightning.outputs import changed, set_again
 from accelbench.engines.lightning.own.batch import count_note
 from accelbench.engines.lightning.own.lightning_module.trainer_loop import BatchSizes
 from accelbench.engines.lightning.precision import MIXED
-from accelbench.engines.lightning.workload import changed, set_again
 from accelbench.engines.targets import check_call, import_path, lightning_package
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.schema.cell import Cell, TrainerSettings
