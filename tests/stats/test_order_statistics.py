@@ -1,12 +1,10 @@
 import math
 import statistics
-import struct
 
 import numpy as np
 import pytest
 from scipy.stats import binom
 
-from accelbench.stats.arrays import floats
 from accelbench.stats.order_statistics import (
     NUM_SAMPLES_FOR,
     Sample,
@@ -33,16 +31,10 @@ def covered(bounds, truth):
     return sum(low <= truth <= high for low, high in bounds) / len(bounds)
 
 
-@pytest.mark.parametrize("values", [[], [0.1, 1, -2e300, float("inf")], range(3)])
-def test_an_array_has_the_numbers(values):
-    found = floats(values)
+@pytest.mark.parametrize("values", [[0.1, 1, -2e300, float("inf")], range(3), np.array([1, 2])])
+def test_a_sample_has_the_numbers(values):
+    found = Sample(values).values
     assert (found.dtype, found.tolist()) == (np.float64, list(values))
-
-
-@pytest.mark.parametrize("value", [None, "1", 10**400], ids=["nothing", "text", "too large"])
-def test_what_no_float_can_hold_is_refused(value):
-    with pytest.raises(struct.error):
-        floats([1.0, value])
 
 
 def test_fewer_values_than_bounds_need_give_none():

@@ -4,7 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 
@@ -21,13 +21,12 @@ from accelbench.stats.bootstrap import CONFIDENCE
 
 # If these settings differ, the two speeds are not of the same work.
 MEANING = ("model.name", "data.name", "mode", "protocol")
-STYLES = {Verdict.same: "dim", Verdict.faster: "green", Verdict.slower: "red", Verdict.cant_tell: "yellow"}
-# What is said of one pair.
-ALONE = {
-    Verdict.same: "B is as fast as A, within {margin:g} %",
-    Verdict.faster: "B is faster than A",
-    Verdict.slower: "B is slower than A",
-    Verdict.cant_tell: "Can't tell which is faster",
+# The style of each verdict, and what is said of a single pair.
+SAID = {
+    Verdict.same: ("dim", "B is as fast as A, within {margin:g} %"),
+    Verdict.faster: ("green", "B is faster than A"),
+    Verdict.slower: ("red", "B is slower than A"),
+    Verdict.cant_tell: ("yellow", "Can't tell which is faster"),
 }
 # The parts of an environment that a selection compares on purpose.
 SELECTED = {Selection.machine: ("machine",), Selection.revision: ("code", "git")}
@@ -40,15 +39,11 @@ class Terms:
 
     margin: float = MARGIN  # see `Comparison.verdict`
     max_slower: float | None = None  # the exit status is 1 if a pair's whole interval lies below minus this share
-    anyway: bool = False  # whether to compare even if the data or the work differ, or nothing was interleaved
+    anyway: bool = False  # compares even if the data or the work differ, or the processes were not interleaved
 
 
 def terms(margin: str | None, fail_if: str | None, *, anyway: bool) -> Terms:
-    """The terms of the command line: `margin` such as `2%`, `fail_if` such as `slower:5%`; None for the default.
-
-    Raises:
-        UserError: one is not of that form.
-    """
+    """The terms of the command line, such as `2%` and `slower:5%`. Raises UserError: one is not of that form."""
     return Terms(
         margin=MARGIN if margin is None else _share("--margin", margin, ""),
         max_slower=None if fail_if is None else _share("--fail-if", fail_if, f"{Verdict.slower}:"),
@@ -63,21 +58,16 @@ def _share(flag: str, text: str, prefix: str) -> float:
     return float(found[1]) / 100
 
 
-@dataclass(frozen=True, kw_only=True)
-class Compared:
-    """A and B, compared; the warnings are what a reader of the verdicts should know."""
+class Compared(NamedTuple):
+    """A and B, compared."""
 
     pairing: Pairing
     pairs: list[tuple[Pair, Comparison]]  # those that were not skipped on both sides, and how B compares with A there
-    warnings: list[str]
+    warnings: list[str]  # what a reader of the verdicts should know
 
 
 def compared(first: RecordSet, second: RecordSet, terms: Terms) -> Compared:
-    """Compares B with A.
-
-    Raises:
-        UserError: what they measured can't be compared.
-    """
+    """Compares B with A. Raises UserError: what they measured can't be compared."""
     if num_common := _num_common(first, second):
         raise UserError(f"A and B have {num_common} records in common: name records that only one of them has")
     pairing = pair(first.processes, second.processes)
@@ -98,15 +88,11 @@ def compared(first: RecordSet, second: RecordSet, terms: Terms) -> Compared:
         warnings += [f"{letter}: {note}" for note in listed(records.notes)]
     ran = [one for one in pairing.pairs if not one.is_skipped]
     pairs = [(one, compare_processes(one.first, one.second, anyway=anyway)) for one in ran]
-    return Compared(pairing=pairing, pairs=pairs, warnings=warnings)
+    return Compared(pairing, pairs, warnings)
 
 
 def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) -> int:
-    """Compares B with A, prints the answer, and returns the exit status.
-
-    Raises:
-        UserError: what they measured can't be compared.
-    """
+    """Compares B with A, prints the answer, and returns the exit status. Raises UserError, as `compared`."""
 
     def say(text: str, style: str = "") -> None:
         console.print(clean(text), style=style, markup=False, highlight=False, soft_wrap=True)
@@ -122,9 +108,9 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
     say(f"\nB's samples/s against A's, with the {100 * CONFIDENCE:g} % interval of the difference:")
     verdicts = [comparison.verdict(terms.margin) for _, comparison in found.pairs]
     for (one, comparison), verdict in zip(found.pairs, verdicts, strict=True):
-        say(f"{one.label:<42} {verdict:<10} {difference(comparison)}", STYLES[verdict])
+        say(f"{one.label:<42} {verdict:<10} {difference(comparison)}", SAID[verdict][0])
     if len(verdicts) == 1:
-        say(ALONE[verdicts[0]].format(margin=100 * terms.margin))
+        say(SAID[verdicts[0]][1].format(margin=100 * terms.margin))
     else:
         counts = ", ".join(f"{num} {verdict}" for verdict, num in Counter(verdicts).most_common())
         say(f"B: {counts}" if counts else "nothing ran")
@@ -172,8 +158,7 @@ def _data_text(data: Data) -> str:
 def _environment_differences(first: RecordSet, second: RecordSet) -> list[str]:
     """A line for each part of the environment that differs, but for git's state and a cluster's job.
 
-    Raises:
-        UserError: A's or B's records come from several machines.
+    Raises UserError: A's or B's records come from several machines.
     """
     found = [_environment_values(records.environments()) for records in (first, second)]
     for records, values in zip((first, second), found, strict=True):

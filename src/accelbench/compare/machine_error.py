@@ -7,8 +7,9 @@ Bootstrap for General Stationary Observations, Annals of Statistics 17, 1989).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,15 +34,9 @@ class Round:
 
 
 def machine_error(rounds: Sequence[Round], injected: float, seed: int = 0) -> MachineError:
-    """What the rounds of one cell say.
+    """What the rounds of one cell say, in the order in which they ran; `injected` is the slow-down, such as 0.05.
 
-    Args:
-        rounds: in the order in which they ran, at least `MIN_ROUNDS`.
-        injected: the slowed cell's slow-down, such as 0.05.
-        seed: of the draws.
-
-    Raises:
-        ValueError: too few rounds.
+    Raises ValueError: there are fewer than `MIN_ROUNDS`.
     """
     if len(rounds) < MIN_ROUNDS:
         raise ValueError(f"{len(rounds)} rounds are too few: at least {MIN_ROUNDS}")
@@ -49,9 +44,18 @@ def machine_error(rounds: Sequence[Round], injected: float, seed: int = 0) -> Ma
     slowed = np.array([_speed(each.slowed) for each in rounds])
     generator = np.random.default_rng(seed)
     # The slowed processes tell of the noise too, once they are as fast as the others.
-    equal = np.column_stack([plain, slowed - (slowed - plain.mean(axis=1)).mean()])
+    change = (slowed - plain.mean(axis=1)).mean()
+    equal = np.column_stack([plain, slowed - change])
     numbers = [num for num in NUM_PROCESSES if num <= len(rounds)]  # more would draw the same rounds several times
-    intervals = {num: _null_intervals(equal, num, generator) for num in numbers}
+
+    def equal_sides(chosen: NDArray[np.int64]) -> Floats:
+        """Each round gives two of its equal processes, in a random order."""
+        return generator.permuted(equal[chosen], axis=1).T[:2]
+
+    def sides(chosen: NDArray[np.int64]) -> tuple[Floats, Floats]:
+        return plain[chosen, generator.integers(0, 2, size=len(chosen))], slowed[chosen]
+
+    intervals = {num: _drawn(len(rounds), num, generator, equal_sides) for num in numbers}
     low, high = difference_interval(plain.mean(axis=1), slowed)
     third = max(1, len(rounds) // 3)
     return MachineError(
@@ -59,10 +63,8 @@ def machine_error(rounds: Sequence[Round], injected: float, seed: int = 0) -> Ma
         false_verdicts=_false_verdicts(intervals[MIN_PROCESSES], len(rounds)),
         detectable=[Detectable(num_processes=num, slowdown=_detectable(found)) for num, found in intervals.items()],
         injected=injected,
-        measured=Estimate(
-            value=-math.expm1((slowed - plain.mean(axis=1)).mean()), low=-math.expm1(high), high=-math.expm1(low)
-        ),
-        found=_found(plain, slowed, generator),
+        measured=Estimate(value=-math.expm1(change), low=-math.expm1(high), high=-math.expm1(low)),
+        found=float(np.mean(_is_slower(*_drawn(len(rounds), MIN_PROCESSES, generator, sides).T))),
         drift=math.expm1(float(np.median(plain[-third:]) - np.median(plain[:third]))),
         spread=_spread(plain),
         between=_between(rounds, plain),
@@ -74,21 +76,16 @@ def _speed(blocks: Sequence[float]) -> float:
     return math.log(float(np.median(blocks)))
 
 
-def _runs_of_rounds(num_rounds: int, num: int, generator: np.random.Generator) -> NDArray[np.int64]:
-    """The numbers of `num` rounds: successive ones in runs of `MIN_PROCESSES`, each begun anywhere."""
-    starts = generator.integers(0, num_rounds - MIN_PROCESSES + 1, size=-(-num // MIN_PROCESSES))
-    return (starts[:, None] + np.arange(MIN_PROCESSES)).reshape(-1)[:num]
+def _drawn(num_rounds: int, num: int, generator: np.random.Generator, sides_of: Callable[[Any], Any]) -> Floats:
+    """The intervals of differences between two samples of `num` processes a side: shape (NUM_DRAWS, 2).
 
-
-def _null_intervals(equal: Floats, num: int, generator: np.random.Generator) -> Floats:
-    """The intervals of differences between equal cells, with `num` processes a side: shape (NUM_DRAWS, 2).
-
-    Each round gives two of its equal processes, whose speeds have the shape (rounds, 3), in a random order.
+    `sides_of` gives the samples from numbers of rounds: successive ones, in runs of `MIN_PROCESSES` begun anywhere.
     """
     found = []
     for _ in range(NUM_DRAWS):
-        chosen = generator.permuted(equal[_runs_of_rounds(len(equal), num, generator)], axis=1)
-        found.append(difference_interval(chosen[:, 0], chosen[:, 1]))
+        starts = generator.integers(0, num_rounds - MIN_PROCESSES + 1, size=-(-num // MIN_PROCESSES))
+        chosen = (starts[:, None] + np.arange(MIN_PROCESSES)).reshape(-1)[:num]
+        found.append(difference_interval(*sides_of(chosen)))
     return np.array(found)
 
 
@@ -119,15 +116,6 @@ def _detectable(intervals: Floats) -> float:
     low, high = intervals.T
     needed = np.maximum(high, low + math.log1p(MARGIN))
     return max(0.0, -math.expm1(-float(np.quantile(needed, POWER))))
-
-
-def _found(plain: Floats, slowed: Floats, generator: np.random.Generator) -> float:
-    found = []
-    for _ in range(NUM_DRAWS):
-        chosen = _runs_of_rounds(len(plain), MIN_PROCESSES, generator)
-        first = plain[chosen, generator.integers(0, 2, size=len(chosen))]
-        found.append(difference_interval(first, slowed[chosen]))
-    return float(np.mean(_is_slower(*np.array(found).T)))
 
 
 def _spread(plain: Floats) -> float:

@@ -2,8 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from accelbench.compare.record_sets import Process
 from accelbench.errors import UserError
@@ -30,13 +30,12 @@ class Pair:
         return all(process.status == Status.skipped for process in self.first + self.second)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pairing:
+class Pairing(NamedTuple):
     """All pairs."""
 
     pairs: list[Pair]
-    varied: Varied = field(default_factory=dict)  # the compared settings: A's cells differ in them from all of B's
-    num_unpaired: int = 0  # cells that only A or only B has
+    varied: Varied  # the compared settings: every cell of A differs in them from every cell of B
+    num_unpaired: int  # cells that only A or only B has
 
 
 def pair(first: Sequence[Process], second: Sequence[Process]) -> Pairing:
@@ -51,7 +50,7 @@ def pair(first: Sequence[Process], second: Sequence[Process]) -> Pairing:
     a, b = _by_settings(first), _by_settings(second)
     varied: Varied = {}
     if not set(a) & set(b):
-        varied = _varied(*([_flat(_settings(groups[key][0].cell)) for key in groups] for groups in (a, b)))
+        varied = _varied(*([_flat(_settings(each[0].cell)) for each in groups.values()] for groups in (a, b)))
         a, b = _without(varied, a), _without(varied, b)
     matched = {key: replace(b[key][0].cell, repeat=0) for key in a if key in b}
     if not matched:
@@ -59,7 +58,7 @@ def pair(first: Sequence[Process], second: Sequence[Process]) -> Pairing:
         raise UserError(f"no cell of A matches one of B. A has {seen[0]}, ...; B has {seen[1]}, ...")
     names = labels(matched.values())
     pairs = [Pair(first=a[key], second=b[key], label=names[cell.id]) for key, cell in matched.items()]
-    return Pairing(pairs=pairs, varied=varied, num_unpaired=len(set(a) ^ set(b)))
+    return Pairing(pairs, varied, len(set(a) ^ set(b)))
 
 
 def _label(process: Process) -> str:
@@ -67,6 +66,7 @@ def _label(process: Process) -> str:
 
 
 def _settings(cell: Cell) -> dict[str, Any]:
+    """The settings that decide what is measured: all but the repeat."""
     return {name: value for name, value in cell.settings().items() if name != "repeat"}
 
 
@@ -91,6 +91,7 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> Settings:
 
 
 def _varied(first: Sequence[Settings], second: Sequence[Settings]) -> Varied:
+    """The settings of which A and B share no value."""
     varied = {}
     for name in dict.fromkeys(name for settings in [*first, *second] for name in settings):
         a, b = ({settings.get(name, "none") for settings in cells} for cells in (first, second))
@@ -100,19 +101,14 @@ def _varied(first: Sequence[Settings], second: Sequence[Settings]) -> Varied:
 
 
 def _without(varied: Iterable[str], groups: Mapping[str, list[Process]]) -> dict[str, list[Process]]:
-    """The processes of each cell, by its settings other than `varied`.
-
-    Raises:
-        UserError: two cells are equal in these.
-    """
+    """The processes of each cell, by its settings other than `varied`. Raises UserError: two are equal in these."""
     cells: dict[str, list[Process]] = {}
     for processes in groups.values():
         flat = _flat(_settings(processes[0].cell))
         key = canonical_json({name: value for name, value in flat.items() if name not in varied})
         if key in cells:
             both = f"{_label(cells[key][0])} and {_label(processes[0])}"
-            raise UserError(
-                f"A and B differ in {', '.join(varied)}, and so do {both} of the same side: compare one with one"
-            )
+            names = ", ".join(varied)
+            raise UserError(f"A and B differ in {names}, and so do {both} of the same side: compare one with one")
         cells[key] = processes
     return cells

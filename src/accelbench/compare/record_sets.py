@@ -39,7 +39,7 @@ class Process:
     environment: Mapping[str, Any]
     data: Data | None
     rates: list[float]  # samples/s of the steady blocks or epochs; empty unless the cell is ok and was not disturbed
-    was_beside_others: bool  # see `judging.disturbed.was_beside_others`
+    was_beside_others: bool  # see `judging.disturbed`
     disturbed: str | None = None  # what disturbed an ok cell so much that its rates do not count
 
     @property
@@ -76,8 +76,8 @@ class RecordSet:
     name: str  # as the user wrote it
     processes: list[Process]  # one per record, of any status
     selection: Selection | None = None  # how WORD selected the records; None if they are all of a folder's
-    left_out: str = ""  # files that could not be read, such as `3 of schema 2`; empty if all were
-    problems: Sequence[str] = ()  # a line for each of these, but for those of other schemas if WORD selected
+    left_out: str = ""  # files that could not be read, such as `3 of schema 2`
+    problems: Sequence[str] = ()  # a line for each of these; not of other schemas if WORD selected
     notes: Sequence[str] = ()  # a line for each plan and folder that could not be read
 
     def environments(self) -> list[Mapping[str, Any]]:
@@ -90,18 +90,14 @@ class RecordSet:
 
 
 def find(name: str, root: Path, default: str = RESULTS) -> RecordSet:
-    """The records that `name` stands for.
+    """The records that `name` stands for in the project's folder `root`.
 
-    Args:
-        name: a folder of records, a suite under results/, one record's file, or `[FOLDER]@WORD`: the records in FOLDER
-            (default: `default`), those of earlier sweeps included, whose git revision begins with WORD, whose branch is
-            WORD, or whose CPU, GPU or TPU has WORD in its name.
-        root: the project's folder.
-        default: the folder that `@WORD` selects from.
+    It is a folder of records, a suite under results/, one record's file, or `[FOLDER]@WORD`: the records in FOLDER, by
+    `default` in that, those of earlier sweeps included, whose git revision begins with WORD, whose branch is WORD, or
+    whose CPU, GPU or TPU has WORD in its name.
 
     Raises:
-        UserError: nothing has this name, and the message lists the folders that exist; or the file that is named, or
-            all that the folder holds, is not readable.
+        UserError: nothing has this name, and the message lists the folders that exist; or nothing of it is readable.
     """
     path, word = name, ""
     if "@" in name and _located(name, root) is None:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import t as student
@@ -33,21 +33,20 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class CellChange:
-    """A cell at two revisions. Of one that was not tested, interval and p are None, and `why` says why."""
+    """A cell at two revisions."""
 
     label: str
     num_first: int
     num_second: int
     change: Change
     ratio: float | None = None  # of the speeds, second over first; None if a side has no process that ended ok
-    low: float | None = None  # its 95 % interval, of this cell alone
+    low: float | None = None  # of the 95 % interval of this cell alone; None if it was not tested
     high: float | None = None
-    p: float | None = None  # the probability of such a difference between equal cells
-    why: str = ""
+    p: float | None = None  # the probability of such a difference between equal cells; None if it was not tested
+    why: str = ""  # nothing can be told; else empty
 
 
-@dataclass(frozen=True)
-class Test:
+class Test(NamedTuple):
     """A t-test of the logarithms of two samples' speeds, second less first."""
 
     difference: float
@@ -123,10 +122,10 @@ def _test(first: Floats, second: Floats, pooled: float | None) -> Test | None:
     smallest = min(first.size, second.size)
     if smallest < MIN_PROCESSES or (smallest < MIN_OWN and pooled is None):
         return None
-    floors = [pooled or 0.0 if side.size < MIN_OWN else 0.0 for side in (first, second)]
-    variances = [
-        max(float(side.var(ddof=1)), floor) / side.size for side, floor in zip((first, second), floors, strict=True)
-    ]
+    variances = []
+    for side in (first, second):
+        least = pooled if pooled is not None and side.size < MIN_OWN else 0.0
+        variances.append(max(float(side.var(ddof=1)), least) / side.size)
     freedom = welch_freedom(variances, (first.size, second.size)) if any(variances) else 1.0
     return Test(float(second.mean() - first.mean()), math.sqrt(sum(variances)), freedom)
 

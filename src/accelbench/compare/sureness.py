@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -50,24 +51,24 @@ class Word(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The second side's speed over the first's."""
+    """The second side's speed over the first's.
 
-    num_first: int  # fresh processes measured on each side
+    The ratio is of the geometric means of the processes' median samples/s, with its 95 % interval; None with fewer than
+    `MIN_PROCESSES` on a side.
+    """
+
+    num_first: int  # fresh processes measured
     num_second: int
-    # Geometric mean of the processes' median samples/s, second over first; above 1, the second is faster. Like its 95 %
-    # interval it is None with fewer than `MIN_PROCESSES` on a side.
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
-    # Whether a verdict may be given: A and B were interleaved, so that drift affected both, or it is wanted anyway.
-    interleaved: bool = True
+    interleaved: bool = True  # so that drift affected both alike; or the user wants a verdict anyway
 
     def verdict(self, margin: float = MARGIN) -> Verdict:
         """The verdict that the interval supports.
 
-        Args:
-            margin: `same` if neither side is faster by as much at any point of the interval (a test of equivalence:
-                Schuirmann 1987), even if it excludes 1; with 0, nothing is the same.
+        `same` if neither side is faster by `margin` at any point of the interval (a test of equivalence: Schuirmann
+        1987), even if it excludes 1; with 0, nothing is the same.
         """
         if self.low is None or self.high is None or not self.interleaved:
             return Verdict.cant_tell
@@ -113,8 +114,7 @@ def are_interleaved(first: Sequence[Process], second: Sequence[Process]) -> bool
     return all(len(set(order)) == 2 for order in orders) and num_changes >= min(len(first), len(second))
 
 
-@dataclass(frozen=True)
-class Steps:
+class Steps(NamedTuple):
     """Samples/s of a cell's single steps: the slowest, the median and the fastest."""
 
     low: float
@@ -139,15 +139,14 @@ class Steps:
         return cls(low, median([each.middle for each in known]), high)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Side:
+class Side(NamedTuple):
     """A cell that is compared."""
 
-    processes: Sequence[Process]  # those that its speed is of
+    processes: Sequence[Process]  # that its speed is of
     speed: float  # its published samples/s, above 0
-    low: float | None  # the 95 % interval of the speed; None if unknown
+    low: float | None  # of the 95 % interval of the speed
     high: float | None
-    steps: Steps | None = None  # None if unknown
+    steps: Steps | None = None
 
     @property
     def is_disturbed(self) -> bool:
@@ -157,15 +156,14 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """What can be said of two cells.
+    """What can be said of two cells: how many times as fast the first is as the second, and how sure that is.
 
-    The ratio says how many times as fast the first is as the second: from interleaved processes where there are enough,
-    which have an interval, else it is the ratio of the two speeds.
+    The ratio is of interleaved processes, with its 95 % interval, where there are enough; else of the two speeds.
     """
 
     ratio: float
     word: Word
-    why: str = ""  # what speaks for or against a difference, besides the interval; may be empty
+    why: str = ""  # what speaks for or against a difference, besides the interval
     low: float | None = None
     high: float | None = None
 

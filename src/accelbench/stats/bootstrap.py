@@ -29,14 +29,8 @@ def difference_interval(first: Floats, second: Floats, confidence: float = CONFI
     the nominal tail. The interval is never narrower than Welch's on either side, since draws from five values have no
     long tails. Of 2,000 pairs of equal processes, 3 to 5 % are then found to differ; docs/comparing.md has the power.
 
-    Args:
-        first: one value per process, at least two.
-        second: the same. If the numbers of values differ, the bounds are wider: Welch's would raise 6 to 8 % false
-            alarms with 5 and 20.
-        confidence: of the interval, between 0 and 1.
-
-    Returns:
-        (low, high). Equal values give equal bounds on every call: the draws are seeded.
+    Each side has at least two values. If their numbers differ, the bounds are wider: Welch's would raise 6 to 8 % false
+    alarms with 5 and 20. Equal values give equal bounds on every call: the draws are seeded.
     """
     difference = second.mean() - first.mean()
     quantile = float(stdtrit(_degrees_of_freedom(first, second), (1 + confidence) / 2))

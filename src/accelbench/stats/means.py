@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import NormalDist, fmean, stdev, variance
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class MeanDifference:
+class MeanDifference(NamedTuple):
     """The first mean minus the second, with the bounds of its confidence interval."""
 
     mean: float
@@ -51,13 +50,8 @@ def _student(degrees_of_freedom: float, confidence: float) -> float:
 def share_difference(num: int, only_first: int, only_second: int, confidence: float = 0.95) -> tuple[float, float]:
     """An interval of the first share minus the second, for answers to the same questions.
 
-    Wald's interval with half a count added to each of the four cells of the table (Agresti and Min, Statistics in
-    Medicine 24, 2005).
-
-    Args:
-        num: samples, at least 1.
-        only_first, only_second: those that only the first, or only the second, answered rightly.
-        confidence: above 0, below 1.
+    Of `num` samples, at least 1, some only the first answered rightly, and some only the second. Wald's interval with
+    half a count added to each of the four cells of the table (Agresti and Min, Statistics in Medicine 24, 2005).
     """
     total, first, second = num + 2, only_first + 0.5, only_second + 0.5
     difference = (first - second) / total

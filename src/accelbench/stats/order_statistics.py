@@ -1,6 +1,7 @@
 """Order statistics, robust estimates and intervals."""
 
 import math
+import struct
 from collections.abc import Sequence
 from functools import cache, cached_property
 from statistics import NormalDist
@@ -8,8 +9,6 @@ from statistics import median as median
 
 import numpy as np
 from numpy.typing import NDArray
-
-from accelbench.stats.arrays import floats
 
 # The fewest samples from which a tail percentile is shown: MLPerf Inference's early-stopping rule (LoadGen,
 # `inference_policies`): 64 for the 90th percentile and 662 for the 99th, at 99 % confidence.
@@ -32,7 +31,9 @@ class Sample:
     """Numbers in the order of time, at least one, and what is computed from them, each once."""
 
     def __init__(self, values: Sequence[float] | NDArray[np.float64]) -> None:
-        self.values = np.asarray(values, np.float64) if isinstance(values, np.ndarray) else floats(values)
+        if not isinstance(values, np.ndarray):  # in less than half of the time of `np.asarray`
+            values = np.frombuffer(struct.pack(f"{len(values)}d", *values))
+        self.values = np.asarray(values, np.float64)
         self.ordered = np.sort(self.values)
 
     def __len__(self) -> int:
@@ -91,9 +92,7 @@ class Sample:
         variance of a mean. Simulated with a log-normal first-order autoregression and 10 % of outliers
         (tests/stats/test_order_statistics.py), the coverage at a nominal 95 % is at least 93 % for r up to 0.4 and 10
         values or more, with the clock's stopping rule; a block bootstrap of the median covers 80 to 91 %.
-
-        Returns:
-            (low, high); None for too few values (the median needs 6 at 95 %).
+        None for too few values (the median needs 6 at 95 %).
         """
         num, share = len(self.values), percent / 100
         if 1 - share**num - (1 - share) ** num < confidence:
@@ -127,12 +126,9 @@ def half_width(values: Sequence[float]) -> float | None:
 
 
 def change(values: Sequence[float]) -> float:
-    """How much the last third's median differs from the first third's, as a share of the latter.
+    """How much the last third's median differs from the first third's, as a share of the latter; `values` are above 0.
 
     0 if noise explains it: up to three standard errors of the difference.
-
-    Args:
-        values: above 0, in the order of time.
     """
     third = len(values) // 3
     if third < 2:
