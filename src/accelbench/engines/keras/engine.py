@@ -267,10 +267,8 @@ class _Run(CellRun):
         rows = self.rows[:NUM_SAMPLES]
         images = [batch[rows] for batch in batches]
         with self.backend.on_cpu():
-            cell = self.cell if precision is None else replace(self.cell, precision=precision)
-            outputs = networks.reference(
-                cell, images, self.shape, self.num_classes, other=other, rounds=bool(precision)
-            )
+            cell = replace(self.cell, precision=precision or Precision.fp32)
+            outputs = networks.reference(cell, images, self.shape, self.num_classes, other=other)
         return [_described(output, len(rows), range(len(rows))) for output in outputs]
 
     def warnings(self) -> Iterator[str]:

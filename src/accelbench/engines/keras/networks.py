@@ -155,19 +155,13 @@ def network_of(cell: Cell, shape: Shape, num_classes: int) -> keras.Sequential:
 
 
 def reference(
-    cell: Cell,
-    batches: Sequence[NDArray[Any]],
-    shape: Shape,
-    num_classes: int,
-    *,
-    other: bool = False,
-    rounds: bool = False,
+    cell: Cell, batches: Sequence[NDArray[Any]], shape: Shape, num_classes: int, *, other: bool = False
 ) -> list[NDArray[Any]]:
-    """The outputs of the cell's network, built again in fp32, for each of `batches`, images as its feed gives them.
+    """The outputs of the cell's network, built again, for each of `batches`, images as its feed gives them.
 
-    With `other`, its weights are others, which differ a little from its own; with `rounds`, it is in its precision.
+    With `other`, its weights are others, which differ a little from its own.
     """
-    network = network_of(cell, shape, num_classes) if rounds else _drawn(cell, Precision.fp32, shape, num_classes)
+    network = network_of(cell, shape, num_classes)
     if other:
         drawn = np.random.default_rng()
         network.set_weights([each + 0.1 * drawn.random(each.shape, np.float32) for each in network.get_weights()])
