@@ -75,7 +75,8 @@ def measuring_code(package: Path, engine: Engine | None = None) -> dict[Key, Def
         key = waiting.pop()
         if key not in found and not _is_below(key[0], NOT_MEASURING):
             found[key] = source.definition(key)
-            waiting += [*found[key].uses, *source.effects(key[0])]
+            effects = [each for each in source.keys(key[0]) if not each[1]]
+            waiting += [*found[key].uses, *effects]
     return found
 
 
@@ -99,8 +100,7 @@ def _source(texts: tuple[tuple[str, bytes], ...]) -> "_Source":
 class _Source:
     """The modules of a package, which are parsed once they are asked for.
 
-    Args:
-        texts: name of a module, without that of the package -> its file's contents.
+    `texts`: name of a module, without that of the package -> its file's contents.
     """
 
     def __init__(self, texts: dict[str, bytes]) -> None:
@@ -108,60 +108,46 @@ class _Source:
         self._modules: dict[str, _Module] = {}
         self._said: dict[ast.stmt, Definition] = {}  # one statement may define several names
 
-    def keys(self, module: str) -> list[Key]:
-        return [(module, name) for name in self._module(module).statements]
+    def module(self, name: str) -> "_Module":
+        if name not in self._modules:
+            self._modules[name] = _Module(ast.parse(self.texts[name]))
+        return self._modules[name]
 
-    def effects(self, module: str) -> list[Key]:
-        return [key for key in self.keys(module) if not key[1]]
+    def keys(self, module: str) -> list[Key]:
+        return [(module, name) for name in self.module(module).statements]
 
     def definition(self, key: Key) -> Definition:
-        said = [self._of_statement(key[0], statement) for statement in self._module(key[0]).statements[key[1]]]
+        said = []
+        for statement in self.module(key[0]).statements[key[1]]:
+            if statement not in self._said:
+                reader = _Reader(self, key[0])
+                text = ast.dump(reader.visit(statement))
+                self._said[statement] = Definition(hashlib.sha256(text.encode()).hexdigest(), frozenset(reader.uses))
+            said.append(self._said[statement])
         return Definition(" ".join(each.digest for each in said), frozenset().union(*(each.uses for each in said)))
 
     def meaning(self, module: str, name: str) -> Key | str | None:
         """A definition, the dotted path of something else that is imported, or None of what is not global."""
-        known = self._module(module)
+        known = self.module(module)
         if name in known.statements:
             return module, name
-        path = known.imports.get(name)
-        return self._at(path) if path else None
-
-    def _at(self, path: str) -> Key | str:
-        module, _, name = path.removeprefix(OWN).rpartition(".")
-        if path.startswith(OWN) and not self.module_at(path) and module in self.texts:
-            return self.meaning(module, name) or path
-        return path
+        if (path := known.imports.get(name)) is None or not path.startswith(OWN) or self.module_at(path):
+            return path
+        inner, _, own_name = path.removeprefix(OWN).rpartition(".")
+        return (self.meaning(inner, own_name) if inner in self.texts else None) or path
 
     def module_at(self, path: Key | str | None) -> str | None:
         """The module of this package that a dotted path names."""
-        if isinstance(path, str) and path.startswith(OWN) and path.removeprefix(OWN) in self.texts:
-            return path.removeprefix(OWN)
-        return None
-
-    def _module(self, module: str) -> "_Module":
-        if module not in self._modules:
-            self._modules[module] = _Module(ast.parse(self.texts[module]))
-        return self._modules[module]
-
-    def _of_statement(self, module: str, statement: ast.stmt) -> Definition:
-        if statement not in self._said:
-            reader = _Reader(self, module)
-            text = ast.dump(reader.visit(statement))
-            self._said[statement] = Definition(hashlib.sha256(text.encode()).hexdigest(), frozenset(reader.uses))
-        return self._said[statement]
+        name = path.removeprefix(OWN) if isinstance(path, str) and path.startswith(OWN) else ""
+        return name if name in self.texts else None
 
 
 class _Module:
-    """What a file defines and imports.
-
-    Attributes:
-        imports: a name -> the dotted path of what is imported by it, anywhere in the file.
-        statements: a name -> the statements that define it.
-    """
+    """What a file defines and imports."""
 
     def __init__(self, tree: ast.Module) -> None:
-        self.imports: dict[str, str] = {}
-        self.statements: dict[str, list[ast.stmt]] = {}
+        self.imports: dict[str, str] = {}  # a name -> the dotted path of what it imports, anywhere in the file
+        self.statements: dict[str, list[ast.stmt]] = {}  # a name -> the statements that define it
         for statement in tree.body:
             if isinstance(statement, ast.If) and ast.unparse(statement.test) == "TYPE_CHECKING":
                 continue
@@ -169,7 +155,9 @@ class _Module:
                 if isinstance(node, ast.Import | ast.ImportFrom):
                     self.imports |= _imported(node)
             if not isinstance(statement, ast.Import | ast.ImportFrom) and not _is_text(statement):
-                for name in _defined(statement) or {""}:
+                inner = ast.iter_child_nodes(statement)
+                names = {statement.name} if isinstance(statement, DEFINITIONS) else _assigned(inner)
+                for name in names or {""}:
                     self.statements.setdefault(name, []).append(statement)
 
 
@@ -191,13 +179,6 @@ def _imported(node: ast.Import | ast.ImportFrom) -> dict[str, str]:
     return roots | {name: path for name, path in paths.items() if name}
 
 
-def _defined(statement: ast.stmt) -> set[str]:
-    """The names that a statement of a module defines, whatever branch of it is taken."""
-    if isinstance(statement, DEFINITIONS):
-        return {statement.name}
-    return _assigned(ast.iter_child_nodes(statement))
-
-
 def _assigned(nodes: Iterable[ast.AST]) -> set[str]:
     """The names that get a value in the scope of these nodes: not in that of a function inside."""
     found: set[str] = set()
@@ -213,11 +194,8 @@ def _assigned(nodes: Iterable[ast.AST]) -> set[str]:
 
 def _is_text(statement: ast.AST) -> bool:
     """Whether it is a docstring."""
-    return (
-        isinstance(statement, ast.Expr)
-        and isinstance(statement.value, ast.Constant)
-        and isinstance(statement.value.value, str)
-    )
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 class _Reader(ast.NodeTransformer):
