@@ -11,8 +11,7 @@ from pathlib import Path
 import orjson
 
 from accelbench.schema.cell import Cell
-from accelbench.schema.conditions import SystemSeries
-from accelbench.schema.measurement import Block
+from accelbench.schema.measurement import Block, SystemSeries
 from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import digest

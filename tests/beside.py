@@ -2,8 +2,7 @@
 
 import dataclasses
 
-from accelbench.schema.conditions import SystemSeries
-from accelbench.schema.measurement import Block
+from accelbench.schema.measurement import Block, SystemSeries
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Status
 from fakes import make_cell, make_measurement

@@ -11,7 +11,7 @@ from accelbench.engines.lightning.zoo import NETWORKS
 from accelbench.schema.vocab import ARRAYS, FOLDER, MODULE, RANDOM, Device, Engine, Library
 from accelbench.settings import config, params, to_cell
 from accelbench.settings.compose import structure, typed
-from accelbench.settings.executors import Executor
+from accelbench.settings.config import Executor
 from accelbench.sinks.delivery import TRACKING
 
 ROOT = Path(__file__).resolve().parents[1]

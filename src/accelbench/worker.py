@@ -14,8 +14,8 @@ from accelbench.isolation.child import respond
 from accelbench.isolation.messages import CellRequest, encode
 from accelbench.project import MANIFEST
 from accelbench.schema.cell import Cell
+from accelbench.schema.record import SCHEMA_VERSION, OtherSchemaError, check_readable, upgrade_cell
 from accelbench.schema.serialize import load
-from accelbench.schema.upgrade import SCHEMA_VERSION, OtherSchemaError, check_readable, upgrade_cell
 from accelbench.schema.vocab import MODULE, Status
 
 

@@ -23,8 +23,7 @@ from accelbench.report.page import compose
 from accelbench.report.tables import device_scaling
 from accelbench.schema import record as record_files
 from accelbench.schema import serialize
-from accelbench.schema.conditions import SystemSeries
-from accelbench.schema.measurement import Block
+from accelbench.schema.measurement import Block, SystemSeries
 from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.vocab import Mode
 from accelbench.sinks import mlflow_fields

@@ -3,8 +3,7 @@ from dataclasses import replace
 import pytest
 
 from accelbench.answers.gaps import Word, gap
-from accelbench.schema.conditions import SystemSeries
-from accelbench.schema.measurement import Block
+from accelbench.schema.measurement import Block, SystemSeries
 
 
 @pytest.fixture

@@ -17,8 +17,7 @@ from accelbench.cluster.job import run_part
 from accelbench.cluster.shared_state import Round
 from accelbench.errors import UserError
 from accelbench.schema.vocab import Device, Status
-from accelbench.settings.config import Retry
-from accelbench.settings.executors import Executor, ExecutorConfig
+from accelbench.settings.config import Executor, ExecutorConfig, Retry
 from accelbench.sweep import context
 from accelbench.sweep import run as local
 from cluster.jobs import ProcessEngine

@@ -7,7 +7,7 @@ import pytest
 
 from accelbench.cluster.dispatch import engine_of
 from accelbench.errors import UserError
-from accelbench.settings.executors import Executor, ExecutorConfig, RayConfig
+from accelbench.settings.config import Executor, ExecutorConfig, RayConfig
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 RAY = ("executor=ray", "executor.ray.address=local", "tracking=none")

@@ -9,7 +9,7 @@ from accelbench.compare.answer import Terms, answer, terms
 from accelbench.compare.record_sets import RecordSet, Selection
 from accelbench.errors import UserError
 from accelbench.schema.cell import KerasSettings
-from accelbench.schema.conditions import Data
+from accelbench.schema.measurement import Data
 from accelbench.schema.vocab import Device, Engine, Mode, Status
 from compare.conftest import process
 from fakes import make_cell

@@ -11,7 +11,7 @@ from accelbench.data.obtain import Obtained
 from accelbench.data.prepare import describe
 from accelbench.errors import DataError
 from accelbench.project import MANIFEST
-from accelbench.schema.conditions import Data
+from accelbench.schema.measurement import Data
 
 
 def make(folder, *, change=None, **values):

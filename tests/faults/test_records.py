@@ -22,8 +22,7 @@ from accelbench.report.tables import best, outcomes
 from accelbench.schema import plan_file, record
 from accelbench.schema.ceilings import Ceilings, read_ceilings, write_ceilings
 from accelbench.schema.cell import Cell, KerasSettings
-from accelbench.schema.conditions import Data, SystemSeries
-from accelbench.schema.measurement import Block, Breakdown, Epoch, Evaluation, Operator, Work
+from accelbench.schema.measurement import Block, Breakdown, Data, Epoch, Evaluation, Operator, SystemSeries, Work
 from accelbench.schema.record import Record, Row
 from accelbench.schema.vocab import Device, Engine, Library, Mode, Phase, Precision, Protocol, Status, Stop
 from accelbench.schema.workload import DataSpec, ModelSpec

@@ -4,8 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from accelbench.grid.estimate import NUM_CHECK_STEPS, expected_s
-from accelbench.schema.conditions import SystemSeries
-from accelbench.schema.measurement import Block, Epoch
+from accelbench.schema.measurement import Block, Epoch, SystemSeries
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Protocol, Status
 from fakes import make_cell, make_measurement

@@ -9,7 +9,7 @@ from accelbench.grid import fingerprint, plan
 from accelbench.project import Workplace
 from accelbench.schema import plan_file
 from accelbench.schema.cell import Options
-from accelbench.schema.conditions import Data
+from accelbench.schema.measurement import Data
 from accelbench.schema.vocab import MODULE, Allocator, Device, Engine, Library, Precision
 from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from accelbench.isolation.messages import CellRequest, Outcome, ProbeRequest, decode, decode_request, encode
-from accelbench.schema.conditions import SystemSeries
+from accelbench.schema.measurement import SystemSeries
 from accelbench.schema.vocab import Device, Precision, Status
 from fakes import make_cell, make_measurement
 

@@ -11,7 +11,7 @@ import pytest
 
 from accelbench.devices.proc import TICKS_PER_S, CpuTimes, cpu_times
 from accelbench.isolation.sampler import Sampler
-from accelbench.schema.conditions import SystemSeries
+from accelbench.schema.measurement import SystemSeries
 from devices.fakes import FakeNvml
 
 MB = 10**6

@@ -4,8 +4,7 @@ import pytest
 
 from accelbench.judging.asked import host_checks, host_warnings, judge
 from accelbench.schema.cell import Options
-from accelbench.schema.conditions import Witnessed
-from accelbench.schema.measurement import Block, Epoch, Evaluation
+from accelbench.schema.measurement import Block, Epoch, Evaluation, Witnessed
 from accelbench.schema.vocab import Allocator, Device, Precision, Promise
 from accelbench.schema.workload import ModelSpec
 from fakes import make_cell, make_measurement

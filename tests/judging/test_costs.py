@@ -1,8 +1,7 @@
 import pytest
 
 from accelbench.judging.costs import Cost, joules_per_sample, with_costs
-from accelbench.schema.conditions import SystemSeries
-from accelbench.schema.measurement import Epoch
+from accelbench.schema.measurement import Epoch, SystemSeries
 from accelbench.schema.vocab import Device
 from fakes import make_measurement
 

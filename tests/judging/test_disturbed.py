@@ -5,7 +5,7 @@ import pytest
 from accelbench.judging.disturbed import is_retried, reason
 from accelbench.judging.load import while_sampled
 from accelbench.judging.row import MEASURED, summarise
-from accelbench.schema.conditions import SystemSeries
+from accelbench.schema.measurement import SystemSeries
 from accelbench.schema.record import DEVICE_MEASUREMENTS
 from accelbench.schema.vocab import Device, Status
 from beside import BUSY, OTHERS, OWN, REASON, STEAL, WAITING, make_record, quiet, series, without

@@ -3,8 +3,7 @@ import dataclasses
 import pytest
 
 from accelbench.judging.row import MEASURED, summarise
-from accelbench.schema.conditions import Data, SystemSeries
-from accelbench.schema.measurement import Block, Breakdown, Epoch, Evaluation
+from accelbench.schema.measurement import Block, Breakdown, Data, Epoch, Evaluation, SystemSeries
 from accelbench.schema.vocab import Device, Mode, Protocol, Status, Stop
 from fakes import make_cell, make_measurement, make_record
 

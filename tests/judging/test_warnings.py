@@ -5,8 +5,7 @@ import pytest
 from accelbench.judging.row import summarise
 from accelbench.judging.warnings import warnings_of_record
 from accelbench.schema.cell import Options
-from accelbench.schema.conditions import SystemSeries
-from accelbench.schema.measurement import Block
+from accelbench.schema.measurement import Block, SystemSeries
 from accelbench.schema.vocab import Allocator, Device, Stop
 from fakes import make_cell, make_measurement, make_record
 

@@ -14,8 +14,7 @@ from accelbench.report.read import Sweep
 from accelbench.report.read import read as read_sweep
 from accelbench.schema import record, serialize
 from accelbench.schema.cell import Cell
-from accelbench.schema.conditions import Data, SystemSeries
-from accelbench.schema.measurement import Block, Epoch, Evaluation, Measurement
+from accelbench.schema.measurement import Block, Data, Epoch, Evaluation, Measurement, SystemSeries
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Device, Engine, Mode, Pipeline, Precision, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec

@@ -7,8 +7,7 @@ import pytest
 
 from accelbench.errors import UserError
 from accelbench.schema import parallel, plan_file, record
-from accelbench.schema.conditions import Data, SystemSeries
-from accelbench.schema.measurement import Block, Check, Epoch, Evaluation, Work
+from accelbench.schema.measurement import Block, Check, Data, Epoch, Evaluation, SystemSeries, Work
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import plain
 from accelbench.schema.vocab import Promise, Status

@@ -10,8 +10,7 @@ import pytest
 from accelbench.judging.row import summarise
 from accelbench.schema import plan_file, record
 from accelbench.schema.cell import KerasSettings, Options
-from accelbench.schema.record import read, read_all
-from accelbench.schema.upgrade import OtherSchemaError
+from accelbench.schema.record import OtherSchemaError, read, read_all
 from accelbench.schema.vocab import ModelOutput, Status, Stop
 from schema.test_record import make_record
 

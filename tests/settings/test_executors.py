@@ -2,7 +2,7 @@ import pytest
 
 from accelbench.errors import UserError
 from accelbench.settings.compose import cells_of, compose
-from accelbench.settings.executors import Executor, ExecutorConfig, check_local
+from accelbench.settings.config import Executor, ExecutorConfig, check_local
 from fakes import make_project
 
 

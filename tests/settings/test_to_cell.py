@@ -6,8 +6,7 @@ from accelbench.errors import UserError
 from accelbench.schema.cell import Cell, KerasSettings
 from accelbench.schema.vocab import Device, Engine, KerasBackend, Mode, ModelOutput, Precision, Protocol, Scaling
 from accelbench.schema.workload import DataSpec, ModelSpec
-from accelbench.settings.config import Retry, differing_options
-from accelbench.settings.executors import ExecutorConfig
+from accelbench.settings.config import ExecutorConfig, Retry, differing_options
 from accelbench.settings.to_cell import cell_and_options, repeated
 from fakes import make_cell
 from settings.composed import merged

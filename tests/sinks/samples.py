@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 from accelbench.answers.cells import cells_of
 from accelbench.answers.process import Process
 from accelbench.schema.cell import Cell
-from accelbench.schema.conditions import Data, SystemSeries
-from accelbench.schema.measurement import Block, Epoch, Evaluation, Measurement
+from accelbench.schema.measurement import Block, Data, Epoch, Evaluation, Measurement, SystemSeries
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Device, Engine, Library, Mode, Precision, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec

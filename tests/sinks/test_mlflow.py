@@ -10,8 +10,9 @@ import pytest
 
 from accelbench.errors import UserError
 from accelbench.project import Workplace
-from accelbench.schema import conditions, serialize
 from accelbench.schema import record as records
+from accelbench.schema import serialize
+from accelbench.schema.measurement import SystemSeries
 from accelbench.schema.vocab import Precision, Protocol, Status
 from accelbench.sinks import delivery, in_time, location, view
 from accelbench.sinks.sync import sync
@@ -218,7 +219,7 @@ def test_a_half_delivered_run_is_made_anew_also_if_the_cell_was_measured_again(r
 
 def test_more_points_than_one_batch_takes(root):
     values = {f"gpu_{i}_memory_mb": [float(j) for j in range(200)] for i in range(8)}
-    system = conditions.SystemSeries(t_s=[0.1 * j for j in range(200)], values=values)
+    system = SystemSeries(t_s=[0.1 * j for j in range(200)], values=values)
     assert deliver(root, dataclasses.replace(record(), system=system)).problem is None
     (run,) = runs_of(root)
     assert len(client_of(root).get_metric_history(run.info.run_id, "system/gpu_7_memory_mb")) == 200

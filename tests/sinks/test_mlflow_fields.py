@@ -4,8 +4,7 @@ import pytest
 
 from accelbench.judging.row import MEASURED as COLUMNS
 from accelbench.judging.row import summarise
-from accelbench.schema.conditions import SystemSeries
-from accelbench.schema.measurement import Block
+from accelbench.schema.measurement import Block, SystemSeries
 from accelbench.schema.vocab import UNEXPECTED, Mode, Protocol, Status
 from accelbench.sinks import mlflow_fields
 from accelbench.sinks.mlflow_fields import translate

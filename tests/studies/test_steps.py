@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from accelbench.schema.conditions import SystemSeries
+from accelbench.schema.measurement import SystemSeries
 from accelbench.schema.vocab import Status
 from five_studies import steps
 from report.conftest import inferring

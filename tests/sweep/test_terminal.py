@@ -10,8 +10,7 @@ from rich.console import Console
 from accelbench.grid.estimate import Evidence
 from accelbench.grid.plan import Planned
 from accelbench.presentation import duration
-from accelbench.schema.conditions import SystemSeries
-from accelbench.schema.measurement import Block, Breakdown, Check, Epoch, Evaluation
+from accelbench.schema.measurement import Block, Breakdown, Check, Epoch, Evaluation, SystemSeries
 from accelbench.schema.vocab import Mode, Phase, Precision, Promise, Protocol, Status
 from accelbench.sweep import terminal
 from accelbench.sweep.terminal import SweepProgress, outcome

@@ -25,7 +25,7 @@ from accelbench.judging.row import summarise
 from accelbench.project import workplace
 from accelbench.schema.ceilings import read_ceilings
 from accelbench.schema.cell import Cell, Window
-from accelbench.schema.conditions import SystemSeries
+from accelbench.schema.measurement import SystemSeries
 from accelbench.schema.record import Record
 from accelbench.schema.text import one_line
 from accelbench.schema.vocab import (

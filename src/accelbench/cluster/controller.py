@@ -25,8 +25,7 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record, listed, read_all
 from accelbench.schema.serialize import write_json
-from accelbench.settings.config import Retry
-from accelbench.settings.executors import ExecutorConfig
+from accelbench.settings.config import ExecutorConfig, Retry
 from accelbench.sinks.delivery import Delivery
 from accelbench.sweep.context import SweepContext, read_or_set_aside
 from accelbench.sweep.merge import merge

@@ -8,8 +8,7 @@ from accelbench.cluster.controller import Controller
 from accelbench.cluster.engine import ClusterEngine
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
-from accelbench.settings.config import SweepOptions
-from accelbench.settings.executors import Executor, ExecutorConfig
+from accelbench.settings.config import Executor, ExecutorConfig, SweepOptions
 from accelbench.sweep import run as local
 from accelbench.sweep.run import SweepResult
 

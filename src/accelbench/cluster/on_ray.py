@@ -18,7 +18,7 @@ from accelbench.cluster.engine import ClusterEngine, Need
 from accelbench.cluster.job import run_part
 from accelbench.errors import UserError
 from accelbench.schema.text import one_line
-from accelbench.settings.executors import RayConfig
+from accelbench.settings.config import RayConfig
 
 LOCAL = "local"
 AUTO = "auto"

@@ -18,7 +18,7 @@ from accelbench.errors import UserError
 from accelbench.project import shown
 from accelbench.schema.text import one_line
 from accelbench.schema.vocab import Device
-from accelbench.settings.executors import SlurmConfig
+from accelbench.settings.config import SlurmConfig
 
 ASK_S = 10.0  # how long a job takes Slurm's answer about another one for true
 TIMEOUT_S = 60.0  # of a call of Slurm's commands

@@ -14,7 +14,7 @@ from accelbench.compare.sureness import MARGIN as MARGIN
 from accelbench.compare.sureness import MIN_PROCESSES, Verdict, are_interleaved, compare_processes
 from accelbench.compare.sureness import Comparison as Comparison
 from accelbench.errors import UserError
-from accelbench.schema.conditions import Data
+from accelbench.schema.measurement import Data
 from accelbench.schema.record import DEVICE_MEASUREMENTS, hardware, listed
 from accelbench.schema.text import clean
 from accelbench.stats.bootstrap import CONFIDENCE

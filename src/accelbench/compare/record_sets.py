@@ -12,11 +12,10 @@ from accelbench.judging.disturbed import DISTURBED, reason, was_beside_others
 from accelbench.judging.row import steady_rates
 from accelbench.project import PLAN, RECORD_FOLDERS, RECORDS, RESULTS
 from accelbench.schema.cell import Cell
-from accelbench.schema.conditions import Data
+from accelbench.schema.measurement import Data
 from accelbench.schema.plan_file import read_planned, sweep_folders
-from accelbench.schema.record import Record, listed, node_of, read, read_all
+from accelbench.schema.record import OtherSchemaError, Record, listed, node_of, read, read_all
 from accelbench.schema.serialize import canonical_json
-from accelbench.schema.upgrade import OtherSchemaError
 from accelbench.schema.vocab import Status
 
 MAX_NAMED = 8  # folders in a message

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from accelbench.data.arrays import KINDS, SPLITS, array_path, how_to_prepare
 from accelbench.errors import DataError
 from accelbench.project import MANIFEST
-from accelbench.schema.conditions import Data
+from accelbench.schema.measurement import Data
 from accelbench.schema.ranges import Count
 from accelbench.schema.serialize import digest, load, open_regular, read_bytes, read_json
 

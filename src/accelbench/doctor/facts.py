@@ -23,7 +23,7 @@ from accelbench.grid.fingerprint import fingerprint
 from accelbench.project import MANIFEST, Workplace
 from accelbench.schema.ceilings import Ceilings, read_ceilings
 from accelbench.schema.cell import Cell, KerasSettings
-from accelbench.schema.conditions import Data
+from accelbench.schema.measurement import Data
 from accelbench.schema.text import one_line
 from accelbench.schema.vocab import NOT_QUANTIZED, Device, Engine, Mode, Precision
 from accelbench.schema.workload import ModelSpec

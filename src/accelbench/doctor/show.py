@@ -18,7 +18,7 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import significant
 from accelbench.project import PARAMS, Workplace
 from accelbench.schema.ceilings import TRUE_PRECISIONS, Ceilings
-from accelbench.schema.conditions import Data
+from accelbench.schema.measurement import Data
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import NOT_QUANTIZED, Device, Engine, Mode, Precision
 from accelbench.settings import params

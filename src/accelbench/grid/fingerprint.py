@@ -18,7 +18,7 @@ from accelbench.grid.measuring_code import code_digest
 from accelbench.grid.own_code import source_digest
 from accelbench.project import PACKAGE
 from accelbench.schema.cell import Cell
-from accelbench.schema.conditions import Data
+from accelbench.schema.measurement import Data
 from accelbench.schema.secrets import kept
 from accelbench.schema.serialize import digest, open_regular
 from accelbench.schema.vocab import Engine

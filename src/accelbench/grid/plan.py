@@ -15,7 +15,7 @@ from accelbench.grid.own_code import check_own_code, source_digest, source_files
 from accelbench.grid.support import why_not
 from accelbench.project import Workplace
 from accelbench.schema.cell import Cell
-from accelbench.schema.conditions import Data
+from accelbench.schema.measurement import Data
 from accelbench.schema.plan_file import WantedCell, labels
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import MODULE, Device, Engine

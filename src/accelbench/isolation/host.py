@@ -28,7 +28,7 @@ from accelbench.isolation.sampler import Sampler
 from accelbench.judging.asked import host_checks, host_warnings, judge
 from accelbench.lifeline import adopt_orphans
 from accelbench.measuring.witness import Moment
-from accelbench.schema.conditions import Witnessed
+from accelbench.schema.measurement import Witnessed
 from accelbench.schema.secrets import masked
 from accelbench.schema.vocab import Status
 

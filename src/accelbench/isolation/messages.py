@@ -13,8 +13,7 @@ from typing import TypeVar
 
 from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import Cell
-from accelbench.schema.conditions import SystemSeries, Witnessed
-from accelbench.schema.measurement import Measurement, Work
+from accelbench.schema.measurement import Measurement, SystemSeries, Witnessed, Work
 from accelbench.schema.secrets import masked
 from accelbench.schema.serialize import load
 from accelbench.schema.text import MAX_REASON, beginning, ending

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from accelbench.measuring.witness import Moment
-from accelbench.schema.conditions import Witnessed
+from accelbench.schema.measurement import Witnessed
 
 KILL_S = 5.0  # a process that has not ended so long after SIGKILL hangs in a driver
 POLL_S = 0.001

@@ -13,7 +13,7 @@ import pynvml
 from accelbench.devices import energy_counters, gpu
 from accelbench.devices.proc import TICKS_PER_S, CpuTimes, cpu_times, throttle_files, throttled_s
 from accelbench.isolation.processes import children, descendants
-from accelbench.schema.conditions import SystemSeries
+from accelbench.schema.measurement import SystemSeries
 
 MB = 1e6  # bytes
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from accelbench.schema.cell import Cell
-from accelbench.schema.conditions import Witnessed
-from accelbench.schema.measurement import Check, Measurement
+from accelbench.schema.measurement import Check, Measurement, Witnessed
 from accelbench.schema.vocab import Allocator, Device, Promise
 
 # Between two steps the clock notes times, and the host hears of a section's begin and end a moment later.

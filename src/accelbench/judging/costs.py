@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from accelbench.schema.conditions import SystemSeries
-from accelbench.schema.measurement import Measurement
+from accelbench.schema.measurement import Measurement, SystemSeries
 from accelbench.schema.ranges import Range
 from accelbench.schema.record import Row
 from accelbench.schema.vocab import SHARE_ONE_CPU, Device, Provenance

@@ -3,7 +3,7 @@
 import math
 from statistics import fmean
 
-from accelbench.schema.conditions import SystemSeries
+from accelbench.schema.measurement import SystemSeries
 
 # Cores. Below it, others slow a cell down by less than a quarter, even one whose threads all wait for each other.
 MIN_OTHERS = 0.25

@@ -12,10 +12,19 @@ from typing import Any
 from accelbench.errors import RefusedError, UserError
 from accelbench.project import PLAN, RECORDS
 from accelbench.schema.cell import Cell, argument_text, id_of
-from accelbench.schema.record import Readable, RecordName, check_settings, read_all
+from accelbench.schema.record import (
+    SCHEMA_VERSION,
+    UNREADABLE,
+    Readable,
+    RecordName,
+    check_readable,
+    check_settings,
+    explained,
+    read_all,
+    upgrade_cell,
+)
 from accelbench.schema.serialize import load, plain, read_json, write_json, writing
 from accelbench.schema.text import one_line
-from accelbench.schema.upgrade import SCHEMA_VERSION, UNREADABLE, check_readable, explained, upgrade_cell
 
 HEAD = ("suite", "title", "study", "profile")  # what a plan has beside its cells
 ID_LENGTH = 6  # characters of a cell's id in its label

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from accelbench.project import RACE
 from accelbench.schema.ranges import Count, NotNegative
-from accelbench.schema.record import RecordName
+from accelbench.schema.record import RecordName, explained
 from accelbench.schema.serialize import load, read_json, write_json
-from accelbench.schema.upgrade import explained
 
 
 class RaceOutcome(StrEnum):

@@ -1,8 +1,16 @@
-"""The record: everything that is kept of one cell, raw samples included. Each is one JSON file."""
+"""The record: everything that is kept of one cell, raw samples included. Each is one JSON file.
 
+Schema 4 added the options and the target precision of a window, schema 5 Keras and several devices, schema 6 what a
+network returns, schema 7 the user's own batches, losses and LightningModules, schema 8 what was observed of each
+promise. All only added fields, so that an older record needs no other change: the default of a new field says
+"unknown" or "off", except for the settings in `upgrade_cell`.
+"""
+
+import contextlib
 import dataclasses
 import os
 import re
+import reprlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,16 +21,18 @@ from typing import Annotated, Any, TypeVar
 from accelbench.errors import RefusedError, UserError, WriteError
 from accelbench.project import shown
 from accelbench.schema.cell import Cell, id_of
-from accelbench.schema.conditions import Data, Environment, SystemSeries
-from accelbench.schema.measurement import Measurement
+from accelbench.schema.measurement import Data, Environment, Measurement, SystemSeries
 from accelbench.schema.parallel import mapped
 from accelbench.schema.ranges import Seconds
 from accelbench.schema.secrets import kept, secret_argument, without_secrets
 from accelbench.schema.serialize import canonical_json, load, plain, read_json, write_json
 from accelbench.schema.text import MAX_REASON, beginning, ending, one_line
-from accelbench.schema.upgrade import SCHEMA_VERSION, OtherSchemaError, check_readable, explained, upgrade_cell
 from accelbench.schema.vocab import Status
 
+SCHEMA_VERSION = 8
+OLDEST = 3
+# What reading a file raises that holds something else.
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, UserError)
 # The entries of `Record.environment` that were measured of the devices; all others are the machine's fingerprint and
 # part of an identity.
 DEVICE_MEASUREMENTS = ("ceilings", "probe_code", "idle_w", "busy")
@@ -37,6 +47,47 @@ ARGUMENTS = (("model", "args"), ("model", "batch_args"), ("data", "args"))  # of
 Result = TypeVar("Result")
 Value = str | float | int | bool | None
 Row = dict[str, Value]  # a record's published numbers, by column; see `judging.row.summarise`
+
+
+class OtherSchemaError(UserError):
+    """A record or plan of a schema that this release cannot read."""
+
+    def __init__(self, version: object, message: str | None = None) -> None:
+        found = reprlib.repr(version)
+        super().__init__(message or f"schema {found}; this accelbench reads schema {OLDEST} to {SCHEMA_VERSION}")
+        self.version = version
+
+
+def check_readable(version: object) -> None:
+    """Raises an OtherSchemaError if this release does not read records and plans of the schema `version`."""
+    if version not in range(OLDEST, SCHEMA_VERSION + 1):
+        raise OtherSchemaError(version)
+
+
+@contextlib.contextmanager
+def explained(path: Path, what: str, advice: str = "") -> Iterator[None]:
+    """Raises a UserError that names the file for whatever the block raises as it reads it.
+
+    A RefusedError stays: it says nothing about the contents of the file.
+    """
+    try:
+        yield
+    except RefusedError:
+        raise
+    except UNREADABLE as error:
+        message = f"{path}: not a readable {what} ({error.strerror if isinstance(error, OSError) else error}){advice}"
+        if isinstance(error, OtherSchemaError):
+            raise OtherSchemaError(error.version, message) from error
+        raise UserError(message) from error
+
+
+def upgrade_cell(values: Mapping[str, Any], version: int) -> Mapping[str, Any]:
+    """The JSON of a cell of the schema `version`, with the settings whose present default it did not run with."""
+    if version == SCHEMA_VERSION:
+        return values
+    # Before these settings existed, no step was broken down, and blocks were measured for `measure_s` however
+    # precise they were.
+    return {"breakdown_s": 0.0, **values, "window": {"width": 1.0, **values["window"]}}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from accelbench import project, scratch
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.secrets import is_secret
-from accelbench.settings import config, executors, params, suites, to_cell
+from accelbench.settings import config, params, suites, to_cell
 from accelbench.settings.parser import Parser
 from accelbench.settings.to_cell import repeated
 
@@ -173,5 +173,5 @@ def one_cell(words: str) -> tuple[Cell, config.SweepOptions]:
         if word.startswith("-") or word.partition("=")[0] in ("repeat", "repeats"):
             raise UserError(f"{word}: not for one cell; compare takes --repeats N outside of the quotes")
     (composed,) = compose(given)
-    executors.check_local(composed.executor)
+    config.check_local(composed.executor)
     return to_cell.cell_and_options(composed)

@@ -27,8 +27,7 @@ from accelbench.schema.vocab import (
     Scaling,
 )
 from accelbench.schema.workload import DataSpec, ModelSpec
-from accelbench.settings import executors
-from accelbench.settings.config import DataConfig, EngineConfig, RunConfig, SweepOptions
+from accelbench.settings.config import DataConfig, EngineConfig, Executor, RunConfig, SweepOptions, check_executor
 from accelbench.settings.own_code import check_arguments, checked_data, checked_model, value_word
 from accelbench.settings.params import check_name
 from accelbench.settings.suites import MAX_BRACKETS, PATHS
@@ -49,7 +48,7 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
     check_limits(run)
     model, data = checked_model(run), checked_data(run)
     check_arguments(run)
-    executors.check(run.executor)
+    check_executor(run.executor)
     run = _without_unused_settings(replace(run, model=model, data=data))
     options = _taken(
         SweepOptions,
@@ -137,7 +136,7 @@ def check_limits(run: RunConfig) -> None:
     check_name(f"suite.name={run.suite.name}", run.suite.name, "a suite")
     for each in DECLARED:
         _check_value(each, each.value(run))
-    is_here = run.executor.name == executors.Executor.local  # a node may have more cores than this machine
+    is_here = run.executor.name == Executor.local  # a node may have more cores than this machine
     if is_here and run.threads is not None and run.threads > (cores := usable_cores()):
         raise UserError(f"threads={run.threads}: should be at most {cores}")
     for name in SPANS if run.protocol == Protocol.window else ():

@@ -13,8 +13,7 @@ from accelbench.answers.ranking import verdict_text
 from accelbench.judging.disturbed import DISTURBED
 from accelbench.judging.row import summarise, warnings_of
 from accelbench.schema.cell import Cell
-from accelbench.schema.conditions import Data
-from accelbench.schema.measurement import Measurement
+from accelbench.schema.measurement import Data, Measurement
 from accelbench.schema.record import Record, Row
 from accelbench.schema.setting import declared
 from accelbench.schema.text import clean

@@ -13,7 +13,7 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Device, Engine, Library, Mode, Precision, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
-from accelbench.settings.executors import Executor
+from accelbench.settings.config import Executor
 
 
 @contextmanager

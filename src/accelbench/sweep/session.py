@@ -28,7 +28,7 @@ from accelbench.schema.secrets import without_secrets
 from accelbench.schema.serialize import canonical_json, plain
 from accelbench.schema.text import ending, one_line
 from accelbench.schema.vocab import MODULE, Device, Library, Precision, Status
-from accelbench.settings.executors import check_local
+from accelbench.settings.config import check_local
 from accelbench.sweep.context import SweepContext
 from accelbench.sweep.prober import PROBING_ENGINE, Prober, Quiet, is_allowed, slow_formats
 from accelbench.sweep.terminal import SweepProgress
