@@ -163,7 +163,7 @@ def test_arrays_that_are_divided_keep_their_division_and_many_classes_their_labe
         ({"images": IMAGES, "labels": LABELS[:9]}, "images has 40 rows, and labels 9"),
         ({"images": IMAGES, "labels": LABELS * 0}, r"all labels are \[0\]: a data set has at least two classes"),
         ({"images": IMAGES[:4], "labels": LABELS[:4]}, "no images of class 3 for test"),
-        ({"images": np.array([{}] * 40), "labels": LABELS}, "images is object of the shape"),
+        ({"images": np.array([{}] * 40), "labels": LABELS}, "not readable as an .npz file of arrays"),
     ],
 )
 def test_other_arrays_are_refused_with_what_is_expected(place, tmp_path, arrays, told):
@@ -173,14 +173,17 @@ def test_other_arrays_are_refused_with_what_is_expected(place, tmp_path, arrays,
     assert not (place.data / "mine").exists()
 
 
-def test_an_array_that_claims_to_be_huge_is_refused_before_it_takes_memory(place, tmp_path):
-    head = BytesIO()
-    npy.write_array_header_1_0(head, {"descr": "|u1", "fortran_order": False, "shape": (10**9, 4096, 4096)})
-    with zipfile.ZipFile(tmp_path / "huge.npz", "w") as archive:
-        archive.writestr("images.npy", head.getvalue())
-        archive.writestr("labels.npy", head.getvalue())
-    with pytest.raises(DataError, match="images is damaged: its size is not that of its shape"):
-        own.prepare(place, of_arrays(tmp_path / "huge.npz"))
+def test_an_array_that_claims_to_be_huge_or_is_none_is_refused_and_takes_no_memory(place, tmp_path):
+    for shape in ((10**9, 4096, 4096), (100, 4096, 4096)):
+        head = BytesIO()
+        npy.write_array_header_1_0(head, {"descr": "|u1", "fortran_order": False, "shape": shape})
+        with zipfile.ZipFile(tmp_path / "huge.npz", "w") as archive:
+            archive.writestr("images.npy", head.getvalue())
+            archive.writestr("labels.npy", head.getvalue())
+        with pytest.raises(DataError, match="not readable as an .npz file of arrays"):
+            own.prepare(place, of_arrays(tmp_path / "huge.npz"))
     (tmp_path / "text.npz").write_text("no archive")
-    with pytest.raises(DataError, match="not readable as an .npz file of arrays"):
-        own.prepare(place, of_arrays(tmp_path / "text.npz"))
+    np.save(tmp_path / "one.npy", IMAGES)
+    for name in ("text.npz", "one.npy"):
+        with pytest.raises(DataError, match="not readable as an .npz file of arrays"):
+            own.prepare(place, of_arrays(tmp_path / name))

@@ -208,7 +208,7 @@ def test_a_class_without_whole_pictures_stops_the_stage_and_says_why(photos, out
 
 
 def placed(*names):
-    return {picture.name: (picture.label, picture.split) for picture in find(names, CLASSES).pictures}
+    return {picture.name: (picture.label, picture.split) for picture in find(names, CLASSES)[0]}
 
 
 @pytest.mark.parametrize(
@@ -234,8 +234,8 @@ def test_splits_count_where_both_are_there():
         "train/cats/1.jpg": (0, None),
         "train/dogs/2.jpg": (1, None),
     }
-    layout = find(("train/cat/1.jpg", "test/cat/2.jpg", "odd/PetImages/Cat/3.jpg"), CLASSES)
-    assert layout.surplus == {"odd/PetImages/Cat/3.jpg": "in neither the training nor the test folder"}
+    _, surplus = find(("train/cat/1.jpg", "test/cat/2.jpg", "odd/PetImages/Cat/3.jpg"), CLASSES)
+    assert surplus == {"odd/PetImages/Cat/3.jpg": "in neither the training nor the test folder"}
 
 
 def test_whatever_else_lies_there_is_surplus():
@@ -249,9 +249,9 @@ def test_whatever_else_lies_there_is_surplus():
         "Cat/Thumbs.db": "no picture by its name",
         "__MACOSX/Cat/._0.jpg": "no picture, but a note of macOS about one",
     }
-    layout = find((*expected, "cats/dogs/dog.2.jpg"), CLASSES)
-    assert [(picture.name, picture.label) for picture in layout.pictures] == [("cats/dogs/dog.2.jpg", 1)]
-    assert layout.surplus == expected
+    pictures, surplus = find((*expected, "cats/dogs/dog.2.jpg"), CLASSES)
+    assert [(picture.name, picture.label) for picture in pictures] == [("cats/dogs/dog.2.jpg", 1)]
+    assert surplus == expected
 
 
 PICTURES = st.lists(

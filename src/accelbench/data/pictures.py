@@ -4,7 +4,7 @@ import hashlib
 import os
 import re
 import stat
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import nullcontext
@@ -109,12 +109,8 @@ class Picture:
     split: str | None  # one of `SPLITS`; None if the path doesn't say
 
 
-@dataclass(frozen=True)
-class Layout:
-    """The files of a source."""
-
-    pictures: Sequence[Picture]  # the pictures of a known class, sorted by name
-    surplus: Mapping[str, str]  # name of any other file -> why it is left out
+# The pictures of a known class, sorted by name; and the name of any other file -> why it is left out.
+Layout = tuple[Sequence[Picture], Mapping[str, str]]
 
 
 def find(names: Iterable[str], classes: Sequence[str]) -> Layout:
@@ -147,8 +143,8 @@ def find(names: Iterable[str], classes: Sequence[str]) -> Layout:
             found.append(Picture(name, label, split))
     if {picture.split for picture in found} >= set(SPLITS):
         surplus |= {picture.name: OUTSIDE for picture in found if picture.split is None}
-        return Layout([picture for picture in found if picture.split], surplus)
-    return Layout([replace(picture, split=None) for picture in found], surplus)
+        return [picture for picture in found if picture.split], surplus
+    return [replace(picture, split=None) for picture in found], surplus
 
 
 def by_folder(names: Iterable[str]) -> tuple[list[str], Layout]:
@@ -234,9 +230,10 @@ def convert(
     Raises:
         DataError: a split would have no picture of a class, or most pictures of a class can't be read.
     """
-    classes, layout = by_folder(source.names()) if classes is None else (classes, find(source.names(), classes))
-    refused = [f"{name}: {reason}" for name, reason in layout.surplus.items()]
-    splits, part, num = divide(layout.pictures, TEST_SHARE, SEED), "", len(layout.pictures)
+    names = source.names()
+    classes, (pictures, surplus) = by_folder(names) if classes is None else (classes, find(names, classes))
+    refused = [f"{name}: {reason}" for name, reason in surplus.items()]
+    splits, part, num = divide(pictures, TEST_SHARE, SEED), "", len(pictures)
     if max_images is not None and num > max_images:
         part = f"{max_images:,} of {num:,} pictures"
         splits = {split: found[: round(len(found) * max_images / num)] for split, found in splits.items()}
@@ -256,7 +253,7 @@ def convert(
             labels = np.array([picture.label for picture in splits[split]], label_type(len(classes)))
             np.save(array_path(folder, split, "labels"), labels)
     _check_classes(splits, classes, "no readable pictures of", refused)
-    own = any(picture.split for picture in layout.pictures)
+    own = any(picture.split for picture in pictures)
     division = OWN_DIVISION if own else f"{TEST_SHARE:.0%} of each class for testing, by file, seed {SEED}"
     return Obtained(refused=refused, division=division, part=part, classes=classes)
 
@@ -341,22 +338,23 @@ def _write(
 def _check_classes(splits: dict[str, list[Picture]], classes: Sequence[str], problem: str, refused: list[str]) -> None:
     for split in SPLITS:
         labels = {picture.label for picture in splits[split]}
-        missing = [name for label, name in enumerate(classes) if label not in labels]
-        if missing:
-            seen = "".join(f"\n  {line}" for line in refused[:5])
+        if missing := [name for label, name in enumerate(classes) if label not in labels]:
             if any(line.lower().partition(": ")[0].endswith((".zip", ".gz", ".7z")) for line in refused):
                 problem = f"there are archives inside it: unpack them first; {problem}"
             few = f"a class needs at least {MIN_PICTURES} pictures"
-            raise DataError(f"{problem} {', '.join(missing)} for {split} ({few}){':' if seen else ''}{seen}")
+            raise DataError(f"{problem} {', '.join(missing)} for {split} ({few}){_first(refused)}")
 
 
 def _check_refused(
     split: str, pictures: Sequence[Picture], reasons: Sequence[str | None], classes: Sequence[str]
 ) -> None:
-    nums = Counter(picture.label for picture in pictures)
-    damaged = [(p, r) for p, r in zip(pictures, reasons, strict=True) if r and not r.startswith(SAME)]
-    for label, num in Counter(picture.label for picture, _ in damaged).items():
-        if num > MAX_REFUSED_SHARE * nums[label]:
-            lines = [f"{picture.name}: {reason}" for picture, reason in damaged if picture.label == label]
-            shown = "".join(f"\n  {line}" for line in lines[:5])
-            raise DataError(f"{num:,} of {nums[label]:,} pictures of {classes[label]} for {split} are refused:{shown}")
+    for label, name in enumerate(classes):
+        of_class = [(each.name, reason) for each, reason in zip(pictures, reasons, strict=True) if each.label == label]
+        damaged = [f"{path}: {reason}" for path, reason in of_class if reason and not reason.startswith(SAME)]
+        if len(damaged) > MAX_REFUSED_SHARE * len(of_class):
+            num = f"{len(damaged):,} of {len(of_class):,}"
+            raise DataError(f"{num} pictures of {name} for {split} are refused{_first(damaged)}")
+
+
+def _first(lines: Sequence[str]) -> str:
+    return "".join([":", *(f"\n  {line}" for line in lines[:5])]) if lines else ""

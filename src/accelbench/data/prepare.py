@@ -113,8 +113,7 @@ def _settings(name: str, data_set: DataSet, given: Mapping[str, Any]) -> tuple[s
 def replacing(path: Path) -> Iterator[Path]:
     """Gives an empty folder to fill, which replaces `path` if the block ends without an error.
 
-    One folder can't be renamed over another in one step, so for a moment `path` does not exist. If the process is
-    killed then, the next call restores the old folder.
+    One folder can't be renamed over another in one step: a process that is killed in that moment leaves none.
 
     Raises:
         BusyError: another process is replacing the same folder.
@@ -122,20 +121,13 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     path = resolved(path)
     new, old = (path.with_name(f".{path.name}.{word}") for word in ("new", "old"))
-
-    def recover() -> None:
-        if old.exists() and not path.exists():
-            old.rename(path)
-        for leftover in (new, old):
-            if leftover.exists():
-                shutil.rmtree(leftover)
-
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with hold(path.with_name(f".{path.name}.lock"), f"{path}: another process that prepares it"):
-            recover()
             if path.exists() and not path.is_dir():
                 raise DataError(f"{path}: a file is in the way; move it")
+            shutil.rmtree(new, ignore_errors=True)  # of a process that was killed
+            shutil.rmtree(old, ignore_errors=True)
             new.mkdir()
             try:
                 yield new
@@ -143,6 +135,7 @@ def replacing(path: Path) -> Iterator[Path]:
                     path.rename(old)
                 new.rename(path)
             finally:
-                recover()
+                shutil.rmtree(new, ignore_errors=True)
+                shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         raise DataError(f"{path}: not written ({error})") from error
