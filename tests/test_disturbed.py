@@ -25,7 +25,7 @@ from accelbench.search.goal import Goal
 from accelbench.settings.config import Retry
 from accelbench.sinks import run_picture
 from accelbench.sinks.mlflow_fields import relative_speeds, translate
-from accelbench.sweep.run import SweepResult, _counts
+from accelbench.sweep.run import SweepResult, stands
 from accelbench.sweep.terminal import conclude, outcome, show_answer, show_card
 from beside import REASON, make_record, quiet
 from fakes import make_cell
@@ -160,6 +160,5 @@ def test_the_terminal_says_disturbed_and_no_speed(tmp_path, disturbed, undisturb
 
 @pytest.mark.parametrize(("retry", "counts"), [(Retry.none, True), (Retry.failed, False)])
 def test_retry_measures_it_again(disturbed, retry, counts):
-    planned = type("Planned", (), {"skip_reason": None})()
     assert disturbed.status == Status.ok
-    assert _counts(disturbed, planned, retry) == counts
+    assert stands(disturbed, retry) == counts

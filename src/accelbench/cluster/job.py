@@ -18,9 +18,9 @@ from rich.console import Console
 
 from accelbench.cluster.shared_state import Part, Round, read_part
 from accelbench.errors import UserError
-from accelbench.grid.plan import Prepared, prepare
+from accelbench.grid.plan import prepare
 from accelbench.isolation.hosts import Hosts
-from accelbench.project import SAFETENSORS, Workplace, workplace
+from accelbench.project import SAFETENSORS, workplace
 from accelbench.schema.vocab import UNEXPECTED
 from accelbench.sweep.context import SweepContext
 from accelbench.sweep.session import Session
@@ -63,8 +63,13 @@ def _measure(part: Part, shared: Round, job: str, is_alive: Callable[[str], bool
     console = Console(file=sys.stdout, highlight=False)
     context = SweepContext(part.options, console, hosts, place, work, part.sweep_id)
     with context.alone():
-        ready = _prepared(part, job, place)
-        items = {item.cell.id: item for item in ready.planned}
+        ready = prepare(part.cells, place)
+        found = {item.cell.id: item for item in ready.planned}
+        # In the part's order and with its labels.
+        labelled = zip(part.cells, part.labels, strict=True)
+        items = {cell.id: replace(found[cell.id], label=label) for cell, label in labelled}
+        node = {"name": os.environ.get(NODE_NAME) or platform.node(), "job": job}
+        ready = replace(ready, planned=list(items.values()), node=node)
         claims = Claims(shared.folder / "claims", job, is_alive, shared.is_done)
         with Session(context, ready, ready.planned) as session:
             for cell_id in claims.turns(list(items)):
@@ -74,14 +79,6 @@ def _measure(part: Part, shared: Round, job: str, is_alive: Callable[[str], bool
                 for ending in (SAFETENSORS, ".json"):  # what is finished is never changed
                     if (work / f"{record.name}{ending}").exists():
                         (work / f"{record.name}{ending}").replace(finished / f"{record.name}{ending}")
-
-
-def _prepared(part: Part, job: str, place: Workplace) -> Prepared:
-    """The part's cells on this machine, in the part's order and with its labels."""
-    ready = prepare(part.cells, place)
-    found = {item.cell.id: item for item in ready.planned}
-    planned = [replace(found[cell.id], label=label) for cell, label in zip(part.cells, part.labels, strict=True)]
-    return replace(ready, planned=planned, node={"name": os.environ.get(NODE_NAME) or platform.node(), "job": job})
 
 
 class Claims:

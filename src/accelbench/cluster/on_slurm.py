@@ -41,7 +41,13 @@ class SlurmEngine(ClusterEngine):
                 raise UserError(f"executor=slurm: no {program} on this machine: run it on a node that submits jobs")
 
     def submit(self, parts: Sequence[Path], need: Need, job_name: str) -> Iterator[str]:
-        parameters = self._parameters(need, job_name)
+        given = {name: value for name, value in asdict(self._config).items() if value not in (None, [], {})}
+        given.pop("nodes", None)
+        gpus = {"gpus_per_node": need.num} if need.device == Device.gpu else {}
+        others = {"requeue": True, "mem": 0, **given.pop("additional_parameters", {})}  # 0: the node's whole memory
+        # A step binds its task to one core by default.
+        node = {"nodes": 1, "ntasks_per_node": 1, "exclusive": True, "srun_args": ["--cpu-bind=none"]}
+        parameters = {"job_name": job_name, **node, **gpus, **given, "additional_parameters": others}
         for part in parts:
             try:
                 executor = SlurmExecutor(part.parent / LOGS)
@@ -50,15 +56,6 @@ class SlurmEngine(ClusterEngine):
             except (submitit.core.utils.FailedJobError, submitit.core.utils.FailedSubmissionError) as error:
                 raise UserError(f"executor=slurm: Slurm refuses the job: {_last_line(str(error))}") from error
             yield job
-
-    def _parameters(self, need: Need, job_name: str) -> dict[str, object]:
-        given = {name: value for name, value in asdict(self._config).items() if value not in (None, [], {})}
-        given.pop("nodes", None)
-        gpus = {"gpus_per_node": need.num} if need.device == Device.gpu else {}
-        others = {"requeue": True, "mem": 0, **given.pop("additional_parameters", {})}  # 0: the node's whole memory
-        # A step binds its task to one core by default.
-        node = {"nodes": 1, "ntasks_per_node": 1, "exclusive": True, "srun_args": ["--cpu-bind=none"]}
-        return {"job_name": job_name, **node, **gpus, **given, "additional_parameters": others}
 
     def states(self, jobs: Sequence[str], job_name: str) -> Mapping[str, str]:
         return states(jobs, job_name)

@@ -3,8 +3,9 @@
 import math
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -28,7 +29,7 @@ from accelbench.project import Workplace, shown, workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record, number_of
-from accelbench.schema.selfcheck import SELFCHECK, Estimate, MachineError, SelfCheck, percent, write_selfcheck
+from accelbench.schema.selfcheck import SELFCHECK, Estimate, SelfCheck, percent, write_selfcheck
 from accelbench.schema.vocab import Status
 from accelbench.settings.compose import one_cell
 from accelbench.stats.order_statistics import median
@@ -52,6 +53,9 @@ CELLS = {
 MAX_STEAL = 0.01  # of the processor time
 GOVERNOR = Path("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 SMT = Path("sys/devices/system/cpu/smt/active")
+# What disturbs a process: percents of a core, a share of its processor time, a rate.
+COLUMNS = ("other_cpu_utilization_percent", "system_time_share", "page_faults_per_s", "cpu_utilization_percent")
+Disturbance = Mapping[str, float | None]
 
 
 def selfcheck(budget_s: float, console: Console, hosts: Hosts, now: Callable[[], float] = time.monotonic) -> int:
@@ -67,7 +71,10 @@ def selfcheck(budget_s: float, console: Console, hosts: Hosts, now: Callable[[],
     folder = place.cache / FOLDER / f"{began_at:%Y-%m-%d_%H-%M-%S}"
     context = SweepContext(next(iter(cells.values()))[1], console, hosts, place, folder, folder.name)
     with context.alone():
-        sides = {name: (cell, _slowed(cell)) for name, (cell, _) in cells.items()}
+        sides = {}
+        for name, (cell, _) in cells.items():
+            model = replace(cell.model, args={**cell.model.args, "slowdown": SLOWDOWN})
+            sides[name] = (cell, replace(cell, model=model))
         ready = context.prepare([cell for pair in sides.values() for cell in pair])
         before = steal()
         measured = _Measured(context, ready, sides)
@@ -78,18 +85,13 @@ def selfcheck(budget_s: float, console: Console, hosts: Hosts, now: Callable[[],
             if measured.num_rounds < MIN_ROUNDS:
                 raise
             interrupted = error  # what was measured until then is an answer too
-    found = _judged(measured, began_at, now() - began_s, advice(measured.seen, before, steal()))
+    found = _judged(measured, began_at, now() - began_s, list(advice(measured.seen, before, steal())))
     with writing_errors(shown(place.cache / SELFCHECK)):
         write_selfcheck(place.cache, fingerprint()["machine"], found)
     show(found, place, folder, console)
     if interrupted is not None:
         raise interrupted
     return 0
-
-
-def _slowed(cell: Cell) -> Cell:
-    model = replace(cell.model, args={**cell.model.args, "slowdown": SLOWDOWN})
-    return replace(cell, model=model)
 
 
 class _Measured:
@@ -136,7 +138,7 @@ class _Measured:
             code = identity(numbered, self.ready.data, self.ready.fingerprints[cell.engine])
             record = session.measure(Planned(numbered, code, None))
             self.wanted.append(WantedCell(record.cell, record.name, record.label))
-            self.seen.append(Disturbance.of(record))
+            self.seen.append(disturbance(record))
             if (why := disturbed.reason(record)) is not None:
                 self.failures.append(f"{DISTURBED}: {why}")
             elif record.status != Status.ok:
@@ -157,8 +159,7 @@ def _judged(measured: _Measured, began_at: datetime, took_s: float, advice: list
             f"{math.ceil((took_s + more_s) / 60)}m{bad}"
         )
     cells = {name: machine_error(rounds, SLOWDOWN) for name, rounds in measured.rounds.items()}
-    within = [name for name, cell in cells.items() if cell.between is not None and cell.between < 0.5]
-    if within:
+    if within := [name for name, cell in cells.items() if cell.between is not None and cell.between < 0.5]:
         advice.append(
             f"More than half of the noise of the {' and the '.join(within)} cell lies within processes: longer windows "
             "(window.measure_s) help as much as more processes."
@@ -170,9 +171,7 @@ def show(found: SelfCheck, place: Workplace, folder: Path, console: Console) -> 
     """Prints what was found: the answer in its first line."""
     console.print()
     console.print(Text(found.sentence, "bold"))
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("", *(f"{name} cell" for name in found.cells)):
-        table.add_column(heading)
+    table = Table("", *(f"{name} cell" for name in found.cells), box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name, texts in _lines(found):
         table.add_row(name, *texts)
     console.print(table)
@@ -186,22 +185,14 @@ def _lines(found: SelfCheck) -> Iterator[tuple[str, list[str]]]:
     cells = list(found.cells.values())
     yield "rounds", [str(cell.num_rounds) for cell in cells]
     yield "equal cells said to differ", [_estimate(cell.false_verdicts) for cell in cells]
-    for index, each in enumerate(cells[0].detectable):
-        yield (
-            f"{each.num_processes} a side find, 4 times in 5",
-            [f"{percent(cell.detectable[index].slowdown)} slower" for cell in cells],
-        )
+    for each in zip(*(cell.detectable for cell in cells), strict=True):
+        texts = [f"{percent(found.slowdown)} slower" for found in each]
+        yield f"{each[0].num_processes} a side find, 4 times in 5", texts
     yield f"{100 * SLOWDOWN:g} % slower by us, measured", [_estimate(cell.measured) for cell in cells]
     yield "5 a side find it", [f"{100 * cell.found:.0f} % of the time" for cell in cells]
     yield "drift", [f"{100 * cell.drift:+.1f} %" for cell in cells]
-    yield (
-        "spread of processes",
-        [f"{100 * cell.spread:.1f} %" + _share_between(cell) for cell in cells],
-    )
-
-
-def _share_between(cell: MachineError) -> str:
-    return "" if cell.between is None else f", {100 * cell.between:.0f} % between"
+    between = ["" if cell.between is None else f", {100 * cell.between:.0f} % between" for cell in cells]
+    yield "spread of processes", [f"{100 * cell.spread:.1f} %{more}" for cell, more in zip(cells, between, strict=True)]
 
 
 def _estimate(found: Estimate) -> str:
@@ -215,74 +206,40 @@ def steal() -> tuple[float, float]:
     return float(getattr(times, "steal", 0.0)), float(sum(times))
 
 
-@dataclass(frozen=True)
-class Disturbance:
-    """What disturbed a process; None where it is unknown."""
-
-    others_percent: float | None  # of one core, that other programs used
-    system_share: float | None  # of its processor time, that the kernel took
-    page_faults_per_s: float | None
-    busy_percent: float | None  # of one core
-    throttled_s: float | None  # that a quota stopped it
-
-    @classmethod
-    def of(cls, record: Record) -> "Disturbance":
-        row = summarise(record)
-        values = record.system.values.get("cpu_quota_throttled_s", []) if record.system else []
-        throttled = [value for value in values if value is not None]
-        return cls(
-            others_percent=number_of(row, "other_cpu_utilization_percent"),
-            system_share=number_of(row, "system_time_share"),
-            page_faults_per_s=number_of(row, "page_faults_per_s"),
-            busy_percent=number_of(row, "cpu_utilization_percent"),
-            throttled_s=throttled[-1] - throttled[0] if throttled else None,
-        )
+def disturbance(record: Record) -> Disturbance:
+    """What disturbed a process, by `COLUMNS`; and the seconds that a quota stopped it."""
+    row = summarise(record)
+    values = record.system.values.get("cpu_quota_throttled_s", []) if record.system else []
+    throttled = [value for value in values if value is not None]
+    return {name: number_of(row, name) for name in COLUMNS} | {
+        "throttled_s": throttled[-1] - throttled[0] if throttled else None
+    }
 
 
 def advice(
     seen: Sequence[Disturbance], before: tuple[float, float], after: tuple[float, float], root: Path = Path("/")
-) -> list[str]:
+) -> Iterator[str]:
     """A sentence for each source of noise that was seen, and for settings of the machine that may be one.
 
     `before` and `after` are what `steal` said before the first of the processes `seen`, and after the last one; `root`
     is the folder that holds sys/.
     """
-    return [*_of_processes(seen), *_of_machine(before, after, root)]
-
-
-def _of_processes(seen: Sequence[Disturbance]) -> Iterator[str]:
-    others = _middle(each.others_percent for each in seen)
+    known = {name: [value for each in seen if (value := each[name]) is not None] for name in COLUMNS}
+    others, system, faults, busy = (median(known[name]) if known[name] else 0.0 for name in COLUMNS)
     if others > MAX_OTHERS_PERCENT:
         yield f"Other programs used {others:.0f} % of a core: stop them, or measure when the machine is idle."
-    system, faults = _middle(each.system_share for each in seen), _middle(each.page_faults_per_s for each in seen)
     if system > MAX_SYSTEM_SHARE:
-        many = page_faults_matter(faults, _middle(each.busy_percent for each in seen))
-        cure = ", mostly for page faults: try allocator=jemalloc" if many else ""
+        cure = ", mostly for page faults: try allocator=jemalloc" if page_faults_matter(faults, busy) else ""
         yield f"The kernel took {100 * system:.0f} % of the processor time{cure}."
-    num_throttled = sum(bool(each.throttled_s) for each in seen)
-    if num_throttled:
+    if num_throttled := sum(bool(each["throttled_s"]) for each in seen):
         yield f"A CPU quota stopped {num_throttled} of {len(seen)} processes meanwhile: raise the container's limit."
-
-
-def _of_machine(before: tuple[float, float], after: tuple[float, float], root: Path) -> Iterator[str]:
     total_s = after[1] - before[1]
     share = (after[0] - before[0]) / total_s if total_s > 0 else 0.0
     if share > MAX_STEAL:
         yield f"The hypervisor gave {100 * share:.1f} % of the processor time to other machines."
-    governor = _text(root / GOVERNOR)
-    if governor not in ("", "performance"):
-        yield f"The CPU's governor is {governor}: with performance the clock may be steadier."
-    if _text(root / SMT) == "1":
-        yield "Two threads share each core (SMT): threads= at half of the logical cores may be steadier."
-
-
-def _middle(values: Iterable[float | None]) -> float:
-    known = [value for value in values if value is not None]
-    return median(known) if known else 0.0
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""
+    with suppress(OSError):
+        if (governor := (root / GOVERNOR).read_text().strip()) != "performance":
+            yield f"The CPU's governor is {governor}: with performance the clock may be steadier."
+    with suppress(OSError):
+        if (root / SMT).read_text().strip() == "1":
+            yield "Two threads share each core (SMT): threads= at half of the logical cores may be steadier."

@@ -17,7 +17,7 @@ from accelbench.devices.registry import look
 from accelbench.errors import UserError
 from accelbench.grid.plan import data_of
 from accelbench.isolation.hosts import Hosts
-from accelbench.project import Workplace, shown, workplace
+from accelbench.project import shown, workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import MODULE, Device, Mode, Pipeline, Protocol, Status
@@ -98,7 +98,9 @@ def find(
     """
     place = workplace().with_data(options.data_root)
     prepare_missing(place, cell.data, console)
-    most = min(most, _num_samples(cell, place) or most)
+    if cell.data.pipeline in (Pipeline.array, Pipeline.jpeg) and cell.data.name != MODULE:  # else it has no end
+        counts = read_counts(data_of([cell], place)[1])
+        most = min(most, counts["train" if cell.mode == Mode.train else "test"])
     if cell.batch_size > most:
         raise UserError(f"batch_size={cell.batch_size}: the search starts there and tries at most {most}")
     tries = _Tries(cell, options, console, hosts, budget_s)
@@ -195,14 +197,6 @@ class _Tries:
             sizes = f"{min(fitting):,} and {largest:,}"
             self.say(f"About {guess:,} should fit: estimated from the memory of {sizes}.")
         self.say(untried)
-
-
-def _num_samples(cell: Cell, place: Workplace) -> int | None:
-    """Samples of the data set that the cell reads; None if nothing tells, or random images have no end."""
-    if cell.data.pipeline not in (Pipeline.array, Pipeline.jpeg) or cell.data.name == MODULE:
-        return None
-    _, folder = data_of([cell], place)
-    return read_counts(folder)["train" if cell.mode == Mode.train else "test"]
 
 
 def _peak_bytes(record: Record) -> int | None:

@@ -148,7 +148,7 @@ class Race:
         upper = {i: candidates[i].score + _above(candidates[i], spread) for i in cells}
         may_lead = [i for i in cells if candidates[i].num_samples >= MIN_LEAD]
         lower = {
-            i: candidates[i].score - _below(candidates[i], spread, len(members))
+            i: candidates[i].score - _bound(candidates[i], spread, LOWER_FREEDOM, HALF_ERROR / len(members))
             for i in may_lead
             if limit is None or candidates[i].limited <= limit
         }
@@ -172,30 +172,23 @@ class Race:
 
 def _above(candidate: Candidate, spread: float) -> float:
     """x(n) of the cell."""
-    num = len(candidate.scores)
-    return spread * _standard_error(num) * _quantile(FREEDOM * num, HALF_ERROR * _part(candidate.num_samples))
+    return _bound(candidate, spread, FREEDOM * len(candidate.scores), HALF_ERROR)
 
 
-def _below(candidate: Candidate, spread: float, num_cells: int) -> float:
-    """y(n) of the cell."""
-    error = HALF_ERROR / num_cells * _part(candidate.num_samples)
-    return spread * _standard_error(len(candidate.scores)) * _quantile(LOWER_FREEDOM, error)
+def _bound(candidate: Candidate, spread: float, freedom: float, error: float) -> float:
+    """How far the median of a cell's scores may be from the truth.
 
-
-def _part(num: int) -> float:
-    """The share of the error that is spent on the bounds after `num` processes; those of all numbers add up to 1."""
-    return 6 / (math.pi * num) ** 2
+    The share of the error that is spent after each number of processes adds up to 1.
+    """
+    num, share = len(candidate.scores), 6 / (math.pi * candidate.num_samples) ** 2
+    standard_error = (MEDIAN_ERROR if num > 2 else 1.0) / math.sqrt(num)  # the median of one or two is their mean
+    return spread * standard_error * _quantile(freedom, error * share)
 
 
 @cache
 def _quantile(freedom: float, error: float) -> float:
     """What Student's t exceeds with the probability `error`."""
     return -float(stdtrit(freedom, error))
-
-
-def _standard_error(num: int) -> float:
-    """Of the median of `num` scores, for a spread of 1; the median of one or two is their mean."""
-    return (MEDIAN_ERROR if num > 2 else 1.0) / math.sqrt(num)
 
 
 @dataclass
@@ -245,23 +238,18 @@ class Schedule:
     def _for_leads_s(self) -> float:
         """The seconds that the best of each group need until they may lead; at most a share of the whole time."""
         kept_s, tops = KEPT_SHARE * self.time_s, [self._top(members) for members in self.race.groups.values()]
-        if not all(tops):
-            return kept_s
-        return min(kept_s, (MIN_LEAD - 1) * sum(self.cost_s(i, False) for top in tops for i in top))
+        costs_s = (self.cost_s(i, False) for top in tops for i in top)
+        return min(kept_s, (MIN_LEAD - 1) * sum(costs_s)) if all(tops) else kept_s
 
     def _decide(self) -> None:
         """Rounds over the cells that are left, until the groups are decided or no process fits."""
-        for _ in range(MIN_LEAD):
-            for members in self.race.groups.values():
-                self._sample_top(members)
+        for members in [*self.race.groups.values()] * MIN_LEAD:
+            for i in self._top(members):
+                if self.race.candidates[i].num_samples < MIN_LEAD:
+                    self._sample(i, is_long=False)
         self.race.look()
         while any([self._sample(i, is_long=is_long) for i, is_long in self._next_round()]):
             self.race.look()
-
-    def _sample_top(self, members: Sequence[int]) -> None:
-        for i in self._top(members):
-            if self.race.candidates[i].num_samples < MIN_LEAD:
-                self._sample(i, is_long=False)
 
     def _top(self, members: Sequence[int]) -> list[int]:
         candidates = self.race.candidates
@@ -280,11 +268,10 @@ class Schedule:
 
     def _sample(self, i: int, *, is_long: bool, reserve_s: float = 0.0) -> bool:
         """Runs a process of the cell if it fits into the time; whether it did."""
-        candidate = self.race.candidates[i]
         left_s = self.left_s() - reserve_s
         if self.cost_s(i, is_long) > left_s:
             return False
         sample = self.measure(i, is_long, left_s)
         if not sample.is_cut:
-            candidate.add(sample, is_long=is_long)
+            self.race.candidates[i].add(sample, is_long=is_long)
         return not sample.is_cut

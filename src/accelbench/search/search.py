@@ -84,7 +84,10 @@ class _Search:
         )
         self.short = [goal.short(item.cell) for item in self.asked]
         limit = None if goal.latency_ms is None else math.log(goal.latency_ms)
-        race = Race([_group(item.cell, goal) for item in self.asked], goal.margin, limit=limit)
+        # Cells race against each other that do the same, with other settings that the user can choose.
+        chosen = set(CHOSEN_SETTINGS) - ({"batch_size"} if goal.per_batch else set())
+        work = [{k: v for k, v in item.cell.settings().items() if k not in chosen} for item in self.asked]
+        race = Race(list(map(canonical_json, work)), goal.margin, limit=limit)
         self.found = Found(goal, race, [item.label for item in self.asked])
         self.cut_s: dict[int, float] = {}  # how long cells ran that were cut off: they take longer
         self.ready_needs: set[tuple[object, ...]] = set()  # see `Traits.needs`: of the cells that have run
@@ -208,9 +211,3 @@ class _Search:
         self.race_written_s = self.now()
         with writing_errors(f"out={shown(self.context.folder)}"):
             self.found.file().write(self.context.folder)
-
-
-def _group(cell: Cell, goal: Goal) -> str:
-    """Equal for cells that race against each other: they do the same, with other settings that the user can choose."""
-    chosen = set(CHOSEN_SETTINGS) - ({"batch_size"} if goal.per_batch else set())
-    return canonical_json({name: value for name, value in cell.settings().items() if name not in chosen})

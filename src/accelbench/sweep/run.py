@@ -117,18 +117,14 @@ def known(context: SweepContext, planned: Sequence[Planned]) -> tuple[list[Recor
     done, todo = [], []
     for item in planned:
         existing = by_name.get(item.record_name)
-        if existing is not None and _counts(existing, item, context.options.retry):
+        # A cell that was skipped, and is not any more: what this machine supports has changed, no part of the identity.
+        is_like = existing is not None and (existing.status == Status.skipped) == (item.skip_reason is not None)
+        if existing is not None and is_like and stands(existing, context.options.retry):
             context.keep(existing)
             done.append(existing)
         else:
             todo.append(item)
     return done, todo
-
-
-def _counts(existing: Record, item: Planned, retry: Retry) -> bool:
-    was_skipped, is_skipped = existing.status == Status.skipped, item.skip_reason is not None
-    # Else what this machine supports has changed, and no part of the identity did.
-    return was_skipped == is_skipped and stands(existing, retry)
 
 
 def stands(record: Record, retry: Retry) -> bool:

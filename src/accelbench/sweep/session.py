@@ -193,18 +193,16 @@ class Preflight:
                 batches[_key(cell)].setdefault(cell.batch_size, cell)
         right = set()
         for key in sorted(batches):
-            if key[0] not in right and not self._fails(key, batches[key]):
-                right.add(key[0])
+            for num, size in enumerate(sorted(batches[key]) if key[0] not in right else ()):
+                outcome = self._hosts.check(batches[key][size], self._data_folder)
+                # Only an exception is a verdict: running out of time or memory says nothing.
+                if outcome.status == Status.failed:
+                    self._failures[key, size] = replace(outcome, user_error=True)
+                    continue
+                if num == 0:
+                    right.add(key[0])
+                break
         return len({network for network, _ in batches})
-
-    def _fails(self, key: tuple[str, bool], by_size: dict[int, Cell]) -> bool:
-        for num, size in enumerate(sorted(by_size)):
-            outcome = self._hosts.check(by_size[size], self._data_folder)
-            # Only an exception is a verdict: running out of time or memory says nothing.
-            if outcome.status != Status.failed:
-                return num > 0
-            self._failures[key, size] = replace(outcome, user_error=True)
-        return True
 
     def failure(self, cell: Cell) -> Outcome | None:
         """How the check of the cell's network and batch failed; None if it did not, or if there was none."""
