@@ -27,14 +27,16 @@ from rich.console import Console
 
 from accelbench import scratch
 from accelbench.errors import UnknownChoiceError
-from accelbench.grid import fingerprint
 from accelbench.grid.estimate import Evidence, Length, read_evidence, total
+from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.measuring_code import code_digest
+from accelbench.grid.own_code import source_digest
 from accelbench.isolation.hosts import Hosts
 from accelbench.lifeline import end_with_parent
 from accelbench.lock import hold
 from accelbench.project import PACKAGE, PARAMS
 from accelbench.schema.cell import Cell
+from accelbench.schema.serialize import digest
 from accelbench.settings import params
 from accelbench.stages import stage, suites
 
@@ -134,7 +136,7 @@ class Job(contextlib.ExitStack):
         if _read() != self.read:
             self._say("Code or settings have changed since this job began: the stage reads them anew.")
             return None
-        fingerprint.source_digest.cache_clear()  # of a network of the user's own, which may have changed as well
+        source_digest.cache_clear()  # of a network of the user's own, which may have changed as well
         try:
             return stage.status_of(lambda console: self._measure(console, *words))
         except Exception:
@@ -162,7 +164,7 @@ class Job(contextlib.ExitStack):
     def _evidence(self) -> Evidence:
         """What was measured on this machine so far."""
         cell_ids = {cell.id for left in self.lefts.values() for cell in left}
-        return read_evidence(ROOT, fingerprint.fingerprint()["machine"], cell_ids)
+        return read_evidence(ROOT, fingerprint()["machine"], cell_ids)
 
     def _length(self, names: Iterable[str], evidence: Evidence) -> Length:
         """How long the cells of these suites take that are left."""
@@ -229,8 +231,7 @@ def _request(asking: socket.socket) -> list[str] | None:
 def _read() -> list[str]:
     """Digests of the code that measures and of the settings, as they are now."""
     settings = [ROOT / PARAMS, *sorted((ROOT / "conf").rglob("*.yaml"))]
-    names = ((path.relative_to(ROOT), path) for path in settings)
-    return [code_digest(PACKAGE), fingerprint.files_digest(names)]
+    return [code_digest(PACKAGE), digest([[str(path), path.read_text()] for path in settings])]
 
 
 def conclude() -> int:
