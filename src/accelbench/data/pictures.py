@@ -182,9 +182,8 @@ def by_folder(names: Iterable[str]) -> tuple[list[str], Layout]:
             "directly below it, or below train/ and test/ (or val/)"
         )
     label_of = {name: label for label, name in enumerate(classes)}
-    return classes, Layout(
-        [Picture(name, label_of[folder], split_of[name]) for name, folder in folder_of.items()], surplus
-    )
+    pictures = [Picture(name, label_of[folder], split_of[name]) for name, folder in folder_of.items()]
+    return classes, (pictures, surplus)
 
 
 def divide(pictures: Sequence[Picture], test_share: float, seed: int) -> dict[str, list[Picture]]:
