@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from accelbench.engines.lightning.backends import Backend, Cuda
-from accelbench.engines.lightning.probe import PRODUCTS, _best, _fast, _rates_of, families, probe
+from accelbench.engines.lightning.probe import PRODUCTS, _best, families, probe, rates_of
 from accelbench.schema.ceilings import TRUE_PRECISIONS, Ceilings
 from accelbench.schema.serialize import load
 from accelbench.schema.vocab import Precision
@@ -57,13 +57,22 @@ def test_kernels_run_in_every_true_precision_of_a_cpu(dtype):
             assert torch.isfinite(result).all()
 
 
+def small(dtype):
+    """A CPU's small kernels by their names."""
+    of_cpu = families(dtype, torch.device("cpu"), numpy_too=True)
+    return {kernel.name: kernel for family in of_cpu for kernel in family if kernel.flops < 1e9}
+
+
+def test_a_kernels_operations_are_those_of_its_shapes():
+    found = small(torch.float32)
+    assert found["matmul 512"].flops == found["oneDNN linear 512"].flops == found["numpy 512"].flops == 2 * 512**3
+    convolution = found["conv3x3 1x64x28x28 channels_last"]
+    assert convolution.flops == 2 * (64 * 28 * 28) * (64 * 3 * 3)
+    assert convolution.make()().shape == (1, 64, 28, 28)
+
+
 def test_int8_kernels_run_on_a_cpu_as_quantised_networks_compute():
-    found = {
-        kernel.name: kernel.make()()
-        for family in families(torch.int8, torch.device("cpu"), numpy_too=True)
-        for kernel in family
-        if kernel.flops < 1e9
-    }
+    found = {name: kernel.make()() for name, kernel in small(torch.int8).items()}
     assert found["int8 matmul 256"].dtype == torch.int32
     assert found["oneDNN int8 linear 256"].shape == (256, 256)
     convolution = found["conv3x3 1x64x28x28 int8"]
@@ -73,19 +82,7 @@ def test_int8_kernels_run_on_a_cpu_as_quantised_networks_compute():
 def test_a_kernel_that_this_torch_does_not_have_is_left_out(monkeypatch):
     monkeypatch.setitem(PRODUCTS, "oneDNN int8 linear", lambda *_: torch.ops.onednn.no_such_kernel)
     for family in families(torch.int8, torch.device("cpu"), numpy_too=False):
-        assert all(rate > 0 for _, rate in _rates_of(family, partial(_best, Backend(), 0.0), None))
-
-
-def test_a_kernels_operations_are_those_of_its_shapes():
-    found = {
-        kernel.name: kernel
-        for family in families(torch.float32, torch.device("cpu"), numpy_too=True)
-        for kernel in family
-    }
-    assert found["matmul 512"].flops == found["oneDNN linear 512"].flops == found["numpy 512"].flops == 2 * 512**3
-    convolution = found["conv3x3 8x128x28x28 channels_last"]
-    assert convolution.flops == 2 * (8 * 128 * 28 * 28) * (128 * 3 * 3)
-    assert convolution.make()().shape == (8, 128, 28, 28)
+        assert all(rate > 0 for _, rate in rates_of(family, partial(_best, Backend(), 0.0)))
 
 
 @pytest.mark.parametrize(
@@ -96,12 +93,6 @@ def test_the_products_of_all_libraries_are_the_same(name, transposed):
     product = PRODUCTS[name](one, other)()
     found = torch.from_numpy(product) if isinstance(product, np.ndarray) else product
     torch.testing.assert_close(found.to_dense() if found.is_mkldnn else found, one @ (other.T if transposed else other))
-
-
-def test_only_the_fastest_kernels_are_repeated():
-    rates = {"slow": 1.0, **{f"fast {number}": 10.0 + number for number in range(6)}}
-    assert set(_fast(rates)) == set(rates) - {"slow"}
-    assert _fast({}) is None
 
 
 def test_the_stopwatch_tells_a_calls_own_time():

@@ -53,11 +53,6 @@ def test_training_on_two_devices_is_training_on_one(run, digits, tmp_path):
         torch.testing.assert_close(first[name], weights, rtol=1e-5, atol=1e-6)
 
 
-def test_an_interrupt_that_the_network_raises_is_named(run):
-    outcome = run(suite="interrupted", devices=1)
-    assert (outcome.status, outcome.reason) == (Status.failed, "KeyboardInterrupt")
-
-
 def test_each_device_drops_out_others_and_the_weights_stay_equal(run, digits, tmp_path):
     folder = shutil.copytree(digits, tmp_path / "digits")
     outcome = run(folder, suite="tell", model=DROPPING, **FIT)
@@ -67,21 +62,27 @@ def test_each_device_drops_out_others_and_the_weights_stay_equal(run, digits, tm
     assert not torch.equal(its, others)
 
 
-def test_a_network_that_is_not_wrapped_is_found_out(run):
-    outcome = run(suite="not wrapped", **FIT)
-    assert (outcome.status, outcome.reason) == (Status.invalid, "the devices' weights differ after training")
-    assert run(suite="not wrapped", mode=Mode.train).status == Status.invalid
+DIFFER, TRAIN = "the devices' weights differ after training", {"mode": Mode.train}
 
 
-def test_a_rank_that_computes_in_another_precision_is_found_out(run):
-    outcome = run(suite="other precision")
-    assert outcome.status == Status.invalid
-    assert "cpu in fp32, cpu in bf16_mixed" in outcome.reason
-
-
-def test_a_rank_that_dies_while_it_is_measured_is_named(run):
-    outcome = run(suite="killed", mode=Mode.train)
-    assert (outcome.status, outcome.reason) == (Status.killed, "rank 1 of 2: killed by signal 9 (SIGKILL)")
+@pytest.mark.parametrize(
+    ("fault", "changes", "status", "reason"),
+    [
+        ("not wrapped", FIT, Status.invalid, DIFFER),
+        ("not wrapped", TRAIN, Status.invalid, DIFFER),
+        (
+            "other precision",
+            {},
+            Status.invalid,
+            "the devices did not compute alike: cpu in fp32, cpu in bf16_mixed",
+        ),
+        ("killed", TRAIN, Status.killed, "rank 1 of 2: killed by signal 9 (SIGKILL)"),
+        ("interrupted", {"devices": 1}, Status.failed, "KeyboardInterrupt"),
+    ],
+)
+def test_what_goes_wrong_in_a_rank_is_named(run, fault, changes, status, reason):
+    outcome = run(suite=fault, **changes)
+    assert (outcome.status, outcome.reason) == (status, reason)
 
 
 @pytest.mark.parametrize("precision", [p for p in NOT_QUANTIZED if p not in (Precision.tf32, Precision.fp32)])

@@ -1,8 +1,6 @@
 """Files of weights: what is loaded, what is refused, and what training leaves."""
 
-import errno
 import hashlib
-import os
 import pickle
 from dataclasses import replace
 from pathlib import Path
@@ -213,21 +211,6 @@ def test_a_place_that_cannot_be_written_costs_no_measurement(digits, tmp_path):
     found = engine.run(make_cell(**FIT, save_weights=True), digits, tmp_path / "file" / "trained.safetensors")
     assert found.epochs
     assert [each for each in found.warnings if each.startswith("save_weights=true: the weights are not saved: ")]
-
-
-def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "mine.safetensors"
-    weights.save(Tied(), path)
-    before = path.read_bytes()
-
-    def full(descriptor):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        weights.save(Tied(), path)
-    assert path.read_bytes() == before
-    assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
 class Loading(nn.Linear):

@@ -1,7 +1,5 @@
 """The networks of the studies, of timm and torchvision, and of one's own."""
 
-import sys
-
 import pytest
 import torch
 from torch import nn
@@ -37,19 +35,19 @@ STUDY_000 = {
     "vgg19": (143_667_240, 19.632),
     "legacy_xception": (22_855_952, 4.553),
 }
-MY_NETS = """
-from torch import nn
-class MyNet(nn.Module):
+
+
+class MyNet(nn.Linear):
     def __init__(self, width=8):
-        super().__init__()
-        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(3 * 4 * 4, width), nn.Linear(width, 10))
-    def forward(self, images):
-        return self.layers(images)
+        super().__init__(8, width)
+
+
 def make(width=8):
     return MyNet(width)
+
+
 def make_list():
     return []
-"""
 
 
 MNIST, SMALL = (28, 28), (3, 32, 40)
@@ -197,20 +195,10 @@ def test_weights_that_cannot_be_had_are_a_clear_error(library, monkeypatch, tmp_
         built("resnet18", (3, 32, 32), 1000, library, weights=Weights.pretrained)
 
 
-@pytest.fixture
-def my_package(tmp_path, monkeypatch):
-    (tmp_path / "my_zoo_package").mkdir()
-    (tmp_path / "my_zoo_package" / "nets.py").write_text(MY_NETS)
-    monkeypatch.syspath_prepend(tmp_path)
-    yield "my_zoo_package.nets"
-    sys.modules.pop("my_zoo_package.nets", None)
-    sys.modules.pop("my_zoo_package", None)
-
-
 @pytest.mark.parametrize(("target", "factory"), [("MyNet", False), ("make", True)])
-def test_a_network_of_ones_own_gets_its_arguments(my_package, target, factory):
-    own = {"library": Library.custom, "network": f"{my_package}.{target}", "factory": factory}
-    assert built("mine", (3, 4, 4), args={"width": 5}, **own).layers[1].out_features == 5
+def test_a_network_of_ones_own_gets_its_arguments(target, factory):
+    own = {"library": Library.custom, "network": f"{__name__}.{target}", "factory": factory}
+    assert built("mine", args={"width": 5}, **own).out_features == 5
 
 
 @pytest.mark.parametrize(
@@ -224,9 +212,9 @@ def test_a_network_of_ones_own_gets_its_arguments(my_package, target, factory):
         ("{0}.make_list", {"factory": True}, "should make a torch.nn.Module, not a list"),
     ],
 )
-def test_a_target_that_is_not_a_network_is_a_user_error(my_package, target, more, told):
+def test_a_target_that_is_not_a_network_is_a_user_error(target, more, told):
     with pytest.raises(UserError, match=told):
-        built("x", (3, 4, 4), library=Library.custom, network=target.format(my_package), **more)
+        built("x", (3, 4, 4), library=Library.custom, network=target.format(__name__), **more)
 
 
 NEAR = "has no such network. Near it: .*resnet50"

@@ -5,8 +5,9 @@ libraries. A single kernel is not enough: on one CPU fp32 reached 193 GFLOP/s wi
 """
 
 import dataclasses
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -81,8 +82,7 @@ def probe(
             for num_threads in rounds:
                 torch.set_num_threads(num_threads)
                 for precision, known in rates.items():
-                    for name, rate in _rates(backend, precision, best, _fast(known)):
-                        known[name] = max(rate, known.get(name, 0.0))
+                    _note_rates(backend, precision, best, known)
             torch.set_num_threads(threads)
             memory = _memory_bytes_per_s(backend, best)
             to_device, to_host = _copy_bytes_per_s(backend, best)
@@ -141,34 +141,25 @@ def _has_units(backend: Backend, precision: Precision) -> bool:
     return precision != Precision.tf32
 
 
-def _fast(known: Mapping[str, float]) -> Sequence[str] | None:
-    """The names of the fastest kernels so far; None: of all kernels."""
-    return sorted(known, key=lambda name: known[name], reverse=True)[:NUM_FAST] or None
-
-
-def _rates(
-    backend: Backend, precision: Precision, best: Callable[[Call], float], names: Sequence[str] | None
-) -> Iterator[tuple[str, float]]:
-    """The names of the kernels that run in this precision, and their operations per second."""
+def _note_rates(backend: Backend, precision: Precision, best: Callable[[Call], float], known: dict[str, float]) -> None:
+    """Notes the operations per second of the kernels that run in this precision; of the fastest, if any is known."""
+    names = sorted(known, key=lambda name: known[name], reverse=True)[:NUM_FAST]
     all_cores = torch.get_num_threads() == usable_cores()
     backend.prepare(allow_tf32=precision == Precision.tf32)
     torch.backends.cudnn.benchmark = True  # cuDNN tries its algorithms; `prepare` forbids it
     try:
         for family in families(DTYPES[precision], backend.device(), numpy_too=all_cores):
-            yield from _rates_of(family, best, names)
+            for name, rate in rates_of((kernel for kernel in family if not names or kernel.name in names), best):
+                known[name] = max(rate, known.get(name, 0.0))
     finally:
         backend.prepare(allow_tf32=False)
 
 
-def _rates_of(
-    family: Iterable["Kernel"], best: Callable[[Call], float], names: Sequence[str] | None
-) -> Iterator[tuple[str, float]]:
+def rates_of(family: Iterable["Kernel"], best: Callable[[Call], float]) -> Iterator[tuple[str, float]]:
     """The rates of a family's kernels by rising size, until one would take too long or does not run."""
-    rate = None
+    rate = math.inf
     for kernel in family:
-        if names is not None and kernel.name not in names:
-            continue
-        if rate is not None and kernel.flops / rate > MAX_CALL_S:
+        if kernel.flops / rate > MAX_CALL_S:
             return
         try:
             rate = kernel.flops / best(kernel.make())
