@@ -52,13 +52,6 @@ def test_jobs_at_once_measure_each_cell_once(tmp_path):
     assert not [path for path in (tmp_path / "claims").iterdir() if path.name.startswith(".")]
 
 
-def test_a_job_that_is_started_again_goes_on_with_its_own_claim(tmp_path):
-    first = claims_of(tmp_path, "a").turns(IDS)
-    assert next(first) == IDS[0]
-    again = claims_of(tmp_path, "a").turns(IDS)
-    assert next(again) == IDS[0]
-
-
 def test_a_cell_of_a_job_that_lives_is_left_to_it(tmp_path):
     next(claims_of(tmp_path, "a").turns(IDS[:1]))
     assert list(claims_of(tmp_path, "b", alive={"a"}).turns(IDS[:1])) == []

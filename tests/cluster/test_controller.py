@@ -32,9 +32,8 @@ def project(tmp_path, monkeypatch):
     make_project(tmp_path)
     give_ceilings(tmp_path)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(controller, "POLL_S", 0.1)
-    monkeypatch.setattr(controller, "ASK_S", 0.1)
-    monkeypatch.setattr(controller, "SETTLE_S", 0.1)
+    for name in ("POLL_S", "ASK_S", "SETTLE_S"):
+        monkeypatch.setattr(controller, name, 0.1)
     return tmp_path
 
 
@@ -42,14 +41,27 @@ def project(tmp_path, monkeypatch):
 def swept(project, monkeypatch):
     """A function that runs a sweep by processes: its result, what it printed and the engine."""
 
-    def swept(cells, num_jobs=1, processes=None, **options):
+    def swept(cells, num_jobs=1, processes=None, error=None, match=None, **options):
         processes = processes or ProcessEngine(num_jobs)
         monkeypatch.setattr(dispatch, "engine_of", lambda executor: processes)
-        console = Console(file=io.StringIO(), width=200)
-        result = dispatch.run(cells, dataclasses.replace(OPTIONS, **options), console, hosts=None)
+        console, result = Console(file=io.StringIO(), width=300), None
+        with pytest.raises(error, match=match) if error else contextlib.nullcontext():
+            result = dispatch.run(cells, dataclasses.replace(OPTIONS, **options), console, hosts=None)
         return result, console.file.getvalue(), processes
 
     return swept
+
+
+@pytest.fixture
+def stopped(swept):
+    """A function: runs a sweep by an engine that does as told, which ends with an error; what was printed."""
+
+    def stopped(error=UserError, match="1 of 1 cells have no record", cells=None, **does):
+        processes = ProcessEngine()
+        vars(processes).update({"submit": lambda parts, need, job_name: ["0"]} | does)
+        return swept(cells or cells_of(1), processes=processes, error=error, match=match)[1]
+
+    return stopped
 
 
 def cells_of(*sizes, fault="none"):
@@ -64,31 +76,6 @@ def rounds(project):
     return list((project / ".accelbench/runs/test").glob("round-*"))
 
 
-def test_a_sweep_by_a_job_leaves_the_records_of_each_cell_and_nothing_else(project, swept):
-    result, text, _ = swept(cells_of(1, 2))
-    assert [(record.cell.batch_size, record.status) for record in result.records] == [(1, Status.ok), (2, Status.ok)]
-    assert {name.partition(".")[0] for name in files(project)} == {record.name for record in result.records}
-    assert rounds(project) == []
-    assert (project / ".accelbench/runs/test").stat().st_mode & 0o777 == 0o700
-    assert "2 ok" in text
-
-
-@pytest.fixture
-def stopped(project, monkeypatch):
-    """A function: runs a sweep by an engine that does as told, which ends with an error; what was printed."""
-
-    def stopped(error=UserError, match="1 of 1 cells have no record", cells=None, **does):
-        processes = ProcessEngine()
-        vars(processes).update({"submit": lambda parts, need, job_name: ["0"]} | does)
-        monkeypatch.setattr(dispatch, "engine_of", lambda executor: processes)
-        console = Console(file=io.StringIO(), width=300)
-        with pytest.raises(error, match=match):
-            dispatch.run(cells or cells_of(1), OPTIONS, console, hosts=None)
-        return console.file.getvalue()
-
-    return stopped
-
-
 def interrupted(*_):
     raise KeyboardInterrupt
 
@@ -97,6 +84,15 @@ def answering(*answers):
     """The states of jobs, one answer for each question, and none afterwards."""
     left = iter(answers)
     return lambda jobs, job_name: next(left, {})
+
+
+def test_a_sweep_by_a_job_leaves_the_records_of_each_cell_and_nothing_else(project, swept):
+    result, text, _ = swept(cells_of(1, 2))
+    assert [(record.cell.batch_size, record.status) for record in result.records] == [(1, Status.ok), (2, Status.ok)]
+    assert {name.partition(".")[0] for name in files(project)} == {record.name for record in result.records}
+    assert rounds(project) == []
+    assert (project / ".accelbench/runs/test").stat().st_mode & 0o777 == 0o700  # submitit's pickles are code
+    assert "2 ok" in text
 
 
 def test_a_refused_job_cancels_those_of_other_groups(stopped):
@@ -244,8 +240,8 @@ def test_a_job_that_is_killed_loses_no_record_and_the_next_start_goes_on(project
     processes = ProcessEngine()
     killer = threading.Thread(target=_kill_after_first, args=(project, processes, signal.SIGKILL))
     killer.start()
-    with pytest.raises(UserError, match="of 4 cells have no record: their jobs were ended from outside"):
-        swept(cells_of(*SIZES), processes=processes)
+    told = "of 4 cells have no record: their jobs were ended from outside"
+    swept(cells_of(*SIZES), processes=processes, error=UserError, match=told)
     killer.join()
     before = files(project)
     assert 1 <= len(before) < 4
@@ -260,8 +256,7 @@ def test_a_cell_that_is_cut_off_with_its_job_leaves_no_record(project, swept):
     processes = ProcessEngine()
     killer = threading.Thread(target=_kill_after_first, args=(project, processes, signal.SIGTERM))
     killer.start()
-    with pytest.raises(UserError, match="have no record"):
-        swept(cells_of(*SIZES), processes=processes)
+    swept(cells_of(*SIZES), processes=processes, error=UserError, match="have no record")
     killer.join()
     assert all(json.loads(content)["status"] == "ok" for content in files(project).values())
 
@@ -296,8 +291,7 @@ def test_an_interrupt_cancels_the_jobs(project, swept):
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt, daemon=True).start()
-    with pytest.raises(KeyboardInterrupt):
-        swept(cells_of(*range(1, 41)), processes=processes)  # more than end before the signal
+    swept(cells_of(*range(1, 41)), processes=processes, error=KeyboardInterrupt)  # more than end before the signal
     (process,) = processes.processes.values()
     assert process.wait(20) != 0
     assert files(project)
@@ -315,8 +309,8 @@ def test_why_a_job_could_not_go_on_is_said(project, swept, monkeypatch):
         return submit(parts, need, job_name)
 
     processes.submit = without_data
-    with pytest.raises(UserError, match=r"2 of 2 cells have no record: job \d+: .*mnist"):
-        swept(cells_of(1, 2), processes=processes)
+    told = r"2 of 2 cells have no record: job \d+: .*mnist"
+    swept(cells_of(1, 2), processes=processes, error=UserError, match=told)
 
 
 def test_without_its_extra_an_executor_is_refused(project, monkeypatch):
@@ -328,16 +322,3 @@ def test_without_its_extra_an_executor_is_refused(project, monkeypatch):
         dispatch.engine_of(ExecutorConfig(name=Executor.slurm))
     with pytest.raises(UserError, match=r"executor=ray: ray is not installed: the extra `ray` has it"):
         dispatch.engine_of(ExecutorConfig(name=Executor.ray))
-
-
-@pytest.mark.slow
-def test_a_sweep_is_measured_where_its_settings_say(project, swept, shared, monkeypatch):
-    processes = ProcessEngine()
-    monkeypatch.setattr(dispatch, "engine_of", lambda executor: processes)
-    console = Console(file=io.StringIO())
-    dispatch.run(cells_of(1), OPTIONS, console, hosts=shared)
-    assert len(processes.processes) == 1
-    dispatch.run(cells_of(2), dataclasses.replace(OPTIONS, executor=ExecutorConfig()), console, hosts=shared)
-    assert len(processes.processes) == 1
-    with pytest.raises(UserError, match="executor=slurm: spreads the cells"):
-        local.run(cells_of(4), OPTIONS, console, hosts=shared)

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ import pytest
 from cluster import servers
 from cluster.conftest import OWN_LOCKS
 
-NUM_KILLS = int(os.environ.get("CLUSTER_KILLS", "3"))
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 SLURM = ("executor=slurm", "tracking=none")
 TWO_NODES = ("executor.slurm.nodes=2", OWN_LOCKS)
@@ -207,29 +205,3 @@ def test_a_request_that_slurm_refuses_is_a_message(commands):
     problem = "sbatch: error: Batch job submission failed: Invalid partition name specified"
     assert f"executor=slurm: Slurm refuses the job: {problem}" in text
     assert "Traceback" not in text
-
-
-@pytest.mark.timeout(600 + 20 * NUM_KILLS)
-def test_random_kills_lose_no_cell_and_measure_none_twice(commands):
-    """As often as CLUSTER_KILLS says: requeues a job, or kills the controller, at a random moment."""
-    import random
-
-    num_cells = max(8, 3 * NUM_KILLS)  # work until the last kill
-    sizes = ",".join(map(str, range(1, num_cells + 1)))
-    words = [*SLURM, *TWO_NODES, f"batch_size={sizes}", "window.measure_s=0.5", "out=runs/random"]
-    generator = random.Random(seed := int(os.environ.get("CLUSTER_SEED", time.time_ns() % 10**6)))
-    print(f"CLUSTER_SEED={seed}")
-    process = commands.start(*words)
-    commands.until(lambda: commands.claims("random"))
-    for _ in range(NUM_KILLS):
-        time.sleep(generator.uniform(0, 6))
-        running = [job for job, (state, *_) in commands.jobs().items() if state == "RUNNING"]
-        if running and generator.random() < 0.7:
-            commands.run("bash", "-c", f"scontrol requeue {generator.choice(running)} || true")
-        else:
-            process.kill()
-            process.wait()
-            process = commands.start(*words)
-    process.wait(300 + 10 * NUM_KILLS)
-    commands.sweep(*words)
-    is_whole(commands, "random", num_cells)

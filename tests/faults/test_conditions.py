@@ -269,26 +269,3 @@ def test_a_server_that_is_no_tracker_costs_a_line_and_no_record(project, kind):
     lines = " ".join(shown.split())
     assert lines.count("1 runs did not reach MLflow (") == 1
     assert lines.endswith("`accelbench sync` delivers them.")
-
-
-def test_make_setup_in_an_odd_folder(tmp_path):
-    project = tmp_path / ODD / "accelbench"
-    shutil.copytree(ROOT / "src", project / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    for name in ("Makefile", "README.md", "pyproject.toml", "requirements.lock", "params.yaml", "conf", "pipelines"):
-        whole = ROOT / name
-        shutil.copytree(whole, project / name) if whole.is_dir() else shutil.copy(whole, project)
-    reach = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", tmp_path, "sortedcontainers"]
-    if subprocess.run(reach, capture_output=True).returncode:
-        pytest.skip("needs a package registry")
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    try:
-        done = subprocess.run(["make", "setup"], cwd=project, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        script = project / ".venv/bin/accelbench"
-        done = subprocess.run(
-            [script, "plan", "model=mlp"], cwd=project, env=environment, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        assert "1 cell: 1 to run" in done.stdout
-    finally:
-        shutil.rmtree(project / ".venv", ignore_errors=True)  # gigabytes
