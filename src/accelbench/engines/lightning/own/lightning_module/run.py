@@ -1,6 +1,6 @@
 """A LightningModule of the user, measured as Lightning's Trainer runs it.
 
-The Trainer's own loop runs, with the module's own training_step, optimisers and hooks. A step is one batch of the loop
+The Trainer's own loop runs, with the module's own training_step, optimisers and loop. A step is one batch of the loop
 with everything that the loop does, such as the end of an epoch (`trainer_loop`).
 """
 
@@ -16,21 +16,11 @@ import torch
 from torch import Tensor
 
 from accelbench.engines.cell_run import CellRun, Observed
-from accelbench.engines.lightning import structure, zoo
+from accelbench.engines.lightning import outputs, structure, zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.denormals import Denormals
 from accelbench.engines.lightning.global_state import new_tensors_in
-from accelbench.engines.lightning.outputs import (
-    LAZY,
-    all_finite,
-    computes_when_read,
-    described,
-    in_precision,
-    seeded,
-    size_of,
-)
-from accelbench.engines.lightning.own.lightning_module import hooks
-from accelbench.engines.lightning.own.lightning_module.trainer_loop import LoopStep
+from accelbench.engines.lightning.own.lightning_module import trainer_loop as loop
 from accelbench.engines.lightning.own.lightning_module.user_module import UserModule
 from accelbench.engines.lightning.precision import Observer
 from accelbench.engines.lightning.training import TrainedNetwork, noting_gradients, trainable, training_in_inference
@@ -52,7 +42,7 @@ class ModuleRun(CellRun):
     """One cell's run. The arguments are those of `CellRun`."""
 
     backend: Backend
-    step: LoopStep
+    step: loop.LoopStep
     fetches_inside = True
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend) -> None:
@@ -63,7 +53,7 @@ class ModuleRun(CellRun):
             raise UnsupportedError("model=lightning: protocol=fit needs a test set: use protocol=window or steps")
         self.user_module = UserModule(cell, backend)
         self.module, self.trainer = self.user_module.module, self.user_module.trainer
-        self.step = LoopStep(self._loop, self.user_module.batch_sizes, endless=not self.trains)
+        self.step = loop.LoopStep(self._loop, self.user_module.batch_sizes, endless=not self.trains)
         self.denormals = Denormals()
         self.finite = True
         self.same_random = self.is_reference  # in other formats torch draws other numbers
@@ -85,7 +75,7 @@ class ModuleRun(CellRun):
         try:
             step.advance()  # up to the first batch
             self._note_built()
-            with hooks.noting_skipped(self.user_module.package, lambda: step.num_steps) as skipped:
+            with loop.noting_skipped(self.user_module.package, lambda: step.num_steps) as skipped:
                 self.measure_window(step)
                 self._check_counts(skipped)
                 self.note_resources()
@@ -95,7 +85,7 @@ class ModuleRun(CellRun):
                 self._break_down()
                 self.looked = self._probed(None if self.observer.has_seen else self.observer)
                 weights = list(self.module.parameters()) if self.trains else []
-                self.finite = all_finite([self.looked.result, weights])
+                self.finite = outputs.all_finite([self.looked.result, weights])
                 if self.backend.torch_type == "cpu" and not self.backend.flushes_denormals:
                     self.denormals.look_at_weights(self.module, next(iter(self.trainer.optimizers), None))
                 self.user_module.note_schedulers()
@@ -120,7 +110,7 @@ class ModuleRun(CellRun):
             self.trained.begin()
         self.backend.hold(torch.float32)  # between the steps: Lightning sets another around each
 
-    def watch(self, step: LoopStep) -> Watch:
+    def watch(self, step: loop.LoopStep) -> Watch:
         return self
 
     @check_timed
@@ -142,17 +132,17 @@ class ModuleRun(CellRun):
         else:
             self.timed_size, self.timed_given = self._size(look), structure.mapped(look.given, _on_cpu)
             if self.timed_size:
-                output = described(look.result, self.timed_size, self.rows_of(self.timed_size))
+                output = outputs.described(look.result, self.timed_size, self.rows_of(self.timed_size))
         self.timed = look.batch, output
 
-    def _probed(self, observer: Observer | None = None) -> hooks.StepProbe:
+    def _probed(self, observer: Observer | None = None) -> loop.StepProbe:
         """Runs one more step, and looks at it; an observer sees what it computes in, if no layer showed that."""
-        look = hooks.StepProbe()
-        with hooks.wrapped(self.trainer, look.wrap(self.module, observer)):
+        look = loop.StepProbe()
+        with loop.wrapped(self.trainer, look.wrap(self.module, observer)):
             self.step.compute(None)
         self.backend.wait()
-        if computes_when_read(look.result):
-            self.defects.append(LAZY)
+        if outputs.computes_when_read(look.result):
+            self.defects.append(outputs.LAZY)
         return look
 
     def _check_counts(self, skipped: set[int]) -> None:
@@ -182,7 +172,7 @@ class ModuleRun(CellRun):
         cell = self.cell
         if cell.breakdown_s and has_time(median(self.timing.latency_s), cell.timeout_s):
             if self.user_module.num_accumulated == 1:  # else every second batch would meet the same ones of a cycle
-                with hooks.wrapped(self.trainer, hooks.marking(self.step)):
+                with loop.wrapped(self.trainer, loop.marking(self.step)):
                     self.breakdown = measure_breakdown(self.step, self.backend, cell.breakdown_s)
             self.operators = busiest(self.step, self.backend)
 
@@ -191,7 +181,7 @@ class ModuleRun(CellRun):
         counter, num_steps = Counter(), self.user_module.num_accumulated
         noting = noting_gradients(trainable(self.module), self.seen.training) if self.trains else nullcontext()
         try:
-            with hooks.wrapped(self.trainer, hooks.counting(counter)), noting:
+            with loop.wrapped(self.trainer, loop.counting(counter)), noting:
                 for _ in range(num_steps):
                     self.step.compute(None)
         except Exception as error:  # a user's module may raise anything
@@ -274,23 +264,23 @@ class ModuleRun(CellRun):
         self.step.given.append(copy.deepcopy(batch))
         look = self._probed()
         self.called[id(batch)] = batch, structure.mapped(look.given, _on_cpu)
-        return described(look.result, self._size(look), rows)
+        return outputs.described(look.result, self._size(look), rows)
 
     def reference_outputs(
         self, batches: Sequence[Any], *, other: bool = False, precision: Precision | None = None
     ) -> list[Output]:
         """From a newly built module, without a Trainer, for what predict_step got."""
-        dtype, context = in_precision(precision or Precision.fp32)
+        dtype, context = outputs.in_precision(precision or Precision.fp32)
         predict = self.user_module.new_predict(other=other, dtype=dtype)
         inputs = (structure.mapped(self.called[id(each)][1], lambda tensor: _copied(tensor, dtype)) for each in batches)
         with torch.no_grad(), context, new_tensors_in(dtype):
-            outputs = list(seeded(inputs, predict))
-        return [described(output, self.timed_size, self.rows) for output in outputs]
+            found = list(outputs.seeded(inputs, predict))
+        return [outputs.described(output, self.timed_size, self.rows) for output in found]
 
-    def _size(self, look: hooks.StepProbe) -> int:
+    def _size(self, look: loop.StepProbe) -> int:
         """The rows of an output: as many as the batch has, or as the user counts samples."""
         rows, counted = structure.num_rows(look.batch), self.step.sizes[-1]
-        return size_of(look.result, (rows, counted)) if self.cell.model.samples else rows
+        return outputs.size_of(look.result, (rows, counted)) if self.cell.model.samples else rows
 
     def observe(self) -> Observed:
         if not self.finite:
