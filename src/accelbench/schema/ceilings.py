@@ -76,35 +76,32 @@ class Ceilings:
 
         `other` is a later probe of the same device; the result has its `measured_at` and the seconds of both.
         """
-        rates = {
-            word: max(one.get(word, 0.0) for one in (self.flops_per_s, other.flops_per_s))
-            for word in {**self.flops_per_s, **other.flops_per_s}
+        mine, theirs = self.flops_per_s, other.flops_per_s
+        better = {word: self if mine.get(word, 0.0) >= theirs.get(word, 0.0) else other for word in {**mine, **theirs}}
+        known: dict[str, Any] = {
+            name: max((rate for one in (self, other) if (rate := getattr(one, name)) is not None), default=None)
+            for name in RATES
         }
-        best: dict[str, Any] = {name: _best(getattr(self, name), getattr(other, name)) for name in RATES}
-        kept = {word: self if self.flops_per_s.get(word) == rate else other for word, rate in rates.items()}
+        disturbed = {
+            word: reason
+            for one, another in ((self, other), (other, self))
+            for word, reason in one.disturbed.items()
+            if word in another.disturbed or word not in another.probed
+        }
         return dataclasses.replace(
             other,
-            flops_per_s=rates,
-            how={word: one.how[word] for word, one in kept.items()},
-            **best,
+            flops_per_s={word: one.flops_per_s[word] for word, one in better.items()},
+            how={word: one.how[word] for word, one in better.items()},
+            **known,
             launch_s=min(self.launch_s, other.launch_s),
             seconds=self.seconds + other.seconds,
             probed=sorted({*self.probed, *other.probed}),
-            disturbed={
-                word: reason
-                for one, another in ((self, other), (other, self))
-                for word, reason in one.disturbed.items()
-                if word in another.disturbed or word not in another.probed
-            },
+            disturbed=disturbed,
         )
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         return dataclasses.asdict(self)
-
-
-def _best(one: float | None, other: float | None) -> float | None:
-    return max((rate for rate in (one, other) if rate is not None), default=None)
 
 
 def ceilings_in(environment: Mapping[str, Any]) -> Ceilings | None:

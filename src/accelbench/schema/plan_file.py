@@ -76,26 +76,17 @@ class PlanEntry:
     version: int  # of the schema
 
     def read(self) -> WantedCell:
-        """The cell. Raises UserError: the entry is not readable."""
+        """The cell. Raises UserError: the entry is not readable, or its settings hold a secret."""
         try:
-            return self.checked(load(WantedCell, self.loadable, clean=True))
+            values, is_older = self.values["cell"], self.version != SCHEMA_VERSION  # whose ids are of other settings
+            check_settings(values)
+            named = {"record_name": self.values["record"], "label": self.values.get("label", "")}
+            wanted = load(WantedCell, {"cell": upgrade_cell(values, self.version), **named}, clean=True)
+            cell_id = self.values["cell_id"]
+            if not wanted.record_name.startswith(f"{cell_id}-") or not (is_older or id_of(values) == cell_id):
+                raise ValueError(f"{wanted.record_name}: not the name of its cell's record")
         except UNREADABLE as error:
             raise UserError(f"not a readable entry of a plan ({error})") from error
-
-    @property
-    def loadable(self) -> dict[str, Any]:
-        """What `load` makes a `WantedCell` of. Raises ValueError: the settings hold a secret."""
-        check_settings(self.values["cell"])
-        cell = upgrade_cell(self.values["cell"], self.version)
-        return {"cell": cell, "record_name": self.values["record"], "label": self.values.get("label", "")}
-
-    def checked(self, wanted: WantedCell) -> WantedCell:
-        """The cell of this entry. Raises a ValueError if the record's name is not that of its cell."""
-        is_older = self.version != SCHEMA_VERSION  # its ids are of other settings
-        cell_id = self.values["cell_id"]
-        is_its_own = is_older or id_of(self.values["cell"]) == cell_id
-        if not wanted.record_name.startswith(f"{cell_id}-") or not is_its_own:
-            raise ValueError(f"{wanted.record_name}: not the name of its cell's record")
         if not is_older:
             vars(wanted)["cell_id"] = cell_id  # known now, and slow to compute
         return wanted
@@ -142,9 +133,7 @@ def read_plan(folder: Path) -> PlanFile:
     """Reads `folder`/plan.json. Raises as `read_entries` does."""
     plan, entries = read_entries(folder)
     with explained(folder / PLAN, "plan", AGAIN):
-        values = {"cells": [entry.loadable for entry in entries]}
-        found = load(PlanFile, {**vars(plan), **values}, clean=True).cells
-        return replace(plan, cells=[entry.checked(each) for entry, each in zip(entries, found, strict=True)])
+        return replace(plan, cells=[entry.read() for entry in entries])
 
 
 def read_planned(folder: Path) -> Readable:
