@@ -96,3 +96,31 @@ def test_the_name_of_a_suite_or_a_data_set_is_that_of_a_folder(tmp_path, name):
 def test_plain_names_of_suites_stay(tmp_path):
     suites = {name: {"data": "mnist"} for name in ("nets", "Nets_2", "nets-v1.5", "2026", "größen")}
     assert params.load(written(tmp_path, yaml.safe_dump({"suites": suites})))
+
+
+LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{below}'] * 10)}]\n" for below, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (LAUGHS, "line 5: more than 20,000 values, with every alias written out"),
+        (f"a: {'[' * 2000}{']' * 2000}", "line 1: more than 20 brackets within each other"),
+        ("\n".join(" " * depth + "a:" for depth in range(40)), "line 21: more than 20 brackets within each other"),
+        ("a: &a [1, *a]", "line 1: *a is a part of itself"),
+        (f"a: {'x' * 300_000}", "more than 200,000 characters"),
+        (repr(LAUGHS), "one value, no mapping"),
+        ("a: 1\nb: ${a}", "line 2: ${...} is not replaced here, nor by DVC: use an anchor"),
+    ],
+    ids=["aliases", "brackets", "indented", "itself", "long", "text", "reference"],
+)
+def test_a_file_that_would_fill_the_memory_is_refused_before_it_is_constructed(text, told):
+    with pytest.raises(UserError) as raised:
+        params.check_yaml(text)
+    assert told in str(raised.value)
+
+
+def test_an_ordinary_file_with_anchors_is_accepted():
+    params.check_yaml("a: &a {b: [1, 2]}\nc: *a\nd: {<<: *a, e: 1}\nlong: [" + "1, " * 10_000 + "]")

@@ -3,7 +3,15 @@ from omegaconf import OmegaConf
 
 from accelbench.errors import UserError
 from accelbench.schema.vocab import Device
-from accelbench.settings.suites import Suite, given_in, is_excluded, with_arguments_added
+from accelbench.settings.suites import (
+    MAX_CELLS,
+    Suite,
+    check_combinations,
+    given_in,
+    is_excluded,
+    parse,
+    with_arguments_added,
+)
 
 SETTINGS = OmegaConf.create(
     {
@@ -160,3 +168,32 @@ def test_arguments_of_networks_that_accelbench_does_not_know_are_added():
         assert with_arguments_added([f"model={model}", *words]) == [f"model={model}", *added]
     for own in (["model=mlp"], []):
         assert with_arguments_added([*own, *words]) == [*own, *words]
+
+
+def combinations(*words):
+    return check_combinations(map(parse, words))
+
+
+def test_combinations_are_counted_as_hydra_makes_them():
+    ranges = {"0": 1, "[0,1]": 1, "range(0,10)": 10, "range(10,0,-3)": 4, "range(0,1,0.25)": 4, "glob(*)": 1}
+    for value, num in {**ranges, "shuffle(range(0,10))": 10, "choice(1,2)": 2}.items():
+        assert combinations(f"seed={value}") == num
+    assert combinations("seed=0,1,2", "model=mlp,cnn", "mode=infer") == 6
+    assert combinations("seed=0,1,2", "seed=0,1") == 2  # the last one wins
+    assert combinations("seed=range(0,100)", "batch_size=range(1,101)") == MAX_CELLS
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["seed=range(0,101)", "batch_size=range(1,101)"], "seed (101) x batch_size (100): 10,100 combinations; "),
+        (["seed=range(0,1e300)"], "seed (over 1,000,000,000,000): over 1,000,000,000,000 combinations; "),
+        (["seed=range(0,1e400)"], "seed=range(0,1e400): a range needs finite bounds, and a step other than 0"),
+        (["seed=range(0,5,0)"], "seed=range(0,5,0): a range needs finite bounds, and a step other than 0"),
+        (["seed=range(5,5)"], "seed: a range without a value"),
+    ],
+)
+def test_too_many_combinations_are_named_at_once(words, told):
+    with pytest.raises(UserError) as raised:
+        combinations(*words)
+    assert str(raised.value).startswith(told)

@@ -1,4 +1,7 @@
 import dataclasses
+import functools
+import operator
+from dataclasses import replace
 
 import pytest
 
@@ -7,7 +10,7 @@ from accelbench.schema.cell import Cell, KerasSettings
 from accelbench.schema.vocab import Device, Engine, KerasBackend, Mode, ModelOutput, Precision, Protocol, Scaling
 from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.settings.config import ExecutorConfig, Retry, differing_options
-from accelbench.settings.to_cell import cell_and_options, repeated
+from accelbench.settings.to_cell import cell_and_options, check_limits, repeated
 from fakes import make_cell
 from settings.composed import merged
 
@@ -153,3 +156,70 @@ def test_a_lightning_module_has_a_data_module_or_its_own_loaders_and_settings_of
 def test_settings_that_do_not_go_together_are_refused(settings, told):
     with pytest.raises(UserError, match=f"^{told}"):
         cell_and_options(merged(*settings))
+
+
+def in_range(setting):
+    """The settings, if they are in range."""
+    settings = merged(setting)
+    check_limits(settings)
+    return settings
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        *("devices=0", "engine.steps_per_execution=0", "batch_size=0", f"batch_size={2**63}", "epochs=0", "threads=0"),
+        *("seed=-1", "repeat=-1", "window.warmup_steps=0", "window.warmup_s=-1.0", "window.latency_s=-0.5"),
+        *("window.latency_steps=0", "window.latency_steps=1000001", "steps=1000001", "timeout_s=0.0"),
+        *("window.measure_s=0.0", "window.block_s=-1.0", "model.learning_rate=0.0", "model.args.dropout=.nan"),
+        *(f"{name}={value}" for name in ("timeout_s", "window.warmup_s") for value in ("nan", "inf")),
+    ],
+)
+def test_what_is_out_of_range_is_named(setting):
+    name, _, value = setting.partition("=")
+    with pytest.raises(UserError) as raised:
+        in_range(setting)
+    assert str(raised.value).startswith(
+        (f"{name}={value.lstrip('.')}: should be ", f"{name}={value.removesuffix('.0')}: should be ")
+    )
+
+
+@pytest.mark.parametrize("setting", ["window.measure_s=601.0", "window.warmup_s=1e9"])
+def test_what_takes_longer_than_a_cell_may_is_refused(setting):
+    with pytest.raises(UserError, match=r"the cell is ended after 600 s \(timeout_s\)"):
+        in_range(setting)
+    check_limits(merged(setting, "timeout_s=1e10"))
+    check_limits(merged(setting, "protocol=fit"))
+
+
+def test_the_smallest_values_that_make_sense_are_accepted():
+    for setting in ("batch_size=1", "threads=1", "seed=0", "window.warmup_s=0.0", "timeout_s=0.1"):
+        name, _, value = setting.partition("=")
+        assert float(operator.attrgetter(name)(in_range(setting))) == float(value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            {"x": [99999999999999999999]},
+            "model.args.x=99999999999999999999: should be at most 9223372036854775807",
+        ),
+        ({"x": [[float("inf")]]}, "model.args.x=inf: should be a finite number"),
+        ({"x": "a\x1b[2J"}, r"model.args.x=a\\x1b\[2J: longer than 4000 characters, or with characters that can't"),
+        ({"x": "y" * 5000}, "longer than 4000 characters"),
+        ({"a\udcff": 1}, "characters that can't be shown"),
+        (functools.reduce(lambda inner, _: {"a": inner}, range(60), {}), "nested deeper than 20"),
+    ],
+)
+def test_an_argument_that_no_record_could_keep_is_refused(arguments, told):
+    run = merged()
+    run = replace(run, model=replace(run.model, args=arguments))
+    with pytest.raises(UserError, match=told):
+        check_limits(run)
+
+
+@pytest.mark.parametrize("name", ["../../x", ".x", "a/b"])
+def test_a_sweeps_folder_is_named_after_its_suite(name):
+    with pytest.raises(UserError, match="suite.name=.*: the name of a suite is that of a folder"):
+        in_range(f"suite.name={name}")
