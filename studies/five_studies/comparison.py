@@ -24,25 +24,16 @@ USUAL_BATCH = 128  # study 001's
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedComparison:
-    """One network in one mode on one device: our time and the published one.
-
-    Attributes:
-        ours: the ok cell nearest to the study's settings; if none is ok, the nearest planned one; else None.
-        speedup: the CPU's time / this device's time, of cells that differ only in the device; else None.
-        evaluation_s: for inference, seconds of one evaluation on the test set by the nearest training cell that timed
-            any; None if unknown.
-        published: the published time; None if the study has none.
-        published_speedup: the published CPU time / the published time of this device.
-    """
+    """One network in one mode on one device: our time and the published one; what is not known is None."""
 
     model: str
     mode: Mode
     device: Device
-    ours: MeasuredCell | None
-    speedup: float | None
-    evaluation_s: float | None
-    published: Published | None
-    published_speedup: float | None
+    ours: MeasuredCell | None  # the ok cell nearest to the study's settings; if none is ok, the nearest planned one
+    speedup: float | None  # the CPU's time / this device's time, of cells that differ only in the device
+    evaluation_s: float | None  # of one evaluation on the test set, by the nearest training cell that timed any
+    published: Published | None  # the published time
+    published_speedup: float | None  # the published CPU time / the published time of this device
 
     @property
     def time_s(self) -> float | None:

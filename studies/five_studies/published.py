@@ -1,9 +1,11 @@
 """What the studies published: their numbers, and what was wrong with them."""
 
 import csv
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +71,14 @@ def entry(number: Published | None) -> Entry:
     return Entry(exact(value), value)
 
 
+Line = Sequence[object]  # of a table: entries, or what `word` makes one of
+
+
+def by_place(*headings: str) -> list[Column[Line]]:
+    """The columns of lines that hold their entries in this order."""
+    return [Column(heading, itemgetter(place)) for place, heading in enumerate(headings)]
+
+
 def mark(number: Published, what: str) -> str:
     """Says so if the source does not say `what`."""
     return " (assumed)" if number.assumed == what else ""
@@ -122,15 +132,13 @@ def known_errors() -> list[KnownError]:
 
 def known_errors_table() -> Table:
     """`known_errors` as the report's table."""
-    columns: list[Column[KnownError]] = [
-        Column("study", lambda error: f"{error.study}, {studies()[error.study]['name']}"),
-        Column("what was done", lambda error: error.done),
-        Column("here", lambda error: error.here),
-        Column("how", lambda error: error.how),
-        Column("the test that shows it", lambda error: error.test),
+    columns = by_place("study", "what was done", "here", "how", "the test that shows it")
+    lines = [
+        [f"{error.study}, {studies()[error.study]['name']}", error.done, error.here, error.how, error.test]
+        for error in known_errors()
     ]
     notes = [
         "Impossible: accelbench can't produce such a number. Invalid: such a cell is recorded with the reason, and its "
         "numbers are not published. Shown: the report shows the figure that reveals it.",
     ]
-    return tabulate("How a benchmark lies", columns, known_errors(), notes)
+    return tabulate("How a benchmark lies", columns, lines, notes)

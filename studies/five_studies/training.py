@@ -1,51 +1,22 @@
 """What networks learnt and the published accuracies, and what their training cost besides its epochs."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.words import options_text
 from accelbench.report.read import Sweep
-from accelbench.report.tables.table import Column, Entry, Table, count, number, percent, tabulate_known
+from accelbench.report.tables.table import Column, Table, count, number, percent, tabulate_known
 from accelbench.schema.record import Row
 from accelbench.schema.vocab import Device, Mode, Protocol
 from five_studies import published
 from five_studies.comparison import describe, nearest_cell, published_for_sweep
-from five_studies.published import Published
+from five_studies.published import Line, by_place
 
-
-class _Quality(NamedTuple):
-    """A network's accuracy and loss, in training and on the test set: ours or published ones."""
-
-    model: str
-    whose: str
-    device: str
-    train_accuracy: Entry
-    accuracy: Entry
-    train_loss: Entry
-    loss: Entry
-    source: str
-
-
-QUALITY_COLUMNS: list[Column[_Quality]] = [
-    Column("network", lambda quality: quality.model),
-    Column("whose", lambda quality: quality.whose),
-    Column("device", lambda quality: quality.device),
-    Column("training accuracy (%)", lambda quality: quality.train_accuracy),
-    Column("test accuracy (%)", lambda quality: quality.accuracy),
-    Column("training loss", lambda quality: quality.train_loss),
-    Column("test loss", lambda quality: quality.loss),
-    Column("cell or source", lambda quality: quality.source),
-]
-# Our seconds are of building, and of the first epoch with its compilation.
-ONE_EPOCH_COLUMNS: list[Column[tuple[Published, MeasuredCell | None]]] = [
-    Column("network", lambda one: one[0].model),
-    Column("device", lambda one: one[0].device),
-    Column("ours (s)", lambda one: _first_epoch_s(one[1]), number),
-    Column("ours: cell", lambda one: describe(one[1])),
-    Column("published (s)", lambda one: published.entry(one[0])),
-    Column("published by", lambda one: one[0].source),
-]
+QUALITY_COLUMNS = by_place(
+    *("network", "whose", "device", "training accuracy (%)", "test accuracy (%)", "training loss", "test loss"),
+    "cell or source",
+)
+ONE_EPOCH_COLUMNS = by_place("network", "device", "ours (s)", "ours: cell", "published (s)", "published by")
 PREPARATION_COLUMNS: list[Column[Row]] = [
     Column("network", lambda row: row["model"]),
     Column("device", lambda row: row["device"]),
@@ -74,39 +45,40 @@ def quality(sweep: Sweep) -> Table | None:
     return tabulate_known("Accuracy and loss", QUALITY_COLUMNS, found, notes)
 
 
-def _our_quality(sweep: Sweep, model: str) -> Iterator[_Quality]:
+def _our_quality(sweep: Sweep, model: str) -> Iterator[Line]:
     for device in Device:
         ours = nearest_cell(sweep, model, Mode.train, device, known="test_loss")
         if ours is not None and ours.is_ok:
             accuracies = percent(ours.row["train_accuracy"]), percent(ours.row["accuracy"])
             losses = number(ours.row["loss"]), number(ours.row["test_loss"])
-            yield _Quality(model, "ours", device, *accuracies, *losses, describe(ours))
+            yield [model, "ours", device, *accuracies, *losses, describe(ours)]
 
 
-def _published_quality(sweep: Sweep, model: str) -> Iterator[_Quality]:
+def _published_quality(sweep: Sweep, model: str) -> Iterator[Line]:
     for device in (None, *Device):
         metrics = ("train_accuracy", "accuracy", "loss", "validation_loss")
         found = [published.find(sweep.study, model, metric, device) for metric in metrics]
         if known := next(filter(None, found), None):
             source = known.source + published.epochs_text(sweep.study, model)
-            train_accuracy, accuracy, train_loss, loss = map(published.entry, found)
-            numbers = (train_accuracy, accuracy, train_loss, loss)
-            yield _Quality(model, "published", device or "not stated", *numbers, source)
+            yield [model, "published", device or "not stated", *map(published.entry, found), source]
 
 
 def one_epoch(sweep: Sweep) -> Table | None:
     """The times of a single epoch, ours and the published; None if the study published none."""
-    found = []
+    found: list[Line] = []
     for entry in published_for_sweep(sweep):
         if entry.metric == "one_epoch_time" and entry.device is not None:
             wanted = (sweep, entry.model, Mode.train, Device(entry.device))
             tested = nearest_cell(*wanted, known="test_loss")
-            found.append((entry, tested if tested is not None and tested.is_ok else nearest_cell(*wanted)))
+            ours = tested if tested is not None and tested.is_ok else nearest_cell(*wanted)
+            times = [number(_first_epoch_s(ours)), describe(ours), published.entry(entry)]
+            found.append([entry.model, entry.device, *times, entry.source])
     notes = ["One run with building and compiling; ours is the first epoch of the cell, whichever number it runs."]
     return tabulate_known("One epoch", ONE_EPOCH_COLUMNS, found, notes)
 
 
 def _first_epoch_s(ours: MeasuredCell | None) -> float | None:
+    """Seconds of building, and of the first epoch with its compilation."""
     measured = ours.record.measurement if ours is not None and ours.record else None
     return measured.build_s + measured.epochs[0].seconds if measured is not None and measured.epochs else None
 

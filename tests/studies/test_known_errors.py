@@ -7,10 +7,9 @@ from accelbench.engines.lightning import engine
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.row import summarise
 from accelbench.schema.cell import KerasSettings
-from accelbench.schema.record import Record
 from accelbench.schema.vocab import XLA, Device, Engine, KerasBackend, Mode, Protocol, Status
 from accelbench.schema.workload import ModelSpec
-from fakes import make_cell, make_project, needs
+from fakes import make_cell, make_project, make_record, needs
 from five_studies.published import Remedy, known_errors, known_errors_table
 from marks import IGNORES_LIGHTNINGS_WARNINGS
 
@@ -42,45 +41,26 @@ def test_the_docs_hold_the_same_table():
     assert lines == ["| " + " | ".join(row) + " |" for row in rows]
 
 
-def of_lightning(cell):
-    return cell.engine == Engine.lightning and cell.device not in XLA
-
-
-def tells_threads(cell):
-    return cell.device not in XLA and not (cell.keras and cell.keras.backend == KerasBackend.jax)
-
-
-def fetches_outside(cell):
-    return cell.engine == Engine.lightning or cell.mode == Mode.infer or cell.keras.backend == KerasBackend.jax
-
-
-def has_steps(cell):
-    return cell.protocol != Protocol.fit
-
-
-def any_cell(cell):
-    return True
-
-
-# A part of the sentence -> the columns that it names, and for which cells it says that they have a value.
-NAMED = {
-    "the number that ran is a column, empty for XLA and JAX": (["threads"], tells_threads),
-    "Lightning's cells, but for XLA, name their busiest operators": (["busiest_operators"], of_lightning),
-    "first_step_s is a column": (["first_step_s"], any_cell),
-    "The share of the time that waits for batches is a column, empty where": (["data_wait_share"], fetches_outside),
-    "The launch time is a column beside the latency": (["latency_p50_ms", "launch_p50_ms"], has_steps),
-    "the batch per device is a column": (["batch_size_per_device"], any_cell),
-    "The device that computed is read from the result": (["device_name", "num_devices"], any_cell),
-}
-
-
 def assert_claims_hold(cell, measured):
-    values = {"identity": "0" * 8, "started_at": "2026-11-20T18:00:00+00:00", "wall_s": 1.0, "environment": {}}
-    row = summarise(Record(cell=cell, status=Status.ok, measurement=measured, **values))
-    for part, (columns, holds) in NAMED.items():
+    is_lightning, on_xla = cell.engine == Engine.lightning, cell.device in XLA
+    on_jax = cell.keras is not None and cell.keras.backend == KerasBackend.jax
+    # A part of the sentence -> the columns that it names, and whether it says that they have a value.
+    named = {
+        "the number that ran is a column, empty for XLA and JAX": (["threads"], not (on_xla or on_jax)),
+        "Lightning's cells, but for XLA, name their busiest": (["busiest_operators"], is_lightning and not on_xla),
+        "first_step_s is a column": (["first_step_s"], True),
+        "The share of the time that waits for batches is a column, empty where": (
+            *(["data_wait_share"], is_lightning or on_jax or cell.mode == Mode.infer),
+        ),
+        "The launch time is a column beside": (["latency_p50_ms", "launch_p50_ms"], cell.protocol != Protocol.fit),
+        "the batch per device is a column": (["batch_size_per_device"], True),
+        "The device that computed is read from the result": (["device_name", "num_devices"], True),
+    }
+    row = summarise(make_record(cell, measurement=measured))
+    for part, (columns, holds) in named.items():
         assert any(part in error.how for error in ERRORS), part
         for column in columns:
-            assert (row[column] is not None) == holds(cell), f"{column} of {cell.label}"
+            assert (row[column] is not None) == holds, f"{column} of {cell.label}"
     assert (row["compile_s"] is not None) == bool(row["num_compiles"])
 
 

@@ -71,6 +71,5 @@ def test_the_headline_stands_beside_what_its_raw_data_gives(read, maker):
 
 
 def test_nothing_is_compared_where_no_device_has_an_equal_cell(read, maker):
-    records = [maker.ok(maker.cell(), 10), maker.ok(maker.cell(device="gpu", mode=Mode.infer), 90)]
-    assert speedups.table(read(records)) is None
-    assert speedups.headlines(read(records)) is None
+    sweep = read([maker.ok(maker.cell(), 10), maker.ok(maker.cell(device="gpu", mode=Mode.infer), 90)])
+    assert speedups.table(sweep) is speedups.headlines(sweep) is None
