@@ -87,7 +87,7 @@ def test_the_stage_writes_only_what_has_changed_and_mends_a_broken_file(checkout
     written = json.loads((checkout / ENVIRONMENT).read_text())
     assert written == fingerprint.fingerprint(package=checkout / "src/accelbench")
     assert write(checkout) == first
-    with (checkout / "src/accelbench/isolation/sampler.py").open("a") as file:
+    with (checkout / "src/accelbench/isolation/processes.py").open("a") as file:
         file.write("MORE = 1\n")
     assert write(checkout) != first
     assert json.loads((checkout / ENVIRONMENT).read_text())["code"] != written["code"]

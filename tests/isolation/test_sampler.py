@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from accelbench.devices.proc import TICKS_PER_S, CpuTimes, cpu_times
-from accelbench.isolation.sampler import Sampler
+from accelbench.isolation.processes import Sampler
 from accelbench.schema.measurement import SystemSeries
 from devices.fakes import FakeNvml
 
@@ -95,7 +95,7 @@ def spent_s(series):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_page_faults_and_the_kernels_time_for_them(monkeypatch):
-    monkeypatch.setattr("accelbench.isolation.sampler.SHORTEST_INTERVAL_S", 0.0)
+    monkeypatch.setattr("accelbench.isolation.processes.SHORTEST_INTERVAL_S", 0.0)
     with child(NESTED, FAULT, 0) as process:
         sampler = Sampler(process.pid)
         assert sampler.sample()
@@ -196,7 +196,7 @@ def test_the_dearer_a_sample_the_longer_the_pause_after_it(monkeypatch):
     costs = iter([0.00001, 0.0004, 1.0])
     clock = itertools.accumulate(step for cost in costs for step in (0.0, cost))
     sampler = Sampler(os.getpid())
-    monkeypatch.setattr("accelbench.isolation.sampler.time.thread_time", lambda: next(clock))
+    monkeypatch.setattr("accelbench.isolation.processes.time.thread_time", lambda: next(clock))
     pauses = [sampler.pause_s for _ in range(3) if sampler.sample()]
     assert pauses == [0.1, pytest.approx(0.2), 0.5]
 
@@ -240,7 +240,7 @@ def test_the_samplers_own_work_is_not_that_of_others():
 ADOPTED = """
 import os, subprocess, sys, time
 from accelbench.devices.proc import cpu_times
-from accelbench.isolation.sampler import Sampler
+from accelbench.isolation.processes import Sampler
 from accelbench.lifeline import adopt_orphans
 adopt_orphans()
 loop = "import time; end = time.process_time() + .4\\nwhile time.process_time() < end: pass\\nprint(1, flush=True)"

@@ -17,7 +17,7 @@ from accelbench.devices.registry import look
 from accelbench.engines.registry import SUBSTITUTING
 from accelbench.errors import InvalidError, UnknownChoiceError, UnsupportedError, UserError
 from accelbench.grid import fingerprint, support
-from accelbench.isolation.sampler import Sampler
+from accelbench.isolation.processes import Sampler
 from accelbench.judging.asked import judge
 from accelbench.judging.disturbed import ALLOWED, BUSY
 from accelbench.judging.roofline import excess, verdict

@@ -23,8 +23,7 @@ from typing import Any
 
 from accelbench.isolation import child
 from accelbench.isolation.messages import CellRequest, Outcome, Request, decode, decode_request, encode
-from accelbench.isolation.processes import Witness, children, end_orphans
-from accelbench.isolation.sampler import Sampler
+from accelbench.isolation.processes import Sampler, Witness, children, end_orphans
 from accelbench.judging.asked import host_checks, host_warnings, judge
 from accelbench.lifeline import adopt_orphans
 from accelbench.measuring.witness import Moment

@@ -1,17 +1,38 @@
-"""What the host sees of a cell's processes, and the end of those that a cell leaves behind."""
+"""What the host sees of a cell's processes: samples of memory, processor time and GPUs, and its own clock.
+
+It also ends what a cell leaves behind.
+"""
 
 import contextlib
+import functools
 import os
 import signal
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import psutil
+import pynvml
 
+from accelbench.devices import energy_counters, gpu
+from accelbench.devices.proc import TICKS_PER_S, CpuTimes, cpu_times, throttle_files, throttled_s
 from accelbench.measuring.witness import Moment
-from accelbench.schema.measurement import Witnessed
+from accelbench.schema.measurement import SystemSeries, Witnessed
 
+MB = 1e6  # bytes
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+# The kernel counts processor time in ticks of 10 ms: a utilisation over less than five ticks means nothing.
+SHORTEST_INTERVAL_S = 0.05
+# A sample takes processor time from the cell: .1 ms on idle cores, .5 ms on busy ones, whose caches do not hold the
+# sampler's data. The pause after it is so many times as long that the cell loses .2 %; with many processes, of which a
+# sample takes over a millisecond, it loses more, since utilisation, power and energy need two samples a second.
+PAUSE_PER_COST = 500
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 0.5
+MAX_THREADS = 64  # of the tree whose waiting is read, at some 10 us each
+# Reasons for low GPU clocks that no user asked for: hardware slowdown, temperature (seen by the driver or by the
+# hardware), power brake (nvml.h, nvmlClocksEventReason...).
+SLOWED_DOWN = 0x8 | 0x20 | 0x40 | 0x80
 KILL_S = 5.0  # a process that has not ended so long after SIGKILL hangs in a driver
 POLL_S = 0.001
 # Of GNU's, Intel's and LLVM's OpenMP: they bind threads, the main thread too, when the library is loaded.
@@ -64,6 +85,244 @@ def end_orphans(own: Collection[int]) -> None:
             return
         if not ended:
             time.sleep(POLL_S)
+
+
+FIGURES: dict[str, Callable[[Any, gpu.Handle], float]] = {
+    "memory_mb": lambda nvml, handle: nvml.nvmlDeviceGetMemoryInfo(handle).used / MB,
+    "utilization_percent": lambda nvml, handle: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
+    "power_w": lambda nvml, handle: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
+    "temperature_c": lambda nvml, handle: nvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU),
+    "throttled": lambda nvml, handle: float(nvml.nvmlDeviceGetCurrentClocksEventReasons(handle) & SLOWED_DOWN != 0),
+    "sm_clock_mhz": lambda nvml, handle: nvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM),
+}
+
+
+class _Usage(NamedTuple):
+    """What a process uses, or several together: times and page faults include waited-for children's."""
+
+    memory_bytes: int  # resident
+    cpu_ticks: int
+    system_ticks: int  # the part of it that the kernel worked for the process
+    page_faults: int  # minor and major ones
+
+
+class Sampler:
+    """Samples a process and its descendants at each call of `sample`; the host calls it again after `pause_s`.
+
+    `host_memory_mb` is the sum of the resident set sizes: pages shared between processes, such as a library's or a
+    forked parent's, count once in each of them. `cpu_utilization_percent` is processor time over wall time, 100 for
+    one busy core; it includes processes that have ended and been waited for, as do `cpu_system_percent`, the part of it
+    that the kernel worked for the tree, and `page_faults_per_s`. A process whose parent has ended no longer belongs to
+    the tree. `other_cpu_utilization_percent` is the use by all others, but for the sampler's process, of the cores that
+    this one may use, which are the cell's. `steal_percent` is the time that a hypervisor gave to other machines while
+    these cores had work. `waiting_percent` is the time for which threads of the tree were ready to run and had no core,
+    100 for one thread that always waits; of at most `MAX_THREADS`, and None where the kernel does not count it.
+
+    `gpu_<i>_...` describe the i-th visible GPU as a whole, whichever processes use it: memory in use, the share of
+    the driver's sampling period in which a kernel ran, power, temperature and the clock of the multiprocessors.
+    A figure that the driver doesn't report is None.
+    """
+
+    def __init__(
+        self,
+        pid: int,
+        num_gpus: int = 0,
+        nvml: Any = pynvml,
+        environ: Mapping[str, str] = os.environ,
+        others: Sequence[int] = (),
+    ) -> None:
+        """Starts without a sample; the utilisation of the first one is measured from here.
+
+        Args:
+            pid: the root of the process tree; if there is no such process, the series is empty.
+            num_gpus: how many of the visible GPUs the cell uses, the first ones; 0 on every other device.
+            others: further ranks of the cell, whose trees are included. Sampling goes on if one of them ends.
+        """
+        self._others_pids = others
+        self._root: int | None = None
+        self._queries = _queries(num_gpus, nvml, environ)
+        self._times_s: list[float] = []
+        self._values: dict[str, list[float | None]] = {}
+        self._memory_bytes: list[int] = []
+        self.pause_s = SHORTEST_PAUSE_S
+        try:
+            self._started_s = int(_stat(pid)[19]) / TICKS_PER_S  # of CLOCK_BOOTTIME (field 22)
+            self._cores, self._is_apart = os.sched_getaffinity(0), pid != os.getpid()
+            self._children = frozenset(children(os.getpid()))
+            below = self._below(pid)
+            self._waited_ns = _waits([pid, *below])
+            self._last = (time.monotonic(), _measure(pid, below))
+            self._last_machine = (self._last[0], self._machine())
+            self._root = pid
+        except OSError:  # it has ended, or the system has no /proc
+            pass
+
+    def sample(self) -> bool:
+        """Takes one sample, if the root is still alive; returns whether it was."""
+        if self._root is None:
+            return False
+        start_s = time.thread_time()
+        try:
+            below = self._below(self._root)
+            usage = _measure(self._root, below)
+        except OSError:
+            self._root = None
+            return False
+        now = time.monotonic()
+        self._memory_bytes.append(usage.memory_bytes)
+        waiting_percent = self._waiting_percent(now - self._last[0], _waits([self._root, *below]))
+        rates = self._rates(now, usage)
+        sampled: dict[str, float | None] = {
+            "host_memory_mb": usage.memory_bytes / MB,
+            **rates,
+            "waiting_percent": waiting_percent,
+            **self._others(now, rates["cpu_utilization_percent"]),
+            **{name: gpu.ask(query) for name, query in self._queries.items()},
+        }
+        self._times_s.append(time.clock_gettime(time.CLOCK_BOOTTIME) - self._started_s)
+        for name, value in sampled.items():
+            self._values.setdefault(name, []).append(value)
+        rest_s = PAUSE_PER_COST * (time.thread_time() - start_s)
+        self.pause_s = min(max(SHORTEST_PAUSE_S, rest_s), LONGEST_PAUSE_S)
+        return True
+
+    def series(self, peak_bytes: int | None = None, until_s: float | None = None) -> SystemSeries:
+        """The samples so far, up to the end of the measurement: `until_s` seconds since the machine started.
+
+        Later ones belong to other work, such as checking the output. The peak of memory is the largest sample, or
+        `peak_bytes`, from another source such as the process's VmHWM, if that is larger.
+        """
+        times = [t_s for t_s in self._times_s if until_s is None or self._started_s + t_s <= until_s]
+        sampled = self._memory_bytes[: len(times)]
+        peaks = [*sampled, *([peak_bytes] if peak_bytes is not None else [])]
+        return SystemSeries(
+            started_boot_s=self._started_s if times else None,
+            t_s=times,
+            values={name: values[: len(times)] for name, values in self._values.items()},
+            peak_host_bytes=max(peaks, default=None),
+            num_cores=len(self._cores) if times else None,
+        )
+
+    def _rates(self, now: float, usage: _Usage) -> dict[str, float | None]:
+        (before, used), self._last = self._last, (now, usage)
+        wall_s, faults = now - before, usage.page_faults - used.page_faults
+        # Whole ticks: as a part of the whole, the kernel's time is never larger by a rounding error.
+        spent, system = usage.cpu_ticks - used.cpu_ticks, usage.system_ticks - used.system_ticks
+        # The sums decrease when a process ends that its parent does not wait for: what it used is then lost.
+        whole = wall_s >= SHORTEST_INTERVAL_S and min(spent, system, faults) >= 0
+        return {
+            "cpu_utilization_percent": 100 * spent / TICKS_PER_S / wall_s if whole else None,
+            "cpu_system_percent": 100 * system / TICKS_PER_S / wall_s if whole else None,
+            "page_faults_per_s": faults / wall_s if whole else None,
+        }
+
+    def _machine(self) -> CpuTimes:
+        """The times of the cores without those of this process, unless it is sampled, and of orphans that it adopted.
+
+        These are the cell's, since a host adopts what a cell's process leaves behind (`lifeline.adopt_orphans`).
+        """
+        times, adopted_ticks = cpu_times(self._cores), 0
+        if not self._is_apart:
+            return times
+        for child in set(children(os.getpid())) - self._children:
+            for pid in (child, *descendants(child)):
+                with contextlib.suppress(OSError):  # it has ended meanwhile
+                    adopted_ticks += _of_process(pid).cpu_ticks
+        return times._replace(busy_s=times.busy_s - time.process_time() - adopted_ticks / TICKS_PER_S)
+
+    def _others(self, now: float, tree_percent: float | None) -> dict[str, float | None]:
+        (before_s, before), self._last_machine = self._last_machine, (now, self._machine())
+        after, wall_s = self._last_machine[1], now - before_s
+        whole = tree_percent is not None and wall_s >= SHORTEST_INTERVAL_S
+        busy_percent = 100 * (after.busy_s - before.busy_s) / wall_s if whole else 0.0
+        return {
+            "other_cpu_utilization_percent": max(0.0, busy_percent - (tree_percent or 0.0)) if whole else None,
+            "steal_percent": 100 * (after.stolen_s - before.stolen_s) / wall_s if whole else None,
+        }
+
+    def _waiting_percent(self, wall_s: float, waited_ns: dict[str, int]) -> float | None:
+        before, self._waited_ns = self._waited_ns, waited_ns
+        if wall_s < SHORTEST_INTERVAL_S or not any(waited_ns.values()):
+            return None
+        return 100 * sum(max(0, ns - before.get(thread, 0)) for thread, ns in waited_ns.items()) / 1e9 / wall_s
+
+    def _below(self, root: int) -> list[int]:
+        # The tree without its root.
+        below = [pid for each in (root, *self._others_pids) for pid in descendants(each)]
+        return [*self._others_pids, *below]
+
+
+def _measure(root: int, below: Sequence[int]) -> _Usage:
+    """What the tree uses; raises an OSError if the root has ended."""
+    of_each = [_of_process(root)]
+    if of_each[0].memory_bytes == 0:  # a zombie, or about to be one
+        raise ProcessLookupError(f"process {root} has ended")
+    for pid in below:
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            of_each.append(_of_process(pid))
+    return _Usage(*map(sum, zip(*of_each, strict=True)))
+
+
+def _waits(pids: Iterable[int]) -> dict[str, int]:
+    """Thread -> nanoseconds for which it was ready and had no core, of the first threads of these processes.
+
+    Field 2 of /proc/<pid>/task/<thread>/schedstat (Linux kernel, Documentation/scheduler/sched-stats.rst).
+    """
+    found: dict[str, int] = {}
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it has ended, or the kernel has no such file
+            for thread in os.listdir(f"/proc/{pid}/task")[: MAX_THREADS - len(found)]:
+                with open(f"/proc/{pid}/task/{thread}/schedstat", "rb", buffering=0) as file:
+                    found[thread] = int(file.read().split()[1])
+    return found
+
+
+def _of_process(pid: int) -> _Usage:
+    """Raises an OSError if the process has been waited for.
+
+    One file holds all of it (proc_pid_stat(5): fields 10 to 17 and 24). psutil opens three, each of which costs a cell
+    on busy cores some 60 microseconds.
+    """
+    fields = _stat(pid)
+    user, system, children_user, children_system = map(int, fields[11:15])
+    return _Usage(
+        memory_bytes=int(fields[21]) * PAGE_BYTES,
+        cpu_ticks=user + system + children_user + children_system,
+        system_ticks=system + children_system,
+        page_faults=sum(map(int, fields[7:11])),
+    )
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of proc_pid_stat(5) from the third one on; raises an OSError without that file."""
+    with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+        return file.read().decode(errors="replace").rpartition(")")[2].split()
+
+
+def _queries(num_gpus: int, nvml: Any, environ: Mapping[str, str]) -> dict[str, Callable[[], float | None]]:
+    """The counters of throttling (CPU quota, temperature) and energy, and figures of GPUs, by the name of a series."""
+    queries = dict(energy_counters.counters(num_gpus, nvml, environ))
+    if files := throttle_files():
+        queries["cpu_quota_throttled_s"] = functools.partial(throttled_s, files)
+    # Only the first package: a large machine has hundreds of these files, one per thread.
+    heat = Path("/sys/devices/system/cpu/cpu0/thermal_throttle/package_throttle_count")
+    if heat.exists():
+        queries["cpu_thermal_throttles"] = functools.partial(_number_in, heat)
+    try:
+        handles = gpu.visible_handles(nvml, environ)[:num_gpus] if num_gpus else []
+    except pynvml.NVMLError:
+        handles = []
+    for index, handle in enumerate(handles):
+        for figure, query in FIGURES.items():
+            queries[f"gpu_{index}_{figure}"] = functools.partial(query, nvml, handle)
+    return queries
+
+
+def _number_in(path: Path) -> float | None:
+    try:
+        return float(path.read_text())
+    except (OSError, ValueError):
+        return None
 
 
 class Witness:
