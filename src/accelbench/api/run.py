@@ -5,16 +5,12 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 
 from accelbench.api.results import Results
 from accelbench.api.words import words_of
-from accelbench.schema.cell import Cell
-
-if TYPE_CHECKING:  # it imports Hydra, which is imported while the host starts
-    from accelbench.settings.config import SweepOptions
 
 # Composing replaces sys.argv, which all threads share: one at a time does it.
 _COMPOSING = threading.RLock()
@@ -44,24 +40,26 @@ def run(settings: str | Sequence[str] = "", *, quiet: bool = False, **values: An
     """
     words = words_of(settings, values)
     console = Console(highlight=False, quiet=quiet)
-    with _as_user_errors():
+    try:
         from accelbench.sweep import early
 
         with early.hosts(words) as hosts:
             # Imported while the host starts.
             from accelbench.cluster import dispatch
+            from accelbench.settings.compose import cells_of, compose
 
-            cells, options = _composed(words)
+            with _COMPOSING, _unchanged():
+                cells, options = cells_of(compose(words))
             result = dispatch.run(cells, options, console, hosts=hosts)
         result.check_request()
-        return Results.of_records(result.records, result.folder)
+    except Exception as error:
+        from accelbench.settings.hydra_errors import user_error_behind
 
-
-def _composed(words: list[str]) -> "tuple[list[Cell], SweepOptions]":
-    from accelbench.settings.compose import cells_of, compose
-
-    with _COMPOSING, _unchanged():
-        return cells_of(compose(words))
+        mistake = user_error_behind(error)
+        if mistake is None or mistake is error:
+            raise
+        raise mistake from None
+    return Results.of_records(result.records, result.folder)
 
 
 @contextmanager
@@ -79,20 +77,4 @@ def _unchanged() -> Iterator[None]:
         # Those that did not change are never missing in between: other threads may read them.
         for name in os.environ.keys() - variables.keys():
             del os.environ[name]
-        for name, value in variables.items():
-            if os.environ.get(name) != value:
-                os.environ[name] = value
-
-
-@contextmanager
-def _as_user_errors() -> Iterator[None]:
-    """Raises the user's mistake behind an error of Hydra's, as the command line prints it."""
-    try:
-        yield
-    except Exception as error:
-        from accelbench.settings.hydra_errors import user_error_behind
-
-        mistake = user_error_behind(error)
-        if mistake is None or mistake is error:
-            raise
-        raise mistake from None
+        os.environ.update({name: value for name, value in variables.items() if os.environ.get(name) != value})

@@ -53,17 +53,15 @@ def copy_of(network: nn.Module) -> nn.Module:
             f"model: it can't be copied, and measuring must not change it ({type(error).__name__}: {error}); a "
             "function that runs it, accelbench.measure(lambda: model(batch), samples=...), is measured as it is"
         ) from error
-    shared = _storages(network) & _storages(copied)
-    if copied is network or shared:
+    places = [
+        {tensor.untyped_storage().data_ptr() for tensor in itertools.chain(each.parameters(), each.buffers())} - {0}
+        for each in (network, copied)
+    ]
+    if copied is network or places[0] & places[1]:
         raise UserError(
             "model: its copy shares weights with it, and measuring must not change them: measure a function"
         )
     return copied
-
-
-def _storages(network: nn.Module) -> set[int]:
-    tensors = itertools.chain(network.parameters(), network.buffers())
-    return {tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.numel()}
 
 
 def own_batch(batch: Any, samples: int | None, dtype: torch.dtype, device: torch.device) -> OwnBatch:
@@ -89,11 +87,7 @@ def own_batch(batch: Any, samples: int | None, dtype: torch.dtype, device: torch
 
 
 class LiveTask(OwnTask):
-    """A network on the user's batch; see `OwnTask`.
-
-    Raises:
-        UserError: the batch is a mapping, and `forward` takes no key of it.
-    """
+    """A network on the user's batch; a UserError if that is a mapping, and `forward` takes no key of it."""
 
     def __init__(self, network: nn.Module, batch: OwnBatch, loss: Callable[[Any, Any], Tensor] | None) -> None:
         self.flag, self.loss = "loss", loss
@@ -158,6 +152,7 @@ class NetworkRun(CellRun):
         self.unchecked: list[str] = []
         self.unseen: OwnBatch | None = None
         self.num_rows = batch.num_rows  # of the output
+        self.on_host: OwnBatch = mapped(batch, Tensor.cpu)
 
     def run_steps(self) -> None:
         # As Lightning's Trainer does.
@@ -182,7 +177,7 @@ class NetworkRun(CellRun):
     def _keep_outputs(self) -> None:
         if not next(tensors_in(self.batch.content)).dim():
             return
-        self.unseen = never_fed(self._on_host())
+        self.unseen = never_fed(self.on_host)
         if self.unseen is None:
             self.unchecked.append(SAME_INPUTS)
         else:
@@ -190,12 +185,8 @@ class NetworkRun(CellRun):
                 self.num_rows = size_of(self.result, (self.batch.num_rows, self.batch.num_samples))
             self.keep_outputs(self.num_rows, None)
 
-    def _on_host(self) -> OwnBatch:
-        on_host: OwnBatch = mapped(self.batch, lambda tensor: tensor.cpu())
-        return on_host
-
     def compared_inputs(self) -> tuple[Any, Any]:
-        return self._on_host(), self.unseen
+        return self.on_host, self.unseen
 
     def seed_output(self, number: int) -> None:
         torch.manual_seed(number)
@@ -245,7 +236,7 @@ class NetworkRun(CellRun):
         logger = logging.getLogger("torch._subclasses.fake_tensor")  # what can't be counted is a warning already
         was_disabled, logger.disabled = logger.disabled, True
         try:
-            return count(module, self._on_host(), self.cell.precision, train=self.trains)
+            return count(module, self.on_host, self.cell.precision, train=self.trains)
         finally:
             logger.disabled = was_disabled
 
@@ -274,7 +265,8 @@ def measure_network(
     dtype = STORED_DTYPES[cell.precision]
     with as_in_a_fresh_process(torch_type, dtype, tf32=cell.precision == Precision.tf32):
         backend = backend_for(cell.device)
-        stays = _is_on(torch_type, batch)
+        tensors = list(tensors_in(batch))
+        stays = torch_type != "cpu" and bool(tensors) and all(each.device.type == torch_type for each in tensors)
         place = backend.device() if stays else torch.device("cpu")
         own = own_batch(batch, samples, dtype, place)
         data = dataclasses.replace(cell.data, pipeline=Pipeline.device if stays else Pipeline.host)
@@ -282,11 +274,6 @@ def measure_network(
         copied = copy_of(model).to(device=backend.device(), dtype=dtype)
         task = LiveTask(getattr(model, "_orig_mod", model), own, loss)
         return cell, result(NetworkRun(cell, copied, model, task, own, backend))
-
-
-def _is_on(torch_type: str, batch: Any) -> bool:
-    tensors = list(tensors_in(batch))
-    return torch_type != "cpu" and bool(tensors) and all(tensor.device.type == torch_type for tensor in tensors)
 
 
 def _as(tensor: Tensor, dtype: torch.dtype) -> Tensor:

@@ -2,7 +2,7 @@
 
 import contextlib
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -49,7 +49,13 @@ def as_in_a_fresh_process(torch_type: str, dtype: torch.dtype, *, tf32: bool = F
     network change of them.
     """
     with contextlib.ExitStack() as stack:
-        stack.callback(_generators(torch_type))
+        if torch_type == "cuda":  # else no GPU is started
+            torch.cuda.init()  # type: ignore[no-untyped-call]
+        stack.callback(random.setstate, random.getstate())
+        stack.callback(np.random.set_state, np.random.get_state())
+        stack.callback(torch.set_rng_state, torch.get_rng_state())
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            stack.callback(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all())
         stack.callback(setattr, XLAAccelerator, "is_available", vars(XLAAccelerator)["is_available"])
         stack.callback(restore, snapshot())
         stack.enter_context(torch.inference_mode(False))
@@ -59,23 +65,6 @@ def as_in_a_fresh_process(torch_type: str, dtype: torch.dtype, *, tf32: bool = F
         # A default device costs time at each call of torch.
         restore({**values_of_a_cell(allow_tf32=tf32), DEFAULT_DTYPE: dtype, DEFAULT_DEVICE: None})
         yield
-
-
-def _generators(torch_type: str) -> Callable[[], None]:
-    """Returns what sets the random generators to their present states. It starts a GPU only if one is measured."""
-    if torch_type == "cuda":
-        torch.cuda.init()  # type: ignore[no-untyped-call]
-    python, numpy_s, of_torch = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    of_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]
-
-    def put_back() -> None:
-        random.setstate(python)
-        np.random.set_state(numpy_s)
-        torch.set_rng_state(of_torch)
-        if of_gpus is not None:
-            torch.cuda.set_rng_state_all(of_gpus)
-
-    return put_back
 
 
 def result(run: CellRun) -> Measurement:
