@@ -176,12 +176,10 @@ def noise(sweeps: Sequence[Sweep]) -> str:
             key = group_key([process.all_but("repeat", "seed", "window"), process.place_key])
             rates.setdefault(key, []).append(rate)
     ratio = max((max(each) / min(each) for each in rates.values()), default=1.0)
-    trust = (
-        f"The same setting was up to {significant(ratio, 2)} times as fast as another time: don't trust differences "
-        "below that."
-        if ratio > LARGE
-        else "Don't trust small differences."
-    )
+    trust = "Don't trust small differences."
+    if ratio > LARGE:
+        times = f"The same setting was up to {significant(ratio, 2)} times as fast as another time"
+        trust = f"{times}: don't trust differences below that."
     return f"Noisy machine: {num_beside:,} of {len(measured):,} processes shared the CPU with other programs. {trust}"
 
 
