@@ -60,8 +60,7 @@ def main(digits, out):
 
     from accelbench.engines.lightning import engine, zoo
     from accelbench.engines.lightning.backends import backend_for
-    from accelbench.engines.lightning.module import BenchModule
-    from accelbench.engines.lightning.task import ImageTask
+    from accelbench.engines.lightning.module import BenchModule, ImageTask
     from accelbench.engines.lightning.work import count
     from accelbench.schema.vocab import Device, Precision
     from accelbench.schema.workload import ModelSpec

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from accelbench.engines.lightning.task import ImageTask, varied
+from accelbench.engines.lightning.module import ImageTask, varied
 from accelbench.schema.vocab import Augment
 
 

@@ -11,7 +11,7 @@ from accelbench.data.obtain import Obtained
 from accelbench.data.prepare import describe
 from accelbench.devices.registry import look
 from accelbench.engines.lightning import engine, options, zoo
-from accelbench.engines.lightning.task import ImageTask
+from accelbench.engines.lightning.module import ImageTask
 from accelbench.errors import UnsupportedError
 from accelbench.grid.support import why_not
 from accelbench.isolation.child import NOT_IMPLEMENTED

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from torch import nn
 
-from accelbench.engines.lightning import preflight
+from accelbench.engines.lightning import engine
 from accelbench.errors import UserError
 from accelbench.schema.vocab import Device, Library, Mode, Pipeline, Precision
 from accelbench.schema.workload import DataSpec, ModelSpec
@@ -46,15 +46,15 @@ def cell_of(fault, **changes):
 @pytest.mark.parametrize("fault", ["wants whole batches", "needs contents"])
 @pytest.mark.parametrize("mode", Mode)
 def test_what_runs_passes(tmp_path, fault, mode):
-    preflight.check(cell_of(fault, mode=mode), tmp_path)
+    engine.check(cell_of(fault, mode=mode), tmp_path)
 
 
 @pytest.mark.parametrize("fault", ["needs a GPU", "needs a GPU to be built"])
 def test_what_fails_in_fp32_on_the_cpu_is_left_to_a_cell_that_runs_elsewhere(tmp_path, fault):
     for elsewhere in ({"device": Device.gpu}, {"precision": Precision.bf16}):
-        preflight.check(cell_of(fault, **elsewhere), tmp_path)
+        engine.check(cell_of(fault, **elsewhere), tmp_path)
     with pytest.raises((RuntimeError, AssertionError), match="Expected|capability"):
-        preflight.check(cell_of(fault), tmp_path)
+        engine.check(cell_of(fault), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -66,17 +66,17 @@ def test_a_mistake_in_a_name_or_an_argument_is_one_on_every_device(tmp_path, fau
     if fault == "nowhere":
         cell = replace(cell, model=replace(cell.model, network=f"{__name__}.Nowhere"))
     with pytest.raises(error):
-        preflight.check(cell, tmp_path)
+        engine.check(cell, tmp_path)
 
 
 @pytest.mark.parametrize("loss", [None, "token_loss"])
 def test_inputs_of_ones_own_pass(tmp_path, loss):
-    preflight.check(own_cell("Tokens", "tokens", loss), tmp_path)
+    engine.check(own_cell("Tokens", "tokens", loss), tmp_path)
 
 
 def test_a_wrong_type_is_found_that_the_meta_device_does_not_know(tmp_path):
     with pytest.raises(RuntimeError, match="Long, Int") as raised:
-        preflight.check(cell_of("wants ids"), tmp_path)
+        engine.check(cell_of("wants ids"), tmp_path)
     assert raised.value.__notes__ == [
         "its input is images of shape (32, 28, 28): model.batch names a function that makes others"
     ]
@@ -94,4 +94,4 @@ def test_a_wrong_type_is_found_that_the_meta_device_does_not_know(tmp_path):
 )
 def test_a_mistake_is_one_sentence(tmp_path, cell, told):
     with pytest.raises(UserError, match=f"^{told}"):
-        preflight.check(cell, tmp_path)
+        engine.check(cell, tmp_path)

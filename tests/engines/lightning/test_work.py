@@ -6,8 +6,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from accelbench.engines.lightning import work, zoo
 from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.module import BenchModule
-from accelbench.engines.lightning.task import ImageTask
+from accelbench.engines.lightning.module import BenchModule, ImageTask
 from accelbench.schema.vocab import NOT_QUANTIZED, Library, Precision
 from accelbench.schema.workload import ModelSpec
 
@@ -268,7 +267,7 @@ from accelbench.schema.workload import ModelSpec
 from accelbench.engines.lightning import work, zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.module import BenchModule
-from accelbench.engines.lightning.task import ImageTask
+from accelbench.engines.lightning.module import ImageTask
 from accelbench.schema.vocab import Precision
 model = ModelSpec(name="lstm", optimizer="sgd")
 for device in ("cpu", torch_xla.device()):

@@ -6,8 +6,7 @@ from torch import nn
 
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.module import BenchModule
-from accelbench.engines.lightning.task import ImageTask
+from accelbench.engines.lightning.module import BenchModule, ImageTask
 from accelbench.engines.lightning.work import count
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.schema.vocab import Library, Precision, Weights

@@ -31,12 +31,11 @@ from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.denormals import NOT_SET, Denormals, some_values
 from accelbench.engines.lightning.feed import Feed
 from accelbench.engines.lightning.global_state import new_tensors_in, use_threads
-from accelbench.engines.lightning.module import BenchModule
+from accelbench.engines.lightning.module import BenchModule, ImageTask
 from accelbench.engines.lightning.outputs import NetworkOutputs, all_finite, described
 from accelbench.engines.lightning.precision import STORED_DTYPES
 from accelbench.engines.lightning.ranks import Ranks
 from accelbench.engines.lightning.structure import mapped
-from accelbench.engines.lightning.task import ImageTask
 from accelbench.engines.lightning.trainer import hush_lightning
 from accelbench.engines.lightning.training import training_in_inference
 from accelbench.engines.lightning.work import MAX_OPERATORS, count

@@ -34,10 +34,7 @@ WEIGHTS, STATE, OUTPUTS = "weights", "optimiser's state", "outputs"
 def flush() -> None:
     """Has this thread and those that it starts compute with 0 instead of denormal numbers.
 
-    To be called before PyTorch starts threads: they inherit it.
-
-    Raises:
-        UnsupportedError: the CPU can't.
+    To be called before PyTorch starts threads: they inherit it. Raises an UnsupportedError if the CPU can't.
     """
     if not torch.set_flush_denormal(True):
         raise UnsupportedError("flush_denormals=true: this CPU can't flush them: use flush_denormals=false")
@@ -57,7 +54,6 @@ class Denormals:
         self.worst: dict[str, tuple[float, str]] = {}
 
     def look_at_weights(self, network: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
-        """Looks at the weights of each layer, and at what the optimiser keeps for them."""
         for name, layer in network.named_modules():
             weights = list(layer.parameters(recurse=False))
             self._note(WEIGHTS, name, weights)
@@ -87,7 +83,6 @@ class Denormals:
             self.worst[kind] = (share, name)
 
     def warnings(self) -> Iterator[str]:
-        """A sentence for each kind of number."""
         for kind, (share, name) in self.worst.items():
             percent = f"{100 * share:.0f}" if share >= 0.1 else f"{100 * share:.2g}"
             what = f"{percent} % of the {kind} of {name or 'the network'} are denormal numbers"

@@ -127,10 +127,10 @@ def values_of_a_cell(*, allow_tf32: bool) -> dict[str, Any]:
 
 
 def use_threads(num: int) -> None:
-    """Has PyTorch compute with `num` CPU threads.
+    """Has PyTorch compute with `num` CPU threads. A number that holds already is not set.
 
-    A number that holds already is not set: `torch.set_num_threads` also takes away MKL's right to use fewer threads for
-    small products, for good. Training a small transformer then takes 4 % longer than in a loop that sets nothing.
+    `torch.set_num_threads` also takes away MKL's right to use fewer threads for small products, for good. Training a
+    small transformer then takes 4 % longer than in a loop that sets nothing.
     """
     if torch.get_num_threads() != num:
         torch.set_num_threads(num)

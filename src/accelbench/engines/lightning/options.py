@@ -72,7 +72,7 @@ def run_plain(network: nn.Module, step: InferStep, batch: Any) -> None:
 
 
 def compiler_for(options: Options) -> "Compiler | None":
-    """The compiler of the network; None if it is not compiled."""
+    """None if the network is not compiled."""
     return Compiler(options) if options.compile or options.cuda_graphs else None
 
 
@@ -109,7 +109,6 @@ class Compiler:
         return compiled
 
     def compiles(self) -> Compiles:
-        """The number of compilations so far, and their seconds, including those of the backward pass."""
         return self._num, self._seconds
 
     def warnings(self) -> Iterator[str]:

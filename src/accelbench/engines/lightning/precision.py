@@ -152,7 +152,6 @@ class Observer:
 
     @property
     def has_seen(self) -> bool:
-        """Whether a layer was seen."""
         return self.result is not None
 
     def look(self, network: nn.Module, forward: Callable[[], object]) -> None:

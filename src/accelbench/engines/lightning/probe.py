@@ -63,11 +63,9 @@ def probe(
 ) -> Ceilings:
     """The ceilings of the backend's device, measured in this process, which should do nothing else.
 
-    Args:
-        backend: of the device, which must be present. On a CPU, torch's current number of threads is used.
-        precisions: not mixed; those that the device has no units for are left out of the result.
-        seconds_each: how long each kernel is repeated after its warm-up, in each round. With the default a CPU of 2
-            cores takes 2 s, and 3 s more for each precision.
+    On a CPU, torch's current number of threads is used. Precisions that the device has no units for are left out. Each
+    kernel is repeated for `seconds_each` in each round. With the default a CPU of 2 cores takes 2 s, and 3 s more for
+    each precision.
     """
     start, measured_at = time.perf_counter(), datetime.now(UTC).isoformat(timespec="milliseconds")
     best, precisions = partial(_best, backend, seconds_each), list(precisions)

@@ -130,11 +130,7 @@ class Ranks(RankGroup):
         self.host_group: dist.ProcessGroup | None = None
 
     def join(self, seed: int) -> int:
-        """Joins the ranks on the host, after Lightning has made the group, and seeds torch.
-
-        Returns:
-            The seed of this rank: each rank draws its own dropout.
-        """
+        """Joins the ranks on the host, once Lightning has made the group; returns this rank's seed, for its dropout."""
         if self.num > 1:
             self.host_group = dist.new_group(backend="gloo")
             torch.manual_seed(seed + RANK_SEEDS * self.rank)
@@ -165,7 +161,6 @@ class Ranks(RankGroup):
             self.end()
 
     def total(self, tensor: Tensor) -> float:
-        """The sum of a number over all ranks."""
         number = tensor.cpu()
         if self.num > 1:
             number = number.clone()
@@ -173,7 +168,6 @@ class Ranks(RankGroup):
         return number.item()
 
     def gather(self, value: Value) -> list[Value]:
-        """The value of each rank, in the order of ranks."""
         if self.num == 1:
             return [value]
         values: list[Value | None] = [None] * self.num

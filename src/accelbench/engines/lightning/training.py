@@ -53,7 +53,6 @@ class TrainedNetwork:
         self.network, self.into = network, into
 
     def begin(self) -> None:
-        """Before the first step."""
         self.into.names = list(trainable(self.network))
 
     def _trained(self) -> dict[str, Tensor]:

@@ -157,7 +157,7 @@ class Counter(TorchDispatchMode):
         self.uncounted: set[str] = set()
 
     def work(self, num_steps: int = 1) -> Work:
-        """What was counted in `num_steps` steps, per step."""
+        """Per step of `num_steps`."""
         return Work(
             flops=None if self.uncounted else self.flops_in.total() // num_steps,
             bytes=self.bytes // num_steps,

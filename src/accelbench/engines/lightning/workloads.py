@@ -12,11 +12,11 @@ from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.feed import DrawnFeed, Feed, feed_of
 from accelbench.engines.lightning.global_state import new_tensors_in
+from accelbench.engines.lightning.module import ImageTask
 from accelbench.engines.lightning.outputs import changed, described, in_precision, seeded, set_again
 from accelbench.engines.lightning.own.workload import OwnWorkload, TransformersWorkload
 from accelbench.engines.lightning.precision import STORED_DTYPES
 from accelbench.engines.lightning.ranks import Ranks
-from accelbench.engines.lightning.task import ImageTask
 from accelbench.engines.models import output_shapes
 from accelbench.engines.sources import Shape, first_images, input_of, pictures_alike, unseen_images
 from accelbench.engines.targets import import_path

@@ -245,7 +245,6 @@ class SequenceDropout(nn.Module):
         self.rate = rate
 
     def forward(self, sequence: Tensor) -> Tensor:
-        """Drops features of `sequence` (batch, time, feature) and scales the rest."""
         if not self.training or not self.rate:
             return sequence
         mask = torch.ones_like(sequence[:, :1])
@@ -268,9 +267,7 @@ class Recurrent(nn.Module):
         self.layers = nn.ModuleList(kind(size, units, batch_first=True) for size in sizes)  # type: ignore[call-arg, arg-type]
         self.head = nn.Linear(units, num_classes)
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Logits (batch, classes) for `images` (batch, time steps, features)."""
-        sequence = images
+    def forward(self, sequence: Tensor) -> Tensor:
         for dropout, layer in zip(self.dropouts, self.layers, strict=True):
             sequence, _ = layer(dropout(sequence))
         logits: Tensor = self.head(sequence[:, -1])
@@ -297,10 +294,7 @@ NETWORKS: Mapping[str, Callable[..., nn.Module]] = {
 
 
 def initialise_as_keras(module: nn.Module) -> None:
-    """Draws the weights of one module as Keras does.
-
-    Glorot uniform kernels, orthogonal recurrent ones, zero biases, an LSTM's forget bias 1.
-    """
+    """Draws weights as Keras: Glorot uniform kernels, orthogonal recurrent ones, zero biases, forget biases of 1."""
     if isinstance(module, nn.Linear | nn.Conv2d):
         nn.init.xavier_uniform_(module.weight)
         if module.bias is not None:

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from accelbench.engines.lightning.module import Loss, Put
 from accelbench.engines.lightning.structure import mapped, refilled, tensors_in
-from accelbench.engines.lightning.task import Loss, Put
 from accelbench.engines.targets import check_call, import_path
 from accelbench.errors import UserError
 from accelbench.schema.ranges import MAX_COUNT
