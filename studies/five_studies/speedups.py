@@ -66,7 +66,7 @@ def table(sweep: Sweep) -> Table | None:
 
     names = list(map(_name, PAIRS))
 
-    def place(line: list[Any]) -> tuple[float, ...]:
+    def place(line: Sequence[Any]) -> tuple[float, ...]:
         """A published speed-up follows ours of the same batch."""
         return models.index(line[0]), names.index(line[2]), line[7].key or math.inf
 

@@ -58,22 +58,15 @@ def test_a_name_is_a_folder_of_records_a_suite_or_a_records_file(root):
     assert repeats(find(f"results/nets/{made.name}.json", root)) == [1]
 
 
-@pytest.mark.parametrize(
-    ("word", "found", "selection"),
-    [
-        ("abc1abc1", [0], Selection.revision),
-        ("def2", [1], Selection.revision),
-        ("faster", [1], Selection.revision),
-        ("h100", [0], Selection.machine),
-        ("EPYC", [0, 1], Selection.machine),
-    ],
-)
-def test_a_word_selects_a_revision_or_a_machine_of_all_that_was_ever_measured(root, word, found, selection):
+def test_a_word_selects_a_revision_or_a_machine_of_all_that_was_ever_measured(root):
     put(root / "results/nets", 0, OLD)
     plan(root / "results/nets", put(root / "results/nets", 1, NEW))
-    for name in (f"nets@{word}", f"@{word}", f"results/nets@{word}"):
-        records = find(name, root)
-        assert (repeats(records), records.selection, records.left_out) == (found, selection, "")
+    by_revision = {"abc1abc1": [0], "def2": [1], "faster": [1]}
+    for word, found in {**by_revision, "h100": [0], "EPYC": [0, 1]}.items():
+        selection = Selection.revision if word in by_revision else Selection.machine
+        for name in (f"nets@{word}", f"@{word}", f"results/nets@{word}"):
+            records = find(name, root)
+            assert (repeats(records), records.selection, records.left_out) == (found, selection, "")
 
 
 def test_records_that_are_not_readable_are_counted(root):
@@ -89,26 +82,18 @@ def test_records_that_are_not_readable_are_counted(root):
         find("old@abc1", root)
 
 
-def test_records_of_a_plan_that_are_not_readable_are_left_out_and_named(root):
-    made = [put(root / "runs/x", repeat=repeat) for repeat in range(3)]
-    plan(root / "runs/x", *made)
-    (root / f"runs/x/{made[1].name}.json").write_text("{")
-    found = find("runs/x", root)
-    assert (repeats(found), found.left_out) == ([0, 2], "1 without a readable record")
-    (line,) = found.problems
-    assert line.startswith(f"runs/x/{made[1].name}.json: not a readable record (")
-    assert line.endswith("); delete it and run the sweep again")
-
-
-def test_a_plan_that_is_not_readable_is_named_and_all_records_beside_it_are_compared(root):
+def test_records_and_plans_that_are_not_readable_are_named_and_all_records_beside_such_a_plan_compared(root):
     for repeat in (1, 2):
         put(root / "results/bad", repeat=repeat)
     (root / "results/bad/plan.json").write_text("{")
-    plan(root / "results/good", put(root / "results/good", repeat=3))
-    put(root / "results/good", repeat=4)
+    made = [put(root / "results/good", repeat=repeat) for repeat in (3, 4, 5)]
+    plan(root / "results/good", *made[:2])
+    (root / f"results/good/{made[1].name}.json").write_text("{")
     found = find("results", root)
-    assert repeats(found) == [1, 2, 3]
-    (note,) = found.notes
+    assert (repeats(found), found.left_out) == ([1, 2, 3], "1 without a readable record")
+    (line,), (note,) = found.problems, found.notes
+    assert line.startswith(f"results/good/{made[1].name}.json: not a readable record (")
+    assert line.endswith("); delete it and run the sweep again")
     assert note.startswith("results/bad/plan.json: not a readable plan (")
     assert note.endswith("; all records beside it are compared")
     (root / "runs/bad").mkdir(parents=True)
