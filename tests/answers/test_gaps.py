@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from accelbench.answers.gaps import Word, gap
+from accelbench.answers.cells import Word, gap
 from accelbench.schema.measurement import Block, SystemSeries
 
 

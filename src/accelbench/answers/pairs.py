@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from accelbench.answers.cells import MeasuredCell
-from accelbench.answers.gaps import Gap, gap
+from accelbench.answers.cells import Gap, MeasuredCell, gap
 from accelbench.answers.words import engine_text, feeding_text, model_text, switches_text
 from accelbench.schema.cell import Cell, Options
 from accelbench.schema.serialize import group_digest

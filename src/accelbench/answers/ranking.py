@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from accelbench.answers.cells import MeasuredCell
-from accelbench.answers.gaps import Gap, Word, gap
+from accelbench.answers.cells import Gap, MeasuredCell, Word, gap
 from accelbench.answers.groups import Group, groups, setting_key
 from accelbench.answers.process import Process
 from accelbench.answers.words import MODES, data_text, model_text, unit_text

@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 
 from matplotlib.figure import Figure
 
-from accelbench.answers.best import CRITERIA
-from accelbench.answers.cells import MeasuredCell
-from accelbench.answers.gaps import Word
+from accelbench.answers.cells import MeasuredCell, Word
+from accelbench.answers.groups import CRITERIA
 from accelbench.answers.pairs import BATCH, DEVICE, ENGINE, OPTIONS, PRECISION, Axis, Pair, pairs
 from accelbench.answers.ranking import Answer
 from accelbench.answers.words import model_text

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from accelbench.answers.best import CRITERIA, best_by, choices
+from accelbench.answers.cells import NOTE as SURENESS
 from accelbench.answers.cells import MeasuredCell
-from accelbench.answers.gaps import NOTE as SURENESS
-from accelbench.answers.groups import Group
+from accelbench.answers.groups import CRITERIA, Group, best_by, choices
 from accelbench.answers.ranking import Answer
 from accelbench.answers.words import options_text
 from accelbench.judging.row import warnings_of

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from statistics import fmean
 
-from accelbench.answers.cells import MeasuredCell
-from accelbench.answers.gaps import NOTE
+from accelbench.answers.cells import NOTE, MeasuredCell
 from accelbench.answers.pairs import ENGINE, OPTIONS, STEPS, WEIGHTS, Pair, pairs
 from accelbench.answers.process import Process
 from accelbench.answers.words import options_text

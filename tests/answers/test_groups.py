@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from accelbench.answers import best
+from accelbench.answers import groups as best
 from accelbench.answers.groups import groups
 from accelbench.judging.row import MEASURED
 from accelbench.schema.vocab import Mode, Pipeline
