@@ -10,7 +10,7 @@ from accelbench.data.obtain import Obtained
 from accelbench.data.prepare import describe
 from accelbench.devices import packages
 from accelbench.devices.registry import look
-from accelbench.doctor import facts, show
+from accelbench.doctor import show
 from accelbench.errors import UserError
 from accelbench.project import OUR_LAUNCHER, Workplace
 from accelbench.schema.vocab import Device, Precision
@@ -148,7 +148,7 @@ def test_it_imports_no_framework(project):
     ],
 )
 def test_a_gpu_that_tensorflow_does_not_find_is_named_with_the_reason(shown, tensorflows, found, words):
-    answer = facts.tensorflow_gpus(lambda: shown, lambda: tensorflows)
+    answer = show.tensorflow_gpus(lambda: shown, lambda: tensorflows)
     assert answer[0] is found
     assert words in answer[1]
 
@@ -163,5 +163,5 @@ def test_a_gpu_that_tensorflow_does_not_find_is_named_with_the_reason(shown, ten
     ],
 )
 def test_the_answer_is_the_last_line_of_a_process(monkeypatch, code, answer):
-    monkeypatch.setattr(facts, "ASK", [sys.executable, "-c", code])
-    assert facts.ask_tensorflow() == answer
+    monkeypatch.setattr(show, "ASK", [sys.executable, "-c", code])
+    assert show.ask_tensorflow() == answer

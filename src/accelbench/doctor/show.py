@@ -1,37 +1,74 @@
-"""`accelbench doctor`: prints what this machine has and can do, after probing it if asked."""
+"""`accelbench doctor`: prints what this machine and its project have and can do, after probing it if asked."""
 
 import functools
+import json
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import pynvml
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
+from yaml import YAMLError
 
 from accelbench import lock
+from accelbench.data.manifest import read_manifest
+from accelbench.devices import packages
+from accelbench.devices.gpu import visible_gpus
 from accelbench.devices.registry import DeviceReport, look
-from accelbench.doctor.facts import Facts, Kind, data_sets, relative, why_not
 from accelbench.errors import UserError
+from accelbench.grid import support
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import significant
-from accelbench.project import PARAMS, Workplace
-from accelbench.schema.ceilings import TRUE_PRECISIONS, Ceilings
+from accelbench.project import MANIFEST, PARAMS, Workplace
+from accelbench.schema.ceilings import TRUE_PRECISIONS, Ceilings, read_ceilings
+from accelbench.schema.cell import KerasSettings
 from accelbench.schema.measurement import Data
-from accelbench.schema.text import clean
+from accelbench.schema.text import clean, one_line
 from accelbench.schema.vocab import NOT_QUANTIZED, Device, Engine, Mode, Precision
+from accelbench.schema.workload import ModelSpec
 from accelbench.settings import params
 from accelbench.settings.config import SweepOptions
 from accelbench.sweep.early import plain_cell
 from accelbench.sweep.prober import PROBING_ENGINE, Prober, Quiet, is_allowed
 
 GB = 1e9  # bytes
+# TensorFlow's name for the model of each GPU that it can compute on, on one line.
+GPUS = """
+import json, tensorflow as tf
+details = tf.config.experimental.get_device_details
+print(json.dumps([details(gpu).get("device_name", gpu.name) for gpu in tf.config.list_physical_devices("GPU")]))
+"""
+ASK = [sys.executable, "-c", GPUS]  # in a process of its own: this one imports no framework
+TIMEOUT_S = 120.0
+NO_LIBRARIES = (
+    "TensorFlow finds none of {num} and would take the CPU: it needs CUDA libraries of its own, in an environment "
+    "without torch (make setup-keras-gpu)"
+)
 LEFT_OUT = ("physical_cores", "logical_cores", "instruction_sets")  # details of a device that the summary leaves out
 FOOT = "* not with every network or engine; for details: accelbench doctor --all"
 TOO_LOW = "too low, since probed beside other load"
 NOT_PROBED = "not probed yet: the first cell on each device does it"
 UNREADABLE = f"unknown: {PARAMS} is not readable"
+
+
+class Kind(NamedTuple):
+    """A kind of cell: `reason` says why it would not run here, None if it would."""
+
+    device: Device
+    precision: Precision
+    mode: Mode
+    model: str
+    reason: str | None
 
 
 def show(place: Workplace, console: Console | None = None, *, probe: bool = False, whole: bool = False) -> None:
@@ -52,78 +89,116 @@ def show(place: Workplace, console: Console | None = None, *, probe: bool = Fals
             for device in Device:
                 if look(device).present:
                     prober.probe(plain_cell(device), TRUE_PRECISIONS)
-    console.print((_whole if whole else _summary)(Facts.of(place)))
+    reports = [look(device) for device in Device]
+    kinds = list(kinds_on([report for report in reports if report.present], _own_models(place.conf)))
+    known = read_ceilings(place.cache, fingerprint(PROBING_ENGINE))
+    console.print((_whole if whole else _summary)(place, reports, kinds, known))
 
 
-def _summary(facts: Facts) -> RenderableType:
+def kinds_on(reports: Iterable[DeviceReport], models: Sequence[ModelSpec]) -> Iterator[Kind]:
+    """Every combination of the reports' devices, precisions, modes and models."""
+    for report in reports:
+        for precision in NOT_QUANTIZED:
+            for mode in Mode:
+                for model in models:
+                    cell = replace(plain_cell(report.device, precision), mode=mode, model=model)
+                    yield Kind(report.device, precision, mode, model.name, support.why_not(cell, report))
+
+
+def _own_models(conf: Path) -> list[ModelSpec]:
+    """Accelbench's own networks in conf/model, with their optimisers."""
+    models = []
+    for path in sorted(conf.glob("model/*.yaml")):
+        try:
+            config: Any = OmegaConf.load(path)
+            if "library" not in config.get("model", ()):  # files with a library stand for any network of it
+                network, optimizer = config.get("network"), config.get("optimizer", "adam")
+                models.append(ModelSpec(name=config["name"], network=network, optimizer=optimizer))
+        except (OSError, YAMLError, OmegaConfBaseException, AttributeError, TypeError) as error:
+            raise UserError(f"{path.relative_to(conf.parent)}: no readable model, with a name ({error})") from error
+    return models
+
+
+def _why_not(engine: Engine, precision: Precision = Precision.fp32) -> str | None:
+    """Why the engine would not infer in this precision on this machine's CPU; None if it would."""
+    keras = KerasSettings() if engine == Engine.keras else None
+    return support.why_not(replace(plain_cell(Device.cpu, precision), engine=engine, keras=keras), look(Device.cpu))
+
+
+def _summary(
+    place: Workplace, reports: Sequence[DeviceReport], kinds: Sequence[Kind], known: Mapping[str, Ceilings]
+) -> RenderableType:
     """A dozen lines of 80 columns."""
-    present = [report.device for report in facts.reports if report.present]
-    absent = [report.device for report in facts.reports if not report.present]
-    head = f"{', '.join(present)} {'run' if len(present) > 1 else 'runs'} here"
-    head += f"; not here: {', '.join(absent)}" if absent else ""
-    table = _grid("", "")
-    for report in facts.reports:
+    present = [report.device for report in reports if report.present]
+    absent = ", ".join(report.device for report in reports if not report.present)
+    head = (
+        f"{', '.join(present)} {'run' if len(present) > 1 else 'runs'} here{f'; not here: {absent}' if absent else ''}"
+    )
+    rows: list[tuple[str, str]] = []
+    for report in reports:
         if not report.present:
-            table.add_row(report.device, Text(report.reason or ""))
+            rows.append((report.device, report.reason or ""))
         elif report.device != Device.xla_cpu:  # the CPU again
-            table.add_row(report.device, Text(_described(report, but=LEFT_OUT)))
+            rows.append((report.device, _described(report, but=LEFT_OUT)))
             if sets := report.details.get("instruction_sets"):
-                table.add_row("", Text(sets))
-    finds_gpus, why = facts.tensorflow
-    if Device.gpu in present and not finds_gpus:
-        table.add_row("gpu in keras", Text(why))
-    there = [engine for engine in Engine if why_not(engine) is None]
+                rows.append(("", str(sets)))
+    if Device.gpu in present and not (found := tensorflow_gpus())[0]:
+        rows.append(("gpu in keras", found[1]))
+    there = [engine for engine in Engine if _why_not(engine) is None]
     missing = ", ".join(engine for engine in Engine if engine not in there)
-    table.add_row("engines", Text(", ".join(there) + (f"; not installed: {missing}" if missing else "")))
-    for device in present:
-        table.add_row(f"on {device}", Text(_precisions(facts, device)))
-    table.add_row("at most", Text(_peaks(facts.ceilings)))
-    sets_found = _data_sets(facts.place)
+    rows.append(("engines", ", ".join(there) + (f"; not installed: {missing}" if missing else "")))
+    rows += [(f"on {device}", _precisions(kinds, device)) for device in present]
+    rows.append(("at most", _peaks(known)))
+    sets_found = data_sets(place)
     states = Counter(_state(each) for each in sets_found.values()) if sets_found is not None else {}
     counts = ", ".join(f"{states[word]} {word}" for word in ("ready", "stand-in", "not prepared yet") if word in states)
-    table.add_row("data", Text(UNREADABLE if sets_found is None else counts or "none yet"))
-    table.add_row("project", _settings(facts.place, briefly=True))
+    rows.append(("data", UNREADABLE if sets_found is None else counts or "none yet"))
+    table = _grid("", "")
+    for name, text in rows:
+        table.add_row(name, Text(text))
+    table.add_row("project", _settings(place, briefly=True))
     return Group(Text(head, style="bold"), table, Text(FOOT, "dim"))
 
 
-def _precisions(facts: Facts, device: Device) -> str:
+def _precisions(kinds: Sequence[Kind], device: Device) -> str:
     """Such as `bf16, fp32, fp16*`: an asterisk where not all of our own networks run, or no engine but a few."""
     words = []
     for precision in NOT_QUANTIZED:
-        found = [kind.reason is None for kind in facts.kinds if (kind.device, kind.precision) == (device, precision)]
+        found = [kind.reason is None for kind in kinds if (kind.device, kind.precision) == (device, precision)]
         if any(found):
             words.append(f"{precision}{'' if all(found) else '*'}")
-    if device == Device.cpu and any(why_not(engine, Precision.int8) is None for engine in Engine):
+    if device == Device.cpu and any(_why_not(engine, Precision.int8) is None for engine in Engine):
         words.append(f"{Precision.int8}*")
     return ", ".join(words)
 
 
 def _peaks(known: Mapping[str, Ceilings]) -> str:
     """Such as `cpu: fp32 462, bf16 813; xla_cpu: fp32 369 GFLOP/s`, and which were probed beside other load."""
-    rates = {device: each.flops_per_s.items() for device, each in known.items()}
-    parts = [
-        f"{device}: {', '.join(f'{word} {significant(rate / GB)}' for word, rate in found)}"
-        for device, found in rates.items()
-    ]
+    parts = []
+    for device, each in known.items():
+        rates = (f"{word} {significant(rate / GB)}" for word, rate in each.flops_per_s.items())
+        parts.append(f"{device}: {', '.join(rates)}")
     disturbed = [f"{device} {word}" for device, each in known.items() for word in each.disturbed]
     remark = f" ({TOO_LOW}: {', '.join(disturbed)})" if disturbed else ""
     return f"{'; '.join(parts)} GFLOP/s{remark}" if parts else NOT_PROBED
 
 
-def _whole(facts: Facts) -> RenderableType:
+def _whole(
+    place: Workplace, reports: Sequence[DeviceReport], kinds: Sequence[Kind], known: Mapping[str, Ceilings]
+) -> RenderableType:
     """Devices, engines, versions, precisions, ceilings, data sets and settings.
 
     Data sets that aren't prepared and a params.yaml that isn't readable are shown as such, not raised.
     """
-    devices = _grid("", "", "")
-    for report in facts.reports:
+    devices, engines = _grid("", "", ""), _grid("", "", "")
+    for report in reports:
         text = _described(report) if report.present else report.reason or ""
         devices.add_row(report.device, _yes_or_no(report.present), Text(text))
-    devices.add_row("gpu in keras", _yes_or_no(facts.tensorflow[0]), Text(facts.tensorflow[1]))
-    engines = _grid("", "", "")
+    finds_gpus, why = tensorflow_gpus()
+    devices.add_row("gpu in keras", _yes_or_no(finds_gpus), Text(why))
     for engine in Engine:
-        reason = why_not(engine)
-        found = reason or ", ".join(word for word in Precision if why_not(engine, word) is None)
+        reason = _why_not(engine)
+        found = reason or ", ".join(word for word in Precision if _why_not(engine, word) is None)
         engines.add_row(engine, _yes_or_no(reason is None), Text(found))
     machine = fingerprint()
     versions = {"python": machine["machine"]["python"], **machine["versions"]}
@@ -131,25 +206,23 @@ def _whole(facts: Facts) -> RenderableType:
         "Devices": devices,
         "Engines": engines,
         "Versions": Text(", ".join(f"{name} {version}" for name, version in versions.items())),
-        "Precisions that run here": _matrix(facts.kinds),
-        "At most, as probed (accelbench doctor --probe)": _ceilings(facts.ceilings),
-        "Skipped here": _skipped(facts.kinds),
-        "Data sets": _data_table(facts.place),
-        "Settings": _settings(facts.place),
+        "Precisions that run here": _matrix(kinds),
+        "At most, as probed (accelbench doctor --probe)": _ceilings(known),
+        "Skipped here": _skipped(kinds),
+        "Data sets": _data_table(place),
+        "Settings": _settings(place),
     }
     return Group(*(part for title, body in sections.items() for part in (Text(title, style="bold"), body, Text())))
 
 
 def _grid(*columns: str) -> Table:
     """A table that is readable as plain text: no frame, and the first column is never wrapped."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=any(columns), header_style="dim")
-    for index, column in enumerate(columns):
-        table.add_column(column, overflow="fold", no_wrap=index == 0)
-    return table
+    made = [Column(column, overflow="fold", no_wrap=index == 0) for index, column in enumerate(columns)]
+    show_header = any(columns)
+    return Table(*made, box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=show_header, header_style="dim")
 
 
 def _described(report: DeviceReport, but: Collection[str] = ()) -> str:
-    """A device's name, memory and details, without the details named in `but`."""
     count = f"{report.count} x " if report.count > 1 else ""
     memory = [f"memory {report.memory_bytes / GB:.1f} GB"] if report.memory_bytes is not None else []
     details = [f"{key.replace('_', ' ')} {value}" for key, value in report.details.items() if key not in but]
@@ -168,8 +241,7 @@ def _matrix(kinds: Sequence[Kind]) -> RenderableType:
         cells = []
         for column in columns:
             runs = [v.reason is None for v in kinds if (v.device, v.mode) == column and v.precision == precision]
-            some = f"{sum(runs)} of {len(runs)} models" if any(runs) else "no"
-            cells.append(_yes_or_no(all(runs), some))
+            cells.append(_yes_or_no(all(runs), f"{sum(runs)} of {len(runs)} models" if any(runs) else "no"))
         table.add_row(precision, *cells)
     return table if columns else Text("conf/model holds no model")
 
@@ -178,25 +250,19 @@ def _ceilings(known: Mapping[str, Ceilings]) -> RenderableType:
     """A row for each device that was probed, with its peak rates."""
     if not known:
         return Text(NOT_PROBED)
-    table = Table(box=None, pad_edge=False)
-    precisions = [word for word in Precision if any(word in ceilings.flops_per_s for ceilings in known.values())]
+    precisions = [word for word in Precision if any(word in each.flops_per_s for each in known.values())]
     # A CPU copies nothing: the two columns would be empty, and the table too wide.
-    copies_too = any(ceilings.host_to_device_bytes_per_s for ceilings in known.values())
-    for heading in ["device", *precisions, "memory", "launch", *(["from host", "to host"] if copies_too else [])]:
-        table.add_column(heading, justify="left" if heading == "device" else "right")
+    copies_too = any(each.host_to_device_bytes_per_s for each in known.values())
+    headings = [*precisions, "memory", "launch", *(["from host", "to host"] if copies_too else [])]
+    table = Table("device", *(Column(each, justify="right") for each in headings), box=None, pad_edge=False)
     for device, each in known.items():
         copies = [each.host_to_device_bytes_per_s, each.device_to_host_bytes_per_s] if copies_too else []
-        rates = [each.flops_per_s.get(word) for word in precisions]
-        launch = each.launch_s * 1e6
-        billions = [rate / GB if rate else None for rate in [*rates, each.memory_bytes_per_s, *copies]]
-        billions.insert(len(rates) + 1, launch)
-        table.add_row(device, *map(significant, billions))
+        rates = [*(each.flops_per_s.get(word) for word in precisions), each.memory_bytes_per_s]
+        billions = [[rate / GB if rate else None for rate in found] for found in (rates, copies)]
+        table.add_row(device, *map(significant, [*billions[0], each.launch_s * 1e6, *billions[1]]))
     units = Text("GFLOP/s (int8: GOP/s); memory and copies in GB/s; a launch in microseconds", "dim")
-    reasons = [
-        Text(f"{TOO_LOW}: {device} {word} ({reason})", "yellow")
-        for device, ceilings in known.items()
-        for word, reason in ceilings.disturbed.items()
-    ]
+    disturbed = ((device, *found) for device, each in known.items() for found in each.disturbed.items())
+    reasons = [Text(f"{TOO_LOW}: {device} {word} ({reason})", "yellow") for device, word, reason in disturbed]
     return Group(table, units, *reasons)
 
 
@@ -214,11 +280,29 @@ def _skipped(kinds: Sequence[Kind]) -> RenderableType:
     return Group(*lines) if lines else Text("nothing, on the devices that are there")
 
 
-def _data_sets(place: Workplace) -> dict[str, Data | str] | None:
-    try:
-        return data_sets(place)
-    except UserError:
-        return None
+def data_sets(place: Workplace) -> dict[str, Data | str] | None:
+    """Data set -> what was prepared, or why it is not there; None if params.yaml, which names them, is not readable.
+
+    Outside of a project, all that were prepared: a run prepares any other.
+    """
+    names = sorted(path.parent.name for path in place.data.glob(f"*/{MANIFEST}"))
+    if place.project is not None:
+        try:
+            names = [str(name) for name in params.load(place.project).get("data") or {}]
+        except UserError:
+            return None
+    found: dict[str, Data | str] = {}
+    for name in names:
+        try:
+            found[name] = read_manifest(place.data / name)
+        except UserError as error:
+            found[name] = _relative(error, place.root)
+    return found
+
+
+def _relative(error: UserError, root: Path) -> str:
+    """The message on one line, with paths relative to the project's folder."""
+    return one_line(str(error).replace(f"{root}/", ""))
 
 
 def _state(data: Data | str) -> str:
@@ -226,7 +310,7 @@ def _state(data: Data | str) -> str:
 
 
 def _data_table(place: Workplace) -> RenderableType:
-    if (found := _data_sets(place)) is None:
+    if (found := data_sets(place)) is None:
         return Text(UNREADABLE)
     table = _grid("", "", "")
     for name, data in found.items():
@@ -243,7 +327,41 @@ def _settings(place: Workplace, *, briefly: bool = False) -> Text:
     try:
         settings = params.load(place.project)
     except UserError as error:
-        return Text(relative(error, place.root), style="red")
+        return Text(_relative(error, place.root), style="red")
     names = list(map(str, settings.get("suites") or {}))
     suites = f"{len(names)} suites" if briefly else f"suites: {', '.join(names) or 'none'}"
     return Text(f"{PARAMS}: profile {settings.get('profile')}, {suites}")
+
+
+def ask_tensorflow() -> list[str] | None:
+    """The GPUs that TensorFlow finds; None if it can't be asked."""
+    try:
+        asked = subprocess.run(ASK, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+        return list(json.loads(asked.stdout.splitlines()[-1]))
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        return None
+
+
+def _visible() -> list[str]:
+    try:
+        return [gpu.name for gpu in visible_gpus()]
+    except pynvml.NVMLError:
+        return []
+
+
+def tensorflow_gpus(
+    visible: Callable[[], list[str]] = _visible, ask: Callable[[], list[str] | None] = ask_tensorflow
+) -> tuple[bool, str]:
+    """Whether TensorFlow would compute on the GPUs that the driver shows, and their names or why not.
+
+    Without its CUDA libraries it takes the CPU in silence. It is asked only if there are GPUs, since it takes seconds.
+    """
+    if packages.folder("tensorflow") is None:
+        return False, f"TensorFlow is not installed: {packages.how_to_install('keras')}"
+    if not (num := len(visible())):
+        return False, "no NVIDIA GPU or driver found"
+    if (found := ask()) is None:
+        return False, "TensorFlow did not start"
+    if not found:
+        return False, NO_LIBRARIES.format(num=f"{num} GPU{'s' * (num > 1)}")
+    return True, " + ".join(dict.fromkeys(found)) + (f", {len(found)} of {num}" if len(found) != num else "")
