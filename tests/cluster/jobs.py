@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from accelbench.cluster.engine import ClusterEngine
+from accelbench.cluster.controller import ClusterEngine
 from accelbench.cluster.job import run_part
 from accelbench.isolation.hosts import Hosts
 from fakes import TESTS, faulty_host

@@ -12,7 +12,7 @@ import time
 import pytest
 from rich.console import Console
 
-from accelbench.cluster import controller, dispatch, engine
+from accelbench.cluster import controller, dispatch
 from accelbench.cluster.job import run_part
 from accelbench.cluster.shared_state import Round
 from accelbench.errors import UserError
@@ -181,7 +181,7 @@ def test_an_unreadable_file_in_the_place_of_a_record_is_set_aside(project, stopp
 
 def test_a_scheduler_that_does_not_answer_is_named_once(stopped, monkeypatch):
     monkeypatch.setattr(controller, "SILENCE_S", 0.0)
-    text = stopped(states=answering(*[{"0": engine.UNKNOWN}] * 4))
+    text = stopped(states=answering(*[{"0": controller.UNKNOWN}] * 4))
     assert text.count("processes has not answered for 0 s") == 1
 
 

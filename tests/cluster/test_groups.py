@@ -1,4 +1,4 @@
-from accelbench.cluster.engine import Need, groups, shares
+from accelbench.cluster.controller import Need, groups, shares
 from accelbench.schema.vocab import Device
 from fakes import make_cell
 

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
-from accelbench.cluster.controller import Controller
-from accelbench.cluster.engine import ClusterEngine
+from accelbench.cluster.controller import ClusterEngine, Controller
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.settings.config import Executor, ExecutorConfig, SweepOptions

@@ -14,7 +14,7 @@ from ray._private import services
 from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from accelbench.cluster.engine import ClusterEngine, Need
+from accelbench.cluster.controller import ClusterEngine, Need
 from accelbench.cluster.job import run_part
 from accelbench.errors import UserError
 from accelbench.schema.text import one_line

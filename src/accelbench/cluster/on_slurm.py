@@ -12,7 +12,7 @@ import submitit
 from submitit.core.utils import DelayedSubmission
 from submitit.slurm.slurm import SlurmExecutor
 
-from accelbench.cluster.engine import UNKNOWN, ClusterEngine, Need
+from accelbench.cluster.controller import UNKNOWN, ClusterEngine, Need
 from accelbench.cluster.job import run_part
 from accelbench.errors import UserError
 from accelbench.project import shown
