@@ -101,20 +101,15 @@ def test_latency_tails_are_withheld_where_the_samples_do_not_support_them(num, s
     row = row_of(latency_s=[i / 1000 for i in range(1, num + 1)])
     found = {name for name in ("p50", "p90", "p99") if row[f"latency_{name}_ms"] is not None}
     assert found == set(shown.split())
+    assert all(row[f"latency_{name}_ms_low"] <= row[f"latency_{name}_ms"] for name in found)
     if num == 662:
         assert row["latency_p99_ms"] == pytest.approx(656)  # the 656th of 662
         assert row["latency_p50_ms"] == pytest.approx(331.5)  # between the middle two
 
 
-@pytest.mark.parametrize(
-    ("latency_s", "shown"),
-    [([0.01, 0.03], None), ([0.01] * 3 + [0.012] * 3, 11.0), ([0.01] * 3 + [0.011] + [0.012] * 3, 11.0)],
-)
-def test_p50_is_the_median_and_inside_of_its_interval(latency_s, shown):
-    row = row_of(latency_s=latency_s)
-    p50, low, high = (row[f"latency_p50_ms{end}"] for end in ("", "_low", "_high"))
-    assert p50 == (None if shown is None else pytest.approx(shown))
-    assert (low, high) == ((None, None) if shown is None else (pytest.approx(10.0), pytest.approx(12.0)))
+def test_p50_is_the_median_and_inside_of_its_interval():
+    row = row_of(latency_s=[0.01] * 3 + [0.012] * 3)
+    assert [row[f"latency_p50_ms{end}"] for end in ("_low", "", "_high")] == pytest.approx([10.0, 11.0, 12.0])
 
 
 def test_the_steps_parts_are_medians_in_ms():

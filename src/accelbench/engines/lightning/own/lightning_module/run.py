@@ -1,6 +1,6 @@
 """A LightningModule of the user, measured as Lightning's Trainer runs it.
 
-The Trainer's own loop runs, with the module's own training_step, optimisers and loop. A step is one batch of the loop
+The Trainer's own loop runs, with the module's own training_step, optimisers and hooks. A step is one batch of the loop
 with everything that the loop does, such as the end of an epoch (`trainer_loop`).
 """
 
