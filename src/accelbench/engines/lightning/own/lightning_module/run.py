@@ -94,7 +94,7 @@ class ModuleRun(CellRun):
                     self._keep_outputs()
                 if not self.is_one_step and has_time(median(self.timing.latency_s), self.cell.timeout_s):
                     self._look_further(median(self.timing.latency_s))
-                self.defects += self.user_module.changed_settings(self.asked_at_start)
+                self.defects += self.user_module.changed_settings()
         finally:
             step.stop()
 
@@ -104,7 +104,6 @@ class ModuleRun(CellRun):
         self.user_module.check_set_up()
         self.num_params = zoo.num_params(self.module)
         self.observer = Observer(self.module)
-        self.asked_at_start = self.user_module.settings()
         self.trained = TrainedNetwork(self.module, self.seen.training)
         if self.trains:
             self.trained.begin()
@@ -125,7 +124,7 @@ class ModuleRun(CellRun):
         look = self._probed()
         if self.cell.model.samples is None and (rows := look.rows_left) is not None:
             self.defects.append(f"the module's hooks left {rows[0]} of the {rows[1]} rows of a batch")
-        self.defects += self.user_module.changed_settings(self.asked_at_start)
+        self.defects += self.user_module.changed_settings()
         output: Output = []
         if self.trains:
             self.seen.training.looked = self.trained.states()

@@ -83,6 +83,7 @@ class UserModule:
         strategy.setup = self._timed(strategy.setup)  # puts the module and its optimisers onto the device
         self.left_out: list[str] = []
         self.unmonitored: list[str] = []
+        self.settings_at_start: dict[str, Any] = {}  # of training
         self._replace_hooks()
         self.predicts = self._overrides(self.module, MODULE, "predict_step")
         self.takes_first = False
@@ -116,6 +117,7 @@ class UserModule:
         """Looks at the optimisers, once the Trainer has made them. Raises UserError: there is none."""
         if not self.trains:
             return
+        self.settings_at_start = {name: getattr(self.trainer, name) for name in STEP_SETTINGS}
         self.trainer.fit_loop.max_epochs = -1  # schedules are made: the clock ends the loop
         if any(type(optimizer).__name__ == "_MockOptimizer" for optimizer in self.trainer.optimizers):
             raise UserError(f"{self.flag}: configure_optimizers returned None, so that nothing would be trained")
@@ -129,15 +131,11 @@ class UserModule:
         waiting = [config.monitor for config in configs if config.reduce_on_plateau]
         self.unmonitored = [name for name in waiting if name not in self.trainer.callback_metrics]
 
-    def settings(self) -> dict[str, Any]:
-        """The Trainer's settings that change what a step is."""
-        return {name: getattr(self.trainer, name) for name in STEP_SETTINGS}
-
-    def changed_settings(self, before: Mapping[str, Any]) -> list[str]:
-        """A sentence for each that is not as it was asked for, now or `before` the first step."""
-        asked, now, sentences = asdict(self.asked), self.settings(), []
-        for name in STEP_SETTINGS if self.trains else ():
-            if found := [each for each in (before[name], now[name]) if (each or 0) != (asked[name] or 0)]:
+    def changed_settings(self) -> list[str]:
+        """A sentence for each of the Trainer's settings that is not as it was asked for, now or at the first step."""
+        asked, sentences = asdict(self.asked), []
+        for name, before in self.settings_at_start.items():
+            if found := [each for each in (before, getattr(self.trainer, name)) if (each or 0) != (asked[name] or 0)]:
                 sentences.append(f"its code set trainer.{name}={found[0]}, and {asked[name]} was asked for")
         return sentences
 
