@@ -1,14 +1,280 @@
+import itertools
 import json
 import os
+import select
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import psutil
 import pytest
 
-from accelbench.isolation.processes import Witness
+from accelbench.devices.proc import TICKS_PER_S, CpuTimes, cpu_times
+from accelbench.isolation.processes import Sampler, Witness
 from accelbench.measuring.witness import Moment
+from accelbench.schema.measurement import SystemSeries
+from devices.fakes import FakeNvml
+
+MB = 10**6
+
+
+@contextmanager
+def child(code, *args):
+    """A process that runs `code`; its standard output's first line says that it is ready."""
+    command = [sys.executable, "-c", code, *map(str, args)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline().strip() == "ready"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def go_on(process):
+    """Lets the child take its next step and waits for its word."""
+    process.stdin.write("\n")
+    process.stdin.flush()
+    return process.stdout.readline().strip()
+
+
+STEP = """
+import mmap, signal, subprocess, sys, time
+print("ready", flush=True); sys.stdin.readline()
+{}
+print("done", flush=True); sys.stdin.readline()
+"""
+ALLOCATE = STEP.format('block = bytearray(int(sys.argv[1])); block[::4096] = b"x" * len(block[::4096])')
+SPIN = STEP.format("end = time.process_time() + float(sys.argv[1])\nwhile time.process_time() < end: pass")
+FAULT = STEP.format("""
+for _ in range(10):
+    block = mmap.mmap(-1, 16 << 20)
+    for at in range(0, 16 << 20, 4096): block[at] = 1
+    block.close()
+""")
+# A child that runs the same code below itself, with a step of its own on each side.
+NESTED = """
+import subprocess, sys
+code, arg = sys.argv[1:]
+below = subprocess.Popen([sys.executable, "-c", code, arg], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+below.stdout.readline(); print("ready", flush=True)
+while line := sys.stdin.readline():
+    below.stdin.write(line); below.stdin.flush()
+    print(below.stdout.readline().strip(), flush=True)
+"""
+
+
+def test_a_childs_child_counts():
+    with child(NESTED, ALLOCATE, 256 * MB) as process:
+        sampler = Sampler(process.pid)
+        assert sampler.sample()
+        assert go_on(process) == "done"
+        assert sampler.sample()
+    before, after = sampler.series().values["host_memory_mb"]
+    assert after - before == pytest.approx(256, rel=0.05)
+
+
+def sample_until_it_speaks(process, sampler):
+    """Lets the child take its next step and samples until it says that it is done, and once more."""
+    process.stdin.write("\n")
+    process.stdin.flush()
+    done = False
+    while not done:
+        done = bool(select.select([process.stdout], [], [], 0.1)[0])
+        if done:
+            time.sleep(0.1)
+        assert sampler.sample()
+    assert process.stdout.readline().strip() == "done"
+
+
+def spent_s(series):
+    """Processor seconds: utilisation times the length of its interval, summed."""
+    percents = series.values["cpu_utilization_percent"][1:]
+    lengths = [after - before for before, after in itertools.pairwise(series.t_s)]
+    return sum(percent / 100 * length for percent, length in zip(percents, lengths, strict=True) if percent is not None)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_page_faults_and_the_kernels_time_for_them(monkeypatch):
+    monkeypatch.setattr("accelbench.isolation.processes.SHORTEST_INTERVAL_S", 0.0)
+    with child(NESTED, FAULT, 0) as process:
+        sampler = Sampler(process.pid)
+        assert sampler.sample()
+        assert go_on(process) == "done"
+        assert sampler.sample()
+    series = sampler.series()
+    seconds = series.t_s[1] - series.t_s[0]
+    pages = 10 * (16 << 20) // os.sysconf("SC_PAGE_SIZE")
+    # Loose: on a busy machine the clock goes on between the time of a sample and that of its counters.
+    assert pages / 2 < series.values["page_faults_per_s"][1] * seconds < pages * 2
+    assert 0 < series.values["cpu_system_percent"][1] <= series.values["cpu_utilization_percent"][1]
+
+
+DESCENDANT = STEP.format(
+    """loop = "import time\\nwhile time.process_time() < .6: pass"; subprocess.run([sys.executable, "-c", loop])"""
+)
+
+
+@pytest.mark.parametrize("code", [SPIN, DESCENDANT], ids=["grandchild", "of one that ended in between"])
+def test_processor_time_of_a_spinning_process_below(code):
+    """It ends its loop by its own count of processor time: true on a busy machine as well."""
+    with child(NESTED, code, 0.6) as process:
+        sampler = Sampler(process.pid)
+        assert sampler.sample()
+        sample_until_it_speaks(process, sampler)
+    series = sampler.series()
+    assert spent_s(series) == pytest.approx(0.6, rel=0.1)
+    # One thread: no more than one core, give or take the kernel's ticks.
+    assert all(percent is None or percent <= 125 for percent in series.values["cpu_utilization_percent"])
+
+
+def test_time_that_vanished_with_an_unwaited_child_is_unknown_not_negative():
+    code = """
+import signal, subprocess, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+loop = "import time\\nwhile time.process_time() < .3: pass\\nprint(1, flush=True)\\ninput()"
+below = subprocess.Popen([sys.executable, "-c", loop], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+below.stdout.readline()
+print("ready", flush=True); sys.stdin.readline()
+below.kill(); below.wait()
+print("done", flush=True); sys.stdin.readline()
+"""
+    with child(code) as process:
+        sampler = Sampler(process.pid)
+        assert go_on(process) == "done"
+        time.sleep(0.06)
+        sampler.sample()
+    assert sampler.series().values["cpu_utilization_percent"] == [None]
+
+
+@pytest.mark.parametrize("reap", [False, True], ids=["zombie", "gone"])
+def test_a_vanished_process_ends_the_series_and_another_has_none(reap):
+    with child(ALLOCATE, 1) as process:
+        sampler = Sampler(process.pid)
+        assert sampler.sample()
+        process.kill()
+        if reap:
+            process.wait()
+        else:
+            while psutil.Process(process.pid).status() != psutil.STATUS_ZOMBIE:
+                time.sleep(0.01)
+        assert not sampler.sample()
+        assert not sampler.sample()
+        assert len(sampler.series().t_s) == 1
+        late = Sampler(process.pid)
+        assert not late.sample()
+        assert late.series() == SystemSeries()
+        assert late.series(peak_bytes=7).peak_host_bytes == 7
+
+
+def test_one_failing_nvml_query_leaves_the_others():
+    nvml = FakeNvml(("A", "B"), failing=["nvmlDeviceGetPowerUsage"])
+    sampler = Sampler(os.getpid(), num_gpus=1, nvml=nvml, environ={"CUDA_VISIBLE_DEVICES": "1,0"})
+    sampler.sample()
+    gpu = {name: values for name, values in sampler.series().values.items() if name.startswith("gpu_")}
+    assert gpu == {
+        "gpu_0_memory_mb": [3000.0],
+        "gpu_0_utilization_percent": [87],
+        "gpu_0_power_w": [None],
+        "gpu_0_temperature_c": [61],
+        "gpu_0_energy_j": [1235.567],
+        "gpu_0_throttled": [1.0],
+        "gpu_0_sm_clock_mhz": [1410],
+    }
+
+
+def test_a_sample_costs_no_more_than_a_millisecond():
+    """At ten a second: 1 % of a core. Processor time, so that a busy machine doesn't matter."""
+    with child(NESTED, ALLOCATE, MB) as process:
+        sampler = Sampler(process.pid)
+        begun = time.process_time()
+        for _ in range(200):
+            sampler.sample()
+        assert time.process_time() - begun <= 200 * 1e-3
+
+
+def test_the_dearer_a_sample_the_longer_the_pause_after_it(monkeypatch):
+    costs = iter([0.00001, 0.0004, 1.0])
+    clock = itertools.accumulate(step for cost in costs for step in (0.0, cost))
+    sampler = Sampler(os.getpid())
+    monkeypatch.setattr("accelbench.isolation.processes.time.thread_time", lambda: next(clock))
+    pauses = [sampler.pause_s for _ in range(3) if sampler.sample()]
+    assert pauses == [0.1, pytest.approx(0.2), 0.5]
+
+
+@pytest.mark.skipif(
+    not os.path.exists("/proc/self/schedstat"), reason="the kernel does not count how long threads wait"
+)
+def test_two_processes_on_one_core_wait_for_each_other_and_see_each_other():
+    """Both on one core: each has half of it, and waits as long as the other one runs; together they fill it."""
+    core = min(os.sched_getaffinity(0))
+    with child(SPIN, 0.5) as one, child(SPIN, 60) as other:
+        for each in (one, other):
+            os.sched_setaffinity(each.pid, {core})
+        sampler = Sampler(one.pid)
+        assert sampler.sample()
+        other.stdin.write("\n")
+        other.stdin.flush()
+        sample_until_it_speaks(one, sampler)
+    series = sampler.series()
+    lengths = [after - before for before, after in itertools.pairwise(series.t_s)]
+
+    def seconds(name):
+        values = series.values[name][1:]
+        return sum(v / 100 * length for v, length in zip(values, lengths, strict=True) if v is not None)
+
+    assert seconds("waiting_percent") >= 0.3
+    assert seconds("other_cpu_utilization_percent") >= 0.3
+    assert series.num_cores == len(os.sched_getaffinity(0))
+
+
+def test_the_samplers_own_work_is_not_that_of_others():
+    with child(ALLOCATE, 1) as process:
+        sampler = Sampler(process.pid)
+        before, spent_s = sampler._machine().busy_s - psutil_busy_s(), time.process_time()
+        while time.process_time() < spent_s + 0.3:
+            pass
+        after = sampler._machine().busy_s - psutil_busy_s()
+    assert before - after >= 0.25
+
+
+ADOPTED = """
+import os, subprocess, sys, time
+from accelbench.devices.proc import cpu_times
+from accelbench.isolation.processes import Sampler
+from accelbench.lifeline import adopt_orphans
+adopt_orphans()
+loop = "import time; end = time.process_time() + .4\\nwhile time.process_time() < end: pass\\nprint(1, flush=True)"
+code = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {loop!r}]); sys.stdin.readline()"
+root = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+sampler = Sampler(root.pid)
+before = sampler._machine().busy_s - cpu_times(os.sched_getaffinity(0)).busy_s
+spent_s = time.process_time()
+root.communicate(b"\\n")  # until the orphan, which has its standard output, has ended
+after = sampler._machine().busy_s - cpu_times(os.sched_getaffinity(0)).busy_s
+print(before - after)
+"""
+
+
+def test_what_a_cells_process_leaves_behind_is_not_another_program():
+    seen = subprocess.run([sys.executable, "-c", ADOPTED], capture_output=True, text=True, timeout=60, check=True)
+    assert 0.35 <= float(seen.stdout) <= 0.9
+
+
+def psutil_busy_s():
+    """Of all processes, this one included."""
+    times = psutil.cpu_times()
+    return times.user + times.nice + times.system
+
+
+def test_cores_that_the_cell_may_not_use_do_not_count(tmp_path):
+    (tmp_path / "proc").mkdir()
+    lines = ["cpu 900 0 90 5 0 0 0 30 0 0", "cpu0 500 10 20 5 0 0 0 7 0 0", "cpu1 400 0 70 5 0 0 0 23 0 0", "intr 3"]
+    (tmp_path / "proc/stat").write_text("\n".join(lines))
+    assert cpu_times({0}, tmp_path) == CpuTimes(530 / TICKS_PER_S, 7 / TICKS_PER_S, 1)
+    assert cpu_times({0, 1, 7}, tmp_path).num_cores == 2
+
 
 BINDS = """
 import os, sys, threading, time

@@ -18,7 +18,7 @@ from accelbench.engines.formats import FORMATS
 from accelbench.engines.keras import networks
 from accelbench.engines.keras.backends import Backend, Execute, backend_for
 from accelbench.engines.keras.feed import ArrayFeed, Feed, feed_of
-from accelbench.engines.keras.work import Observer, count, frozen, learning_rate, num_params, states
+from accelbench.engines.keras.work import Observer, count, num_params, states
 from accelbench.engines.models import output_shapes
 from accelbench.engines.sources import channels_last, input_of, is_random, pictures_alike, unseen_images
 from accelbench.measuring.output_check import NUM_SAMPLES, Output, OutputTensor, batch_axes
@@ -50,7 +50,7 @@ class ExecutionStep:
         self.executions = executions
         self.copies_out = copies_out and not backend.on_host
         self.compute = execute
-        self.copy_in = _unchanged if backend.on_host else backend.copy_in
+        self.copy_in = (lambda batch: batch) if backend.on_host else backend.copy_in
         self._num_samples = num_samples
 
     def fetch(self) -> Any:
@@ -62,10 +62,6 @@ class ExecutionStep:
 
     def num_samples(self, batch: Any) -> int:
         return self._num_samples
-
-
-def _unchanged(batch: Any) -> Any:
-    return batch
 
 
 class _Run(CellRun):
@@ -179,7 +175,8 @@ class _Run(CellRun):
         ran_on, loss = self.backend.ran_on(self.observer.weights), None
         self.seen.products = self.observer.products(train=self.trains)
         if self.trains:
-            self.seen.training.learning_rates = [learning_rate(self.model.optimizer)]
+            optimizer = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)  # of one that scales
+            self.seen.training.learning_rates = [float(optimizer.learning_rate.numpy())]
             if not self.fits:
                 loss = self._last_loss()
                 if self.seen.training.end:
@@ -273,7 +270,8 @@ class _Run(CellRun):
 
     def warnings(self) -> Iterator[str]:
         """Layers that do not train; if an execution has several batches: what the times mean."""
-        if self.trains and (still := frozen(self.network)):
+        still = [layer.name for layer in self.network.layers if layer.weights and not layer.trainable]
+        if self.trains and still:
             yield f"not trained, since their trainable is false: {', '.join(still)}"
         num = self.samples_per_execution // self.cell.batch_size
         if num > 1:

@@ -72,7 +72,11 @@ class TensorFlow(Backend):
         if not inside and self.num_devices == 1:
             return iter(feed) if labelled else _lists(iter(feed), self.steps)
         if feed not in self.datasets:  # once: it copies the arrays and traces functions
-            batches = _gathered(feed) if isinstance(feed, ArrayFeed) else _generated(feed)
+            if isinstance(feed, ArrayFeed):
+                batches = _gathered(feed)
+            else:
+                signature = tuple(tf.TensorSpec((None, *shape), dtype) for shape, dtype in feed.parts)
+                batches = tf.data.Dataset.from_generator(lambda: iter(feed), output_signature=signature)
             batches = batches.prefetch(tf.data.AUTOTUNE)
             if self.num_devices > 1:
                 batches = self.strategy.experimental_distribute_dataset(batches)
@@ -150,11 +154,6 @@ def _gathered(feed: ArrayFeed) -> tf.data.Dataset:
     options = tf.data.Options()
     options.experimental_optimization.apply_default_optimizations = False  # they copy the arrays
     return batches.with_options(options)
-
-
-def _generated(feed: Feed) -> tf.data.Dataset:
-    signature = tuple(tf.TensorSpec((None, *shape), dtype) for shape, dtype in feed.parts)
-    return tf.data.Dataset.from_generator(lambda: iter(feed), output_signature=signature)
 
 
 def _lists(batches: Iterator[Any], num: int) -> Iterator[list[Any]]:

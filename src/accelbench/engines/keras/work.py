@@ -124,13 +124,3 @@ def _state(tensor: NDArray[np.floating]) -> State:
     values = tensor.astype(np.float32) if tensor.itemsize < 4 else tensor
     # A NaN makes both of them NaN.
     return State(int(bits.sum(dtype=np.int64)), max(abs(float(values.min())), abs(float(values.max()))))
-
-
-def learning_rate(optimizer: keras.Optimizer) -> float:
-    """The optimiser's own, or that of the one that it wraps to scale the loss."""
-    return float(getattr(optimizer, "inner_optimizer", optimizer).learning_rate.numpy())
-
-
-def frozen(network: keras.Model) -> list[str]:
-    """The names of the layers that have weights and say that they are not trained."""
-    return [layer.name for layer in network.layers if layer.weights and not layer.trainable]
