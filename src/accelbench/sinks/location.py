@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from accelbench.errors import UserError
 from accelbench.lock import hold
@@ -61,18 +60,16 @@ def proxied(suite: str) -> str:
     return PROXIED + re.sub(r"[^\w-]", "_", suite, flags=re.ASCII)
 
 
-def folder_of(uri: str, root: Path) -> Path | None:
-    """The folder of the files that a run or an experiment of the project's store keeps at `uri`; None: not on a disk.
+def folder_of(uri: str, root: Path) -> Path:
+    """The folder of the files that a run or an experiment of the project's store keeps at `uri`.
 
     Raises:
-        UserError: it is outside of the project. Earlier stores have absolute addresses, which a copy takes along.
+        UserError: it is not below `artifacts`: an earlier version's address, which names a folder, or a made-up one.
     """
-    own, parts = artifacts(root), urlsplit(uri)
-    if parts.scheme not in ("", "file", urlsplit(PROXIED).scheme):
-        return None
-    path = Path(os.path.normpath(own / parts.path.lstrip("/") if uri.startswith(PROXIED) else unquote(parts.path)))
-    if not (path.is_relative_to(own) or path.resolve().is_relative_to(own.resolve())):
-        problem = f"mlflow.db was made in another place, and would put files into {path}"
+    own = artifacts(root)
+    path = Path(os.path.normpath(own / uri.removeprefix(PROXIED).lstrip("/")))
+    if not uri.startswith(PROXIED) or not path.is_relative_to(own):
+        problem = f"mlflow.db would put files into {uri}"
         raise UserError(f"{problem}: move it away, then `accelbench sync` makes a new one from the records")
     return path
 

@@ -233,12 +233,12 @@ class Store:
 
     def _write(self, run: entities.Run, name: str, text: str) -> None:
         """Adds a file to the run. MLflow's client writes to a server or a cloud's store, but not to our own address."""
-        folder = folder_of(run.info.artifact_uri, self._root) if is_own(self._root) else None
-        if folder is None:
-            self._client.log_text(run.info.run_id, text, name)
-        else:
+        if is_own(self._root):
+            folder = folder_of(run.info.artifact_uri, self._root)
             folder.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text)
+        else:
+            self._client.log_text(run.info.run_id, text, name)
 
 
 def key_of(record: Record) -> Key:
