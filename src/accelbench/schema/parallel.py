@@ -22,7 +22,7 @@ MANY = 1000  # fewer further items take no longer than the start of processes ma
 CHUNK = 50  # items that are sent together
 MAX_PROCESSES = 4  # more would wait for this process, which takes in what they send
 
-_served: list[Callable[[Any], Any]] = []  # in another process: the function that it applies
+_served: list[Any] = []  # in another process: the function that it applies, and all items
 
 
 def mapped(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
@@ -38,15 +38,16 @@ def mapped(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterato
     num_done = 0
     if num > 1 and len(others) >= MANY:
         context = mp.get_context("fork")  # any other method imports the user's script again
-        pool = ProcessPoolExecutor(num, context, initializer=_begin, initargs=(function,))
+        pool = ProcessPoolExecutor(num, context, initializer=_begin, initargs=(function, others))
         try:
             with warnings.catch_warnings():
                 # Of threads, numpy's for example: the copy uses no lock that one of them may hold.
                 warnings.simplefilter("ignore", DeprecationWarning)
-                results = pool.map(_call, others, chunksize=CHUNK)
-            for result in results:
-                num_done += 1
-                yield result
+                chunks = pool.map(_chunk, range(0, len(others), CHUNK))
+            for results in chunks:
+                for result in results:
+                    num_done += 1
+                    yield result
         except BrokenProcessPool:
             pass
         finally:
@@ -54,12 +55,13 @@ def mapped(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterato
     yield from map(function, others[num_done:])
 
 
-def _begin(function: Callable[[Any], Any]) -> None:
+def _begin(function: Callable[[Any], Any], items: list[Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the reader gets it too, and ends this process
     end_with_parent()
     gc.freeze()  # what was copied is the reader's: nothing of it may be finalised here
-    _served.append(function)
+    _served[:] = function, items
 
 
-def _call(item: Any) -> Any:
-    return _served[0](item)
+def _chunk(start: int) -> list[Any]:
+    function, items = _served
+    return [function(item) for item in items[start : start + CHUNK]]
