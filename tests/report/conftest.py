@@ -23,11 +23,7 @@ MNIST = Data(name="mnist", digest="d" * 64, source="the original files", stand_i
 STAND_IN = Data(name="mnist", digest="e" * 64, source="a drawn digit for each class", stand_in=True)
 ENVIRONMENT = {
     "machine": {
-        "cpu_name": "Example CPU @ 2.0 GHz",
-        "num_cores": 2,
-        "num_threads": 4,
-        "memory_gb": 8.3,
-        "gpus": [],
+        **{"cpu_name": "Example CPU @ 2.0 GHz", "num_cores": 2, "num_threads": 4, "memory_gb": 8.3, "gpus": []},
         "platform": "Linux-6.1-x86_64",
     },
     "versions": {"python": "3.12.1", "torch": "2.9.0"},
@@ -60,20 +56,16 @@ class Maker:
             "latency_s": [step * (1 + i / 1000) for i in range(700)],
         }
         if cell.protocol == Protocol.fit:
-            values = {
-                "epochs": [Epoch(seconds=60_000 / rate, num_samples=60_000) for _ in range(cell.epochs)],
-                "evaluation": Evaluation(num_samples=10_000, seconds=1.0, loss=0.0812, accuracy=0.9765),
-            }
+            evaluation = Evaluation(num_samples=10_000, seconds=1.0, loss=0.0812, accuracy=0.9765)
+            epochs = [Epoch(seconds=60_000 / rate, num_samples=60_000) for _ in range(cell.epochs)]
+            values = {"epochs": epochs, "evaluation": evaluation}
+        sizes = {"num_params": 1_195_018, "num_train_samples": 60_000, "num_test_samples": 10_000}
         return Measurement(
             device=cell.device,
             device_name="Example CPU",
             precision=cell.precision,
             num_devices=cell.devices,
-            num_params=1_195_018,
-            num_train_samples=60_000,
-            num_test_samples=10_000,
-            build_s=0.1,
-            **{"threads": 2} | values | changes,
+            **sizes | {"build_s": 0.1, "threads": 2} | values | changes,
         )
 
     def ok(self, cell: Cell, rate: float, data: Data = MNIST, **changes: Any) -> Record:

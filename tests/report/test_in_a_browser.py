@@ -18,6 +18,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 from accelbench.report import build
 from accelbench.schema.cell import KerasSettings
 from accelbench.schema.vocab import Engine, Status
+from report import many
 
 pytestmark = pytest.mark.browser
 NUM_CELLS = 44
@@ -364,3 +365,18 @@ def test_only_the_pages_own_scripts_run(show) -> None:
 
     WebDriverWait(browser, 10).until(both_are_refused)
     assert browser.title == "accelbench report"
+
+
+@pytest.mark.slow
+def test_a_page_of_2000_cells_can_be_sent_charts_all_and_lists_them_as_it_is_asked(browser, tmp_path, maker) -> None:
+    """How fast it is is measured by `make bench BENCH=report`."""
+    assert many.write(tmp_path / "results", maker) == 2000
+    page = build.build(tmp_path / "results", tmp_path / "report")
+    assert page.stat().st_size <= 8_000_000
+    read(browser, page.as_uri())
+    assert text(browser, "shown") == "2,000 of 2,000 cells"
+    names = "return new Set([...document.querySelectorAll('.mark')].map(m => m.cell.name)).size"
+    assert browser.execute_script(names) == 1500  # the others are skipped
+    for button, num in (("next", 200), ("rest", 2000)):
+        browser.execute_script("document.getElementById(arguments[0]).click()", button)
+        assert browser.execute_script("return document.getElementById('every').tBodies[0].rows.length") == num
