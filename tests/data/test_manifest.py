@@ -14,32 +14,23 @@ from accelbench.project import MANIFEST
 from accelbench.schema.measurement import Data
 
 
-def make(folder, *, change=None, **values):
-    """Writes a little data set and returns its digest; `change` = (split, kind, byte) adds 1 to one byte."""
-    arrays = {split: {"images": np.zeros((3, 2, 2), np.uint8), "labels": np.zeros(3, np.uint8)} for split in SPLITS}
-    if change:
-        split, kind, byte = change
-        arrays[split][kind].reshape(-1)[byte] += 1
+def make(folder, **values):
+    """Writes a little data set and returns its digest."""
     folder.mkdir(exist_ok=True)
-    for split, both in arrays.items():
-        save_split(folder, split, Arrays(**both))
+    for split in SPLITS:
+        save_split(folder, split, Arrays(np.zeros((3, 2, 2), np.uint8), np.zeros(3, np.uint8)))
     describe(Obtained(**{"classes": ("no", "yes"), "source": "here", **values}), "tiny", folder)
     return read_manifest(folder).digest
 
 
-def test_says_where_the_data_came_from(tmp_path):
-    digest = make(tmp_path / "genuine")
-    assert read_manifest(tmp_path / "genuine") == Data(name="tiny", digest=digest, source="here", stand_in=False)
-    make(tmp_path / "other", stand_in_reason="no network")
-    assert read_manifest(tmp_path / "other").stand_in is True
-
-
-def test_the_digest_is_of_the_data_however_it_came(tmp_path):
+def test_says_where_the_data_came_from_and_has_one_digest_however_it_came(tmp_path):
     digest = make(tmp_path / "a")
+    assert read_manifest(tmp_path / "a") == Data(name="tiny", digest=digest, source="here", stand_in=False)
     assert make(tmp_path / "b", source="downloaded") == digest
-    assert make(tmp_path / "b", stand_in_reason="no network") != digest
     assert make(tmp_path / "b", refused=("cat.7.jpg: empty",)) != digest
     assert make(tmp_path / "b", classes=("cat", "dog")) != digest
+    assert make(tmp_path / "b", stand_in_reason="no network") != digest
+    assert read_manifest(tmp_path / "b").stand_in is True
 
 
 def test_a_set_that_is_not_prepared_says_how_to(tmp_path):
@@ -62,15 +53,16 @@ def test_an_altered_manifest_is_refused(tmp_path):
         read_manifest(tmp_path / "a")
 
 
-def test_the_checksums_are_those_of_the_files(tmp_path):
+def test_an_array_that_was_altered_is_found(tmp_path):
     make(tmp_path / "a")
-    files = json.loads((tmp_path / "a" / MANIFEST).read_text())["files"]
-    assert len(files) == 4
-    for name, described in files.items():
-        assert described["sha256"] == hashlib.sha256((tmp_path / "a" / name).read_bytes()).hexdigest()
+    check_arrays(tmp_path / "a")
+    described = json.loads((tmp_path / "a" / MANIFEST).read_text())["files"]["train_images.npy"]
     path = array_path(tmp_path / "a", "train", "images")
-    assert files[path.name]["shape"] == [3, 2, 2]
-    assert files[path.name]["dtype"] == "uint8"
+    checksum = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert described == {"shape": [3, 2, 2], "dtype": "uint8", "sha256": checksum}
+    path.write_bytes(path.read_bytes()[:-1] + b"\1")
+    with pytest.raises(DataError, match="train_images.npy: altered"):
+        check_arrays(tmp_path / "a")
 
 
 @pytest.mark.parametrize(

@@ -101,18 +101,15 @@ def test_a_link_that_leads_out_is_not_read(place, pictures, tmp_path):
 
 
 def test_data_are_prepared_again_when_their_files_change(place, pictures):
-    data = of_folder(pictures)
-    assert not own.is_prepared(place, data)
-    own.prepare(place, data)
-    assert own.is_prepared(place, data)
-    first = read_manifest(place.data / "mine").digest
-    picture(pictures / "bee" / "new.png", 150)
-    assert not own.is_prepared(place, data)
-    own.prepare(place, data)
-    assert own.is_prepared(place, data)
-    assert read_manifest(place.data / "mine").digest != first
-    os.utime(pictures / "bee" / "new.png", (1, 1))
-    assert not own.is_prepared(place, data)
+    data, digests = of_folder(pictures), set()
+    new = pictures / "bee" / "new.png"
+    for change in (lambda: None, lambda: picture(new, 150), lambda: os.utime(new, (1, 1))):
+        change()
+        assert not own.is_prepared(place, data)
+        own.prepare(place, data)
+        assert own.is_prepared(place, data)
+        digests.add(read_manifest(place.data / "mine").digest)
+    assert len(digests) == 2
 
 
 IMAGES = np.arange(40 * 5 * 6, dtype=np.uint8).reshape(40, 5, 6)
@@ -155,10 +152,6 @@ def test_arrays_that_are_divided_keep_their_division_and_many_classes_their_labe
         ({"pictures": IMAGES}, "its arrays are pictures; expected are images and labels, or x_train, y_train, x_test"),
         ({"images": IMAGES / 255, "labels": LABELS}, r"images is float64 of the shape \(40, 5, 6\); expected are"),
         ({"images": IMAGES[:, 0], "labels": LABELS}, r"images is uint8 of the shape \(40, 6\); expected are"),
-        (
-            {"images": np.zeros((40, 2, 2, 4), np.uint8), "labels": LABELS},
-            r"images is uint8 of the shape \(40, 2, 2, 4\)",
-        ),
         ({"images": IMAGES, "labels": LABELS / 1}, "labels is float64 of the shape"),
         ({"images": IMAGES, "labels": LABELS[:9]}, "images has 40 rows, and labels 9"),
         ({"images": IMAGES, "labels": LABELS * 0}, r"all labels are \[0\]: a data set has at least two classes"),

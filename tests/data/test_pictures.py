@@ -72,21 +72,6 @@ def test_a_zip_gives_the_same_bytes_as_the_folder_and_one_worker_as_many(photos,
         assert (out / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
 
 
-def test_of_a_refused_file_or_a_copy_no_bytes_are_kept(photos, out):
-    cats = photos / "PetImages" / "Cat"
-    (cats / "0.jpg").write_bytes(b"no picture")
-    (cats / "1.jpg").write_bytes((cats / "2.jpg").read_bytes())
-    convert(Folder(photos), CLASSES, 16, out, keep_encoded=True)
-    kept = []
-    for split in ("train", "test"):
-        encoded, arrays = load_encoded(out, split), load_split(out, split)
-        files = [encoded[index] for index in range(len(arrays.labels))]
-        assert sum(map(len, files)) == len(encoded.content)
-        assert all(np.array_equal(decode(file, 16), image) for file, image in zip(files, arrays.images, strict=True))
-        kept += files
-    assert sorted(kept) == sorted({path.read_bytes() for path in photos.rglob("*.jpg")} - {b"no picture"})
-
-
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_full_disk_is_an_error_of_the_system(photos, out):
     """A limit on the size of files stands for the full disk."""
@@ -125,17 +110,25 @@ def test_memory_does_not_grow_with_the_set(out):
     assert process.memory_full_info().uss - before < 60e6
 
 
-def test_a_copy_of_a_test_picture_is_not_trained_on(photos, out):
+def test_a_copy_of_a_test_picture_is_not_trained_on_and_no_bytes_of_it_are_kept(photos, out):
+    (photos / "PetImages" / "Cat" / "0.jpg").write_bytes(b"no picture")
     for path in list(photos.rglob("*.jpg")):
         copy = photos / "copy" / path.relative_to(photos)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(path.read_bytes())
-    found = convert(Folder(photos), CLASSES, 16, out)
-    images = {split: {image.tobytes() for image in load_split(out, split).images} for split in ("train", "test")}
+    found = convert(Folder(photos), CLASSES, 16, out, keep_encoded=True)
+    assert len([line for line in found.refused if "the same bytes as " in line]) == 19
+    assert len(found.refused) == 21
+    kept, images = [], {}
+    for split in ("train", "test"):
+        encoded, arrays = load_encoded(out, split), load_split(out, split)
+        files = [encoded[index] for index in range(len(arrays.labels))]
+        assert sum(map(len, files)) == len(encoded.content)
+        assert all(np.array_equal(decode(file, 16), image) for file, image in zip(files, arrays.images, strict=True))
+        kept += files
+        images[split] = {image.tobytes() for image in arrays.images}
     assert not images["train"] & images["test"]
-    assert len(images["train"] | images["test"]) == 20
-    assert len(found.refused) == 20
-    assert all("the same bytes as " in line for line in found.refused)
+    assert sorted(kept) == sorted({path.read_bytes() for path in photos.rglob("*.jpg")} - {b"no picture"})
 
 
 def test_a_killed_preparation_leaves_no_process(photos, tmp_path):
@@ -230,11 +223,8 @@ def test_each_usual_layout_is_understood(names):
 def test_splits_count_where_both_are_there():
     both = ("train/cats/1.jpg", "test/cats/2.jpg", "validation/dogs/3.jpg")
     assert placed(*both) == dict(zip(both, [(0, "train"), (0, "test"), (1, "test")], strict=True))
-    assert placed("train/cats/1.jpg", "train/dogs/2.jpg") == {
-        "train/cats/1.jpg": (0, None),
-        "train/dogs/2.jpg": (1, None),
-    }
-    _, surplus = find(("train/cat/1.jpg", "test/cat/2.jpg", "odd/PetImages/Cat/3.jpg"), CLASSES)
+    assert list(placed("train/cats/1.jpg", "train/dogs/2.jpg").values()) == [(0, None), (1, None)]
+    _, surplus = find((*both, "odd/PetImages/Cat/3.jpg"), CLASSES)
     assert surplus == {"odd/PetImages/Cat/3.jpg": "in neither the training nor the test folder"}
 
 

@@ -1,5 +1,4 @@
 import os
-import signal
 import subprocess
 import sys
 
@@ -95,24 +94,12 @@ def test_in_an_experiment_s_checkout_folders_are_the_project_s_own(
 
 @pytest.fixture
 def earlier(tmp_path):
+    """A folder to replace, and what a process that was killed left beside it."""
     path = tmp_path / "set"
-    path.mkdir()
-    (path / "value").write_text("earlier")
+    for name in ("set", ".set.new", ".set.old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "value").write_text("earlier" if name == "set" else "half")
     return path
-
-
-def killed_while_replacing(path, code):
-    """Runs `code` (it knows `path`, `new`, `die`) inside the block, in a process that kills itself."""
-    program = f"""
-import os, pathlib, signal
-from accelbench.data.prepare import replacing
-path = pathlib.Path({os.fspath(path)!r})
-die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-with replacing(path) as new:
-    (new / "value").write_text("half of the new")
-    {code}
-"""
-    assert subprocess.run([sys.executable, "-c", program]).returncode == -signal.SIGKILL
 
 
 def replace(path, text):
@@ -124,30 +111,30 @@ def names(folder):
     return sorted(name for name in os.listdir(folder) if not name.endswith(".lock"))
 
 
-def test_takes_the_place_of_the_earlier_folder(earlier):
+def test_takes_the_place_of_the_earlier_folder_also_behind_a_link(earlier, tmp_path):
     replace(earlier, "new")
     assert (earlier / "value").read_text() == "new"
     assert names(earlier.parent) == ["set"]
+    (tmp_path / "link").symlink_to(earlier)
+    replace(tmp_path / "link", "newer")
+    assert (tmp_path / "link").is_symlink()
+    assert (earlier / "value").read_text() == "newer"
 
 
-def test_a_kill_or_an_error_leaves_the_earlier_folder_whole_and_the_next_run_clears_up(earlier):
-    killed_while_replacing(earlier, "die()")
-    assert (earlier / "value").read_text() == "earlier"
-    assert names(earlier.parent) == [".set.new", "set"]
-    seen = []
-
+def test_an_error_leaves_the_earlier_folder_whole(earlier):
     def fail():
-        with replacing(earlier):
-            seen.append((earlier / "value").read_text())
-            raise RuntimeError
+        with replacing(earlier) as new:
+            assert list(new.iterdir()) == []
+            (new / "value").write_text("half of the new")
+            raise RuntimeError("in the middle")
 
-    with pytest.raises(RuntimeError):
+    with pytest.raises(RuntimeError, match="in the middle"):
         fail()
-    assert seen == ["earlier"]
+    assert (earlier / "value").read_text() == "earlier"
     assert names(earlier.parent) == ["set"]
 
 
-def test_two_of_the_same_at_once_are_refused_and_others_go_on(earlier):
+def test_two_of_the_same_at_once_are_refused_others_go_on_and_a_file_is_kept(earlier, tmp_path):
     with replacing(earlier) as new:
         with pytest.raises(BusyError, match="another process"):
             replace(earlier, "other")
@@ -155,18 +142,7 @@ def test_two_of_the_same_at_once_are_refused_and_others_go_on(earlier):
         (new / "value").write_text("new")
     assert (earlier / "value").read_text() == "new"
     assert (earlier.with_name("other") / "value").read_text() == "other"
-
-
-def test_a_file_in_its_place_is_kept(tmp_path):
-    (tmp_path / "set").write_text("mine")
-    with pytest.raises(DataError, match="set: a file is in the way"):
-        replace(tmp_path / "set", "new")
-    assert (tmp_path / "set").read_text() == "mine"
-
-
-def test_a_link_to_a_folder_elsewhere_stays_a_link(earlier, tmp_path):
-    link = tmp_path / "link"
-    link.symlink_to(earlier)
-    replace(link, "new")
-    assert link.is_symlink()
-    assert (earlier / "value").read_text() == "new"
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(DataError, match="file: a file is in the way"):
+        replace(tmp_path / "file", "new")
+    assert (tmp_path / "file").read_text() == "mine"

@@ -14,14 +14,6 @@ def _own_store(monkeypatch):
     monkeypatch.delenv("DVC_ROOT", raising=False)
 
 
-def test_the_store_is_the_projects_unless_the_environment_names_another(tmp_path, monkeypatch):
-    assert location.tracking_uri(tmp_path) == f"sqlite:///{tmp_path.resolve()}/mlflow.db"
-    assert location.is_own(tmp_path)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://example:5000")
-    assert location.tracking_uri(tmp_path) == "http://example:5000"
-    assert not location.is_own(tmp_path)
-
-
 def test_a_writer_that_does_not_end_is_waited_for_only_so_long(tmp_path, monkeypatch):
     monkeypatch.setattr(location, "PATIENCE_S", 0.1)
     told = rf"^another writer of the MLflow store \(process {os.getpid()}\) is under way"
@@ -69,7 +61,9 @@ def test_a_store_that_cannot_be_written_is_refused_at_once(spoil, told, tmp_path
     ],
 )
 def test_links_hold_no_credentials(uri, page, tmp_path, monkeypatch):
+    assert location.is_own(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    assert (location.tracking_uri(tmp_path), location.is_own(tmp_path)) == (uri, False)
     assert (location.server_uri(tmp_path) or location.LOCAL_SERVER) == page
 
 

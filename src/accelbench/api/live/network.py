@@ -41,11 +41,7 @@ SAME_INPUTS = "the batch's samples are all equal, so it was not checked that eac
 
 
 def copy_of(network: nn.Module) -> nn.Module:
-    """A copy that shares no weights with the user's network.
-
-    Raises:
-        UserError: the network can't be copied.
-    """
+    """A copy that shares no weights with the user's network. Raises UserError: the network can't be copied."""
     try:
         copied = copy.deepcopy(network)
     except Exception as error:  # a user's class may raise anything
