@@ -4,7 +4,6 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -67,47 +66,38 @@ def settling_command(first: Cell, second: Cell) -> str | None:
 
 
 def _model_words(cell: Cell) -> list[str] | None:
-    """The words that choose the network; None if there are too many."""
-    model = cell.model
-    if model.library == Library.custom:
-        return _own_words(model)
-    name = model.library if model.library in NAMED else model.name
+    """The words that choose the network; None if there are too many, or if a value of the user's is no word."""
+    model, is_own = cell.model, cell.model.library == Library.custom
+    name = model.library if is_own or model.library in NAMED else model.name
     path = workplace().conf / "model" / f"{name}.yaml"
-    if model.library not in {*NAMED, Library.accelbench} or not path.is_file() or not _is_as_shipped(cell, path):
+    if model.library not in {*NAMED, Library.custom, Library.accelbench} or not path.is_file():
         return None
-    return [f"model={name}", f"model.name={model.name}"] if model.library in NAMED else [f"model={name}"]
-
-
-def _own_words(model: ModelSpec) -> list[str] | None:
-    """The words of a network of the user's own; None if a value is more than a word."""
-    if model.name != model.definition.rpartition(".")[2] or model.inputs:
-        return None
-    values: dict[str, object] = {"target": model.definition}
-    for field in fields(ModelSpec):
-        value = getattr(model, field.name)
-        if isinstance(value, Mapping):
-            values |= {f"{field.name}.{name}": inner for name, inner in value.items()}
-        elif field.name == "output" and model.batch:  # it is any then, whatever the words say
-            continue
-        elif field.name not in ("name", "library", "network", "inputs") and value != field.default:
-            values[field.name] = list(value) if isinstance(value, tuple) else value
-    is_list = {name: isinstance(value, list) for name, value in values.items()}
-    texts = {name: str(value).replace(", ", "," if is_list[name] else ", ") for name, value in values.items()}
-    if not all(re.fullmatch(r"[\w.,\[\]/+-]+", text) for text in texts.values()):
-        return None
-    return ["model=custom", *(f"model.{name}={text}" for name, text in texts.items())]
-
-
-def _is_as_shipped(cell: Cell, path: Path) -> bool:
-    """Whether the network is the one that this file of conf/ has, in all settings that the words don't give."""
-    content = yaml.safe_load(path.read_text())
+    content = {} if is_own else yaml.safe_load(path.read_text())
     shipped: dict[str, Any] = content.get("model", content)
+    # What other words tell: the data set, or a batch of the user's own, with which any output will do.
     told = {"name", "library"}
-    told |= {"input_shape", "num_classes"} if cell.data.name != RANDOM else set()  # the data set tells them
+    told |= {"network", "inputs", *(["output"] if model.batch else [])} if is_own else set()
+    told |= {"input_shape", "num_classes"} if not is_own and cell.data.name != RANDOM else set()
+    changed: dict[str, Any] = {}
     for field in fields(ModelSpec):
         default = field.default if field.default_factory is MISSING else field.default_factory()
-        value = shipped.get(field.name, default)
-        value = tuple(value) if isinstance(value, list) and field.name in ("input_shape", "inputs") else value
-        if field.name not in told and getattr(cell.model, field.name) != value:
-            return False
-    return True
+        usual = shipped.get(field.name, default)
+        usual = tuple(usual) if isinstance(usual, list) and field.name in ("input_shape", "inputs") else usual
+        if field.name not in told and (value := getattr(model, field.name)) != usual:
+            changed[field.name] = list(value) if isinstance(value, tuple) else value
+    if is_own:
+        is_named = model.name == model.definition.rpartition(".")[2] and not model.inputs
+        return _own_words(model.definition, changed) if is_named else None
+    named = [f"model.name={model.name}"] if model.library in NAMED else []
+    return None if changed else [f"model={name}", *named]
+
+
+def _own_words(definition: str, changed: Mapping[str, Any]) -> list[str] | None:
+    words = [f"target={definition}"]
+    for name, value in changed.items():
+        inside = {f"{name}.{key}": inner for key, inner in value.items()} if isinstance(value, Mapping) else {}
+        for key, inner in (inside or {name: value}).items():
+            words.append(f"{key}={str(inner).replace(', ', ',') if isinstance(inner, list) else inner}")
+    if not all(re.fullmatch(r"[\w.]+=[\w.,\[\]/+-]+", word) for word in words):
+        return None
+    return ["model=custom", *(f"model.{word}" for word in words)]

@@ -1,13 +1,12 @@
 """The processes of A and B -> pairs of cells that are equal in all settings but those compared."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from accelbench.compare.record_sets import Process
 from accelbench.errors import UserError
-from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import labels
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Status
@@ -47,11 +46,11 @@ def pair(first: Sequence[Process], second: Sequence[Process]) -> Pairing:
     Raises:
         UserError: no two cells match, or more than two do.
     """
-    a, b = _by_settings(first), _by_settings(second)
+    (a, settings_of_a), (b, settings_of_b) = _cells(first), _cells(second)
     varied: Varied = {}
     if not set(a) & set(b):
-        varied = _varied(*([_flat(_settings(each[0].cell)) for each in groups.values()] for groups in (a, b)))
-        a, b = _without(varied, a), _without(varied, b)
+        varied = _varied(list(settings_of_a.values()), list(settings_of_b.values()))
+        a, b = _cells(first, varied)[0], _cells(second, varied)[0]
     matched = {key: replace(b[key][0].cell, repeat=0) for key in a if key in b}
     if not matched:
         seen = [", ".join(sorted({_label(process) for process in processes})[:4]) for processes in (first, second)]
@@ -65,21 +64,27 @@ def _label(process: Process) -> str:
     return replace(process.cell, repeat=0).label
 
 
-def _settings(cell: Cell) -> dict[str, Any]:
-    """The settings that decide what is measured: all but the repeat."""
-    return {name: value for name, value in cell.settings().items() if name != "repeat"}
+def _cells(
+    processes: Sequence[Process], but: Collection[str] = ()
+) -> tuple[dict[str, list[Process]], dict[str, Settings]]:
+    """The processes and the settings of each cell, by its settings other than the repeat and `but`.
 
-
-def _by_settings(processes: Sequence[Process]) -> dict[str, list[Process]]:
-    """The processes of each cell, by the cell's settings as JSON."""
-    groups = defaultdict(list)
-    keys: dict[str, str] = {}  # a cell's settings take 0.1 ms, and most cells are repeats of an earlier one
+    Raises UserError: two cells are equal in these.
+    """
+    known: dict[str, tuple[str, Settings]] = {}  # settings take 0.1 ms, and most cells are repeats of an earlier one
+    groups: dict[str, list[Process]] = defaultdict(list)
+    settings: dict[str, Settings] = {}
     for process in processes:
         written = repr(replace(process.cell, repeat=0))
-        if written not in keys:
-            keys[written] = canonical_json(_settings(process.cell))
-        groups[keys[written]].append(process)
-    return dict(groups)
+        if written not in known:
+            flat = {name: value for name, value in _flat(process.cell.settings()).items() if name != "repeat"}
+            known[written] = canonical_json({name: value for name, value in flat.items() if name not in but}), flat
+        key, flat = known[written]
+        if settings.setdefault(key, flat) != flat:
+            both, names = f"{_label(groups[key][0])} and {_label(process)}", ", ".join(but)
+            raise UserError(f"A and B differ in {names}, and so do {both} of the same side: compare one with one")
+        groups[key].append(process)
+    return groups, settings
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> Settings:
@@ -98,17 +103,3 @@ def _varied(first: Sequence[Settings], second: Sequence[Settings]) -> Varied:
         if not a & b:
             varied[name] = (sorted(a), sorted(b))
     return varied
-
-
-def _without(varied: Iterable[str], groups: Mapping[str, list[Process]]) -> dict[str, list[Process]]:
-    """The processes of each cell, by its settings other than `varied`. Raises UserError: two are equal in these."""
-    cells: dict[str, list[Process]] = {}
-    for processes in groups.values():
-        flat = _flat(_settings(processes[0].cell))
-        key = canonical_json({name: value for name, value in flat.items() if name not in varied})
-        if key in cells:
-            both = f"{_label(cells[key][0])} and {_label(processes[0])}"
-            names = ", ".join(varied)
-            raise UserError(f"A and B differ in {names}, and so do {both} of the same side: compare one with one")
-        cells[key] = processes
-    return cells

@@ -14,7 +14,7 @@ from accelbench.project import PLAN, RECORD_FOLDERS, RECORDS, RESULTS
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Data
 from accelbench.schema.plan_file import read_planned, sweep_folders
-from accelbench.schema.record import OtherSchemaError, Record, listed, node_of, read, read_all
+from accelbench.schema.record import OtherSchemaError, Record, listed, read, read_all
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Status
 
@@ -45,11 +45,6 @@ class Process:
     def outcome(self) -> str:
         """Its status, or `disturbed`."""
         return DISTURBED if self.disturbed else self.status.value
-
-    @property
-    def node(self) -> str | None:
-        """The node of a cluster that it ran on; None on a machine alone."""
-        return node_of(self.environment)
 
     @classmethod
     def of(cls, record: Record) -> "Process":

@@ -12,6 +12,7 @@ import numpy as np
 from accelbench.compare.record_sets import Process
 from accelbench.presentation import significant
 from accelbench.schema.measurement import Measurement
+from accelbench.schema.record import node_of
 from accelbench.stats.bootstrap import difference_interval
 from accelbench.stats.order_statistics import median
 
@@ -108,7 +109,7 @@ def are_interleaved(first: Sequence[Process], second: Sequence[Process]) -> bool
     by_node: dict[str | None, list[tuple[str, bool]]] = {}
     for is_second, processes in ((False, first), (True, second)):
         for process in processes:
-            by_node.setdefault(process.node, []).append((process.started_at, is_second))
+            by_node.setdefault(node_of(process.environment), []).append((process.started_at, is_second))
     orders = [[is_second for _, is_second in sorted(starts)] for starts in by_node.values()]
     num_changes = sum(before != after for order in orders for before, after in pairwise(order))
     return all(len(set(order)) == 2 for order in orders) and num_changes >= min(len(first), len(second))
