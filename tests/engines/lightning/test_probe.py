@@ -96,7 +96,7 @@ def test_the_products_of_all_libraries_are_the_same(name, transposed):
 
 
 def test_the_stopwatch_tells_a_calls_own_time():
-    assert _best(Backend(), 0.0, lambda: time.sleep(0.01)) == pytest.approx(0.01, rel=0.5)
+    assert _best(Backend(), 0.0, lambda: time.sleep(0.01)) >= 0.01
 
 
 # In a process of its own, since importing torch_xla replaces parts of torch.nn.

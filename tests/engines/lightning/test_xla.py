@@ -55,6 +55,7 @@ print(launched - start, waited - launched, read - waited)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_devices", [1, 2])
 def test_the_wait_is_for_what_was_launched(printed, num_devices):
     code, variables = WAIT.format(num_devices=num_devices), {"CPU_NUM_DEVICES": str(num_devices)}

@@ -149,11 +149,7 @@ class Cuda(Backend):
         self.index = index
 
     def prepare(self, allow_tf32: bool) -> None:
-        """Chooses the GPU too, and forgets its peak of memory.
-
-        Raises:
-            UnsupportedError: the installed torch has no code for this GPU.
-        """
+        """Chooses the GPU too, if torch has code for it, and forgets its peak of memory."""
         if torch.cuda.is_available():
             name, capability = torch.cuda.get_device_name(self.index), torch.cuda.get_device_capability(self.index)
             check_has_code(name, capability, torch.cuda.get_arch_list())
@@ -215,11 +211,7 @@ class Xla(Backend):
         self.num_parts = 1
 
     def prepare(self, allow_tf32: bool) -> None:
-        """Sets XLA's matrix precision too: by default a TPU multiplies fp32 in bf16.
-
-        Raises:
-            UnsupportedError: the machine has more or fewer devices than SPMD was asked for, which uses all of them.
-        """
+        """Sets XLA's matrix precision too: by default a TPU multiplies fp32 in bf16. SPMD uses all devices or none."""
         if self.num_asked > 1:  # before anything is on a device
             if (found := self.runtime.global_runtime_device_count()) != self.num_asked:
                 raise UnsupportedError(
@@ -256,10 +248,7 @@ class Xla(Backend):
         return batch
 
     def gather(self, output: Any) -> Any:
-        """The whole output, on each device if there are several.
-
-        A divided output would be joined when it is read, by a computation that torch_xla compiles again each time.
-        """
+        """The whole output: joining a divided one when it is read, torch_xla would compile again each time."""
         for tensor in tensors_in(output) if self.num_asked > 1 else ():
             self.spmd.mark_sharding(tensor, self.spmd.get_1d_mesh(MESH_AXIS), (None,) * tensor.dim())
         return output
@@ -323,9 +312,7 @@ def num_parts(tensor: Tensor) -> int:
 class XlaRank(Xla):
     """One of several XLA devices with one process each, on one host or on a whole TPU pod.
 
-    PJRT joins the processes and XLA sums the gradients. Lightning would start the processes with torch_xla's
-    `xmp.spawn`; here accelbench's forkserver or torchrun has started them. PJRT's CPU client can't join processes
-    (pytorch/xla#5342).
+    PJRT joins the processes, which its CPU client can't (pytorch/xla#5342), and XLA sums the gradients.
     """
 
     def __init__(self, device: Device, ranks: Ranks) -> None:
@@ -333,12 +320,7 @@ class XlaRank(Xla):
         self.ranks = ranks
 
     def prepare(self, allow_tf32: bool) -> None:
-        """Joins the processes first: nothing may be on the device before.
-
-        Raises:
-            UnsupportedError: the host has more chips than processes, and libtpu would wait for the missing ones; or
-                PJRT joined another number of devices, or more than one per process.
-        """
+        """Joins the processes first: nothing may be on the device before. libtpu would wait for chips without one."""
         from torch_xla._internal import pjrt, tpu
 
         ranks, flag = self.ranks, "engine.xla_processes=true"

@@ -53,13 +53,8 @@ EVERYWHERE = (ImportError, SyntaxError, NameError, AttributeError, TypeError)
 def run(cell: Cell, data_folder: Path, weights: Path | None = None, work: Work | None = None) -> Measurement | None:
     """Runs `cell`, whose device must be present, in this process, which must have run no other cell.
 
-    The file `weights` gets the trained weights. `work` is that of one step, if it has been counted already.
-
-    Returns:
-        The measurement; None in a process that is not the first of several ranks.
-
-    Raises:
-        UnsupportedError: the cell can't run, with the reason.
+    The file `weights` gets the trained weights. `work` is that of one step, if it has been counted already. A process
+    that is not the first of several ranks has no measurement. An UnsupportedError says why the cell can't run.
     """
     hush_lightning()
     ranks = Ranks(cell.num_processes)
@@ -87,8 +82,7 @@ def check(cell: Cell, data_folder: Path) -> None:
     in fp32. Of such a cell, only a mistake that is one everywhere fails: one that accelbench finds itself, and
     `EVERYWHERE`. Anything else is left to the cell.
 
-    Raises:
-        Exception: whatever the user's code raises, with a note on the input if that was chosen for it.
+    What the user's code raises has a note on the input if that was chosen for it.
     """
     hush_lightning()
     if cell.model.library == Library.lightning:  # its steps need a Trainer

@@ -1,6 +1,7 @@
 """Batches: gathered from arrays, decoded from pictures, or random; and how they are handed to Lightning."""
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -47,10 +48,7 @@ class _OrderedFeed:
 
 
 class ArrayFeed(_OrderedFeed):
-    """Batches gathered by index from arrays, which may be memory-mapped: images (n, ...) and labels (n).
-
-    A batch is `labelled` in training; inference needs no labels.
-    """
+    """Batches gathered by index from arrays, perhaps memory-mapped: images (n, ...) and, if `labelled`, labels (n)."""
 
     def __init__(self, arrays: Arrays, order: Order, *, labelled: bool = True) -> None:
         super().__init__(order)
@@ -144,25 +142,23 @@ class DrawnFeed:
 Feed = ArrayFeed | JpegFeed | DrawnFeed
 
 
+@dataclass
 class RandomImages:
     """Draws batches of normally distributed random images, on the host, with random labels if `labelled`."""
 
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        num_classes: int,
-        batch_size: int,
-        dtype: torch.dtype,
-        *,
-        labelled: bool,
-        seed: int,
-    ) -> None:
-        self.shape, self.num_classes, self.dtype, self.labelled = (batch_size, *shape), num_classes, dtype, labelled
-        self.generator = torch.Generator().manual_seed(seed)
+    shape: tuple[int, ...]  # of an image
+    num_classes: int
+    batch_size: int
+    dtype: torch.dtype
+    labelled: bool
+    seed: int
+
+    def __post_init__(self) -> None:
+        self.generator = torch.Generator().manual_seed(self.seed)
 
     def __call__(self) -> Batch:
-        images = torch.randn(*self.shape, generator=self.generator).to(self.dtype)
-        labels = torch.randint(self.num_classes, (len(images),), generator=self.generator)
+        images = torch.randn(self.batch_size, *self.shape, generator=self.generator).to(self.dtype)
+        labels = torch.randint(self.num_classes, (self.batch_size,), generator=self.generator)
         return (images, labels) if self.labelled else (images,)
 
 

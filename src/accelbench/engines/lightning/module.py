@@ -8,6 +8,7 @@ Trainer, accelerator, strategy and precision are Lightning's. On several devices
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -40,11 +41,7 @@ OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
 
 
 def new_optimizer(model: ModelSpec, parameters: list[nn.Parameter]) -> Optimizer:
-    """The optimiser of a model: one of `OPTIMIZERS`, or what a function of the user makes of (parameters, lr=...).
-
-    Raises:
-        UserError: there is no such optimiser or function, or the function makes something else.
-    """
+    """The optimiser of a model: one of `OPTIMIZERS`, or what a function of the user makes of (parameters, lr=...)."""
     path = model.own_code.get("model.optimizer")
     if path is None:
         return optimizer_named(model.optimizer, OPTIMIZERS)(parameters, lr=model.learning_rate)
@@ -56,6 +53,7 @@ def new_optimizer(model: ModelSpec, parameters: list[nn.Parameter]) -> Optimizer
     return made
 
 
+@dataclass(frozen=True)
 class ImageTask:
     """Images, and what is learnt from them. `own.batch.OwnTask` has the same methods for the user's batches.
 
@@ -63,17 +61,11 @@ class ImageTask:
     input. `own_loss` is a loss of the user's for (output, (inputs, labels)); None for the built-in one.
     """
 
-    def __init__(
-        self,
-        dtype: torch.dtype,
-        augment: Augment = Augment.none,
-        *,
-        reconstructs: bool = False,
-        channels_last: bool = False,
-        own_loss: Loss | None = None,
-    ) -> None:
-        self.dtype, self.augment, self.reconstructs = dtype, augment, reconstructs
-        self.channels_last, self.own_loss = channels_last, own_loss
+    dtype: torch.dtype
+    augment: Augment = Augment.none
+    reconstructs: bool = False
+    channels_last: bool = False
+    own_loss: Loss | None = None
 
     def put(self, put: Put, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """The batch on the device; `put` copies tensors."""
@@ -283,10 +275,7 @@ class EpochStep(TrainStep):
 
 
 class TestStep(InferStep):
-    """A forward pass on images, whose losses and correct answers are added up on the device.
-
-    Where shapes are fixed, a short last batch is padded; padded samples, whose label is -1, are not counted.
-    """
+    """A forward pass on images, whose losses and correct answers are added up, but for padding, whose label is -1."""
 
     task: ImageTask
 

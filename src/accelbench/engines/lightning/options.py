@@ -18,11 +18,7 @@ from accelbench.schema.cell import Options
 
 
 def prepared(network: nn.Module, options: Options) -> nn.Module:
-    """The network, perhaps changed in place, with all options applied except those that compile it.
-
-    Raises:
-        UnsupportedError: an option does not work with the network.
-    """
+    """The network, perhaps changed in place, with all options but those that compile it, or an UnsupportedError."""
     if options.freeze and not options.compile:  # when inductor compiles, it folds more
         network = _folded(network)
     if options.channels_last:

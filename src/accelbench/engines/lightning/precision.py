@@ -155,11 +155,7 @@ class Observer:
         return self.result is not None
 
     def look(self, network: nn.Module, forward: Callable[[], object]) -> None:
-        """Watches the operators of `forward`, which runs the network once.
-
-        Raises:
-            UnsupportedError: the network computes nothing with floating-point numbers.
-        """
+        """Watches the operators of `forward`, which runs the network once, on floating-point numbers."""
         with _FirstProduct() as found:
             forward()
         if found.result is None:

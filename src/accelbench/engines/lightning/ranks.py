@@ -77,10 +77,7 @@ class Seen:
 
 
 def joined(seen: list[Seen]) -> tuple[Observed, Resources]:
-    """The first rank's observations for all ranks, and its resources with the peaks of all.
-
-    These are the largest on a device, and the sum on the host.
-    """
+    """What all ranks observed, and the first one's resources with the largest peak on a device, and the host's sum."""
     first, losses = seen[0], [each.observed.loss for each in seen]
     finite = [loss for loss in losses if loss is not None and math.isfinite(loss)]
     on_device = [each.resources.peak_device_bytes for each in seen]
@@ -105,10 +102,8 @@ def differences(seen: list[Seen]) -> list[str]:
 class Ranks(RankGroup):
     """The `num` processes of this cell on all hosts, as one of them sees them. With one, nothing is waited for.
 
-    `part` is the index of this process's part of every batch, and the number of parts.
-
-    Raises:
-        UnsupportedError: a different number of processes was started, or not as many on each host.
+    `part` is the index of this process's part of every batch, and the number of parts. An UnsupportedError says that a
+    different number of processes was started, or not as many on each host.
     """
 
     def __init__(self, num: int) -> None:

@@ -25,11 +25,7 @@ def hush_lightning() -> None:
 
 
 def set_threads(cell: Cell, backend: Backend, num_ranks: int) -> None:
-    """Sets the number of CPU threads: as asked for, else one per core, divided among the ranks.
-
-    Raises:
-        UnsupportedError: the device's library takes no limit.
-    """
+    """Sets the number of CPU threads: as asked for, else one per core, divided among the ranks. XLA takes no limit."""
     if backend.torch_type == "xla":
         if cell.threads is not None:
             raise UnsupportedError(f"threads={cell.threads}: XLA takes no limit on its threads")

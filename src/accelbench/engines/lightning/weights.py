@@ -60,10 +60,7 @@ def verified(url: str) -> Iterator[None]:
     """Inside, `torch.load` also reads the file that torch's cache has for `url`, which is downloaded if it is missing.
 
     The name of a library's file ends with the beginning of its sha256: `resnet18-f37072fd.pth`.
-
-    Raises:
-        UserError: the file is not the library's, or its name has no checksum.
-        OSError, RuntimeError: it can't be downloaded.
+    A UserError says that the file is not the library's, or has no checksum; other errors, that it can't be downloaded.
     """
     name = os.path.basename(urlparse(url).path)
     checksum = torch.hub.HASH_REGEX.search(name)
@@ -107,10 +104,8 @@ def _replacing(load: Load) -> Iterator[None]:
 def load(network: nn.Module, path: str) -> None:
     """Copies the weights in a file into `network`, in the network's dtypes.
 
-    Of weights that share their memory, as the first and the last layer of some language models do, one is enough.
-
-    Raises:
-        UserError: the file can't be read, or its weights are not the network's.
+    Of weights that share their memory, as the first and the last layer of some language models do, one is enough. A
+    UserError says that the file can't be read, or that its weights are not the network's.
     """
     flag = f"model.weights={path}"
     found = (_read_torch if Path(path).suffix in TORCH_FILES else _read_safetensors)(path, flag)
@@ -161,11 +156,7 @@ def _read_torch(path: str, flag: str) -> dict[str, Tensor]:
 
 
 def save(network: nn.Module, path: Path) -> None:
-    """Writes the network's weights atomically; of those that share their memory, the first.
-
-    Raises:
-        OSError: the file can't be written.
-    """
+    """Writes the network's weights atomically, or raises an OSError; of those that share their memory, the first."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 

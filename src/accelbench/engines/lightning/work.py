@@ -78,9 +78,7 @@ def count(module: BenchModule, batch: Any, precision: Precision, *, train: bool)
     In training: the forward pass, the loss, the backward pass and a later step of the optimiser, as a loop over the
     parameters. On a GPU the optimiser handles many parameters per operator, and a recurrent layer of cuDNN is one
     operator: `num_operators` and `bytes` are too high there. The gradient scaler is left out.
-
-    Returns:
-        The counts; all None, with the reason, if the network fails or needs the contents of its tensors.
+    All counts are None, with the reason, if the network fails or needs the contents of its tensors.
     """
     counter, fakes = Counter(), _FakeTensors(allow_non_fake_inputs=True)
     try:

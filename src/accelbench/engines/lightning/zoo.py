@@ -30,11 +30,8 @@ def build(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     """The network of `model`, its weights drawn from torch's generator, pretrained or the user's.
 
     The shape of an image is (height, width) or (channels, height, width). A user's class gets neither it nor the number
-    of classes.
-
-    Raises:
-        UserError: there is no such network or argument, or its weights can't be loaded.
-        UnsupportedError: it does not take images of this shape.
+    of classes. A UserError says that there is no such network or argument, or that its weights can't be loaded; an
+    UnsupportedError, that it does not take images of this shape.
     """
     drawn = model if model.weights_file is None else replace(model, weights=Weights.none.value)
     try:
