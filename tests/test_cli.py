@@ -210,23 +210,14 @@ def test_a_typo_in_params_is_named(change, told, capsys, own):
     assert told in complaint(["-m", "suite=mnist_networks"], capsys, own)
 
 
-def no_images(folder):
+def test_data_that_is_not_whole_is_named_with_what_mends_it(capsys, own):
+    folder = own / "data" / "mnist"
+    images, manifest = folder / "train_images.npy", folder / "manifest.json"
+    images.write_bytes(images.read_bytes()[: images.stat().st_size // 2])
+    assert "prepare it with: dvc repro data@mnist" in complaint(["model=mlp"], capsys, own)
     (folder / "test_images.npy").unlink()
-
-
-def half_the_images(folder):
-    path = folder / "train_images.npy"
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def altered(folder):
-    path = folder / "manifest.json"
-    path.write_text(path.read_text().replace("mnist", "mnest"))
-
-
-@pytest.mark.parametrize("spoil", [no_images, half_the_images, altered])
-def test_data_that_is_not_whole_is_named_with_what_mends_it(spoil, capsys, own):
-    spoil(own / "data" / "mnist")
+    assert "prepare it with: dvc repro data@mnist" in complaint(["model=mlp"], capsys, own)
+    manifest.write_text(manifest.read_text().replace("mnist", "mnest"))
     assert "prepare it with: dvc repro data@mnist" in complaint(["model=mlp"], capsys, own)
 
 
@@ -491,40 +482,33 @@ def test_a_comparison_is_measured_in_turns_and_answered_again_from_its_records(o
     assert capsys.readouterr().out == text[text.index("A: ") :]
 
 
-def test_an_interruption_is_no_traceback(capsys, project, monkeypatch):
-    def interrupted(*_):
-        raise KeyboardInterrupt
+def raising(error):
+    def broken(*_):
+        raise error
 
-    monkeypatch.setattr("accelbench.sweep.context.prepare", interrupted)
-    assert main(["tracking=none"]) == 130
-    assert capsys.readouterr().err == "\nInterrupted; every finished cell has its record.\n"
+    return broken
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "told"),
+    [
+        (KeyboardInterrupt(), 130, "\nInterrupted; every finished cell has its record."),
+        (OSError(errno.EMFILE, "Too many open files", "a.py"), 2, "accelbench: a.py: Too many open files"),
+        (OSError(errno.EIO, "Input/output error"), 2, "accelbench: Input/output error"),
+        (OSError(errno.ENOSPC, "No space left on device", "a.py"), 2, "accelbench: a.py: disk full"),
+    ],
+)
+def test_an_interruption_and_what_the_system_refuses_is_one_line(project, monkeypatch, capsys, error, status, told):
+    monkeypatch.setattr("accelbench.sweep.context.prepare", raising(error))
+    assert main(["tracking=none"]) == status
+    assert capsys.readouterr().err == f"{told}\n"
 
 
 @pytest.mark.parametrize("defect", [ZeroDivisionError("a defect"), FileNotFoundError(errno.ENOENT, "a defect")])
 def test_what_is_no_users_mistake_keeps_its_traceback(project, monkeypatch, defect):
-    def broken(*_):
-        raise defect
-
-    monkeypatch.setattr("accelbench.sweep.context.prepare", broken)
+    monkeypatch.setattr("accelbench.sweep.context.prepare", raising(defect))
     with pytest.raises(type(defect), match="a defect"):
         main(["tracking=none"])
-
-
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [
-        (OSError(errno.EMFILE, "Too many open files", "a.py"), "a.py: Too many open files"),
-        (OSError(errno.EIO, "Input/output error"), "Input/output error"),
-        (OSError(errno.ENOSPC, "No space left on device", "a.py"), "a.py: disk full"),
-    ],
-)
-def test_what_the_system_refuses_is_one_line(project, monkeypatch, capsys, error, told):
-    def refused(*_):
-        raise error
-
-    monkeypatch.setattr("accelbench.sweep.context.prepare", refused)
-    assert main(["tracking=none"]) == 2
-    assert capsys.readouterr().err == f"accelbench: {told}\n"
 
 
 SCRIPT = os.path.join(os.path.dirname(sys.executable), "accelbench")

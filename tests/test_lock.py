@@ -4,7 +4,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -141,7 +140,7 @@ def test_a_holder_that_does_not_measure_is_named_with_what_to_do(monkeypatch):
     assert message.isprintable()
 
 
-def test_one_that_waits_says_for_how_long_ever_more_rarely(tmp_path, monkeypatch):
+def test_one_that_waits_says_for_how_long(tmp_path, monkeypatch):
     monkeypatch.setenv("ACCELBENCH_LOCK", str(tmp_path))
     monkeypatch.setattr(lock, "REMIND_S", 0.2)
     monkeypatch.setattr(lock, "RETRY_S", 0.01)
@@ -150,20 +149,15 @@ def test_one_that_waits_says_for_how_long_ever_more_rarely(tmp_path, monkeypatch
         assert first.stdout.readline() == "held\n"
 
         def note(message):
-            said.append((time.monotonic() - began_s, message))
-            if len(said) == 4:
+            said.append(message)
+            if len(said) == 3:
                 first.kill()
 
-        began_s = time.monotonic()
         with lock.hold_measuring(note):
             pass
-    assert len(said) == 4
-    (_, waiting), *again = said
-    assert waiting.startswith(f"Waiting for another measurement (process {first.pid}: ")
-    for message in (message for _, message in again):
-        assert message.startswith(f"Has waited 0 min for another measurement (process {first.pid}: {sys.executable}")
-    assert again[0][0] >= 0.2
-    assert all(later >= 2 * earlier - 0.05 for (earlier, _), (later, _) in zip(again, again[1:], strict=False))
+    holder = f"another measurement (process {first.pid}: {sys.executable}"
+    assert said[0].startswith(f"Waiting for {holder}")
+    assert all(message.startswith(f"Has waited 0 min for {holder}") for message in said[1:])
 
 
 def test_whether_another_process_measures_is_known_without_waiting():

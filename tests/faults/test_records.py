@@ -20,33 +20,22 @@ from accelbench.report import read as sweeps
 from accelbench.report.read import Sweep
 from accelbench.report.tables import best, outcomes
 from accelbench.schema import plan_file, record
-from accelbench.schema.ceilings import Ceilings, read_ceilings, write_ceilings
+from accelbench.schema.ceilings import read_ceilings, write_ceilings
 from accelbench.schema.cell import Cell, KerasSettings
 from accelbench.schema.measurement import Block, Breakdown, Data, Epoch, Evaluation, Operator, SystemSeries, Work
 from accelbench.schema.record import Record, Row
 from accelbench.schema.vocab import Device, Engine, Library, Mode, Phase, Precision, Protocol, Status, Stop
 from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.sweep.interleaved import load_comparison
-from fakes import make_cell, make_measurement
+from fakes import make_ceilings, make_cell, make_measurement
 from faults.mutations import HOSTILE_TARGET, mutated_text, mutations
 from faults.watch import Reader
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
 
 OLDER = Path(__file__).parents[1] / "schema" / "older"
-CEILINGS = Ceilings(
-    device="cpu",
-    device_name="a CPU",
-    threads=2,
-    flops_per_s={"fp32": 4e11, "bf16": 8e11},
-    how={"fp32": "matmul", "bf16": "linear"},
-    memory_bytes_per_s=2e10,
-    host_to_device_bytes_per_s=None,
-    device_to_host_bytes_per_s=None,
-    launch_s=1e-6,
-    seconds=20.0,
-    measured_at="2026-11-20T08:00:00+00:00",
-)
+RATES = {"fp32": 4e11, "bf16": 8e11}
+CEILINGS = make_ceilings(flops_per_s=RATES, how=dict.fromkeys(RATES, "matmul"), memory_bytes_per_s=2e10, probed=[])
 DATA = Data(name="mnist", digest="d" * 64, source="random pixels", stand_in=True)
 SYSTEM = SystemSeries(
     started_boot_s=100.0,
