@@ -65,15 +65,12 @@ class Noise(Sound):
 
 
 def references(kind=Sound, *args, other=None, same=None, rounded=None, **more):
-    def run(batches, make=lambda: kind(*args)):
-        network = make()
+    def run(batches, *, other=None, precision=None):
+        network = kind(*args) if (other or precision) is None else Sound(others[precision])
         return [of(network(name, index % 2)) for index, name in enumerate(batches)]
 
-    def with_outputs(outputs):
-        return lambda batches: run(batches, lambda: Sound(outputs))
-
-    more |= {"run_same": same and with_outputs(same), "run_rounded": rounded and with_outputs(rounded)}
-    return References(run, with_outputs(other or RIGHT), **more)
+    others = {None: other or RIGHT, Precision.bf16: same, Precision.fp64: rounded}
+    return References(run, same and Precision.bf16, rounded and Precision.fp64, **more)
 
 
 def found(fed=ONE, unseen=OTHER, precision=Precision.fp32, against=None, **more):
@@ -96,12 +93,12 @@ CLOSE = {name: output + 0.04 * THIRD for name, output in RIGHT.items()}
 
 
 def gives(error=None, output=None):
-    def run(batches):
+    def run(batches, **how):
         if error:
             raise error
         return [output for _ in batches]
 
-    return References(run, run)
+    return References(run)
 
 
 @pytest.mark.parametrize(
@@ -194,11 +191,11 @@ def test_all_tensors_are_compared():
     def outputs(second):
         return Outputs(("fed", "unseen"), SIZE, None, of(ONE, ONE), of(OTHER, second))
 
-    def run(batches):
+    def run(batches, **how):
         return [of(RIGHT[name], RIGHT[name]) for name in batches]
 
-    assert check(outputs(OTHER), Precision.fp32, References(run, run)).defects == []
-    assert check(outputs(ONE), Precision.fp32, References(run, run)).defects != []
+    assert check(outputs(OTHER), Precision.fp32, References(run)).defects == []
+    assert check(outputs(ONE), Precision.fp32, References(run)).defects != []
 
 
 @pytest.mark.parametrize(("precision", "most"), [(Precision.fp32, 0.01), (Precision.bf16, 0.5)])
@@ -234,11 +231,11 @@ def test_inputs_that_are_the_same_accuse_nobody():
 def test_whole_numbers_are_constant_if_all_weights_give_them():
     drawn = iter([ONES, ZEROS])
 
-    def run_other(batches):
-        outputs = next(drawn, ONES)
+    def run(batches, *, other=False, **how):
+        outputs = next(drawn, ONES) if other else ONES
         return [of(outputs[name]) for name in batches]
 
-    against = references(Sound, ONES)._replace(run_other=run_other)
+    against = References(run)
     assert said(**ONES, against=against) == ([output_check.SAME_FOR_ALL], [], [])
 
 

@@ -3,7 +3,6 @@
 import random
 import time
 from collections.abc import Hashable, Sequence
-from functools import partial
 from typing import Any
 
 from accelbench.engines.sources import Shape
@@ -58,7 +57,7 @@ class ComparedOutputs:
 
     @property
     def rounds_alike(self) -> Precision | None:
-        """A precision in which `reference_outputs` shows what rounding does; see `References.run_rounded`."""
+        """A precision in which `reference_outputs` shows what rounding does; see `References.rounded`."""
         precision = self.cell.precision
         return None if precision in QUANTIZED else ROUNDS_ALIKE.get(precision, precision)
 
@@ -167,9 +166,8 @@ class ComparedOutputs:
 
         return References(
             run,
-            partial(run, other=True),
-            partial(run, precision=self.cell.precision) if self.has_same_reference else None,
-            partial(run, precision=self.rounds_alike) if self.rounds_alike else None,
+            self.cell.precision if self.has_same_reference else None,
+            self.rounds_alike,
             self.num_reference_rows,
             same_random=self.same_random,
             constant=self.cell.model.constant,

@@ -148,15 +148,12 @@ def largest_error(output: Output, reference: Output) -> float | None:
 
 
 Result = TypeVar("Result")
-# Gives the outputs, for each of several batches in turn, of one network that is built when this is called.
-RunReference = Callable[[Sequence[Any]], Sequence[Output]]
 
 
 class Outputs(NamedTuple):
     """What a network gave that was measured, for the same random rows of each batch."""
 
-    # a batch that it was fed, and one that it never was, of which some samples are those of the first one; as
-    # `RunReference` takes them
+    # a batch that it was fed, and one that it never was, of which some samples are those of the first one
     inputs: tuple[Any, Any]
     size: int  # samples in the batches of the outputs
     # the shapes that the output, a single tensor, may have; None: any that is not one row for all samples
@@ -187,14 +184,14 @@ class Outputs(NamedTuple):
 class References(NamedTuple):
     """What the outputs are compared with."""
 
-    # runs a newly built network with the same weights, in fp32 on the CPU; may raise anything, as NotInTimeError
-    run: RunReference
-    run_other: RunReference  # the same with other weights
-    # the same in the precision that was measured, on the same device, with the same rounding; None without
-    run_same: RunReference | None = None
-    # the same with as much rounding: of a cell in fp32, in fp64, since the difference of the two is what rounding does;
-    # else in the precision that was measured. None without.
-    run_rounded: RunReference | None = None
+    # gives the outputs, for each of several batches in turn, of a newly built network with the same weights, or `other`
+    # ones, in fp32 on the CPU, or in another `precision`; may raise anything, as NotInTimeError
+    run: Callable[..., Sequence[Output]]
+    # the precision in which it rounds as what was measured does, on the same device; None without
+    same: Precision | None = None
+    # that in which it rounds as much: of a cell in fp32, fp64, since the difference of the two is what rounding does;
+    # else the precision that was measured. None without.
+    rounded: Precision | None = None
     num_rows: int = NUM_ROWS  # how many of the outputs' rows it gives, the first ones
     same_random: bool = False  # whether a seed gives both networks the same random numbers
     constant: bool = False  # whether the user says that the output may be constant
@@ -286,14 +283,14 @@ def _wrong(
     in_fp32, num = WRONG.format(percent=_percent(error)), min(references.num_rows, outputs.num_changed)
     if error > wrong(precision):
         return in_fp32
-    if error > MAX_SAME and references.run_same is not None:  # rounding explains it, and so may something else
-        (same,) = references.run_same([outputs.inputs[1]])
+    if error > MAX_SAME and references.same is not None:  # rounding explains it, and so may something else
+        (same,) = references.run([outputs.inputs[1]], precision=references.same)
         gap = largest_error(unseen, first_rows(same, num)) or 0.0
         return NOT_SAME.format(percent=_percent(gap)) if gap > MAX_SAME else None
-    if error <= limit(precision) or references.run_rounded is None:
+    if error <= limit(precision) or references.rounded is None:
         return None
     try:
-        rounded = references.run_rounded([outputs.inputs[1], outputs.inputs[0]])
+        rounded = references.run([outputs.inputs[1], outputs.inputs[0]], precision=references.rounded)
     except NotInTimeError:
         raise
     except Exception:  # the network may not run in that precision on the CPU: then `wrong` alone decides
@@ -313,12 +310,12 @@ def _is_constant(outputs: Outputs, references: References) -> bool:
 
     Whole numbers, such as classes, may be the same by chance: they are constant if they are with all weights as well.
     """
-    fed, unseen = references.run_other(outputs.inputs)
+    fed, unseen = references.run(outputs.inputs, other=True)
     if between(fed, unseen) != 0.0:
         return False
     if any((rows != np.round(rows)).any() for rows in _rows(fed)):
         return True
-    others = (references.run_other(outputs.inputs) for _ in range(NUM_OTHERS - 1))
+    others = (references.run(outputs.inputs, other=True) for _ in range(NUM_OTHERS - 1))
     return all(between(fed, each) == 0.0 for other in others for each in other)
 
 
