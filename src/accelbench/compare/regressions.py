@@ -47,24 +47,12 @@ class CellChange:
 
 
 class Test(NamedTuple):
-    """A t-test of the logarithms of two samples' speeds, second less first."""
+    """A two-sided t-test of the logarithms of two samples' speeds, second less first, with the 95 % interval."""
 
     difference: float
-    error: float
-    freedom: float
-
-    @property
-    def p(self) -> float:
-        """Two-sided."""
-        if not self.error:
-            return 1.0 if not self.difference else 0.0
-        return float(2 * student.sf(abs(self.difference) / self.error, self.freedom))
-
-    @property
-    def bounds(self) -> list[float]:
-        """Of the 95 % interval."""
-        half_width = float(student.isf(0.025, self.freedom) * self.error)
-        return [self.difference - half_width, self.difference + half_width]
+    low: float
+    high: float
+    p: float
 
 
 def changes(pairs: Sequence[Pair], *, anyway: bool = False) -> list[CellChange]:
@@ -85,8 +73,7 @@ def changes(pairs: Sequence[Pair], *, anyway: bool = False) -> list[CellChange]:
         elif test is not None and is_open:
             change, why = (Change.slower if test.difference < 0 else Change.faster), ""
             change = change if next(changed) else Change.none_found
-            low, high = map(math.exp, test.bounds)
-            found |= {"low": low, "high": high, "p": test.p}
+            found |= {"low": math.exp(test.low), "high": math.exp(test.high), "p": test.p}
         sizes: Any = {"num_first": first.size, "num_second": second.size}
         told.append(CellChange(label=pair.label, **sizes, change=change, why=why, **found))
     order = list(Change)
@@ -126,8 +113,11 @@ def _test(first: Floats, second: Floats, pooled: float | None) -> Test | None:
     for side in (first, second):
         least = pooled if pooled is not None and side.size < MIN_OWN else 0.0
         variances.append(max(float(side.var(ddof=1)), least) / side.size)
-    freedom = welch_freedom(variances, (first.size, second.size)) if any(variances) else 1.0
-    return Test(float(second.mean() - first.mean()), math.sqrt(sum(variances)), freedom)
+    difference, error = float(second.mean() - first.mean()), math.sqrt(sum(variances))
+    freedom = welch_freedom(variances, (first.size, second.size)) if error else 1.0
+    half_width = float(student.isf(0.025, freedom) * error)
+    p = float(2 * student.sf(abs(difference) / error, freedom)) if error else float(not difference)
+    return Test(difference, difference - half_width, difference + half_width, p)
 
 
 def _speeds(processes: Sequence[Process]) -> Floats:
