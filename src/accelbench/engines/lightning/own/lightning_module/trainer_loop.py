@@ -32,6 +32,7 @@ OF_STRATEGY = {
 }
 PHASES = {**OF_STRATEGY, "optimizer_zero_grad": Phase.optimizer}
 LOADED = "_on_before_batch_transfer"  # of the module: gets each batch as the loader gave it
+NOT_COMPUTING = (LOADED, "batch_to_device")
 
 Section = Callable[..., Any]
 # Makes a section, by its name, that is called instead of the given one.
@@ -43,13 +44,10 @@ class Stopped(BaseException):
 
 
 class BatchSizes:
-    """Checks and keeps the number of samples of each batch.
+    """Checks and keeps the number of samples of each batch: the batch size, but for the last one of an epoch.
 
-    Args:
-        flag: the setting that names what makes the batches.
-        batch_size: that each batch should have; only the last one of an epoch may have fewer.
-        count: the user's function that counts the samples of a batch; None: the first dimension of its first tensor.
-        takes_size: whether what makes the batches was given the size.
+    The user's function `count` counts them, or the first dimension of the first tensor does. The setting `flag` names
+    what makes the batches; if it `takes_size`, it was given the batch size.
     """
 
     def __init__(self, flag: str, batch_size: int, count: Callable[..., Any] | None, *, takes_size: bool) -> None:
@@ -100,10 +98,8 @@ def _first_dimension(batch: Any) -> int:
 class LoopStep:
     """One batch of Lightning's loop, as the clock sees it: everything happens inside `compute`.
 
-    Args:
-        run: runs the whole loop, over a loader of `wrap`.
-        sizes: checks the batches.
-        endless: whether the loader begins again when it ends. If not, Lightning does that, as a new epoch.
+    `run` runs the whole loop, over a loader of `wrap`. If `endless`, the loader begins again when it ends. If not,
+    Lightning does that, as a new epoch.
     """
 
     def __init__(self, run: Callable[[], None], sizes: BatchSizes, *, endless: bool) -> None:
@@ -276,7 +272,7 @@ def counting(counter: TorchDispatchMode) -> Wrap:
             finally:
                 depth -= 1
 
-        return section if name in (LOADED, "batch_to_device") else counted
+        return section if name in NOT_COMPUTING else counted
 
     return wrap
 
@@ -294,21 +290,20 @@ class StepProbe:
 
         def wrap(name: str, section: Section) -> Section:
             def looked(*args: Any, **kwargs: Any) -> Any:
-                if name == LOADED:
-                    self.loaded = args[0]
-                elif name == "batch_to_device":
-                    self.batch = args[0]
+                self.given = args[0] if args else next(iter(kwargs.values()))
+                if observer is None:
+                    self.result = section(*args, **kwargs)
                 else:
-                    self.given = args[0] if args else next(iter(kwargs.values()))
-                returned: list[Any] = []
-                if observer is None or name in (LOADED, "batch_to_device"):
-                    returned.append(section(*args, **kwargs))
-                else:
+                    returned: list[Any] = []
                     observer.look(network, lambda: returned.append(section(*args, **kwargs)))
-                self.result = returned[0]  # at last that of the step
-                return returned[0]
+                    (self.result,) = returned
+                return self.result
 
-            return looked if name in (LOADED, "batch_to_device", "training_step", "predict_step") else section
+            def noted(batch: Any, *args: Any, **kwargs: Any) -> Any:
+                setattr(self, "loaded" if name == LOADED else "batch", batch)
+                return section(batch, *args, **kwargs)
+
+            return noted if name in NOT_COMPUTING else looked if PHASES[name] == Phase.forward else section
 
         return wrap
 

@@ -46,15 +46,7 @@ INTENDED = (
 
 
 class UserModule:
-    """What is measured.
-
-    Args:
-        cell: names the classes.
-        backend: the device.
-
-    Raises:
-        UserError: the classes are none of Lightning's, or miss what the cell needs.
-    """
+    """What is measured. Raises UserError: the classes are none of Lightning's, or miss what the cell needs."""
 
     def __init__(self, cell: Cell, backend: Backend) -> None:
         self.cell, self.trains = cell, cell.mode == Mode.train
@@ -64,15 +56,13 @@ class UserModule:
         known = lightning_package(kind, MODULE) if isinstance(kind, type) else None
         self.package = known or "pytorch_lightning"
         self.build_s = 0.0
-        self.module = self._timed(self._new_module)()
+        self.module, takes_size = self._timed(self._new_module)()
         self.package = lightning_package(type(self.module), MODULE) or self.package
         if self.trains:
             self._check_training()
         self.data: Any = None  # the LightningDataModule; None if the module has its own loaders
-        if cell.data.target is None:
-            takes_size = _give_size(self.module, kind, cell.batch_size)
-        else:
-            self.data, takes_size = self._made_data(cell.data.target)
+        if cell.data.target is not None:
+            self.data, takes_size = self._new_data(cell.data.target)
         self.owner = self.module if self.data is None else self.data
         self.owner_flag = self.flag if self.data is None else f"data.target={cell.data.target}"
         self.loader = self._loader_name()
@@ -140,12 +130,8 @@ class UserModule:
         return sentences
 
     def new_predict(self, *, other: bool = False, dtype: torch.dtype = torch.float32) -> Callable[[Any], Any]:
-        """What a newly built module of this dtype, perhaps with other weights, computes for a batch on the CPU.
-
-        Raises:
-            UserError: its constructor does not make the whole network.
-        """
-        module: Any = changed(self._new_module(), other=other).eval()
+        """What a newly built module of this dtype, perhaps with other weights, computes for a batch on the CPU."""
+        module: Any = changed(self._new_module()[0], other=other).eval()
         set_again()
         module = module.to(dtype)
         if module.state_dict().keys() != self.module.state_dict().keys():
@@ -176,8 +162,8 @@ class UserModule:
         if self.unmonitored:
             yield f"a scheduler waited for {', '.join(self.unmonitored)}, which nothing logged: no validation runs"
 
-    def _new_module(self) -> Any:
-        """The module, its weights drawn from the cell's seed."""
+    def _new_module(self) -> tuple[Any, bool]:
+        """The module, its weights drawn from the seed; and whether it was given the batch size, if it has the data."""
         importlib.import_module(self.package).seed_everything(self.cell.seed, verbose=False)
         model = self.cell.model
         kind: Any = import_path("model.target", model.definition)
@@ -186,24 +172,21 @@ class UserModule:
             plain = is_class and issubclass(kind, nn.Module)
             instead = "; use model=custom for a plain torch.nn.Module" if plain else ""
             raise UserError(f"{self.flag}: should extend {MODULE}{instead}")
-        args = dict(model.args)
-        if self.cell.data.target is None:
-            args = _sized_args("model.args", kind, args, self.cell.batch_size)
-        made = _made("model.args", model.definition, kind, args)
+        size = self.cell.batch_size if self.cell.data.target is None else None
+        made, takes_size = _made("model.args", model.definition, kind, model.args, size)
         if lightning_package(type(made), MODULE) is None:
             raise UserError(f"{self.flag}: should make a {MODULE}, not a {type(made).__name__}")
-        return made
+        return made, takes_size
 
-    def _made_data(self, target: str) -> tuple[Any, bool]:
+    def _new_data(self, target: str) -> tuple[Any, bool]:
         """The DataModule, and whether it was given the batch size."""
-        kind, size = import_path("data.target", target), self.cell.batch_size
+        kind = import_path("data.target", target)
         found = lightning_package(kind, DATA) if isinstance(kind, type) else None
         if found is None:
             raise UserError(f"data.target={target}: should extend {DATA}")
         if found != self.package:
             raise UserError(f"data.target={target}: extends {found}'s {DATA}, and model.target is of {self.package}")
-        made = _made("data.args", target, kind, _sized_args("data.args", kind, self.cell.data.args, size))
-        return made, _give_size(made, kind, size)
+        return _made("data.args", target, kind, self.cell.data.args, self.cell.batch_size)
 
     def _loader_name(self) -> str:
         """The name of the method that gives the loader."""
@@ -270,32 +253,21 @@ class UserModule:
         return predict_step
 
 
-def _sized_args(flag: str, kind: Any, args: Mapping[str, Any], batch_size: int) -> dict[str, Any]:
-    """The arguments, with `batch_size` if the constructor takes it. Raises UserError: they have another one."""
-    if args.get("batch_size", batch_size) != batch_size:
-        raise UserError(f"{flag}.batch_size={args['batch_size']}: use batch_size={args['batch_size']}")
-    return {**args, "batch_size": batch_size} if _takes_size(kind) else dict(args)
-
-
-def _give_size(made: Any, kind: Any, batch_size: int) -> bool:
-    """Sets the attribute `batch_size`, unless the constructor took it; False if there is neither."""
-    if _takes_size(kind):
-        return True
-    if not hasattr(made, "batch_size"):
-        return False
-    made.batch_size = batch_size
-    return True
-
-
-def _takes_size(kind: Any) -> bool:
-    with suppress(ValueError, TypeError):
-        return "batch_size" in inspect.signature(kind).parameters
-    return False
-
-
-def _made(flag: str, target: str, kind: Any, args: Mapping[str, Any]) -> Any:
+def _made(flag: str, target: str, kind: Any, args: Mapping[str, Any], size: int | None) -> tuple[Any, bool]:
+    """What `kind` makes of the arguments, and whether it takes the batch size, as an argument or an attribute."""
+    takes_size = False
+    if size is not None:
+        if args.get("batch_size", size) != size:
+            raise UserError(f"{flag}.batch_size={args['batch_size']}: use batch_size={args['batch_size']}")
+        with suppress(ValueError, TypeError):  # not every callable has a signature
+            takes_size = "batch_size" in inspect.signature(kind).parameters
+    if takes_size:
+        args = {**args, "batch_size": size}
     check_call(f"{flag}: {target}", kind, **args)
-    return kind(**args)
+    made = kind(**args)
+    if size is not None and not takes_size and hasattr(made, "batch_size"):
+        made.batch_size, takes_size = size, True
+    return made, takes_size
 
 
 def _trainer(package: str, cell: Cell, settings: TrainerSettings, backend: Backend) -> Any:
