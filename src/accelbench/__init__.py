@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from accelbench.api.comparison import Comparison as Comparison
     from accelbench.api.comparison import PairVerdict as PairVerdict
     from accelbench.api.comparison import compare as compare
+    from accelbench.api.measure import Measurement as Measurement
     from accelbench.api.measure import measure as measure
-    from accelbench.api.measurement import Measurement as Measurement
     from accelbench.api.results import Result as Result
     from accelbench.api.results import Results as Results
     from accelbench.api.results import read as read
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 # Module -> what it defines of the names above.
 _MODULES = {
     "api.comparison": ("Comparison", "PairVerdict", "compare"),
-    "api.measure": ("measure",),
-    "api.measurement": ("Measurement",),
+    "api.measure": ("Measurement", "measure"),
     "api.results": ("Result", "Results", "read"),
     "api.run": ("run",),
     "errors": ("InvalidError", "UserError"),

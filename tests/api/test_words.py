@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from accelbench.api.words import words_of
+from accelbench.api.run import words_of
 from accelbench.errors import UserError
 from accelbench.schema.vocab import Precision
 from accelbench.settings.compose import cells_of, compose

@@ -3,7 +3,7 @@ import sys
 import pytest
 from omegaconf import OmegaConf
 
-from accelbench.api.words import words_of
+from accelbench.api.run import words_of
 from accelbench.errors import UserError
 from accelbench.schema.vocab import Precision
 from accelbench.settings import compose as composing

@@ -36,22 +36,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _redirects_to_itself(self) -> None:
         self._answer(302, Location=self.path)
 
-    def _redirects_to_a_page(self) -> None:
-        if self.path == "/login":
-            self._answer(200, b"<html>Please log in.</html>")
-        else:
-            self._answer(302, Location="/login")
-
     def _endless_body(self) -> None:
         self.send_response(200)
         self.end_headers()
-        self._drip()
-
-    def _endless_header(self) -> None:
-        self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")
-        self._drip()
-
-    def _drip(self) -> None:
         for _ in itertools.count():
             self.wfile.write(b" ")
             time.sleep(0.05)
@@ -63,7 +50,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(b" " * 65536)
 
 
-KINDS = ("unauthorized", "redirects_to_itself", "redirects_to_a_page", "endless_body", "endless_header", "flood")
+KINDS = ("unauthorized", "redirects_to_itself", "endless_body", "flood")
 
 
 @contextmanager

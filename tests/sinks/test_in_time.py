@@ -3,8 +3,8 @@ import time
 
 import pytest
 
-from accelbench.sinks import in_time
-from accelbench.sinks.in_time import InTime
+from accelbench.sinks import location
+from accelbench.sinks.location import InTime
 
 
 class Server:
@@ -18,11 +18,11 @@ class Server:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(in_time, "TICK_S", 0.01)
+    monkeypatch.setattr(location, "TICK_S", 0.01)
 
 
 def test_a_call_returns_what_it_has_unless_it_takes_too_long(monkeypatch):
-    monkeypatch.setattr(in_time, "CALL_S", 0.2)
+    monkeypatch.setattr(location, "CALL_S", 0.2)
     server = InTime(Server())
     assert server.answer(0.0, value=3) == 3
     with pytest.raises(TimeoutError, match="no whole answer within 0.2 s"):
@@ -31,13 +31,13 @@ def test_a_call_returns_what_it_has_unless_it_takes_too_long(monkeypatch):
 
 
 def test_an_answer_that_fills_the_memory_is_ended(monkeypatch):
-    monkeypatch.setattr(in_time, "MAX_KB", 50_000)
+    monkeypatch.setattr(location, "MAX_KB", 50_000)
     with pytest.raises(TimeoutError, match="fills the memory"):
         InTime(Server()).fill()
 
 
 def test_a_thread_that_gets_no_signals_has_no_limit(monkeypatch):
-    monkeypatch.setattr(in_time, "CALL_S", 0.01)
+    monkeypatch.setattr(location, "CALL_S", 0.01)
     found = []
     thread = threading.Thread(target=lambda: found.append(InTime(Server()).answer(0.1, value=1)))
     thread.start()

@@ -14,7 +14,7 @@ from accelbench.schema import record as records
 from accelbench.schema import serialize
 from accelbench.schema.measurement import SystemSeries
 from accelbench.schema.vocab import Precision, Protocol, Status
-from accelbench.sinks import delivery, in_time, location, view
+from accelbench.sinks import delivery, location, view
 from accelbench.sinks.sync import sync
 from accelbench.sinks.ui import serve
 from tests.sinks import servers
@@ -289,8 +289,8 @@ def test_a_dead_server_costs_no_record(root, monkeypatch):
 @pytest.mark.parametrize("kind", servers.KINDS)
 @pytest.mark.fault
 def test_a_server_that_is_no_store_costs_one_line_and_no_record(root, monkeypatch, kind):
-    monkeypatch.setattr(in_time, "CALL_S", 0.5)
-    monkeypatch.setattr(in_time, "MAX_KB", 50_000)
+    monkeypatch.setattr(location, "CALL_S", 0.5)
+    monkeypatch.setattr(location, "MAX_KB", 50_000)
     one = record()
     records.write(one, root / "results")
     with servers.server(kind) as address:

@@ -14,8 +14,7 @@ from accelbench import scratch
 from accelbench.answers.cells import MeasuredCell
 from accelbench.schema.record import Record
 from accelbench.sinks import location, mlflow_fields, run_picture
-from accelbench.sinks.in_time import InTime
-from accelbench.sinks.location import folder_of, is_own, locked
+from accelbench.sinks.location import InTime, folder_of, is_own, locked
 from accelbench.sinks.mlflow_fields import NOTE, NUM_PROCESSES, RelativeSpeed, end_ms, start_ms, translate
 from accelbench.sinks.view import COMPARE, SHARE, VERDICT, compare_link, run_url, view_tags
 

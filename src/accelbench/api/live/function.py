@@ -8,7 +8,7 @@ import torch
 from lightning_fabric.accelerators import XLAAccelerator
 from torch.autograd.profiler import profile
 
-from accelbench.api.live.state import kept, result
+from accelbench.api.live.network import kept, result
 from accelbench.engines.cell_run import CellRun, Observed
 from accelbench.engines.lightning.backends import Backend, backend_for
 from accelbench.errors import UserError
