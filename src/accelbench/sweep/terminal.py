@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
@@ -188,27 +188,25 @@ def show_answer(records: Sequence[Record], folder: str, console: Console) -> Non
     if not found:
         return
     console.print()
-    for line in _answer_lines(found, planned):
-        console.print(line, soft_wrap=isinstance(line, Text) and not console.is_terminal)
-    commands = [("To be sure:", each.command) for each in found[:MAX_WORKLOADS] if each.command]
-    commands += [("All figures:", f"accelbench best {folder}"), ("A page to share:", f"accelbench report {folder}")]
-    for what, command in commands:
-        say(console, f"{what} {command}")
-
-
-def _answer_lines(found: Sequence[Answer], planned: Sequence[Process]) -> Iterator[RenderableType]:
+    soft_wrap = not console.is_terminal
     for answer in found[:MAX_WORKLOADS]:
-        yield sentence(answer)
-        cells, group = answer.group.cells, answer.group
-        with_what: Column[MeasuredCell] = Column("with", lambda cell, group=group: word(group.short_text(cell)))  # type: ignore[misc]
+        console.print(sentence(answer), soft_wrap=soft_wrap)
+        cells, short_text = answer.group.cells, answer.group.short_text
+        with_what: Column[MeasuredCell] = Column("with", lambda cell: word(short_text(cell)))  # noqa: B023  # at once
         columns = [with_what, *columns_of(lambda cell: cell, best.FIGURES, *FIGURES)]
         if len(cells) <= MAX_CELLS and (table := tabulate_known("", columns, cells)):
-            yield rendered(table)
+            console.print(rendered(table))
             if any(cell.number("latency_p50_ms") is None for cell in cells):
-                yield Text(NO_MEDIAN, "dim")
-        yield from remarks(answer, planned)
+                console.print(Text(NO_MEDIAN, "dim"), soft_wrap=soft_wrap)
+        for line in remarks(answer, planned):
+            console.print(line, soft_wrap=soft_wrap)
     if len(found) > MAX_WORKLOADS:
-        yield Text(f"and {len(found) - MAX_WORKLOADS} other models or modes")
+        console.print(Text(f"and {len(found) - MAX_WORKLOADS} other models or modes"), soft_wrap=soft_wrap)
+    for answer in found[:MAX_WORKLOADS]:
+        if answer.command:
+            say(console, f"To be sure: {answer.command}")
+    say(console, f"All figures: accelbench best {folder}")
+    say(console, f"A page to share: accelbench report {folder}")
 
 
 def sentence(answer: Answer) -> Text:
