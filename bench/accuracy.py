@@ -4,7 +4,6 @@ from statistics import mean, stdev
 
 from accelbench.data.manifest import read_manifest
 from accelbench.project import workplace
-from accelbench.schema.record import Record
 from accelbench.schema.vocab import Engine
 from accelbench.stats.means import mean_difference
 from bench.turns import run
@@ -19,7 +18,11 @@ def main() -> None:
     axes = [f"engine={','.join(Engine)}", f"model={','.join(TARGETS)}", f"seed={','.join(map(str, range(NUM_SEEDS)))}"]
     records = run(["-m", *axes, "protocol=fit", "timeout_s=7200"])
     for model, target in TARGETS.items():
-        found = {engine: accuracies(records, model, engine) for engine in Engine}
+        found: dict[Engine, list[float]] = {engine: [] for engine in Engine}
+        for record in records:
+            tested = record.measurement and record.measurement.evaluation
+            if record.cell.model.name == model and tested and tested.accuracy:
+                found[record.cell.engine].append(tested.accuracy)
         for engine, values in found.items():
             print(
                 f"{model} {engine}: {mean(values):.4f} (standard deviation {stdev(values):.4f}, "
@@ -29,10 +32,3 @@ def main() -> None:
         verdict = "holds 0: the same" if gain.low <= 0 <= gain.high else "DOES NOT HOLD 0"
         bounds = f"{gain.low:+.4f} to {gain.high:+.4f} with 95 % confidence"
         print(f"{model}: Keras minus Lightning: {bounds}, which {verdict}")
-
-
-def accuracies(records: list[Record], model: str, engine: Engine) -> list[float]:
-    """Accuracies on the test set, one value per seed."""
-    mine = [record for record in records if (record.cell.model.name, record.cell.engine) == (model, engine)]
-    tested = [record.measurement.evaluation for record in mine if record.measurement]
-    return [each.accuracy for each in tested if each and each.accuracy]

@@ -7,22 +7,19 @@ from statistics import median
 
 def steps_per_s(step: Callable[[], object], warmup_s: float, block_s: float, measure_s: float) -> float:
     """The median of blocks, after a warm-up."""
-    timed(step, warmup_s)
-    rates, spent = [], 0.0
-    while spent < measure_s:
-        num, seconds = timed(step, block_s)
-        rates.append(num / seconds)
-        spent += seconds
-    return median(rates)
 
+    def block(least_s: float) -> tuple[int, float]:
+        start, num = time.perf_counter(), 0
+        while (took := time.perf_counter() - start) < least_s:
+            step()
+            num += 1
+        return num, took
 
-def timed(step: Callable[[], object], seconds: float) -> tuple[int, float]:
-    """The number of steps in at least `seconds`, and how long they took."""
-    start, num = time.perf_counter(), 0
-    while (took := time.perf_counter() - start) < seconds:
-        step()
-        num += 1
-    return num, took
+    block(warmup_s)
+    blocks: list[tuple[int, float]] = []
+    while sum(took for _, took in blocks) < measure_s:
+        blocks.append(block(block_s))
+    return median(num / took for num, took in blocks)
 
 
 def seconds_per_step(step: Callable[[], object], num_steps: int) -> float:

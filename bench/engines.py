@@ -7,6 +7,8 @@ and the highest ratio.
 
 import io
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from functools import partial
@@ -17,7 +19,7 @@ from rich.console import Console
 from accelbench.isolation.hosts import Hosts
 from accelbench.settings.compose import one_cell
 from accelbench.sweep import run as sweep
-from bench.turns import KEEP_MEMORY, compare_in_turns, new_folder, print_heading, printed, printed_number, rate_of
+from bench.turns import KEEP_MEMORY, compare_in_turns, new_folder, print_heading, printed_number, rate_of
 
 NUM_ROUNDS = 9
 WINDOW = ["window.warmup_s=0.5", "window.block_s=0.2", "window.measure_s=2", "window.latency_s=0.1", "breakdown_s=0"]
@@ -38,7 +40,7 @@ def main() -> None:
         for case in CASES:
             exported = Path(folder, "-".join(map(str, case)))
             exported.mkdir()
-            printed(*SIDE, "export", *case, exported)
+            subprocess.run([sys.executable, *SIDE, "export", *map(str, case), exported], check=True)
             by_script = partial(printed_number, *SIDE, "run", *case, exported)
             compare_in_turns(" ".join(map(str, case)), 32, NUM_ROUNDS, partial(by_cell, hosts, *case), by_script)
 

@@ -4,9 +4,9 @@
 same length as accelbench's, after a warm-up.
 """
 
-import itertools
 import sys
 from collections.abc import Callable, Iterator
+from itertools import chain, cycle, repeat
 
 import torch
 from pytorch_lightning import LightningDataModule, LightningModule
@@ -81,7 +81,12 @@ class TokenData(LightningDataModule):
 
 def train_step(*, lightning: bool) -> Callable[[], object]:
     """A training step over some batches; for Lightning's case from a DataLoader, with AdamW."""
-    source = batches_of_loader() if lightning else itertools.cycle([make_batch(BATCH_SIZE) for _ in range(NUM_BATCHES)])
+    source: Iterator[dict[str, Tensor]]
+    if lightning:
+        epochs = chain.from_iterable(repeat(loader(BATCH_SIZE)))
+        source = ({"ids": ids, "labels": labels} for ids, labels in epochs)
+    else:
+        source = cycle([make_batch(BATCH_SIZE) for _ in range(NUM_BATCHES)])
     network = Tokens().train()
     if lightning:
         optimizer: torch.optim.Optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4)
@@ -97,17 +102,9 @@ def train_step(*, lightning: bool) -> Callable[[], object]:
     return step
 
 
-def batches_of_loader() -> Iterator[dict[str, Tensor]]:
-    """The DataLoader's batches, epoch after epoch."""
-    source = loader(BATCH_SIZE)
-    while True:
-        for ids, labels in source:
-            yield {"ids": ids, "labels": labels}
-
-
 def infer_step() -> Callable[[], object]:
     """An inference step over some batches."""
-    source = itertools.cycle([make_batch(BATCH_SIZE)["ids"] for _ in range(NUM_BATCHES)])
+    source = cycle([make_batch(BATCH_SIZE)["ids"] for _ in range(NUM_BATCHES)])
     network = Tokens().eval()
 
     def step() -> object:

@@ -87,12 +87,7 @@ def windows_s(record: Record) -> float:
     return measured.warmup_total_s + sum(block.seconds for block in measured.blocks) + sum(measured.latency_s)
 
 
-def printed(*words: object) -> str:
-    """What a command of this Python prints."""
-    command = [sys.executable, *map(str, words)]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
 def printed_number(*words: object) -> float:
     """The number in the last line that a command of this Python prints."""
-    return float(printed(*words).splitlines()[-1])
+    command = [sys.executable, *map(str, words)]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])

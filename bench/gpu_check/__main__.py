@@ -24,6 +24,7 @@ from bench.gpu_check.findings import Finding, Kind, Part, page, parse
 LIMIT_S = 580.0
 END_S = 5.0  # a part that was asked to end by itself gets this much longer
 FRAMEWORK = {"torch": "torch", "pytorch-lightning": "pytorch_lightning", "pytest": "pytest"}
+HARDWARE = {"gpu": ["nvidiactl"], "tpu": ["accel*", "vfio/[0-9]*"]}  # below /dev
 LIBRARIES = ("torch", "pytorch-lightning", "timm", "numpy", "triton", "torch_xla", "pytest")
 
 
@@ -63,7 +64,9 @@ def main(words: Sequence[str]) -> int:
         os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # as NVML numbers GPUs
         importlib.invalidate_caches()
         absent = _absent(chosen.device)
-        if absent is not None and not _has_hardware(chosen.device):
+        # Even if the software here can't use it.
+        has_hardware = any(any(Path("/dev").glob(pattern)) for pattern in HARDWARE.get(chosen.device, ()))
+        if absent is not None and not has_hardware:
             print(f"There is no {chosen.device} here: {absent}. With one, this command would check in ten minutes:")
             print("\n".join(f"  {step.title}" for step in STEPS if chosen.device in step.devices))
             return 0
@@ -100,13 +103,6 @@ def _absent(device: str) -> str | None:
         return look(Device(device)).reason
     except ImportError as error:
         return f"it can't be looked for ({error})"
-
-
-def _has_hardware(device: str) -> bool:
-    """Whether there is such hardware, even if the software here can't use it."""
-    if device == "gpu":
-        return Path("/dev/nvidiactl").exists()
-    return any(Path("/dev").glob("accel*")) or any(Path("/dev/vfio").glob("[0-9]*"))
 
 
 def _heading(device: str) -> list[str]:

@@ -60,20 +60,18 @@ def main() -> int:
     lock = (ROOT / "requirements.lock").read_text()
     names = [*NEEDED, *USEFUL]
     FOLDER.mkdir(exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as source, tempfile.NamedTemporaryFile("w") as others:
-        source.write(locked([ONLY_AS_SOURCE], lock))
-        others.write(locked([name for name in names if name != ONLY_AS_SOURCE], lock))
-        source.flush()
-        others.flush()
-        pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-        common = ["--no-deps", "--require-hashes", "-r"]
-        commands = [[*pip, "wheel", "--wheel-dir", str(FOLDER), *common, source.name]]
+    platforms = [word for name in PLATFORMS for word in ("--platform", name)]
+    with tempfile.TemporaryDirectory() as folder:
+        source, others = Path(folder, "source.txt"), Path(folder, "others.txt")
+        source.write_text(locked([ONLY_AS_SOURCE], lock))
+        others.write_text(locked([name for name in names if name != ONLY_AS_SOURCE], lock))
+        runs = [["wheel", "--wheel-dir", FOLDER, "-r", source]]
         for python in PYTHONS:
-            platforms = [word for name in PLATFORMS for word in ("--platform", name)]
-            words = ["--dest", str(FOLDER), "--only-binary=:all:", "--python-version", python, *platforms]
-            commands.append([*pip, "download", *words, *common, others.name])
-        for command in commands:
-            if status := subprocess.run(command, check=False).returncode:
+            words = ["--dest", FOLDER, "--only-binary=:all:", "--python-version", python, *platforms]
+            runs.append(["download", *words, "-r", others])
+        for words in runs:
+            command = [sys.executable, "-m", "pip", *words, "--quiet", "--disable-pip-version-check"]
+            if status := subprocess.run([*command, "--no-deps", "--require-hashes"], check=False).returncode:
                 return status
     num_bytes = sum(path.stat().st_size for path in FOLDER.iterdir())
     print(f"{FOLDER.name}/: {len(list(FOLDER.iterdir()))} wheels, {num_bytes / 1e6:.1f} MB")
