@@ -16,9 +16,6 @@ def test_speedups_are_of_cells_that_differ_only_in_the_device(read, maker):
     assert ours == {"gpu over cpu": "50.0", "tpu over cpu": "20.0", "gpu over tpu": "2.50"}
     theirs = {row["devices"] for row in texts(table, "resnet18") if row["whose"] == "published"}
     assert theirs == set(ours)
-
-
-def test_copying_is_compared_too(read, maker):
     records = [
         maker.ok(inferring(maker, "resnet18", device).cell, 100, data=None, copy_in_s=[seconds] * 700)
         for device, seconds in (("gpu", 0.001), ("tpu", 0.18))
@@ -27,25 +24,17 @@ def test_copying_is_compared_too(read, maker):
     assert (row["devices"], row["copying (x)"]) == ("gpu over tpu", "0.00556")
 
 
-def test_study_002_s_ratio_needs_no_cpu(read, maker):
+def test_printed_speedups_stand_beside_ours_of_the_same_batch(read, maker, scaled):
+    def rows(sweep):
+        return [(row["whose"], row["speed-up (x)"], row["batch"]) for row in texts(speedups.table(sweep))]
+
+    published = [("published", "4.95", "8"), ("published", "6.97", "16"), ("published", "4 to 6", "–")]
+    ours = [("ours", "5.00", batch) for batch in ("1", "8", "16")]
+    assert rows(scaled) == [*ours[:2], published[0], ours[2], *published[1:]]
+    # Study 002's ratio needs no CPU.
     records = [maker.ok(maker.cell("pets_cnn", device), rate) for device, rate in (("gpu", 100), ("tpu", 400))]
-    rows = texts(speedups.table(read(records, study="002")))
-    assert [(row["devices"], row["whose"], row["speed-up (x)"], row["batch"]) for row in rows] == [
-        ("tpu over gpu", "ours", "4.00", "128"),
-        ("tpu over gpu", "published", "5", "–"),
-        ("tpu over gpu", "published", "4.83", "–"),
-    ]
-
-
-def test_study_003_s_printed_speedups_stand_beside_ours(scaled):
-    rows = texts(speedups.table(scaled))
-    assert [(row["whose"], row["speed-up (x)"], row["batch"]) for row in rows] == [
-        ("ours", "5.00", "1"),
-        ("ours", "5.00", "8"),
-        ("published", "4.95", "8"),
-        ("ours", "5.00", "16"),
-        ("published", "6.97", "16"),
-        ("published", "4 to 6", "–"),
+    assert rows(read(records, study="002")) == [
+        *(("ours", "4.00", "128"), ("published", "5", "–"), ("published", "4.83", "–")),
     ]
 
 

@@ -7,11 +7,13 @@ from report.tables.rows import texts
 def test_accuracy_is_of_a_cell_that_ran_whole_epochs(read, maker) -> None:
     window = maker.ok(maker.cell(), 1000)
     fit = maker.ok(maker.cell(batch_size=256, protocol=Protocol.fit), 1000)
-    table = training.quality(read([window, fit]))
+    table = training.quality(read([window, fit, maker.ok(maker.cell("autoencoder"), 1000)]))
     ours, theirs = texts(table, "mlp")
     assert (ours["whose"], ours["test accuracy (%)"], ours["test loss"]) == ("ours", "97.7", "0.0812")
     assert ours["cell or source"].startswith("fp32, batch 256")
     assert (theirs["whose"], theirs["test accuracy (%)"], theirs["device"]) == ("published", "97.6", "not stated")
+    (row,) = texts(table, "autoencoder")
+    assert (row["training loss"], row["test loss"]) == ("0.0268", "0.0131")
 
 
 def test_a_published_accuracy_stands_beside_ours_of_the_same_thing(read, maker) -> None:
@@ -22,11 +24,6 @@ def test_a_published_accuracy_stands_beside_ours_of_the_same_thing(read, maker) 
     ours, cpu, gpu = texts(table, "mlp_cifar10")
     assert [row["training accuracy (%)"] for row in (ours, cpu, gpu)] == ["55.0", "54.97", "55.23"]
     assert [row["test accuracy (%)"] for row in (ours, cpu, gpu)] == ["51.0", "–", "–"]
-
-
-def test_the_autoencoders_published_losses_are_of_training_and_of_the_test_set(read, maker) -> None:
-    (row,) = texts(training.quality(read([maker.ok(maker.cell("autoencoder"), 1000)])), "autoencoder")
-    assert (row["training loss"], row["test loss"]) == ("0.0268", "0.0131")
 
 
 def test_the_published_time_of_one_epoch_stands_beside_ours_with_building(read, maker) -> None:
