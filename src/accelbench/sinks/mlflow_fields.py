@@ -197,8 +197,10 @@ def _tags(record: Record, row: Row) -> dict[str, str]:
 def _note(record: Record, row: Row) -> str:
     outcome, reason = (DISTURBED, row["disturbed"]) if row["disturbed"] else (record.status, record.reason)
     verdict = [f"**{outcome}**" + (f": {reason}" if reason else "")]
-    if outcome == Status.ok:
-        verdict += _figures(row)
+    if outcome == Status.ok and row["samples_per_s"] is not None:
+        low, high = row["samples_per_s_low"], row["samples_per_s_high"]
+        interval = f" ({low:,.4g} to {high:,.4g} within this process)" if low is not None else ""
+        verdict.append(f"{row['samples_per_s']:,.4g} samples/s{interval} on {row['device_name']}")
     parts = [" · ".join(verdict)]
     if record.data is not None and record.data.stand_in:
         parts.insert(0, f"**Not {record.data.name}**, only a stand-in for it: {record.data.source}")
@@ -206,19 +208,6 @@ def _note(record: Record, row: Row) -> str:
     if record.error:
         parts.append(f"```\n{record.error[-4000:]}\n```")
     return clean("\n\n".join(parts))
-
-
-def _figures(row: Row) -> list[str]:
-    parts = []
-    if row["samples_per_s"] is not None:
-        low, high = row["samples_per_s_low"], row["samples_per_s_high"]
-        interval = f" ({low:,.4g} to {high:,.4g} within this process)" if low is not None else ""
-        parts.append(f"{row['samples_per_s']:,.4g} samples/s{interval} on {row['device_name']}")
-    if row["time_s"] is not None:
-        parts.append(f"{row['mode']} time {row['time_s']:.4g} s, {row['time_provenance']}")
-    if row["accuracy"] is not None:
-        parts.append(f"test accuracy {100 * row['accuracy']:.2f} %")
-    return parts
 
 
 @dataclass(frozen=True)

@@ -3,34 +3,30 @@
 It is an SVG from a template: a plot library would take as long as the rest of a cell's overhead.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, Template
 
 from accelbench.judging import disturbed
-from accelbench.judging.row import phases_ms, steady_rates, summarise
-from accelbench.presentation import PHASE_COLOURS, significant
+from accelbench.judging.row import steady_rates
+from accelbench.presentation import significant
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import Mode, Phase, Status
+from accelbench.schema.vocab import Mode, Status
 from accelbench.stats import order_statistics
 
 WIDTH, LEFT, RIGHT = 640, 60, 20  # pixels
-PLOT_HEIGHT, BAR_HEIGHT, GAP = 130, 26, 62
+PLOT_HEIGHT, GAP = 130, 62
 MAX_POINTS = 500  # of a panel: more points would hide one another
-MIN_SHARE = 0.005  # of a step: shorter phases are not drawn
 
 
 def draw(record: Record) -> str | None:
-    """An SVG of the speed of blocks or epochs, the times of steps, and the phases of a step.
-
-    None if the cell is not ok, was disturbed or has no samples.
-    """
+    """An SVG of the speed of blocks or epochs and the times of steps; None if the cell has no numbers or no samples."""
     measured = record.measurement
     if record.status != Status.ok or measured is None or disturbed.reason(record):
         return None
-    panels, phases = [], phases_ms(summarise(record))
+    panels = []
     if rates := steady_rates(measured):
         of = "block" if not measured.epochs else "epoch" if record.cell.mode == Mode.train else "pass"
         num_left_out = len(measured.epochs) - len(measured.steady_epochs)
@@ -45,19 +41,10 @@ def draw(record: Record) -> str | None:
         if named := [f"p{percent} {significant(value)}" for percent, value in known.items() if value is not None]:
             title += f": {', '.join(named)}"
         panels.append(_panel(title, milliseconds, "step", 1))
-    if not panels and not phases:
+    if not panels:
         return None
-    return _template().render(
-        title=f"{record.label} on {measured.device_name}",
-        panels=panels,
-        parts=_parts(phases),
-        step=f"a step by phase: {significant(sum(phases.values()))} ms",
-        width=WIDTH,
-        left=LEFT,
-        plot=(WIDTH - LEFT - RIGHT, PLOT_HEIGHT),
-        bar_height=BAR_HEIGHT,
-        gap=GAP,
-    )
+    title, plot = f"{record.label} on {measured.device_name}", (WIDTH - LEFT - RIGHT, PLOT_HEIGHT)
+    return _template().render(title=title, panels=panels, width=WIDTH, left=LEFT, plot=plot, gap=GAP)
 
 
 @cache
@@ -84,16 +71,3 @@ def _panel(
         "top_word": significant(top),  # the value at the upper end of the axis
         "ends": (f"{of} {first}", f"{of} {first + len(values) - 1}"),
     }
-
-
-def _parts(phases: Mapping[Phase, float]) -> list[dict[str, Any]]:
-    """The phases of a bar, in pixels from its left."""
-    total, width, left, parts = sum(phases.values()) or 1.0, WIDTH - LEFT - RIGHT, 0.0, []
-    for phase, length in phases.items():
-        share = length / total
-        if share >= MIN_SHARE:
-            words = f"{phase.replace('_', ' ')} {100 * share:.0f} %"
-            place = {"x": round(width * left, 1), "width": round(width * share, 1)}
-            parts.append({**place, "colour": PHASE_COLOURS[phase], "words": words})
-        left += share
-    return parts
