@@ -162,11 +162,10 @@ class _Search:
         cell, evidence = self.asked[i].cell if is_long else self.short[i], self.session.evidence
         length = length_of(cell, evidence)
         cost_s = math.sqrt(length.shortest_s * length.longest_s)
-        if cost_s == math.inf:
+        if not cost_s < math.inf:  # unknown: infinite, or no number if no time at all is possible
             cost_s = max(length.shortest_s, COMPILED_S if cell.options.compile else UNKNOWN_S)
-        if (
-            evidence.traits(cell).needs not in self.ready_needs
-        ):  # until its host has started, or its network was exported
+        # Until its host has started, or its network was exported.
+        if evidence.traits(cell).needs not in self.ready_needs:
             shortest_s, longest_s = evidence.start_s(cell)
             is_known = shortest_s == longest_s
             cost_s += longest_s if is_known else COMPILED_S * (cell.engine in COMPILED_FIRST)
