@@ -20,6 +20,7 @@ from accelbench.schema.cell import Options
 from accelbench.schema.race_file import RaceOutcome, read_race
 from accelbench.schema.vocab import Device, Engine, Precision, Protocol, Status
 from accelbench.search.goal import Goal
+from accelbench.search.race import Schedule
 from accelbench.search.search import search
 from accelbench.sweep import early
 from accelbench.sweep.terminal import SweepProgress
@@ -230,6 +231,18 @@ def test_cells_that_compile_come_last_where_nothing_was_measured_yet(searched):
     untried = [cell.label for cell in race.cells if cell.outcome == RaceOutcome.untried]
     assert len(untried) == 2
     assert all("compile" in label or "aotinductor" in label for label in untried)
+
+
+def test_what_was_never_measured_has_a_guessed_cost(searched, monkeypatch):
+    costs_s, run_race = [], Schedule.run
+
+    def note(self):
+        costs_s.extend(self.cost_s(i, False) for i in range(2))
+        run_race(self)
+
+    monkeypatch.setattr(Schedule, "run", note)
+    searched(batches(1, 8, protocol=Protocol.steps, steps=5), dataclasses.replace(GOAL, budget_s=4.0))
+    assert all(1.0 <= cost_s < 60.0 for cost_s in costs_s)
 
 
 def test_plain_pytorch_in_fp32_is_tried_first(searched):
