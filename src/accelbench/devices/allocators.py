@@ -75,10 +75,9 @@ def environment(allocator: Allocator, given: Mapping[str, str] = os.environ) -> 
 def running() -> Running | None:
     """What gives this process its memory, as the linker has resolved the function; None if that can't be told."""
     program = ctypes.CDLL(None)
-    if not hasattr(program, "posix_memalign"):
-        return None
     # The function that frameworks get their tensors' memory from.
-    path = _mapped_at(ctypes.cast(program.posix_memalign, ctypes.c_void_p).value or 0)
+    function = getattr(program, "posix_memalign", None)
+    path = function and _mapped_at(ctypes.cast(function, ctypes.c_void_p).value or 0)
     if path is None:
         return None
     name = Path(path).name

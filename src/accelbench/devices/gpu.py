@@ -3,9 +3,8 @@
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pynvml
 
@@ -17,8 +16,7 @@ Handle = Any  # an opaque pointer of the library
 Answer = TypeVar("Answer")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Gpu:
+class Gpu(NamedTuple):
     """One GPU, or one MIG instance of it. What its driver doesn't report is None."""
 
     name: str
@@ -79,10 +77,9 @@ def ask(query: Callable[..., Answer], *args: object) -> Answer | None:
 def visible_handles(nvml: Any = pynvml, environ: Mapping[str, str] = os.environ) -> list[Handle]:
     """The GPUs that CUDA_VISIBLE_DEVICES leaves visible, in its order; all GPUs if it is unset.
 
-    The variable is read as CUDA reads it (CUDA C++ Programming Guide, "CUDA environment variables"): indices, UUIDs
-    or prefixes of them, MIG UUIDs; the first word that names no GPU ends the list, a repeated word empties it.
-    Indices follow the PCI bus, as with `CUDA_DEVICE_ORDER=PCI_BUS_ID`, and as by default if all GPUs are of one
-    model. Raises pynvml.NVMLError: there is no NVIDIA driver, or it doesn't answer.
+    It is read as CUDA reads it (CUDA C++ Programming Guide, "CUDA environment variables"): indices, UUIDs or prefixes
+    of them, MIG UUIDs; the first word that names no GPU ends the list, a repeated word empties it. Indices follow the
+    PCI bus, as by default if all GPUs are of one model. Raises pynvml.NVMLError: no NVIDIA driver answers.
     """
     # Repeated calls are cheap: the library counts them, and it needs no shutdown before the process ends.
     nvml.nvmlInit()
@@ -102,22 +99,21 @@ def visible_handles(nvml: Any = pynvml, environ: Mapping[str, str] = os.environ)
 
 def visible_gpus(nvml: Any = pynvml, environ: Mapping[str, str] = os.environ) -> list[Gpu]:
     """The same, each as its driver describes it."""
-    return [_described(handle, nvml) for handle in visible_handles(nvml, environ)]
-
-
-def _described(handle: Handle, nvml: Any) -> Gpu:
-    memory = ask(nvml.nvmlDeviceGetMemoryInfo, handle)
-    # A MIG instance has the compute capability and the power limit of the whole GPU.
-    whole = ask(nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle, handle) or handle
-    attributes = ask(nvml.nvmlDeviceGetAttributes, handle)
-    limit_mw = ask(nvml.nvmlDeviceGetEnforcedPowerLimit, whole)
-    return Gpu(
-        name=ask(nvml.nvmlDeviceGetName, handle) or "NVIDIA GPU",
-        memory_bytes=memory.total if memory is not None else None,
-        compute_capability=ask(nvml.nvmlDeviceGetCudaComputeCapability, whole),
-        power_limit_w=limit_mw / 1000 if limit_mw is not None else None,
-        multiprocessors=attributes.multiprocessorCount if attributes is not None else None,
-    )
+    found = []
+    for handle in visible_handles(nvml, environ):
+        # A MIG instance has the compute capability and the power limit of the whole GPU.
+        whole = ask(nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle, handle) or handle
+        memory, attributes = ask(nvml.nvmlDeviceGetMemoryInfo, handle), ask(nvml.nvmlDeviceGetAttributes, handle)
+        limit_mw = ask(nvml.nvmlDeviceGetEnforcedPowerLimit, whole)
+        gpu = Gpu(
+            name=ask(nvml.nvmlDeviceGetName, handle) or "NVIDIA GPU",
+            memory_bytes=None if memory is None else memory.total,
+            compute_capability=ask(nvml.nvmlDeviceGetCudaComputeCapability, whole),
+            power_limit_w=None if limit_mw is None else limit_mw / 1000,
+            multiprocessors=None if attributes is None else attributes.multiprocessorCount,
+        )
+        found.append(gpu)
+    return found
 
 
 def _named(nvml: Any, handles: list[Handle], word: str) -> Handle | None:

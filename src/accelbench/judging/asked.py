@@ -12,13 +12,7 @@ MAX_UNCLAIMED_S = 0.2
 
 
 def judge(cell: Cell, measurement: Measurement, seen: Witnessed | None = None) -> str | None:
-    """Why the cell is invalid; None if it is valid.
-
-    Args:
-        cell: as it was asked for.
-        measurement: what its process says.
-        seen: what the host saw of the process; None if nothing confirms what it says.
-    """
+    """Why the cell is invalid, of which its process says this, and the host has `seen` that; None if it is valid."""
     found = [] if seen is None else list(_false_claims(cell, measurement, seen))
     for word in ("device", "precision"):
         asked, ran = getattr(cell, word), getattr(measurement, word)

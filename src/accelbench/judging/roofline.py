@@ -22,19 +22,10 @@ def bound(
 ) -> Bound | None:
     """The resource that a step of so many seconds waits for longest.
 
-    Data or copying if their measured time is more than half of the step. Else the resource with the longest least
-    time; an estimate above the whole step's time is wrong and ignored. The memory's time is an estimate without caches.
-
-    Args:
-        work: of the step; None if it was not counted.
-        ceilings: of the device; None if it was not probed.
-        precision: of the step's arithmetic.
-        fused: whether operators are compiled or launched together, which makes their bytes and launches unknown.
-        data_s: seconds that a step waits for its batch; None if unknown.
-        copy_s: seconds that a step copies the batch in and the result out; None if nothing is copied.
-
-    Returns:
-        None if operations or ceilings are unknown, or if operators are fused: the rest would be a guess.
+    Data or copying if a step waits for them for more than half of its seconds (`data_s`, `copy_s`). Else the resource
+    with the longest least time; an estimate above the whole step's time is wrong and ignored. The memory's time is an
+    estimate without caches. None if the work or the ceilings are unknown, or if operators are `fused`, compiled or
+    launched together, which makes their bytes and launches unknown: the rest would be a guess.
     """
     for word, waited in ((Bound.data, data_s), (Bound.copy, copy_s)):
         if waited is not None and waited > seconds / 2:

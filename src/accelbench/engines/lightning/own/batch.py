@@ -111,10 +111,7 @@ def counted(flag: str, function: Callable[..., Any], batch: Any) -> int:
 
 
 def count_note(model: ModelSpec, num: int, batch_size: int, num_rows: int) -> str | None:
-    """What the user's function counts as samples, if that is another number than was asked for, or than the rows.
-
-    `num_rows` is the first dimension of the batch's first tensor; 0 if that has none.
-    """
+    """What the user's function counts as samples, if it is not the batch size, or not the number of rows (0: none)."""
     if model.counted_by is None or (num == batch_size and num_rows in (0, num)):
         return None
     batch = f"a batch of {batch_size:,}" if num != batch_size else f"a batch whose first tensor has {num_rows:,} rows"
