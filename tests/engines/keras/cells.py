@@ -1,4 +1,10 @@
-"""Cells of the Keras engine, and networks with PyTorch's weights, for tests and for the scripts that they start."""
+"""Cells of the Keras engine, and networks with PyTorch's weights, for tests and for the processes that they start."""
+
+import os
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+from unittest.mock import patch
 
 from keras import layers
 
@@ -10,6 +16,12 @@ from engines.keras.twins import trained_cell
 from fakes import make_cell
 
 SGD = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0}, optimizer="sgd", learning_rate=0.05)
+
+
+def elsewhere(function, *args, **environment):
+    """What the function gives in a new process: TensorFlow is in no process with torch, and divides its CPU first."""
+    with patch.dict(os.environ, environment), ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:
+        return fresh.submit(function, *args).result()
 
 
 def keras_cell(keras=None, **changes):
@@ -24,9 +36,7 @@ def trained(**changes):
 
 def twin_of(optimizer, keras):
     """The cell that trains as the Lightning engine's did in twins.py."""
-    cell = trained_cell(optimizer)
-    names = ("mode", "protocol", "model", "seed", "epochs", "batch_size")
-    return keras_cell(keras, **{name: getattr(cell, name) for name in names})
+    return replace(trained_cell(optimizer), engine=Engine.keras, keras=KerasSettings(**keras))
 
 
 def with_weights_of(twins, case):
@@ -43,7 +53,7 @@ def with_weights_of(twins, case):
 
 def give(network, twins, case):
     """Puts PyTorch's weights, as twins.py wrote them in its layers' order, into Keras' layers."""
-    tensors, flat = (twins[name] for name in twins.files if name.startswith(f"{case}/weight")), None
+    tensors, flat = (twins[name] for name in twins if name.startswith(f"{case}/weight")), None
     for layer in network.layers:
         if isinstance(layer, layers.Flatten) and len(layer.input.shape) == 4:
             flat = layer.input.shape[1:]

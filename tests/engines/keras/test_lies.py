@@ -5,15 +5,16 @@ from dataclasses import replace
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
+from keras.layers import Dense, Flatten, Layer
 
 from accelbench.engines.keras import engine, networks, on_tensorflow
 from accelbench.judging.asked import judge
 from accelbench.measuring.output_check import STALE
-from accelbench.schema.vocab import Mode, Pipeline, Precision, Promise, Protocol
+from accelbench.schema.vocab import Device, Mode, Pipeline, Precision, Promise, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
 from engines.keras.cells import SGD, keras_cell
 
-NUM_TENSORS = 6
 # A few steps of training that is judged: the template looks after one of the blocks of two.
 STEPS = {"mode": Mode.train, "protocol": Protocol.steps, "warmup": 2, "steps": 20}
 IN_EPOCHS = {"mode": Mode.train, "protocol": Protocol.fit, "epochs": 2}
@@ -31,45 +32,56 @@ def seen(measured, promise):
     return [(check.observed, check.share) for check in measured.checks if check.promise == promise]
 
 
-@pytest.mark.parametrize("how", [STEPS, IN_EPOCHS], ids=["steps", "epochs"])
+@pytest.mark.parametrize("how", [STEPS, IN_EPOCHS])
 def test_honest_training_is_seen_to_train(digits, how):
     reason, measured = judged(digits, **how)
-    words = f"{NUM_TENSORS} of {NUM_TENSORS} trainable tensors changed in the steady state, all bits compared"
+    words = "6 of 6 trainable tensors changed in the steady state, all bits compared"
     assert seen(measured, Promise.training) == [(words, 1.0)]  # and nothing of gradients, which are inside
     assert seen(measured, Promise.precision) == [("forward matrix products of one step: 100 % in float32", None)]
     assert (reason, measured.defects, measured.warnings) == (None, [], [])
 
 
-class Idle(keras.optimizers.SGD):
+@pytest.mark.parametrize("pipeline", [Pipeline.array, Pipeline.device, Pipeline.fresh])
+def test_honest_inference_is_seen_to_compute(digits, pipeline):
+    name = "mnist" if pipeline == Pipeline.array else "random"
+    _, measured = judged(digits, data=DataSpec(name=name, pipeline=pipeline))
+    outputs = seen(measured, Promise.outputs)
+    assert outputs[0][0].endswith("random rows of 32, of 1 of 1 tensors")
+    assert len(outputs) == 1 + (pipeline != Pipeline.fresh)  # of which no input is ever fed twice
+    assert seen(measured, Promise.precision) == [("forward matrix products of one step: 100 % in float32", 1.0)]
+    assert (measured.defects, measured.warnings, measured.notes) == ([], [], [])
+
+
+class Partly(keras.optimizers.SGD):
+    """Updates a variable only where `updates` says so, of the optimiser and the variable."""
+
+    def __init__(self, model, updates):
+        super().__init__(model.learning_rate)
+        self.updates = updates
+
     def update_step(self, gradient, variable, learning_rate):
-        pass
-
-
-class WithoutBiases(keras.optimizers.SGD):
-    def update_step(self, gradient, variable, learning_rate):
-        if len(variable.shape) > 1:
-            super().update_step(gradient, variable, learning_rate)
-
-
-class Stopping(keras.optimizers.SGD):
-    """Trains in the first steps alone."""
-
-    def update_step(self, gradient, variable, learning_rate):
-        trains = keras.ops.cast(self.iterations < STEPS["warmup"] + 1, gradient.dtype)
+        trains = keras.ops.cast(self.updates(self, variable), gradient.dtype)
         super().update_step(gradient * trains, variable, learning_rate)
 
 
+UNTRAINED = "not trained, since their trainable is false: still"
+UNCHANGED = "weights that did not change while it trained: 3 of 6 tensors ("
+
+
 @pytest.mark.parametrize(
-    ("optimizer", "how", "why"),
+    ("updates", "how", "why", "warning"),
     [
-        (Idle, STEPS, "nothing was trained: no trainable weight changed"),
-        (Idle, IN_EPOCHS, "nothing was trained: no trainable weight changed"),
-        (Stopping, STEPS, "training stopped while it was measured"),
+        (lambda optimizer, variable: False, STEPS, "nothing was trained: no trainable weight changed", ""),
+        (lambda optimizer, variable: False, IN_EPOCHS, "nothing was trained: no trainable weight changed", ""),
+        (lambda optimizer, variable: optimizer.iterations < 3, STEPS, "training stopped while it was measured", ""),
+        (lambda optimizer, variable: len(variable.shape) > 1, STEPS, "", UNCHANGED),
     ],
 )
-def test_an_optimiser_that_does_not_train_makes_the_cell_invalid(digits, monkeypatch, optimizer, how, why):
-    monkeypatch.setattr(networks, "optimizer_of", lambda model: optimizer(model.learning_rate))
-    assert judged(digits, **how)[0].startswith(why)
+def test_an_optimiser_that_does_not_train_is_found_out(digits, monkeypatch, updates, how, why, warning):
+    monkeypatch.setattr(networks, "optimizer_of", lambda model: Partly(model, updates))
+    reason, measured = judged(digits, **how)
+    assert reason.startswith(why) if why else reason is None
+    assert not warning or [each.startswith(warning) and "bias" in each for each in measured.warnings] == [True]
 
 
 @pytest.mark.parametrize("precision", [Precision.fp32, Precision.fp16_mixed])  # whose optimiser is wrapped
@@ -78,53 +90,56 @@ def test_a_learning_rate_of_zero_makes_the_cell_invalid(digits, precision):
     assert reason.endswith("(the learning rate is 0)")
 
 
-def test_weights_that_stay_as_they_are_are_named(digits, monkeypatch):
-    monkeypatch.setattr(networks, "optimizer_of", lambda model: WithoutBiases(model.learning_rate))
-    reason, measured = judged(digits, **STEPS)
-    (warning,) = measured.warnings
-    assert warning.startswith("weights that did not change while it trained: 3 of 6 tensors (")
-    assert "bias" in warning
-    assert reason is None
-
-
-def patched(monkeypatch, *layers):
-    """Has these layers and a last one be the network mlp."""
-    monkeypatch.setitem(
-        networks.NETWORKS,
-        "mlp",
-        lambda shape, num_classes: [keras.layers.Flatten(), *layers, keras.layers.Dense(num_classes)],
-    )
-    return ModelSpec(name="mlp", optimizer="sgd", learning_rate=0.05)
-
-
 def in_bf16(width):
-    return keras.layers.Dense(width, dtype=keras.DTypePolicy("mixed_bfloat16"))
+    return Dense(width, dtype=keras.DTypePolicy("mixed_bfloat16"))
 
 
-def test_layers_that_are_not_trained_are_named(digits, monkeypatch):
-    model = patched(monkeypatch, keras.layers.Dense(32, trainable=False, name="still"))
-    _, measured = judged(digits, model=model, **STEPS)
-    assert measured.warnings == ["not trained, since their trainable is false: still"]
+SHARE = 32 * 300 / (784 * 32 + 32 * 300 + 300 * 10)
+SUBSTITUTED = "asked for precision fp32, but bf16_mixed ran"
 
 
-@pytest.mark.parametrize("mode", Mode)
-def test_a_small_layer_in_the_precision_that_was_asked_for_does_not_hide_the_others(digits, monkeypatch, mode):
-    model = patched(monkeypatch, keras.layers.Dense(1), in_bf16(512), in_bf16(512))
-    assert judged(digits, model=model, mode=mode)[0].startswith("asked for precision fp32, but bf16_mixed ran")
+@pytest.mark.parametrize(
+    ("layers", "how", "why", "warning", "observed"),
+    [
+        (
+            lambda: [Dense(32, trainable=False, name="still")],
+            STEPS,
+            "",
+            "not trained, since their trainable is false: still",
+            "",
+        ),
+        # A small layer in the precision that was asked for does not hide the others.
+        (lambda: [Dense(1), in_bf16(512), in_bf16(512)], {"mode": Mode.infer}, SUBSTITUTED, "", ""),
+        (lambda: [Dense(1), in_bf16(512), in_bf16(512)], {"mode": Mode.train}, SUBSTITUTED, "", ""),
+        (
+            lambda: [Dense(32), in_bf16(300)],
+            {},
+            "",
+            f"{100 * SHARE:.0f} % of the operations of forward matrix products ran in bfloat16, not in float32",
+            f"{100 * SHARE:.3g} % in bfloat16",
+        ),
+    ],
+)
+def test_layers_that_are_not_as_asked_for_are_told(digits, monkeypatch, layers, how, why, warning, observed):
+    monkeypatch.setitem(networks.NETWORKS, "mlp", lambda _, num_classes: [Flatten(), *layers(), Dense(num_classes)])
+    reason, measured = judged(digits, model=replace(SGD, args={}), **how)
+    assert reason.startswith(why) if why else reason is None
+    assert any(each.startswith(warning) for each in measured.warnings) or not warning
+    assert observed in seen(measured, Promise.precision)[0][0]
 
 
-def test_a_share_in_another_format_is_told(digits, monkeypatch):
-    reason, measured = judged(digits, model=patched(monkeypatch, keras.layers.Dense(32), in_bf16(300)))
-    assert reason is None
-    share = 32 * 300 / (784 * 32 + 32 * 300 + 300 * 10)
-    words = f"{100 * share:.0f} % of the operations of forward matrix products ran in bfloat16, not in float32"
-    assert words in measured.warnings
-    ((observed, of_work),) = seen(measured, Promise.precision)
-    assert f"{100 * share:.3g} % in bfloat16" in observed
-    assert of_work == 1.0
+def test_a_substituted_precision_or_device_is_seen(digits, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setitem(networks.POLICIES, Precision.fp16_mixed, "mixed_bfloat16")
+        reason, _ = judged(digits, precision=Precision.fp16_mixed)
+    assert reason == "asked for precision fp16_mixed, but bf16_mixed ran"
+    # As OneDeviceStrategy("/TPU:0") does it without a TPU, in silence.
+    monkeypatch.setattr(on_tensorflow, "strategy_for", lambda cell: tf.distribute.OneDeviceStrategy("/GPU:0"))
+    monkeypatch.setattr(on_tensorflow.TensorFlow, "device_name", lambda backend: "a GPU")
+    assert judged(digits, device=Device.gpu)[0] == "asked for device gpu, but cpu ran"
 
 
-class Kept(keras.layers.Layer):
+class Kept(Layer):
     """Keeps the first output, in a variable."""
 
     def build(self, shape):
@@ -137,7 +152,7 @@ class Kept(keras.layers.Layer):
         return self.first + 0
 
 
-class OneRow(keras.layers.Layer):
+class OneRow(Layer):
     """Changes the logits of one image, or of all others."""
 
     def __init__(self, row, value, *, others=False):
@@ -155,8 +170,8 @@ class OneRow(keras.layers.Layer):
         (Kept, 1, STALE),
         (lambda: OneRow(30, np.inf), 1, "the output is not finite"),
         (lambda: OneRow(0, 0.0, others=True), 1, ("the output differs by ", STALE)),  # if both rows are 0
-        (lambda: keras.layers.Dense(3), 1, "the output is (32, 3), not (32, 10): see model.num_cl"),
-        (lambda: keras.layers.Dense(3), 2, "the output is (64, 3), not (64, 10): see model.num_cl"),
+        (lambda: Dense(3), 1, "the output is (32, 3), not (32, 10): see model.num_cl"),
+        (lambda: Dense(3), 2, "the output is (64, 3), not (64, 10): see model.num_cl"),
     ],
 )
 def test_an_output_that_is_not_the_networks_makes_the_cell_invalid(digits, monkeypatch, make, steps, why):
@@ -165,43 +180,41 @@ def test_an_output_that_is_not_the_networks_makes_the_cell_invalid(digits, monke
     assert judged(digits, {"steps_per_execution": steps})[0].startswith(why)
 
 
-@pytest.mark.parametrize("steps", [Protocol.fit, Protocol.window])
-def test_a_loss_that_is_not_finite_makes_the_cell_invalid(digits, steps):
-    reason, measured = judged(digits, mode=Mode.train, protocol=steps, epochs=2, model=replace(SGD, learning_rate=1e30))
-    assert reason.startswith("the loss is not finite")
+@pytest.mark.parametrize(
+    ("how", "widths", "learning_rate", "why"),
+    [
+        (IN_EPOCHS, [32, 32], 1e30, "the loss is not finite"),
+        # A few steps: a loss that is so large may become 0 later.
+        ({**STEPS, "warmup": 1, "steps": 2, "precision": Precision.fp64}, [], 1e120, "the loss diverged to "),
+    ],
+)
+def test_a_loss_that_is_not_finite_or_diverged_makes_the_cell_invalid(digits, how, widths, learning_rate, why):
+    model = replace(SGD, args={"widths": widths, "dropout": 0.0}, learning_rate=learning_rate)
+    reason, measured = judged(digits, model=model, **how)
+    assert reason.startswith(why)
     assert {epoch.loss for epoch in measured.epochs} | {measured.loss} == {None}
 
 
-@pytest.mark.parametrize("protocol", [Protocol.fit, Protocol.steps])
-def test_a_loss_that_diverged_makes_the_cell_invalid(digits, protocol):
-    linear = replace(SGD, args={"widths": [], "dropout": 0.0}, learning_rate=1e120)
-    # A few steps: a loss that is so large may become 0 later.
-    few = {"epochs": 2, "warmup": 1, "steps": 2, "precision": Precision.fp64}
-    assert judged(digits, mode=Mode.train, model=linear, protocol=protocol, **few)[0].startswith(
-        "the loss diverged to "
-    )
-
-
 def spoilt(monkeypatch, change):
-    """Has `change` make of the function that predicts the one that is measured."""
+    """Has `change` make of the function that predicts, and a batch's images, what is measured."""
     honest = on_tensorflow.TensorFlow.executed
-    monkeypatch.setattr(
-        on_tensorflow.TensorFlow, "executed", lambda backend, model, kind: change(honest(backend, model, kind))
-    )
+
+    def executed(backend, model, kind):
+        execute = honest(backend, model, kind)
+        return lambda batches: change(lambda: execute(batches), batches[0][0])
+
+    monkeypatch.setattr(on_tensorflow.TensorFlow, "executed", executed)
 
 
 @pytest.mark.parametrize("pipeline", [Pipeline.array, Pipeline.device])
 def test_results_that_are_kept_for_inputs_that_come_again_make_the_cell_invalid(digits, monkeypatch, pipeline):
     kept = {}
 
-    def keeping(execute):
-        def executed(batches):
-            content = np.asarray(batches[0][0]).tobytes()
-            if content not in kept:
-                kept[content] = execute(batches)
-            return kept[content]
-
-        return executed
+    def keeping(compute, images):
+        content = np.asarray(images).tobytes()
+        if content not in kept:
+            kept[content] = compute()
+        return kept[content]
 
     spoilt(monkeypatch, keeping)
     data = DataSpec(name="mnist" if pipeline == Pipeline.array else "random", pipeline=pipeline)
@@ -209,31 +222,12 @@ def test_results_that_are_kept_for_inputs_that_come_again_make_the_cell_invalid(
 
 
 def test_an_output_of_other_images_in_a_timed_step_makes_the_cell_invalid(digits, monkeypatch):
-    runs = []
-    honest = engine._Run.run_steps
+    runs, honest = [], engine._Run.run_steps
     monkeypatch.setattr(engine._Run, "run_steps", lambda run: runs.append(run) or honest(run))
-
-    def turned_while_timed(execute):
-        def executed(batches):
-            output = execute(batches)
-            return output[::-1] if runs[-1].resources is None else output  # they are noted once nothing more is timed
-
-        return executed
-
-    spoilt(monkeypatch, turned_while_timed)
+    # They are noted once nothing more is timed.
+    spoilt(monkeypatch, lambda compute, _: compute()[::-1] if runs[-1].resources is None else compute())
     reason, _ = judged(digits, protocol=Protocol.steps, warmup=1, steps=10)
     assert reason.startswith("in a timed step the output was not that of ")
-
-
-@pytest.mark.parametrize("pipeline", [Pipeline.array, Pipeline.host, Pipeline.device, Pipeline.fresh])
-def test_honest_inference_is_seen_to_compute(digits, pipeline):
-    name = "mnist" if pipeline == Pipeline.array else "random"
-    _, measured = judged(digits, data=DataSpec(name=name, pipeline=pipeline))
-    outputs = seen(measured, Promise.outputs)
-    assert outputs[0][0].endswith("random rows of 32, of 1 of 1 tensors")
-    assert len(outputs) == 1 + (pipeline != Pipeline.fresh)  # of which no input is ever fed twice
-    assert seen(measured, Promise.precision) == [("forward matrix products of one step: 100 % in float32", 1.0)]
-    assert (measured.defects, measured.warnings, measured.notes) == ([], [], [])
 
 
 def test_a_network_whose_weights_are_others_is_the_reference_of_one_whose_output_is_constant():

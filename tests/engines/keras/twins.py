@@ -1,12 +1,10 @@
-"""The Lightning side of the networks' twins, as a script: TensorFlow is in no process with torch.
-
-It writes, for each case, weights, inputs, outputs, counts of parameters and operations, and losses of training.
-"""
-
-import sys
-from pathlib import Path
+"""The Lightning side of the networks' twins, for a process of its own: TensorFlow is in no process with torch."""
 
 import numpy as np
+
+from accelbench.schema.vocab import Device, Mode, Precision, Protocol
+from accelbench.schema.workload import ModelSpec
+from fakes import make_cell
 
 NUM = 4
 SEED = 3
@@ -23,16 +21,9 @@ CASES = {
     "scaling_cnn": ("scaling_cnn", {"channels": [4, 8, 16], "hidden": 32}, (32, 24, 3)),
 }
 # The studies' own sizes, for the count of parameters.
-WHOLE = {
-    "mlp": (28, 28),
-    "cnn": (28, 28),
-    "rnn": (28, 28),
-    "lstm": (28, 28),
-    "autoencoder": (28, 28),
-    "pets_cnn": (224, 224, 3),
-    "scaling_cnn": (64, 64, 3),
-}
-TRAINED = {"args": {"widths": [32, 16], "dropout": 0.0}, "epochs": 3, "batch_size": 32}
+WHOLE = dict.fromkeys(("mlp", "cnn", "rnn", "lstm", "autoencoder"), (28, 28))
+WHOLE |= {"pets_cnn": (224, 224, 3), "scaling_cnn": (64, 64, 3)}
+ARGS = {"widths": [32, 16], "dropout": 0.0}
 RATES = {"sgd": 0.05, "adam": 1e-3}
 
 
@@ -46,24 +37,18 @@ def images(shape):
 
 def trained_cell(optimizer, **changes):
     """A cell whose losses both engines must agree on: nothing in it is drawn but its weights and its order."""
-    from accelbench.schema.vocab import Mode, Protocol
-    from accelbench.schema.workload import ModelSpec
-    from fakes import make_cell
-
-    model = ModelSpec(name="mlp", args=TRAINED["args"], optimizer=optimizer, learning_rate=RATES[optimizer])
-    settings = {"mode": Mode.train, "protocol": Protocol.fit, "model": model, "seed": SEED}
-    return make_cell(**{**settings, "epochs": TRAINED["epochs"], "batch_size": TRAINED["batch_size"], **changes})
+    model = ModelSpec(name="mlp", args=ARGS, optimizer=optimizer, learning_rate=RATES[optimizer])
+    return make_cell(mode=Mode.train, protocol=Protocol.fit, model=model, seed=SEED, epochs=3, **changes)
 
 
-def main(digits, out):
+def lightning_side(digits):
+    """By case: weights, outputs, losses, counts of parameters and operations, and what training gave."""
     import torch
 
     from accelbench.engines.lightning import engine, zoo
     from accelbench.engines.lightning.backends import backend_for
     from accelbench.engines.lightning.module import BenchModule, ImageTask
     from accelbench.engines.lightning.work import count
-    from accelbench.schema.vocab import Device, Precision
-    from accelbench.schema.workload import ModelSpec
 
     found = {}
     for case, (name, args, shape) in CASES.items():
@@ -77,7 +62,7 @@ def main(digits, out):
         labels = torch.arange(NUM) % num_classes(name)
         with torch.no_grad():
             output = network.eval()(task.inputs(pixels))
-            found[f"{case}/loss"] = task.loss(output, task.inputs(pixels), labels).numpy()
+            found[f"{case}/loss"] = float(task.loss(output, task.inputs(pixels), labels))
         found[f"{case}/output"] = output.numpy()
         for index, tensor in enumerate(weights(network)):
             found[f"{case}/weight{index}"] = tensor.numpy()
@@ -95,7 +80,7 @@ def main(digits, out):
         engine.pl.seed_everything(cell.seed, verbose=False)
         for index, tensor in enumerate(weights(zoo.build(cell.model, (28, 28), 10))):
             found[f"{optimizer}/weight{index}"] = tensor.numpy()
-    np.savez(out, **found)
+    return found
 
 
 def first(shape):
@@ -110,7 +95,3 @@ def weights(network):
         for name, tensor in network.state_dict().items()
         if not name.rpartition(".")[2].startswith("bias_hh") and tensor.dim()
     ]
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])

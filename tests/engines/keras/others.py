@@ -1,0 +1,65 @@
+"""What runs in a process of its own: Keras on JAX, since a process has one backend, and TensorFlow on a divided CPU."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from accelbench.engines.keras import engine, networks
+from accelbench.engines.keras.backends import backend_for
+from accelbench.judging.asked import judge
+from accelbench.schema.vocab import KerasBackend, Mode, Precision, Protocol
+from accelbench.schema.workload import ModelSpec
+from engines.keras.cells import give, keras_cell, trained, twin_of, with_weights_of
+from engines.keras.twins import CASES, images, num_classes
+
+ON_JAX = {"backend": KerasBackend.jax, "jit_compile": True}
+
+
+def on_jax(digits, twins):
+    """Whether a step was waited for, how far outputs are from the twins', and measurements with what was judged."""
+    import jax
+
+    found, done = {"error": {}}, []
+    backend = backend_for(keras_cell(ON_JAX))
+
+    def slow(values):
+        time.sleep(0.2)
+        done.append(1)
+        return values
+
+    backend.last = jax.jit(lambda x: jax.pure_callback(slow, x, x))(jax.numpy.ones(3))
+    backend.wait()
+    found["waited"] = bool(done)
+    networks.set_policy(Precision.fp32)
+    for case in ("cnn_in_colour", "lstm"):
+        name, args, shape = CASES[case]
+        network = networks.build(ModelSpec(name=name, args=args), shape, num_classes(name))
+        give(network, twins, case)
+        output = np.asarray(networks.model_of(network, "uint8")(images(shape), training=False))
+        found["error"][case] = np.abs(output - twins[f"{case}/output"]).max()
+
+    def judged(cell):
+        measured = engine.run(cell, digits)
+        return judge(cell, measured), measured
+
+    drawn, cell = networks.network_of, twin_of("sgd", ON_JAX)
+    networks.network_of = with_weights_of(twins, "sgd")
+    found["fit"] = judged(cell)
+    networks.network_of = drawn
+    for mode in Mode:
+        found[mode] = judged(keras_cell(ON_JAX, mode=mode, precision=Precision.bf16, model=cell.model))
+    few = {"protocol": Protocol.steps, "warmup": 2, "steps": 6}
+    found["still"] = judged(keras_cell(ON_JAX, mode=Mode.train, model=replace(cell.model, learning_rate=0.0), **few))
+    return found
+
+
+def on_two_devices(digits):
+    """What was judged, the measurement, each replica's weights and their devices."""
+    cell = trained(devices=2)
+    backend = backend_for(cell)
+    run = engine._Run(cell, digits, backend)
+    measured = run.measure()
+    weights = [backend.strategy.experimental_local_results(each.value) for each in run.model.trainable_weights]
+    devices = sorted({part.device for each in weights for part in each})
+    return judge(cell, measured), measured, [[part.numpy() for part in each] for each in weights], devices
