@@ -198,7 +198,7 @@ def run(
         # As a rank does that waits for another one: it fails a moment after it, or hangs with it.
         time.sleep(600 if fault == "hang" else 0.3)
         raise ConnectionError("connection closed by peer")
-    if fault in ("none", "hang behind") and os.environ.get("LOCAL_RANK", "0") != "0":
+    if fault == "none" and os.environ.get("LOCAL_RANK", "0") != "0":
         return None
     if weights is not None:
         weights.write_text("trained")
@@ -208,9 +208,6 @@ def run(
         MISUSES[fault]()
     if fault == "mistake":
         raise UserError("model.args: there is no such width")
-    if fault == "tell pid":
-        with Path(data_folder, "pids").open("a") as file:
-            file.write(f"{os.getpid()}\n")
     if fault == "await news":
         news = Path(data_folder, "news")
         is_early, patience = news.exists(), time.monotonic() + 10
@@ -243,8 +240,6 @@ def run(
         os.kill(os.getpid(), signal.SIGSEGV)
     if fault == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
-    if fault == "hang behind":
-        time.sleep(600)
     if fault == "hang":
         # With a child, as a data worker would be: it must go too.
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -268,8 +263,6 @@ def run(
     if fault == "delete records":
         for path in Path(data_folder).parents[1].glob("runs/*/*.json"):
             path.unlink()
-    if fault == "delete temporary files":
-        shutil.rmtree(os.environ["TMPDIR"])
     if fault == "lose data":
         Path(data_folder, "manifest.json").unlink()
     if fault.startswith(("change ", "touch ")):
@@ -315,7 +308,6 @@ def is_gone(pid: int) -> bool:
 def make_project(root: Path) -> Path:
     """A project in `root`: the repository's conf/ and params.yaml, and 160 random images that pass for MNIST."""
     # Here, since cells are forked from a process that has loaded this module, and need none of them.
-    import shutil
 
     import numpy as np
 

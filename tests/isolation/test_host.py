@@ -63,12 +63,6 @@ def test_a_cells_memory_is_sampled(hosts, tmp_path):
     assert len(large.t_s) >= 2
 
 
-def test_each_cell_has_a_process_of_its_own(hosts, tmp_path):
-    for _ in range(3):
-        hosts.run(make_cell("tell pid"), tmp_path)
-    assert len(set((tmp_path / "pids").read_text().split())) == 3
-
-
 def test_a_kill_by_the_kernel_for_memory_is_told_from_any_other():
     assert module.death(-signal.SIGKILL, 1, "").status == Status.oom
     assert module.death(-signal.SIGKILL, 0, "").status == Status.killed

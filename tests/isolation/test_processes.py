@@ -47,12 +47,6 @@ print("done", flush=True); sys.stdin.readline()
 """
 ALLOCATE = STEP.format('block = bytearray(int(sys.argv[1])); block[::4096] = b"x" * len(block[::4096])')
 SPIN = STEP.format("end = time.process_time() + float(sys.argv[1])\nwhile time.process_time() < end: pass")
-FAULT = STEP.format("""
-for _ in range(10):
-    block = mmap.mmap(-1, 16 << 20)
-    for at in range(0, 16 << 20, 4096): block[at] = 1
-    block.close()
-""")
 # A child that runs the same code below itself, with a step of its own on each side.
 NESTED = """
 import subprocess, sys
@@ -65,50 +59,39 @@ while line := sys.stdin.readline():
 """
 
 
-def test_a_childs_child_counts():
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_memory_page_faults_and_the_kernels_time_for_them_of_a_childs_child_count(monkeypatch):
+    monkeypatch.setattr("accelbench.isolation.processes.SHORTEST_INTERVAL_S", 0.0)
     with child(NESTED, ALLOCATE, 256 * MB) as process:
         sampler = Sampler(process.pid)
         assert sampler.sample()
         assert go_on(process) == "done"
         assert sampler.sample()
-    before, after = sampler.series().values["host_memory_mb"]
+    series = sampler.series()
+    before, after = series.values["host_memory_mb"]
     assert after - before == pytest.approx(256, rel=0.05)
+    pages, seconds = 256 * MB // os.sysconf("SC_PAGE_SIZE"), series.t_s[1] - series.t_s[0]
+    # Loose: on a busy machine the clock goes on between the time of a sample and that of its counters.
+    assert pages / 2 < series.values["page_faults_per_s"][1] * seconds < pages * 2
+    assert 0 < series.values["cpu_system_percent"][1] <= series.values["cpu_utilization_percent"][1]
 
 
 def sample_until_it_speaks(process, sampler):
     """Lets the child take its next step and samples until it says that it is done, and once more."""
     process.stdin.write("\n")
     process.stdin.flush()
-    done = False
-    while not done:
-        done = bool(select.select([process.stdout], [], [], 0.1)[0])
-        if done:
-            time.sleep(0.1)
+    while not select.select([process.stdout], [], [], 0.1)[0]:
         assert sampler.sample()
+    time.sleep(0.1)
+    assert sampler.sample()
     assert process.stdout.readline().strip() == "done"
 
 
-def spent_s(series):
-    """Processor seconds: utilisation times the length of its interval, summed."""
-    percents = series.values["cpu_utilization_percent"][1:]
+def spent_s(series, name="cpu_utilization_percent"):
+    """Seconds: a share of the time, times the length of its interval, summed."""
     lengths = [after - before for before, after in itertools.pairwise(series.t_s)]
-    return sum(percent / 100 * length for percent, length in zip(percents, lengths, strict=True) if percent is not None)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-def test_page_faults_and_the_kernels_time_for_them(monkeypatch):
-    monkeypatch.setattr("accelbench.isolation.processes.SHORTEST_INTERVAL_S", 0.0)
-    with child(NESTED, FAULT, 0) as process:
-        sampler = Sampler(process.pid)
-        assert sampler.sample()
-        assert go_on(process) == "done"
-        assert sampler.sample()
-    series = sampler.series()
-    seconds = series.t_s[1] - series.t_s[0]
-    pages = 10 * (16 << 20) // os.sysconf("SC_PAGE_SIZE")
-    # Loose: on a busy machine the clock goes on between the time of a sample and that of its counters.
-    assert pages / 2 < series.values["page_faults_per_s"][1] * seconds < pages * 2
-    assert 0 < series.values["cpu_system_percent"][1] <= series.values["cpu_utilization_percent"][1]
+    shares = zip(series.values[name][1:], lengths, strict=True)
+    return sum(percent / 100 * length for percent, length in shares if percent is not None)
 
 
 DESCENDANT = STEP.format(
@@ -218,25 +201,21 @@ def test_two_processes_on_one_core_wait_for_each_other_and_see_each_other():
         other.stdin.flush()
         sample_until_it_speaks(one, sampler)
     series = sampler.series()
-    lengths = [after - before for before, after in itertools.pairwise(series.t_s)]
-
-    def seconds(name):
-        values = series.values[name][1:]
-        return sum(v / 100 * length for v, length in zip(values, lengths, strict=True) if v is not None)
-
-    assert seconds("waiting_percent") >= 0.3
-    assert seconds("other_cpu_utilization_percent") >= 0.3
+    assert spent_s(series, "waiting_percent") >= 0.3
+    assert spent_s(series, "other_cpu_utilization_percent") >= 0.3
     assert series.num_cores == len(os.sched_getaffinity(0))
 
 
 def test_the_samplers_own_work_is_not_that_of_others():
+    def others_s():
+        return sampler._machine().busy_s - cpu_times(os.sched_getaffinity(0)).busy_s
+
     with child(ALLOCATE, 1) as process:
         sampler = Sampler(process.pid)
-        before, spent_s = sampler._machine().busy_s - psutil_busy_s(), time.process_time()
+        before, spent_s = others_s(), time.process_time()
         while time.process_time() < spent_s + 0.3:
             pass
-        after = sampler._machine().busy_s - psutil_busy_s()
-    assert before - after >= 0.25
+        assert before - others_s() >= 0.25
 
 
 ADOPTED = """
@@ -262,12 +241,6 @@ def test_what_a_cells_process_leaves_behind_is_not_another_program():
     assert 0.35 <= float(seen.stdout) <= 0.9
 
 
-def psutil_busy_s():
-    """Of all processes, this one included."""
-    times = psutil.cpu_times()
-    return times.user + times.nice + times.system
-
-
 def test_cores_that_the_cell_may_not_use_do_not_count(tmp_path):
     (tmp_path / "proc").mkdir()
     lines = ["cpu 900 0 90 5 0 0 0 30 0 0", "cpu0 500 10 20 5 0 0 0 7 0 0", "cpu1 400 0 70 5 0 0 0 23 0 0", "intr 3"]
@@ -291,29 +264,19 @@ sys.stdin.readline()
 
 def test_the_time_of_sections_is_that_of_the_hosts_clock():
     witness = Witness(os.getpid())
+    for word in (Moment.end, "", "nonsense"):  # without a begin they count as nothing
+        witness.hear(word)
     for _ in range(2):
         witness.hear(Moment.begin)
         time.sleep(0.05)
         witness.hear(Moment.end)
-    time.sleep(0.05)
+    witness.hear(Moment.begin)
+    for late_s in (0.001, 3.0):
+        witness.woke_late(late_s)
     seen = witness.witnessed()
-    assert seen.num_sections == 2
+    assert (seen.num_sections, seen.late_s) == (2, 3.0)
     assert 0.1 <= seen.timed_s < 5
     assert seen.num_cores == seen.num_allowed_cores == len(os.sched_getaffinity(0))
-
-
-def test_an_end_without_a_begin_and_other_words_count_as_nothing():
-    witness = Witness(os.getpid())
-    for word in (Moment.end, "", "nonsense", Moment.begin):
-        witness.hear(word)
-    assert (witness.witnessed().num_sections, witness.witnessed().timed_s) == (0, 0.0)
-
-
-def test_a_host_that_woke_up_late_says_so():
-    witness = Witness(os.getpid())
-    witness.woke_late(0.001)
-    witness.woke_late(3.0)
-    assert witness.witnessed().late_s == 3.0
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")

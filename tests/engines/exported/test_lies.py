@@ -1,7 +1,5 @@
 """Exported networks that compute something else than the network, or nothing: each must be found out."""
 
-from functools import partial
-
 import pytest
 import torch
 
@@ -26,21 +24,15 @@ def test_an_export_that_computes_something_else_makes_the_cell_invalid(hosts, tm
     assert outcome.measurement.output_error > 0.1
 
 
-class Spoilt(InTorch):
-    """An engine that changes what PyTorch gives: `change` gets a function that computes, and its inputs."""
-
-    def __init__(self, cell, change):
-        super().__init__(cell)
-        self.change = change
-
-    def __call__(self, call):
-        (images,) = call.args
-        return [self.change(lambda: super(Spoilt, self).__call__(call)[0], images)]
-
-
 def judged(digits, change, **changes):
+    """Of an engine of which `change` makes the output: it gets a function that computes, and the inputs."""
+
+    class Spoilt(InTorch):
+        def __call__(self, call):
+            return [change(lambda: super(Spoilt, self).__call__(call)[0], call.args[0])]
+
     cell = make_cell(**{"engine": Engine.openvino, "model": SMALL, "threads": 1, **changes})
-    found = exported_run.run(partial(Spoilt, change=change), cell, digits)
+    found = exported_run.run(Spoilt, cell, digits)
     return judge(cell, found), found
 
 
@@ -107,11 +99,7 @@ def test_an_output_of_other_inputs_in_a_timed_step_makes_the_cell_invalid(digits
 
 def test_the_output_of_a_timed_step_is_that_of_its_own_memory(digits):
     memory = torch.empty(32, 10)
-
-    def overwritten(compute, images):
-        return memory.copy_(compute())
-
-    reason, found = judged(digits, overwritten)
+    reason, found = judged(digits, lambda compute, images: memory.copy_(compute()))
     assert (reason, found.notes) == (None, [])
 
 

@@ -1,7 +1,6 @@
 """Networks of PyTorch in the engines that they are exported to, each cell in a process of its own."""
 
 import importlib.util
-import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
@@ -61,21 +60,17 @@ def run(hosts, folder, cell):
 def test_a_network_runs_as_asked_and_gives_what_torch_gives(hosts, digits, engine):
     cell = make_cell(engine=engine, model=SMALL, threads=1)
     found = run(hosts, digits, cell)
-    assert (found.device, found.precision, found.threads) == ("cpu", "fp32", 1)
+    assert (found.device, found.precision, found.threads, found.warnings) == ("cpu", "fp32", 1, [])
     assert found.output_error < 1e-4  # of the same weights in torch
-    assert found.warnings == []
-    assert found.export_s > 0
-    assert found.compile_s > 0
-    network = zoo.build(SMALL, (28, 28), 10)
-    num_products = sum(isinstance(module, torch.nn.Linear) for module in network.modules())
-    assert found.artifact_bytes > 4 * zoo.num_params(network)
-    assert found.num_params == zoo.num_params(network)
+    assert found.num_params == zoo.num_params(zoo.build(SMALL, (28, 28), 10))
+    assert found.artifact_bytes > 4 * found.num_params
     if engine in HAVE_FORMATS:
-        assert found.formats == {"float32": num_products}
-        assert sum(each.num_calls for each in found.operators) >= num_products
+        assert found.formats == {"float32": 3}
+        assert sum(each.num_calls for each in found.operators) >= 3
         assert sum(each.share for each in found.operators) == pytest.approx(1)
     row = summarise(replace(make_record(), cell=cell, measurement=found))
     assert (row["export_s"], row["compile_s"]) == (found.export_s, found.compile_s)
+    assert min(row["export_s"], row["compile_s"]) > 0
     assert row["artifact_mb"] == found.artifact_bytes / 1e6
     assert row["flops_per_sample"] == 2 * (784 * 32 + 32 * 32 + 32 * 10)
 
@@ -96,19 +91,25 @@ def test_a_network_that_cannot_be_exported_is_skipped_with_the_exporters_sentenc
     assert "data-dependent" in outcome.reason
 
 
-def test_what_the_engines_do_not_support_names_an_alternative():
-    def reason(**settings):
-        return why_not(make_cell(engine=Engine.openvino, **settings), replace(look(), present=True))
-
-    assert "use mode=infer" in reason(mode=Mode.train)
-    assert "use device=cpu" in reason(device=Device.gpu)
-    assert "use devices=1" in reason(devices=2)
-    assert "use fp32 or bf16 or fp16 or int8" in reason(precision=Precision.bf16_mixed)
-    assert "use engine=onnxruntime or engine=openvino or engine=aotinductor" in why_not(
-        make_cell(precision=Precision.int8), replace(look(), present=True)
-    )
-    assert "use channels_last=false" in reason(options=Options(channels_last=True))
-    assert "use engine=lightning" in reason(model=replace(SMALL, library=Library.lightning, network="own_code.Lit"))
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"mode": Mode.train}, "use mode=infer"),
+        ({"device": Device.gpu}, "use device=cpu"),
+        ({"devices": 2}, "use devices=1"),
+        ({"precision": Precision.bf16_mixed}, "use fp32 or bf16 or fp16 or int8"),
+        ({"precision": Precision.bf16}, "avx512_bf16 or amx_bf16, which this CPU lacks: use fp32"),
+        (
+            {"engine": Engine.lightning, "precision": Precision.int8},
+            "use engine=onnxruntime or engine=openvino or engine=aotinductor",
+        ),
+        ({"options": Options(channels_last=True)}, "use channels_last=false"),
+        ({"model": replace(SMALL, library=Library.lightning, network="own_code.Lit")}, "use engine=lightning"),
+    ],
+)
+def test_what_the_engines_do_not_support_names_an_alternative(changes, words):
+    report = replace(look(), present=True, details={"usable_cores": "2", "instruction_sets": "avx2 avx512f"})
+    assert words in why_not(make_cell(**{"engine": Engine.openvino, **changes}), report)
 
 
 def test_torchao_quantises_with_its_own_release_of_torch_alone(monkeypatch):
@@ -119,13 +120,6 @@ def test_torchao_quantises_with_its_own_release_of_torch_alone(monkeypatch):
         reason = why_not(cell, look())
         assert (reason is None) == runs, reason
     assert "torchao needs torch 2.9, and 2.15.0 is installed: use engine=onnxruntime or" in reason
-
-
-def test_a_format_that_the_cpu_lacks_is_skipped_and_not_computed_in_another_one():
-    report = replace(look(), details={"usable_cores": "2", "instruction_sets": "avx2 avx512f"})
-    reason = why_not(make_cell(engine=Engine.openvino, precision=Precision.bf16), report)
-    assert reason is not None
-    assert "avx512_bf16 or amx_bf16, which this CPU lacks: use fp32" in reason
 
 
 class InTorch(Compiler):
@@ -201,10 +195,11 @@ def test_a_network_whose_weights_no_seed_fixes_is_exported_by_each_process(hosts
     cell = own_cell("Drawn", "two_inputs", engine=engine, args={"seeded": seeded})
     if seeded:  # what its first output in torch shows is known where it is loaded
         cell = replace(cell, model=replace(cell.model, samples="own_code.one_sample"))
-    first, second = (run(hosts, tmp_path, replace(cell, repeat=repeat)) for repeat in (0, 1))
-    assert not seeded or all(block.num_samples == block.num_steps for block in second.blocks)
-    assert (first.export_s == second.export_s) == seeded
-    assert (EXPORTED_ANEW in second.notes) != seeded
+    found = [run(hosts, tmp_path, replace(cell, repeat=repeat)) for repeat in range(1 + seeded)]
+    assert (EXPORTED_ANEW in found[-1].notes) != seeded
+    if seeded:
+        assert found[0].export_s == found[1].export_s
+        assert all(block.num_samples == block.num_steps for block in found[1].blocks)
 
 
 def test_a_cell_of_which_another_format_ran_is_invalid(digits):
@@ -242,13 +237,6 @@ def test_a_cell_whose_engine_was_not_set_to_flush_is_invalid(digits):
     assert found.defects == [NOT_SET]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", [marked(Engine.onnxruntime)])
-def test_a_quantiser_does_not_set_the_thread_back_that_flushes(hosts, digits, engine):
-    found = run(hosts, digits, make_cell(engine=engine, model=SMALL, precision=Precision.int8, options=FLUSHING))
-    assert found.defects == []
-
-
 def test_denormal_numbers_of_another_format_than_the_engine_computes_in_are_not_named(digits):
     found = exported_run.run(InBf16, replace(OPENVINO_BF16, model=TINY_WEIGHTS), digits)
     assert not any("denormal" in warning for warning in found.warnings)
@@ -256,20 +244,18 @@ def test_denormal_numbers_of_another_format_than_the_engine_computes_in_are_not_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", [marked(engine) for engine in HAVE_FORMATS])
-def test_a_compiled_network_computes_with_zero_where_it_is_set_to_flush(engine):
+def test_a_compiled_network_computes_with_zero_where_it_is_set_to_flush(engine, tmp_path):
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:  # flushing is a state of threads
-        assert fresh.submit(num_left, engine).result() == [TINY_VALUES, 0]
+        assert fresh.submit(num_left, engine, tmp_path).result() == [TINY_VALUES, 0]
 
 
-def num_left(engine):
+def num_left(engine, folder):
     """How many of TINY_VALUES denormal numbers are not 0 before and after an engine multiplies them by 1.5."""
-    compiler = {Engine.onnxruntime: OnnxRuntime, Engine.openvino: OpenVino}[engine](
-        make_cell(engine=engine, options=FLUSHING)
-    )
+    compilers = {Engine.onnxruntime: OnnxRuntime, Engine.openvino: OpenVino}
+    compiler = compilers[engine](make_cell(engine=engine, options=FLUSHING))
     tiny = torch.full((1, TINY_VALUES), DENORMAL, dtype=torch.int32).view(torch.float32)
-    with tempfile.TemporaryDirectory() as folder:
-        compiler.load(compiler.save(compiler.export(Times(), Call((tiny,)), Path(folder)), Path(folder)), 2)
-        (output,) = compiler(Call((tiny,)))
+    compiler.load(compiler.save(compiler.export(Times(), Call((tiny,)), folder), folder), 2)
+    (output,) = compiler(Call((tiny,)))
     return [int(numbers.contiguous().view(torch.int32).count_nonzero()) for numbers in (tiny, output)]
 
 
@@ -292,20 +278,20 @@ def trained(digits, tmp_path_factory):
 @pytest.mark.parametrize("engine", [marked(engine) for engine in sorted(EXPORTING)])
 def test_a_quantised_network_multiplies_integers_and_its_accuracy_stands_beside_fp32s(hosts, digits, trained, engine):
     model = replace(SMALL, weights=str(trained))
-    cell = make_cell(engine=engine, model=model, precision=Precision.int8, threads=1)
+    # A quantiser may set the thread back that flushes.
+    cell = make_cell(engine=engine, model=model, precision=Precision.int8, threads=1, options=FLUSHING)
     found = run(hosts, digits, cell)
     assert judge(cell, found) is None
     assert found.precision == "int8"
     assert sum(found.formats.get(name, 0) for name in ("int8", "uint8")) == 3
     assert found.quantize_s > 0
     assert 0 < found.output_error < 0.2
-    assert any("3 of 3 matrix products multiply integers" in note for note in found.notes)
-    assert any("calibrated on 128 samples of the training set" in note for note in found.notes)
-    answers = found.answers
-    assert answers.num_samples == len(load_split(digits, "test").labels)
-    assert answers.num_fp32_right / answers.num_samples > 0.7
+    for note in ("3 of 3 matrix products multiply integers", "calibrated on 128 samples of the training set"):
+        assert any(note in each for each in found.notes)
+    assert found.answers.num_samples == 90
     row = summarise(replace(make_record(), cell=cell, measurement=found))
     assert row["accuracy"] == pytest.approx(row["fp32_accuracy"], abs=0.1)
+    assert row["fp32_accuracy"] > 0.7
     assert row["accuracy_change_low"] <= row["accuracy"] - row["fp32_accuracy"] <= row["accuracy_change_high"]
     assert row["bytes_per_sample"] is None  # unknown, of a network of which a part is quantised
 
