@@ -15,7 +15,7 @@ from accelbench.measuring.clock import NUM_INFER_EPOCHS
 from accelbench.measuring.output_check import NOT_IN_TIME, STALE, OutputTensor
 from accelbench.measuring.runner import Step
 from accelbench.schema.cell import Options
-from accelbench.schema.measurement import Check, Measurement
+from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load
 from accelbench.schema.vocab import Mode, Pipeline, Precision, Promise, Protocol
 from accelbench.schema.workload import DataSpec
@@ -31,14 +31,13 @@ class Given(Step):
     def fetch(self):
         return next(self.batches)
 
-    def copy_in(self, batch):
-        return batch
+    def num_samples(self, batch):
+        return 32
 
     def compute(self, batch):
         return batch
 
-    def num_samples(self, batch):
-        return 32
+    copy_in = compute
 
 
 class Accelerator(BaseBackend):
@@ -133,16 +132,6 @@ def test_only_what_is_done_has_times(digits, monkeypatch, on_host, inside, mode,
     assert {name for name in ("data_s", "copy_in_s", "copy_out_s") if getattr(run.timing, name)} == kept
 
 
-def test_memory_is_noted_before_the_output_is_computed(digits):
-    backend = Accelerator([])
-    run = Run(digits, backend, precision=Precision.bf16)
-    backend.log = run.log
-    measured = run.measure()
-    assert run.log == ["memory", "output", "output", "reference"]
-    assert measured.peak_device_bytes == 7
-    assert measured.output_error == 0
-
-
 @pytest.mark.parametrize(
     ("changes", "compared"),
     [({}, False), ({"precision": Precision.fp64}, True), ({"options": Options(channels_last=True)}, True)],
@@ -157,18 +146,23 @@ def test_plain_fp32_on_the_cpu_is_what_others_are_compared_with_and_is_compared_
     assert defect.startswith("the output differs by 10.0 % from that of a newly built network")
 
 
-def test_warnings_are_the_engines_and_then_the_templates(digits, monkeypatch):
+def test_warnings_are_the_engines_and_then_the_templates_and_memory_is_noted_before_the_output(digits, monkeypatch):
     monkeypatch.setattr(Run, "output_value", 1.25)
-    run = Run(digits, Accelerator([]), precision=Precision.bf16)
+    backend = Accelerator([])
+    run = Run(digits, backend, precision=Precision.bf16)
+    backend.log = run.log
     run.run_steps()
     run.timing.compiled_in_steady_state = 3
     run.run_steps = lambda: None
-    assert run.measure().warnings == [
+    measured = run.measure()
+    assert measured.warnings == [
         "the engine's",
         "compiled 3 times in the steady state",
         "ran on the CPU instead: aten::nonzero",
         "the output differs from fp32's on the CPU by 25.0 %",
     ]
+    assert measured.peak_device_bytes == 7
+    assert run.log[:2] == ["memory", "output"]
 
 
 @pytest.mark.parametrize("precision", [Precision.fp32, Precision.bf16])
@@ -200,46 +194,12 @@ def test_a_reference_that_takes_too_long_leaves_the_measurement_as_it_is(digits,
 
 
 def test_the_record_says_what_was_observed_and_what_was_not(digits):
-    checks = {check.promise: check for check in Run(digits).measure().checks}
-    assert checks[Promise.outputs].share == 1.0
-    assert checks[Promise.outputs].observed == "32 random rows of 32, of 1 of 1 tensors"
-    assert checks[Promise.precision] == Check(promise=Promise.precision, observed="not observed", share=None)
-    settings = "the number of threads alone was read back"  # this backend reads nothing back
-    assert checks[Promise.settings] == Check(promise=Promise.settings, observed=settings, share=None)
-    trained = {check.promise: check for check in Run(digits, mode=Mode.train).measure().checks}
-    assert trained[Promise.training] == Check(promise=Promise.training, observed="not observed", share=None)
-
-
-class LookedRun(Run):
-    """Of which an output of a timed step was kept."""
-
-    drift = 0.0  # from one output to the next
-
-    def observe(self):
-        self.timed = 1.0, self.output_of(1.0)
-        return super().observe()
-
-    def output_of(self, batch):
-        values = np.arange(320.0).reshape(32, 10) * batch + self.drift * len(self.log)
-        return [OutputTensor((32, 10), {0: values[self.rows_of(32)]})]
-
-    def reordered_inputs(self, batch, order):
-        return batch
-
-    def measured_output(self, batch, rows):
-        self.log.append("output")
-        return self.output_of(batch)
-
-    def reference_outputs(self, batches, precision=None, **how):
-        return [self.output_of(batch) for batch in batches]
-
-
-@pytest.mark.parametrize(("drift", "num"), [(0.0, 2), (100.0, 5)])
-def test_a_network_without_state_computes_two_outputs_more(digits, monkeypatch, drift, num):
-    monkeypatch.setattr(LookedRun, "drift", drift)
-    run = LookedRun(digits)
-    run.measure()
-    assert run.log == ["output"] * num
+    found = [*Run(digits).measure().checks, *Run(digits, mode=Mode.train).measure().checks]
+    seen = {check.promise: (check.observed, check.share) for check in found}
+    assert seen[Promise.outputs] == ("32 random rows of 32, of 1 of 1 tensors", 1.0)
+    assert seen[Promise.precision] == seen[Promise.training] == ("not observed", None)
+    # This backend reads nothing back.
+    assert seen[Promise.settings] == ("the number of threads alone was read back", None)
 
 
 @pytest.mark.parametrize(

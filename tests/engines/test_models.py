@@ -18,11 +18,6 @@ RANDOM = {
 PRETRAINED = ModelSpec(name="mlp", weights=Weights.pretrained)
 
 
-def test_a_maker_is_found_by_its_word():
-    assert models.optimizer_named("sgd", {"sgd": dict})(lr=0.1) == {"lr": 0.1}
-    assert models.own_network(ModelSpec(name="wide", network="mlp"), {"mlp": list})() == []
-
-
 @pytest.mark.parametrize(
     ("refuse", "error", "words"),
     [
@@ -41,7 +36,9 @@ def test_what_can_not_be_had_is_refused(refuse, error, words):
         refuse()
 
 
-def test_the_output_has_a_row_of_logits_for_each_image():
+def test_a_maker_is_found_by_its_word_and_the_output_has_a_row_of_logits_for_each_image():
+    assert models.optimizer_named("sgd", {"sgd": dict})(lr=0.1) == {"lr": 0.1}
+    assert models.own_network(ModelSpec(name="wide", network="mlp"), {"mlp": list})() == []
     assert models.output_shapes(ModelSpec(name="mlp"), 8, (28, 28), 10) == [(8, 10)]
     assert models.output_shapes(ModelSpec(name="pets_cnn"), 8, (3, 28, 28), 2) == [(8, 2), (8, 1)]
     assert models.output_shapes(ModelSpec(name="autoencoder"), 8, (28, 20), 10) == [(8, 28, 20)]

@@ -11,8 +11,6 @@ from accelbench.schema.cell import KerasSettings, Options
 from accelbench.schema.vocab import Allocator, Device, Engine, KerasBackend
 from fakes import TESTS, make_cell
 
-KERAS = {"engine": Engine.keras, "keras": KerasSettings()}
-
 
 def keras_spec(backend=KerasBackend.tensorflow, **changes):
     return host_spec(make_cell(engine=Engine.keras, keras=KerasSettings(backend=backend), **changes))

@@ -13,9 +13,7 @@ from accelbench.schema.workload import ModelSpec
 TARGETS = """
 from __future__ import annotations
 
-import functools
-import os
-import threading
+import functools, os, threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional, Union
 
@@ -26,60 +24,28 @@ if TYPE_CHECKING:
 
 CALLED = Path({called!r})
 
-
-class Net(nn.Module):
-    pass
-
+class Net(nn.Module): pass
 
 class Other:
-    def __call__(self) -> Net:
-        CALLED.touch()
-        return Net()
+    def __call__(self) -> Net: return bare()
 
+def wrap(function):
+    return functools.wraps(function)(lambda *args: function(*args))
 
 def annotated(size: Size = 3) -> Net: return Net()
 def optional() -> Optional[Net]: return Net()
 def either() -> Net | Union[nn.Linear, None]: return Net()
-
-
-@functools.cache
-def cached() -> Net: return Net()
-
-
-def _wrap(function):
-    @functools.wraps(function)
-    def wrapped(*args):
-        return function(*args)
-    return wrapped
-
-
-decorated = _wrap(annotated)
-
-
-def bare():
-    CALLED.touch()
-    return Net()
-
-
+def bare(): CALLED.touch()
 def of_a_number() -> int: CALLED.touch()
 def of_nothing() -> None: CALLED.touch()
 def net_or_number() -> Net | int: CALLED.touch()
 def unresolved() -> Size: CALLED.touch()
 def malformed() -> "1 +": CALLED.touch()
 
-
-instance = Other()
-network = Net()
-partial = functools.partial(annotated, 3)
-made_of = bare
-run = os.system
-remove = os.remove
+cached, decorated, partial = functools.cache(annotated), wrap(annotated), functools.partial(annotated, 3)
+instance, network, made_of, number = Other(), Net(), bare, 3
+run, remove, start, evaluate, kept, append = os.system, os.remove, threading.Thread, eval, dict, [].append
 shell = functools.partial(os.system, "true")
-start = threading.Thread
-evaluate = eval
-kept = dict
-append = [].append
-number = 3
 """
 
 
@@ -141,10 +107,6 @@ def test_the_standard_library_is_not_even_imported(target):
     assert set(sys.modules) == loaded
 
 
-class Plain(nn.Module):
-    pass
-
-
 class Mine(LightningModule):
     pass
 
@@ -160,6 +122,6 @@ def test_a_lightning_module_of_either_package_is_known_by_its_bases(tmp_path, mo
     assert targets.lightning_package(Mine, "LightningModule") == "pytorch_lightning"
     assert targets.lightning_package(Mine, "LightningDataModule") is None
     assert targets.lightning_package(type("MyOther", (other,), {}), "LightningModule") == "lightning.pytorch"
-    assert targets.lightning_package(Plain, "LightningModule") is None
+    assert targets.lightning_package(nn.Linear, "LightningModule") is None
     own = type("LightningModule", (nn.Module,), {})
     assert targets.lightning_package(own, "LightningModule") is None  # only its name is the same
