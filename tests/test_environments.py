@@ -11,9 +11,8 @@ ROOT = Path(__file__).resolve().parents[1]
 CLUSTER = ROOT / "environments" / "cluster.in"  # the whole project, with more packages
 ENVIRONMENTS = sorted({*(ROOT / "environments").glob("*.in")} - {CLUSTER})  # of another framework
 # The packages that compute. Each environment exists to have another set of them.
-COMPUTING = set(
-    ["jax", "keras", "pytorch-lightning", "safetensors", "tensorflow", "timm", "torch", "torch_xla", "torchvision"]
-)
+COMPUTING = {"jax", "keras", "pytorch-lightning", "safetensors", "tensorflow", "timm"}
+COMPUTING |= {"torch", "torch_xla", "torchvision"}
 
 
 def ranges(requirements):
@@ -32,11 +31,8 @@ def test_an_environment_differs_from_the_project_only_in_the_packages_that_compu
     assert not re.search(r"^torch", path.with_suffix(".lock").read_text(), re.MULTILINE)
 
 
-LOCKS = [
-    ROOT / "requirements.lock",
-    ROOT / "docs/site.lock",
-    *(path.with_suffix(".lock") for path in [*ENVIRONMENTS, CLUSTER]),
-]
+LOCKS = [ROOT / "requirements.lock", ROOT / "docs/site.lock"]
+LOCKS += [path.with_suffix(".lock") for path in [*ENVIRONMENTS, CLUSTER]]
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.stem)
@@ -44,9 +40,6 @@ def test_every_lock_has_hashes_and_names_no_host(lock):
     text = lock.read_text()
     assert "://" not in text
     assert all(block.count("--hash=sha256:") for block in re.split(r"\n(?=[\w-]+==)", text)[1:])
-
-
-# Known advisories.
 
 
 @pytest.fixture(scope="module")
@@ -95,12 +88,11 @@ def test_versions_that_are_not_affected_or_are_accepted_pass(advisories, tmp_pat
 
 
 def test_every_advisory_has_its_source_and_what_is_accepted_its_reason(advisories):
-    known = advisories.read_advisories()
-    assert known
+    assert (known := advisories.read_advisories())
     for advisory in known:
         assert advisory.affected
-        assert advisory.source.startswith("https://")
         assert advisory.reason
+        assert advisory.source.startswith("https://")
         assert advisory.accepted is None or len(advisory.accepted.split()) > 3
 
 

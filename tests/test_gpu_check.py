@@ -37,7 +37,7 @@ def test_long_steps_have_narrower_bounds_and_the_plain_loops_before_and_after_co
     assert not within(math.nan, (0.9, 1.1))
 
 
-def test_power_is_sampled_between_two_readings_of_the_counter_and_integrated():
+def test_power_is_sampled_between_two_readings_of_the_counter_and_compared_with_it(capsys):
     watts, joules, rest = iter([100.0, 200.0, 300.0]), iter([1000.0, 1500.0]), iter([True, True, False])
     found = energy.sample(lambda: next(watts), lambda: next(joules), lambda: next(rest), period_s=0.001)
     assert (found.watts, found.counted_j) == ([100, 200, 300], 500)
@@ -46,9 +46,6 @@ def test_power_is_sampled_between_two_readings_of_the_counter_and_integrated():
     for times in ([1.0], [1.0, 1.0]):
         with pytest.raises(ValueError, match="two samples"):
             energy.integral(times, [5.0] * len(times))
-
-
-def test_the_energy_counter_is_compared_with_the_power(capsys):
     for counted_j, kind in ((2000.0, Kind.figure), (2180.0, Kind.figure), (2300.0, Kind.problem), (0.0, Kind.problem)):
         energy.judge(energy.Samples([5.0, 10.0, 15.0], [200.0, 200.0, 200.0], counted_j))
         finding = parse(capsys.readouterr().out)
@@ -70,7 +67,7 @@ def test_the_page_names_first_what_falls_short():
     ("code", "seconds", "found"),
     [
         ("findings.figure('1'); raise ValueError('broken')", 30, ["1", "ended with status 1: ValueError: broken"]),
-        ("findings.figure('1'); import time; time.sleep(60)", 3.0, ["1", "did not end within 3 s"]),
+        ("findings.figure('1'); import time; time.sleep(60)", 2.0, ["1", "did not end within 2 s"]),
         ("print('noise'); findings.skipped('2')", 30, ["2"]),
     ],
     ids=["raises", "hangs", "skips"],

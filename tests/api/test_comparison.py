@@ -4,8 +4,7 @@ import accelbench
 from accelbench.schema import record as records
 from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import Precision
-from api.test_results import make_record
-from fakes import make_cell, make_measurement
+from fakes import make_cell, make_measurement, make_record
 
 HERE = {"machine": {"cpu_name": "a CPU"}, "code": "c" * 64}
 SPREAD = (0.99, 1.0, 1.01, 0.995, 1.005)
@@ -17,12 +16,8 @@ def write_side(folder, speed, minute, **changes):
         block = Block(num_steps=10, num_samples=320, seconds=0.1 / speed / spread)
         measured = make_measurement(blocks=[block] * 8)
         started = f"2026-11-20T{repeat:02}:{minute:02}:00.000+00:00"
-        records.write(
-            make_record(
-                make_cell(repeat=repeat, **changes), measurement=measured, started_at=started, environment=HERE
-            ),
-            folder,
-        )
+        cell = make_cell(repeat=repeat, **changes)
+        records.write(make_record(cell, measurement=measured, started_at=started, environment=HERE), folder)
     return folder
 
 

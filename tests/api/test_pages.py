@@ -92,10 +92,8 @@ def test_the_script_of_the_ci_page_fails_for_a_network_that_became_slower(tmp_pa
     (project / "bin" / "accelbench").chmod(0o755)
     for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-qm", "fast"]):
         subprocess.run([*git, *words], cwd=project, check=True)
-    slow = NETS.replace(
-        "nn.Linear(28 * 28, 10)", "nn.Linear(28 * 28, 4096), *[nn.Linear(4096, 4096)] * 4, nn.Linear(4096, 10)"
-    )
-    (project / "nets.py").write_text(slow)
+    slow = "nn.Linear(28 * 28, 4096), *[nn.Linear(4096, 4096)] * 4, nn.Linear(4096, 10)"
+    (project / "nets.py").write_text(NETS.replace("nn.Linear(28 * 28, 10)", slow))
     run = f'PATH="$PWD/bin:$PATH" PYTHONPATH={Path(__file__).parents[2] / "src"}:. bash premerge.sh'
     done = subprocess.run(["bash", "-c", run], cwd=project, capture_output=True, text=True, timeout=280)
     assert done.returncode == 1, done.stdout + done.stderr

@@ -12,24 +12,10 @@ from accelbench.report.read import read_all
 from accelbench.report.tables import device_scaling
 from accelbench.schema import record as records
 from accelbench.schema.measurement import Block
-from accelbench.schema.record import Record
 from accelbench.schema.vocab import Mode, Precision, Status
-from fakes import make_cell, make_measurement
+from fakes import make_cell, make_measurement, make_record
 
 FAST = [Block(num_steps=10, num_samples=640, seconds=0.1)] * 8
-
-
-def make_record(cell=None, status=Status.ok, **changes):
-    values = {
-        "cell": cell or make_cell(),
-        "identity": "0123456789abcdef" * 4,
-        "status": status,
-        "started_at": "2026-11-20T09:00:00.000+00:00",
-        "wall_s": 1.25,
-        "environment": {},
-        "measurement": make_measurement() if status == Status.ok else None,
-    }
-    return Record(**{**values, **changes})
 
 
 @pytest.fixture
