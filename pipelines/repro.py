@@ -38,7 +38,7 @@ from accelbench.project import PACKAGE, PARAMS
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import digest
 from accelbench.settings import params
-from accelbench.stages import stage, suites
+from accelbench.stages import confirming, stage, suites
 
 PREVIEW = "runs/preview"
 PREVIEW_EVERY_S = 30.0  # building one takes some 5 s
@@ -145,7 +145,7 @@ class Job(contextlib.ExitStack):
 
     def _measure(self, console: Console, kind: str, *names: str) -> None:
         if kind == "confirm":
-            suites.confirm(ROOT, console, self.hosts)
+            confirming.confirm(ROOT, console, self.hosts)
             return
         (name,) = names
         if name not in self.suites:

@@ -40,13 +40,6 @@ def blocks(page, language):
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL)
 
 
-def prepare_random(root, name):
-    """Prepares a data set of that name, with random images."""
-    folder = root / "data" / name
-    folder.mkdir()
-    describe(find("random").obtain(name, "auto", root, Target(folder, {})), name, folder)
-
-
 def commands():
     """Every command on the pages, in order: from shell and console blocks, and from the README's table."""
     for path in [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]:
@@ -65,7 +58,9 @@ def measured(tmp_path_factory):
     """A project with real records and a user's network, under the names that the pages use."""
     root = make_project(tmp_path_factory.mktemp("measured"))
     for name in ("random", "cats_vs_dogs"):  # planning reads only the manifest, not the pictures
-        prepare_random(root, name)
+        folder = root / "data" / name
+        folder.mkdir()
+        describe(find("random").obtain(name, "auto", root, Target(folder, {})), name, folder)
     (root / "my_package").mkdir()
     for folder in (root, root / "my_package"):
         network = blocks("your-own-network.md", "python")[0]
@@ -116,10 +111,8 @@ def harmless(words):
         return [["plan", *shlex.split(side)] for side in words[2:4]]
     if words[0] == "compare" and not Path(words[1]).is_dir():  # records of other machines and revisions
         return [["compare", "A", "B", *words[3:]]]
-    if "--search" in words:
-        return [["plan", "-m", *(word for word in words[1:] if "=" in word)]]
-    if "--largest-batch" in words:
-        return [["plan", *(word for word in words[1:] if "=" in word)]]
+    if {"--search", "--largest-batch"} & set(words):
+        return [["plan", *["-m"] * ("--search" in words), *(word for word in words[1:] if "=" in word)]]
     if "data=stripes" in words:  # another test adds this data set
         return [["plan", *words, "data=mnist"]]
     return [words if words[0] in names else ["plan", *words]]
@@ -164,24 +157,14 @@ def test_a_cell_is_planned_for_a_bare_machine_as_the_page_says(measured, monkeyp
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_link_to_a_file_leads_somewhere(page):
-    for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
-        if "://" not in link:
-            assert ((ROOT / page).parent / link).exists(), link
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_every_path_of_the_project_that_a_page_names_exists(page):
+def test_links_and_paths_of_a_page_lead_somewhere_and_no_cell_of_a_table_is_long(page):
     text = (ROOT / page).read_text()
+    for link in re.findall(r"\]\(([^)#]+)\)", text):
+        assert "://" in link or ((ROOT / page).parent / link).exists(), link
     named = set(re.findall(r"(?<![\w/.-])(?:src|tests|conf|docs|pipelines|bench)/[\w./-]*\w", text))
     named |= {name for name in re.findall(r"`([\w/]+\.py)`", text) if "/" in name}
-    missing = {name for name in named if not any((folder / name).exists() for folder in (ROOT, PACKAGE))}
-    assert missing <= EXAMPLES
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_no_cell_of_a_table_is_long(page):
-    lines = [line for line in (ROOT / page).read_text().splitlines() if line.startswith("|")]
+    assert {name for name in named if not any((folder / name).exists() for folder in (ROOT, PACKAGE))} <= EXAMPLES
+    lines = [line for line in text.splitlines() if line.startswith("|")]
     cells = [cell.strip() for line in lines for cell in re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", line).split("|")]
     assert [cell for cell in cells if len(cell) > MAX_CELL] == []
 

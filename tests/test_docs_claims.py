@@ -1,5 +1,6 @@
 """Numbers and names that README.md and docs/ state are those of the code and of params.yaml."""
 
+import importlib.util
 import itertools
 import re
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 
 from accelbench.compare.sureness import LIKELY_RATIO, MARGIN, MIN_PROCESSES, Word
 from accelbench.judging.row import summarise
-from accelbench.report import page, read
+from accelbench.report import columns, page, read
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Status
 from accelbench.settings import params, suites
@@ -19,6 +20,40 @@ from report.conftest import Maker
 
 ROOT = Path(__file__).resolve().parents[1]
 MISSING = ("gpu", "tpu")  # the devices that the machine of the pages' examples lacks
+COLUMNS = [*summarise(Maker().ok(Maker().cell(), 1000)), "cell", "num_processes", "scaling_efficiency"]
+SPEC = importlib.util.spec_from_file_location("pages", ROOT / "docs" / "pages.py")
+VIEWS = [value for key, value in view_tags(0, {}).items() if "sharedViewState" in key]
+STATED = [
+    ("comparing", "fewer than five processes on a side", MIN_PROCESSES == 5),
+    ("comparing", f"lies within {MARGIN:.0%}".replace("%", " %"), True),
+    ("mlflow", f"thinned to {MAX_POINTS} points", True),
+    ("mlflow", "Each experiment has three saved views", len(VIEWS) == 3),
+    *(("mlflow", re.sub(r'.*?"name": ?"([^"]+)".*', r"`\1`", view), True) for view in VIEWS),
+    ("reading-the-report", f"such as `{clean(chr(27))}`", True),
+    ("reading-the-report", f"{LIKELY_RATIO:g} times", True),
+    *(("reading-the-report", f"- `{word}`", True) for word in Word),
+]
+
+
+@pytest.mark.parametrize("name", ["columns.md", "settings.md"])
+def test_a_made_page_is_what_the_code_makes(name: str) -> None:
+    pages = importlib.util.module_from_spec(SPEC)
+    SPEC.loader.exec_module(pages)
+    assert (ROOT / "docs" / name).read_text() == pages.pages()[name], "run: python docs/pages.py"
+
+
+@pytest.mark.parametrize(("name", "sentence", "holds"), STATED)
+def test_a_page_states_what_the_code_does(name: str, sentence: str, holds: bool) -> None:
+    assert sentence in text_of(f"docs/{name}.md")
+    assert holds
+
+
+def test_every_column_is_explained_once_and_those_that_the_pages_name_exist() -> None:
+    assert sorted(name for group in columns.GROUPS.values() for name in group) == sorted(COLUMNS)
+    text = "".join(path.read_text() for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+    named = set(re.findall(r"`(\w+_(?:ms|mb|per_sample|per_s|share|shares|provenance))`", text))
+    assert len(named) > 5
+    assert named <= {*COLUMNS, "counts"}
 
 
 def text_of(name: str) -> str:
@@ -63,24 +98,11 @@ def test_the_page_of_the_studies_lists_every_suite() -> None:
 
 
 def test_the_parts_of_the_first_screen_are_on_it(tmp_path: Path) -> None:
-    text = text_of("docs/reading-the-report.md")
     maker = Maker()
     maker.suite(tmp_path, *maker.everything())
     composed = page.compose(read.read_all(tmp_path))
     assert len(composed.stand_ins) == 1
     assert len(composed.compared) == 4
-    for word in Word:
-        assert f"- `{word}`, with " in text or f"- `{word}`:" in text
-    assert f"{LIKELY_RATIO:g} times" in text
-
-
-def test_the_columns_that_the_pages_name_exist() -> None:
-    columns = {*summarise(Maker().ok(Maker().cell(), 1000)), "scaling_efficiency", "num_processes", "cell", "counts"}
-    text = "".join(path.read_text() for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
-    named = set(re.findall(r"`(\w+_(?:ms|mb|per_sample|per_s|share|shares|provenance))`", text))
-    assert {"output_error", "settled", "stopped", "num_compiles", "compile_s", "mfu"} <= columns
-    assert len(named) > 5
-    assert named - columns == set()
 
 
 @pytest.mark.parametrize(("percent", "num"), [(90, 64), (99, 662)])
@@ -88,24 +110,3 @@ def test_percentiles_are_shown_from_the_number_of_samples_that_the_page_states(p
     assert re.search(rf"p{percent} (is shown )?from {num}\b", text_of("docs/measuring.md"))
     assert Sample([1.0] * num).supported_percentile(percent) is not None
     assert Sample([1.0] * (num - 1)).supported_percentile(percent) is None
-
-
-def test_comparing_needs_what_its_page_states() -> None:
-    shown = text_of("docs/comparing.md")
-    assert "fewer than five processes on a side" in shown
-    assert MIN_PROCESSES == 5
-    assert f"lies within {MARGIN:.0%}".replace("%", " %") in shown
-
-
-def test_mlflow_has_the_views_and_points_that_its_page_states() -> None:
-    shown = text_of("docs/mlflow.md")
-    assert f"thinned to {MAX_POINTS} points" in shown
-    views = [value for key, value in view_tags(0, {}).items() if "sharedViewState" in key]
-    assert "Each experiment has three saved views" in shown
-    assert len(views) == 3
-    names = [re.search(r'"name": ?"([^"]+)"', view)[1] for view in views]
-    assert all(f"`{name}`" in shown for name in names)
-
-
-def test_an_escape_looks_as_the_page_on_the_report_states() -> None:
-    assert f"such as `{clean(chr(27))}`" in text_of("docs/reading-the-report.md")

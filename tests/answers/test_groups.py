@@ -37,22 +37,13 @@ def test_the_best_is_by_what_is_wanted_and_the_front_holds_what_no_other_beats(c
     assert speeds(best.unbeaten(group.cells)) == [1000, 500, 200]
     assert speeds(best.unbeaten(chosen(MIDDLE, MIDDLE).cells)) == [500]
     assert best.unbeaten([]) == []
-    assert {column for column, _ in best.CRITERIA.values()} <= set(MEASURED)
-
-
-def test_each_wanted_thing_is_told_once_and_the_rest_of_the_front_after_it(chosen):
-    found = best.choices(chosen(BEATEN, MIDDLE, QUICK, FAST).cells)
-    told = [(round(cell.speed), criteria) for cell, criteria in found]
+    told = [(round(cell.speed), criteria) for cell, criteria in best.choices(group.cells)]
     assert told == [(1000, "throughput"), (200, "latency"), (500, "unbeaten")]
-    ((_, both),) = best.choices(chosen(FAST).cells)
-    assert both == "throughput, latency"
-
-
-def test_a_limit_of_latency_leaves_out_what_is_slower_or_unknown(chosen):
-    group = chosen(BEATEN, MIDDLE, FAST)
-    assert speeds(group.within(10).cells) == [500]
-    assert group.within(1) is None
-    assert group.within(None) is group
+    assert [criteria for _, criteria in best.choices(chosen(FAST).cells)] == ["throughput, latency"]
+    within = chosen(BEATEN, MIDDLE, FAST).within  # a limit of latency, in ms
+    assert speeds(within(10).cells) == [500]
+    assert within(1) is None
+    assert {column for column, _ in best.CRITERIA.values()} <= set(MEASURED)
 
 
 def test_cells_that_did_different_things_are_not_chosen_between(cells, maker):

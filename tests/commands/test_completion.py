@@ -68,12 +68,3 @@ def test_zsh_completes_words_and_lists(line, answers, root, tmp_path):
     assert done.stderr == ""
     last = {answer.rpartition(",")[2] for answer in answers}  # zsh keeps the head of a list by itself
     assert set(done.stdout.split()) == last
-
-
-def test_every_group_has_the_choices_of_its_files(root):
-    choices = completion.settings(root / "conf")
-    assert {"mlp", "cnn", "custom", "timm"} < set(choices["model"])
-    assert choices["device"] == ["cpu", "gpu", "tpu", "xla_cpu"]
-    assert choices["tracking"] == ["mlflow", "none"]
-    assert choices["model.name"] == choices["window.measure_s"] == []
-    assert not {"engine.name", "model.args"} & set(choices)

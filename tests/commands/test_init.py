@@ -30,17 +30,14 @@ def test_a_new_project_has_a_suite_of_a_network_that_composes(here, capsys, monk
     assert "8 cells: 4 to run" in out
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_nothing_is_overwritten(here, name, capsys):
-    (here / "mine").mkdir()
-    (here / "mine" / name).write_text("theirs")
-    assert main(["init", "mine"]) == 2
-    assert capsys.readouterr().err.startswith(f"accelbench: init: {name} in mine would be overwritten")
-    assert [path.name for path in (here / "mine").iterdir()] == [name]
-    assert (here / "mine" / name).read_text() == "theirs"
-
-
-def test_a_folder_that_can_not_be_made_is_named(here, capsys):
+def test_nothing_is_overwritten_and_a_folder_that_can_not_be_made_is_named(here, capsys):
+    for name in FILES:
+        folder = here / f"with_{name}"
+        folder.mkdir()
+        (folder / name).write_text("theirs")
+        assert main(["init", folder.name]) == 2
+        assert f"accelbench: init: {name} in {folder.name} would be overwritten" in capsys.readouterr().err
+        assert [(path.name, path.read_text()) for path in folder.iterdir()] == [(name, "theirs")]
     (here / "file").touch()
     assert main(["init", "file/mine"]) == 2
     assert "file/mine: not writable" in capsys.readouterr().err

@@ -1,6 +1,6 @@
 import pytest
 
-from accelbench.commands.registry import NAMES, choose, load_all
+from accelbench.commands.registry import choose
 from accelbench.errors import UserError
 
 
@@ -23,8 +23,3 @@ def test_the_first_word_names_the_command_or_it_is_run(words, name, rest):
 def test_any_other_word_is_refused_with_the_nearest_command(words):
     with pytest.raises(UserError, match="^repot: unknown command. Did you mean report\\? Choose from: run, plan, "):
         choose(words)
-
-
-def test_a_command_has_the_name_of_its_module_and_the_first_is_the_default():
-    assert [command.name for command in load_all()] == list(NAMES)
-    assert choose([])[0].name == NAMES[0]

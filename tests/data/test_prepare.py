@@ -8,11 +8,11 @@ from accelbench.data.arrays import load_split
 from accelbench.data.manifest import read_manifest
 from accelbench.data.prepare import replacing
 from accelbench.errors import BusyError, DataError
-from accelbench.stages.stage import prepare_data
+from accelbench.stages import stage
 
 
 def refused(capsys, name="mnist"):
-    assert prepare_data(name) == 2
+    assert stage.main(["prepare_data", name]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("error: ")
@@ -39,7 +39,7 @@ def test_without_a_network_the_stand_in_is_written_with_one_warning(pytestconfig
     assert load_split(folder, "test").labels.shape == (2_000,)
 
     before = contents(folder)
-    assert prepare_data("mnist") == 0
+    assert stage.main(["prepare_data", "mnist"]) == 0
     assert contents(folder) == before, "another process makes other bytes"
     (project / "params.yaml").write_text("suites: {}\ndata: {mnist: {source: conf}}")
     capsys.readouterr()

@@ -1,7 +1,6 @@
 """DVC's page of plots: from a file with only what is plotted, in chromium, without evaluating any text."""
 
 import csv
-import json
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from accelbench.errors import UserError
 from accelbench.report import build, dvc_plots
+from browsing import asked_for, open_page
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATES = ROOT / ".dvc" / "plots"
@@ -49,18 +49,13 @@ def test_dvc_draws_it_and_no_text_is_evaluated_or_sent(written: Path, browser: W
     )
     page = written / "dvc" / "index.html"
     dvc_render.render_html([plot], page, html_template=written / "dvc_plots.html")
-    browser.get("about:blank")
-    for kind in ("browser", "performance"):
-        browser.get_log(kind)
-    browser.get(page.as_uri())
+    open_page(browser, page)
     WebDriverWait(browser, 30).until(
         lambda opened: opened.find_elements(By.CSS_SELECTOR, ".vega-embed canvas, .vega-embed svg")
     )
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
     assert browser.title == "accelbench: DVC's plots"
-    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    asked = {each["params"]["request"]["url"] for each in messages if each["method"] == "Network.requestWillBeSent"}
-    assert {url.partition(":")[0] for url in asked} <= {"file", "data", "blob"}
+    assert {url.partition(":")[0] for url in asked_for(browser)} <= {"file", "data", "blob"}
     # Later, since the browser lets what a test evaluates evaluate text.
     browser.execute_script(
         """setTimeout(() => {

@@ -4,7 +4,8 @@ import threading
 import pytest
 
 from accelbench.errors import UserError
-from accelbench.stages import stage
+from accelbench.stages import stage, work
+from report.conftest import Maker
 
 
 @pytest.fixture
@@ -30,31 +31,51 @@ def job(tmp_path, monkeypatch):
     return listening
 
 
-def test_without_a_job_a_stage_measures_itself(monkeypatch, tmp_path):
-    measured = []
-    assert stage.by_job(["sweep", "mine"], lambda console, hosts: measured.append(console)) == 0
+@pytest.fixture
+def measured(monkeypatch):
+    """What the stage measured itself; it ends with no parent of the tests."""
+    found = []
+    monkeypatch.setattr(stage, "end_with_parent", lambda: None)
+    monkeypatch.setattr(work, "run_suite", lambda console, name: found.append(name))
+    return found
+
+
+def test_without_a_job_a_stage_measures_itself(monkeypatch, tmp_path, measured):
+    assert stage.main(["run_suite", "mine"]) == 0
     monkeypatch.setenv(stage.VARIABLE, str(tmp_path / "gone"))
-    assert stage.by_job(["sweep", "mine"], lambda console, hosts: measured.append(console)) == 0
-    assert len(measured) == 2
+    assert stage.main(["run_suite", "mine"]) == 0
+    assert measured == ["mine"] * 2
 
 
 @pytest.mark.parametrize(("answer", "status"), [(b"0\n", 0), (b"2\n", 2), (b"", 130)])
-def test_a_job_measures_for_its_stages(job, answer, status):
-    questions, measured = job(answer), []
-    assert stage.by_job(["sweep", "mine"], lambda console, hosts: measured.append(console)) == status
+def test_a_job_measures_for_its_stages(job, measured, answer, status):
+    questions = job(answer)
+    assert stage.main(["run_suite", "mine"]) == status
     assert questions == ['["sweep", "mine"]\n']
     assert measured == []
 
 
-def test_a_stage_measures_what_the_job_can_not(job, capsys):
-    def refuse(console, hosts):
+def test_a_stage_measures_what_the_job_can_not(job, measured, monkeypatch, capsys):
+    def refuse(console):
         raise UserError("this can't be measured")
 
+    monkeypatch.setattr(work, "confirm", refuse)
     job(b"null\n")
-    assert stage.by_job(["confirm"], refuse) == 2
+    assert stage.main(["confirm"]) == 2
     assert capsys.readouterr().err == "error: this can't be measured\n"
 
 
 def test_an_unknown_stage_is_answered_with_the_choices(capsys):
     assert stage.main(["sweep"]) == 2
     assert capsys.readouterr().err.startswith("error: sweep: unknown stage. Choose from: run_suite, confirm,")
+
+
+def test_the_report_s_stage_says_where_it_is_or_why_there_is_none(tmp_path, monkeypatch, capsys):
+    (tmp_path / "params.yaml").write_text("suites:\n  nets: {data: random}\n")
+    monkeypatch.chdir(tmp_path)
+    assert stage.main(["build_report"]) == 2
+    out, error = capsys.readouterr()
+    assert (out, error[:7], "no sweep there" in error) == ("", "error: ", True)
+    Maker().suite(tmp_path / "results", [Maker().ok(Maker().cell(), 1000)])
+    assert stage.main(["build_report"]) == 0
+    assert capsys.readouterr() == (f"report: {tmp_path}/report/index.html\n", "")

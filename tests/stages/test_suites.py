@@ -9,14 +9,18 @@ from accelbench.stages import stage, suites
 from sinks import samples
 
 
-def retries(root, retry, *records):
-    """The list of the suite `nets` whose folder has these records."""
-    (root / "params.yaml").write_text(f"retry: {retry}\nsuites: {{nets: {{model: mlp}}, other: {{model: cnn}}}}\n")
+def planned(root, *records):
     folder = root / "results" / "nets"
     for each in records:
         record.write(each, folder)
     cells = [plan_file.WantedCell(each.cell, each.name) for each in records]
     plan_file.write_plan(plan_file.PlanFile(suite="nets", title="", study=None, profile=None, cells=cells), folder)
+
+
+def retries(root, retry, *records):
+    """The list of the suite `nets` whose folder has these records."""
+    (root / "params.yaml").write_text(f"retry: {retry}\nsuites: {{nets: {{model: mlp}}, other: {{model: cnn}}}}\n")
+    planned(root, *records)
     suites.write_retries(root)
     assert json.loads((root / "retries/other.json").read_text()) == {}
     return json.loads((root / "retries/nets.json").read_text())
@@ -33,9 +37,9 @@ def test_a_cell_that_failed_is_listed_and_differently_after_it_failed_again(tmp_
     assert retries(tmp_path, "failed", samples.record(samples.cell(), Status.ok)) == {}
 
 
-@pytest.mark.parametrize("status", [Status.ok, Status.skipped, Status.oom, Status.invalid])
-def test_a_cell_that_would_end_the_same_way_is_not_listed(tmp_path, status):
-    assert retries(tmp_path, "failed", samples.record(samples.cell(), status)) == {}
+def test_a_cell_that_would_end_the_same_way_is_not_listed(tmp_path):
+    for status in (Status.ok, Status.skipped, Status.oom, Status.invalid):
+        assert retries(tmp_path, "failed", samples.record(samples.cell(), status)) == {}
 
 
 def test_before_the_first_sweep_nothing_is_listed(tmp_path):
@@ -49,27 +53,23 @@ def project(tmp_path, monkeypatch):
     """A project with a failed cell; the stage runs in it."""
     (tmp_path / "params.yaml").write_text("suites: {nets: {model: mlp}}\n")
     (tmp_path / "dvc.yaml").touch()
-    folder = tmp_path / "results" / "nets"
-    failed = samples.record(samples.cell(), Status.failed)
-    record.write(failed, folder)
-    cells = [plan_file.WantedCell(failed.cell, failed.name)]
-    plan_file.write_plan(plan_file.PlanFile(suite="nets", title="", study=None, profile=None, cells=cells), folder)
+    planned(tmp_path, samples.record(samples.cell(), Status.failed))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def test_a_failed_cell_is_named_and_is_the_exit_status(project, capsys):
-    assert stage.verdict({}) == 1
-    assert ": failed: " in capsys.readouterr().err
-
-
-def test_an_experiment_is_not_lost_for_a_failed_cell(project, capsys):
-    assert stage.verdict({"DVC_EXP_BASELINE_REV": "0123"}) == 0
+@pytest.mark.parametrize(("variables", "status"), [({}, 1), ({"DVC_EXP_BASELINE_REV": "0123"}, 0)])
+def test_a_failed_cell_is_named_and_is_the_exit_status_but_no_experiment_is_lost(
+    project, variables, status, capsys, monkeypatch
+):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert stage.main(["verdict"]) == status
     assert ": failed: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("strict", "status"), [("false", 0), ("true", 1), ("maybe", 2)])
 def test_strict_decides(project, capsys, strict, status):
     (project / "params.yaml").write_text(f"strict: {strict}\nsuites: {{nets: {{model: mlp}}}}\n")
-    assert stage.verdict({}) == status
+    assert stage.main(["verdict"]) == status
     assert ("strict=maybe: should be true or false" in capsys.readouterr().err) == (status == 2)

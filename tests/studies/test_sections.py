@@ -46,7 +46,7 @@ def test_the_stage_that_builds_the_projects_report_adds_them_too(tmp_path, maker
         file.write(f"\nreport_extension: {params.report_extension(ROOT)}\n")
     maker.suite(project / "results", [maker.ok(maker.cell(), 1000)], study="001")
     monkeypatch.chdir(project)
-    assert stage.build_report() == 0
+    assert stage.main(["build_report"]) == 0
     assert "### How a benchmark lies" in (project / "report" / "report.md").read_text()
 
 

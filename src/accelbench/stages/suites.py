@@ -1,6 +1,6 @@
 """The suites of params.yaml: their cells, how much of them is still to measure, measuring them, and how they ended."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,17 +12,14 @@ from accelbench.grid.plan import in_order, prepare, skip_reason
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.disturbed import is_retried
 from accelbench.project import CONFIRMED, PARAMS, PLAN, RESULTS, RETRIES, Workplace, check_inside, shown
-from accelbench.report import read as report
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import read_planned
 from accelbench.schema.record import read_all
-from accelbench.schema.serialize import write_json, writing
+from accelbench.schema.serialize import write_json
 from accelbench.schema.vocab import UNEXPECTED
 from accelbench.settings import params
 from accelbench.settings.compose import cells_of, compose
 from accelbench.settings.config import Retry, SweepOptions
-from accelbench.sinks.delivery import Delivery
-from accelbench.stages import confirming
 from accelbench.sweep import terminal
 
 
@@ -78,34 +75,6 @@ def suites(root: Path, names: Sequence[str] | None = None) -> list[Suite]:
         cells, options = cells_of(compose(["-m", f"suite={name}", f"retry={retry}"]))
         found.append(Suite(root, name, in_order(cells), options))
     return found
-
-
-def confirm(root: Path, console: Console, hosts: Hosts) -> None:
-    """Measures the two best cells of the cheapest questions again, as `confirm_s` in params.yaml says.
-
-    Raises:
-        UserError: there are no results, or the processes could not be started.
-    """
-    wanted = {str(name) for name in params.load(root).suites}
-    sweeps = [each for each in report.read_all(root / RESULTS) if each.folder in wanted]
-    questions, folder = confirming.questions(sweeps, params.confirm_s(root)), root / CONFIRMED
-    check_inside(folder, root)
-    confirming.confirm(questions, folder, console, hosts)
-    if questions:
-        relate(root, wanted)
-    folder.mkdir(exist_ok=True)
-    lines = [f"{each.name}: {each.first.cell.label} or {each.second.cell.label}\n" for each in questions]
-    with writing(folder / "questions.txt") as file:  # DVC warns of an output that is an empty folder
-        file.write_text("".join(lines))
-
-
-def relate(root: Path, wanted: Collection[str]) -> None:
-    """Tells the tracker how the speeds of the suites' cells compare now that some were confirmed."""
-    with Delivery("mlflow", Workplace.of_project(root).store) as delivery:
-        delivery.open()
-        for each in report.read_all(root / RESULTS):
-            if each.folder in wanted:
-                delivery.relate(each.processes)
 
 
 def write_retries(root: Path) -> None:

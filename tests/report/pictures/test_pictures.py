@@ -4,13 +4,12 @@ import dataclasses
 
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.image import imread
 from matplotlib.text import Text
 
 from accelbench.report import trade_off
 from accelbench.report.page import compose
 from accelbench.report.pictures import style
-from accelbench.report.pictures.batch_lines import MAX_LINES, batch_lines, moved_apart
+from accelbench.report.pictures.batch_lines import MAX_LINES, batch_lines
 from accelbench.report.pictures.lines import MAX_DOTS, Dot, dots, phases
 from accelbench.report.read import read_all
 from accelbench.schema.measurement import Work
@@ -18,6 +17,7 @@ from accelbench.schema.vocab import Mode
 from report.pictures.samples import working
 
 RATES = {("fp32", 8): 100.0, ("fp32", 32): 150.0, ("bf16", 8): 90.0, ("bf16", 32): 320.0}
+KINDS = ("precision", "batch", "latency")
 MARGIN_INCH = 0.02
 
 
@@ -27,11 +27,6 @@ def found(answered, maker):
     cells = {key: maker.cell("cnn", precision=key[0], batch_size=key[1], mode=Mode.infer) for key in RATES}
     records = [maker.ok(cell, RATES[key]) for key, cell in cells.items()]
     return answered([*records, maker.ok(maker.cell("mlp"), 10.0)])
-
-
-@pytest.fixture(scope="module")
-def pictures(results):
-    return compose(read_all(results)).pictures
 
 
 def said(texts):
@@ -46,8 +41,9 @@ def overlaps(figure, labels):
     return [(a, b) for i, (a, box) in enumerate(boxes) for b, other in boxes[i + 1 :] if box.overlaps(other)]
 
 
-def test_no_picture_of_the_report_cuts_what_it_says_and_all_say_what_they_measure(pictures):
-    assert len(pictures) >= 3
+def test_no_picture_of_the_report_cuts_what_it_says_and_all_say_what_they_measure(results):
+    pictures = compose(read_all(results)).pictures
+    assert {picture.path for picture in pictures} >= {f"plots/question_{name}.png" for name in KINDS}
     for picture in pictures:
         canvas = FigureCanvasAgg(picture.figure)
         canvas.draw()
@@ -56,32 +52,33 @@ def test_no_picture_of_the_report_cuts_what_it_says_and_all_say_what_they_measur
         assert any(axes.get_xlabel() or axes.get_ylabel() for axes in picture.figure.axes), picture.path
 
 
-@pytest.mark.parametrize("kind", ["question_precision", "question_batch", "question_latency"])
-def test_a_picture_is_a_png_that_is_not_blank(report, kind) -> None:
-    pixels = imread(report / "plots" / f"{kind}.png")[..., :3]
-    assert pixels.shape[1] >= 6 * style.DPI
-    assert 0.01 < (pixels.min(axis=2) < 0.9).mean() < 0.5
-
-
-@pytest.mark.parametrize("warning", ["", "NOT MNIST: a stand-in"])
-def test_a_long_title_stays_inside_of_its_picture(warning):
+def test_long_titles_stay_inside_of_their_picture_and_of_neighbours_do_not_overlap(found):
     figure = style.sized(6.5, 3)
     figure.subplots()
     name = "2026-11-21_18-00-00-adhoc"
-    style.finished(figure, f"Time per network and device, {name} (~ marks an estimated time)", warning)
+    style.finished(figure, f"Time per network and device, {name} (~ marks an estimated time)", "NOT MNIST: a stand-in")
     FigureCanvasAgg(figure).draw()
     box = figure._suptitle.get_window_extent()
     assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
     assert name in figure._suptitle.get_text()
+    found[0] = dataclasses.replace(found[0], apart=f"{name}, window.measure_s=0.2, steps=512")
+    figure = batch_lines([found[0], found[0]])
+    titles = [axes._left_title for axes in figure.axes]
+    assert not overlaps(figure, titles)
+    assert all(title.get_window_extent().x1 <= figure.bbox.x1 for title in titles)
 
 
-def test_speed_and_latency_stand_side_by_side_with_a_line_for_each_setting(found):
+def test_speed_and_latency_stand_side_by_side_with_a_line_for_each_setting(found, answered, maker):
     speed, latency = batch_lines(found).axes
     assert speed.get_title(loc="left").startswith("cnn, inference")
     assert (speed.get_ylabel(), latency.get_ylabel()) == ("samples/s", "median step (ms)")
     assert {tuple(line.get_ydata()) for line in speed.lines} == {(100.0, 150.0), (90.0, 320.0)}
     assert [len(line.get_xdata()) for line in latency.lines] == [2, 2]
     assert set(said(speed.texts)) == {"fp32", "bf16"}
+    records = [maker.ok(maker.cell("cnn", batch_size=size), 100.0, latency_s=[]) for size in (8, 32)]
+    assert batch_lines(answered(records[:1])) is None  # nothing varies
+    speed, latency = batch_lines(answered(records)).axes
+    assert (len(speed.lines), said(latency.texts)) == (1, ["not known"])  # steps that were not waited for
 
 
 def test_of_many_settings_the_fastest_have_lines_whose_names_do_not_overlap(answered, maker):
@@ -96,15 +93,7 @@ def test_of_many_settings_the_fastest_have_lines_whose_names_do_not_overlap(answ
     assert max(box.x1 for box in boxes) <= figure.bbox.x1
 
 
-@pytest.mark.parametrize("places", [[0.1, 0.5, 0.9], [0.5] * 4, [0.0, 0.01, 0.02], [0.95, 0.97, 0.99, 1.0]])
-def test_places_that_are_near_are_moved_apart_and_stay_inside(places):
-    found = moved_apart(places, 0.1)
-    assert all(after - before >= 0.1 - 1e-9 for before, after in zip(found, found[1:], strict=False))
-    assert 0 <= min(found) < max(found) <= 1
-    assert found == places or min(b - a for a, b in zip(places, places[1:], strict=False)) < 0.1
-
-
-@pytest.mark.parametrize("sizes", [[8, 16, 17, 18, 32], [2**i for i in range(15)], [1, 1000, 1001], [60_000, 65_536]])
+@pytest.mark.parametrize("sizes", [[8, 16, 17, 18, 32], [2**i for i in range(15)], [1, 1000, 1001]])
 def test_numbers_of_batch_sizes_do_not_overlap(answered, maker, sizes):
     cells = [maker.cell("cnn", precision=word, batch_size=size) for word in ("fp32", "bf16") for size in sizes]
     found = answered([maker.ok(cell, 100.0) for cell in cells])
@@ -112,26 +101,6 @@ def test_numbers_of_batch_sizes_do_not_overlap(answered, maker, sizes):
     for axes in figure.axes:
         assert not overlaps(figure, axes.get_xticklabels())
         assert {str(sizes[0]), str(sizes[-1])} <= set(said(axes.get_xticklabels()))
-
-
-def test_cells_whose_steps_were_not_waited_for_are_drawn_without_their_latency(answered, maker):
-    records = [maker.ok(maker.cell("cnn", batch_size=size), 100.0, latency_s=[]) for size in (8, 32)]
-    speed, latency = batch_lines(answered(records)).axes
-    assert len(speed.lines) == 1
-    assert said(latency.texts) == ["not known"]
-
-
-def test_where_nothing_varies_there_is_no_picture(answered, maker):
-    alone = answered([maker.ok(maker.cell(), 10.0)])
-    assert batch_lines(alone) is None
-
-
-def test_titles_of_neighbours_do_not_overlap(found):
-    found[0] = dataclasses.replace(found[0], apart="2026-11-20_18-00-00-adhoc, window.measure_s=0.2, steps=512")
-    figure = batch_lines([found[0], found[0]])
-    titles = [axes._left_title for axes in figure.axes]
-    assert not overlaps(figure, titles)
-    assert all(title.get_window_extent().x1 <= figure.bbox.x1 for title in titles)
 
 
 def test_the_front_has_the_settings_that_no_other_beats_in_both(found):

@@ -1,5 +1,3 @@
-import dataclasses
-
 from accelbench.judging.costs import Cost
 from accelbench.report.tables import best
 from accelbench.schema.cell import KerasSettings, Options
@@ -11,13 +9,16 @@ def rows(answers):
     return texts(best.what_to_use(answers))
 
 
-def test_the_engine_is_chosen_too_and_named(answered, maker) -> None:
-    keras = dataclasses.replace(maker.cell(), engine=Engine.keras, keras=KerasSettings())
+def test_the_engine_and_options_are_chosen_too_and_named(answered, maker) -> None:
+    keras = maker.cell(engine=Engine.keras, keras=KerasSettings())
     (line,) = rows(answered([maker.ok(maker.cell(), 1000), maker.ok(keras, 2000)]))
     assert line["most samples/s with"] == "cpu fp32 b128, keras"
     second = (line["next best"], line["its samples/s"], line["times as fast"])
     assert second == ("cpu fp32 b128, lightning", "1,000", "2.00")
     assert line["best of each precision"] == "keras: fp32 2,000; lightning: fp32 1,000"
+    plain = [maker.ok(maker.cell(batch_size=size, repeat=repeat), 100 + size) for size in (1, 2) for repeat in (0, 1)]
+    (row,) = rows(answered([*plain, maker.ok(maker.cell(batch_size=1, options=Options(channels_last=True)), 50)]))
+    assert (row["most samples/s with"], row["next best"]) == ("cpu fp32 b2", "cpu fp32 b1, channels_last")
 
 
 def test_a_line_for_each_model_and_what_is_done_with_it(answered, maker) -> None:
@@ -32,13 +33,6 @@ def test_a_line_for_each_model_and_what_is_done_with_it(answered, maker) -> None
     assert infer["next best"] == "–"
     assert (train["warnings"], infer["warnings"]) == ("1", "2")
     assert "least money with" not in train
-
-
-def test_the_next_best_is_of_another_device_precision_or_options(answered, maker) -> None:
-    plain = [maker.ok(maker.cell(batch_size=size, repeat=repeat), 100 + size) for size in (1, 2) for repeat in (0, 1)]
-    last = maker.ok(maker.cell(batch_size=1, options=Options(channels_last=True)), 50)
-    (row,) = rows(answered([*plain, last]))
-    assert (row["most samples/s with"], row["next best"]) == ("cpu fp32 b2", "cpu fp32 b1, channels_last")
 
 
 def test_money_is_there_where_it_is_known_and_no_answer_without_an_ok_cell(answered, maker) -> None:

@@ -17,13 +17,10 @@ def test_cells_are_grouped_by_reason_and_failures_listed_with_their_last_line(re
         ("skipped", "6", "no GPU"),
     ]
     assert rows[2]["which"].endswith("and 4 more")
+    well = [read([maker.ok(maker.cell(), 1)])]
+    assert outcomes.reasons(well) is outcomes.failures(well) is None
     (row,) = texts(outcomes.failures(found))
     assert (row["cell"], row["last line of the error"]) == ("cnn-cpu-fp32-b128-train", "ValueError: shapes")
-
-
-def test_where_all_is_well_there_is_no_table(read, maker) -> None:
-    found = [read([maker.ok(maker.cell(), 1)])]
-    assert outcomes.reasons(found) is outcomes.failures(found) is None
 
 
 def test_each_device_that_was_asked_for_says_whether_it_ran_and_why_not(read, maker) -> None:
