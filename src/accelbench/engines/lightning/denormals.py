@@ -4,7 +4,7 @@ They are smaller than the smallest normal number of their format. A CPU computes
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 
 import torch
@@ -68,12 +68,10 @@ class Denormals:
             self._note(OUTPUTS, name, tensors_in(output))
 
         innermost = [(name, layer) for name, layer in network.named_modules() if next(layer.children(), None) is None]
-        handles = [layer.register_forward_hook(partial(look, name)) for name, layer in innermost]
-        try:
+        with ExitStack() as hooks:
+            for name, layer in innermost:
+                hooks.callback(layer.register_forward_hook(partial(look, name)).remove)
             yield
-        finally:
-            for handle in handles:
-                handle.remove()
 
     def _note(self, kind: str, name: str, tensors: Iterable[Tensor]) -> None:
         looked_at = [some_values(tensor) for tensor in tensors if tensor.dtype in BITS]

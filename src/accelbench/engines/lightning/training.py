@@ -1,7 +1,7 @@
 """The weights of a network in PyTorch while it trains; see `measuring.promises`."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -38,12 +38,10 @@ def noting_gradients(parameters: Mapping[str, Tensor], into: Training) -> Iterat
         if parameter.grad is not None and bool((parameter.grad != 0).any()):
             gradients.add(name)
 
-    handles = [each.register_post_accumulate_grad_hook(partial(note, name)) for name, each in parameters.items()]
-    try:
+    with ExitStack() as hooks:
+        for name, each in parameters.items():
+            hooks.callback(each.register_post_accumulate_grad_hook(partial(note, name)).remove)
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 class TrainedNetwork:
