@@ -28,11 +28,17 @@ def test_what_follows_from_the_speed_follows_from_the_published_one(maker) -> No
     assert found == pytest.approx([5.0, 10 / 200, 5 * 60_000 / 200])
 
 
-def test_the_speed_of_interleaved_processes_is_their_geometric_mean(cells, maker) -> None:
+def test_the_speed_of_interleaved_processes_is_their_geometric_mean_and_each_has_a_row(cells, maker) -> None:
     records = maker.interleaved(TWO, growth=0.01)
-    found = {cell.cell.precision: cell for cell in cells(records)}
-    assert all(cell.is_interleaved for cell in found.values())
-    assert found["fp32"].speed == pytest.approx(geometric_mean([1000 * (1 + i / 100) for i in range(5)]))
+    found = cells([*records, maker.record(maker.cell(), Status.failed, reason="no")])
+    assert all(cell.is_interleaved for cell in found)
+    (fp32,) = [cell for cell in found if cell.cell.precision == "fp32"]
+    assert fp32.speed == pytest.approx(geometric_mean([1000 * (1 + i / 100) for i in range(5)]))
+    rows = process_rows(found)
+    assert len(rows) == 11
+    assert {row["cell"] for row in rows} == {cell.row["cell"] for cell in found}
+    rates = sorted(rate * (1 + i / 100) for rate in TWO.values() for i in range(5))
+    assert sorted(row["samples_per_s"] for row in rows if row["counts"]) == pytest.approx(rates)
     apart = [maker.at(each, 10 * (each.cell.precision == "bf16") + each.cell.repeat) for each in records]
     assert not any(cell.is_interleaved for cell in cells(apart))
 
@@ -81,13 +87,3 @@ def test_a_cell_of_several_sweeps_has_one_speed_and_a_sweep_where_it_failed_says
     assert first.speed == second.speed == pytest.approx(200)
     failed = Process.of(maker.record(maker.cell(), Status.failed, reason="no"), folder="failed")
     assert [cell.outcome for cell in cells_of([here, there, failed])] == ["ok", "ok", "failed"]
-
-
-def test_every_process_has_a_row_that_names_its_cell(cells, maker) -> None:
-    records = maker.interleaved(TWO, growth=0.01)
-    found = cells([*records, maker.record(maker.cell(), Status.failed, reason="no")])
-    rows = process_rows(found)
-    assert len(rows) == 11
-    assert {row["cell"] for row in rows} == {cell.row["cell"] for cell in found}
-    rates = sorted(rate * (1 + i / 100) for rate in TWO.values() for i in range(5))
-    assert sorted(row["samples_per_s"] for row in rows if row["counts"]) == pytest.approx(rates)

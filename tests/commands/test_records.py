@@ -33,27 +33,21 @@ def chosen(place):
     return default_folder(place, Context(console=console, out=None)), console.file.getvalue().rstrip()
 
 
-def test_in_a_project_it_is_results_and_before_there_are_any_the_newest_run(here):
-    place = Workplace.of_project(here)
-    with pytest.raises(UserError, match="no records in results/ or below runs/: measure something first"):
-        chosen(place)
-    mine = sweep(here, "mine", 1000, 1000)
-    assert chosen(place) == ("runs/mine", "Records: runs/mine (results/ has no records)")
-    mine.rename(here / "results")
-    assert chosen(place) == ("results", "")
-
-
-def test_elsewhere_it_is_the_newest_with_records_and_a_line_says_so(here):
-    place = Workplace.outside(here)
-    with pytest.raises(UserError, match="no records below runs/"):
-        chosen(place)
-    sweep(here, "old", 1000, 1000)
-    assert chosen(place) == ("runs/old", "Records: runs/old")
+def test_it_is_results_in_a_project_with_any_and_else_the_newest_run_which_a_line_names(here):
+    place, outside = Workplace.of_project(here), Workplace.outside(here)
+    for each, where in ((place, "in results/ or below runs/: measure something first"), (outside, "below runs/")):
+        with pytest.raises(UserError, match=f"no records {where}"):
+            chosen(each)
+    old = sweep(here, "old", 1000, 1000)
+    assert chosen(place) == ("runs/old", "Records: runs/old (results/ has no records)")
+    assert chosen(outside) == ("runs/old", "Records: runs/old")
     sweep(here, "new", 2000, 2000)
     (here / "runs" / "theirs").mkdir()
     (here / "runs" / "theirs" / "plan.json").write_text("{}")
     newest = "Records: runs/new, the newest with an ok cell of 2 in runs/: name another to read it"
-    assert chosen(place) == ("runs/new", newest)
+    assert chosen(outside) == ("runs/new", newest)
+    old.rename(here / "results")
+    assert chosen(place) == ("results", "")
 
 
 @pytest.mark.parametrize(("rate", "changes"), [(None, {}), (9, {"protocol": "steps", "steps": 1, "warmup": 0})])

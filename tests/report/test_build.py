@@ -99,12 +99,6 @@ def test_metrics_are_headlines_and_below_them_every_suites_and_models_means(repo
     }
 
 
-def test_a_throughput_that_is_unknown_is_no_metric(built, maker) -> None:
-    out, _ = built([maker.record(maker.cell(), Status.skipped, reason="no")])
-    words = ("ok", "skipped", "unexpected", "not_run")
-    assert set(json.loads((out / "metrics.json").read_text())) == {f"num_cells_{word}" for word in words}
-
-
 @pytest.mark.slow
 def test_building_changes_no_result_and_again_gives_the_same(results: Path, report: Path, tmp_path: Path) -> None:
     before = content(results)
@@ -143,10 +137,12 @@ def test_a_record_that_cannot_be_read_costs_only_itself(tmp_path: Path, built, m
     assert rows["reason"][0] == "not readable"
 
 
-def test_a_new_report_takes_away_the_old_pictures_and_nothing_else(built, maker) -> None:
+def test_a_new_report_takes_away_the_old_pictures_and_metrics_and_nothing_else(built, maker) -> None:
     out, _ = built([maker.ok(maker.cell(batch_size=size, mode="infer"), size) for size in (1, 2)])
     assert list((out / "plots").iterdir()) != []
     (out / "notes.txt").write_text("mine")
     built([maker.record(maker.cell("cnn"), Status.skipped, reason="no")], study=None)
     assert list((out / "plots").iterdir()) == []
     assert (out / "notes.txt").read_text() == "mine"
+    words = ("ok", "skipped", "unexpected", "not_run")
+    assert set(json.loads((out / "metrics.json").read_text())) == {f"num_cells_{word}" for word in words}
