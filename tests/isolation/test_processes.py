@@ -167,6 +167,7 @@ def test_one_failing_nvml_query_leaves_the_others():
     }
 
 
+@pytest.mark.slow
 def test_a_sample_costs_no_more_than_a_millisecond():
     """At ten a second: 1 % of a core. Processor time, so that a busy machine doesn't matter."""
     with child(NESTED, ALLOCATE, MB) as process:
