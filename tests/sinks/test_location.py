@@ -126,17 +126,3 @@ def test_a_store_of_the_users_own_experiments_is_not_added_to(tmp_path, monkeypa
         location.check_is_ours(path, "0123")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{path}")
     location.check_is_ours(path, "0123")
-
-
-FIRST = [f"CREATE TABLE {name} (name)" for name in ("experiments", "runs", "metrics", "params", "tags")]
-
-
-@pytest.mark.parametrize("statements", [[], FIRST[:2], FIRST, [*FIRST, *OF_MLFLOW, "CREATE TABLE webhooks (id)"]])
-def test_a_store_whose_creation_was_killed_is_not_made_yet_unless_it_has_runs(tmp_path, statements):
-    path = tmp_path / "mlflow.db"
-    made(path, "PRAGMA user_version = 1", *statements)
-    assert location.check_is_ours(path, "4567") is False
-    if len(statements) > 1:
-        made(path, "INSERT INTO runs VALUES ('0')")
-        with pytest.raises(UserError, match="is left as it is"):
-            location.check_is_ours(path, "4567")

@@ -238,12 +238,13 @@ def test_a_store_that_is_not_ours_is_neither_used_nor_migrated(root, statements,
     assert [execute(root, f"SELECT * FROM {table}") for table in tables] == before
 
 
-def test_a_store_whose_creation_was_killed_is_created_anew(root):
-    """MLflow makes its first tables, and then goes through all its migrations."""
-    for statement in ("DELETE FROM experiments", "DROP TABLE webhooks", "UPDATE alembic_version SET version_num = '0'"):
-        execute(root, statement)
-    assert deliver(root, record()).problem is None
-    assert len(runs_of(root)) == 1
+def test_a_store_is_made_beside_its_place_whatever_a_killed_creation_left_there(tmp_path):
+    place = Workplace.of_project(tmp_path).store
+    for name in (".mlflow.db.new", ".mlflow.db.new-journal"):
+        (tmp_path / name).write_text("half of a store")
+    assert deliver(place, record()).problem is None
+    assert len(runs_of(place)) == 1
+    assert not list(tmp_path.glob(".mlflow.db.new*"))
 
 
 def test_a_deleted_experiment_comes_back(root):

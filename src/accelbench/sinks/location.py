@@ -18,8 +18,7 @@ from accelbench.schema.secrets import masked
 from accelbench.schema.text import clean
 
 PREFIX = "accelbench/"  # of the names of our experiments
-FIRST = {"experiments", "runs", "metrics", "params", "tags"}  # the tables that MLflow makes first
-TABLES = sorted(FIRST - {"experiments"}) + ["trace_info", "registered_models"]  # with a row, the store has been used
+TABLES = ("runs", "metrics", "params", "tags", "trace_info", "registered_models")  # with a row, the store was used
 HOST, PORT = "127.0.0.1", 5000  # where `accelbench ui` serves the project's store by default
 LOCAL_SERVER = f"http://{HOST}:{PORT}"
 PROXIED = "mlflow-artifacts:/"  # of an address below the artifacts' folder, wherever that is
@@ -109,44 +108,31 @@ def locked(root: Path, patience_s: float | None = None) -> Iterator[None]:
         yield
 
 
-def check_is_ours(path: Path, wanted: str) -> bool:
+def check_is_ours(path: Path, wanted: str) -> None:
     """Refuses a database of another program, or of the user's own experiments; MLflow might migrate it.
 
     A store is ours if it has an experiment of ours, or nothing yet. What the user named with MLFLOW_TRACKING_URI is
     meant: of that, only the schema is looked at, whose revision should be `wanted`.
 
-    Returns:
-        Whether the store is made: False if it is empty, as of a process that was killed while MLflow created it.
-
     Raises:
         UserError: it has another schema, or is no MLflow store, or holds runs of others alone.
     """
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=PATIENCE_S)) as connection:
-        tables = set(_rows(connection, "SELECT name FROM sqlite_master WHERE type = 'table'"))
         found = _rows(connection, "SELECT version_num FROM alembic_version")
         experiments = [str(name) for name in _rows(connection, "SELECT name FROM experiments")]
         used = any(_rows(connection, f"SELECT 1 FROM {table} LIMIT 1") for table in TABLES)
-    # A migration replaces one table at a time.
-    if (tables <= FIRST or len(FIRST - tables) <= 1) and not experiments and not used:
-        return False
     if found != [wanted]:
         problem = "is of another release of MLflow" if found else "is no store of MLflow's"
     elif not os.environ.get("MLFLOW_TRACKING_URI") and not any(name.startswith(PREFIX) for name in experiments):
         if not used and not set(experiments) - {"Default"}:
-            return True
+            return
         problem = "has runs or experiments of yours, and none of accelbench"
     else:
-        return True
+        return
     raise UserError(
         f"{path.name} {problem}, and is left as it is: name another store with MLFLOW_TRACKING_URI, "
         "such as sqlite:///accelbench.db, or use tracking=none"
     )
-
-
-def remove_database(root: Path) -> None:
-    """Removes the project's database, which holds nothing (`check_is_ours`)."""
-    for ending in ("", "-wal", "-shm", "-journal"):
-        database(root).with_name(database(root).name + ending).unlink(missing_ok=True)
 
 
 def _rows(connection: sqlite3.Connection, query: str) -> list[Any]:
@@ -205,9 +191,11 @@ def limited(seconds: float) -> Iterator[None]:
             raise TimeoutError("an answer that fills the memory")
 
     before = signal.signal(signal.SIGALRM, look)
-    signal.setitimer(signal.ITIMER_REAL, TICK_S, TICK_S)
+    left_s, interval_s = signal.setitimer(signal.ITIMER_REAL, TICK_S, TICK_S)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        if left_s:  # another timer was running
+            signal.setitimer(signal.ITIMER_REAL, max(1e-3, left_s - (time.monotonic() - began_s)), interval_s)

@@ -57,10 +57,10 @@ class Store:
         self._experiments: dict[str, str] = {}
         uri = location.tracking_uri(root)
         with locked(root, location.OPENING_PATIENCE_S):
-            if is_own(root) and not location.check_is_ours(location.database(root), _get_latest_schema_revision()):
-                location.remove_database(root)
-                # The client would give the default experiment a folder below the current one, in SQL without escapes.
-                SqlAlchemyStore(uri, location.PROXIED)
+            if is_own(root) and not location.database(root).stat().st_size:  # `locked` has made an empty one
+                _create(location.database(root).resolve())
+            elif is_own(root):  # else the client may migrate it
+                location.check_is_ours(location.database(root), _get_latest_schema_revision())
             client = MlflowClient(uri)
             self._client: Any = client if location.server_uri(root) is None else InTime(client)
             self._client.search_experiments(max_results=1)  # fails if the server does not answer
@@ -247,6 +247,17 @@ def key_of(record: Record) -> Key:
 
 def _key(run: entities.Run) -> Key:
     return run.data.tags["record"], run.data.tags["started_at"]
+
+
+def _create(path: Path) -> None:
+    """Makes the store beside its place: a process that is killed meanwhile leaves no half of one there."""
+    made = path.with_name(f".{path.name}.new")
+    for ending in ("", "-journal", "-wal", "-shm"):  # of a process that was killed
+        made.with_name(made.name + ending).unlink(missing_ok=True)
+    # The client would give the default experiment a folder below the current one, in SQL without escapes.
+    store = SqlAlchemyStore(f"sqlite:///{made}", location.PROXIED)
+    store._dispose_engine()
+    made.replace(path)
 
 
 def _is_finished(run: entities.Run) -> bool:
