@@ -175,6 +175,11 @@ def test_an_array_that_claims_to_be_huge_or_is_none_is_refused_and_takes_no_memo
             archive.writestr("labels.npy", head.getvalue())
         with pytest.raises(DataError, match="not readable as an .npz file of arrays"):
             own.prepare(place, of_arrays(tmp_path / "huge.npz"))
+    with zipfile.ZipFile(tmp_path / "texts.npz", "w") as archive:
+        archive.writestr("images.npy", "a text")
+        archive.writestr("labels.npy", "a text")
+    with pytest.raises(DataError, match="images is no array"):
+        own.prepare(place, of_arrays(tmp_path / "texts.npz"))
     (tmp_path / "text.npz").write_text("no archive")
     np.save(tmp_path / "one.npy", IMAGES)
     for name in ("text.npz", "one.npy"):

@@ -1,4 +1,5 @@
 import os
+import shutil
 import subprocess
 import sys
 
@@ -131,6 +132,14 @@ def test_an_error_leaves_the_earlier_folder_whole(earlier):
     with pytest.raises(RuntimeError, match="in the middle"):
         fail()
     assert (earlier / "value").read_text() == "earlier"
+    assert names(earlier.parent) == ["set"]
+
+
+def test_a_folder_whose_replacement_was_killed_between_two_renames_is_back(earlier):
+    shutil.rmtree(earlier)
+    with replacing(earlier) as new:
+        assert (earlier / "value").read_text() == "half"  # of the one that was put aside
+        (new / "value").write_text("new")
     assert names(earlier.parent) == ["set"]
 
 

@@ -115,6 +115,8 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
             found = {name: loaded[name] for name in names}
     except (*DAMAGED, ValueError, TypeError, MemoryError) as error:
         raise DataError(f"not readable as an .npz file of arrays ({error})") from error
+    if others := [name for name, each in found.items() if not isinstance(each, np.ndarray)]:
+        raise DataError(f"{others[0]} is no array; {EXPECTED}")
     for images, labels in zip(names[::2], names[1::2], strict=True):
         kind, shape = found[images].dtype, found[images].shape
         is_image = len(shape) == 3 or (len(shape) == 4 and shape[3] in (1, 3))

@@ -126,8 +126,7 @@ def replacing(path: Path) -> Iterator[Path]:
         with hold(path.with_name(f".{path.name}.lock"), f"{path}: another process that prepares it"):
             if path.exists() and not path.is_dir():
                 raise DataError(f"{path}: a file is in the way; move it")
-            shutil.rmtree(new, ignore_errors=True)  # of a process that was killed
-            shutil.rmtree(old, ignore_errors=True)
+            _tidy(path, new, old)  # after a process that was killed
             new.mkdir()
             try:
                 yield new
@@ -135,7 +134,14 @@ def replacing(path: Path) -> Iterator[Path]:
                     path.rename(old)
                 new.rename(path)
             finally:
-                shutil.rmtree(new, ignore_errors=True)
-                shutil.rmtree(old, ignore_errors=True)
+                _tidy(path, new, old)
     except OSError as error:
         raise DataError(f"{path}: not written ({error})") from error
+
+
+def _tidy(path: Path, new: Path, old: Path) -> None:
+    """Puts the old folder back if nothing has replaced it, and removes what else is left."""
+    if old.exists() and not path.exists():
+        old.rename(path)
+    for left in (new, old):
+        shutil.rmtree(left, ignore_errors=True)
