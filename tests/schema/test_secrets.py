@@ -193,3 +193,10 @@ def test_texts_anywhere_in_a_value_are_masked_and_a_clean_value_is_itself():
     assert without_secrets(spoilt, {"SOME_KEY": HIDDEN}) == {
         "a": [1.0, 2.0], "b": {"c": ["text", "sent ***"]}, "d": ("***",), "stop": HIDDEN,
     }  # fmt: skip
+    assert without_secrets([[1, 2], [HIDDEN]], {"SOME_KEY": HIDDEN}) == [[1, 2], ["***"]]
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("text", ["KEY_" * 200_000, "--password-" * 50_000, "api_key" * 50_000])
+def test_a_text_of_a_hostile_record_is_looked_through_in_one_pass(text):
+    assert masked(text, {}) == text

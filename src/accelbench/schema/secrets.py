@@ -69,8 +69,8 @@ FLAG = re.compile(
     re.IGNORECASE,
 )
 VARIABLE = re.compile(
-    r"(\b[A-Z0-9_]*(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)(?:_[A-Z0-9]+)*=[\"']?)"
-    r"(?!\*\*\*)[^\s\"',;&)}\]]+"
+    r"(\b[A-Z0-9_]{0,60}?(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)(?:_[A-Z0-9]{1,30}){0,4}=[\"']?)"
+    r"(?!\*\*\*|\d{1,5}\b)[^\s\"',;&)}\]]+"
 )
 ASSIGNMENTS = (PARAMETER, HEADER, ASSIGNED, FLAG, VARIABLE)
 # Each of `ASSIGNMENTS` has one of the one, each of `TOKENS` one of the other: looking for these is faster.
@@ -211,7 +211,7 @@ def _add_texts(value: Any, texts: list[str]) -> None:
         return
     parts = _parts(value)
     if type(value) in (list, tuple) and value:
-        first = _parts(value[0])
+        first = () if type(value[0]) in (list, tuple) else _parts(value[0])
         if type(value[0]) in (int, float) or (first and all(type(part) in NUMBERS for part in first)):
             return
     for part in parts:
@@ -235,7 +235,8 @@ def _each_masked(value: Any, hide: Callable[[str], str]) -> Any:
     if isinstance(value, Mapping):
         return {name: each if name in ENUMERATED else _each_masked(each, hide) for name, each in value.items()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.replace(value, **{name: _each_masked(each, hide) for name, each in vars(value).items()})
+        names = [field.name for field in dataclasses.fields(value) if field.init]
+        return dataclasses.replace(value, **{name: _each_masked(getattr(value, name), hide) for name in names})
     return value
 
 
