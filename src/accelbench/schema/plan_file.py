@@ -23,7 +23,7 @@ from accelbench.schema.record import (
     read_all,
     upgrade_cell,
 )
-from accelbench.schema.serialize import load, plain, read_json, write_json, writing
+from accelbench.schema.serialize import is_missing, load, plain, read_json, write_json, writing
 from accelbench.schema.text import one_line
 
 HEAD = ("suite", "title", "study", "profile")  # what a plan has beside its cells
@@ -118,7 +118,7 @@ def read_entries(folder: Path) -> tuple[PlanFile, list[PlanEntry]]:
         UserError: the file is missing or not readable.
     """
     path = folder / PLAN
-    if not os.path.lexists(path):
+    if is_missing(path):
         raise UserError(f"{path} is missing; run the sweep first")
     with explained(path, "plan", AGAIN):
         values = read_json(path)

@@ -1,6 +1,5 @@
 """race.json: how a search for the best cell went: which processes ran, in order, and which cells dropped out when."""
 
-import os
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 from accelbench.project import RACE
 from accelbench.schema.ranges import Count, NotNegative
 from accelbench.schema.record import RecordName, explained
-from accelbench.schema.serialize import load, read_json, write_json
+from accelbench.schema.serialize import is_missing, load, read_json, write_json
 
 
 class RaceOutcome(StrEnum):
@@ -65,7 +64,7 @@ class RaceFile:
 def read_race(folder: Path) -> RaceFile | None:
     """Reads `folder`/race.json; None without such a file. Raises UserError: the file is not readable."""
     path = folder / RACE
-    if not os.path.lexists(path):
+    if is_missing(path):
         return None
     with explained(path, "search", "; run the search again"):
         return load(RaceFile, read_json(path), clean=True)

@@ -123,6 +123,17 @@ def read_bytes(path: Path) -> bytes:
         raise
 
 
+def is_missing(path: Path) -> bool:
+    """Whether there is no such file; a file that can't be looked at is there, and reading it says why."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        pass
+    return False
+
+
 def read_json(path: Path) -> Any:
     """The JSON in a regular file. Numbers are finite, whole numbers have up to 64 bits, text has no lone surrogates.
 
