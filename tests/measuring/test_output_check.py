@@ -14,6 +14,7 @@ from accelbench.measuring.output_check import (
     batch_axes,
     check,
     in_time,
+    random_order,
     random_rows,
     wrong_shape,
 )
@@ -249,6 +250,14 @@ def test_rows_are_drawn_anew_each_time_and_are_in_the_batch():
     assert len({tuple(rows) for rows in drawn}) == 5
     assert all(len(set(rows)) == output_check.NUM_ROWS and set(rows) <= set(range(100)) for rows in drawn)
     assert sorted(random_rows(3)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("size", [2, 3, 8])
+def test_in_another_order_no_row_keeps_its_place(size):
+    for _ in range(50):
+        order = random_order(size)
+        assert sorted(order) == list(range(size))
+        assert all(row != place for place, row in enumerate(order))
 
 
 @pytest.mark.parametrize(

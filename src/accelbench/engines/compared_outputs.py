@@ -1,6 +1,5 @@
 """What an engine gives so that its outputs can be compared with those of a newly built network."""
 
-import random
 import time
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from accelbench.measuring.output_check import (
     by_axis,
     in_time,
     limit,
+    random_order,
     random_rows,
 )
 from accelbench.measuring.promises import Observations
@@ -146,7 +146,7 @@ class ComparedOutputs:
 
     def _moved_output(self, batch: Any, size: int) -> Output | None:
         """The output for the batch in another order, put back into its own; None if it can't be moved."""
-        order = random.sample(range(size), size)
+        order = random_order(size)
         if size == 1 or (reordered := self.reordered_inputs(batch, order)) is None:
             return None
         self.seed_output(1)

@@ -214,6 +214,13 @@ def random_rows(size: int) -> list[int]:
     return SystemRandom().sample(range(size), min(NUM_ROWS, size))
 
 
+def random_order(size: int) -> list[int]:
+    """An order in which no row keeps its place: one that did would hide that the others are not computed."""
+    rows = SystemRandom().sample(range(size), size)
+    following = dict(zip(rows, [*rows[1:], rows[0]], strict=True))
+    return [following[row] for row in range(size)]
+
+
 def check(outputs: Outputs, precision: Precision, references: References) -> Findings:
     """Checks the outputs of the network that was measured."""
     if (problem := wrong_shape(outputs.fed, outputs.size, outputs.shapes)) is not None:
