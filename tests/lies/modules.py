@@ -65,6 +65,10 @@ def cropped(self, batch, *args):
     return [part[:2] for part in batch]
 
 
+def crop_in_plugin(self):
+    self.trainer.precision_plugin.convert_input = lambda batch: cropped(self, batch)
+
+
 def accumulate(self, *args):
     self.trainer.accumulate_grad_batches = 8
 
@@ -94,6 +98,7 @@ StepAlone = made(Manual, optimise=lambda self, optimizer, loss: optimizer.step()
 BackwardPasses = made(Lit, backward=lambda self, loss, *args, **kwargs: None)
 Accumulates, Clips = made(Lit, on_train_start=accumulate), made(Lit, on_train_start=clip)
 CropsInTransfer = made(Lit, transfer_batch_to_device=cropped)
+CropsInPlugin = made(Lit, on_fit_start=crop_in_plugin)
 CropsBeforeTransfer = made(Lit, on_before_batch_transfer=cropped)
 CropsAfterTransfer = made(Lit, on_after_batch_transfer=cropped)
 FreezesLater = made(Lit, on_train_batch_end=freeze_later)

@@ -122,6 +122,7 @@ MODULES = [
     lie("AccumulatesMeanwhile", "sets it from its fifth step on, and back in the end", ACCUMULATED, window=LONG),
     lie("Clips", "sets trainer.gradient_clip_val", "its code set trainer.gradient_clip_val=0.1"),
     lie("CropsInTransfer", "crops batches on their way to the device", "left 2 of the 8 rows"),
+    lie("CropsInPlugin", "crops batches in the precision plugin", "left 2 of the 8 rows"),
     lie("CropsBeforeTransfer", "crops them before", "left 2 of the 8 rows"),
     lie("CropsAfterTransfer", "crops them afterwards", "left 2 of the 8 rows"),
     lie("FreezesLater", "freezes its body in a hook", NO_GRADIENTS, Status.ok),

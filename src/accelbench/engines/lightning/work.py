@@ -214,10 +214,10 @@ def busiest(step: Step, backend: Backend, ranks: RankGroup = ONE_RANK) -> list[O
         backend.wait()
     ranks.end()
     events = profiled.key_averages()
-    times = {event: event.self_device_time_total if on_gpu else event.self_cpu_time_total for event in events}
-    busy = sorted((event for event in events if times[event]), key=times.__getitem__, reverse=True)[:MAX_OPERATORS]
-    total = sum(times.values())
-    return [Operator(name=each.key, num_calls=each.count, share=times[each] / total) for each in busy]
+    times = {event.key: event.self_device_time_total if on_gpu else event.self_cpu_time_total for event in events}
+    calls, total = {event.key: event.count for event in events}, sum(times.values())
+    busy = [name for name in sorted(times, key=times.__getitem__, reverse=True)[:MAX_OPERATORS] if times[name]]
+    return [Operator(name=name, num_calls=calls[name], share=times[name] / total) for name in busy]
 
 
 @functools.cache

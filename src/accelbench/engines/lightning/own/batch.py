@@ -126,7 +126,7 @@ def _described(value: object) -> str:
 
 
 class OwnTask:
-    """A network on batches of any structure; see `task.Task`.
+    """A network on batches of any structure; see `module.ImageTask`.
 
     A tensor is the one argument of the network's `forward`, a tuple has its positional ones, a mapping its keywords:
     those that `forward` takes, or those in `model.inputs`. The others go to the loss alone, which is a function of

@@ -31,7 +31,7 @@ OF_STRATEGY = {
     "optimizer_step": Phase.optimizer,
 }
 PHASES = {**OF_STRATEGY, "optimizer_zero_grad": Phase.optimizer}
-LOADED = "_on_before_batch_transfer"  # of the module: gets each batch as the loader gave it
+LOADED = "convert_input"  # of the precision plugin: gets each batch as the loader gave it
 NOT_COMPUTING = (LOADED, "batch_to_device")
 
 Section = Callable[..., Any]
@@ -222,15 +222,20 @@ class SteppedLoader:
 @contextmanager
 def wrapped(trainer: Any, wrap: Wrap) -> Iterator[None]:
     """While it is entered, the sections are those that `wrap` makes."""
-    module = trainer.lightning_module
-    places = [(trainer.strategy if name in OF_STRATEGY else module, name) for name in (*PHASES, LOADED)]
-    for owner, name in places:
-        vars(owner)[name] = wrap(name, getattr(owner, name))
+    owners = {**dict.fromkeys(OF_STRATEGY, trainer.strategy), LOADED: trainer.precision_plugin}
+    places = [(vars(owners.get(name, trainer.lightning_module)), name) for name in (*PHASES, LOADED)]
+    sections = [getattr(owners.get(name, trainer.lightning_module), name) for _, name in places]
+    before = [own.get(name) for own, name in places]  # such as a method that the user put into the object itself
+    for (own, name), section in zip(places, sections, strict=True):
+        own[name] = wrap(name, section)
     try:
         yield
     finally:
-        for owner, name in places:
-            del vars(owner)[name]
+        for (own, name), had in zip(places, before, strict=True):
+            if had is None:
+                del own[name]
+            else:
+                own[name] = had
 
 
 def marking(step: Any) -> Wrap:
@@ -340,7 +345,7 @@ def noting_skipped(package: str, num_steps: Callable[[], int]) -> Iterator[set[i
     """
     closure = importlib.import_module(f"{package}.loops.optimization.automatic").Closure
     steps: set[int] = set()
-    before, closure.warning_cache = closure.warning_cache, SimpleNamespace(warn=lambda *_: steps.add(num_steps()))
+    before, closure.warning_cache = closure.warning_cache, SimpleNamespace(warn=lambda *_, **__: steps.add(num_steps()))
     try:
         yield steps
     finally:
