@@ -1,5 +1,6 @@
 """NVIDIA GPUs: those that a CUDA process here would see; present if both their driver and the installed torch can."""
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -60,8 +61,10 @@ def look(nvml: Any = pynvml, environ: Mapping[str, str] = os.environ, torch_fold
 
 def torch_cuda_version(torch_folder: Path | None) -> str | None:
     """The CUDA release that torch was built for, such as `12.8`, without importing it; None for a CPU build."""
-    path = torch_folder and torch_folder / "version.py"
-    text = path.read_text() if path and path.is_file() else ""
+    text = ""
+    if torch_folder is not None:
+        with contextlib.suppress(OSError):
+            text = (torch_folder / "version.py").read_text()
     match = re.search(r"^cuda\b.*= '([\d.]+)'$", text, re.MULTILINE)
     return match[1] if match else None
 

@@ -61,6 +61,10 @@ def children(pid: int) -> list[int]:
 
 def descendants(pid: int) -> list[int]:
     """The process ids of all descendants, zombies included."""
+    if not _KERNEL_LISTS_CHILDREN:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+        return []
     found, waiting = [], [pid]
     while waiting:
         below = children(waiting.pop())
