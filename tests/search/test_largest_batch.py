@@ -116,6 +116,17 @@ def test_when_the_time_is_over_the_largest_that_fits_is_told_with_an_estimate(pr
     ]
 
 
+def test_when_the_time_is_over_before_anything_fits_no_batch_is_named(project, monkeypatch):
+    def swept(cells, options, console, *, hosts, show):
+        return SweepResult(project / "runs" / "new", [replace(make_record(cells[0], status=Status.oom), wall_s=1.0)])
+
+    monkeypatch.setattr(largest_batch.run, "run", swept)
+    monkeypatch.setattr(largest_batch, "look", lambda device: DeviceReport(device=device, present=True))
+    console = Console(file=io.StringIO(), width=200)
+    assert largest_batch.find(make_cell(batch_size=4), OPTIONS, console, None, 0.0) == 0
+    assert "No batch was seen to fit yet." in console.file.getvalue()
+
+
 def test_another_end_tells_what_was_seen_to_fit(tries):
     status, text = tries(lambda batch: Status.ok if batch <= 50 else Status.skipped)
     assert status == 1

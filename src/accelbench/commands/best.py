@@ -21,7 +21,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     limit_ms = _limit(chosen.latency_ms)
     if not (chosen.search or chosen.largest_batch):
         return _show_best(next(iter(chosen.words), None), limit_ms, context)
-    budget = chosen.budget or "1m"
+    budget = "1m" if chosen.budget is None else chosen.budget
     budget_s = seconds_of(budget)
     if budget_s is None:
         raise UserError(f"--budget {budget}: should be a time such as 90s, 5m or 2h")

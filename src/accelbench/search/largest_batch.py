@@ -191,6 +191,10 @@ class _Tries:
 
     def say_so_far(self, untried: str) -> None:
         fitting, guess = self.fitting, self.guess()
+        if not fitting:
+            self.say("No batch was seen to fit yet.")
+            self.say(untried)
+            return
         failing, largest = self.done.keys() - fitting, max(fitting)
         self.say(f"{largest:,} fits{self.peak(largest)}{f'; {min(failing):,} does not' if failing else ''}.")
         if guess is not None and guess > largest:

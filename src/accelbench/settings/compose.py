@@ -63,6 +63,7 @@ def compose(words: list[str]) -> list[config.RunConfig]:
         )
     suite = suites.Suite.chosen(given, settings)
     words = suites.with_arguments_added([*words, *(suite.overrides(given, is_sweep) if suite else [])])
+    suites.given_in(words)  # checks what the suite adds, too
     words = suites.without_missing_file(words, given, place.conf)
     sys.argv[1:] = [*flags, *words]
     if is_sweep:
