@@ -9,6 +9,7 @@ message says how to fix it; 130 interrupted.
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -231,7 +232,8 @@ def _request(asking: socket.socket) -> list[str] | None:
 def _read() -> list[str]:
     """Digests of the code that measures and of the settings, as they are now."""
     settings = [ROOT / PARAMS, *sorted((ROOT / "conf").rglob("*.yaml"))]
-    return [code_digest(PACKAGE), digest([[str(path), path.read_text()] for path in settings])]
+    contents = [[str(path), hashlib.sha256(path.read_bytes()).hexdigest()] for path in settings if path.is_file()]
+    return [code_digest(PACKAGE), digest(contents)]
 
 
 def conclude() -> int:

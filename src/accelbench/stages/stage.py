@@ -54,6 +54,7 @@ def status_of(run: "Callable[[Console], int | None]") -> int:
     """What `run` returns, or 0; 2 after a mistake of the user, whose message is shown."""
     from rich.console import Console
 
+    from accelbench.schema.secrets import masked
     from accelbench.schema.text import clean
     from accelbench.settings.hydra_errors import user_error_behind
 
@@ -64,7 +65,7 @@ def status_of(run: "Callable[[Console], int | None]") -> int:
         mistake = user_error_behind(error)
         if mistake is None:
             raise
-        print(f"error: {clean(str(mistake))}", file=sys.stderr)
+        print(f"error: {clean(masked(str(mistake)))}", file=sys.stderr)
         return 2
 
 

@@ -1,4 +1,7 @@
-"""What each stage of dvc.yaml does, in the project of the current folder; the last argument is `${key}` of dvc.yaml."""
+"""What each stage of dvc.yaml does, in the project of the current folder; the last argument is `${key}` of dvc.yaml.
+
+What only some stages need is imported there: `environment` and `retries` run every time.
+"""
 
 import json
 import os
@@ -7,14 +10,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from accelbench.data import obtain, prepare
 from accelbench.errors import UserError
 from accelbench.grid.fingerprint import fingerprint
-from accelbench.isolation.hosts import Hosts
 from accelbench.project import ENVIRONMENT, RESULTS, pipelines_place
 from accelbench.schema.serialize import write_json
 from accelbench.settings import params
-from accelbench.stages import confirming, suites
 
 EXPERIMENT = "DVC_EXP_BASELINE_REV"  # which DVC sets for the stages of an experiment
 
@@ -24,19 +24,27 @@ def run_suite(console: Console, name: str) -> None:
 
     It succeeds once every cell has a record, even if cells failed: else DVC would not build the report.
     """
-    (suite,) = suites.suites(pipelines_place().root, [name])
+    from accelbench.isolation.hosts import Hosts
+    from accelbench.stages.suites import suites
+
+    (suite,) = suites(pipelines_place().root, [name])
     with Hosts() as hosts:
         suite.measure(console, hosts)
 
 
 def confirm(console: Console) -> None:
     """Measures the two best cells of the cheapest questions again, interleaved, into confirmed/."""
+    from accelbench.isolation.hosts import Hosts
+    from accelbench.stages import confirming
+
     with Hosts() as hosts:
         confirming.confirm(pipelines_place().root, console, hosts)
 
 
 def list_source(_: Console, name: str) -> None:
     """Writes data/.sources/<name>.json, the files of the data set's source."""
+    from accelbench.data import obtain
+
     place = pipelines_place()
     source = str(params.data_settings(place.project, name).get("source"))
     try:
@@ -48,6 +56,8 @@ def list_source(_: Console, name: str) -> None:
 
 def prepare_data(_: Console, name: str) -> None:
     """Writes data/<name>/."""
+    from accelbench.data import obtain, prepare
+
     place = pipelines_place()
     obtain.find(name)  # before params.yaml is asked: its choices are fewer
     obtained = prepare.prepare(place, name, params.data_settings(place.project, name))
@@ -66,6 +76,8 @@ def list_retries(_: Console) -> None:
 
     A sweep depends on the list of its suite, retries/<suite>.json: otherwise DVC would see no change, and not run it.
     """
+    from accelbench.stages import suites
+
     suites.write_retries(pipelines_place().root)
 
 
@@ -93,6 +105,8 @@ def verdict(_: Console) -> int:
 
     Not in an experiment, which DVC would drop, and not with `strict: false` in params.yaml.
     """
+    from accelbench.stages import suites
+
     root = pipelines_place().root
     found = suites.problems(root)
     for line in found:
