@@ -81,7 +81,7 @@ def test_two_devices_learn_what_one_does_and_their_replicas_are_equal(digits):
 def test_windows_on_two_devices_count_every_sample(digits, hosts):
     for mode in Mode:
         outcome = hosts.run(keras_cell(mode=mode, devices=2), digits)
-        assert outcome.status == Status.ok, outcome.error
+        assert outcome.status == Status.ok, outcome.reason
         assert outcome.measurement.num_devices == 2
         assert all(block.num_samples == 32 * block.num_steps for block in outcome.measurement.blocks)
 
