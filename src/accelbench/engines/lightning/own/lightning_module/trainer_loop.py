@@ -7,7 +7,7 @@ loop calls for a batch, of its strategy and of the module, time, count or look; 
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -223,19 +223,16 @@ class SteppedLoader:
 def wrapped(trainer: Any, wrap: Wrap) -> Iterator[None]:
     """While it is entered, the sections are those that `wrap` makes."""
     owners = {**dict.fromkeys(OF_STRATEGY, trainer.strategy), LOADED: trainer.precision_plugin}
-    places = [(vars(owners.get(name, trainer.lightning_module)), name) for name in (*PHASES, LOADED)]
-    sections = [getattr(owners.get(name, trainer.lightning_module), name) for _, name in places]
-    before = [own.get(name) for own, name in places]  # such as a method that the user put into the object itself
-    for (own, name), section in zip(places, sections, strict=True):
-        own[name] = wrap(name, section)
-    try:
-        yield
-    finally:
-        for (own, name), had in zip(places, before, strict=True):
-            if had is None:
-                del own[name]
+    with ExitStack() as stack:
+        for name in (*PHASES, LOADED):
+            owner = owners.get(name, trainer.lightning_module)
+            own = vars(owner)
+            if name in own:  # such as a method that the user put into the object itself
+                stack.callback(own.__setitem__, name, own[name])
             else:
-                own[name] = had
+                stack.callback(own.pop, name)
+            own[name] = wrap(name, getattr(owner, name))
+        yield
 
 
 def marking(step: Any) -> Wrap:
