@@ -22,7 +22,7 @@ from accelbench.schema import plan_file
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
 from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record
-from accelbench.schema.serialize import canonical_json
+from accelbench.schema.serialize import canonical_json, is_missing
 from accelbench.schema.vocab import Engine, Precision, Protocol, Status
 from accelbench.search.goal import Found, Goal, show
 from accelbench.search.race import Race, Sample, Schedule
@@ -64,7 +64,7 @@ def search(
     with context.alone():
         context.set_aside_plan()
         ready = context.prepare(cells)  # without the earlier cells, which have numbers in their labels
-        context.earlier = plan_file.read_plan(context.folder).cells if os.path.lexists(context.folder / PLAN) else []
+        context.earlier = [] if is_missing(context.folder / PLAN) else plan_file.read_plan(context.folder).cells
         searched = _Search(context, ready, goal, now)
         with context.telling_where_it_stopped(ready), context.restoring_files():
             searched.run()

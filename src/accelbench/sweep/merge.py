@@ -15,7 +15,7 @@ from accelbench.schema import plan_file
 from accelbench.schema.parallel import mapped
 from accelbench.schema.plan_file import PlanFile
 from accelbench.schema.record import check_settings, cleared
-from accelbench.schema.serialize import PREFIX, SUFFIX, json_text, open_regular, read_bytes, writing
+from accelbench.schema.serialize import PREFIX, SUFFIX, is_missing, json_text, open_regular, read_bytes, writing
 from accelbench.schema.text import one_line
 from accelbench.sweep.context import set_aside
 from accelbench.sweep.session import NOT_JUDGED
@@ -97,7 +97,7 @@ def _at_hand(source: str) -> Iterator[Path]:
 def _merge_into(target: Path, parts: Sequence[Part], done: Merged) -> None:
     # Before any record is added: a plan that can't be read is not written over, and a folder without a plan has one of
     # all its records.
-    plan = plan_file.read_plan(target) if os.path.lexists(target / PLAN) else None
+    plan = None if is_missing(target / PLAN) else plan_file.read_plan(target)
     cells = {wanted.record_name: wanted for wanted in plan.cells} if plan else {}
     for folder, source in parts:
         theirs = _plan_of_source(folder, source, done)
@@ -125,7 +125,7 @@ def _merge_into(target: Path, parts: Sequence[Part], done: Merged) -> None:
 def _plan_of_source(folder: Path, source: str, done: Merged) -> PlanFile:
     """The source's plan, or one of all its records; without cells whose records an earlier release has named."""
     plan = None
-    if os.path.lexists(folder / PLAN):
+    if not is_missing(folder / PLAN):
         try:
             plan = plan_file.read_plan(folder)
         except RefusedError:
