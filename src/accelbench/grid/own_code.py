@@ -1,6 +1,6 @@
 """The user's own code that cells name: its files, their digest, and whether it has what is named.
 
-All is told by the text: nothing is imported, and no lock is needed. Only what is surely missing is refused: a module
+It reads the text alone: nothing is imported, and no lock is needed. Only what is surely missing is refused: a module
 may define names in ways that its text does not show.
 """
 
