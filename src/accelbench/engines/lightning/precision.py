@@ -146,7 +146,7 @@ class Observer:
     def _see(self, module: nn.Module, inputs: Any, output: Any) -> None:
         if self.result is None:
             self.weights = next(module.parameters())
-            self.result = output[0] if isinstance(output, tuple) else output
+            self.result = next(tensors_in(output), None)
         for handle in self.handles:
             handle.remove()
 
