@@ -70,11 +70,8 @@ class Commands:
         found = [json.loads(path.read_text()) for path in (self.folder / "runs" / name).glob("*-*.json")]
         return sorted(found, key=lambda record: record["label"])
 
-    def claims(self, name):
-        return sorted((self.folder / ".accelbench/runs" / name).glob("round-*/claims/*"))
-
     def finished(self, name):
-        return list((self.folder / ".accelbench/runs" / name).glob(f"round-*/jobs/*/{name}/*.json"))
+        return list((self.folder / ".accelbench/runs" / name).glob("round-*/part-*/finished/*.json"))
 
     def jobs(self):
         """Job -> its state and node, of all that have not ended."""
@@ -90,11 +87,9 @@ class Commands:
         return found
 
     def until_mid_cell(self, name):
-        """Waits until a cell has its record and the next one is claimed; returns the newest claim."""
-        self.until(lambda: self.finished(name) and len(self.claims(name)) > len(self.finished(name)))
+        """Waits until a cell has its record and the next one is measured."""
+        self.until(lambda: self.finished(name))
         time.sleep(1.0)
-        done = {path.stem.partition("-")[0] for path in self.finished(name)}
-        return next(path for path in self.claims(name) if path.name.partition(".")[0] not in done)
 
 
 @pytest.fixture

@@ -12,42 +12,48 @@ from fakes import TESTS, faulty_host
 
 
 class ProcessEngine(ClusterEngine):
-    """Starts a process for each part; as Slurm's, they go on without their controller."""
+    """Starts a process for each part; as Slurm's, they go on without their controller.
+
+    If it `requeues`, it starts a job again, once, that was ended by a signal.
+    """
 
     name = "processes"
-    jobs_outlive = True
 
-    def __init__(self, num_jobs=1):
-        self.num_jobs = num_jobs
-        self.processes = {}
-        self.needs = []
+    def __init__(self, num_jobs=1, requeues=False):
+        self.num_jobs, self.requeues = num_jobs, requeues
+        self.jobs, self.needs = {}, []  # job -> the path of its part
+        self.processes = {}  # by job
 
     def submit(self, parts, need, job_name):
         for part in parts:
-            variables = {**os.environ, "PYTHONPATH": str(TESTS), "ACCELBENCH_LOCK": str(part)}
-            process = subprocess.Popen([sys.executable, __file__, str(part)], env=variables)
-            self.processes[str(process.pid)] = process
+            process = start(part)
+            self.jobs[str(process.pid)], self.processes[str(process.pid)] = part, process
             self.needs.append(str(need))
             yield str(process.pid)
 
     def states(self, jobs, job_name):
         for job in jobs:
-            if job in self.processes:
-                self.processes[job].poll()
-        return {job: "RUNNING" for job in jobs if is_alive(job)}
+            if (process := self.processes.get(job)) and (process.poll() or 0) < 0 and self.requeues:
+                self.requeues, self.processes[job] = False, start(self.jobs[job])
+        return {job: "RUNNING" for job in jobs if self.is_alive(job)}
+
+    def is_alive(self, job):
+        pid = self.processes[job].pid if job in self.processes else job
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        except OSError:
+            return False
 
     def cancel(self, jobs):
         for job in jobs:
-            if is_alive(job):
+            if self.is_alive(job):
                 os.kill(int(job), 15)
 
 
-def is_alive(job):
-    try:
-        return Path(f"/proc/{job}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+def start(part):
+    variables = {**os.environ, "PYTHONPATH": str(TESTS), "ACCELBENCH_LOCK": str(part)}
+    return subprocess.Popen([sys.executable, __file__, str(part)], env=variables)
 
 
 if __name__ == "__main__":
-    run_part(sys.argv[1], str(os.getpid()), is_alive, lambda: Hosts(faulty_host))
+    run_part(sys.argv[1], str(os.getpid()), lambda: Hosts(faulty_host))

@@ -6,16 +6,20 @@ import io
 import json
 import os
 import signal
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from accelbench.cluster import controller, dispatch
+from accelbench.cluster.controller import Need, groups, shared_folder, shares
 from accelbench.cluster.job import run_part
-from accelbench.cluster.shared_state import Round
 from accelbench.errors import UserError
+from accelbench.lock import hold
+from accelbench.project import workplace
 from accelbench.schema.vocab import Device, Status
 from accelbench.settings.config import Executor, ExecutorConfig, Retry
 from accelbench.sweep import context
@@ -25,6 +29,7 @@ from fakes import give_ceilings, make_cell, make_options, make_project
 
 OPTIONS = make_options(executor=ExecutorConfig(name=Executor.slurm))
 SIZES = (1, 2, 4, 8)
+SHARED = ".accelbench/runs/test"
 
 
 @pytest.fixture
@@ -32,8 +37,8 @@ def project(tmp_path, monkeypatch):
     make_project(tmp_path)
     give_ceilings(tmp_path)
     monkeypatch.chdir(tmp_path)
-    for name in ("POLL_S", "ASK_S", "SETTLE_S"):
-        monkeypatch.setattr(controller, name, 0.1)
+    monkeypatch.setattr(controller, "POLL_S", 0.05)
+    monkeypatch.setattr(controller, "SETTLE_S", 0.1)
     return tmp_path
 
 
@@ -64,8 +69,8 @@ def stopped(swept):
     return stopped
 
 
-def cells_of(*sizes, fault="none"):
-    return [make_cell(fault, batch_size=size) for size in sizes]
+def cells_of(*sizes, fault="none", **changes):
+    return [make_cell(fault, batch_size=size, **changes) for size in sizes]
 
 
 def files(project):
@@ -73,7 +78,7 @@ def files(project):
 
 
 def rounds(project):
-    return list((project / ".accelbench/runs/test").glob("round-*"))
+    return list((project / SHARED).glob("round-*"))
 
 
 def interrupted(*_):
@@ -86,12 +91,44 @@ def answering(*answers):
     return lambda jobs, job_name: next(left, {})
 
 
+def test_cells_that_need_the_same_are_one_group():
+    needs = [(Device.cpu, 1), (Device.gpu, 1), (Device.cpu, 2), (Device.xla_cpu, 1), (Device.gpu, 2)]
+    cells = [make_cell(device=device, devices=num) for device, num in needs]
+    found = {str(need): [cells.index(cell) for cell in group] for need, group in groups(cells).items()}
+    assert found == {"cpu": [0, 2, 3], "gpu": [1], "2 x gpu": [4]}
+    assert Need.of(cells[4]) == Need(Device.gpu, 2)
+
+
+@pytest.mark.parametrize(
+    ("num_repeats", "num_jobs", "expected"),
+    [
+        (1, 1, [[(0, 1), (0, 2)]]),
+        (1, 5, [[(0, 1)], [(0, 2)]]),  # no more jobs than cells
+        (3, 2, [[(0, 1), (0, 2), (2, 1), (2, 2)], [(1, 1), (1, 2)]]),  # whole repeats
+        (2, 3, [[(0, 1), (1, 2)], [(0, 2)], [(1, 1)]]),  # fewer repeats than jobs
+    ],
+)
+def test_each_cell_has_one_job(num_repeats, num_jobs, expected):
+    cells = [cell for repeat in range(num_repeats) for cell in cells_of(1, 2, repeat=repeat)]
+    assert [[(cell.repeat, cell.batch_size) for cell in part] for part in shares(cells, num_jobs)] == expected
+
+
+def test_runs_may_be_a_link_to_another_disk(project, tmp_path_factory):
+    place, disk = workplace(), tmp_path_factory.mktemp("disk")
+    (project / "runs").symlink_to(disk)
+    for folder in (disk / "mine/all", project / "runs/mine/all"):
+        assert shared_folder(place, folder) == place.root / ".accelbench/runs/mine/all"
+    linked = dataclasses.replace(place, root=tmp_path_factory.mktemp("links") / "project")
+    linked.root.symlink_to(place.root)
+    assert shared_folder(linked, disk / "mine") == linked.root / ".accelbench/runs/mine"
+
+
 def test_a_sweep_by_a_job_leaves_the_records_of_each_cell_and_nothing_else(project, swept):
     result, text, _ = swept(cells_of(1, 2))
     assert [(record.cell.batch_size, record.status) for record in result.records] == [(1, Status.ok), (2, Status.ok)]
     assert {name.partition(".")[0] for name in files(project)} == {record.name for record in result.records}
     assert rounds(project) == []
-    assert (project / ".accelbench/runs/test").stat().st_mode & 0o777 == 0o700  # submitit's pickles are code
+    assert (project / SHARED).stat().st_mode & 0o777 == 0o700  # submitit's pickles are code
     assert "2 ok" in text
 
 
@@ -124,27 +161,23 @@ def test_a_job_is_on_disk_as_soon_as_it_is_known_and_an_interrupt_cancels_the_un
     assert cancelled == ["0", "7"]
 
 
-def test_a_job_that_only_the_scheduler_knows_is_waited_for(stopped):
-    submitted = []
+def test_a_job_that_the_scheduler_gets_to_know_late_is_waited_for_and_not_submitted_again(stopped, monkeypatch):
+    """As when a controller is killed while `sbatch` runs."""
     stopped(KeyboardInterrupt, None, submit=interrupted)
+    monkeypatch.setattr(controller, "SETTLE_S", 60.0)
+    submitted = []
     text = stopped(
         submit=lambda parts, need, job_name: submitted.append(job_name) or [],
-        states=answering(*[{"7": "running"}] * 3),
+        states=answering({}, {}, *[{"7": "running"}] * 4),
     )
     assert "Waiting for 1 job of an earlier start" in text
-    assert len(submitted) == 1
+    assert len(submitted) == 1  # after it had ended without a record
 
 
-def test_a_job_that_the_scheduler_gets_to_know_late_is_not_submitted_again(project, stopped, monkeypatch):
-    """As when a controller is killed while `sbatch` runs."""
-    monkeypatch.setattr(controller, "POLL_S", 0.01)
-    stopped(KeyboardInterrupt, None, submit=interrupted)
-    (left,) = rounds(project)
-    monkeypatch.setattr(controller, "SETTLE_S", 60.0)
-    monkeypatch.setattr(controller.Controller, "_start", lambda self: None)
-    text = stopped(submit=pytest.fail, states=answering({}, {}, *[{"7": "running"}] * 3, {}))
-    assert "Waiting for 1 job of an earlier start" in text
-    assert rounds(project) == [left]
+def test_a_second_controller_of_one_folder_is_refused(project, stopped):
+    (project / SHARED).mkdir(parents=True)
+    with hold(project / SHARED / "lock", "a sweep into this folder"):
+        stopped(match="a sweep into this folder .* is under way", submit=pytest.fail)
 
 
 def test_the_end_of_a_jobs_log_is_named_and_the_log_kept(project, stopped):
@@ -163,11 +196,9 @@ def test_the_end_of_a_jobs_log_is_named_and_the_log_kept(project, stopped):
 
 def test_whatever_stops_a_job_is_said(project, monkeypatch):
     monkeypatch.setattr(signal, "signal", lambda number, handler: None)  # the signals of pytest stay
-    spread = project / "round-000001-0"
-    spread.mkdir()
     with pytest.raises(FileNotFoundError):
-        run_part(str(spread / "part-0.json"), "5", lambda job: False)
-    assert "FileNotFoundError" in Round(spread, "test").problems()["5"]
+        run_part(str(project / "part-0.json"), "5")
+    assert (project / "part-0.problem").read_text().startswith("job 5: FileNotFoundError")
 
 
 def test_an_unreadable_file_in_the_place_of_a_record_is_set_aside(project, stopped):
@@ -179,10 +210,9 @@ def test_an_unreadable_file_in_the_place_of_a_record_is_set_aside(project, stopp
     assert f"kept as {path.name}.unreadable" in text
 
 
-def test_a_scheduler_that_does_not_answer_is_named_once(stopped, monkeypatch):
-    monkeypatch.setattr(controller, "SILENCE_S", 0.0)
+def test_a_scheduler_that_does_not_answer_is_named_once(stopped):
     text = stopped(states=answering(*[{"0": controller.UNKNOWN}] * 4))
-    assert text.count("processes has not answered for 0 s") == 1
+    assert text.count("processes does not answer") == 1
 
 
 def test_an_interrupt_says_so_if_the_jobs_can_not_be_cancelled(stopped, monkeypatch):
@@ -206,40 +236,37 @@ def test_the_records_and_the_plan_are_those_of_a_sweep_on_one_machine(project, s
     local.run(cells, elsewhere, Console(file=io.StringIO()), hosts=shared)
     ours = json.loads((project / "runs/local/plan.json").read_text())
     assert plan["cells"] == ours["cells"]  # identities too, on one machine
-    assert {record.environment["node"]["job"] for record in result.records} <= set(processes.processes)
+    by_job = [[each.cell.batch_size for each in result.records if node(each)["job"] == job] for job in processes.jobs]
+    assert by_job == [[1, 4], [2, 8], [32]]
     assert rounds(project) == []
     assert "4 ok, 1 skipped" in text
 
 
+def node(record):
+    return record.environment["node"]
+
+
 @pytest.mark.slow
-def test_a_second_start_measures_nothing_and_a_new_cell_alone(project, swept):
-    swept(cells_of(1, 2))
+def test_a_second_start_measures_what_is_new_and_what_failed_if_asked_for(project, swept):
+    swept([*cells_of(1), *cells_of(2, fault="raise")])
     before = files(project)
-    _, text, processes = swept(cells_of(1, 2))
+    _, text, processes = swept([*cells_of(1), *cells_of(2, fault="raise")])
     assert not processes.processes
     assert "2 of 2 cells have their record already" in text
-    result, _, _ = swept(cells_of(1, 2, 4))
-    assert len(result.records) == 3
-    assert {name: files(project)[name] for name in before} == before
-
-
-@pytest.mark.slow
-def test_failed_cells_are_measured_again_if_asked_for_and_their_records_kept(project, swept):
-    result, _, _ = swept([*cells_of(1), *cells_of(2, fault="raise")])
-    assert [record.status for record in result.records] == [Status.ok, Status.failed]
-    first = files(project)
-    _, text, processes = swept([*cells_of(1), *cells_of(2, fault="raise")], retry=Retry.failed)
-    assert len(processes.processes) == 1
-    kept = project / ".accelbench/runs/test/replaced" / f"{result.records[1].name}.json"
-    assert kept.read_bytes() == first[kept.name]
-    assert files(project)[kept.name] != first[kept.name]
+    result, _, _ = swept([*cells_of(1, 4), *cells_of(2, fault="raise")], retry=Retry.failed)
+    assert {record.cell.batch_size: record.status for record in result.records} == {
+        1: Status.ok,
+        4: Status.ok,
+        2: Status.failed,
+    }
+    changed = {name for name in before if files(project)[name] != before[name]}
+    assert changed == {f"{record.name}.json" for record in result.records if record.status == Status.failed}
 
 
 @pytest.mark.slow
 def test_a_job_that_is_killed_loses_no_record_and_the_next_start_goes_on(project, swept):
     processes = ProcessEngine()
-    killer = threading.Thread(target=_kill_after_first, args=(project, processes, signal.SIGKILL))
-    killer.start()
+    killer = kill_after_first(project, processes, signal.SIGKILL)
     told = "of 4 cells have no record: their jobs were ended from outside"
     swept(cells_of(*SIZES), processes=processes, error=UserError, match=told)
     killer.join()
@@ -251,22 +278,38 @@ def test_a_job_that_is_killed_loses_no_record_and_the_next_start_goes_on(project
 
 
 @pytest.mark.slow
+def test_a_requeued_job_goes_on_after_its_own_records(project, swept):
+    processes = ProcessEngine(requeues=True)
+    killer = kill_after_first(project, processes, signal.SIGKILL)
+    result, _, _ = swept(cells_of(*SIZES), processes=processes)
+    killer.join()
+    assert [record.status for record in result.records] == [Status.ok] * 4
+    assert len(processes.jobs) == 1
+    assert len({node(record)["job"] for record in result.records}) == 2  # the process before and after
+
+
+@pytest.mark.slow
 def test_a_cell_that_is_cut_off_with_its_job_leaves_no_record(project, swept):
     """A scheduler signals all processes of a job: the cell's end too."""
     processes = ProcessEngine()
-    killer = threading.Thread(target=_kill_after_first, args=(project, processes, signal.SIGTERM))
-    killer.start()
+    killer = kill_after_first(project, processes, signal.SIGTERM)
     swept(cells_of(*SIZES), processes=processes, error=UserError, match="have no record")
     killer.join()
     assert all(json.loads(content)["status"] == "ok" for content in files(project).values())
 
 
-def _kill_after_first(project, processes, number):
-    finished = (project / ".accelbench/runs/test").glob
-    while not list(finished("round-*/jobs/*/test/*-*.json")):
-        time.sleep(0.02)
-    for process in processes.processes.values():
-        os.kill(process.pid, number)
+def kill_after_first(project, processes, number):
+    """Signals the jobs once a record is finished."""
+
+    def kill():
+        while not list((project / SHARED).glob("round-*/part-*/finished/*-*.json")):
+            time.sleep(0.02)
+        for process in list(processes.processes.values()):
+            os.kill(process.pid, number)
+
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    return killer
 
 
 @pytest.mark.slow
@@ -284,17 +327,19 @@ def test_jobs_that_still_run_are_waited_for(project, swept):
 
 @pytest.mark.slow
 def test_an_interrupt_cancels_the_jobs(project, swept):
-    processes = ProcessEngine()
-
-    def interrupt():
-        _kill_after_first(project, ProcessEngine(), signal.SIGINT)  # waits for the first record
-        os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Thread(target=interrupt, daemon=True).start()
+    processes, ours = ProcessEngine(), ProcessEngine()
+    ours.processes = {"0": Ours}
+    kill_after_first(project, ours, signal.SIGINT)
     swept(cells_of(*range(1, 41)), processes=processes, error=KeyboardInterrupt)  # more than end before the signal
     (process,) = processes.processes.values()
     assert process.wait(20) != 0
     assert files(project)
+
+
+class Ours:
+    """This process, as a job has one."""
+
+    pid = os.getpid()
 
 
 @pytest.mark.slow
@@ -304,7 +349,7 @@ def test_why_a_job_could_not_go_on_is_said(project, swept, monkeypatch):
     submit = processes.submit
 
     def without_data(parts, need, job_name):
-        for manifest in (project / "data").rglob("manifest.json"):
+        for manifest in Path(project / "data").rglob("manifest.json"):
             manifest.unlink()
         return submit(parts, need, job_name)
 
@@ -313,12 +358,10 @@ def test_why_a_job_could_not_go_on_is_said(project, swept, monkeypatch):
     swept(cells_of(1, 2), processes=processes, error=UserError, match=told)
 
 
-def test_without_its_extra_an_executor_is_refused(project, monkeypatch):
-    for name in ("submitit", "ray"):
-        monkeypatch.setitem(__import__("sys").modules, name, None)
-    for name in ("on_slurm", "on_ray"):
-        monkeypatch.delitem(__import__("sys").modules, f"accelbench.cluster.{name}", raising=False)
-    with pytest.raises(UserError, match=r"executor=slurm: submitit is not installed: the extra `slurm` has it"):
-        dispatch.engine_of(ExecutorConfig(name=Executor.slurm))
-    with pytest.raises(UserError, match=r"executor=ray: ray is not installed: the extra `ray` has it"):
-        dispatch.engine_of(ExecutorConfig(name=Executor.ray))
+@pytest.mark.parametrize("executor", [Executor.slurm, Executor.ray])
+def test_without_its_extra_an_executor_is_refused(executor, monkeypatch):
+    package = {Executor.slurm: "submitit", Executor.ray: "ray"}[executor]
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, f"accelbench.cluster.on_{executor}", raising=False)
+    with pytest.raises(UserError, match=f"executor={executor}: {package} is not installed: the extra `{executor}` has"):
+        dispatch.engine_of(ExecutorConfig(name=executor))

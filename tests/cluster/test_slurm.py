@@ -78,12 +78,11 @@ def test_ctrl_c_cancels_the_jobs_and_keeps_what_was_measured(commands):
 
 
 @pytest.mark.parametrize("command", ["scontrol requeue", "scancel --signal=USR2"], ids=["requeued", "preempted"])
-def test_a_job_that_is_requeued_in_mid_cell_goes_on_with_its_own_claims(commands, command):
+def test_a_job_that_is_requeued_in_mid_cell_goes_on_after_its_own_records(commands, command):
     """By Slurm or, after the signal that comes before the time limit and preemption, by submitit."""
     process = commands.start(*SLURM, "batch_size=1,2,4", LONG, "out=runs/requeued")
-    claim = commands.until_mid_cell("requeued")
+    commands.until_mid_cell("requeued")
     (job,) = commands.jobs()
-    assert claim.read_text() == job
     before = {path.name: path.read_bytes() for path in commands.finished("requeued")}
     commands.run(*command.split(), job)
     commands.until(lambda: commands.jobs()[job][0] == "PENDING")
@@ -162,29 +161,28 @@ def test_a_killed_controller_that_is_started_again_waits_for_the_jobs_that_run(c
     assert {record["environment"]["node"]["job"] for record in found} == set(jobs)
 
 
-def test_two_controllers_of_one_folder_submit_once(commands):
+def test_a_second_controller_of_one_folder_is_refused_and_submits_nothing(commands):
     words = [*SLURM, "batch_size=1,2,4", LONG, "out=runs/both"]
-    texts = [commands.end(process) for process in (commands.start(*words), commands.start(*words))]
-    assert sum(" of Slurm (" in text for text in texts) == 1
-    assert all("3 ok" in text for text in texts)
+    first = commands.start(*words)
+    commands.until_mid_cell("both")
+    assert "a sweep into this folder (process" in commands.sweep(*words, status=2)
+    assert "3 ok" in commands.end(first)
     found = is_whole(commands, "both", 3)
     assert len({record["environment"]["node"]["job"] for record in found}) == 1
 
 
-def test_the_cells_of_a_job_that_was_killed_for_good_are_taken_over_by_another(commands):
-    process = commands.start(*SLURM, *TWO_NODES, "batch_size=1,2,4,8,16,32", LONG, "out=runs/taken")
-    commands.until(
-        lambda: len(commands.claims("taken")) > len(commands.finished("taken")) and len(commands.jobs()) == 2
-    )
-    claim = commands.until_mid_cell("taken")
-    job = claim.read_text()
+def test_the_cells_of_a_job_that_was_killed_for_good_come_with_the_next_start(commands):
+    words = [*SLURM, *TWO_NODES, "batch_size=1,2,4,8,16,32", LONG, "out=runs/left"]
+    process = commands.start(*words)
+    commands.until_mid_cell("left")
+    commands.until(lambda: len(commands.jobs()) == 2)
+    job = min(commands.jobs())
     commands.run("scancel", "--signal=KILL", "--full", job)
     commands.run("scancel", job)
-    commands.end(process)
-    found = is_whole(commands, "taken", 6)
-    (other,) = {record["environment"]["node"]["job"] for record in found} - {job}
-    taken = [record for record in found if record["cell_id"] == claim.name.partition(".")[0]]
-    assert [record["environment"]["node"]["job"] for record in taken] == [other]
+    text = commands.end(process, status=2)
+    assert re.search(rf"\d of 6 cells have no record: job {job} ended", text), text
+    commands.sweep(*words)
+    is_whole(commands, "left", 6)
 
 
 def test_cells_whose_jobs_were_cancelled_are_named_and_come_with_the_next_start(commands):

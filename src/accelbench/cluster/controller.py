@@ -1,47 +1,49 @@
 """A sweep whose cells are measured by the jobs of a cluster.
 
-The controller submits jobs, shows their records as they come, and brings them together in the sweep's folder. It
-measures nothing. Which cells can't run is for each node to say: it may have devices that this machine lacks.
+The controller gives each job its part of the cells, shows their records as they come, and brings them together in the
+sweep's folder. It measures nothing. Which cells can't run is for each node to say: it may have devices that this
+machine lacks. What it shares with its jobs lies on the shared file system, in a folder that is its owner's alone:
+
+    .accelbench/runs/mine/<round>/part-<n>.json        the cells of a job
+    .accelbench/runs/mine/<round>/part-<n>/finished/   the records that the job has finished; in work/ those to come
+    .accelbench/runs/mine/<round>/part-<n>.problem     why it could not go on
+    .accelbench/runs/mine/<round>/jobs.json            the jobs
 """
 
-import math
+import contextlib
+import secrets
 import shutil
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from accelbench.cluster.shared_state import Part, Round, SharedState
+from accelbench.cluster.job import PROBLEM, Part, finished
 from accelbench.errors import UserError
-from accelbench.grid.estimate import read_evidence
-from accelbench.grid.fingerprint import fingerprint, identity
+from accelbench.grid.estimate import Evidence
+from accelbench.grid.fingerprint import identity
 from accelbench.grid.plan import Prepared
+from accelbench.lock import hold
 from accelbench.presentation import counted
-from accelbench.project import RECORDS, shown
+from accelbench.project import CLUSTER, RECORD_FOLDERS, RECORDS, SAFETENSORS, Workplace, resolved, shown
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record, listed, read_all
-from accelbench.schema.serialize import write_json
+from accelbench.schema.serialize import read_json, write_json
 from accelbench.schema.vocab import SHARE_ONE_CPU, Device
 from accelbench.settings.config import ExecutorConfig, Retry
 from accelbench.sinks.delivery import Delivery
 from accelbench.sweep.context import SweepContext, read_or_set_aside
-from accelbench.sweep.merge import merge
-from accelbench.sweep.prober import PROBING_ENGINE
+from accelbench.sweep.merge import Merged, merge_into
 from accelbench.sweep.run import stands
 from accelbench.sweep.terminal import SweepProgress
 
 UNKNOWN = "no answer"  # the state of each job while the scheduler does not answer
 OF_NODE = ("nvidia-driver",)  # versions of the node, and not of the packages, which all nodes share
 SETTLE_S = 10.0  # for which a job that an earlier controller was submitting may come
-POLL_S = 2.0
-ASK_S = 10.0  # between two questions to the scheduler, while cells have no record
-SILENCE_S = 60.0  # without an answer of the scheduler, after which a warning is shown
-MERGE_S = 30.0  # between two merges on the way, at least; ten times as long as one takes
-SHARE = 10
+POLL_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,6 @@ class ClusterEngine(ABC):
 
     name: str  # as messages name it
     num_jobs: int  # of each group of cells, at most
-    jobs_outlive: bool  # whether jobs go on after their controller has ended
 
     @abstractmethod
     def submit(self, parts: Sequence[Path], need: Need, job_name: str) -> Iterator[str]:
@@ -100,22 +101,47 @@ def groups(cells: Iterable[Cell]) -> dict[Need, list[Cell]]:
     return found
 
 
-def shares(cells: list[Cell], num: int) -> list[list[Cell]]:
-    """The cells in the order in which each of `num` jobs takes them: first its own, then what the others left.
+def shares(cells: Sequence[Cell], num: int) -> list[list[Cell]]:
+    """The cells of each of `num` jobs, or of as many as there are cells.
 
-    All cells of a repeat belong to one job, on whose node they can be compared; to several if there are fewer repeats
-    than jobs. There are at most as many jobs as cells.
+    All cells of a repeat belong to one job, on whose node they can be compared, unless there are fewer repeats than
+    jobs.
     """
-    num = min(num, len(cells))
-    repeats: dict[int, list[Cell]] = {}
-    for cell in cells:
-        repeats.setdefault(cell.repeat, []).append(cell)
-    parts: list[list[Cell]] = [[] for _ in range(num)]
-    for number, repeat in enumerate(repeats.values()):
-        own = parts[number % num :: len(repeats)]  # one job, unless there are fewer repeats than jobs
-        for k, cell in enumerate(repeat):
-            own[k % len(own)].append(cell)
-    return [[cell for part in (*parts[k:], *parts[:k]) for cell in part] for k in range(num)]
+    repeats = list(dict.fromkeys(cell.repeat for cell in cells))
+    parts: list[list[Cell]] = [[] for _ in range(min(num, len(cells)))]
+    for number, cell in enumerate(cells):
+        position = repeats.index(cell.repeat) if len(repeats) >= len(parts) else number
+        parts[position % len(parts)].append(cell)
+    return parts
+
+
+def shared_folder(place: Workplace, folder: Path) -> Path:
+    """Where the controller of the sweep in `folder` and its jobs meet; runs/ may be a link to another disk."""
+    real = resolved(folder)
+    for name in RECORD_FOLDERS:
+        if real.is_relative_to(parent := resolved(place.root / name)):
+            return place.root / CLUSTER / name / real.relative_to(parent)
+    return place.root / CLUSTER / real.relative_to(resolved(place.root))
+
+
+@dataclass(frozen=True)
+class Round:
+    """The folder of the jobs that one start has submitted."""
+
+    folder: Path
+
+    @property
+    def job_name(self) -> str:
+        """Under which the jobs of the round, and no others, are submitted."""
+        return f"accelbench-{self.folder.parent.name}-{self.folder.name.rpartition('-')[2]}"
+
+    def parts(self) -> list[Path]:
+        return sorted(self.folder.glob("part-*.json"))
+
+    def jobs(self) -> list[str]:
+        with contextlib.suppress(FileNotFoundError):
+            return list(map(str, read_json(self.folder / "jobs.json")))
+        return []
 
 
 class Controller:
@@ -126,21 +152,26 @@ class Controller:
         self._problems: list[str] = []  # why jobs ended before their cells were measured
 
     def measure(self, context: SweepContext, ready: Prepared, delivery: Delivery) -> list[Record]:
-        """Measures every cell without a record; returns the records of all cells that have one."""
+        """Measures every cell without a record; returns the records of all cells that have one.
+
+        Raises BusyError: another controller of this folder is under way.
+        """
         self.context, self.ready, self.delivery = context, ready, delivery
-        self.state = SharedState(context.place, context.folder)
-        # Another controller's jobs that end with it can't be seen: then nobody else may work in this folder.
-        with nullcontext() if self.engine.jobs_outlive else self.state.locked(patience_s=0):
+        self.folder = shared_folder(context.place, context.folder)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.folder.chmod(0o700)  # submitit's pickles run code when they are read
+        with hold(self.folder / "lock", "a sweep into this folder", for_all_users=False):
             if (running := self._running()) is not None:
-                num = len(self._states(running))
-                context.say(f"Waiting for {counted(num, 'job')} of an earlier start.")
+                context.say(f"Waiting for {counted(len(self._states(running)), 'job')} of an earlier start.")
                 self._watch(running)
-            if (started := self._start()) is not None:
-                self._watch(started)
-            with self._locked():
-                self._collect()
-                done = self._done(self._present(), Retry.none)  # those that were retried have their new records
-                self._write_plan(done)
+            done = self._collect(context.options.retry)
+            if done:
+                context.say(f"{len(done)} of {len(ready.planned)} cells have their record already.")
+            if todo := [item.cell for item in ready.planned if item.cell.id not in done]:
+                self._watch(self._submit(todo))
+                done = self._collect(Retry.none)  # those that were retried have their new records
+            if len(done) == len(ready.planned):
+                self._forget_round()
         return [done[item.cell.id] for item in ready.planned if item.cell.id in done]
 
     def check_complete(self, found: Sequence[Record]) -> None:
@@ -150,75 +181,59 @@ class Controller:
             again = f"The same command with out={shown(self.context.folder)} goes on"
             raise UserError(f"{num} of {len(self.ready.planned)} cells have no record: {why}. {again}")
 
-    def _locked(self) -> AbstractContextManager[None]:
-        """Holds the lock of the controllers, unless it is held all the time."""
-        return self.state.locked() if self.engine.jobs_outlive else nullcontext()
+    def _last_round(self) -> Round | None:
+        return next((Round(path) for path in self.folder.glob("round-*")), None)
+
+    def _forget_round(self) -> None:
+        if last := self._last_round():
+            shutil.rmtree(last.folder)
 
     def _states(self, spread: Round) -> Mapping[str, str]:
         return self.engine.states(spread.jobs(), spread.job_name)
 
     def _running(self) -> Round | None:
-        """The newest round of which jobs run; None without one.
+        """The last round, if jobs of it run.
 
         A controller that was killed leaves the command that submits a job, which the scheduler may not know yet.
         """
-        rounds = self.state.rounds()
-        may_be_submitting = any(len(each.parts()) > len(each.jobs()) for each in rounds)
-        until = time.monotonic() + SETTLE_S * may_be_submitting
-        while (found := next((each for each in reversed(rounds) if self._states(each)), None)) is None:
+        if (last := self._last_round()) is None:
+            return None
+        until = time.monotonic() + SETTLE_S * (len(last.parts()) > len(last.jobs()))
+        while not self._states(last):
             if time.monotonic() >= until:
-                break
+                return None
             time.sleep(POLL_S)
-        return found
+        return last
 
-    def _start(self) -> Round | None:
-        """Submits jobs for the cells without a record; returns their round, None if there is nothing to do."""
-        with self._locked():
-            if (running := self._running()) is not None:  # of another controller, meanwhile
-                return running
-            self._present()  # what is unreadable must be out of the way of the jobs' records
-            self._collect()
-            present, retry = self._present(), self.context.options.retry
-            done = self._done(present, retry)
-            for record in present:
-                if not stands(record, retry):  # the next one will have its name
-                    self.state.set_aside(self.context.folder / f"{record.name}.json")
-            self._write_plan(done)
-            todo = [item.cell for item in self.ready.planned if item.cell.id not in done]
-            if done:
-                self.context.say(f"{len(done)} of {len(self.ready.planned)} cells have their record already.")
-            return self._submit(todo) if todo else None
-
-    def _submit(self, todo: list[Cell]) -> Round:
+    def _submit(self, todo: Sequence[Cell]) -> Round:
         """Submits jobs for the cells; if not all can be, none stays. Each is on disk as soon as it is known."""
-        new = self.state.new_round()
+        self._forget_round()  # no job of it runs, and its records were collected
+        new = Round(self.folder / f"round-{secrets.token_hex(4)}")
+        new.folder.mkdir(mode=0o700)
+        labels = {item.cell.id: item.label for item in self.ready.planned}
+        options = replace(self.context.options, tracking="none", out=None, retry=Retry.none, executor=ExecutorConfig())
         try:
             for need, group in groups(todo).items():
                 paths, names = [], []
-                for share in shares(group, self.engine.num_jobs):
+                for cells in shares(group, self.engine.num_jobs):
+                    part = Part(
+                        sweep_id=self.context.sweep_id,
+                        project=str(Path.cwd()),
+                        options=options,
+                        cells=cells,
+                        labels={cell.id: labels[cell.id] for cell in cells},
+                    )
                     paths.append(new.folder / f"part-{len(new.parts())}.json")
-                    write_json(paths[-1], asdict(self._part(share)))
+                    write_json(paths[-1], asdict(part))
                 for job in self.engine.submit(paths, need, new.job_name):
                     names.append(job)
-                    new.write_jobs([*new.jobs(), job])
+                    write_json(new.folder / "jobs.json", [*new.jobs(), job])
                 by = f"{counted(len(names), 'job')} of {self.engine.name} ({', '.join(names)})"
                 self.context.say(f"{counted(len(group), 'cell')} for {need}: {by}")
         except BaseException:
             self._cancel(new)
             raise
         return new
-
-    def _part(self, cells: list[Cell]) -> Part:
-        labels = {item.cell.id: item.label for item in self.ready.planned}
-        options = replace(self.context.options, tracking="none", out=None, retry=Retry.none, executor=ExecutorConfig())
-        return Part(
-            name=self.context.folder.name,
-            sweep_id=self.context.sweep_id,
-            project=str(Path.cwd()),
-            options=options,
-            cells=cells,
-            labels=[labels[cell.id] for cell in cells],
-        )
 
     def _cancel(self, spread: Round) -> None:
         """Ends the jobs of the round, known or not; says so if that fails."""
@@ -233,83 +248,65 @@ class Controller:
         except KeyboardInterrupt:
             self.context.say(f"Cancelling {counted(len(spread.jobs()), 'job')} ...")
             self._cancel(spread)
-            self._bring(spread)
+            self._collect(Retry.none)
             raise
-        words = {job: self.engine.last_words(spread.folder, job) for job in spread.jobs()}
-        lines = [f"job {job}: {why}" for job, why in spread.problems().items()]
-        self._problems += lines or listed([f"job {job} ended: {text}" for job, text in words.items() if text])
+        ends = {job: self.engine.last_words(spread.folder, job) for job in spread.jobs()}
+        lines = [path.read_text().strip() for path in sorted(spread.folder.glob(f"*{PROBLEM}"))]
+        self._problems = lines or listed([f"job {job} ended: {text}" for job, text in ends.items() if text])
 
     def _wait(self, spread: Round) -> None:
         """Waits until no job runs or is to run, and delivers the records that come meanwhile."""
-        context, wanted = self.context, spread.cell_ids()
+        wanted = {cell_id for path in spread.parts() for cell_id in read_json(path)["labels"]}
         todo = [item for item in self.ready.planned if item.cell.id in wanted]
-        evidence = read_evidence(context.place.root, fingerprint(PROBING_ENGINE)["machine"], set())
-        if len(wanted) > 1:
+        if len(todo) > 1:
             self.delivery.open()
-        seen = {path.name for path in context.folder.glob(RECORDS)}
-        ask_at, warn_at, merge_at = (time.monotonic() + after_s for after_s in (0.0, SILENCE_S, MERGE_S))
-        with SweepProgress(context.console, todo, evidence) as progress:
+        seen: set[Path] = set()
+        has_warned = False
+        with SweepProgress(self.context.console, todo, Evidence()) as progress:
             while True:
-                now = time.monotonic()
-                if now >= ask_at or not wanted:  # before the records: a job leaves none after it has ended
-                    states = self._states(spread)
-                    ask_at = time.monotonic() + ASK_S
-                    if set(states.values()) != {UNKNOWN}:
-                        warn_at = now + SILENCE_S
-                    elif now > warn_at:
-                        words = f"{self.engine.name} has not answered for {SILENCE_S:.0f} s: still waiting for its jobs"
-                        context.say(words, "yellow")
-                        warn_at = math.inf  # once, until it answers
-                paths = (path for source in spread.sources() for path in source.glob(RECORDS))
-                new = [path for path in paths if path.name not in seen]
-                seen |= {path.name for path in new}
+                states = self._states(spread)  # before the records: a job leaves none after it has ended
+                if UNKNOWN in states.values() and not has_warned:
+                    self.context.say(f"{self.engine.name} does not answer: still waiting for its jobs", "yellow")
+                    has_warned = True
+                new = {path for part in spread.parts() for path in finished(part).glob(RECORDS)} - seen
+                seen |= new
                 for record in sorted(read_all(new), key=lambda record: record.started_at):
                     progress.finish(record)
                     self.delivery.add(record)
-                    wanted.discard(record.cell.id)
                 self.delivery.deliver()
                 if not states:
                     return
                 words = ", ".join(f"{num} {state}" for state, num in Counter(states.values()).most_common())
                 progress.bar.update(progress.task, description=f"jobs: {words}")
-                if (start := time.monotonic()) > merge_at:
-                    self._bring(spread)
-                    merge_at = time.monotonic() + max(MERGE_S, SHARE * (time.monotonic() - start))
                 time.sleep(POLL_S)
 
-    def _bring(self, spread: Round) -> list[str]:
-        """Adds the round's finished records to the sweep's folder; returns a line for each that could not be added."""
-        merged = merge([str(source) for source in spread.sources()], self.context.folder.parent)
-        return [*merged.conflicts, *merged.problems]
+    def _collect(self, retry: Retry) -> dict[str, Record]:
+        """Brings the finished records into the sweep's folder, and writes its plan: cell id -> the record that stands.
 
-    def _collect(self) -> None:
-        """Brings the finished records of all rounds into the sweep's folder; removes the rounds that are over.
-
-        The newest first: of two records of one cell, the later measured one is added.
+        The others, which are to be measured again, are removed: the new ones will have their names.
         """
-        folder, planned = self.context.folder, {item.cell.id for item in self.ready.planned}
-        for each in reversed(self.state.rounds()):
-            conflicts = self._bring(each)
-            for line in conflicts:
-                self.context.say(line, "yellow")
-            measured = {path.stem.partition("-")[0] for path in folder.glob(RECORDS)}
-            is_whole = each.cell_ids() & planned <= measured and each.is_in(folder)
-            if is_whole and not conflicts and not self._states(each):
-                shutil.rmtree(each.folder, ignore_errors=True)
-
-    def _present(self) -> list[Record]:
-        """The records of the planned cells, of today's code and data, the oldest first.
-
-        What is in the place of one and can't be read is set aside: a line says so.
-        """
-        ids = {item.cell.id for item in self.ready.planned}
-        paths = (path for path in self.context.folder.glob(RECORDS) if path.stem.partition("-")[0] in ids)
-        found, lines = read_or_set_aside(paths)
-        for line in listed(lines):
+        folder, merged = self.context.folder, Merged()
+        last = self._last_round()
+        sources = [finished(part) for part in last.parts()] if last else []
+        merge_into(folder, [(source, "a job") for source in sources if source.exists()], merged)
+        for line in [*merged.conflicts, *merged.problems]:
             self.context.say(line, "yellow")
-        return sorted((each for each in found if self._is_present(each)), key=lambda record: record.started_at)
+        ids = {item.cell.id for item in self.ready.planned}
+        paths = [path for path in folder.glob(RECORDS) if path.stem.partition("-")[0] in ids]
+        found, unreadable = read_or_set_aside(paths)
+        for line in listed(unreadable):
+            self.context.say(line, "yellow")
+        present = sorted(filter(self._is_of_today, found), key=lambda record: record.started_at)
+        done = {record.cell.id: record for record in present if stands(record, retry)}
+        for record in present:
+            if not stands(record, retry):
+                for ending in (".json", SAFETENSORS):
+                    (folder / f"{record.name}{ending}").unlink(missing_ok=True)
+        records = {item.label: done[item.cell.id] for item in self.ready.planned if item.cell.id in done}
+        self.context.write_plan([WantedCell(record.cell, record.name, label) for label, record in records.items()])
+        return done
 
-    def _is_present(self, record: Record) -> bool:
+    def _is_of_today(self, record: Record) -> bool:
         """Whether the node that measured the record would give it the same identity today.
 
         The record says what its machine is, this machine what code, data and packages are there now.
@@ -323,12 +320,3 @@ class Controller:
         except UserError:
             return False
         return today == record.identity
-
-    def _done(self, present: Sequence[Record], retry: Retry) -> dict[str, Record]:
-        """Cell id -> the record that stands."""
-        return {record.cell.id: record for record in present if stands(record, retry)}
-
-    def _write_plan(self, done: Mapping[str, Record]) -> None:
-        """Writes the plan: earlier cells, and those of this sweep that have a record, in the order of the sweep."""
-        found = [(done[item.cell.id], item.label) for item in self.ready.planned if item.cell.id in done]
-        self.context.write_plan([WantedCell(record.cell, record.name, label) for record, label in found])

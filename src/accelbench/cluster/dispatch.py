@@ -15,8 +15,7 @@ from accelbench.sweep.run import SweepResult
 def run(cells: Sequence[Cell], options: SweepOptions, *arguments: Any, **named: Any) -> SweepResult:
     """As `sweep.run.run`, by the jobs of a cluster if `options` say so. If interrupted, it cancels them.
 
-    Jobs of an earlier controller of the same folder that still run are not submitted again, but waited for. Raises
-    UserError: the sweep could not start, or not go on, or its jobs ended before every cell had its record.
+    Raises UserError: the sweep could not start, or not go on, or its jobs ended before every cell had its record.
     """
     if options.executor.name == Executor.local:
         return local.run(cells, options, *arguments, **named)

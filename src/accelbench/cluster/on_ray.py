@@ -34,7 +34,6 @@ class RayEngine(ClusterEngine):
     """
 
     name = "Ray"
-    jobs_outlive = False
 
     def __init__(self, config: RayConfig) -> None:
         self._config = config
@@ -107,7 +106,6 @@ def _start_on_loopback() -> None:
 
 @ray.remote  # type: ignore[untyped-decorator]
 def _run(path: str, job: str, keeps_threads: bool) -> None:
-    """Runs a part. No job takes over the cells of another one: Ray does not say which tasks have ended for good."""
     if not keeps_threads:
         os.environ.pop(THREADS, None)
-    run_part(path, job, lambda other: True)
+    run_part(path, job)

@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +19,6 @@ from accelbench.schema.text import one_line
 from accelbench.schema.vocab import Device
 from accelbench.settings.config import SlurmConfig
 
-ASK_S = 10.0  # how long a job takes Slurm's answer about another one for true
 TIMEOUT_S = 60.0  # of a call of Slurm's commands
 PENDING = "PENDING"
 LOGS = "submitit"  # the folder of the pickles and of what the jobs say
@@ -31,7 +29,6 @@ class SlurmEngine(ClusterEngine):
     """Submits jobs that have their node for themselves, and that Slurm requeues when a node is lost."""
 
     name = "Slurm"
-    jobs_outlive = True
 
     def __init__(self, config: SlurmConfig) -> None:
         self._config = config
@@ -58,7 +55,19 @@ class SlurmEngine(ClusterEngine):
             yield job
 
     def states(self, jobs: Sequence[str], job_name: str) -> Mapping[str, str]:
-        return states(jobs, job_name)
+        """See the base class. If Slurm does not answer, every job, even one without a number, is `UNKNOWN`."""
+        # All jobs of the user: if one of those that are asked for by number is forgotten, squeue shows none of them.
+        command = ["squeue", "--noheader", "--me", "--format=%i|%T|%r|%j"]
+        try:
+            answer = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
+        except (OSError, subprocess.SubprocessError):
+            return dict.fromkeys(jobs or [job_name], UNKNOWN)
+        found = {}
+        for line in answer.splitlines():
+            job, state, reason, name = line.split("|", maxsplit=3)
+            if job in jobs or name == job_name:
+                found[job] = f"{state.lower()} ({reason})" if state == PENDING else state.lower()
+        return found
 
     def cancel(self, jobs: Sequence[str]) -> None:
         if not jobs:
@@ -78,22 +87,6 @@ class SlurmEngine(ClusterEngine):
         return f"{one_line(last[-1])} ({shown(log)})" if last else ""
 
 
-def states(jobs: Sequence[str], job_name: str) -> dict[str, str]:
-    """See `ClusterEngine.states`. If Slurm does not answer, every job, even one without a number, is `UNKNOWN`."""
-    # All jobs of the user: if one of those that are asked for by number is forgotten, squeue shows none of them.
-    command = ["squeue", "--noheader", "--me", "--format=%i|%T|%r|%j"]
-    try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return dict.fromkeys(jobs or [job_name], UNKNOWN)
-    found = {}
-    for line in answer.splitlines():
-        job, state, reason, name = line.split("|", maxsplit=3)
-        if job in jobs or name == job_name:
-            found[job] = f"{state.lower()} ({reason})" if state == PENDING else state.lower()
-    return found
-
-
 class SlurmPart(submitit.helpers.Checkpointable):
     """What submitit pickles: it runs the part at the path that it is called with.
 
@@ -101,17 +94,7 @@ class SlurmPart(submitit.helpers.Checkpointable):
     """
 
     def __call__(self, path: str) -> None:
-        asked_at: dict[str, float] = {}
-
-        def is_alive(job: str) -> bool:
-            now = time.monotonic()
-            if now - asked_at.get(job, -ASK_S) >= ASK_S:
-                if job not in states([job], ""):
-                    return False
-                asked_at[job] = now
-            return True
-
-        run_part(path, os.environ["SLURM_JOB_ID"], is_alive)
+        run_part(path, os.environ["SLURM_JOB_ID"])
 
     def checkpoint(self, path: str) -> DelayedSubmission:
         return DelayedSubmission(self, path)

@@ -69,7 +69,7 @@ def merge(sources: Sequence[str], into: Path) -> Merged:
                     parts[into / name].append((sweep, source))
         for target, of_target in parts.items():  # so that the plan of only one folder is held at a time
             with writing_errors(shown(target)):
-                _merge_into(target, of_target, done)
+                merge_into(target, of_target, done)
     return done
 
 
@@ -94,7 +94,8 @@ def _at_hand(source: str) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _merge_into(target: Path, parts: Sequence[Part], done: Merged) -> None:
+def merge_into(target: Path, parts: Sequence[Part], done: Merged) -> None:
+    """Adds the records and plans of `parts` to the folder `target`, see `merge`; `done` gets what was done."""
     # Before any record is added: a plan that can't be read is not written over, and a folder without a plan has one of
     # all its records.
     plan = None if is_missing(target / PLAN) else plan_file.read_plan(target)
