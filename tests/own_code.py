@@ -29,20 +29,6 @@ def token_loss(output, batch):
     return functional.cross_entropy(output.flatten(0, 1), batch["labels"].flatten())
 
 
-class TinyWeights(nn.Module):
-    """A layer of denormal weights beside a usual one."""
-
-    def __init__(self):
-        super().__init__()
-        self.tiny, self.usual = nn.Linear(784, 256, bias=False), nn.Linear(784, 10)
-        nn.init.constant_(self.tiny.weight, 1e-39)
-        self.tiny.requires_grad_(False)
-
-    def forward(self, images):
-        pixels = images.flatten(1)
-        return self.usual(pixels) + self.tiny(pixels).sum(1, keepdim=True)
-
-
 class TwoInputs(nn.Module):
     """Takes two tensors, and returns a mapping."""
 

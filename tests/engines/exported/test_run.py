@@ -18,7 +18,7 @@ from accelbench.engines.exported import run as exported_run
 from accelbench.engines.exported.compiler import Call, Compiler, Ran
 from accelbench.engines.exported.run import EXPORTED_ANEW, MIN_CALIBRATED
 from accelbench.engines.lightning import zoo
-from accelbench.engines.lightning.denormals import DENORMAL, NOT_SET
+from accelbench.engines.lightning.global_state import DENORMAL, NOT_SET
 from accelbench.engines.onnxruntime.engine import OnnxRuntime
 from accelbench.engines.openvino.engine import OpenVino
 from accelbench.engines.registry import host_spec
@@ -29,7 +29,6 @@ from accelbench.schema.cell import Options, Window
 from accelbench.schema.vocab import EXPORTING, Allocator, Device, Engine, Library, Mode, Pipeline, Precision, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 from engines.lightning.own.test_workload import own_cell
-from engines.lightning.test_denormals import TINY_WEIGHTS
 from fakes import make_cell, make_record
 
 FLUSHING = Options(flush_denormals=True)
@@ -213,21 +212,6 @@ def test_a_cell_of_which_another_format_ran_is_invalid(digits):
     assert any("0 of 3 matrix products multiply integers" in note for note in found.notes)
 
 
-@pytest.mark.parametrize(
-    "engine", [marked(Engine.openvino), marked(Engine.aotinductor), marked(Engine.onnxruntime, slow=True)]
-)
-def test_denormal_weights_are_named_and_with_the_option_there_are_none(hosts, digits, engine):
-    plain, flushed = (
-        run(hosts, digits, make_cell(engine=engine, model=TINY_WEIGHTS, options=options))
-        for options in (Options(), FLUSHING)
-    )
-    assert [warning for warning in plain.warnings if "denormal" in warning] == [
-        "100 % of the weights of tiny are denormal numbers, which slow a CPU down up to 30-fold: "
-        "flush_denormals=true may be faster"
-    ]
-    assert flushed.warnings == flushed.defects == []
-
-
 def test_a_cell_whose_engine_was_not_set_to_flush_is_invalid(digits):
     cell = make_cell(engine=Engine.openvino, model=SMALL, options=FLUSHING, threads=1)
     try:
@@ -235,11 +219,6 @@ def test_a_cell_whose_engine_was_not_set_to_flush_is_invalid(digits):
     finally:
         torch.set_flush_denormal(False)
     assert found.defects == [NOT_SET]
-
-
-def test_denormal_numbers_of_another_format_than_the_engine_computes_in_are_not_named(digits):
-    found = exported_run.run(InBf16, replace(OPENVINO_BF16, model=TINY_WEIGHTS), digits)
-    assert not any("denormal" in warning for warning in found.warnings)
 
 
 @pytest.mark.slow

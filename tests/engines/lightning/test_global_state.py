@@ -5,6 +5,7 @@ import torch
 
 from accelbench.devices.cpu import usable_cores
 from accelbench.engines.lightning import engine, global_state
+from accelbench.engines.lightning.backends import Backend
 from accelbench.judging.asked import judge
 from accelbench.schema.vocab import Protocol
 from engines.lightning.own.test_workload import own_cell
@@ -60,3 +61,16 @@ def test_tf32_is_read_from_the_newer_setting_and_the_older_one():
         assert torch.backends.cudnn.allow_tf32 is torch.backends.cuda.matmul.allow_tf32 is tf32
     torch.backends.cuda.matmul.fp32_precision = "tf32"  # the older setting raises an error now
     assert global_state.multiplies_in_tf32()
+
+
+def test_threads_that_computed_before_denormals_are_flushed_are_not_reached_and_found_out():
+    torch.zeros(1 << 20).add_(1)
+    if torch.get_num_threads() == 1:
+        pytest.skip("this machine has one core")
+    backend = Backend()
+    assert backend.changed() == []
+    try:
+        backend.flush_denormals()
+        assert backend.changed() == [global_state.NOT_FLUSHED]
+    finally:
+        torch.set_flush_denormal(False)

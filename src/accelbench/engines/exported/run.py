@@ -10,7 +10,6 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -28,9 +27,8 @@ from accelbench.engines.exported.compiler import Call, Compiler, Ran, call_of
 from accelbench.engines.formats import INTEGERS, word_for
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.denormals import NOT_SET, Denormals, some_values
 from accelbench.engines.lightning.feed import Feed
-from accelbench.engines.lightning.global_state import new_tensors_in, use_threads
+from accelbench.engines.lightning.global_state import NOT_SET, new_tensors_in, use_threads
 from accelbench.engines.lightning.module import BenchModule, ImageTask
 from accelbench.engines.lightning.outputs import NetworkOutputs, all_finite, described
 from accelbench.engines.lightning.precision import STORED_DTYPES
@@ -50,6 +48,7 @@ from accelbench.schema.measurement import Answers, Measurement, Operator, Work
 from accelbench.schema.vocab import QUANTIZED, Library, Pipeline, Precision, Weights
 
 FILE = "artifact.json"
+MAX_DIGESTED = 1 << 16  # numbers of one tensor
 EXPORTED_ANEW = (
     "its weights or its batch's form are not those that were exported before, since no seed fixes them: the measured "
     "process exported them itself, which is part of its peak of memory"
@@ -76,7 +75,6 @@ class Artifact:
     formats: Mapping[str, int] = field(default_factory=dict)  # see `Compiler`
     num_bytes: int  # of its files
     num_rows: int  # of a batch, as its output in PyTorch showed; see `workloads.Images`
-    denormals: Sequence[str]  # sentences about its denormal numbers in PyTorch
     notes: Sequence[str]  # what its code set in vain when it ran in PyTorch
 
 
@@ -164,13 +162,14 @@ class _Run(NetworkOutputs):
         found = hashlib.blake2b(repr(mapped((call.args, call.kwargs), kind)).encode(), digest_size=16)
         for name, tensor in chain(self.network.named_parameters(), self.network.named_buffers()):
             found.update(f"{name} {kind(tensor)}".encode())
-            found.update(some_values(tensor).contiguous().view(torch.uint8).numpy().tobytes())
+            values = tensor.detach().reshape(-1)
+            found.update(values[:: values.numel() // MAX_DIGESTED + 1].contiguous().view(torch.uint8).numpy().tobytes())
         return found.hexdigest()
 
     def export(self, folder: Path) -> Artifact:
         """Runs the network in PyTorch and exports it. Raises an UnsupportedError if it can't be exported."""
         digest, compiled = self._digest(), self.compiled  # of the network as it was built
-        denormals = self._run_in_torch()
+        self._run_in_torch()
         start = time.perf_counter()
         exported = compiled.export(self.network, self._call(), folder)
         export_s = time.perf_counter() - start
@@ -193,20 +192,15 @@ class _Run(NetworkOutputs):
             formats=compiled.formats,
             num_bytes=sum(each.stat().st_size for each in folder.rglob("*") if each.is_file()),
             num_rows=self.workload.num_rows,
-            denormals=list(denormals.warnings()),
             notes=list(self.backend.notes()),
         )
 
-    def _run_in_torch(self) -> Denormals:
-        """Checks the output in PyTorch, and finds denormal numbers: what is compiled does not show its layers'."""
-        denormals, looks = Denormals(), not self.backend.flushes_denormals
-        if looks:
-            denormals.look_at_weights(self.network)
+    def _run_in_torch(self) -> None:
+        """Checks the output in PyTorch."""
         self._use_dtype()
-        with torch.no_grad(), denormals.looking_at_outputs(self.network) if looks else nullcontext():
+        with torch.no_grad():
             self.workload.check_first(self.workload.task.infer(self.network, self.workload.example()))
         self.backend.hold(self.dtype)
-        return denormals
 
     def _use_dtype(self) -> None:
         """New tensors get the network's format, as Lightning has it around a step."""
@@ -350,11 +344,6 @@ class _Run(NetworkOutputs):
             if self.output_error is not None:
                 more = "" if self.has_answers else "; accuracy was not measured (model.weights= has weights)"
                 yield f"int8: the output differs from fp32's by {100 * self.output_error:.1f} %{more}"
-
-    def warnings(self) -> Iterator[str]:
-        # PyTorch may have computed in another format than the engine, whose denormal numbers are others.
-        if self.precision == self.cell.precision and not self.is_one_step:
-            yield from self.artifact.denormals
 
     def tokens_per_sample(self) -> float | None:
         return self.workload.tokens_per_sample()

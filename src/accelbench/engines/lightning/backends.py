@@ -18,8 +18,14 @@ from torch.optim import Optimizer
 
 from accelbench.devices import cpu
 from accelbench.engines.cell_run import BaseBackend
-from accelbench.engines.lightning import denormals
-from accelbench.engines.lightning.global_state import Held, restore, values_of_a_cell
+from accelbench.engines.lightning.global_state import (
+    NOT_FLUSHED,
+    Held,
+    denormals_are_flushed,
+    flush_denormals,
+    restore,
+    values_of_a_cell,
+)
 from accelbench.engines.lightning.ranks import NetworkDDP, Ranks, StartedXla
 from accelbench.engines.lightning.structure import tensors_in
 from accelbench.errors import UnsupportedError
@@ -54,7 +60,7 @@ class Backend(BaseBackend):
 
     def flush_denormals(self) -> None:
         """Has the CPU compute with 0 instead of denormal numbers; `changed` checks that all threads do."""
-        denormals.flush()
+        flush_denormals()
         self.flushes_denormals = True
 
     def hold(self, dtype: torch.dtype) -> None:
@@ -71,8 +77,8 @@ class Backend(BaseBackend):
     def changed(self) -> list[str]:
         """What is not as it was before the first step (nothing if `hold` was not called), or as it was asked for."""
         found = self.held.changed() if self.held is not None else []
-        if self.flushes_denormals and not denormals.are_flushed():
-            found.append(denormals.NOT_FLUSHED)
+        if self.flushes_denormals and not denormals_are_flushed():
+            found.append(NOT_FLUSHED)
         return found
 
     def notes(self) -> Iterator[str]:

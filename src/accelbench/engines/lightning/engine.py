@@ -15,7 +15,6 @@ import torch
 from accelbench.engines.cell_run import Observed
 from accelbench.engines.lightning import options, zoo
 from accelbench.engines.lightning.backends import Backend, backend_for
-from accelbench.engines.lightning.denormals import Denormals
 from accelbench.engines.lightning.feed import Feed, SingleItemLoader
 from accelbench.engines.lightning.module import BenchModule, EpochStep, InferStep, TestStep, new_optimizer
 from accelbench.engines.lightning.outputs import NetworkOutputs, all_finite, described
@@ -167,7 +166,6 @@ class _Run(NetworkOutputs):
         self.observer = Observer(self.network)
         self.trained = TrainedNetwork(self.network, self.seen.training)
         self.first_output = self.network.register_forward_hook(self._check_output)
-        self.denormals = Denormals()
 
     def run_steps(self) -> None:
         """Has the Trainer call back, with a step over the whole window or over one epoch."""
@@ -213,7 +211,6 @@ class _Run(NetworkOutputs):
         if self.cell.breakdown_s and has_time(median(self.timing.latency_s), self.cell.timeout_s):
             self.breakdown = measure_breakdown(step, self.backend, self.cell.breakdown_s, ranks=self.ranks)
             self.operators = busiest(step, self.backend, self.ranks)
-        self._look_for_denormals(step)
         if self.trains:
             self._look_further(step)
         self.ranks.dismiss()
@@ -227,7 +224,6 @@ class _Run(NetworkOutputs):
         self.measure_epoch(step)
         self._note_result(step)
         if not self.trains and len(self.epochs) == NUM_INFER_EPOCHS:
-            self._look_for_denormals()
             self._keep_outputs(step)
             self._profile_epochs(InferStep)
 
@@ -235,7 +231,6 @@ class _Run(NetworkOutputs):
         """Profiles a training step after the last evaluation; the weights stay those of the last epoch."""
         self.note_resources()
         self.seen.training.end, self.seen.training.evaluating = self.trained.states(), evaluating(self.network)
-        self._look_for_denormals()
         self.last_result = self.last_result.clone()  # a CUDA graph overwrites its earlier result
         with kept(self.network):
             self._profile_epochs(self.module.train_step)
@@ -284,18 +279,6 @@ class _Run(NetworkOutputs):
         if not self.observer.has_seen:
             self.note_resources()
             self.observer.look(self.network, lambda: options.run_plain(self.network, step, self.workload.example()))
-
-    def _look_for_denormals(self, step: InferStep | None = None) -> None:
-        """Looks at the weights, and at what the layers return in one more step; compiled code does not show that."""
-        if self.backend.torch_type != "cpu" or self.backend.flushes_denormals:
-            return
-        self.note_resources()
-        self.denormals.look_at_weights(self.network, next(iter(self.trainer.optimizers), None))
-        compiled = self.compiler is not None or self.backend.compiles()[0] > 0
-        one_more = not self.is_one_step and has_time(median(self.timing.latency_s or [0.0]), self.cell.timeout_s)
-        if step is not None and one_more and not compiled and self.ranks.num == 1:
-            with self.denormals.looking_at_outputs(self.network):
-                step.compute(step.copy_in(step.fetch()))
 
     @check_timed
     def _look_further(self, step: InferStep) -> None:
@@ -382,6 +365,5 @@ class _Run(NetworkOutputs):
         return self.workload.tokens_per_sample()
 
     def warnings(self) -> Iterator[str]:
-        yield from self.denormals.warnings()
         if self.compiler is not None:
             yield from self.compiler.warnings()

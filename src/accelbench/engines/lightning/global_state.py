@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from accelbench.errors import UnsupportedError
+
 FULL = "ieee"
 TF32 = "tf32"
 DEFAULT_DTYPE = "torch.set_default_dtype"
@@ -139,6 +141,28 @@ def use_threads(num: int) -> None:
 def multiplies_in_tf32() -> bool:
     """Whether a GPU multiplies fp32 matrices in TF32 now."""
     return bool(_read("torch.backends.cuda.matmul.fp32_precision") == TF32)
+
+
+NOT_FLUSHED = "asked for flush_denormals=true, but a thread computed with denormal numbers"
+NOT_SET = "asked for flush_denormals=true, but the engine does not say that it was set"
+DENORMAL = 1 << 20  # 1e-39 in fp32, as an integer: converting it would flush it
+PER_THREAD = 1 << 16  # elements with which PyTorch gives each thread a part
+
+
+def flush_denormals() -> None:
+    """Has this thread and those that it starts compute with 0 instead of numbers that are smaller than normal ones.
+
+    To be called before PyTorch starts threads: they inherit it. Raises an UnsupportedError if the CPU can't.
+    """
+    if not torch.set_flush_denormal(True):
+        raise UnsupportedError("flush_denormals=true: this CPU can't flush them: use flush_denormals=false")
+
+
+def denormals_are_flushed() -> bool:
+    """Whether all of PyTorch's threads compute with 0 instead of denormal numbers."""
+    num = torch.get_num_threads() * PER_THREAD
+    values = torch.full((num,), DENORMAL, dtype=torch.int32, device="cpu").view(torch.float32)
+    return not (values * 1.0).view(torch.int32).any()
 
 
 class Held:

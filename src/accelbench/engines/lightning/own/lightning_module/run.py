@@ -18,7 +18,6 @@ from torch import Tensor
 from accelbench.engines.cell_run import CellRun, Observed
 from accelbench.engines.lightning import outputs, structure, zoo
 from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.denormals import Denormals
 from accelbench.engines.lightning.global_state import new_tensors_in
 from accelbench.engines.lightning.own.lightning_module import trainer_loop as loop
 from accelbench.engines.lightning.own.lightning_module.user_module import UserModule
@@ -54,7 +53,6 @@ class ModuleRun(CellRun):
         self.user_module = UserModule(cell, backend)
         self.module, self.trainer = self.user_module.module, self.user_module.trainer
         self.step = loop.LoopStep(self._loop, self.user_module.batch_sizes, endless=not self.trains)
-        self.denormals = Denormals()
         self.finite = True
         self.same_random = self.is_reference  # in other formats torch draws other numbers
         self.unchecked: str | None = None  # why outputs were not checked
@@ -86,8 +84,6 @@ class ModuleRun(CellRun):
                 self.looked = self._probed(None if self.observer.has_seen else self.observer)
                 weights = list(self.module.parameters()) if self.trains else []
                 self.finite = outputs.all_finite([self.looked.result, weights])
-                if self.backend.torch_type == "cpu" and not self.backend.flushes_denormals:
-                    self.denormals.look_at_weights(self.module, next(iter(self.trainer.optimizers), None))
                 self.user_module.note_schedulers()
                 self.work = self.work_of_step(self._count)
                 if not self.trains:
@@ -305,7 +301,6 @@ class ModuleRun(CellRun):
             yield "steps have no phases: with accumulated gradients they differ from batch to batch"
 
     def warnings(self) -> Iterator[str]:
-        yield from self.denormals.warnings()
         if self.unchecked is not None:
             yield f"the output was not checked: {self.unchecked}"
 
