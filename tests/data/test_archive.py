@@ -58,8 +58,8 @@ def test_links_repeated_names_and_encrypted_members_are_refused(tmp_path):
     content = bytearray(zipped(tmp_path / "c.zip", ("1.jpg", b"1")).read_bytes())
     content[content.index(b"PK\x01\x02") + 8] |= 1
     (tmp_path / "c.zip").write_bytes(content)
-    with pytest.raises(DataError, match="is encrypted"):
-        Zip(tmp_path / "c.zip").names()
+    with pytest.raises(DataError, match=r"damaged in the archive \(.* is encrypted"):
+        Zip(tmp_path / "c.zip").read("1.jpg")
 
 
 def test_bombs_are_refused_before_anything_is_unpacked(tmp_path, monkeypatch):

@@ -90,12 +90,6 @@ def test_what_comes_altered_or_breaks_off_is_not_kept(small, mirror, tmp_path, m
     assert list((tmp_path / "other").iterdir()) == []
 
 
-def test_a_large_download_is_announced(small, mirror, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(module, "ANNOUNCED_BYTES", 1)
-    download(files(small)[:1], [mirror], tmp_path)
-    assert "Downloading train-i.gz" in capsys.readouterr().err
-
-
 def test_a_full_disk_is_no_fault_of_the_mirror(small, mirror, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")

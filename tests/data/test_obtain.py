@@ -16,16 +16,13 @@ def test_every_set_can_be_obtained_and_has_its_conf_file(pytestconfig):
 
 
 def test_source_files_that_appear_or_change_show_and_nothing_else_does(tmp_path):
-    empty = source_files(tmp_path, "mnist", "auto")
     raw = tmp_path / "data" / "MNIST" / "raw"
+    found = [source_files(tmp_path, "mnist", "auto")]
     raw.mkdir(parents=True)
-    (raw / "images").write_bytes(b"1")
-    one = source_files(tmp_path, "mnist", "auto")
-    assert empty["files"] == {}
-    assert one["files"]["images"][0] == 1
-    assert source_files(tmp_path, "mnist", "auto") == one
-    (raw / "images").write_bytes(b"12")
-    assert source_files(tmp_path, "mnist", "auto") != one
-    assert list(source_files(tmp_path, "mnist", str(raw.parent))["files"]) == ["raw/images"]
-    assert list(source_files(tmp_path, "mnist", "data/MNIST/raw")["files"]) == ["images"]
-    assert source_files(tmp_path, "mnist", "nowhere")["files"] == {}
+    for content in (b"1", b"12"):
+        (raw / "images").write_bytes(content)
+        found.append(source_files(tmp_path, "mnist", "auto"))
+    assert [each["num_files"] for each in found] == [0, 1, 1]
+    assert len({each["digest"] for each in found}) == 3
+    assert source_files(tmp_path, "mnist", "data/MNIST/raw")["digest"] == found[-1]["digest"]
+    assert source_files(tmp_path, "mnist", "nowhere")["num_files"] == 0

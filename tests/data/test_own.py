@@ -1,6 +1,5 @@
 """Data of the user's own: which files are read, when they are read again, and what is refused."""
 
-import os
 import zipfile
 from io import BytesIO
 
@@ -12,7 +11,6 @@ from PIL import Image
 from accelbench.data import own
 from accelbench.data.arrays import load_encoded, load_split
 from accelbench.data.manifest import check_arrays, read_classes, read_manifest
-from accelbench.data.pictures import by_folder
 from accelbench.errors import DataError
 from accelbench.project import Workplace
 from accelbench.schema.workload import DataSpec
@@ -76,17 +74,22 @@ def test_a_folder_that_is_divided_keeps_its_division(place, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("names", "told"),
-    [
-        ([], "it has no folders with pictures: a class is a folder of pictures"),
-        (["1.png", ".git/1.png", "a/notes.txt"], "it has no folders with pictures"),
-        (["train/cat/1.png", "train/dog/1.png"], "it has pictures of one class, train: "),
-        (["train/cat/1.png", "test/cat/1.png"], "it has pictures of one class, cat: "),
-    ],
+    "names", [["1.png", ".git/1.png", ".a/2.png"], ["train/cat/1.png", "test/cat/1.png", "val/cat/2.png"]]
 )
-def test_fewer_than_two_classes_are_refused(names, told):
-    with pytest.raises(DataError, match=f"^{told}"):
-        by_folder(names)
+def test_fewer_than_two_classes_are_refused(place, tmp_path, names):
+    for name in names:
+        picture(tmp_path / "pictures" / name, 0)
+    with pytest.raises(DataError, match="it has [01] folders with pictures .*: a class is such a folder"):
+        own.prepare(place, of_folder(tmp_path / "pictures"))
+
+
+def test_data_are_prepared_again_when_their_files_change(place, pictures):
+    data = of_folder(pictures)
+    for change in (lambda: None, lambda: picture(pictures / "bee" / "new.png", 150)):
+        change()
+        assert not own.is_prepared(place, data)
+        own.prepare(place, data)
+        assert own.is_prepared(place, data)
 
 
 def test_a_link_that_leads_out_is_not_read(place, pictures, tmp_path):
@@ -98,18 +101,6 @@ def test_a_link_that_leads_out_is_not_read(place, pictures, tmp_path):
     assert "bee/link.png: a link out of the folder" in obtained.refused
     assert not any("secret" in line for line in obtained.refused)
     assert read_classes(place.data / "mine") == ["Apples", "bee", "cat 1"]
-
-
-def test_data_are_prepared_again_when_their_files_change(place, pictures):
-    data, digests = of_folder(pictures), set()
-    new = pictures / "bee" / "new.png"
-    for change in (lambda: None, lambda: picture(new, 150), lambda: os.utime(new, (1, 1))):
-        change()
-        assert not own.is_prepared(place, data)
-        own.prepare(place, data)
-        assert own.is_prepared(place, data)
-        digests.add(read_manifest(place.data / "mine").digest)
-    assert len(digests) == 2
 
 
 IMAGES = np.arange(40 * 5 * 6, dtype=np.uint8).reshape(40, 5, 6)
@@ -153,7 +144,7 @@ def test_arrays_that_are_divided_keep_their_division_and_many_classes_their_labe
         ({"images": IMAGES / 255, "labels": LABELS}, r"images is float64 of the shape \(40, 5, 6\); expected are"),
         ({"images": IMAGES[:, 0], "labels": LABELS}, r"images is uint8 of the shape \(40, 6\); expected are"),
         ({"images": IMAGES, "labels": LABELS / 1}, "labels is float64 of the shape"),
-        ({"images": IMAGES, "labels": LABELS[:9]}, "images has 40 rows, and labels 9"),
+        ({"images": IMAGES, "labels": LABELS[:9]}, r"labels is int64 of the shape \(9,\)"),
         ({"images": IMAGES, "labels": LABELS * 0}, r"all labels are \[0\]: a data set has at least two classes"),
         ({"images": IMAGES[:4], "labels": LABELS[:4]}, "no images of class 3 for test"),
         ({"images": np.array([{}] * 40), "labels": LABELS}, "not readable as an .npz file of arrays"),
@@ -178,7 +169,7 @@ def test_an_array_that_claims_to_be_huge_or_is_none_is_refused_and_takes_no_memo
     with zipfile.ZipFile(tmp_path / "texts.npz", "w") as archive:
         archive.writestr("images.npy", "a text")
         archive.writestr("labels.npy", "a text")
-    with pytest.raises(DataError, match="images is no array"):
+    with pytest.raises(DataError, match=r"images is .* of the shape \(\)"):
         own.prepare(place, of_arrays(tmp_path / "texts.npz"))
     (tmp_path / "text.npz").write_text("no archive")
     np.save(tmp_path / "one.npy", IMAGES)

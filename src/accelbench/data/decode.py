@@ -1,6 +1,5 @@
 """Decodes one picture file."""
 
-import warnings
 from contextlib import suppress
 from io import BytesIO
 
@@ -23,10 +22,9 @@ def decode(content: bytes, side: int, *, resizes: bool = True) -> NDArray[np.uin
 
     The Exif orientation is applied; grey, palette and CMYK become RGB, transparent pixels white. Of several frames the
     first is taken. Pictures are resized to `side` x `side` with Pillow's antialiased bilinear filter, without keeping
-    the aspect ratio; with `resizes=False` another size is an error.
+    the aspect ratio; with `resizes=False` another size is an error. The result is uint8, side x side x 3.
 
-    Returns:
-        uint8, side x side x 3.
+    Pillow may warn of unusual Exif data.
 
     Raises:
         DataError: the bytes are no picture, or only a part of one.
@@ -34,17 +32,15 @@ def decode(content: bytes, side: int, *, resizes: bool = True) -> NDArray[np.uin
     if not content:
         raise DataError("empty")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # warnings about unusual Exif data
-            with Image.open(BytesIO(content), formats=FORMATS) as image:
-                if image.width * image.height > MAX_PIXELS:
-                    raise DataError(f"too large ({image.width} x {image.height} pixels)")
-                if not resizes and image.size != (side, side):
-                    raise DataError(f"not of {side} x {side} pixels but {image.width} x {image.height}")
-                image.load()
-                with suppress(Exception):  # broken Exif data is ignored
-                    ImageOps.exif_transpose(image, in_place=True)
-                pixels = np.asarray(_rgb(image).resize((side, side), Image.Resampling.BILINEAR))
+        with Image.open(BytesIO(content), formats=FORMATS) as image:
+            if image.width * image.height > MAX_PIXELS:
+                raise DataError(f"too large ({image.width} x {image.height} pixels)")
+            if not resizes and image.size != (side, side):
+                raise DataError(f"not of {side} x {side} pixels but {image.width} x {image.height}")
+            image.load()
+            with suppress(Exception):  # broken Exif data is ignored
+                ImageOps.exif_transpose(image, in_place=True)
+            pixels = np.asarray(_rgb(image).resize((side, side), Image.Resampling.BILINEAR))
     except UnidentifiedImageError as error:
         raise DataError("no picture, or of an unknown format") from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:

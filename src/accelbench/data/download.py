@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import shutil
 import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from http.client import HTTPException
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import wrap_file
 
 from accelbench.errors import DownloadError
 from accelbench.schema.serialize import writing
@@ -17,8 +18,6 @@ from accelbench.schema.serialize import writing
 # After this long without data a mirror is given up.
 STALL_S = 4.5
 CHUNK_BYTES = 1 << 16
-# Downloads from this size on show their progress.
-ANNOUNCED_BYTES = 20_000_000
 OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES)
 
 
@@ -67,20 +66,11 @@ class _MirrorError(Exception):
 def _fetch(url: str, file: File, path: Path) -> None:
     request = urllib.request.Request(url, headers={"User-Agent": "accelbench"})
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with urllib.request.urlopen(request, timeout=STALL_S) as response, writing(path) as part:
         total = int(response.headers.get("Content-Length") or 0)
-        is_shown = total >= ANNOUNCED_BYTES and console.is_terminal
-        if total >= ANNOUNCED_BYTES and not console.is_terminal:
-            console.print(f"Downloading {file.name} ({total / 1e6:,.0f} MB) ...", highlight=False, soft_wrap=True)
-        with (
-            part.open("wb") as target,
-            Progress(*columns, TimeRemainingColumn(), console=console, disable=not is_shown) as progress,
-        ):
-            task = progress.add_task(file.name, total=total)
-            while chunk := response.read(CHUNK_BYTES):
-                target.write(chunk)
-                progress.advance(task, len(chunk))
+        shown = wrap_file(response, total, description=f"Downloading {file.name}", console=console, transient=True)
+        with shown as body, part.open("wb") as target:
+            shutil.copyfileobj(body, target, CHUNK_BYTES)
         found = file.checksum_of(part)
         if found != file.checksum:
             what = f"{part.stat().st_size:,} bytes, {file.algorithm} {found}"

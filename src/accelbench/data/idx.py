@@ -1,4 +1,4 @@
-"""Data sets of four files in MNIST's idx format: found, checked against known digests, read."""
+"""Data sets of four files in MNIST's idx format: checked against known digests, read."""
 
 import gzip
 import hashlib
@@ -32,10 +32,7 @@ class IdxFile:
 
 
 def like_mnist(digests: Iterable[tuple[str, str]]) -> list[IdxFile]:
-    """The files of a set with MNIST's names and shapes: images and labels for training, and for testing.
-
-    `digests` are the md5 and the sha256 of each.
-    """
+    """The files of a set with MNIST's names and shapes, in the order of `digests`: each one's md5 and sha256."""
     names = [(name, num, kind) for name, num in (("train", 60_000), ("t10k", 10_000)) for kind in ("images", "labels")]
     shapes = [(num, 28, 28) if kind == "images" else (num,) for _, num, kind in names]
     return [
@@ -47,13 +44,11 @@ def like_mnist(digests: Iterable[tuple[str, str]]) -> list[IdxFile]:
 def idx_set(
     files: Sequence[IdxFile], *, title: str, home: str, classes: Sequence[str], mirrors: Sequence[str]
 ) -> FileSet:
-    """The data set of these four files: downloaded packed; read packed or not, from their folder or one above it.
+    """The data set of these four files, in the order of `like_mnist`: downloaded packed; read packed or not."""
 
-    See `like_mnist` for their order, and `FileSet` for the other arguments.
-    """
-
-    def read(path: Path, target: Target) -> Obtained:
-        folder = _nearest(files, [path, path / "raw", path.joinpath(*Path(home).parts[-2:])])
+    def read(folder: Path, target: Target) -> Obtained:
+        if not folder.is_dir():
+            raise DataError(f"{folder} is not a readable folder")
         arrays, problems = [], []
         for file in files:
             try:
@@ -77,16 +72,6 @@ def idx_set(
     )
 
 
-def _nearest(files: Sequence[IdxFile], folders: Sequence[Path]) -> Path:
-    """The folder with most of the files: the first, or one of those below it where torchvision keeps them."""
-    try:
-        os.listdir(folders[0])
-    except (OSError, ValueError) as error:
-        raise DataError(f"{folders[0]} is not a readable folder ({getattr(error, 'strerror', error)})") from error
-    names = [name for file in files for name in (file.name, f"{file.name}.gz")]
-    return max(folders, key=lambda folder: sum(os.path.exists(folder / name) for name in names))
-
-
 def _array(file: IdxFile, folder: Path) -> NDArray[np.uint8]:
     """The file's array, of the very bytes that were checked. Raises DataError if it is not the original one."""
     packed, plain = folder / f"{file.name}.gz", folder / file.name
@@ -100,7 +85,7 @@ def _array(file: IdxFile, folder: Path) -> NDArray[np.uint8]:
     except FileNotFoundError as error:
         raise DataError(f"{packed.name}: missing (and no unpacked {plain.name})") from error
     except (OSError, EOFError, zlib.error, RefusedError) as error:
-        raise DataError(f"{path.name}: not readable ({getattr(error, 'strerror', None) or error})") from error
+        raise DataError(f"{path.name}: not readable ({error})") from error
     sha256 = hashlib.sha256(content).hexdigest()
     if sha256 != file.sha256:
         found = f"{len(content):,} bytes, should be {num_bytes:,}; sha256 is {sha256}, should be {file.sha256}"

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from accelbench.data.download import File
 
 OWN_DIVISION = "its own"
-MAX_LISTED = 100  # a longer list of files is replaced by its digest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +40,7 @@ class Target:
 
 
 class DataSet(Protocol):
-    """The interface of `DATA_SET` in each module of `accelbench.data.sets`."""
+    """What `DATA_SET` of each module of `accelbench.data.sets` has."""
 
     @property
     def home(self) -> str | None:
@@ -52,11 +51,7 @@ class DataSet(Protocol):
         """Name in params.yaml -> default."""
 
     def obtain(self, name: str, source: str, root: Path, target: Target) -> Obtained:
-        """Writes the arrays. `source` is `auto`, `download`, or a path; `root` is the project's folder.
-
-        Raises:
-            DataError: the data is missing, incomplete or altered.
-        """
+        """Writes the arrays. `source` is `auto`, `download`, or a path from `root`. Raises DataError."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,26 +116,22 @@ def find(name: str) -> DataSet:
 
 
 def source_files(root: Path, name: str, source: str) -> dict[str, Any]:
-    """The files of a set's source, as `listed` gives them, so that DVC prepares the set again when they change."""
-    if source == "download":  # known by checksum, wherever it comes from
-        return {"source": source, "files": {}}
+    """What `listed` says of a set's source, so that DVC prepares the set again when its files change."""
     home = find(name).home
-    if home is None or not source.strip():  # no files, or no source: preparing it says what is wrong
-        return {"source": None, "files": {}}
+    # No files, or known by their checksum wherever they come from. If there is no source, preparing says so.
+    if home is None or source == "download" or not source.strip():
+        return {"source": source}
     return listed(root / (home if source == "auto" else os.path.expanduser(source)), source)
 
 
 def listed(place: Path, source: str) -> dict[str, Any]:
-    """The file at `place`, or the files below it, by name: size and time of change; their content is checked when read.
+    """How many files are at `place`, and a digest of their names, sizes and times of change.
 
-    `source` is what the list calls it.
+    `source` is what the list calls it. The files' content is checked when they are read.
     """
-    files = sorted(path for path in place.rglob("*") if path.is_file()) if place.is_dir() else [place]
-    found = {
-        path.relative_to(place).as_posix(): [path.stat().st_size, path.stat().st_mtime_ns]
-        for path in files
-        if path.is_file()
-    }
-    if len(found) > MAX_LISTED:
-        return {"source": source, "num_files": len(found), "files": digest(found)}
-    return {"source": source, "files": found}
+    files = sorted(path for path in (place.rglob("*") if place.is_dir() else [place]) if path.is_file())
+    found = []
+    for path in files:
+        status = path.stat()
+        found.append([path.relative_to(place).as_posix(), status.st_size, status.st_mtime_ns])
+    return {"source": source, "num_files": len(found), "digest": digest(found)}

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from accelbench.data.archive import DAMAGED, MAX_TOTAL_BYTES
 from accelbench.data.arrays import SPLITS, Arrays, label_type, save_split
 from accelbench.data.obtain import OWN_DIVISION, Obtained, listed
-from accelbench.data.pictures import MIN_PICTURES, SEED, TEST_SHARE, Folder, convert
+from accelbench.data.pictures import MIN_PICTURES, SEED, TEST_SHARE, Folder, Picture, convert, divide
 from accelbench.data.prepare import MAX_SIDE, replaced
 from accelbench.errors import DataError, UserError
 from accelbench.project import MANIFEST, Workplace
@@ -76,12 +76,16 @@ def _files(data: DataSpec) -> object:
 
 def _write_arrays(path: Path, folder: Path) -> Obtained:
     arrays = _read_arrays(path)
+    division = OWN_DIVISION
     if "images" in arrays:
-        splits = _divided(arrays["images"], arrays["labels"])
         division = f"{TEST_SHARE:.0%} of each class for testing, seed {SEED}"
+        rows = [Picture(f"{row:012}", int(label), None) for row, label in enumerate(arrays["labels"])]
+        splits = {}
+        for split, chosen in divide(rows, TEST_SHARE, SEED).items():
+            numbers = [int(row.name) for row in chosen]
+            splits[split] = arrays["images"][numbers], arrays["labels"][numbers]
     else:
         splits = {split: (arrays[f"x_{split}"], arrays[f"y_{split}"]) for split in SPLITS}
-        division = OWN_DIVISION
     values = np.unique(np.concatenate([labels for _, labels in splits.values()]))
     if len(values) < 2:
         raise DataError(f"all labels are {values.tolist()}: a data set has at least two classes")
@@ -94,16 +98,6 @@ def _write_arrays(path: Path, folder: Path) -> Obtained:
     return Obtained(classes=[str(value) for value in values], source=f"arrays of {path.name}", division=division)
 
 
-def _divided(images: NDArray[Any], labels: NDArray[Any]) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
-    order = np.random.default_rng(SEED).permutation(len(labels))
-    is_test = np.zeros(len(labels), bool)
-    for value in np.unique(labels):
-        members = order[labels[order] == value]
-        is_test[members[: round(TEST_SHARE * len(members))]] = True
-    chosen = {"train": order[~is_test[order]], "test": order[is_test[order]]}
-    return {split: (images[rows], labels[rows]) for split, rows in chosen.items()}
-
-
 def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with np.load(path, allow_pickle=False) as loaded:
@@ -112,21 +106,17 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
             names = next((names for names in (DIVIDED, WHOLE) if set(names) <= set(loaded.files)), None)
             if names is None:
                 raise DataError(f"its arrays are {', '.join(sorted(loaded.files)[:8]) or 'none'}; {EXPECTED}")
-            found = {name: loaded[name] for name in names}
+            found = {name: np.asanyarray(loaded[name]) for name in names}
     except (*DAMAGED, ValueError, TypeError, MemoryError) as error:
         raise DataError(f"not readable as an .npz file of arrays ({error})") from error
-    if others := [name for name, each in found.items() if not isinstance(each, np.ndarray)]:
-        raise DataError(f"{others[0]} is no array; {EXPECTED}")
     for images, labels in zip(names[::2], names[1::2], strict=True):
         kind, shape = found[images].dtype, found[images].shape
         is_image = len(shape) == 3 or (len(shape) == 4 and shape[3] in (1, 3))
         if kind != np.uint8 or not is_image or not shape[0] or not all(1 <= side <= MAX_SIDE for side in shape[1:3]):
             raise DataError(f"{images} is {kind} of the shape {shape}; {EXPECTED}")
         kind, shape = found[labels].dtype, found[labels].shape
-        if kind.kind not in "iu" or not (len(shape) == 1 or shape[1:] == (1,)):
-            raise DataError(f"{labels} is {kind} of the shape {shape}; {EXPECTED}")
-        if len(found[images]) != len(found[labels]):
-            raise DataError(f"{images} has {len(found[images]):,} rows, and {labels} {len(found[labels]):,}")
+        if kind.kind not in "iu" or shape not in ((len(found[images]),), (len(found[images]), 1)):
+            raise DataError(f"{labels} is {kind} of the shape {shape}; {EXPECTED}, as many as images")
         found[labels] = found[labels].reshape(-1)
         if found[images].shape[3:] == (1,):
             found[images] = found[images][..., 0]  # grey images have no axis of channels

@@ -4,14 +4,13 @@ import hashlib
 import os
 import re
 import stat
-from collections import deque
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
-from multiprocessing import get_context
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -21,28 +20,23 @@ from accelbench.data.decode import decode
 from accelbench.data.obtain import OWN_DIVISION, Obtained
 from accelbench.devices.cpu import usable_cores
 from accelbench.errors import DataError
-from accelbench.lifeline import end_with_starter
 from accelbench.project import resolved
 
 TEST_SHARE = 0.2
 SEED = 0
 MIN_PICTURES = 3  # the fewest that give a test split of one picture: round(0.2 * 3)
 MAX_REFUSED_SHARE = 0.5  # if more of a class is refused, the source as a whole is damaged
-CHUNK = 16  # pictures that a worker decodes at a time
-MAX_AHEAD = 4  # times as many chunks as workers are decoded before their pictures are written
-# The outcome of a picture: the digest of its file, its pixels, its file, and why it is refused, or None.
-Converted = tuple[bytes, bytes, bytes, str | None]
+CHUNK = 64  # pictures that are decoded before they are written, so that memory does not grow with their number
 SAME = "the same bytes as"
 ENDINGS = {".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp"}
 SPLIT_WORDS = {
     **dict.fromkeys(("train", "training", "training_set"), "train"),
     **dict.fromkeys(("test", "test_set", "val", "valid", "validation"), "test"),
 }
-OUTSIDE = "in neither the training nor the test folder"
 
 
 class Source(Protocol):
-    """Files by name. It is pickled and sent to other processes."""
+    """Files by name."""
 
     def names(self) -> list[str]:
         """The files' names, as relative paths with slashes."""
@@ -76,24 +70,18 @@ class Folder:
             raise DataError("a link out of the folder")
         try:
             status = path.stat()
-            if not stat.S_ISREG(status.st_mode):
-                raise DataError("no file, but a folder or a device")
-            if status.st_size > MAX_MEMBER_BYTES:
-                raise DataError(f"too large ({status.st_size:,} bytes)")
-            return path.read_bytes()
         except FileNotFoundError as error:
             raise DataError("a link to nothing") from error
+        if not stat.S_ISREG(status.st_mode):
+            raise DataError("no file, but a folder or a device")
+        if status.st_size > MAX_MEMBER_BYTES:
+            raise DataError(f"too large ({status.st_size:,} bytes)")
+        return path.read_bytes()
 
 
 def open_source(path: Path) -> Source:
-    """The pictures of a folder or of a zip archive.
-
-    Raises:
-        DataError: `path` is neither, or the folder can't be read.
-    """
+    """The pictures of a folder or of a zip archive. Raises DataError: `path` is neither."""
     if path.is_dir():
-        if not os.access(path, os.R_OK | os.X_OK):
-            raise DataError(f"{path} is not a readable folder (Permission denied)")
         return Folder(path)
     if path.is_file():
         return Zip(path)
@@ -109,81 +97,57 @@ class Picture:
     split: str | None  # one of `SPLITS`; None if the path doesn't say
 
 
-# The pictures of a known class, sorted by name; and the name of any other file -> why it is left out.
-Layout = tuple[Sequence[Picture], Mapping[str, str]]
+class Layout(NamedTuple):
+    """What lies in a source."""
+
+    classes: list[str]
+    pictures: list[Picture]  # sorted by name
+    surplus: dict[str, str]  # the name of any other file -> why it is left out
 
 
-def find(names: Iterable[str], classes: Sequence[str]) -> Layout:
-    """Finds the pictures of the classes among other files, in any of the usual layouts.
+def find(names: Iterable[str], classes: Sequence[str] | None) -> Layout:
+    """Finds the pictures of each class, and their splits if there are folders for training and for testing.
 
-    The class is the name of the nearest folder that is named after one (`Cat`, `cats`), or the beginning of the file
-    name (`cat.0.jpg`); if the two differ, the file is surplus. The split is the name of a folder (`train`,
-    `validation`, ...). If both splits have pictures, pictures without a split are surplus; else the folders' splits
-    are ignored.
+    Of known classes, the class is the name of the nearest folder that is named after one (`Cat`, `cats`), or the
+    beginning of the file's name (`cat.0.jpg`). If `classes` is None, each folder is a class, directly in the source or
+    in its folders for training and for testing. Raises DataError: there are fewer than two classes.
     """
-    label_of = {word: label for label, name in enumerate(classes) for word in (name, f"{name}s")}
-    found, surplus = [], {}
-    for name in sorted(names):
-        path = PurePosixPath(name.replace("\\", "/").lower())
-        folders = path.parts[-2::-1]  # the nearest one first
-        of_folder = next((label_of[part] for part in folders if part in label_of), None)
-        beginning = re.match(r"[a-z]+(?=[._ -]?\d)", path.name)
-        of_name = label_of.get(beginning.group()) if beginning else None
-        label = of_name if of_folder is None else of_folder
-        if path.suffix not in ENDINGS:
-            surplus[name] = "no picture by its name"
-        elif path.name.startswith("._"):  # macOS adds these to archives
-            surplus[name] = "no picture, but a note of macOS about one"
-        elif None not in (of_folder, of_name) and of_folder != of_name:
-            surplus[name] = "of one class by its name and of another by its folder"
-        elif label is None:
-            surplus[name] = f"of no class ({', '.join(classes)}) by its name or folder"
-        else:
-            split = next((SPLIT_WORDS[part] for part in reversed(folders) if part in SPLIT_WORDS), None)
-            found.append(Picture(name, label, split))
-    if {picture.split for picture in found} >= set(SPLITS):
-        surplus |= {picture.name: OUTSIDE for picture in found if picture.split is None}
-        return [picture for picture in found if picture.split], surplus
-    return [replace(picture, split=None) for picture in found], surplus
-
-
-def by_folder(names: Iterable[str]) -> tuple[list[str], Layout]:
-    """The classes and their pictures: each folder is a class, or train/ and test/ (or val/) have a folder for each.
-
-    Folders without a picture, and those whose names begin with a dot, are no classes.
-
-    Raises:
-        DataError: there are fewer than two classes.
-    """
-    found: dict[str, tuple[str, ...]] = {}
+    label_of = {word: name for name in classes or () for word in (name, f"{name}s")}
+    found: dict[str, tuple[list[str], str | None, str | None]] = {}  # folders, split, class
     surplus = {}
     for name in sorted(names):
-        path = PurePosixPath(name)
+        path = PurePosixPath(name.replace("\\", "/"))
+        folders = list(path.parts[:-1])
+        split = next((SPLIT_WORDS[word.lower()] for word in folders if word.lower() in SPLIT_WORDS), None)
+        beginning = re.match(r"[a-z]+(?=[._ -]?\d)", path.name.lower())
+        words = [*(word.lower() for word in reversed(folders)), beginning.group() if beginning else ""]
+        label = next((label_of[word] for word in words if word in label_of), None)
         if path.suffix.lower() not in ENDINGS or any(part.startswith(".") for part in path.parts):
             surplus[name] = "no picture by its name"
+        elif classes is not None and label is None:
+            surplus[name] = f"of no class ({', '.join(classes)}) by its folder or name"
         else:
-            found[name] = path.parts[:-1]
-    splits = {folders[0]: SPLIT_WORDS.get(folders[0].lower()) for folders in found.values() if folders}
-    is_divided = set(splits.values()) >= set(SPLITS)
-    folder_of, split_of = {}, {}
-    for name, folders in found.items():
-        split = splits[folders[0]] if is_divided and folders else None
-        if is_divided and folders and split is None:
-            surplus[name] = OUTSIDE
-        elif len(folders) <= is_divided:
+            found[name] = folders, split, label
+    is_divided = {split for _, split, _ in found.values()} >= set(SPLITS)
+    of_class: dict[str, tuple[str, str | None]] = {}
+    for name, (folders, split, label) in found.items():
+        if classes is None:
+            inner = [word for word in folders if not (is_divided and word.lower() in SPLIT_WORDS)]
+            label = inner[0] if inner else None
+        if is_divided and split is None:
+            surplus[name] = "in neither the training nor the test folder"
+        elif label is None:
             surplus[name] = "in no folder of a class"
         else:
-            folder_of[name], split_of[name] = folders[is_divided], split
-    classes = sorted(set(folder_of.values()))
-    if len(classes) < 2:
-        has = f"pictures of one class, {classes[0]}" if classes else "no folders with pictures"
+            of_class[name] = label, split if is_divided else None
+    known = sorted({label for label, _ in of_class.values()}) if classes is None else list(classes)
+    if len(known) < 2:
         raise DataError(
-            f"it has {has}: a class is a folder of pictures ({', '.join(sorted(ENDINGS))}), and two are needed, "
-            "directly below it, or below train/ and test/ (or val/)"
+            f"it has {len(known)} folders with pictures ({', '.join(sorted(ENDINGS))}): a class is such a folder, "
+            "directly below it, or below train/ and test/ (or val/), and two are needed"
         )
-    label_of = {name: label for label, name in enumerate(classes)}
-    pictures = [Picture(name, label_of[folder], split_of[name]) for name, folder in folder_of.items()]
-    return classes, (pictures, surplus)
+    pictures = [Picture(name, known.index(label), split) for name, (label, split) in of_class.items()]
+    return Layout(known, pictures, surplus)
 
 
 def divide(pictures: Sequence[Picture], test_share: float, seed: int) -> dict[str, list[Picture]]:
@@ -215,7 +179,6 @@ def convert(
     keep_encoded: bool = False,
     resizes: bool = True,
     max_images: int | None = None,
-    num_workers: int | None = None,
 ) -> Obtained:
     """Writes the arrays of `source`'s pictures into `folder`. Memory does not grow with the number of pictures.
 
@@ -229,85 +192,59 @@ def convert(
     Raises:
         DataError: a split would have no picture of a class, or most pictures of a class can't be read.
     """
-    names = source.names()
-    classes, (pictures, surplus) = by_folder(names) if classes is None else (classes, find(names, classes))
+    known, pictures, surplus = find(source.names(), classes)
     refused = [f"{name}: {reason}" for name, reason in surplus.items()]
     splits, part, num = divide(pictures, TEST_SHARE, SEED), "", len(pictures)
     if max_images is not None and num > max_images:
         part = f"{max_images:,} of {num:,} pictures"
         splits = {split: found[: round(len(found) * max_images / num)] for split, found in splits.items()}
-    _check_classes(splits, classes, "no pictures of", refused)
+    _check_classes(splits, known, refused)
     seen: dict[bytes, str] = {}
-    num_workers = num_workers or usable_cores()
-    with _pool(num_workers) as pool:
-        for split in reversed(SPLITS):  # test first: a copy in both splits must be missing in training
-            names = [picture.name for picture in splits[split]]
-            converted = _converted(_Conversion(source, side, resizes), names, pool, MAX_AHEAD * num_workers)
-            kinds = ("images", "encoded", "ends") if keep_encoded else ("images",)
-            paths = {kind: array_path(folder, split, kind) for kind in kinds}
-            reasons = _write(names, converted, paths, side, seen)
-            _check_refused(split, splits[split], reasons, classes)
-            refused += [f"{name}: {reason}" for name, reason in zip(names, reasons, strict=True) if reason]
-            splits[split] = [picture for picture, reason in zip(splits[split], reasons, strict=True) if not reason]
-            labels = np.array([picture.label for picture in splits[split]], label_type(len(classes)))
-            np.save(array_path(folder, split, "labels"), labels)
-    _check_classes(splits, classes, "no readable pictures of", refused)
+    for split in reversed(SPLITS):  # test first: a copy in both splits must be missing in training
+        chosen = splits[split]
+        kinds = ("images", "encoded", "ends") if keep_encoded else ("images",)
+        paths = {kind: array_path(folder, split, kind) for kind in kinds}
+        converted = _converted(source, [picture.name for picture in chosen], side, resizes)
+        reasons = _write([picture.name for picture in chosen], converted, paths, side, seen)
+        _check_refused(chosen, reasons, known)
+        refused += [f"{picture.name}: {reason}" for picture, reason in zip(chosen, reasons, strict=True) if reason]
+        splits[split] = [picture for picture, reason in zip(chosen, reasons, strict=True) if not reason]
+        labels = np.array([picture.label for picture in splits[split]], label_type(len(known)))
+        np.save(array_path(folder, split, "labels"), labels)
+    _check_classes(splits, known, refused)
     own = any(picture.split for picture in pictures)
     division = OWN_DIVISION if own else f"{TEST_SHARE:.0%} of each class for testing, by file, seed {SEED}"
-    return Obtained(refused=refused, division=division, part=part, classes=classes)
+    return Obtained(refused=refused, division=division, part=part, classes=known)
 
 
-@dataclass(frozen=True)
-class _Conversion:
-    """The work of the pool's processes."""
+class _Converted(NamedTuple):
+    content: bytes = b""  # of the file
+    digest: bytes = b""  # of the file
+    pixels: bytes = b""
+    problem: str | None = None  # why the picture is refused
 
-    source: Source
-    side: int
-    resizes: bool
 
-    def run(self, names: Sequence[str]) -> list[Converted]:
-        return [self._one(name) for name in names]
+def _converted(source: Source, names: Sequence[str], side: int, resizes: bool) -> Iterator[_Converted]:
+    """The pictures in their order, decoded by a thread for each core: Pillow computes without Python's lock."""
 
-    def _one(self, name: str) -> Converted:
+    def one(name: str) -> _Converted:
         try:
-            content = self.source.read(name)
-            pixels = decode(content, self.side, resizes=self.resizes)
+            content = source.read(name)
+            pixels = decode(content, side, resizes=resizes)
         except DataError as error:
-            return b"", b"", b"", str(error)
+            return _Converted(problem=str(error))
         except OSError as error:  # the disk fails
             raise DataError(f"{name}: not readable ({error.strerror})") from error
-        return hashlib.sha256(content).digest(), pixels.tobytes(), content, None
+        return _Converted(content, hashlib.sha256(content).digest(), pixels.tobytes())
 
-
-def _pool(num_workers: int) -> ProcessPoolExecutor:
-    """Worker processes, forked from a process that has imported this module."""
-    context = get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    return ProcessPoolExecutor(num_workers, mp_context=context, initializer=end_with_starter, initargs=(_end,))
-
-
-def _end() -> None:
-    os._exit(1)
-
-
-def _converted(
-    conversion: _Conversion, names: Sequence[str], pool: ProcessPoolExecutor, most: int
-) -> Iterator[Converted]:
-    """The pictures in their order; of `most` chunks at a time, so that memory does not grow with their number."""
-    waiting: deque[Future[list[Converted]]] = deque()
-    try:
+    with ThreadPoolExecutor(usable_cores()) as pool, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of unusual Exif data; here, since it holds for all threads
         for start in range(0, len(names), CHUNK):
-            waiting.append(pool.submit(conversion.run, names[start : start + CHUNK]))
-            if len(waiting) == most:
-                yield from waiting.popleft().result()
-        while waiting:
-            yield from waiting.popleft().result()
-    except BrokenExecutor as error:
-        raise DataError("a process that decodes pictures was killed, perhaps for want of memory") from error
+            yield from pool.map(one, names[start : start + CHUNK])
 
 
 def _write(
-    names: Sequence[str], converted: Iterable[Converted], paths: Mapping[str, Path], side: int, seen: dict[bytes, str]
+    names: Sequence[str], converted: Iterable[_Converted], paths: Mapping[str, Path], side: int, seen: dict[bytes, str]
 ) -> list[str | None]:
     """Writes the good pictures of one split, and their files if `paths` name places for them.
 
@@ -321,7 +258,7 @@ def _write(
         RowFile(paths["images"], (side, side, 3)) as images,
         RowFile(paths["encoded"], ()) if "encoded" in paths else nullcontext() as encoded,
     ):
-        for name, (digest, pixels, content, problem) in zip(names, converted, strict=True):
+        for name, (content, digest, pixels, problem) in zip(names, converted, strict=True):
             first = seen.setdefault(digest, name) if problem is None else name
             reasons.append(problem if first == name else f"{SAME} {first}")
             if reasons[-1] is None:
@@ -334,25 +271,20 @@ def _write(
     return reasons
 
 
-def _check_classes(splits: dict[str, list[Picture]], classes: Sequence[str], problem: str, refused: list[str]) -> None:
-    for split in SPLITS:
-        labels = {picture.label for picture in splits[split]}
+def _check_classes(splits: Mapping[str, list[Picture]], classes: Sequence[str], refused: Sequence[str]) -> None:
+    for split, pictures in splits.items():
+        labels = {picture.label for picture in pictures}
         if missing := [name for label, name in enumerate(classes) if label not in labels]:
-            if any(line.lower().partition(": ")[0].endswith((".zip", ".gz", ".7z")) for line in refused):
-                problem = f"there are archives inside it: unpack them first; {problem}"
-            few = f"a class needs at least {MIN_PICTURES} pictures"
-            raise DataError(f"{problem} {', '.join(missing)} for {split} ({few}){_first(refused)}")
+            few = f"a class needs at least {MIN_PICTURES} pictures, in folders and not in archives"
+            raise DataError(f"no readable pictures of {', '.join(missing)} for {split} ({few}){_first(refused)}")
 
 
-def _check_refused(
-    split: str, pictures: Sequence[Picture], reasons: Sequence[str | None], classes: Sequence[str]
-) -> None:
+def _check_refused(pictures: Sequence[Picture], reasons: Sequence[str | None], classes: Sequence[str]) -> None:
     for label, name in enumerate(classes):
         of_class = [(each.name, reason) for each, reason in zip(pictures, reasons, strict=True) if each.label == label]
         damaged = [f"{path}: {reason}" for path, reason in of_class if reason and not reason.startswith(SAME)]
         if len(damaged) > MAX_REFUSED_SHARE * len(of_class):
-            num = f"{len(damaged):,} of {len(of_class):,}"
-            raise DataError(f"{num} pictures of {name} for {split} are refused{_first(damaged)}")
+            raise DataError(f"{len(damaged):,} of {len(of_class):,} pictures of {name} are refused{_first(damaged)}")
 
 
 def _first(lines: Sequence[str]) -> str:

@@ -44,20 +44,17 @@ def prepare(place: Workplace, name: str, given: Mapping[str, Any]) -> Obtained:
 
 def summary(folder: Path, name: str, obtained: Obtained) -> str:
     """A line about the data set that was prepared in `folder`."""
-    counts = manifest.read_counts(folder)
-    sizes = ", ".join(f"{num:,} {split}" for split, num in counts.items()) or "no"
+    sizes = ", ".join(f"{num:,} {split}" for split, num in manifest.read_counts(folder).items()) or "no"
     refused = f", files refused: {len(obtained.refused):,} (see {MANIFEST})" if obtained.refused else ""
     return f"data/{name}: {sizes} images{refused} ({obtained.source})"
 
 
 def warning(name: str, obtained: Obtained) -> str | None:
     """Says that a stand-in or a part of the set was prepared; None if it is the set itself."""
-    if obtained.part:
-        return f"warning: data/{name} is NOT {name} but {obtained.source} (data.{name}.max_images)."
     if obtained.stand_in_reason is None:
         return None
     return (
-        f"warning: data/{name} is NOT {name} but a {obtained.source}.\nWhat was tried: {obtained.stand_in_reason}\n"
+        f"warning: data/{name} is NOT {name} but {obtained.source}.\nThe reason: {obtained.stand_in_reason}\n"
         f"For the set itself, set data.{name}.source to download or to the path of the original files."
     )
 
@@ -96,15 +93,14 @@ def describe(obtained: Obtained, name: str, folder: Path) -> None:
 def _settings(name: str, data_set: DataSet, given: Mapping[str, Any]) -> tuple[str, dict[str, int]]:
     choices = [*(["source"] if data_set.home else []), *data_set.settings]
     if unknown := set(given) - set(choices):
-        known = f"Choose from: {', '.join(choices)}." if choices else "It has none."
-        raise UserError(f"data.{name}: unknown key {', '.join(sorted(unknown))}. {known}")
+        raise UserError(f"data.{name}: unknown key {', '.join(sorted(unknown))}. It has: {', '.join(choices) or '-'}.")
     source = given.get("source") if data_set.home else "auto"
     if not isinstance(source, str) or not source.strip():
         raise UserError(f"data.{name}.source={source}: should be a word or a path. Choose from: {SOURCES}.")
     settings = {key: given.get(key, default) for key, default in data_set.settings.items()}
     for key, value in settings.items():
         most = MAX_SIDE if key == "image_size" else MAX_SETTING
-        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        if type(value) is not int or not 1 <= value <= most:
             raise UserError(f"data.{name}.{key}={value}: should be a whole number from 1 to {most}")
     return source, settings
 
@@ -120,28 +116,20 @@ def replacing(path: Path) -> Iterator[Path]:
         DataError: the folder can't be written.
     """
     path = resolved(path)
-    new, old = (path.with_name(f".{path.name}.{word}") for word in ("new", "old"))
+    new = path.with_name(f".{path.name}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with hold(path.with_name(f".{path.name}.lock"), f"{path}: another process that prepares it"):
             if path.exists() and not path.is_dir():
                 raise DataError(f"{path}: a file is in the way; move it")
-            _tidy(path, new, old)  # after a process that was killed
+            shutil.rmtree(new, ignore_errors=True)  # of a process that was killed
             new.mkdir()
             try:
                 yield new
                 if path.exists():
-                    path.rename(old)
+                    shutil.rmtree(path)
                 new.rename(path)
             finally:
-                _tidy(path, new, old)
+                shutil.rmtree(new, ignore_errors=True)
     except OSError as error:
         raise DataError(f"{path}: not written ({error})") from error
-
-
-def _tidy(path: Path, new: Path, old: Path) -> None:
-    """Puts the old folder back if nothing has replaced it, and removes what else is left."""
-    if old.exists() and not path.exists():
-        old.rename(path)
-    for left in (new, old):
-        shutil.rmtree(left, ignore_errors=True)

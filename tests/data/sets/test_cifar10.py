@@ -57,14 +57,11 @@ def check(target):
     assert np.array_equal(train.images[20].transpose(2, 0, 1).ravel(), pixels_of("data_batch_2")[0])
 
 
-def test_the_python_batches_and_the_folder_above_them(batches, project, target):
+def test_the_python_batches_and_their_archive_are_read_and_no_other_archive(
+    batches, project, target, tmp_path, monkeypatch
+):
     DATA_SET.obtain("cifar10", str(batches), project, target)
     check(target)
-    DATA_SET.obtain("cifar10", str(batches.parent), project, target)
-    check(target)
-
-
-def test_the_original_archive_and_no_other(batches, project, target, tmp_path, monkeypatch):
     path = tmp_path / "cifar.tar.gz"
     with tarfile.open(path, "w:gz") as made:
         made.add(batches, BATCHES)

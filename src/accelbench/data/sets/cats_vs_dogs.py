@@ -22,8 +22,8 @@ ARCHIVE = File(  # of 825 MB
 
 
 def read(path: Path, target: Target) -> Obtained:
-    """Reads a folder or zip archive of pictures, in any of the usual layouts (`pictures.find`)."""
-    return _convert(open_source(path), target, target.settings["max_images"])
+    """Reads a folder or zip archive of pictures (`pictures.find`)."""
+    return _convert(open_source(path), target)
 
 
 def stand_in(target: Target) -> str:
@@ -33,9 +33,9 @@ def stand_in(target: Target) -> str:
     return f"a drawn digit for each class, {drawn.num:,} pictures"
 
 
-def _convert(source: Source, target: Target, max_images: int | None = None) -> Obtained:
-    side = target.settings["image_size"]
-    return convert(source, CLASSES, side, target.folder, keep_encoded=True, max_images=max_images)
+def _convert(source: Source, target: Target) -> Obtained:
+    side, most = target.settings["image_size"], target.settings["max_images"]
+    return convert(source, CLASSES, side, target.folder, keep_encoded=True, max_images=most)
 
 
 @dataclass(frozen=True)

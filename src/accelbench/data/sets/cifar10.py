@@ -36,22 +36,20 @@ NAMES = [name for files in FILES.values() for name in files]
 
 
 def read(path: Path, target: Target) -> Obtained:
-    """Reads the original archive, the folder of its batches or one above it, or PNG files by class (folder or zip)."""
+    """Reads the original archive, the folder of its batches, or PNG files by class (folder or zip)."""
     if path.is_file() and path.name.endswith((".tar.gz", ".tgz")):
         if ARCHIVE.checksum_of(path) != ARCHIVE.checksum:
             raise DataError(f"{path}: altered or incomplete: its md5 is not the original's ({ARCHIVE.checksum})")
         with tarfile.open(path) as archive:
             members = {name: archive.extractfile(f"{BATCHES}/{name}") for name in NAMES}
             return _save(path, {name: member.read() for name, member in members.items() if member}, target)
-    for folder in (path, path / BATCHES):
-        missing = [name for name in NAMES if not (folder / name).is_file()]
-        if missing == NAMES:
-            continue
-        if missing:
-            raise DataError(f"{folder} does not hold the original files of CIFAR-10: missing {', '.join(missing)}")
-        # Each is read once: another process can't replace it after its check.
-        return _save(folder, {name: read_bytes(folder / name) for name in NAMES}, target)
-    return convert(open_source(path), CLASSES, SIDE, target.folder, resizes=False)
+    missing = [name for name in NAMES if not (path / name).is_file()]
+    if missing == NAMES:
+        return convert(open_source(path), CLASSES, SIDE, target.folder, resizes=False)
+    if missing:
+        raise DataError(f"{path} does not hold the original files of CIFAR-10: missing {', '.join(missing)}")
+    # Each is read once: another process can't replace it after its check.
+    return _save(path, {name: read_bytes(path / name) for name in NAMES}, target)
 
 
 def _save(place: Path, contents: Mapping[str, bytes], target: Target) -> Obtained:
@@ -62,9 +60,8 @@ def _save(place: Path, contents: Mapping[str, bytes], target: Target) -> Obtaine
                 raise DataError(f"{place}: a batch is altered or incomplete: {name}'s md5 is not the original's")
             with warnings.catch_warnings():  # NumPy warns of what Python 2 pickled
                 warnings.simplefilter("ignore")
-                batch = pickle.loads(
-                    contents[name], encoding="bytes"
-                )  # by its checksum, it holds only an array and lists
+                # By its checksum, it holds only an array and lists.
+                batch = pickle.loads(contents[name], encoding="bytes")
             images.append(batch[b"data"].reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1))
             labels.append(np.array(batch[b"labels"], np.uint8))
         save_split(target.folder, split, Arrays(np.concatenate(images), np.concatenate(labels)))
