@@ -1,14 +1,17 @@
-"""Writes the pages that are made from the code: docs/columns.md and docs/settings.md."""
+"""Writes what the pages say of settings from the code: docs/settings.md, and the settings' rows of docs/columns.md."""
 
 from pathlib import Path
 
 import yaml
 
-from accelbench.report import columns
+from accelbench.schema.cell import Cell
+from accelbench.schema.setting import declared
 from accelbench.settings import about
 
 DOCS = Path(__file__).parent
 CONF = DOCS.parent / "conf"
+# The row of docs/columns.md after which the declared settings stand, and the heading after them.
+BEFORE, AFTER = "| `device` | the device that was asked for | – |\n", "\n## Outcome\n"
 
 
 def pages() -> dict[str, str]:
@@ -17,7 +20,17 @@ def pages() -> dict[str, str]:
     defaults = {name: value for name, value in config.items() if isinstance(value, str) and "${" not in value}
     defaults |= {name: value for each in config["defaults"] if isinstance(each, dict) for name, value in each.items()}
     defaults |= {"model.name": defaults["model"]}
-    return {"columns.md": columns.markdown(), "settings.md": about.markdown(CONF, defaults)}
+    return {"columns.md": columns(), "settings.md": about.markdown(CONF, defaults)}
+
+
+def columns() -> str:
+    """docs/columns.md as it is, with a row for each declared setting that is a column."""
+    text = (DOCS / "columns.md").read_text()
+    before, _, _ = text.partition(BEFORE)
+    _, _, after = text.partition(AFTER)
+    said = {each.column: each.said for each in declared(Cell) if each.said.column}
+    rows = [f"| `{name}` | {each.column} | {each.empty or '–'} |\n" for name, each in said.items()]
+    return "".join([before, BEFORE, *rows, AFTER, after])
 
 
 if __name__ == "__main__":

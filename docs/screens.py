@@ -46,7 +46,6 @@ PLOTS = {
     "samples": "samples_mnist",
     "devices": "question_device",
     "batches": "question_batch",
-    "latency": "question_latency",
     "engines": "question_engine",
     "phases": "question_time",
     "limits": "question_limit",

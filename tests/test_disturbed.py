@@ -69,7 +69,7 @@ def test_a_report_counts_it_says_why_and_names_another_cell_the_best(folder):
     assert [entry.text for entry in row[:3]] == ["disturbed", "1", REASON]
     (row,) = [reported.row for reported in sweeps[0].cells if not reported.is_ok]  # in the CSV file
     assert (row["status"], row["disturbed"], row["samples_per_s"]) == ("ok", REASON, None)
-    metrics = build.headline(sweeps, [found])
+    metrics = build.metrics(sweeps, [found])
     assert (metrics["num_cells_ok"], metrics["num_cells_disturbed"]) == (2, 1)
     assert metrics["best_infer_samples_per_s"] == pytest.approx(TRUE)
     assert "32000" not in json.dumps(metrics)
@@ -81,7 +81,7 @@ def test_a_command_that_finds_no_other_cell_says_why(folder, monkeypatch, capsys
             (folder / f"{record.name}.json").unlink()
     assert main(["best", str(folder)]) == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert f"1 of 3 cells in runs/mine was disturbed ({REASON}): no answer counts such a cell." in said
+    assert f"Disturbed: 1 of 3 processes in runs/mine ({REASON}): no answer counts them." in said
 
 
 def test_python_has_the_outcome_and_no_number():

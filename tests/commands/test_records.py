@@ -80,5 +80,5 @@ def test_names_are_no_markup_and_records_that_are_not_shown_are_counted(here):
     console = Console(file=io.StringIO(), width=80)
     assert REPORT.run(Namespace(folder=f"runs/{folder.name}"), Context(console=console, out=None)) == 0
     note, address = console.file.getvalue().splitlines()
-    assert note.startswith(r"1 record in runs/[bold]\x1b[2J is not in its plan, and is not shown: ")
+    assert note.startswith(r"Not in the plan of runs/[bold]\x1b[2J, and not shown: 1 record (")
     assert address == r"Report: runs/[bold]\x1b[2J/report/index.html"

@@ -154,7 +154,7 @@ def publish(found: Sweep) -> None:
         assert all(numbers.get(column, 1) > 0 for column in POSITIVE), numbers
         assert all(numbers.get(column, 0) >= 0 for column in NOT_NEGATIVE), numbers
     told = answers(found.cells)
-    tables = [best.by_criterion(told), best.what_to_use(told), outcomes.devices([found]), outcomes.reasons([found])]
+    tables = [best.by_criterion(told), best.what_to_use(told), outcomes.reasons([found])]
     tables.append(outcomes.failures([found]))
     texts = [entry.text for table in tables if table for row in table.rows for entry in row]
     "\n".join([found.title, *texts]).encode()

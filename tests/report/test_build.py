@@ -64,7 +64,7 @@ def test_unknown_values_are_empty_never_a_number_and_values_are_kept_whole(repor
 def test_records_that_are_not_shown_are_counted_on_the_page_and_for_the_console(tmp_path: Path, built, maker) -> None:
     write(maker.ok(maker.cell(batch_size=1), 10), tmp_path / "results" / "nets")
     out, (note,) = built([maker.ok(maker.cell(), 1000)])
-    assert note.startswith("1 record in results/nets is not in its plan, and is not shown: ")
+    assert note.startswith("Not in the plan of results/nets, and not shown: 1 record (")
     assert note in (out / "index.html").read_text()
     assert note in (out / "report.md").read_text()
 

@@ -49,8 +49,7 @@ def test_each_batch_is_compared_with_the_smallest_and_in_inference_weighed_again
     text = latency.sentence
     assert text.startswith("In 0 of 1 network one setting has both the most samples/s and the shortest step.")
     assert "200 samples/s in steps of 21" in text
-    assert text.endswith("(fp32, batch 8).")
-    assert latency.table is not None
+    assert "(fp32, batch 8)." in text
 
 
 def test_the_cost_is_that_of_the_cheapest_cell(asked) -> None:

@@ -122,7 +122,7 @@ def test_cells_of_two_engines_have_the_same_ceilings_of_their_device(tmp_path: P
     assert [cell.row["ceiling_flops_per_s"] for cell in found.cells] == [2e11] * 2
 
 
-def test_cells_that_a_plan_of_an_earlier_release_gives_one_label_are_told_apart(read, maker) -> None:
+def test_cells_of_one_label_are_told_apart(read, maker) -> None:
     found = read([maker.ok(maker.cell(epochs=epochs), 10) for epochs in (5, 10)])
     labels = [f"mlp-cpu-fp32-b128-train-epochs={epochs}" for epochs in (5, 10)]
     assert [reported.label for reported in found.cells] == labels
@@ -135,8 +135,8 @@ def test_records_that_the_plan_does_not_name_are_counted_and_named(tmp_path: Pat
     names = sorted(record.write(each, folder).name for each in orphans)
     (note,) = sweeps.read(folder).notes
     assert note == (
-        f"4 records in results/nets are not in its plan, and are not shown: {', '.join(names[:3])} and 1 more "
-        "(of cells that are no longer wanted, or of other code, versions or machines)."
+        "Not in the plan of results/nets, and not shown: 4 records (of cells that are no longer wanted, or of other "
+        f"code, versions or machines): {', '.join(names[:3])}, ..."
     )
 
 
@@ -179,8 +179,8 @@ def test_a_page_of_very_many_cells_shows_the_newest_ones_of_the_newest_sweep(tmp
     monkeypatch.setattr(sweeps, "SHOWN", 4)
     page = build.build(tmp_path / "results", tmp_path / "part")
     notice = (
-        "12 cells of 2 sweeps are too many for one page: its answers are of all, and it shows the newest 4 of the 6 "
-        "cells of the newest sweep, later. cells.csv has every cell."
+        "12 cells are too many for one page: its answers are of all, and it shows 4 cells of the newest sweep, later. "
+        "cells.csv has every cell."
     )
     assert notice in page.read_text()
     assert "too many" not in whole.read_text()
@@ -192,7 +192,7 @@ def test_a_page_of_very_many_cells_shows_the_newest_ones_of_the_newest_sweep(tmp
 def test_many_records_are_read_by_several_processes_to_the_same_end(tmp_path: Path, maker, monkeypatch) -> None:
     folder = maker.suite(tmp_path, [maker.ok(maker.cell(batch_size=size), size) for size in range(1, 60)])
     few, here, process = sweeps.read(folder), [], sweeps._process
-    monkeypatch.setattr(sweeps, "_process", lambda costs, item: here.append(item) or process(costs, item))
+    monkeypatch.setattr(sweeps, "_process", lambda *given: here.append(given) or process(*given))
     monkeypatch.setattr(parallel, "NUM_FIRST", 5)
     monkeypatch.setattr(parallel, "MANY", 10)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})

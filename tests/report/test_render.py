@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 REASON = '<script>alert("x")</script> | a *bad* reason'  # of a failed cell in the sample
-NUM_PICTURES = 4
+NUM_PICTURES = 3
 VOID = {"meta", "link", "img", "input"}
 
 

@@ -98,7 +98,6 @@ def test_the_report_shows_the_search(done, tmp_path):
     text = (tmp_path / "report/report.md").read_text()
     assert "### The search" in text
     assert "With 95 % confidence none of the 3 cells" in text
-    assert (tmp_path / "report/plots/race_mine.png").exists()
 
 
 def test_a_killed_search_leaves_its_race_so_far(shared, project):

@@ -22,10 +22,10 @@ from pathlib import Path
 from accelbench.cli import main
 from accelbench.commands import completion
 from accelbench.judging.row import summarise
-from accelbench.report import columns
 from accelbench.settings import about
 from accelbench.sinks.mlflow_fields import translate
 from fakes import make_cell
+from pages import columns
 from report.conftest import Maker
 
 def said_of(*words):
@@ -46,7 +46,7 @@ print(json.dumps({
     "row": summarise(record)["toy"],
     "params": translate(record).params["toy"],
     "settings.md": about.markdown(Path("conf"), {}),
-    "columns.md": columns.markdown(),
+    "columns.md": columns(),
     "completed": "toy" in completion.settings(Path("conf")),
 }))
 """
@@ -62,7 +62,7 @@ def told(tmp_path_factory):
     text = declarations.read_text()
     assert text.count(BEFORE) == 1
     declarations.write_text(text.replace(BEFORE, DECLARATION.lstrip("\n") + BEFORE))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root / "src"), str(TESTS)])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [root / "src", TESTS, TESTS.parent / "docs"]))}
     done = subprocess.run([sys.executable, "-c", CODE], cwd=root, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -13,9 +13,11 @@ import matplotlib
 from PIL import Image
 
 from accelbench.answers.cells import MeasuredCell, process_rows
+from accelbench.answers.process import NOT_RUN, UNREADABLE
 from accelbench.answers.ranking import Answer
 from accelbench.errors import UserError, WriteError
 from accelbench.judging.costs import Cost
+from accelbench.judging.disturbed import DISTURBED
 from accelbench.project import check_inside, shown
 from accelbench.report import csv_file, render
 from accelbench.report.extension import load
@@ -84,7 +86,7 @@ def _write(page: Page, sweeps: Sequence[Sweep], folder: Path) -> None:
     (folder / "report.md").write_text(render.markdown(page), encoding="utf-8")
     csv_file.write([row for sweep in sweeps for row in device_scaling.rows(sweep)], folder / "cells.csv")
     csv_file.write(process_rows(cell for sweep in sweeps for cell in sweep.cells), folder / "processes.csv")
-    write_json(folder / "metrics.json", headline(sweeps, page.answers))
+    write_json(folder / "metrics.json", metrics(sweeps, page.answers))
 
 
 def _save(picture: Picture, path: Path) -> None:
@@ -97,21 +99,20 @@ def _save(picture: Picture, path: Path) -> None:
     few.save(path, optimize=True)
 
 
-def headline(sweeps: Sequence[Sweep], found: Sequence[Answer]) -> dict[str, Any]:
-    """The figures of metrics.json: a few headlines, and below `suites` what a change to any cell moves.
+def metrics(sweeps: Sequence[Sweep], found: Sequence[Answer]) -> dict[str, Any]:
+    """metrics.json: a few figures, of cells, and below `suites` what a change to any cell moves.
 
     A suite and each of its models have the geometric mean of the samples/s of their ok cells, by mode. What is unknown
     is left out.
     """
-    cells = [process for sweep in sweeps for process in sweep.planned]
-    statuses = [reported.record.status if reported.record else None for reported in cells]
+    outcomes = [cell.outcome for sweep in sweeps for cell in sweep.cells]
     figures: dict[str, Any] = {
-        "num_cells_ok": sum(reported.is_ok for reported in cells),
-        "num_cells_skipped": statuses.count(Status.skipped),
-        "num_cells_unexpected": sum(status in UNEXPECTED for status in statuses),
-        "num_cells_not_run": statuses.count(None),
+        "num_cells_ok": outcomes.count(Status.ok),
+        "num_cells_skipped": outcomes.count(Status.skipped),
+        "num_cells_unexpected": sum(outcome in UNEXPECTED for outcome in outcomes),
+        "num_cells_not_run": outcomes.count(NOT_RUN) + outcomes.count(UNREADABLE),
     }
-    if num_disturbed := sum(reported.disturbed is not None for reported in cells):
+    if num_disturbed := outcomes.count(DISTURBED):
         figures["num_cells_disturbed"] = num_disturbed
     if leads := [answer.lead for answer in found if answer.lead]:
         figures["share_of_answers_sure"] = _readable(sum(lead.is_known for lead in leads) / len(leads))

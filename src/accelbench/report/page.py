@@ -12,13 +12,12 @@ from accelbench.data.manifest import read_manifest
 from accelbench.errors import DataError
 from accelbench.judging.disturbed import DISTURBED
 from accelbench.presentation import counted, significant
-from accelbench.report import race
 from accelbench.report.extension import Addition, Extension
 from accelbench.report.pictures import samples
 from accelbench.report.pictures.style import Picture
 from accelbench.report.questions import Question, questions
 from accelbench.report.read import Sweep
-from accelbench.report.tables import all_cells, best, device_scaling, outcomes, pairs
+from accelbench.report.tables import all_cells, best, device_scaling, outcomes, pairs, search
 from accelbench.report.tables.table import Table
 from accelbench.schema.record import DEVICE_MEASUREMENTS, hardware
 from accelbench.schema.selfcheck import read_selfcheck
@@ -55,7 +54,7 @@ class Page:
     counts: dict[str, int]  # number of cells by outcome, without zeros
     devices: list[str]  # each one that was asked for, with its name or the reason why it was not measured
     when: tuple[str, str] | None  # the first and the last start, UTC; None if nothing has run
-    first: list[Table]  # of the first screen: what to use, which devices were there, what is missing
+    first: list[Table]  # of the first screen: what to use, what is missing
     environments: list[tuple[str, str]]  # (what, description) of the machine, the versions and the code
     sections: list[Section]
     samples: list[Picture]  # a look at each data set that was measured
@@ -102,13 +101,13 @@ def compose(
     shown = sweeps if shown is None else shown
     sheets, without = _samples(sweeps, data) if data is not None else ([], [])
     found = answers(cell for sweep in sweeps for cell in sweep.cells)
-    num_by_outcome = Counter(process.outcome for sweep in sweeps for process in sweep.planned)  # as metrics.json counts
+    num_by_outcome = Counter(cell.outcome for sweep in sweeps for cell in sweep.cells)
     ran = [record for sweep in sweeps for record in sweep.records if record.status != Status.skipped]
     starts = [record.started_at for record in ran]
     notes = [note for sweep in sweeps for note in sweep.notes]
     if len(notes) > MAX_NOTES:  # thousands would hide everything else
         notes[MAX_NOTES:] = [f"and {len(notes) - MAX_NOTES} more"]
-    first = [best.what_to_use(found[:MAX_ANSWERS]), outcomes.devices(sweeps), outcomes.reasons(sweeps)]
+    first = [best.what_to_use(found[:MAX_ANSWERS]), outcomes.reasons(sweeps)]
     details = [best.by_criterion(found[:MAX_ANSWERS]), outcomes.failures(sweeps)]
     return Page(
         notices=list(notices),
@@ -150,7 +149,7 @@ def _worth(sweeps: Sequence[Sweep], cache: Path) -> list[str]:
 
 def stand_ins(sweeps: Sequence[Sweep]) -> dict[str, str]:
     """Data set -> a sentence, for each that is only a stand-in for the one that it is named after."""
-    measured = [record for sweep in sweeps for record in sweep.records if record.measurement]
+    measured = [record for sweep in sweeps for cell in sweep.cells if (record := cell.record) and record.measurement]
     data = [record.data for record in measured if record.data and record.data.stand_in]
     found: dict[str, list[str]] = {}
     for (name, source), num in Counter((found.name, found.source) for found in data).items():
@@ -162,25 +161,29 @@ def stand_ins(sweeps: Sequence[Sweep]) -> dict[str, str]:
 
 
 def noise(sweeps: Sequence[Sweep]) -> str:
-    """Says so if other programs used the CPU during a tenth of the processes or more.
-
-    Then it also says how far two speeds of one setting differ, in whatever windows and sweeps.
-    """
+    """Says so if other programs used the CPU during a tenth of the processes or more."""
     measured = [each for sweep in sweeps for each in sweep.planned if each.record and each.record.measurement]
     num_beside = sum(each.compared is not None and each.compared.was_beside_others for each in measured)
     if num_beside < max(1.0, NOISY * len(measured)):
         return ""
+    return (
+        f"Noisy machine: {num_beside:,} of {len(measured):,} processes shared the CPU with other programs. "
+        f"{_how_far_apart(sweeps)}"
+    )
+
+
+def _how_far_apart(sweeps: Sequence[Sweep]) -> str:
+    """How far two speeds of one setting differ, in whatever windows and sweeps."""
     rates: dict[str, list[float]] = {}
     for process in (process for sweep in sweeps for process in sweep.processes):
         if process.is_ok and (rate := process.number("samples_per_s")):
             key = group_key([process.all_but("repeat", "seed", "window"), process.place_key])
             rates.setdefault(key, []).append(rate)
     ratio = max((max(each) / min(each) for each in rates.values()), default=1.0)
-    trust = "Don't trust small differences."
-    if ratio > LARGE:
-        times = f"The same setting was up to {significant(ratio, 2)} times as fast as another time"
-        trust = f"{times}: don't trust differences below that."
-    return f"Noisy machine: {num_beside:,} of {len(measured):,} processes shared the CPU with other programs. {trust}"
+    if ratio <= LARGE:
+        return "Don't trust small differences."
+    times = f"The same setting was up to {significant(ratio, 2)} times as fast as another time"
+    return f"{times}: don't trust differences below that."
 
 
 def _samples(sweeps: Sequence[Sweep], folder: Path) -> tuple[list[Picture], list[str]]:
@@ -193,15 +196,13 @@ def _samples(sweeps: Sequence[Sweep], folder: Path) -> tuple[list[Picture], list
         title = f"{data.name}: the first training images of each class"
         warning = f"NOT {data.name.upper()}: a stand-in" if data.stand_in else ""
         try:
-            is_there = read_manifest(folder / data.name).digest == data.digest
-            figure = samples.sheet(folder / data.name, title, warning) if is_there else None
+            if read_manifest(folder / data.name).digest != data.digest:
+                raise ValueError("another data set")
+            figure = samples.sheet(folder / data.name, title, warning)
         except (DataError, OSError, ValueError):
-            figure = None
-        if figure is None:
             without.append(f"No samples of {data.name}: the data set that was measured is not in the data folder.")
         else:
-            alt = " ".join(filter(None, (title, warning)))
-            sheets.append(Picture(path=f"plots/samples_{data.name}.png", alt=alt, figure=figure))
+            sheets.append(Picture(path=f"plots/samples_{data.name}.png", alt=f"{title} {warning}", figure=figure))
     return sheets, without
 
 
@@ -209,30 +210,26 @@ def _section(sweep: Sweep, extension: Extension | None) -> Section:
     warning = ", ".join(notice.partition(" (")[0] for notice in stand_ins([sweep]).values())
     added = extension.of_suite(sweep, warning) if extension else Addition()
     tables = [
-        race.table(sweep.race) if sweep.race else None,
+        search.table(sweep.race) if sweep.race else None,
         *added.tables,
         pairs.of_sweep(sweep.cells),
         pairs.accuracies(sweep),
         device_scaling.table(sweep),
     ]
-    drawn = list(added.pictures)
-    search = "The search: every process, and when cells dropped out"
-    if sweep.race and (figure := race.picture(sweep.race, f"{search}, {sweep.suite}", warning)):
-        drawn.append(("race", search, figure))
     pictures = [
         Picture(
             path=f"plots/{kind}_{sweep.folder}.png",
             alt=f"{what}, {sweep.suite}; the tables hold its values",
             figure=figure,
         )
-        for kind, what, figure in drawn
+        for kind, what, figure in added.pictures
     ]
     known = [table for table in tables if table]
     return Section(sweep=sweep, caveats=added.caveats, tables=known, pictures=pictures)
 
 
 def _environments(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, str]]:
-    """Each distinct machine, set of versions, code and git state; with its number of cells if there are several."""
+    """Each distinct machine, set of versions, code and git state; with how many processes it is of, if not of all."""
     found: dict[str, list[object]] = {}
     for record in (record for sweep in sweeps for record in sweep.records):
         for what, value in record.environment.items():
@@ -241,9 +238,9 @@ def _environments(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, str]]:
                 found.setdefault(name, []).append(value)
     for what, values in found.items():
         keys = [group_key(value) for value in values]
-        distinct, nums = dict(zip(keys, values, strict=True)), Counter(keys)
-        for key, value in distinct.items():
-            yield what + (f" ({nums[key]} cells)" if len(nums) > 1 else ""), _flat(value)
+        nums = Counter(keys)
+        for key, value in dict(zip(keys, values, strict=True)).items():
+            yield what + (f" ({nums[key]} of {len(keys)} processes)" if len(nums) > 1 else ""), _flat(value)
 
 
 def _minute(started_at: str) -> str:

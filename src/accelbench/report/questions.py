@@ -7,23 +7,22 @@ from dataclasses import dataclass, replace
 from matplotlib.figure import Figure
 
 from accelbench.answers.cells import MeasuredCell, Word
-from accelbench.answers.groups import CRITERIA
+from accelbench.answers.groups import CRITERIA, best_by
 from accelbench.answers.pairs import BATCH, DEVICE, ENGINE, OPTIONS, PRECISION, Axis, Pair, pairs
 from accelbench.answers.ranking import Answer
 from accelbench.answers.words import model_text
 from accelbench.judging.row import phases_ms
 from accelbench.presentation import counted, significant
-from accelbench.report import trade_off
 from accelbench.report.pictures.batch_lines import batch_lines
-from accelbench.report.pictures.lines import MAX_DOTS, Dot, dots, phases
+from accelbench.report.pictures.lines import Dot, dots, phases
 from accelbench.report.pictures.style import Picture
 from accelbench.report.read import Sweep
 from accelbench.report.tables import pairs as pair_table
 from accelbench.report.tables.table import Table
-from accelbench.schema.vocab import Phase
+from accelbench.schema.vocab import Mode, Phase
 from accelbench.stats.order_statistics import median
 
-SMALLEST = "the smallest batch"
+SMALLEST, LATENCY = "the smallest batch", "latency_p50_ms"
 # Phases in which the device waits.
 WAITING = (Phase.data_wait, Phase.copy_in, Phase.copy_out, Phase.framework)
 
@@ -49,7 +48,7 @@ def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[Questi
         fastest += engines.values()
     found = [
         _gained("Which device?", DEVICE, "the CPU", cells),
-        _precision(cells, answers),
+        _gained("Which precision?", PRECISION, "fp32", cells),
         _batch(cells, answers),
         _trade_off(answers),
         _gained("Which engine?", ENGINE, "PyTorch (lightning)", cells),
@@ -103,21 +102,6 @@ def _summaries(found: Sequence[Pair], base: str) -> Iterator[str]:
         yield f"{text.format(significant(median(ratios)))} in the median of {len(each)} pairs ({spread}{sure})."
 
 
-def _precision(cells: Sequence[MeasuredCell], answers: Sequence[Answer]) -> Question | None:
-    question = _gained("Which precision?", PRECISION, "fp32", cells)
-    if question is None:
-        return None
-    alone: dict[str, list[str]] = {}
-    for answer in answers:
-        precisions = {reported.cell.precision.value for reported in answer.group.cells}
-        if len(precisions) == 1:
-            alone.setdefault(precisions.pop(), []).append(answer.what)
-    sentence = question.sentence + "".join(
-        f" In {precision} alone: {'; '.join(dict.fromkeys(models))}." for precision, models in alone.items()
-    )
-    return replace(question, sentence=sentence)
-
-
 def _batch(cells: Sequence[MeasuredCell], answers: Sequence[Answer]) -> Question | None:
     question = _gained("Which batch size?", BATCH, SMALLEST, cells)
     if question is None:
@@ -127,34 +111,34 @@ def _batch(cells: Sequence[MeasuredCell], answers: Sequence[Answer]) -> Question
 
 
 def _trade_off(answers: Sequence[Answer]) -> Question | None:
-    known = [found for answer in answers if (found := trade_off.trade_off(answer))]
-    if not known:
+    """In inference: whether the fastest cell has the shortest step, too."""
+    ends = []  # how many times as long the fastest cell's step is as the shortest, with the answer and these cells
+    for answer in answers:
+        first, soonest = answer.fastest, best_by(answer.group.cells, "latency")
+        if first.cell.mode == Mode.infer and len(answer.group.cells) > 1 and soonest and first.number(LATENCY):
+            ends.append(((first.number(LATENCY) or 0.0) / (soonest.number(LATENCY) or 1.0), answer, soonest))
+    if not ends:
         return None
-    num_both = sum(len(found.front) == 1 for found in known)
-    networks = counted(len(known), "network")
+    num_both = sum(answer.fastest is soonest for _, answer, soonest in ends)
+    networks = counted(len(ends), "network")
     sentence = f"In {num_both} of {networks} one setting has both the most samples/s and the shortest step."
-    widest = max(known, key=lambda found: found.width)
-    if len(widest.front) > 1:
-        ends = [
-            f"{significant(each.number('samples_per_s'))} samples/s in steps of "
-            f"{significant(each.number('latency_p50_ms'))} ms "
-            f"({widest.answer.group.setting(each)}, batch {each.cell.batch_size})"
-            for each in (widest.front[0], widest.front[-1])
-        ]
-        sentence += f" The choice is widest for {model_text(widest.answer.fastest)}: {ends[0]}, or {ends[1]}."
-    return Question(
-        title="Speed or latency?",
-        sentence=sentence,
-        pictures=_pictures("latency", "Speed against latency", trade_off.picture(known)),
-        table=trade_off.table(known),
-    )
+    ratio, answer, soonest = max(ends, key=lambda each: each[0])
+    if ratio > 1:
+        one, other = (
+            f"{significant(each.speed)} samples/s in steps of {significant(each.number(LATENCY))} ms "
+            f"({answer.group.setting(each)}, batch {each.cell.batch_size})"
+            for each in (answer.fastest, soonest)
+        )
+        sentence += f" The choice is widest for {model_text(answer.fastest)}: {one}, or {other}."
+    sentence += ' "What to use, by each criterion" has what lies between.'
+    return Question(title="Speed or latency?", sentence=sentence, pictures=[])
 
 
 def _time(fastest: Sequence[MeasuredCell]) -> Question | None:
     figure = phases(fastest, "Where a step's time goes, in the fastest cell of each model and engine")
-    known = [(reported.label, lengths) for reported in fastest if (lengths := phases_ms(reported.row))]
-    if figure is None or not known:
+    if figure is None:
         return None
+    known = [(reported.label, lengths) for reported in fastest if (lengths := phases_ms(reported.row))]
     shares = [(sum(ms.get(phase, 0.0) for phase in WAITING) / sum(ms.values()), label) for label, ms in known]
     middle = significant(100 * median([share for share, _ in shares]), 2)
     largest, label = max(shares)
@@ -163,35 +147,29 @@ def _time(fastest: Sequence[MeasuredCell]) -> Question | None:
         f"the most, {significant(100 * largest, 2)} %, in {label}. Phases are timed in steps of their own, which may "
         "take more or less time than those of the speed."
     )
-    if without := len(fastest) - len(known):
-        sentence += f" {counted(without, 'cell')} without phases {'is' if without == 1 else 'are'} left out."
     pictures = _pictures("time", "Phases of a step", figure)
     return Question(title="Where does the time go?", sentence=sentence, pictures=pictures)
 
 
 def _limit(fastest: Sequence[MeasuredCell]) -> Question | None:
-    every = [(reported, 100 * mfu) for reported in fastest if (mfu := reported.number("mfu"))]
-    known = [(reported, percent) for reported, percent in every if percent <= 100]
-    beyond = [reported.label for reported, percent in every if percent > 100]
+    every = [(cell, 100 * mfu) for cell in fastest if (mfu := cell.number("mfu"))]
+    known = [(cell, percent) for cell, percent in every if percent <= 100]
     if not known:
         return None
-    drawn, bounds = [], Counter[str]()
-    for reported, percent in known:
-        text, bound = f"{significant(percent, 2)} %", reported.row["bound"]
-        if bound:
-            bounds[str(bound)] += 1
-            text += f", bound by {bound}"
-        drawn.append(Dot(name=reported.label, value=percent, text=text, cell=reported.cell))
-    counts = [f"{bound} in {num}" for bound, num in bounds.most_common()]
-    if unknown := len(known) - bounds.total():
-        counts.append(f"unknown in {unknown}, such as where a compiler fuses operators")
+    counts = Counter(str(cell.row["bound"] or "unknown") for cell, _ in known)
+    bounds = ", ".join(f"{bound} in {num}" for bound, num in counts.most_common())
+    beyond = ", ".join(cell.label for cell, percent in every if percent > 100)
     sentence = (
         f"The fastest cells reach {_range([percent for _, percent in known], 2)} % of the operations per "
-        f"second that their device reached in the probe. What bounds them: {', '.join(counts)}."
-        + f" The picture shows the {MAX_DOTS} highest." * (len(known) > MAX_DOTS)
-        + f" Not drawn, since it ran faster than the probe: {', '.join(beyond)}." * bool(beyond)
+        f"second that their device reached in the probe. What bounds them: {bounds}."
+        + f" Not drawn, since it ran faster than the probe: {beyond}."
+        * bool(beyond)
     )
-    title = "Share of the device's peak rate, in the fastest cell of each model and engine"
+    drawn = [
+        Dot(name=cell.label, value=percent, text=f"{significant(percent, 2)} %, {cell.row['bound']}", cell=cell.cell)
+        for cell, percent in known
+    ]
+    title = "Share of the device's peak rate, and what bounds it, in the fastest cell of each model and engine"
     pictures = _pictures("limit", "Share of the peak rate", dots(drawn, title, "% of the peak rate that was probed"))
     return Question(title="How near to the limit?", sentence=sentence, pictures=pictures)
 
@@ -222,11 +200,10 @@ def _sureness(answers: Sequence[Answer]) -> Question | None:
     if not counts:
         return None
     parts = [f"{counts[word]} {word}" for word in Word if counts[word]]
-    sentence = f"Which setting is fastest: of {counted(counts.total(), 'answer')}, {', '.join(parts)}."
-    if any(answer.command for answer in answers):
-        sentence += (
-            " To settle one that is not, measure both settings five more times, interleaved: its box has the command."
-        )
+    sentence = (
+        f"Which setting is fastest: of {counted(counts.total(), 'answer')}, {', '.join(parts)}. To settle one that is "
+        "not, measure both settings five more times, interleaved: its box may have the command."
+    )
     return Question(title="How sure is it?", sentence=sentence, pictures=[])
 
 

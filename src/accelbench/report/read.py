@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
 
 from accelbench.answers.cells import MeasuredCell, cells_of
 from accelbench.answers.process import Process
@@ -19,10 +18,10 @@ from accelbench.judging.costs import Cost
 from accelbench.presentation import counted
 from accelbench.project import CONFIRMED, PLAN, RECORDS
 from accelbench.schema import plan_file
-from accelbench.schema.ceilings import Ceilings, ceilings_in
+from accelbench.schema.ceilings import RATES, Ceilings, ceilings_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.parallel import mapped
-from accelbench.schema.plan_file import PlanEntry, PlanFile, WantedCell
+from accelbench.schema.plan_file import PlanEntry, WantedCell
 from accelbench.schema.race_file import RaceFile, read_race
 from accelbench.schema.record import Record, listed
 from accelbench.schema.record import read_all as read_records
@@ -32,8 +31,8 @@ from accelbench.schema.vocab import Device
 # Cells that a page shows, and how many of the newest sweep where there are more: a page of 2,000 opens in two seconds
 # (`make bench BENCH=report`).
 MANY, SHOWN = 5_000, 2_000
-AT_ONCE = 20_000  # cells whose plans are held at a time
 MAX_NAMED = 3  # records in a note
+SPEEDS = ("flops_per_s", "disturbed", "launch_s", *RATES)  # of ceilings: what a cell is judged by
 Costs = Mapping[Device, Cost]
 NO_COSTS: Costs = MappingProxyType({})
 
@@ -93,18 +92,19 @@ def read_all(results: Path, costs: Costs = NO_COSTS) -> list[Sweep]:
     folders = plan_file.sweep_folders(results)
     if not folders:
         raise UserError(f"{results}: no sweep there (no {PLAN}, no records); run one first, or name another folder")
-    found = _read(folders, costs)
-    unread = [each for each in found.values() if isinstance(each, UserError)]
-    if len(unread) == len(found):
-        raise unread[0]
-    sweeps = []
-    for folder, each in found.items():
+    sweeps, errors = [], []
+    for folder, refused in folders.items():
         is_deep = results not in (folder, folder.parent)
         name = clean(str(folder.relative_to(results)) if is_deep else folder.resolve().name)
-        if isinstance(each, UserError):
+        try:
+            found = _read(folder, costs, refused)
+        except UserError as error:
+            errors.append(error)
             last = clean(folder.name)
-            each = Sweep(folder=name, suite=last, title=last, notes=[_unread(folder, each)])
-        sweeps.append(replace(each, folder=name))
+            found = Sweep(folder=name, suite=last, title=last, notes=[_unread(folder, error)])
+        sweeps.append(replace(found, folder=name))
+    if len(errors) == len(sweeps):
+        raise errors[0]
     sweeps = _judged_alike(_with_confirming(sweeps, results.parent / CONFIRMED, costs), costs)
     return sorted(with_cells(sweeps), key=lambda sweep: (sweep.study or "none", sweep.folder))
 
@@ -115,10 +115,7 @@ def read(folder: Path, costs: Costs = NO_COSTS) -> Sweep:
     Raises:
         UserError: neither the plan nor any record is readable.
     """
-    (found,) = _read({folder: None}, costs).values()
-    if isinstance(found, UserError):
-        raise found
-    return with_cells([found])[0]
+    return with_cells([_read(folder, costs)])[0]
 
 
 def _unread(folder: Path, error: UserError) -> str:
@@ -134,17 +131,14 @@ def _place(folder: Path) -> str:
 
 def _with_confirming(sweeps: list[Sweep], folder: Path, costs: Costs) -> list[Sweep]:
     """The same sweeps, with the processes of `folder`'s plans that repeat one of their cells on the same machine."""
-    asked = {  # without a plan, its question is not asked any more
-        place: refused
-        for place, refused in plan_file.sweep_folders(folder).items()
-        if refused is not None or os.path.lexists(place / PLAN)
-    }
     found: list[Process] = []
-    for place, each in _read(asked, costs).items():
-        if isinstance(each, UserError):
-            sweeps[0].notes.append(_unread(place, each))
-        else:
-            found += [replace(process, is_confirming=True) for process in each.processes]
+    for place, refused in plan_file.sweep_folders(folder).items():
+        if refused is None and not os.path.lexists(place / PLAN):
+            continue  # its question is not asked any more
+        try:
+            found += [replace(each, is_confirming=True) for each in _read(place, costs, refused).processes]
+        except UserError as error:
+            sweeps[0].notes.append(_unread(place, error))
     joined = []
     for sweep in sweeps:
         known = {(each.cell.suite, each.measured_key) for each in sweep.processes}
@@ -153,85 +147,62 @@ def _with_confirming(sweeps: list[Sweep], folder: Path, costs: Costs) -> list[Sw
     return joined
 
 
-class _Plan(NamedTuple):
-    """What a folder's plan names, or the cells of its records, and why its own plan can't be read."""
-
-    head: PlanFile
-    entries: Sequence[PlanEntry | WantedCell]
-    race: RaceFile | None
-    unread: UserError | None = None
-
-    @property
-    def short(self) -> Set[str]:
-        """The names of a search's records of short windows."""
-        return self.race.short if self.race else frozenset()
-
-
-def _read(folders: Mapping[Path, RefusedError | None], costs: Costs) -> dict[Path, Sweep | UserError]:
-    """Folder -> its sweep, without cells; or why nothing in it can be read."""
-    found: dict[Path, Sweep | UserError] = {}
-    plans: dict[Path, _Plan] = {}
-    for number, (folder, refused) in enumerate(folders.items(), 1):
-        try:
-            if refused is not None:
-                raise refused
-            plans[folder] = _plan(folder)
-        except UserError as error:
-            found[folder] = error
-        if number == len(folders) or sum(len(plan.entries) for plan in plans.values()) >= AT_ONCE:
-            found |= _sweeps(plans, costs)
-            plans = {}
-    return {folder: found[folder] for folder in folders}
-
-
-def _plan(folder: Path, unread: UserError | None = None) -> _Plan:
-    """The plan of a folder; of all its records but a search's short ones, if its own is `unread` or can't be read.
+def _read(folder: Path, costs: Costs, refused: RefusedError | None = None) -> Sweep:
+    """The sweep in a folder, without cells: of its plan, or of all records but a search's short ones.
 
     Raises:
-        UserError: neither the plan nor any record is readable.
+        UserError: neither the plan nor any record is readable, or the folder was `refused`.
     """
-    race = read_race(folder)
+    if refused is not None:
+        raise refused
+    race, unread = read_race(folder), None
+    short = race.short if race else set()
     try:
-        if unread is None:
-            return _Plan(*plan_file.read_entries(folder), race)
+        plan, entries = plan_file.read_entries(folder)
+        processes = _processes(folder, entries, costs)
     except UserError as error:
         unread = error
-    plan = plan_file.plan_of_records(folder)
-    cells = [wanted for wanted in plan.cells if race is None or wanted.record_name not in race.short]
-    if not cells:
-        raise _nothing_is_readable(folder, unread) from unread
-    return _Plan(plan, cells, race, unread)
+        plan = plan_file.plan_of_records(folder)
+        wanted = [each for each in plan.cells if each.record_name not in short]
+        if not wanted:
+            raise _nothing_is_readable(folder, error) from error
+        processes = _processes(folder, wanted, costs)
+    return Sweep(
+        folder=clean(folder.resolve().name),
+        suite=plan.suite,
+        title=plan.title,
+        study=plan.study,
+        profile=plan.profile,
+        race=race,
+        processes=processes,
+        notes=list(_notes(folder, processes, short, unread)),
+    )
 
 
-def _sweeps(plans: Mapping[Path, _Plan], costs: Costs) -> dict[Path, Sweep | UserError]:
-    entries = [(folder, entry) for folder, plan in plans.items() for entry in plan.entries]
-    processes: dict[Path, list[Process]] = {folder: [] for folder in plans}
-    bad: dict[Path, UserError] = {}
-    for (folder, _), made in zip(entries, mapped(partial(_process, costs), entries), strict=True):
-        if isinstance(made, Process):
-            processes[folder].append(made)
-        else:
-            bad.setdefault(folder, UserError(f"{folder / PLAN}: not a readable plan ({made}); run the sweep again"))
-    found: dict[Path, Sweep | UserError] = {}
-    for folder, plan in plans.items():
-        try:
-            if folder in bad:
-                found |= _sweeps({folder: _plan(folder, bad[folder])}, costs)
-            else:
-                found[folder] = _sweep(folder, plan, _shared(processes[folder]))
-        except UserError as error:
-            found[folder] = error
+def _processes(folder: Path, entries: Sequence[PlanEntry | WantedCell], costs: Costs) -> list[Process]:
+    """The planned processes, each with a label of its own. Raises UserError: an entry is not readable."""
+    found: list[Process] = []
+    environments: dict[str, Mapping[str, object]] = {}
+    for each in mapped(partial(_process, folder, costs), entries):
+        if isinstance(each, str):
+            raise UserError(f"{folder / PLAN}: not a readable plan ({each}); run the sweep again")
+        if each.record is not None:  # equal environments are one object, since many would fill the memory
+            shared = environments.setdefault(each.environment_key, each.record.environment)
+            each = replace(each, record=replace(each.record, environment=shared))
+        found.append(each)
+    if len({each.label for each in found}) < len({each.cell.id for each in found}):  # of records without a plan
+        labels = plan_file.labels(each.cell for each in found)
+        found = [replace(each, label=labels[each.cell.id]) for each in found]
     return found
 
 
-def _process(costs: Costs, item: tuple[Path, PlanEntry | WantedCell]) -> Process | str:
+def _process(folder: Path, costs: Costs, entry: PlanEntry | WantedCell) -> Process | str:
     """A planned process, with its record if that is readable; or why its entry in the plan is not."""
-    folder, entry = item
     try:
         wanted = entry if isinstance(entry, WantedCell) else entry.read()
     except UserError as error:
         return str(error)
-    return _of_file(folder / f"{wanted.record_name}.json", wanted.cell, wanted.label, costs).without_samples()
+    return _of_file(folder / f"{wanted.record_name}.json", wanted.cell, wanted.label, costs)
 
 
 def _of_file(path: Path, cell: Cell, label: str, costs: Costs, ceilings: Ceilings | None = None) -> Process:
@@ -240,73 +211,43 @@ def _of_file(path: Path, cell: Cell, label: str, costs: Costs, ceilings: Ceiling
     if record is not None and ceilings is not None:
         record = replace(record, environment={**record.environment, "ceilings": ceilings.to_json()})
     problem = next(iter(readable.problems(lambda path: f"{_place(path.parent)}/{path.name}")), None)
-    return Process(cell=cell, name=path.stem, label=label, record=record, problem=problem, costs=costs, path=path)
+    made = Process(cell=cell, name=path.stem, label=label, record=record, problem=problem, costs=costs, path=path)
+    return made.without_samples()
 
 
-def _shared(processes: Sequence[Process]) -> list[Process]:
-    """The same; equal environments of records are one object, since many would fill the memory."""
-    environments: dict[str, Mapping[str, object]] = {}
-    shared = []
-    for each in processes:
-        if each.record is not None:
-            known = environments.setdefault(each.environment_key, each.record.environment)
-            each = replace(each, record=replace(each.record, environment=known))
-        shared.append(each)
-    return shared
-
-
-def _sweep(folder: Path, plan: _Plan, processes: list[Process]) -> Sweep:
-    if len({each.label for each in processes}) < len({each.cell.id for each in processes}):  # of an earlier release
-        labels = plan_file.labels(each.cell for each in processes)
-        processes = [replace(each, label=labels[each.cell.id]) for each in processes]
-    place, names = _place(folder), {each.name for each in processes}
+def _notes(folder: Path, processes: Sequence[Process], short: Set[str], unread: UserError | None) -> Iterator[str]:
+    """What a reader should know of a folder's records and of its plan, which may be `unread`."""
+    place, names = _place(folder), {each.name for each in processes} | short
     problems = [each.problem for each in processes if each.problem]
-    if plan.unread is not None:
-        others = read_records(path for path in sorted(folder.glob(RECORDS)) if path.stem not in names | plan.short)
-        list(others)
-        problems += others.problems(lambda path: f"{place}/{path.name}")
-    disturbed = [each.disturbed for each in processes if each.disturbed]
-    notes = listed(problems)
-    if disturbed:
-        were = "were" if len(disturbed) > 1 else "was"
-        notes.append(
-            f"{len(disturbed):,} of {len(processes):,} cells in {place} {were} disturbed ({disturbed[0]}): no answer "
-            "counts such a cell. The same sweep with retry=failed measures it again."
-        )
-    return Sweep(
-        folder=clean(folder.resolve().name),
-        suite=plan.head.suite,
-        title=plan.head.title,
-        study=plan.head.study,
-        profile=plan.head.profile,
-        race=plan.race,
-        processes=processes,
-        notes=[*notes, *_notes_of_plan(folder, plan, names)],
-    )
-
-
-def _notes_of_plan(folder: Path, plan: _Plan, names: Set[str]) -> Iterator[str]:
-    """What a reader should know of a folder's plan and of the records that it does not name."""
-    place = _place(folder)
-    if plan.short:
+    others = sorted(path for path in folder.glob(RECORDS) if path.stem not in names)
+    if unread is not None:
+        readable = read_records(others)
+        list(readable)
+        problems += readable.problems(lambda path: f"{place}/{path.name}")
+    yield from listed(problems)
+    if disturbed := [each.disturbed for each in processes if each.disturbed]:
         yield (
-            f"{len(plan.short):,} records in {place} are of short windows of a search: too short to publish, "
+            f"Disturbed: {len(disturbed):,} of {len(processes):,} processes in {place} ({disturbed[0]}): no answer "
+            "counts them. The same sweep with retry=failed measures them again."
+        )
+    if short:
+        yield (
+            f"{len(short):,} records in {place} are of short windows of a search: too short to publish, "
             "and only the table of the search counts them."
         )
-    if plan.unread is not None:
+    if unread is not None:
         is_missing = not os.path.lexists(folder / PLAN)
         yield (
-            (f"{place} has no {PLAN}" if is_missing else str(plan.unread).replace(str(folder), place))
+            (f"{place} has no {PLAN}" if is_missing else str(unread).replace(str(folder), place))
             + ": the cells of all its records are shown, in the order in which they were measured. "
             "Which study they belong to, and which cells were planned but not measured, is unknown."
         )
-    elif others := sorted({path.stem for path in folder.glob(RECORDS)} - names - plan.short):
-        are = "are" if len(others) > 1 else "is"
-        shown = ", ".join(f"{name}.json" for name in others[:MAX_NAMED])
-        more = f" and {len(others) - MAX_NAMED:,} more" if len(others) > MAX_NAMED else ""
-        why = "of cells that are no longer wanted, or of other code, versions or machines"
-        what = f"{counted(len(others), 'record')} in {place} {are} not in its plan, and {are} not shown"
-        yield f"{what}: {shown}{more} ({why})."
+    elif others:
+        named = ", ".join([*(path.name for path in others[:MAX_NAMED]), *["..."][: len(others) > MAX_NAMED]])
+        yield (
+            f"Not in the plan of {place}, and not shown: {counted(len(others), 'record')} (of cells that are no "
+            f"longer wanted, or of other code, versions or machines): {named}"
+        )
 
 
 def _nothing_is_readable(folder: Path, of_plan: UserError) -> UserError:
@@ -322,31 +263,27 @@ def _nothing_is_readable(folder: Path, of_plan: UserError) -> UserError:
 def _judged_alike(sweeps: Sequence[Sweep], costs: Costs) -> list[Sweep]:
     """The same sweeps; processes with lower ceilings than others of their device are read again and judged by these."""
     every = [each for sweep in sweeps for each in sweep.processes if each.record is not None]
-    own: dict[tuple[str, str], Ceilings | None] = {}
+    environments = {each.environment_key: each.record.environment for each in every if each.record is not None}
+    own = {key: ceilings_in(environment) for key, environment in environments.items()}
     best: dict[str, Ceilings] = {}
-    for each in every:
-        key = (each.device_key, each.environment_key)
-        if key not in own and each.record is not None:
-            found = own[key] = ceilings_in(each.record.environment)
-            if found is not None:
-                known = best.get(each.device_key)
-                best[each.device_key] = known.joined(found) if known else found
-    is_lower = {
-        key: key[0] in best and (found is None or _speeds(found) != _speeds(best[key[0]])) for key, found in own.items()
-    }
-    lower = [each for each in every if is_lower[each.device_key, each.environment_key]]
+    for device, key in dict.fromkeys((each.device_key, each.environment_key) for each in every):
+        if (found := own[key]) is not None:
+            best[device] = best[device].joined(found) if device in best else found
+
+    def speeds(found: Ceilings | None) -> list[object]:
+        return [] if found is None else [getattr(found, name) for name in SPEEDS]
+
+    def is_lower(each: Process) -> bool:
+        return each.device_key in best and speeds(own[each.environment_key]) != speeds(best[each.device_key])
 
     def again(each: Process) -> Process:
         assert each.path is not None
         judged = _of_file(each.path, each.cell, each.label, costs, best[each.device_key])
-        return replace(judged, folder=each.folder, is_confirming=each.is_confirming).without_samples()
+        return replace(judged, folder=each.folder, is_confirming=each.is_confirming)
 
+    lower = [each for each in every if is_lower(each)]
     judged = dict(zip(map(id, lower), mapped(again, lower), strict=True))
     return [replace(sweep, processes=[judged.get(id(each), each) for each in sweep.processes]) for sweep in sweeps]
-
-
-def _speeds(ceilings: Ceilings) -> Ceilings:
-    return replace(ceilings, how=dict.fromkeys(ceilings.flops_per_s, ""), seconds=0.0, measured_at="", probed=[])
 
 
 def newest(sweeps: Sequence[Sweep]) -> tuple[list[Sweep], list[str]]:
@@ -360,7 +297,8 @@ def newest(sweeps: Sequence[Sweep]) -> tuple[list[Sweep], list[str]]:
     last = max(sweeps, key=lambda sweep: max((each.started_at for each in sweep.processes), default=""))
     chosen = {id(each) for each in sorted(last.cells, key=lambda each: each.started_at, reverse=True)[:SHOWN]}
     cells = [each for each in last.cells if id(each) in chosen]
-    part = "" if len(cells) == len(last.cells) else f"the newest {len(cells):,} of the {len(last.cells):,} cells of "
-    everything = f"{num_cells:,} cells of {counted(len(sweeps), 'sweep')} are too many for one page"
-    notice = f"{everything}: its answers are of all, and it shows {part}the newest sweep, {last.folder}."
-    return [replace(last, cells=cells)], [f"{notice} cells.csv has every cell."]
+    notice = (
+        f"{num_cells:,} cells are too many for one page: its answers are of all, and it shows {len(cells):,} cells of "
+        f"the newest sweep, {last.folder}. cells.csv has every cell."
+    )
+    return [replace(last, cells=cells)], [notice]

@@ -15,9 +15,9 @@ def test_the_engine_and_options_are_chosen_too_and_named(answered, maker) -> Non
     assert line["most samples/s with"] == "cpu fp32 b128, keras"
     second = (line["next best"], line["its samples/s"], line["times as fast"])
     assert second == ("cpu fp32 b128, lightning", "1,000", "2.00")
-    assert line["best of each precision"] == "keras: fp32 2,000; lightning: fp32 1,000"
     plain = [maker.ok(maker.cell(batch_size=size, repeat=repeat), 100 + size) for size in (1, 2) for repeat in (0, 1)]
-    (row,) = rows(answered([*plain, maker.ok(maker.cell(batch_size=1, options=Options(channels_last=True)), 50)]))
+    found = answered([*plain, maker.ok(maker.cell(batch_size=1, options=Options(channels_last=True)), 50)])
+    (row,) = rows(found)
     assert (row["most samples/s with"], row["next best"]) == ("cpu fp32 b2", "cpu fp32 b1, channels_last")
 
 
@@ -28,15 +28,14 @@ def test_a_line_for_each_model_and_what_is_done_with_it(answered, maker) -> None
     assert train["model, and what is done"] == "mlp train, mnist"
     assert (train["most samples/s with"], train["samples/s"], train["± (%)"]) == ("cpu bf16 b128", "2,560", "3.0")
     assert (train["next best"], train["times as fast"], train["how sure"]) == ("cpu fp32 b128", "2.00", "likely")
-    assert train["best of each precision"] == "bf16 2,560, fp32 1,280"
-    assert train["least latency with"] == "cpu bf16 b128"
     assert infer["next best"] == "–"
     assert (train["warnings"], infer["warnings"]) == ("1", "2")
-    assert "least money with" not in train
-
-
-def test_money_is_there_where_it_is_known_and_no_answer_without_an_ok_cell(answered, maker) -> None:
-    records = [maker.ok(maker.cell(batch_size=size), 100 * size) for size in (1, 2)]
-    (row,) = rows(answered(records, {Device.cpu: Cost(price_per_hour=3.6)}))
-    assert (row["least money with"], row["cost of a million"]) == ("cpu fp32 b2", "5.00")
     assert best.what_to_use(answered([maker.record(maker.cell(), Status.skipped, reason="no")])) is None
+
+
+def test_each_criterion_that_is_known_has_its_best_cell(answered, maker) -> None:
+    found = [(1, 100, 0.01), (2, 200, 0.03), (4, 150, 0.02)]
+    records = [maker.ok(maker.cell(batch_size=size), rate, latency_s=[step] * 700) for size, rate, step in found]
+    first, second, third = texts(best.by_criterion(answered(records, {Device.cpu: Cost(price_per_hour=3.6)})))
+    assert (first["best by"], first["with"], first["cost of a million"]) == ("throughput, money", "cpu fp32 b2", "5.00")
+    assert (second["best by"], third["best by"]) == ("latency", "unbeaten")

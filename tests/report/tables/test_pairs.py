@@ -29,7 +29,7 @@ def test_tables_tell_cells_with_other_options_apart(read, maker):
     cells = [(maker.cell(mode=Mode.infer, batch_size=size, options=on), rate) for rate, size, on in batches]
     found = read([maker.ok(cell, rate) for cell, rate in cells])
     (fastest, *_) = texts(best.by_criterion(answers(found.cells)))
-    assert (fastest["samples/s"], fastest["options"]) == ("80.0", "channels_last + compile")
+    assert (fastest["samples/s"], fastest["with"]) == ("80.0", "cpu fp32 b4, channels_last + compile")
     assert {row["options"] for row in texts(all_cells.cells([found]).table)} == {"–", "channels_last + compile"}
 
 
@@ -48,5 +48,5 @@ def test_accuracies_of_equal_settings_alone_are_compared(read, maker):
     records = [trained(device, seed, 0.97 + seed / 1000) for device in ("cpu", "xla_cpu") for seed in range(4)]
     records += [trained("gpu", seed, 0.5, batch_size=32) for seed in range(4)]
     (row,) = texts(pairs.accuracies(read(records)))
-    assert (row["devices"], row["seeds"], row["seeds of the other"]) == ("cpu less xla_cpu", "4", "4")
+    assert (row["devices"], row["seeds"], row["accuracies (%)"]) == ("cpu less xla_cpu", "4 and 4", "97.2 and 97.2")
     assert row["verdict"] == "equal within 1 %"

@@ -52,7 +52,6 @@ COLUMNS = [
     CsvColumn("tokens/s", "tokens_per_s"),
     *(CsvColumn(f"latency p{percentile} (ms)", f"latency_p{percentile}_ms") for percentile in (50, 90, 99)),
     CsvColumn("launch p50 (ms)", "launch_p50_ms"),
-    CsvColumn("first step (s)", "first_step_s"),
     CsvColumn("threads", "threads", "count"),
     CsvColumn("compile (s)", "compile_s"),
     CsvColumn("peak host (MB)", "peak_host_mb"),
@@ -61,13 +60,7 @@ COLUMNS = [
     CsvColumn("data wait (%)", "data_wait_share", "percent"),
     CsvColumn("of the ceiling (%)", "mfu", "percent"),
     CsvColumn("bound by", "bound", "word"),
-    CsvColumn("CPU (%, 100 a core)", "cpu_utilization_percent"),
-    CsvColumn("kernel (% of CPU time)", "system_time_share", "percent"),
-    CsvColumn("page faults/s", "page_faults_per_s"),
     CsvColumn("GPU (%)", "gpu_utilization_percent"),
-    CsvColumn("GPU power (W)", "gpu_power_w"),
-    CsvColumn("GPU temperature (°C)", "gpu_temperature_c"),
-    CsvColumn("GPU clock (MHz)", "gpu_clock_mhz"),
     CsvColumn("J/sample", "energy_j_per_sample"),
     CsvColumn("cost of a million samples", "cost_per_million_samples"),
     CsvColumn("accuracy (%)", "accuracy", "percent"),
@@ -90,18 +83,11 @@ METRICS = [
     ("peak memory of the host (MB)", "peak_host_mb", "less", "number"),
     ("time of the whole job (s)", "time_s", "less", "number"),
     ("compilation (s)", "compile_s", "less", "number"),
-    ("CPU utilisation (%, 100 a core)", "cpu_utilization_percent", "more", "number"),
-    ("GPU utilisation (%)", "gpu_utilization_percent", "more", "number"),
-    ("GPU power (W)", "gpu_power_w", "less", "number"),
-    ("GPU temperature (°C)", "gpu_temperature_c", "less", "number"),
-    ("GPU clock (MHz)", "gpu_clock_mhz", "more", "number"),
     ("test accuracy (%)", "accuracy", "more", "percent"),
 ]
 NOTE = (
     "~ marks an estimated time. Latency is the time until the device is done; launch is the time until the call "
-    "returns, which some benchmarks publish. The first step is not part of the steady state. All columns are in "
-    "cells.csv; columns without any value are left out here. In MLflow, a tracked cell is the run of the same name in "
-    "the experiment accelbench/<suite>; skipped cells have no run."
+    "returns, which some benchmarks publish. cells.csv has all columns; those without any value are left out here."
 )
 
 
@@ -162,17 +148,18 @@ class Cells:
 def cells(sweeps: Sequence[Sweep]) -> Cells:
     """All cells of `sweeps`, in the plans' order."""
     csv_rows = [row for sweep in sweeps for row in device_scaling.rows(sweep)]
+    every = [(sweep, cell) for sweep in sweeps for cell in sweep.cells]
     # Cells that differ in the engine alone share a name, and all but the first have a ratio.
-    found = pairs((cell for sweep in sweeps for cell in sweep.cells), ENGINE)
+    found = pairs((cell for _, cell in every), ENGINE)
     compared: dict[str, Row] = {pair.base.measured_key: {"pair": pair.base.name, "ratio": None} for pair in found}
     for each in found:
         ratio = f"{each.gap.text} as {each.base_value}"
         compared[each.cell.measured_key] = {"pair": each.base.name, "ratio": ratio}
     alone: Row = {"pair": None, "ratio": None}
-    extended = [
-        extension(sweep, cell) | compared.get(cell.measured_key, alone) for sweep in sweeps for cell in sweep.cells
+    rows = [
+        row | extension(sweep, cell) | compared.get(cell.measured_key, alone)
+        for row, (sweep, cell) in zip(csv_rows, every, strict=True)
     ]
-    rows = [row | more for row, more in zip(csv_rows, extended, strict=True)]
     known = [column for column in COLUMNS if any(row[column.name] is not None for row in rows)]
     return Cells(columns=known, rows=rows, csv_columns=list(csv_rows[0]) if csv_rows else [])
 

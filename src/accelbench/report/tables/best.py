@@ -4,12 +4,10 @@ from collections.abc import Sequence
 
 from accelbench.answers.cells import NOTE as SURENESS
 from accelbench.answers.cells import MeasuredCell
-from accelbench.answers.groups import CRITERIA, Group, best_by, choices
+from accelbench.answers.groups import Group, choices
 from accelbench.answers.ranking import Answer
-from accelbench.answers.words import options_text
 from accelbench.judging.row import warnings_of
 from accelbench.judging.warnings import relative_half_width
-from accelbench.presentation import significant
 from accelbench.report.tables.table import Column, Entry, Table, columns_of, count, number, tabulate_known
 
 NOTE = (
@@ -20,10 +18,8 @@ NOTE = (
 )
 NEXT_BEST = (
     "Next best: the fastest cell that differs in device, precision, engine or options; of a single setting, in the "
-    "batch size. Times as fast: the fastest over it. Best of each precision: samples/s, for each measured engine. "
+    "batch size. Times as fast: the fastest over it."
 )
-# The criteria after throughput -> the heading of their numbers.
-CRITERIA_HEADINGS = {"latency": "p50 (ms)", "energy": "J/sample", "money": "cost of a million"}
 # A cell that is worth choosing, and what it is best by, such as `throughput, latency`.
 Choice = tuple[Group, MeasuredCell, str]
 
@@ -44,22 +40,12 @@ FIGURES: list[Column[MeasuredCell]] = [
     Column("bound by", lambda cell: cell.row["bound"]),
     Column("warnings", lambda cell: len(warnings_of(cell.row)) or None, count),
 ]
-BEST_BY: Column[Choice] = Column("best by", lambda choice: choice[2])
-FIGURES_OF_CHOICE: list[Column[Choice]] = columns_of(lambda choice: choice[1], FIGURES)
-OF_ALL: list[Column[Choice]] = [
-    Column("what", lambda choice: choice[0].what),
-    BEST_BY,
-    Column("device", lambda choice: choice[1].cell.device),
-    Column("precision", lambda choice: choice[1].cell.precision),
-    Column("options", lambda choice: options_text(choice[1].row)),
-    Column("batch", lambda choice: choice[1].cell.batch_size, count),
-    *FIGURES_OF_CHOICE,
-]
 OF_ONE: list[Column[Choice]] = [
-    BEST_BY,
+    Column("best by", lambda choice: choice[2]),
     Column("with", lambda choice: choice[0].short_text(choice[1])),
-    *FIGURES_OF_CHOICE,
+    *columns_of(lambda choice: choice[1], FIGURES),
 ]
+OF_ALL: list[Column[Choice]] = [Column("what", lambda choice: choice[0].what), *OF_ONE]
 
 
 def chosen_of(group: Group) -> list[Choice]:
@@ -74,42 +60,16 @@ def by_criterion(answers: Sequence[Answer]) -> Table | None:
 
 
 def what_to_use(answers: Sequence[Answer]) -> Table | None:
-    """A line for each model and what is done with it: the best cell by each criterion; None if no cell is ok."""
+    """A line for each model and what is done with it: its fastest cell, and the next best; None if no cell is ok."""
     columns: list[Column[Answer]] = [
         Column("model, and what is done", lambda answer: answer.group.what),
         Column("most samples/s with", lambda answer: answer.group.short_text(answer.fastest)),
         Column("samples/s", lambda answer: answer.fastest.speed, number),
         Column("± (%)", lambda answer: _half_width(answer.fastest)),
-        Column("best of each precision", _by_precision),
         Column("next best", lambda answer: answer.lead and answer.group.short_text(answer.lead.second)),
         Column("its samples/s", lambda answer: answer.lead and answer.lead.second.speed, number),
         Column("times as fast", lambda answer: answer.lead and answer.lead.ratio, number),
         Column("how sure", lambda answer: answer.lead and answer.lead.how_sure),
         *columns_of(lambda answer: answer.fastest, FIGURES, "warnings"),
-        *(column for item in CRITERIA_HEADINGS.items() for column in _of_criterion(*item)),
     ]
-    return tabulate_known("What to use", columns, answers, [f"{NEXT_BEST}{NOTE}", SURENESS])
-
-
-def _by_precision(answer: Answer) -> str:
-    """The best rate of each precision, such as `bf16 40.2, fp32 19.4`; for each engine if there are several."""
-    by_engine: dict[str, dict[str, float]] = {}
-    for each in answer.group.cells:
-        by_engine.setdefault(each.cell.engine, {}).setdefault(each.cell.precision, each.speed or 0.0)
-    texts = {
-        engine: ", ".join(f"{precision} {significant(rate)}" for precision, rate in rates.items())
-        for engine, rates in by_engine.items()
-    }
-    return "; ".join(f"{engine}: {text}" if answer.group.has_engines else text for engine, text in texts.items())
-
-
-def _of_criterion(criterion: str, heading: str) -> list[Column[Answer]]:
-    column, _ = CRITERIA[criterion]
-
-    def choice(answer: Answer) -> MeasuredCell | None:
-        return best_by(answer.group.cells, criterion)
-
-    return [
-        Column(f"least {criterion} with", lambda answer: (found := choice(answer)) and answer.group.short_text(found)),
-        Column(heading, lambda answer: (found := choice(answer)) and found.number(column), number),
-    ]
+    return tabulate_known("What to use", columns, answers, [NEXT_BEST, SURENESS])

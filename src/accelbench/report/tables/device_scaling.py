@@ -10,10 +10,8 @@ from accelbench.schema.vocab import SHARE_ONE_CPU, Device, Scaling
 COLUMN = "scaling_efficiency"
 NOTES = [
     "Efficiency: samples/s on N devices over N times the samples/s of the same cell on one device, with the same whole "
-    "batch (strong) or the same batch per device (weak).",
-    "CPU devices with a process each divide the CPU's cores: they are compared with one process that has as many "
-    "threads as each of them. Devices of XLA's CPU and of Keras share all cores and have no efficiency. Each cell is "
-    "one process, or one group of processes: a difference of a few percent may be noise.",
+    "batch (strong) or the same batch per device (weak). CPU devices with a process each divide the CPU's cores: they "
+    "are compared with one process that has as many threads as each of them. Devices that share all cores have none.",
 ]
 # An ok cell on several devices, and its counterpart on one device.
 Scaled = tuple[MeasuredCell, MeasuredCell]

@@ -5,14 +5,15 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import combinations
 from statistics import fmean
+from typing import NamedTuple
 
 from accelbench.answers.cells import NOTE, MeasuredCell
 from accelbench.answers.pairs import ENGINE, OPTIONS, STEPS, WEIGHTS, Pair, pairs
 from accelbench.answers.process import Process
 from accelbench.answers.words import options_text
-from accelbench.presentation import exact
+from accelbench.presentation import exact, significant
 from accelbench.report.read import Sweep
-from accelbench.report.tables.table import Column, Entry, Table, count, number, percent, tabulate_known
+from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate_known
 from accelbench.schema.serialize import group_key
 from accelbench.schema.vocab import Mode
 from accelbench.stats.means import MeanDifference, mean_difference
@@ -65,23 +66,28 @@ def of_sweep(cells: Sequence[MeasuredCell]) -> Table | None:
     return table("Pairs that differ in one setting", found)
 
 
-# Of two devices that trained the same settings with several seeds: one of the cells, which differ only in device and
-# seed; for each device its word and its accuracies, shares of 1; and the first mean less the second.
-Trained = tuple[Process, tuple[str, list[float]], tuple[str, list[float]], MeanDifference]
+class Trained(NamedTuple):
+    """Two devices that trained the same settings with several seeds."""
+
+    process: Process  # one of them, which differ only in device and seed
+    first: str  # device
+    second: str
+    accuracies: tuple[list[float], list[float]]  # of each device, shares of 1
+    difference: MeanDifference  # of the first device's mean less the second's
+
+
 ACCURACY_COLUMNS: list[Column[Trained]] = [
-    Column("network", lambda pair: pair[0].cell.model.name),
-    Column("precision", lambda pair: pair[0].cell.precision),
-    Column("options", lambda pair: options_text(pair[0].row)),
-    Column("epochs", lambda pair: pair[0].cell.epochs, count),
-    Column("devices", lambda pair: f"{pair[1][0]} less {pair[2][0]}"),
-    Column("seeds", lambda pair: len(pair[1][1]), count),
-    Column("seeds of the other", lambda pair: len(pair[2][1]), count),
-    Column("accuracy (%)", lambda pair: fmean(pair[1][1]), percent),
-    Column("accuracy of the other (%)", lambda pair: fmean(pair[2][1]), percent),
-    Column("difference (points)", lambda pair: 100 * pair[3].mean, number),
-    Column("low", lambda pair: 100 * pair[3].low, number),
-    Column("high", lambda pair: 100 * pair[3].high, number),
-    Column("verdict", lambda pair: verdict(pair[3])),
+    Column("network", lambda pair: pair.process.cell.model.name),
+    Column("precision", lambda pair: pair.process.cell.precision),
+    Column("options", lambda pair: options_text(pair.process.row)),
+    Column("epochs", lambda pair: pair.process.cell.epochs, count),
+    Column("devices", lambda pair: f"{pair.first} less {pair.second}"),
+    Column("seeds", lambda pair: " and ".join(str(len(each)) for each in pair.accuracies)),
+    Column("accuracies (%)", lambda pair: " and ".join(significant(100 * fmean(each)) for each in pair.accuracies)),
+    Column("difference (points)", lambda pair: 100 * pair.difference.mean, number),
+    Column("low", lambda pair: 100 * pair.difference.low, number),
+    Column("high", lambda pair: 100 * pair.difference.high, number),
+    Column("verdict", lambda pair: verdict(pair.difference)),
 ]
 
 
@@ -97,19 +103,19 @@ def verdict(difference: MeanDifference) -> str:
 
 def accuracies(sweep: Sweep) -> Table | None:
     """Each pair of devices that trained the same settings with `MIN_SEEDS` seeds or more; None without such a pair."""
-    groups: dict[str, list[tuple[Process, float]]] = defaultdict(list)
+    groups: dict[str, list[Process]] = defaultdict(list)
     for process in sweep.planned:
-        accuracy = process.number("accuracy")
-        if process.is_ok and process.cell.mode == Mode.train and accuracy is not None:
-            groups[group_key(process.all_but("device", "seed"))].append((process, accuracy))
-    found: list[Trained] = []
+        if process.is_ok and process.cell.mode == Mode.train and process.number("accuracy") is not None:
+            groups[group_key(process.all_but("device", "seed"))].append(process)
+    found = []
     for group in groups.values():
         by_device: dict[str, list[float]] = defaultdict(list)
-        for process, accuracy in group:
-            by_device[process.cell.device].append(accuracy)
-        enough = [(device, values) for device, values in by_device.items() if len(values) >= MIN_SEEDS]
+        for process in group:
+            by_device[process.cell.device].append(process.number("accuracy") or 0.0)
+        enough = {device: values for device, values in by_device.items() if len(values) >= MIN_SEEDS}
         for first, second in combinations(enough, 2):
-            found.append((group[0][0], first, second, mean_difference(first[1], second[1])))
+            both = enough[first], enough[second]
+            found.append(Trained(group[0], first, second, both, mean_difference(*both)))
     notes = [
         f"Low and high bound the difference of the means over seeds with 95 % confidence (Welch). Equal: the whole "
         f"interval is within {100 * MARGIN:g} points of zero."
