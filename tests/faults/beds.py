@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,19 +31,14 @@ ENDS_S = 15.0  # until all processes of a killed sweep must have ended
 
 
 class Sweeper:
-    """A process (sweeper.py) that forks sweeps, one at a time.
-
-    Args:
-        preload: what it is to import besides: `mlflow`, if the sweeps track.
-        environment: variables of the sweeps.
-    """
+    """A process (sweeper.py) that forks sweeps, one at a time; it has imported `preload`, and has these variables."""
 
     def __init__(self, *preload: str, **environment: str) -> None:
         inherited = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
         command = [sys.executable, SWEEPER, *preload]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.process = subprocess.Popen(command, env=inherited | environment, **pipes)
-        assert self._answer() == "ready"
+        assert self.answer() == "ready"
 
     def __enter__(self) -> "Sweeper":
         return self
@@ -56,50 +52,48 @@ class Sweeper:
         """Starts a command; its process id."""
         self.process.stdin.write(json.dumps(job) + "\n")
         self.process.stdin.flush()
-        return self._answer()
+        return self.answer()
 
-    def wait(self) -> int | None:
-        """The exit code of the command; negative for a signal; None if it had to be killed."""
-        return self._answer()
-
-    def _answer(self):
+    def answer(self):
+        """What it says next: after the process id of a command, its exit code, which is None if it had to be killed."""
         return json.loads(self.process.stdout.readline())
 
 
-class Bed:
-    """A project and a temporary folder, for several sweeps with the same out=.
+def marked(marker: str) -> list[psutil.Process]:
+    """The processes that have `NAME=value` in their environment."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(OSError):
+            if marker.encode() in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0"):
+                found.append(process)
+    return found
 
-    Args:
-        template: the project to copy.
-        folder: where everything is: the project and the temporary folder in `watched`, the sweeps' output beside it.
+
+class Bed:
+    """A project, copied from a template, and a temporary folder in `folder`, for several sweeps with the same out=.
+
+    The project and the temporary folder are in `watched`, the sweeps' output beside it.
     """
 
     def __init__(self, template: Path, folder: Path, sweeper: Sweeper, tracking: str = "none") -> None:
         self.folder, self.sweeper, self.tracking = folder, sweeper, tracking
-        self.watched, self.state = folder / "in", folder / "state"
+        self.watched, self.state, self.output = folder / "in", folder / "state", folder / "output"
         self.project, self.scratch = self.watched / "project", self.watched / "tmp"
-        self.output = folder / "output"
         shutil.copytree(template, self.project)
         self.scratch.mkdir()
         self.output.touch()
 
-    def start(self, sizes, words=("run",), fault="none", out=OUT, timeout_s=TIMEOUT_S, cell_timeout_s=TIMEOUT_S) -> int:
+    def start(self, sizes, words=("run",), out=OUT, **options) -> int:
         """Starts a sweep of one cell per batch size, or another command; returns the process id."""
-        paths = {
-            "bed": self.watched,
-            "project": self.project,
-            "scratch": self.scratch,
-            "state": self.state,
-            "output": self.output,
-        }
+        paths = ("watched", "project", "scratch", "state", "output")
+        job = {name: str(getattr(self, name)) for name in paths} | {"words": words, "batch_sizes": list(sizes)}
+        job |= {"fault": "none", "out": out, "tracking": self.tracking}
         self._start = self.output.stat().st_size
-        job = {name: str(path) for name, path in paths.items()}
-        job |= {"words": words, "batch_sizes": list(sizes), "fault": fault, "out": out, "tracking": self.tracking}
-        return self.sweeper.start(job | {"timeout_s": timeout_s, "cell_timeout_s": cell_timeout_s})
+        return self.sweeper.start(job | {"timeout_s": TIMEOUT_S, "cell_timeout_s": TIMEOUT_S} | options)
 
     def wait(self) -> tuple[int | None, str]:
         """The exit code of what was started, and what it printed."""
-        code = self.sweeper.wait()
+        code = self.sweeper.answer()
         return code, self.output.read_bytes()[self._start :].decode(errors="replace")
 
     def run(self, *arguments, **options) -> tuple[int | None, str]:
@@ -111,11 +105,9 @@ class Bed:
         """The records that can be read, by batch size."""
         found = {}
         for path in self.files(out):
-            try:
+            with contextlib.suppress(UserError):
                 record = records.read(path)
-            except UserError:
-                continue
-            found[record.cell.batch_size] = record
+                found[record.cell.batch_size] = record
         return found
 
     def files(self, out=OUT) -> list[Path]:
@@ -124,22 +116,15 @@ class Bed:
 
     def processes(self) -> list[psutil.Process]:
         """Those that the sweeps started and that still run; not the sweep itself."""
-        marker = f"FAULTS_BED={self.watched}".encode()
-        found = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(OSError):
-                if marker in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0"):
-                    found.append(process)
-        return found
+        return marked(f"FAULTS_BED={self.watched}")
 
     def left_running(self) -> list[str]:
         """The processes that do not end; kills them."""
         deadline = time.monotonic() + ENDS_S
         while (left := self.processes()) and time.monotonic() < deadline:
             time.sleep(0.02)
-        said = []
+        said = [f"{process.pid} {process.status()}: {' '.join(process.cmdline())}" for process in left]
         for process in left:
-            said.append(f"{process.pid} {process.status()}: {' '.join(process.cmdline())}")
             process.kill()
         return said
 
@@ -169,3 +154,19 @@ def is_true(record: Record) -> bool:
 def is_unjudged(record: Record) -> bool:
     """Whether its sweep ended before it was judged."""
     return record.status == Status.invalid and record.reason == NOT_JUDGED
+
+
+def wrong_runs(bed: Bed, *outs: str) -> list[object]:
+    """What the store should not have: not one finished run for each record, or a run of another that does not end."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{bed.project}/mlflow.db")
+    experiment = client.get_experiment_by_name("accelbench/test")
+    found = client.search_runs([experiment.experiment_id], max_results=10_000) if experiment else []
+    runs = [((run.data.tags["record"], run.data.tags["started_at"]), run.info.status) for run in found]
+    wanted = {(record.name, record.started_at) for out in outs for record in bed.records(out).values()}
+    delivered = Counter(key for key, status in runs if status == "FINISHED")
+    lacking = [key for key in wanted if delivered[key] != 1]
+    # Those of a cell that failed and was measured again.
+    unfinished = [run for run in runs if run[0] not in wanted and run[1] not in ("FINISHED", "KILLED", "FAILED")]
+    return lacking + unfinished

@@ -1,25 +1,13 @@
-"""Hostile variants of real files: of JSON and YAML node by node, and of any file byte by byte."""
+"""Hostile variants of real files: of JSON and YAML node by node, and of any file byte by byte.
+
+What is drawn comes from a `Random` whose seed is the number of the mutation: each number gives the same one again.
+"""
 
 import copy
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from random import Random
 from typing import Any
-
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis import strategies as st
-
-NUM_MUTATIONS = 10_000
-
-# The same mutations in every run, and nothing left behind: a failure prints what to repeat.
-many = settings(
-    max_examples=NUM_MUTATIONS,
-    derandomize=True,
-    database=None,
-    deadline=None,
-    phases=(Phase.generate, Phase.shrink),
-    suppress_health_check=list(HealthCheck),
-)
 
 # JSON that `json.dumps` can't write: the text between the marks goes into the file as it is.
 MARK = "@@"
@@ -31,8 +19,7 @@ def raw(text: str) -> str:
     return f"{MARK}{text}{MARK}"
 
 
-# A module that writes a file when it is imported: see `watch.HOSTILE`.
-HOSTILE_TARGET = "hostile.Network"
+HOSTILE_TARGET = "hostile.Network"  # a module that must not be imported
 HOSTILE: list[Any] = [
     *(None, True, False, 0, -1, 1, 2**31, 2**63, -(2**64), 10**400, 0.5, -0.0, 1e308, -1e308, 5e-324),
     *(float("nan"), float("inf"), float("-inf"), raw("1e400"), raw("-1E-9999"), raw("9" * 5_000)),
@@ -42,77 +29,37 @@ HOSTILE: list[Any] = [
     *([raw("[" * depth + "]" * depth) for depth in (90, 900, 100_000)]),
     *([raw('{"a":' * depth + "1" + "}" * depth) for depth in (90, 900, 100_000)]),
 ]
-
-
-@dataclass(frozen=True)
-class NodeChange:
-    """A change of one node of a document."""
-
-    path: tuple[int, ...]  # at each level the index of a child, modulo their number; it ends where there are none
-    kind: str  # one of `KINDS`
-    value: int  # an index into `HOSTILE`
-
-
-def _put(holder: Any, key: Any, value: Any) -> None:
-    holder[key] = value
-
-
-def _duplicate(holder: Any, key: Any, value: Any) -> None:
-    """A list gets the item twice, a mapping the same key twice: the second one with a hostile value."""
-    if isinstance(holder, list):
-        holder.insert(key, holder[key])
-    else:
-        holder[f"{key}{AGAIN}"] = value
-
-
-def _rename(holder: Any, key: Any, value: Any) -> None:
-    if isinstance(holder, dict):
-        holder[value if isinstance(value, str) else str(value)] = holder.pop(key)
-
-
-def _swap(holder: Any, key: Any, _: Any) -> None:
-    """The node and its neighbour change places."""
-    keys = list(holder) if isinstance(holder, dict) else range(len(holder))
-    other = keys[(list(keys).index(key) + 1) % len(keys)]
-    holder[key], holder[other] = holder[other], holder[key]
-
-
-# What is done with the node at a key of its holder, and a hostile value.
-KINDS: dict[str, Callable[[Any, Any, Any], None]] = {
-    "replace": _put,
-    "delete": lambda holder, key, _: holder.__delitem__(key),
-    "duplicate": _duplicate,
-    "wrap": lambda holder, key, _: _put(holder, key, [holder[key]]),
-    "name": lambda holder, key, _: _put(holder, key, {"value": holder[key]}),
-    "text": lambda holder, key, _: _put(holder, key, str(holder[key])),
-    "rename": _rename,
-    "swap": _swap,
-    "negate": lambda holder, key, _: isinstance(holder[key], int | float) and _put(holder, key, -holder[key]),
-    "empty": lambda holder, key, _: _put(holder, key, [] if holder[key] is None else type(holder[key])()),
-}
-_paths = st.lists(st.integers(0, 60), max_size=6).map(tuple)
 # Replacing is what finds most.
-_kinds = st.sampled_from(["replace"] * 8 + list(KINDS))
-node_changes = st.lists(
-    st.builds(NodeChange, _paths, _kinds, st.integers(0, len(HOSTILE) - 1)), min_size=1, max_size=2
-).map(tuple)
+KINDS = ["replace"] * 9 + ["delete", "duplicate", "wrap", "text", "negate", "rename", "swap"]
 
 
-def change_nodes(document: Any, changes: Sequence[NodeChange]) -> Any:
-    """`document`, changed in place; another one if a change is of the whole."""
-    for change in changes:
-        whole = {"whole": document}
-        holder, key = whole, "whole"
-        for index in change.path:
-            node = holder[key]
-            if not isinstance(node, dict | list) or not node:
-                break
-            holder, key = node, (list(node)[index % len(node)] if isinstance(node, dict) else index % len(node))
-        KINDS[change.kind](holder, key, copy.deepcopy(HOSTILE[change.value]))
-        if "whole" not in whole:
-            return None
-        document = whole["whole"]
-    return document
+def change_node(document: Any, dice: Random) -> Any:
+    """A copy of `document` with one node changed, which may be the whole."""
+    whole = {"whole": copy.deepcopy(document)}
+    holder, key = whole, "whole"
+    while isinstance(node := holder[key], dict | list) and node and dice.random() < 0.85:
+        holder, key = node, dice.choice([*node] if isinstance(node, dict) else range(len(node)))
+    value, kind, is_dict = copy.deepcopy(dice.choice(HOSTILE)), dice.choice(KINDS), isinstance(holder, dict)
+    if kind == "delete":
+        del holder[key]
+    elif kind == "duplicate" and is_dict:  # a key that is there twice
+        holder[f"{key}{AGAIN}"] = value
+    elif kind == "duplicate":
+        holder.insert(key, holder[key])
+    elif kind == "wrap":
+        holder[key] = [holder[key]]
+    elif kind == "text":
+        holder[key] = str(holder[key])
+    elif kind == "negate" and isinstance(holder[key], int | float):
+        holder[key] = -holder[key]
+    elif kind == "rename" and is_dict:
+        holder[str(value)] = holder.pop(key)
+    elif kind == "swap":
+        other = dice.choice([*holder] if is_dict else range(len(holder)))
+        holder[key], holder[other] = holder[other], holder[key]
+    else:
+        holder[key] = value
+    return whole.get("whole")
 
 
 def to_text(document: Any) -> str:
@@ -121,70 +68,43 @@ def to_text(document: Any) -> str:
 
 
 TOKENS = [b"\0", b"\xff", b"\n", b'"', b"{", b"]", b"-", b"1e999", b"NaN", b"\\ud800", b"\x80", b"..", b"/", b"\0" * 64]
-
-
-@dataclass(frozen=True)
-class ByteChange:
-    """A change of some bytes.
-
-    Attributes:
-        kind: `flip` a bit, `set` a byte, `cut` the end, `drop` some bytes, `insert` a token, `splice` a part in, or
-            write a `number`, for which the first 100 bytes are likelier than others.
-        place, other: positions, modulo the length.
-        value: which bit, byte, token or number, and how many bytes.
-    """
-
-    kind: str
-    place: int
-    other: int
-    value: int
-
-
 # As 2 or 4 bytes, in either order: sizes and offsets of pictures and archives.
 NUMBERS = [0, 1, 2, 255, 256, 7071, 30_000, 2**15, 2**16 - 1, 2**16, 10**6, 10**8, 2**31 - 1, 2**31, 2**32 - 1]
-WIDTHS = [(width, order) for width in (2, 4) for order in ("little", "big")]
-BYTE_KINDS = ["flip", "set", "cut", "drop", "insert", "splice", "number", "number"]
-_places = st.integers(0, 2**20)
-_byte_change = st.builds(ByteChange, st.sampled_from(BYTE_KINDS), _places, _places, st.integers(0, 255))
-byte_changes = st.lists(_byte_change, min_size=1, max_size=3).map(tuple)
 
 
-def change_bytes(content: bytes, changes: Sequence[ByteChange]) -> bytes:
-    """`content` with the changes."""
-    for change in changes:
+def change_bytes(content: bytes, dice: Random) -> bytes:
+    """`content` with up to three changes, of which many are in the first 100 bytes."""
+    for _ in range(dice.randint(1, 3)):
         if not content:
             break
-        changed, at, value = bytearray(content), change.place % len(content), change.value
-        other = change.other % len(content)
-        if change.kind == "flip":
-            changed[at] ^= 1 << value % 8
-        elif change.kind == "set":
-            changed[at] = value
-        elif change.kind == "cut":
+        changed = bytearray(content)
+        at = dice.randrange(min(100, len(content)) if dice.random() < 0.3 else len(content))
+        kind, num = dice.choice(("flip", "cut", "drop", "insert", "number", "number", "splice")), dice.randrange(256)
+        if kind == "flip":
+            changed[at] ^= 1 << num % 8
+        elif kind == "cut":
             del changed[at:]
-        elif change.kind == "drop":
-            del changed[at : at + value]
-        elif change.kind == "insert":
-            changed[at:at] = TOKENS[value % len(TOKENS)]
-        elif change.kind == "number":
-            at = change.place % min(100, len(content)) if other % 2 else at
-            width, order = WIDTHS[value % len(WIDTHS)]
-            number = NUMBERS[value // len(WIDTHS) % len(NUMBERS)] % 256**width
-            changed[at : at + width] = number.to_bytes(width, order)
+        elif kind == "drop":
+            del changed[at : at + num]
+        elif kind == "insert":
+            changed[at:at] = dice.choice(TOKENS)
+        elif kind == "number":
+            width = dice.choice((2, 4))
+            number = dice.choice(NUMBERS) % 256**width
+            changed[at : at + width] = number.to_bytes(width, dice.choice(("little", "big")))
         else:
-            changed[at:at] = content[other : other + value]
+            other = dice.randrange(len(content))
+            changed[at:at] = content[other : other + num]
         content = bytes(changed)
     return content
 
 
-# Which of several files, and its changes: three of four by node.
-mutations = st.tuples(st.integers(0, 11), st.one_of(node_changes, node_changes, node_changes, byte_changes))
-
-
-def mutated_text(texts: Sequence[str], mutation: tuple[int, Sequence[NodeChange] | Sequence[ByteChange]]) -> bytes:
-    """One of the JSON files `texts`, changed."""
-    index, changes = mutation
-    text = texts[index % len(texts)]
-    if isinstance(changes[0], ByteChange):
-        return change_bytes(text.encode(), changes)
-    return to_text(change_nodes(json.loads(text), changes)).encode()
+def mutated_text(texts: Sequence[str], dice: Random) -> bytes:
+    """One of the JSON files `texts`, changed: three of four by node."""
+    text = dice.choice(texts)
+    if dice.random() < 0.25:
+        return change_bytes(text.encode(), dice)
+    document = json.loads(text)
+    for _ in range(dice.randint(1, 2)):
+        document = change_node(document, dice)
+    return to_text(document).encode()

@@ -81,11 +81,7 @@ class State(ctypes.Structure):
 def write_state(path: Path, folder: Path, log: Path | None = None, fault: "tuple[Point, str] | None" = None) -> None:
     """Writes a new state, which the processes find that start then.
 
-    Args:
-        path: where.
-        folder: whose files are watched.
-        log: gets a line for each call; None: nothing is logged.
-        fault: what fails, and how.
+    `folder` is where files are watched; `log` gets a line for each call; `fault` is what fails, and how.
     """
     state = State(folder=str(folder).encode(), log=str(log).encode(), tracing=log is not None)
     if fault is not None:

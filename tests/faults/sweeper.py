@@ -1,6 +1,6 @@
 """A process that has imported all that a sweep needs. For each line on standard input it forks one that runs a command.
 
-A line is JSON: `bed` (a text that marks the processes), `project`, `scratch` (its TMPDIR), `state` (of shim.c),
+A line is JSON: `watched` (a folder that marks the processes), `project`, `scratch` (its TMPDIR), `state` (of shim.c),
 `output` (a file), `words` (of the command line), `out`, `tracking`, `batch_sizes`, `fault` (of `fakes`),
 `cell_timeout_s` and `timeout_s`. The answers are the process id, and later the exit code: negative for a signal, null
 if the process had to be killed.
@@ -24,9 +24,9 @@ from accelbench.grid.fingerprint import fingerprint  # noqa: E402
 from accelbench.isolation import hosts  # noqa: E402
 from accelbench.schema.vocab import Engine  # noqa: E402
 from accelbench.settings import compose  # noqa: E402
-from accelbench.settings.config import Retry, SweepOptions  # noqa: E402
+from accelbench.settings.config import Retry  # noqa: E402
 from accelbench.sweep import early, run, session, terminal  # noqa: E402, F401
-from fakes import faulty_host, make_cell  # noqa: E402
+from fakes import faulty_host, make_cell, make_options  # noqa: E402
 
 SWEEP = 0  # the role, in shim.c
 SHOW_STACK = signal.SIGUSR2
@@ -39,18 +39,14 @@ def main() -> None:
         import accelbench.sinks.mlflow
         import accelbench.sinks.sync  # noqa: F401
     fingerprint(Engine.lightning)  # is kept
-    _answer("ready")
+    print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
         job = json.loads(line)
         pid = os.fork()
         if not pid:
             _run(job)
-        _answer(pid)
-        _answer(_exit_code(pid, job["timeout_s"]))
-
-
-def _answer(value: object) -> None:
-    print(json.dumps(value), flush=True)
+        print(json.dumps(pid), flush=True)
+        print(json.dumps(_exit_code(pid, job["timeout_s"])), flush=True)
 
 
 def _exit_code(pid: int, timeout_s: float) -> int | None:
@@ -67,17 +63,15 @@ def _exit_code(pid: int, timeout_s: float) -> int | None:
 
 def _run(job: dict) -> None:
     """Runs the command as the console script would; ends this process."""
-    nothing, output = os.open(os.devnull, os.O_RDONLY), os.open(job["output"], os.O_WRONLY | os.O_APPEND)
-    for fd, copy in ((nothing, 0), (output, 1), (output, 2)):
+    output = os.open(job["output"], os.O_WRONLY | os.O_APPEND)
+    for fd, copy in ((os.open(os.devnull, os.O_RDONLY), 0), (output, 1), (output, 2)):
         os.dup2(fd, copy)
     faulthandler.register(SHOW_STACK)
     os.chdir(job["project"])
     tempfile.tempdir = None
-    os.environ |= {"FAULTS_BED": job["bed"], "TMPDIR": job["scratch"], "ACCELBENCH_LOCK": job["bed"]}
+    os.environ |= {"FAULTS_BED": job["watched"], "TMPDIR": job["scratch"], "ACCELBENCH_LOCK": job["watched"]}
     cells = [make_cell(job["fault"], batch_size=size, timeout_s=job["cell_timeout_s"]) for size in job["batch_sizes"]]
-    options = SweepOptions(
-        suite="test", title="", study=None, profile=None, tracking=job["tracking"], out=job["out"], retry=Retry.failed
-    )
+    options = make_options(tracking=job["tracking"], out=job["out"], retry=Retry.failed)
     hosts.START_S = START_S
     early.Hosts = lambda: hosts.Hosts(faulty_host, margin_s=MARGIN_S)
     # Hydra takes longer than all the rest, and is over when the sweep begins.

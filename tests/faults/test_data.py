@@ -1,7 +1,6 @@
 """Manifests, archives and pictures with 10,000 mutations each: refused with a clear message, or read truly."""
 
 import io
-import itertools
 import json
 import math
 import stat
@@ -13,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 from PIL import Image
 
 from accelbench.data.archive import Zip
@@ -23,8 +21,8 @@ from accelbench.data.manifest import check_arrays, digest_of, read_classes, read
 from accelbench.data.obtain import Obtained
 from accelbench.data.prepare import describe
 from accelbench.project import MANIFEST
-from faults.mutations import byte_changes, change_bytes, mutated_text, mutations
-from faults.watch import Reader, bounded_memory
+from faults.mutations import change_bytes, mutated_text
+from faults.watch import bounded_memory, try_all
 
 BOMB_BYTES = 1_400_000_000  # several times 4 bytes for each of the most pixels that are allowed
 
@@ -54,13 +52,12 @@ def test_manifests(tmp_path):
 
     read()
 
-    def of(given):
-        mutation, sealed = given
-        text = mutated_text(texts, mutation)
-        path.write_bytes(with_digest(text) if sealed else text)
+    def of(dice):
+        text = mutated_text(texts, dice)
+        path.write_bytes(dice.choice((text, with_digest(text))))
         return read
 
-    Reader("manifests", folder).try_all(st.tuples(mutations, st.booleans()), of)
+    try_all(folder, of)
 
 
 def with_digest(text: bytes) -> bytes:
@@ -75,50 +72,45 @@ def with_digest(text: bytes) -> bytes:
 NAMES = ["Cat/1.jpg", "Cat/2.jpg", "Cat/", "..", "../outside", "/outside", "a/../../outside", "C:\\outside"]
 NAMES += ["\\outside", "..\\outside", "Cat/\0", "", ".", "x" * 300, "é" * 200, "\ufffd", "batch"]
 KINDS_OF_ZIP = [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
-members = st.lists(
-    st.tuples(st.integers(0, len(NAMES) - 1), st.integers(0, 7), st.sampled_from([0, 1, 300, 70_000])),
-    min_size=1,
-    max_size=3,
-)
-MODES = [stat.S_IFREG, stat.S_IFREG, stat.S_IFREG, stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK, stat.S_IFIFO, stat.S_IFCHR]
+MODES = [stat.S_IFREG] * 4 + [stat.S_IFDIR, stat.S_IFLNK, stat.S_IFIFO, stat.S_IFCHR]
 
 
-def zipped(listed, kind: int) -> bytes:
+def zipped(kind: int, *members: tuple[str, int, int]) -> bytes:
+    """An archive of members with a name, a mode and so many bytes."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", kind) as archive, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of repeated names
-        for name, mode, num_bytes in listed:
-            member = zipfile.ZipInfo(NAMES[name])
-            member.external_attr = (MODES[mode] | 0o777) << 16
+        for name, mode, num_bytes in members:
+            member = zipfile.ZipInfo(name)
+            member.external_attr = (mode | 0o777) << 16
             archive.writestr(member, b"\1" * num_bytes, kind)
     return made.getvalue()
 
 
 def test_zip_archives(tmp_path):
-    wholes = [zipped([(0, 0, 300), (1, 0, 40)], kind) for kind in KINDS_OF_ZIP]
-    paths = (tmp_path / f"{number}.zip" for number in itertools.count())
+    wholes = [zipped(kind, (NAMES[0], MODES[0], 300), (NAMES[1], MODES[0], 40)) for kind in KINDS_OF_ZIP]
 
     def read(path: Path) -> None:
-        try:
-            for name in Zip(path).names():
-                assert not name.startswith("/")
-                assert ".." not in name.split("/")
-                content = Zip(path).read(name)
-                assert content == b"\1" * len(content)
-        finally:
-            path.unlink()
+        for name in Zip(path).names():
+            assert not name.startswith("/")
+            assert ".." not in name.split("/")
+            content = Zip(path).read(name)
+            assert content == b"\1" * len(content)
 
-    def of(given):
-        kind, changes = given
-        path = next(paths)
-        if isinstance(changes, list):
-            path.write_bytes(zipped(changes, KINDS_OF_ZIP[kind]))
+    def of(dice):
+        if dice.random() < 0.25:
+            members = [
+                (dice.choice(NAMES), dice.choice(MODES), dice.choice((0, 1, 300, 70_000)))
+                for _ in range(dice.randint(1, 3))
+            ]
+            content = zipped(dice.choice(KINDS_OF_ZIP), *members)
         else:
-            path.write_bytes(change_bytes(wholes[kind], changes))
+            content = change_bytes(dice.choice(wholes), dice)
+        path = tmp_path / f"{dice.getrandbits(60)}.zip"  # another one each time: archives stay open
+        path.write_bytes(content)
         return lambda: read(path)
 
-    changes = st.one_of(members, byte_changes, byte_changes, byte_changes)
-    Reader("zip archives", tmp_path).try_all(st.tuples(st.integers(0, 3), changes), of)
+    try_all(tmp_path, of)
 
 
 def encoded(mode: str, kind: str, **options) -> bytes:
@@ -164,14 +156,12 @@ def test_pictures(tmp_path):
     for whole in wholes:
         read(whole, True)
 
-    def of(given):
-        index, changes, resizes = given
-        content = change_bytes(wholes[index], changes)
+    def of(dice):
+        content = change_bytes(dice.choice(wholes), dice)
+        resizes = dice.random() < 0.75
         return lambda: read(with_crcs(content) if content.startswith(b"\x89PNG") else content, resizes)
 
-    resizes = st.sampled_from([True, True, True, False])
-    which = st.integers(0, len(wholes) - 1)
-    Reader("pictures", tmp_path).try_all(st.tuples(which, byte_changes, resizes), of)
+    try_all(tmp_path, of)
 
 
 @pytest.mark.parametrize(

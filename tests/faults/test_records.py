@@ -1,42 +1,48 @@
-"""Records, plans and compare.json with 10,000 mutations each: refused with a clear message, or published truly."""
+"""Records, plans, compare.json, ceilings.json and params.yaml with 10,000 mutations each.
+
+They are refused with a clear message, or published truly.
+"""
 
 import io
 import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
-from hypothesis import strategies as st
+from omegaconf import DictConfig
 from rich.console import Console
 
 from accelbench.answers.ranking import answers
 from accelbench.compare import answer
 from accelbench.grid.estimate import read_evidence
+from accelbench.judging.costs import with_costs
 from accelbench.judging.row import MEASURED, summarise
 from accelbench.project import CEILINGS as CEILINGS_FILE
-from accelbench.project import COMPARISON, PLAN
+from accelbench.project import COMPARISON, PARAMS, PLAN
 from accelbench.report import read as sweeps
 from accelbench.report.read import Sweep
 from accelbench.report.tables import best, outcomes
 from accelbench.schema import plan_file, record
 from accelbench.schema.ceilings import read_ceilings, write_ceilings
 from accelbench.schema.cell import Cell, KerasSettings
-from accelbench.schema.measurement import Block, Breakdown, Data, Epoch, Evaluation, Operator, SystemSeries, Work
+from accelbench.schema.measurement import Breakdown, Data, Epoch, Evaluation, Operator, SystemSeries, Work
 from accelbench.schema.record import Record, Row
 from accelbench.schema.vocab import Device, Engine, Library, Mode, Phase, Precision, Protocol, Status, Stop
 from accelbench.schema.workload import DataSpec, ModelSpec
+from accelbench.settings import params, suites
 from accelbench.sweep.interleaved import load_comparison
 from fakes import make_ceilings, make_cell, make_measurement
-from faults.mutations import HOSTILE_TARGET, mutated_text, mutations
-from faults.watch import Reader
+from fakes import make_record as make_bare_record
+from faults.mutations import HOSTILE_TARGET, change_bytes, change_node, mutated_text, raw, to_text
+from faults.watch import try_all
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
 
 OLDER = Path(__file__).parents[1] / "schema" / "older"
 RATES = {"fp32": 4e11, "bf16": 8e11}
 CEILINGS = make_ceilings(flops_per_s=RATES, how=dict.fromkeys(RATES, "matmul"), memory_bytes_per_s=2e10, probed=[])
-DATA = Data(name="mnist", digest="d" * 64, source="random pixels", stand_in=True)
 SYSTEM = SystemSeries(
     started_boot_s=100.0,
     t_s=[0.0, 1.0, 2.0, 3.0],
@@ -45,81 +51,56 @@ SYSTEM = SystemSeries(
         "other_cpu_utilization_percent": [1.0, 2.0, 30.0, 4.0],
         "cpu_energy_j": [10.0, 40.0, 70.0, 100.0],
         "cpu_quota_throttled_s": [0.0, 0.0, 0.5, 0.6],
-        "cpu_thermal_throttles": [0, 0, 1, 1],
     },
     peak_host_bytes=123_456_789,
 )
+TIMES = ("launch_s", "data_s", "copy_in_s", "copy_out_s")
 WINDOW = make_measurement(
     compile_s=0.5,
     num_compiles=1,
-    fallbacks=["aten::x"],
     first_step_s=0.02,
     warmup_s=[0.02, 0.01],
-    warmup_total_s=0.03,
     num_warmup_steps=2,
-    settled=True,
     stop=Stop.precise,
-    blocks=[Block(num_steps=10, num_samples=320, seconds=0.1 + place / 100) for place in range(8)],
-    latency_s=[0.01 + place / 1e4 for place in range(8)],
-    launch_s=[0.001] * 8,
-    data_s=[0.001] * 8,
-    copy_in_s=[0.001] * 8,
-    copy_out_s=[0.001] * 8,
+    **{name: [0.001] * 8 for name in TIMES},
     num_steady_samples=2560,
     steady_boot_s=(100.5, 102.5),
-    clock_drift=1e-5,
     breakdown=Breakdown(phases_s={phase: [0.002] * 8 for phase in Phase}, undisturbed_s=[0.01] * 8),
     operators=[Operator(name="aten::mm", num_calls=3, share=0.9)],
     work=Work(flops=10**6, bytes=10**5, num_operators=12, uncounted=["aten::y"]),
-    loss=0.2,
     output_error=1e-7,
-    peak_host_bytes=10**8,
     warnings=["a warning"],
 )
+TESTED = Evaluation(num_samples=64, seconds=0.1, loss=0.2, accuracy=0.95)
+EPOCH = Epoch(seconds=1.0, num_samples=96, began_boot_s=100.0, loss=0.3, accuracy=0.9, evaluation=TESTED)
 EPOCHS = make_measurement(
     blocks=[],
     latency_s=[],
     steady_boot_s=(100.0, 103.0),
-    epochs=[
-        Epoch(
-            seconds=1.0,
-            num_samples=96,
-            began_boot_s=100.0 + start,
-            loss=0.3,
-            accuracy=0.9,
-            evaluation=Evaluation(num_samples=64, seconds=0.1, loss=0.2, accuracy=0.95),
-        )
-        for start in (0.0, 1.0, 2.0)
-    ],
-    evaluation=Evaluation(num_samples=64, seconds=0.1, loss=0.2, accuracy=0.95),
+    epochs=[replace(EPOCH, began_boot_s=at) for at in (100.0, 101.0, 102.0)],
+    evaluation=TESTED,
 )
 OWN = ModelSpec(name="own", library=Library.custom, network=HOSTILE_TARGET, args={"width": 64})
 
 
 def make_record(cell: Cell, status: Status = Status.ok, place: int = 0, **changes) -> Record:
     values = {
-        "cell": cell,
-        "identity": "0123456789abcdef" * 4,
-        "status": status,
         "started_at": f"2026-11-20T09:00:{place:02}.000+00:00",
-        "wall_s": 1.25,
         "environment": {
             "machine": {"cpu_name": "a CPU", "num_cores": 2, "num_threads": 4, "gpus": [], "tpus": []},
             "versions": {"torch": "2.9.0"},
             "variables": {},
-            "code": "c0de" * 16,
+            "code": "c0de",
             "git": {"revision": "ab" * 20, "branch": "main", "dirty": False},
             "idle_w": {"cpu_energy_j": 5.0},
             "ceilings": CEILINGS.to_json(),
-            "probe_code": "c0de",
         },
-        "data": DATA,
+        "data": Data(name="mnist", digest="d" * 64, source="random pixels", stand_in=True),
         "measurement": WINDOW,
         "system": SYSTEM,
-        "sweep_id": "2026-11-20_09-00-00-test",
-        **({} if status == Status.ok else {"reason": "for a reason", "error": "Traceback\nlast line"}),
+        "error": None if status == Status.ok else "Traceback\nlast line",
     }
-    return Record(**{**values, **changes})
+    return make_bare_record(cell, status, **{**values, **changes})
 
 
 RECORDS = [
@@ -189,16 +170,19 @@ def test_records(tmp_path):
     for path in paths:
         read_and_publish(path)
 
-    def of(mutation):
-        path = paths[mutation[0] % len(paths)]
-        path.write_bytes(mutated_text(texts, mutation))
+    def of(dice):
+        path = dice.choice(paths)
+        path.write_bytes(mutated_text(texts, dice))
         return lambda: read_and_publish(path)
 
-    Reader("records", tmp_path).try_all(mutations, of)
+    try_all(tmp_path, of)
 
 
-def write(path: Path, texts: list[str], mutation) -> None:
-    path.write_bytes(mutated_text(texts, mutation))
+def try_file(path: Path, read) -> None:
+    """Reads what is there, and then its mutations."""
+    texts = [path.read_text()]
+    read()
+    try_all(path.parent, lambda dice: path.write_bytes(mutated_text(texts, dice)) and read)
 
 
 def outside(folder: Path, name: str) -> None:
@@ -214,16 +198,12 @@ def test_plans(tmp_path):
     wanted = [plan_file.WantedCell(made.cell, made.name) for made in RECORDS[:3]]
     plan = plan_file.PlanFile(suite="test", title="a title", study="001", profile="quick", cells=wanted)
     plan_file.write_plan(plan, folder)
-    path = folder / PLAN
-    texts = [path.read_text()]
 
     def read() -> None:
         publish(sweeps.read(folder))  # without a readable plan, those of all records
         plan_file.read_plan(folder)
 
-    read()
-
-    Reader("plans", folder).try_all(mutations, lambda mutation: write(path, texts, mutation) or read)
+    try_file(folder / PLAN, read)
 
 
 def test_comparisons(tmp_path):
@@ -234,9 +214,8 @@ def test_comparisons(tmp_path):
         record.write(made, folder)
         names[place % 2].append(made.name)
     outside(folder, "outside")
-    path = folder / COMPARISON
     sides = [{"name": f"batch_size={size}", "records": of_side} for size, of_side in zip((32, 64), names, strict=True)]
-    texts = [json.dumps({"seed": 7, "sides": sides})]
+    (folder / COMPARISON).write_text(json.dumps({"seed": 7, "sides": sides}))
     terms = answer.Terms(anyway=True)
 
     def compare() -> None:
@@ -244,10 +223,7 @@ def test_comparisons(tmp_path):
         assert answer.answer(*load_comparison(folder), terms, Console(file=shown)) in (0, 1)
         shown.getvalue().encode()
 
-    path.write_text(texts[0])
-    compare()
-
-    Reader("comparisons", folder).try_all(mutations, lambda mutation: write(path, texts, mutation) or compare)
+    try_file(folder / COMPARISON, compare)
 
 
 def test_ceilings(tmp_path):
@@ -256,7 +232,6 @@ def test_ceilings(tmp_path):
     write_ceilings(tmp_path, environment, "gpu", replace(CEILINGS, device="gpu", device_to_host_bytes_per_s=1e10))
     path = tmp_path / CEILINGS_FILE
     texts = [path.read_text()]
-    reader = Reader("ceilings", tmp_path)
     num_known = 0
 
     def read(*, writes: bool) -> None:
@@ -279,11 +254,84 @@ def test_ceilings(tmp_path):
 
     read(writes=True)
 
-    def of(given):
-        mutation, number = given
-        write(path, texts, mutation)
-        return lambda: read(writes=number == 0)  # which takes long
+    def of(dice):
+        path.write_bytes(mutated_text(texts, dice))
+        writes = dice.random() < 0.1  # it takes long
+        return lambda: read(writes=writes)
 
-    reader.try_all(st.tuples(mutations, st.integers(0, 9)), of, refuses=False)
-    print(f"ceilings: {num_known:,} of {2 * reader.outcomes['read']:,} known")
-    assert 0.1 < num_known / reader.outcomes["read"] / 2 < 0.9
+    num_read = try_all(tmp_path, of, refuses=False)
+    assert 0.1 < num_known / num_read / 2 < 0.9
+
+
+PARAMS_TEXT = """\
+profile: quick  # a comment
+costs: {gpu: {price_per_hour: 2.5, power_w: 350}, cpu: {power_w: 65}}
+retry: none
+data:
+  mnist: {source: auto, image_size: 224}
+suites:
+  mine: &mine
+    data: mnist
+    batch_size: {quick: [1, 32], full: 64}
+    exclude: {quick: [], full: [{batch_size: [64], data: mnist}]}
+  other: *mine
+"""
+PARAMS_VALUES = {
+    "profile": "quick",
+    "costs": {"gpu": {"price_per_hour": 2.5, "power_w": 350}},
+    "data": {"mnist": {"source": "auto"}},
+    "suites": {"mine": {"data": "mnist", "batch_size": {"quick": [1, 32], "full": 64}, "exclude": []}},
+}
+# What YAML reads as something else than JSON.
+YAML = [
+    *(".nan", ".inf", "0x7fffffffffffffff", "1_000", "1:30:00", "2026-11-20", "2026-11-20T09:00:00Z", "yes", "~", "<<"),
+    *("!!python/object/apply:os.system [touch outside]", "!!python/name:hostile.Network", "!!binary aGk=", "!!set {a}"),
+    *("!mine x", "${costs}", "${oc.env:HOME}", "${suites.mine}", "${", "???", "*none", "&a [*a]", "&a {a: *a}", "- -"),
+    *("{? [a]: b}", "{1: 2}", "{null: 1}", "{true: 1}", "%TAG", "'", "|\n x", "? x"),
+    "[&a [x, x], &b [*a, *a, *a, *a], &c [*b, *b, *b, *b], &d [*c, *c, *c, *c], [*d, *d, *d, *d]]",
+]
+
+
+def mutated_params(dice: Random) -> bytes:
+    kind = dice.choice(("nodes", "nodes", "bytes", "YAML"))
+    if kind == "bytes":
+        return change_bytes(PARAMS_TEXT.encode(), dice)
+    document = change_node(PARAMS_VALUES, dice)
+    if kind == "YAML" and isinstance(document, dict):
+        part = dice.choice([part for part in document.values() if isinstance(part, dict)] or [document])
+        part[dice.choice([*part, "another"])] = raw(dice.choice(YAML))
+    return to_text(document).encode()
+
+
+def test_params(tmp_path):
+    path = tmp_path / PARAMS
+    row = summarise(RECORDS[0])
+
+    def read_costs() -> None:
+        for device in (costs := params.costs(tmp_path)):
+            numbers_of(with_costs({**row, "device": device.value}, costs))
+
+    def read_data() -> None:
+        for name in map(str, params.load(tmp_path).get("data") or {}):
+            assert isinstance(params.data_settings(tmp_path, name), dict)
+
+    def read_suites() -> None:
+        settings = params.load(tmp_path)
+        known = settings.get("suites")
+        for suite in known if isinstance(known, DictConfig) else ():
+            given = {"suite": str(suite)}
+            if (chosen := suites.Suite.chosen(given, settings)) is not None:
+                chosen.overrides(given, is_sweep=True)
+                chosen.rules(given)
+
+    readers = [read_costs, read_data, read_suites]
+    for text in (PARAMS_TEXT, json.dumps(PARAMS_VALUES)):
+        path.write_text(text)
+        for read in readers:
+            read()
+
+    def of(dice):
+        path.write_bytes(mutated_params(dice))
+        return dice.choice(readers)
+
+    try_all(tmp_path, of)
