@@ -17,7 +17,7 @@ from accelbench.schema.vocab import Precision
 
 def host(cell: Cell) -> HostSpec:
     """A host whose engine is this module."""
-    return HostSpec("rank_faults", ("accelbench.isolation.host", "rank_faults"), num_processes=cell.devices)
+    return HostSpec("rank_faults", ("accelbench.isolation.host_process", "rank_faults"), num_processes=cell.devices)
 
 
 def interrupt(*_: object) -> None:

@@ -22,13 +22,13 @@ from accelbench.commands.registry import load_all
 from accelbench.engines.registry import HostSpec, host_spec
 from accelbench.grid import plan
 from accelbench.grid.fingerprint import fingerprint
+from accelbench.isolation import hosts
 from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import duration
 from accelbench.schema import plan_file, record, serialize
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Status
 from accelbench.stages import stage
-from accelbench.sweep import early
 from fakes import faulty_host, make_project
 from grid.finished import finished
 
@@ -51,7 +51,6 @@ def enter(project, monkeypatch):
         monkeypatch.setenv(name, "")
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setattr(early, "guess", lambda words: None)  # real hosts of words with mistakes would take time
     plan.report_on.cache_clear()
     return project
 
@@ -344,7 +343,7 @@ def test_all_settings_are_printed(capsys, project):
 @pytest.fixture
 def failing(own, monkeypatch):
     """A project whose cells all fail: there is no such engine."""
-    monkeypatch.setattr(early, "Hosts", lambda: Hosts(lambda cell: HostSpec("no_such_engine", ())))
+    monkeypatch.setattr(hosts, "Hosts", lambda: Hosts(lambda cell: HostSpec("no_such_engine", ())))
     return own
 
 
@@ -361,7 +360,7 @@ def test_a_cell_that_fails_is_told_at_once_and_by_the_exit_status(failing, capsy
 @pytest.fixture
 def faulty(own, monkeypatch):
     """A project whose cells are run by the faulty engine."""
-    monkeypatch.setattr(early, "Hosts", lambda: Hosts(faulty_host))
+    monkeypatch.setattr(hosts, "Hosts", lambda: Hosts(faulty_host))
     return own
 
 
@@ -397,7 +396,7 @@ class OwnTraining(pytorch_lightning.LightningModule):
 def test_a_target_that_may_not_be_called_is_exit_status_2_and_one_that_trains_itself_is_skipped(
     own, capsys, monkeypatch
 ):
-    monkeypatch.setattr(early, "Hosts", lambda: Hosts(lambda cell: replace(host_spec(cell), prober=None)))
+    monkeypatch.setattr(hosts, "Hosts", lambda: Hosts(lambda cell: replace(host_spec(cell), prober=None)))
     (own / "my_nets.py").write_text(MY_NETS)
     targets = "model.target=my_nets.make,my_nets.OwnTraining"
     assert main(["-m", "model=custom", targets, "data=mnist", "batch_size=8", "tracking=none", "out=runs/a"]) == 2
@@ -445,7 +444,7 @@ def test_a_suites_stage_exits_0_once_every_cell_has_a_record(own, monkeypatch, c
 @pytest.mark.filterwarnings("ignore:.*noload:DeprecationWarning")  # MLflow's own models
 @pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")
 def test_one_cell_ends_with_its_card_and_several_do_not(own, monkeypatch, capsys):
-    monkeypatch.setattr(early, "Hosts", lambda: Hosts(faulty_host))
+    monkeypatch.setattr(hosts, "Hosts", lambda: Hosts(faulty_host))
     assert main(["mode=infer", "out=runs/one", "batch_size=8"]) == 0
     text = capsys.readouterr().out
     assert re.search(r"cell +mlp-cpu-fp32-b8-infer: 3,200 samples/s", text)
@@ -460,7 +459,7 @@ def test_one_cell_ends_with_its_card_and_several_do_not(own, monkeypatch, capsys
 
 
 def test_what_libraries_print_is_shown_when_asked_for(own, monkeypatch, capsys):
-    monkeypatch.setattr(early, "Hosts", lambda: Hosts(faulty_host))
+    monkeypatch.setattr(hosts, "Hosts", lambda: Hosts(faulty_host))
     words = ["+model.args.fault=exit", "mode=infer", "tracking=none"]
     assert main([*words, "out=runs/quiet"]) == 1
     assert "last words" not in capsys.readouterr().out
@@ -469,7 +468,7 @@ def test_what_libraries_print_is_shown_when_asked_for(own, monkeypatch, capsys):
 
 
 def test_a_comparison_is_measured_in_turns_and_answered_again_from_its_records(own, monkeypatch, capsys):
-    monkeypatch.setattr(early, "Hosts", lambda: Hosts(faulty_host))
+    monkeypatch.setattr(hosts, "Hosts", lambda: Hosts(faulty_host))
     words = "tracking=none mode=infer out=runs/c batch_size="
     assert main(["compare", "--run", f"{words}8", f"{words}64", "--fail-if", "slower:5%"]) == 0
     text = capsys.readouterr().out

@@ -158,10 +158,3 @@ def test_one_that_waits_says_for_how_long(tmp_path, monkeypatch):
     holder = f"another measurement (process {first.pid}: {sys.executable}"
     assert said[0].startswith(f"Waiting for {holder}")
     assert all(message.startswith(f"Has waited 0 min for {holder}") for message in said[1:])
-
-
-def test_whether_another_process_measures_is_known_without_waiting():
-    assert not lock.is_measuring()
-    with lock.hold_measuring(print):
-        assert lock.is_measuring()
-    assert not lock.is_measuring()

@@ -11,7 +11,7 @@ from accelbench.schema.measurement import Measurement, Work
 def host(cell: Cell) -> HostSpec:
     """A host whose engine is this module."""
     variables = {"PJRT_DEVICE": "CPU", "CPU_NUM_DEVICES": "1"}
-    preload = ("accelbench.isolation.host", "xla_world", "torch_xla")
+    preload = ("accelbench.isolation.host_process", "xla_world", "torch_xla")
     return HostSpec("xla_world", preload, variables, num_processes=cell.devices)
 
 

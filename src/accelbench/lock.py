@@ -62,12 +62,6 @@ def hold_measuring(waiting: Callable[[str], None]) -> Iterator[None]:
         yield
 
 
-def is_measuring() -> bool:
-    """Whether a process holds the lock of all measurements on this machine now."""
-    with socket.socket(socket.AF_UNIX) as client:
-        return client.connect_ex(_address()) == 0
-
-
 def _address() -> str:
     chosen = os.environ.get(VARIABLE)
     suffix = f"-{hashlib.sha256(os.fsencode(chosen)).hexdigest()}" if chosen else ""  # a socket's name has 107 bytes

@@ -25,7 +25,7 @@ from accelbench.isolation import hosts  # noqa: E402
 from accelbench.schema.vocab import Engine  # noqa: E402
 from accelbench.settings import compose  # noqa: E402
 from accelbench.settings.config import Retry  # noqa: E402
-from accelbench.sweep import early, run, session, terminal  # noqa: E402, F401
+from accelbench.sweep import run, session, terminal  # noqa: E402, F401
 from fakes import faulty_host, make_cell, make_options  # noqa: E402
 
 SWEEP = 0  # the role, in shim.c
@@ -73,7 +73,8 @@ def _run(job: dict) -> None:
     cells = [make_cell(job["fault"], batch_size=size, timeout_s=job["cell_timeout_s"]) for size in job["batch_sizes"]]
     options = make_options(tracking=job["tracking"], out=job["out"], retry=Retry.failed)
     hosts.START_S = START_S
-    early.Hosts = lambda: hosts.Hosts(faulty_host, margin_s=MARGIN_S)
+    faulty = hosts.Hosts(faulty_host, margin_s=MARGIN_S)
+    hosts.Hosts = lambda: faulty
     # Hydra takes longer than all the rest, and is over when the sweep begins.
     compose.compose = lambda words: cells
     compose.cells_of = lambda configs: (cells, options)

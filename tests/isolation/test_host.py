@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from accelbench.isolation import host as module
+from accelbench.isolation import host_process as module
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema.vocab import Status
 from fakes import faulty_host, is_gone, make_cell

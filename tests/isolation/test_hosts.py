@@ -15,7 +15,6 @@ import psutil
 import pytest
 
 from accelbench.devices import allocators
-from accelbench.engines.registry import HostSpec
 from accelbench.isolation import hosts as module
 from accelbench.isolation.hosts import SUBSTITUTING, Hosts
 from accelbench.isolation.processes import descendants
@@ -47,30 +46,6 @@ def test_a_cell_has_the_allocator_of_its_host_and_is_invalid_if_that_is_not_the_
     assert (good.status, good.measurement.allocator) == (Status.ok, "glibc_reuse")
     assert good.measurement.allocator_library.startswith("libc")
     assert (bad.status, bad.reason) == (Status.invalid, "asked for allocator glibc_reuse, but glibc ran")
-
-
-def test_starting_hosts_that_no_cell_needs_are_ended_at_once_with_all_that_they_started(tmp_path):
-    def own_host(cell):
-        slow = "import time; time.sleep(600)" if cell.batch_size == 8 else ""
-        (tmp_path / f"own{cell.batch_size}.py").write_text(slow)
-        return HostSpec("fakes", (f"own{cell.batch_size}",))
-
-    sys.path.insert(0, str(tmp_path))
-    try:
-        with Hosts(own_host) as running:
-            for size in (8, 16):
-                running.start(make_cell(batch_size=size))
-            first, second = (host.process for host in running._hosts.values())
-            deadline = time.monotonic() + 20
-            while len(family := descendants(first.pid)) < 2 and time.monotonic() < deadline:
-                time.sleep(0.01)
-            start = time.monotonic()
-            running.end_starting(needed=[make_cell(batch_size=16)])
-            assert time.monotonic() - start < 5  # the imports of the first one take 600 s
-            assert all(is_gone(pid) for pid in [first.pid, *family])
-            assert second.poll() is None
-    finally:
-        sys.path.remove(str(tmp_path))
 
 
 def test_the_sweep_may_work_once_nothing_more_is_timed_and_gets_what_is_printed(tmp_path):

@@ -12,6 +12,7 @@ from rich.console import Console
 from accelbench.answers.ranking import answers
 from accelbench.cli import main
 from accelbench.errors import UserError
+from accelbench.isolation import hosts as isolated
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import RECORDS
 from accelbench.report import build, read
@@ -22,7 +23,6 @@ from accelbench.schema.vocab import Device, Engine, Precision, Protocol, Status
 from accelbench.search.goal import Goal
 from accelbench.search.race import Schedule
 from accelbench.search.search import search
-from accelbench.sweep import early
 from accelbench.sweep.terminal import SweepProgress
 from fakes import give_ceilings, make_cell, make_options, make_project
 
@@ -294,7 +294,7 @@ def test_real_cells_race_and_a_search_goes_on(project, monkeypatch, capsys):
     windows = ["window.warmup_s=0.01", "window.measure_s=0.05", "window.block_s=0.005", "window.latency_s=0.01"]
     words = ["model=mlp", "mode=infer", "batch_size=1,64", "threads=1", "breakdown_s=0", *windows, "out=runs/mine"]
     with Hosts() as hosts:  # one for both, since it imports torch
-        monkeypatch.setattr(early, "hosts", lambda words: contextlib.nullcontext(hosts))
+        monkeypatch.setattr(isolated, "Hosts", lambda: contextlib.nullcontext(hosts))
         assert main(["best", "--search", "--budget", "60s", *words]) == 0
         text = capsys.readouterr().out
         assert "fastest with cpu fp32 b64" in text, text

@@ -1,7 +1,6 @@
-"""What comes before a sweep: an early host, the data set, and a check of each network."""
+"""What comes before a sweep: the data set, and a check of each network."""
 
 import io
-from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -11,54 +10,14 @@ from rich.console import Console
 from accelbench import lock
 from accelbench.cli import main
 from accelbench.data.manifest import read_manifest
-from accelbench.engines.registry import host_spec
 from accelbench.errors import UserError
-from accelbench.isolation.hosts import Hosts
 from accelbench.isolation.messages import Outcome
 from accelbench.project import Workplace
 from accelbench.schema.vocab import Device, Library, Mode, Precision, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
-from accelbench.settings.compose import one_cell
-from accelbench.sweep import early
 from accelbench.sweep.context import prepare_missing
 from accelbench.sweep.session import Preflight
-from fakes import faulty_host, make_cell
-
-# The early host
-
-
-@pytest.mark.parametrize(
-    "words", ["", "model=cnn batch_size=64", "device=cpu engine=lightning precision=bf16 mode=infer devices=2"]
-)
-def test_the_guessed_host_is_the_one_that_the_cell_needs(project, monkeypatch, words):
-    monkeypatch.setattr("sys.argv", ["accelbench"])
-    for name in ("HYDRA_FULL_ERROR", "ACCELBENCH_SCRATCH"):  # set by `compose`: to be put back
-        monkeypatch.setenv(name, "")
-    assert host_spec(early.guess(words.split())).key == host_spec(one_cell(words)[0]).key
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        *("device=gpu", "-m device=cpu,gpu", "engine=keras", "suite=mnist_networks", "model=timm", "-m model=cnn,timm"),
-        "executor=slurm device=cpu",
-    ],
-)
-def test_of_words_that_may_need_another_host_none_is_guessed(words):
-    assert early.guess(words.split()) is None
-
-
-@pytest.mark.parametrize(("is_measuring", "counters", "num"), [(False, {}, 1), (True, {}, 0), (False, {"cpu": 1}, 0)])
-def test_a_host_starts_unless_it_would_disturb_a_measurement(monkeypatch, is_measuring, counters, num):
-    monkeypatch.setattr(early.energy_counters, "counters", lambda num_gpus: counters)
-    monkeypatch.setattr(early, "Hosts", lambda: Hosts(faulty_host))
-    with lock.hold_measuring(print) if is_measuring else nullcontext():
-        for words, expected in ((["model=cnn"], num), (["device=gpu"], 0)):
-            with early.hosts(words) as hosts:
-                processes = [host.process for host in hosts._hosts.values()]
-            assert len(processes) == expected
-            assert all(process.returncode is not None for process in processes)
-
+from fakes import make_cell
 
 # The data set
 

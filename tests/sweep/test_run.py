@@ -239,12 +239,7 @@ def test_files_that_a_cell_deletes_are_written_again_also_when_the_sweep_is_inte
     assert [found.cell for found in plan_file.read_planned(folder.parent / "cut")] == cells[:3]
 
 
-def test_while_another_measures_no_host_of_ours_starts_and_the_data_is_prepared_afterwards(swept, monkeypatch):
-    class Watching(Hosts):
-        def end_starting(self, *, needed):
-            events.append(f"needs {len(needed)}")
-            super().end_starting(needed=needed)
-
+def test_the_data_is_prepared_once_no_other_sweep_measures(swept, monkeypatch):
     @contextlib.contextmanager
     def busy(waiting):
         waiting("busy")
@@ -253,8 +248,8 @@ def test_while_another_measures_no_host_of_ours_starts_and_the_data_is_prepared_
     events = []
     monkeypatch.setattr(lock, "hold_measuring", busy)
     monkeypatch.setattr(context, "prepare_missing", lambda *given: events.append("prepare"))
-    swept([make_cell()], Watching(faulty_host))
-    assert events == ["needs 0", "free", "prepare", "needs 1"]
+    swept([make_cell()])
+    assert events == ["free", "prepare"]
 
 
 def test_data_that_only_stands_in_is_said_first(swept, project):
@@ -453,10 +448,10 @@ PROGRAM = f"""
 import sys
 sys.path.insert(0, {str(TESTS)!r})
 from accelbench.cli import main
-from accelbench.sweep import early
+from accelbench.isolation import hosts
 from fakes import faulty_host
-hosts, early.guess = early.Hosts, lambda words: None
-early.Hosts = lambda: hosts(faulty_host)
+Hosts = hosts.Hosts
+hosts.Hosts = lambda: Hosts(faulty_host)
 sys.exit(main(sys.argv[1:]))
 """
 

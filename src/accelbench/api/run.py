@@ -48,10 +48,9 @@ def run(settings: str | Sequence[str] = "", *, quiet: bool = False, **values: An
     words = words_of(settings, values)
     console = Console(highlight=False, quiet=quiet)
     try:
-        from accelbench.sweep import early
+        from accelbench.isolation.hosts import Hosts
 
-        with early.hosts(words) as hosts:
-            # Imported while the host starts.
+        with Hosts() as hosts:
             from accelbench.cluster import dispatch
             from accelbench.settings.compose import cells_of, compose
 

@@ -26,10 +26,9 @@ def _run(chosen: Namespace, context: Context) -> int:
     if budget_s is None:
         raise UserError(f"--budget {budget}: should be a time such as 90s, 5m or 2h")
     words = ["-m"] * chosen.search + chosen.words + [VERBOSE] * chosen.verbose
-    from accelbench.sweep import early
+    from accelbench.isolation.hosts import Hosts
 
-    with early.hosts(words) as hosts:
-        # Imported while the host starts.
+    with Hosts() as hosts:
         from accelbench.compare.answer import terms
         from accelbench.search import largest_batch, search
         from accelbench.search.goal import Goal

@@ -34,10 +34,9 @@ def _run(chosen: Namespace, context: Context) -> int:
         return answer.answer(first, second, terms, context.console)
     shown = f" {VERBOSE}" if chosen.verbose else ""
     words = [names[0] + shown, names[1] + shown]
-    from accelbench.sweep import early
+    from accelbench.isolation.hosts import Hosts
 
-    with early.hosts(words[0].split()) as hosts:
-        # Imported while the host starts.
+    with Hosts() as hosts:
         from accelbench.schema.vocab import Device
         from accelbench.settings.compose import one_cell
         from accelbench.sweep import run as sweep

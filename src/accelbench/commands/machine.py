@@ -24,10 +24,9 @@ def _selfcheck(chosen: Namespace, context: Context) -> int:
     budget_s = seconds_of(given)
     if budget_s is None or budget_s > 60 * MAX_MINUTES:
         raise UserError(f"{name} {chosen.minutes or given}: should be a time such as 90s, 5m or 2h, at most 2h")
-    from accelbench.sweep import early
+    from accelbench.isolation.hosts import Hosts
 
-    with early.hosts([]) as hosts:
-        # Imported while the host starts.
+    with Hosts() as hosts:
         from accelbench.doctor.selfcheck import selfcheck
 
         return selfcheck(budget_s, context.console, hosts)

@@ -14,10 +14,9 @@ def _run(chosen: Namespace, context: Context) -> int:
 
         compose([*(["--cfg", chosen.cfg] if chosen.cfg else []), *["--resolve"] * chosen.resolve, *words])
         return 0
-    from accelbench.sweep import early
+    from accelbench.isolation.hosts import Hosts
 
-    with early.hosts(words) as hosts:
-        # Imported while the host starts.
+    with Hosts() as hosts:
         from accelbench.cluster import dispatch
         from accelbench.settings.compose import cells_of, compose
         from accelbench.sweep import run as sweep

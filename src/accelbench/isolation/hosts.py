@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from multiprocessing import connection
@@ -81,13 +81,6 @@ class Hosts:
     def start(self, cell: Cell) -> None:
         """Starts the host of `cell` and returns while it still imports the framework."""
         self._host(self._spec_of(cell))
-
-    def end_starting(self, *, needed: Collection[Cell]) -> None:
-        """Ends the hosts that were started, have run nothing yet, and that none of the `needed` cells needs."""
-        keys = {self._spec_of(cell).key for cell in needed}
-        for key, host in list(self._hosts.items()):
-            if not host.has_answered and key not in keys:
-                self._show(self._hosts.pop(key).end())
 
     def run(self, cell: Cell, data_folder: Path, weights: Path | None = None) -> Outcome:
         """Runs `cell` in a fresh process (or one per rank); blocks until its outcome is known, whatever that is.
@@ -233,7 +226,7 @@ class _Host:
         self._mark = f"{scratch.VARIABLE}={own[scratch.VARIABLE]}\0"
         self.process: Any = subprocess.Popen(
             # Not `-m`: each cell's process would import the host's main module again.
-            [sys.executable, "-c", "from accelbench.isolation.host import main; main()"],
+            [sys.executable, "-c", "from accelbench.isolation.host_process import main; main()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,

@@ -74,16 +74,8 @@ class SweepContext:
         say(self.console, line, style)
 
     def alone(self) -> AbstractContextManager[None]:
-        """Holds the lock of this machine's measurements. If another sweep has it, says so and waits.
-
-        Hosts that were started early end before that: their imports would disturb the other sweep.
-        """
-
-        def wait(message: str) -> None:
-            self.hosts.end_starting(needed=())
-            self.say(message)
-
-        return lock.hold_measuring(wait)
+        """Holds the lock of this machine's measurements. If another sweep has it, says so and waits."""
+        return lock.hold_measuring(self.say)
 
     def prepare(self, cells: Sequence[Cell]) -> Prepared:
         """Prepares the data set if it is missing, and plans the cells; to be called once the lock is held.

@@ -69,7 +69,6 @@ class Session:
         hosts, place, options = self.context.hosts, self.context.place, self.context.options
         runnable = [item.cell for item in self.todo if item.skip_reason is None]
         num_gpus = max((cell.devices for cell in runnable if cell.device == Device.gpu), default=0)
-        hosts.end_starting(needed=runnable)
         self._idle_w = energy_counters.idle_w(energy_counters.counters(num_gpus))
         if options.verbose:  # also for what the hosts say when they end
             hosts.listener = lambda printed: self.context.console.print(shown_output(printed), soft_wrap=True)

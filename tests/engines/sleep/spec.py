@@ -5,4 +5,4 @@ ENGINE = "accelbench.engines.sleep.engine"
 
 
 def host_spec(cell: Cell) -> HostSpec:
-    return HostSpec(ENGINE, ("accelbench.isolation.host", ENGINE))
+    return HostSpec(ENGINE, ("accelbench.isolation.host_process", ENGINE))

@@ -18,4 +18,4 @@ def host_spec(cell: Cell) -> HostSpec:
         # By default both backends allocate all of the GPU's memory at once, which hides what a cell needs.
         environment |= {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
         environment |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    return HostSpec(ENGINE, ("accelbench.isolation.host", ENGINE), environment)
+    return HostSpec(ENGINE, ("accelbench.isolation.host_process", ENGINE), environment)

@@ -23,7 +23,7 @@ SLOW = ("timm", "torchvision", "transformers")  # their imports take seconds: on
 def host_spec(cell: Cell) -> HostSpec:
     """The host of `cell`: plain torch, CUDA or torch_xla."""
     named = _named(*cell.own_code.values())
-    preload: tuple[str, ...] = ("accelbench.isolation.host", ENGINE)
+    preload: tuple[str, ...] = ("accelbench.isolation.host_process", ENGINE)
     if "torchmetrics" not in named:
         preload = (LIGHT_IMPORT, *preload)
     preload += tuple(name for name in SLOW if name in named or name == cell.model.library)
