@@ -23,7 +23,6 @@ from accelbench.schema.plan_file import PlanFile, WantedCell
 from accelbench.schema.vocab import Precision
 from accelbench.search.goal import Goal
 from accelbench.settings.config import Retry
-from accelbench.sinks import run_picture
 from accelbench.sinks.mlflow_fields import relative_speeds, translate
 from accelbench.sweep.run import SweepResult, stands
 from accelbench.sweep.terminal import conclude, outcome, show_answer, show_card
@@ -100,7 +99,6 @@ def test_trackers_get_no_speed_and_compare_none():
     cells = cells_of(map(process.Process.of, [DISTURBED, UNDISTURBED]))
     assert relative_speeds(cells) == []
     assert sorted(cell.num_processes for cell in cells) == [0, 1]
-    assert run_picture.draw(DISTURBED) is None
     assert [point.value for point in translate(UNDISTURBED).points if point.key.endswith("/samples_per_s")]
 
 

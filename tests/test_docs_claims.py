@@ -14,7 +14,6 @@ from accelbench.schema.text import clean
 from accelbench.schema.vocab import Status
 from accelbench.settings import params, suites
 from accelbench.sinks.mlflow_fields import MAX_POINTS
-from accelbench.sinks.view import view_tags
 from accelbench.stats.order_statistics import Sample
 from report.conftest import Maker
 
@@ -22,13 +21,10 @@ ROOT = Path(__file__).resolve().parents[1]
 MISSING = ("gpu", "tpu")  # the devices that the machine of the pages' examples lacks
 COLUMNS = [*summarise(Maker().ok(Maker().cell(), 1000)), "cell", "num_processes", "scaling_efficiency"]
 SPEC = importlib.util.spec_from_file_location("pages", ROOT / "docs" / "pages.py")
-VIEWS = [value for key, value in view_tags(0, {}).items() if "sharedViewState" in key]
 STATED = [
     ("comparing", "fewer than five processes on a side", MIN_PROCESSES == 5),
     ("comparing", f"lies within {MARGIN:.0%}".replace("%", " %"), True),
     ("mlflow", f"thinned to {MAX_POINTS} points", True),
-    ("mlflow", "Each experiment has three saved views", len(VIEWS) == 3),
-    *(("mlflow", re.sub(r'.*?"name": ?"([^"]+)".*', r"`\1`", view), True) for view in VIEWS),
     ("reading-the-report", f"such as `{clean(chr(27))}`", True),
     ("reading-the-report", f"{LIKELY_RATIO:g} times", True),
     *(("reading-the-report", f"- `{word}`", True) for word in Word),

@@ -99,14 +99,6 @@ def test_the_saved_view_opens_with_its_charts_filled(show, served):
     assert view.SPEED in names
 
 
-def test_the_other_views_are_filled_too(show, served):
-    browser = show(served[0].replace(f"viewStateShareKey={view.KEY}", f"viewStateShareKey={view.QUALITY_KEY}"))
-    assert {chart["points"] for chart in charts(browser, 2)} == {len(MODELS)}
-    browser = show(served[0].replace(f"viewStateShareKey={view.KEY}", f"viewStateShareKey={view.SWEEPS_KEY}"))
-    charts(browser, 2)
-    wait_for(browser, lambda browser: "sweep_id" in text_of(browser))
-
-
 def test_a_runs_page_has_its_verdict_its_data_its_files_and_a_link_to_the_fastest(show, served):
     browser = show(served[1])
     wait_for(browser, lambda browser: "Not mnist" in text_of(browser))
@@ -116,7 +108,7 @@ def test_a_runs_page_has_its_verdict_its_data_its_files_and_a_link_to_the_fastes
     show(served[1].replace("?", "/system-metrics?"))
     assert charts(browser, 1)
     show(served[1].replace("?", "/artifacts?"))
-    wait_for(browser, lambda browser: {"record.json", "samples.svg"} <= set(text_of(browser).split()))
+    wait_for(browser, lambda browser: "record.json" in text_of(browser).split())
     show(served[0].partition("viewStateShareKey")[0])
     slow = wait_for(browser, lambda browser: browser.find_elements(By.LINK_TEXT, "lstm-cpu-fp32-b128-infer"))[0]
     show(slow.get_attribute("href"))

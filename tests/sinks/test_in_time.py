@@ -1,4 +1,3 @@
-import threading
 import time
 
 import pytest
@@ -34,12 +33,3 @@ def test_an_answer_that_fills_the_memory_is_ended(monkeypatch):
     monkeypatch.setattr(location, "MAX_KB", 50_000)
     with pytest.raises(TimeoutError, match="fills the memory"):
         InTime(Server()).fill()
-
-
-def test_a_thread_that_gets_no_signals_has_no_limit(monkeypatch):
-    monkeypatch.setattr(location, "CALL_S", 0.01)
-    found = []
-    thread = threading.Thread(target=lambda: found.append(InTime(Server()).answer(0.1, value=1)))
-    thread.start()
-    thread.join()
-    assert found == [1]

@@ -55,7 +55,7 @@ def test_the_speed_of_a_cell_is_a_run_that_is_updated_and_no_measurement(root):
     again = sync(root, [root / "runs"])
     assert (again.num_delivered, again.num_already_there) == (2, 4)
     measured, (updated,) = split(root)
-    assert (len(measured), updated.info.run_id) == (6, mean.info.run_id)
+    assert len(measured) == 6
     assert updated.data.metrics["cell/num_processes"] == 5
 
     with Delivery("mlflow", root) as delivery:  # a sweep that knows fewer processes takes none back

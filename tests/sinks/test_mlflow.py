@@ -9,10 +9,8 @@ from contextlib import closing
 import pytest
 
 from accelbench.errors import UserError
-from accelbench.project import Workplace
 from accelbench.schema import record as records
 from accelbench.schema import serialize
-from accelbench.schema.measurement import SystemSeries
 from accelbench.schema.vocab import Precision, Protocol, Status
 from accelbench.sinks import delivery, location, view
 from accelbench.sinks.sync import sync
@@ -51,7 +49,6 @@ def test_a_run_holds_all_of_its_record(root):
     (dataset,) = run.inputs.dataset_inputs
     assert (dataset.dataset.name, dataset.dataset.digest) == ("mnist (stand-in)", STAND_IN.digest[:12])
     assert records.read(files_of(root, run) / "record.json") == of
-    assert (files_of(root, run) / "samples.svg").exists()
     history = client_of(root).get_metric_history(run.info.run_id, "system/host_memory_mb")
     assert [(each.step, each.timestamp - run.info.start_time) for each in history] == [(i, 100 * i) for i in range(10)]
 
@@ -109,15 +106,6 @@ def test_a_copied_project_keeps_the_files_of_its_runs_to_itself(root, tmp_path):
         assert (files_of(copy, run) / "record.json").exists()
 
 
-def test_a_store_with_the_address_of_a_folder_is_refused_with_the_cure(root):
-    """As earlier versions made them: a copied project would write into the original."""
-    client_of(root).create_experiment(f"accelbench/{SUITE}", (root / "mlartifacts" / SUITE).as_uri())
-    found = deliver(root, record())
-    assert found.undelivered == 1
-    assert "mlflow.db would put files into file://" in found.problem
-    assert not (root / "mlartifacts").exists()
-
-
 def test_records_that_a_locked_store_missed_are_delivered_by_sync(root, monkeypatch, capfd):
     monkeypatch.setattr(location, "PATIENCE_S", 0.1)
     monkeypatch.setattr(delivery, "PATIENCE_S", 0.3)
@@ -162,15 +150,15 @@ def test_a_spoilt_store_costs_no_record_and_is_one_line(spoil, root, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_run_is_whole_though_its_picture_fails(root, monkeypatch):
-    def broken(record):
-        raise ValueError("no picture")
-
-    monkeypatch.setattr("accelbench.sinks.run_picture.draw", broken)
-    assert deliver(root, record()).problem == "no picture"
-    (run,) = runs_of(root)
-    assert run.info.status == "FINISHED"
-    assert (files_of(root, run) / "record.json").exists()
+def test_a_store_of_another_release_is_neither_used_nor_migrated(root):
+    # MLflow would migrate a store that lacks one of its tables.
+    for statement in ("UPDATE alembic_version SET version_num = 'cc1f77228345'", "DROP TABLE webhooks"):
+        execute(root, statement)
+    before = [execute(root, f"SELECT * FROM {table}") for table in ("alembic_version", "sqlite_master")]
+    found = deliver(root, record())
+    assert found.undelivered == 1
+    assert "is left as it is: name another" in found.problem
+    assert [execute(root, f"SELECT * FROM {table}") for table in ("alembic_version", "sqlite_master")] == before
 
 
 def test_every_status_but_skipped_is_a_run_that_a_second_delivery_does_not_double(root):
@@ -209,57 +197,12 @@ def test_a_half_delivered_run_is_made_anew_also_if_the_cell_was_measured_again(r
     assert (run.info.status, run.data.tags["started_at"]) == ("FINISHED", record().started_at)
 
 
-def test_more_points_than_one_batch_takes(root):
-    values = {f"gpu_{i}_memory_mb": [float(j) for j in range(200)] for i in range(8)}
-    system = SystemSeries(t_s=[0.1 * j for j in range(200)], values=values)
-    assert deliver(root, dataclasses.replace(record(), system=system)).problem is None
-    (run,) = runs_of(root)
-    assert len(client_of(root).get_metric_history(run.info.run_id, "system/gpu_7_memory_mb")) == 200
-
-
-# MLflow migrates a store that lacks one of its tables.
-OF_ANOTHER_RELEASE = ("UPDATE alembic_version SET version_num = 'cc1f77228345'", "DROP TABLE webhooks")
-OF_THE_USER = ("UPDATE experiments SET name = 'mine' WHERE name LIKE 'accelbench/%'",)
-
-
-@pytest.mark.parametrize(
-    ("statements", "told"),
-    [(OF_ANOTHER_RELEASE, "is of another release of MLflow"), (OF_THE_USER, "has runs or experiments of yours")],
-)
-def test_a_store_that_is_not_ours_is_neither_used_nor_migrated(root, statements, told):
-    for statement in statements:
-        execute(root, statement)
-    tables = ("alembic_version", "experiments", "sqlite_master")
-    before = [execute(root, f"SELECT * FROM {table}") for table in tables]
-    found = deliver(root, record())
-    assert found.undelivered == 1
-    assert found.problem.startswith(f"mlflow.db {told}")
-    assert "is left as it is: name another" in found.problem
-    assert [execute(root, f"SELECT * FROM {table}") for table in tables] == before
-
-
-def test_a_store_is_made_beside_its_place_whatever_a_killed_creation_left_there(tmp_path):
-    place = Workplace.of_project(tmp_path).store
-    for name in (".mlflow.db.new", ".mlflow.db.new-journal"):
-        (tmp_path / name).write_text("half of a store")
-    assert deliver(place, record()).problem is None
-    assert len(runs_of(place)) == 1
-    assert not list(tmp_path.glob(".mlflow.db.new*"))
-
-
 def test_a_deleted_experiment_comes_back(root):
     deliver(root, record())
     client = client_of(root)
     client.delete_experiment(client.get_experiment_by_name(f"accelbench/{SUITE}").experiment_id)
     assert deliver(root, record(number=1)).undelivered == 0
     assert len(runs_of(root)) == 2
-
-
-def test_queued_experiments_share_the_main_checkouts_store(root, tmp_path, monkeypatch):
-    monkeypatch.setenv("DVC_ROOT", str(root))
-    assert deliver(Workplace.of_project(tmp_path).store, record()).undelivered == 0
-    assert len(runs_of(root)) == 1
-    assert not (tmp_path / "mlflow.db").exists()
 
 
 def test_a_dead_server_costs_no_record(root, monkeypatch):
@@ -314,7 +257,6 @@ def test_sync_reads_records_alone_names_unreadable_ones_and_fills_a_new_store(ro
     (unreadable,) = result.unreadable
     assert "01d01d01.json" in unreadable
     assert "schema 0" in unreadable
-    assert "\n1 record can't be read and was not delivered:\n" in str(result)
     (run,) = runs_of(root, "other")
     assert run.data.tags["sweep_id"] == "sweep-1"
 
@@ -324,7 +266,7 @@ def test_sync_reads_records_alone_names_unreadable_ones_and_fills_a_new_store(ro
     new = shutil.copytree(empty_store, tmp_path / "new")
     counts, unreadable, *named, rest = str(sync(new, [root / "runs"])).splitlines()
     assert counts == "MLflow: 1 runs delivered, 0 already there."
-    assert unreadable == "9 records can't be read and were not delivered:"
+    assert unreadable == "Not readable: 9"
     assert all("01d01d01.json" in line and "not a readable record" in line for line in named)
     assert (len(named), rest) == (5, "  and 4 more")
     assert len(runs_of(new, "other")) == 1

@@ -35,9 +35,8 @@ def test_a_port_that_cannot_be_used_names_the_flag(root):
         taken.listen()
         with pytest.raises(UserError, match=f"--port={taken.getsockname()[1]}"):
             serve(root, taken.getsockname()[1])
-    for port in (0, 70_000):
-        with pytest.raises(UserError, match=f"--port={port}: should be a number from 1 to 65535"):
-            serve(root, port)
+    with pytest.raises(UserError, match="--port=70000"):
+        serve(root, 70_000)
 
 
 def answer_of(address, host=None):

@@ -11,7 +11,6 @@ from accelbench.errors import UnknownChoiceError
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Status
 from accelbench.sinks.location import one_line
-from accelbench.sinks.mlflow_fields import relative_speeds
 
 TRACKING = ("mlflow", "none")
 PATIENCE_S = 3.0  # failed attempts may take this long in total
@@ -75,13 +74,8 @@ class Delivery:
 
     def relate(self, processes: Iterable[Process]) -> None:
         """Adds to the runs of all of a sweep's processes how the speeds of their cells compare, and these cells."""
-        if not self._is_open:
-            return
-        cells = cells_of(processes)
-        speeds, several = relative_speeds(cells), [each for each in cells if each.num_processes > 1]
-        if speeds or several:
-            is_done = self._ask("relate", speeds)[0] and self._ask("show_cells", several)[0]
-            self.is_unrelated = self.is_unrelated or not is_done
+        if self._is_open and not self._ask("relate", cells_of(processes))[0]:
+            self.is_unrelated = True
 
     def links(self, record: Record) -> dict[str, str]:
         """The tracker -> where it shows the run of a delivered record, which is a query."""
@@ -93,8 +87,7 @@ class Delivery:
         if not (self.undelivered or self.is_unrelated):
             return ""
         lost = f"{self.undelivered} runs" if self.undelivered else "How the runs' speeds compare"
-        delivers = "delivers them" if self.undelivered else "adds it"
-        return f"{lost} did not reach MLflow ({self.problem}): `accelbench sync` {delivers}."
+        return f"{lost} did not reach MLflow ({self.problem}): `accelbench sync` delivers what is missing."
 
     def _ask(self, method: str, *args: object) -> tuple[bool, Any]:
         return self._attempt(lambda: getattr(self._store, method)(*args))

@@ -12,13 +12,12 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from accelbench.errors import UserError
+from accelbench.errors import UserError, writing_errors
 from accelbench.lock import hold
 from accelbench.schema.secrets import masked
 from accelbench.schema.text import clean
 
 PREFIX = "accelbench/"  # of the names of our experiments
-TABLES = ("runs", "metrics", "params", "tags", "trace_info", "registered_models")  # with a row, the store was used
 HOST, PORT = "127.0.0.1", 5000  # where `accelbench ui` serves the project's store by default
 LOCAL_SERVER = f"http://{HOST}:{PORT}"
 PROXIED = "mlflow-artifacts:/"  # of an address below the artifacts' folder, wherever that is
@@ -90,14 +89,12 @@ def locked(root: Path, patience_s: float | None = None) -> Iterator[None]:
     Raises:
         UserError: another process did not end in time, or the lock or the project's database can't be written.
     """
-    path = root / "mlflow.lock"
     patience_s = PATIENCE_S if patience_s is None else patience_s
-    lock = hold(path, "another writer of the MLflow store", patience_s=patience_s, for_all_users=False)
+    path = root / "mlflow.lock"
     with ExitStack() as stack:
-        try:
+        with writing_errors(path.name):
+            lock = hold(path, "another writer of the MLflow store", patience_s=patience_s, for_all_users=False)
             stack.enter_context(lock)
-        except OSError as error:
-            raise UserError(f"{path.name}: not writable ({error.strerror})") from error
         if is_own(root):
             # MLflow would try again for two minutes, and print each attempt.
             try:
@@ -108,40 +105,24 @@ def locked(root: Path, patience_s: float | None = None) -> Iterator[None]:
         yield
 
 
-def check_is_ours(path: Path, wanted: str) -> None:
-    """Refuses a database of another program, or of the user's own experiments; MLflow might migrate it.
-
-    A store is ours if it has an experiment of ours, or nothing yet. What the user named with MLFLOW_TRACKING_URI is
-    meant: of that, only the schema is looked at, whose revision should be `wanted`.
+def check_schema(path: Path, wanted: str) -> None:
+    """Refuses a database of another program, or of another release of MLflow, which might be migrated.
 
     Raises:
-        UserError: it has another schema, or is no MLflow store, or holds runs of others alone.
+        UserError: the revision of its schema is not `wanted`.
     """
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=PATIENCE_S)) as connection:
-        found = _rows(connection, "SELECT version_num FROM alembic_version")
-        experiments = [str(name) for name in _rows(connection, "SELECT name FROM experiments")]
-        used = any(_rows(connection, f"SELECT 1 FROM {table} LIMIT 1") for table in TABLES)
-    if found != [wanted]:
-        problem = "is of another release of MLflow" if found else "is no store of MLflow's"
-    elif not os.environ.get("MLFLOW_TRACKING_URI") and not any(name.startswith(PREFIX) for name in experiments):
-        if not used and not set(experiments) - {"Default"}:
-            return
-        problem = "has runs or experiments of yours, and none of accelbench"
-    else:
-        return
-    raise UserError(
-        f"{path.name} {problem}, and is left as it is: name another store with MLFLOW_TRACKING_URI, "
-        "such as sqlite:///accelbench.db, or use tracking=none"
-    )
-
-
-def _rows(connection: sqlite3.Connection, query: str) -> list[Any]:
-    try:
-        return [first for first, *_ in connection.execute(query)]
-    except sqlite3.OperationalError as error:
-        if "no such table" not in str(error):
-            raise
-        return []
+        try:
+            found = connection.execute("SELECT version_num FROM alembic_version").fetchall()
+        except sqlite3.OperationalError as error:
+            if "no such table" not in str(error):
+                raise
+            found = []
+    if found != [(wanted,)]:
+        raise UserError(
+            f"{path.name} is no store of this release of MLflow, and is left as it is: name another store with "
+            "MLFLOW_TRACKING_URI, such as sqlite:///accelbench.db, or use tracking=none"
+        )
 
 
 def unreachable(root: Path, error: Exception) -> UserError:
@@ -159,21 +140,21 @@ def one_line(error: Exception) -> str:
 
 
 class InTime:
-    """An object each of whose methods has the limits of `limited`."""
+    """An object each of whose methods has the limits of `_limited`."""
 
     def __init__(self, inner: object) -> None:
         self._inner = inner
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def called(*args: Any, **named: Any) -> Any:
-            with limited(CALL_S):
+            with _limited(CALL_S):
                 return getattr(self._inner, name)(*args, **named)
 
         return called
 
 
 @contextmanager
-def limited(seconds: float) -> Iterator[None]:
+def _limited(seconds: float) -> Iterator[None]:
     """Ends the block after some seconds, or when memory grows by `MAX_KB`; only in the main thread, which gets signals.
 
     Raises:
@@ -182,20 +163,18 @@ def limited(seconds: float) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    began_s, peak_kb = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    end_s, peak_kb = time.monotonic() + seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     def look(*_: object) -> None:
-        if time.monotonic() - began_s > seconds:
+        if time.monotonic() > end_s:
             raise TimeoutError(f"no whole answer within {seconds:g} s")
         if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak_kb > MAX_KB:
             raise TimeoutError("an answer that fills the memory")
 
     before = signal.signal(signal.SIGALRM, look)
-    left_s, interval_s = signal.setitimer(signal.ITIMER_REAL, TICK_S, TICK_S)
+    signal.setitimer(signal.ITIMER_REAL, TICK_S, TICK_S)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-        if left_s:  # another timer was running
-            signal.setitimer(signal.ITIMER_REAL, max(1e-3, left_s - (time.monotonic() - began_s)), interval_s)

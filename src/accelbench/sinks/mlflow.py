@@ -13,7 +13,7 @@ from typing import Any
 from accelbench import scratch
 from accelbench.answers.cells import MeasuredCell
 from accelbench.schema.record import Record
-from accelbench.sinks import location, mlflow_fields, run_picture
+from accelbench.sinks import location, mlflow_fields
 from accelbench.sinks.location import InTime, folder_of, is_own, locked
 from accelbench.sinks.mlflow_fields import NOTE, NUM_PROCESSES, RelativeSpeed, end_ms, start_ms, translate
 from accelbench.sinks.view import COMPARE, SHARE, VERDICT, compare_link, run_url, view_tags
@@ -60,7 +60,7 @@ class Store:
             if is_own(root) and not location.database(root).stat().st_size:  # `locked` has made an empty one
                 _create(location.database(root).resolve())
             elif is_own(root):  # else the client may migrate it
-                location.check_is_ours(location.database(root), _get_latest_schema_revision())
+                location.check_schema(location.database(root), _get_latest_schema_revision())
             client = MlflowClient(uri)
             self._client: Any = client if location.server_uri(root) is None else InTime(client)
             self._client.search_experiments(max_results=1)  # fails if the server does not answer
@@ -92,64 +92,63 @@ class Store:
                 self._log(experiment_id, record)
         return len(wanted)
 
-    def relate(self, found: Sequence[RelativeSpeed]) -> None:
-        """Adds to each run how far it is behind the fastest one, how sure that is, and a link that compares the two.
+    def relate(self, cells: Sequence[MeasuredCell]) -> None:
+        """Adds to the runs of these cells' processes how the speeds of the cells compare; one more run for some cells.
 
-        The link ends the run's description, unless the user has changed it. The fastest run has none.
+        How far a run is behind the fastest one is its share, a tag, and a link that compares the two, which ends the
+        run's description unless the user has changed it. A cell of several processes gets a run of its own.
         """
+        speeds = mlflow_fields.relative_speeds(cells)
+        several = [each for each in cells if each.num_processes > 1]
         with locked(self._root):
-            for suite in dict.fromkeys(each.record.cell.suite for each in found):
-                of_suite = [each for each in found if each.record.cell.suite == suite]
+            for suite in dict.fromkeys(each.cell.suite for each in [*several, *(one.cell for one in speeds)]):
                 experiment_id = self._experiment(suite)
-                runs = self._runs_of(experiment_id, [one for each in of_suite for one in (each.record, each.fastest)])
-                for each in of_suite:
-                    if (run := runs.get(key_of(each.record))) and (fastest := runs.get(key_of(each.fastest))):
-                        self._relate(experiment_id, each, run, fastest.info.run_id)
+                self._compare(experiment_id, [each for each in speeds if each.cell.cell.suite == suite])
+                self._show_cells(experiment_id, [each for each in several if each.cell.suite == suite])
 
-    def _relate(self, experiment_id: str, each: RelativeSpeed, run: entities.Run, fastest_id: str) -> None:
-        run_id = run.info.run_id
-        note = ours = translate(each.record).note[: MAX_TAG - MAX_LINK]
-        if run_id != fastest_id:
-            note = f"{ours}\n\n{compare_link(experiment_id, run_id, fastest_id)}: {each.words}"
-        written = run.data.tags.get(NOTE, "")
-        is_ours = written == ours or written.startswith(f"{ours}\n\n{COMPARE}")
-        tags = {VERDICT: each.verdict} | ({NOTE: note} if is_ours else {})
-        share = Metric(SHARE, each.share, _now_ms(), 0)
-        self._client.log_batch(run_id, [share], tags=[entities.RunTag(*tag) for tag in tags.items()])
+    def _compare(self, experiment_id: str, speeds: Sequence[RelativeSpeed]) -> None:
+        runs = self._runs_of(experiment_id, [one for each in speeds for one in (each.record, each.fastest)])
+        for each in speeds:
+            run, fastest = runs.get(key_of(each.record)), runs.get(key_of(each.fastest))
+            if run is None or fastest is None:
+                continue
+            note = ours = translate(each.record).note[: MAX_TAG - MAX_LINK]
+            if run is not fastest:
+                link = compare_link(experiment_id, run.info.run_id, fastest.info.run_id)
+                note = f"{ours}\n\n{link}: {each.words}"
+            written = run.data.tags.get(NOTE, "")
+            if written == note and run.data.tags.get(VERDICT) == each.verdict:
+                continue
+            is_ours = written == ours or written.startswith(f"{ours}\n\n{COMPARE}")
+            tags = {VERDICT: each.verdict} | ({NOTE: note} if is_ours else {})
+            share = Metric(SHARE, each.share, _now_ms(), 0)
+            self._client.log_batch(run.info.run_id, [share], tags=[entities.RunTag(*tag) for tag in tags.items()])
 
-    def show_cells(self, cells: Sequence[MeasuredCell]) -> None:
-        """Makes or updates a run for each cell of several processes; one that counts more of them stays as it is.
+    def _show_cells(self, experiment_id: str, cells: Sequence[MeasuredCell]) -> None:
+        """Makes a run for each of these cells; one that counts as many of its processes, or more, stays as it is.
 
         They have no tag `record`, as measurements have.
         """
-        with locked(self._root):
-            for suite in dict.fromkeys(each.cell.suite for each in cells):
-                experiment_id, runs = self._experiment(suite), dict[str, entities.Run]()
-                for run in list(self._runs(experiment_id, mlflow_fields.IS_CELL)):
-                    # A killed process left two.
-                    if runs.setdefault(run.data.tags[mlflow_fields.CELL_KEY], run) is not run:
-                        self._client.delete_run(run.info.run_id)
-                for each in cells:
-                    if each.cell.suite == suite:
-                        self._show_cell(experiment_id, each, runs.get(each.measured_key))
-
-    def _show_cell(self, experiment_id: str, cell: MeasuredCell, run: entities.Run | None) -> None:
-        metrics, params, tags = mlflow_fields.cell_fields(cell)
-        if run is not None:
-            written = run.data.metrics
-            counts_more = run.info.status == "FINISHED" and written.get(NUM_PROCESSES, 0) > cell.num_processes
-            if counts_more or written == metrics:
-                return
-            if written.keys() - metrics.keys():  # a metric can't be taken away
+        runs: dict[str, entities.Run] = {}
+        for run in list(self._runs(experiment_id, mlflow_fields.IS_CELL)) if cells else ():
+            key = run.data.tags[mlflow_fields.CELL_KEY]
+            if _is_finished(run) and key not in runs:
+                runs[key] = run
+            else:  # of a killed process
                 self._client.delete_run(run.info.run_id)
-                run = None
-        records = [each.record for each in cell.counted if each.record is not None]
-        if run is None:
+        for cell in cells:
+            metrics, params, tags = mlflow_fields.cell_fields(cell)
+            if (earlier := runs.get(cell.measured_key)) is not None:
+                written = earlier.data.metrics
+                if written[NUM_PROCESSES] > cell.num_processes or written == metrics:
+                    continue
+                self._client.delete_run(earlier.info.run_id)
+            records = [each.record for each in cell.counted if each.record is not None]
             name = f"cell {cell.label} {cell.measured_key[:6]}"
             run = self._client.create_run(experiment_id, min(map(start_ms, records)), tags, name)
-        values = [Metric(name, value, _now_ms(), cell.num_processes) for name, value in metrics.items()]
-        self._client.log_batch(run.info.run_id, values, [Param(name, value) for name, value in params.items()])
-        self._client.set_terminated(run.info.run_id, "FINISHED", max(map(end_ms, records)))
+            values = [Metric(key, value, _now_ms(), cell.num_processes) for key, value in metrics.items()]
+            self._client.log_batch(run.info.run_id, values, [Param(key, value) for key, value in params.items()])
+            self._client.set_terminated(run.info.run_id, "FINISHED", max(map(end_ms, records)))
 
     def link(self, record: Record) -> str | None:
         """The page of the record's run, with the command that serves it; None if there is no such run."""
@@ -191,7 +190,7 @@ class Store:
         return self._experiments[suite]
 
     def _runs_of(self, experiment_id: str, records: Sequence[Record]) -> dict[Key, entities.Run]:
-        runs = self._runs(experiment_id, _between(records))
+        runs = self._runs(experiment_id, _between(records)) if records else ()
         return {_key(run): run for run in runs if "record" in run.data.tags}
 
     def _runs(self, experiment_id: str, condition: str) -> Iterator[entities.Run]:
@@ -218,26 +217,20 @@ class Store:
             dataset = entities.Dataset(mlflow_fields.data_name(data), data.digest[:DIGEST_LENGTH], "local", uri)
             tag = entities.InputTag("mlflow.data.context", record.cell.mode)
             self._client.log_inputs(run_id, [entities.DatasetInput(dataset, [tag])])
-        self._write(created, "record.json", json.dumps(record.to_json(), indent=1))
+        text = json.dumps(record.to_json(), indent=1)
+        if is_own(self._root):  # MLflow's client writes to a server or a cloud's store, but not to our own address
+            folder = folder_of(created.info.artifact_uri, self._root)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "record.json").write_text(text)
+        else:
+            self._client.log_text(run_id, text, "record.json")
         self._client.set_terminated(run_id, run.status, run.end_ms)
-        # Last, so that the run is finished even if drawing fails.
-        if (picture := run_picture.draw(record)) is not None:
-            self._write(created, "samples.svg", picture)
 
     def _free_name(self, experiment_id: str, record: Record) -> str:
         """The label; with the start of the process if another run has that name, or if MLflow could not look for it."""
         label = record.label
         is_free = PLAIN.fullmatch(label) and not any(self._runs(experiment_id, f"attributes.run_name = '{label}'"))
         return label if is_free else f"{label} {record.started_at.partition('+')[0].replace('T', ' ')}"
-
-    def _write(self, run: entities.Run, name: str, text: str) -> None:
-        """Adds a file to the run. MLflow's client writes to a server or a cloud's store, but not to our own address."""
-        if is_own(self._root):
-            folder = folder_of(run.info.artifact_uri, self._root)
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(text)
-        else:
-            self._client.log_text(run.info.run_id, text, name)
 
 
 def key_of(record: Record) -> Key:

@@ -13,7 +13,6 @@ from accelbench.schema import record as records
 from accelbench.schema.record import Record, listed
 from accelbench.schema.vocab import Status
 from accelbench.sinks.location import unreachable
-from accelbench.sinks.mlflow_fields import relative_speeds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,10 +26,8 @@ class SyncResult:
     def __str__(self) -> str:
         """The counts, and the first unreadable records."""
         lines = [f"MLflow: {self.num_delivered} runs delivered, {self.num_already_there} already there."]
-        if num := len(self.unreadable):
-            what = "record can't be read and was" if num == 1 else "records can't be read and were"
-            lines.append(f"{num} {what} not delivered:")
-            lines += [f"  {line}" for line in listed(self.unreadable)]
+        if self.unreadable:
+            lines += [f"Not readable: {len(self.unreadable)}", *(f"  {line}" for line in listed(self.unreadable))]
         return "\n".join(lines)
 
 
@@ -88,7 +85,7 @@ def _found(record: Record) -> tuple[str, tuple[str, str]] | None:
 
 def _deliver(root: Path, found: list[Found]) -> int:
     """The number of records that had no run."""
-    from accelbench.sinks.mlflow import BATCH, Store, key_of  # its import takes over a second
+    from accelbench.sinks.mlflow import BATCH, Store  # its import takes over a second
 
     store = Store(root)
     by_suite, sweeps = defaultdict(list), defaultdict(list)
@@ -110,9 +107,5 @@ def _deliver(root: Path, found: list[Found]) -> int:
         confirming = {each.path for each in sweep if each.is_confirming}
         by_path = records.read_all([each.path for each in sweep]).by_path()
         cells = cells_of(replace(Process.of(record), is_confirming=path in confirming) for path, record in by_path)
-        speeds = relative_speeds(cells)
-        if not all(is_related.get(key_of(each.record)) for each in speeds):
-            store.relate(speeds)
-        if several := [each for each in cells if each.num_processes > 1]:
-            store.show_cells(several)
+        store.relate(cells)
     return num_delivered

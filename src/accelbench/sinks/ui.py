@@ -41,15 +41,13 @@ def serve(root: Path, port: int = PORT, open_browser: bool = True) -> int:
         return 0
     if packages.version("mlflow") is None:  # mlflow-skinny, which writes runs, has no server
         raise UserError(f"MLflow's server is not installed: {packages.how_to_install('ui')}")
-    if not 0 < port < 2**16:
-        raise UserError(f"--port={port}: should be a number from 1 to {2**16 - 1}")
     with socket.socket() as probe:
         # As the server does: a port that was just closed is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
-        except OSError as error:
-            raise UserError(f"--port={port}: can't be used ({error.strerror}); choose another with --port") from error
+        except (OSError, OverflowError) as error:
+            raise UserError(f"--port={port}: can't be used ({error}); choose another with --port") from error
     print("Starting MLflow (some 10 s) ...", file=sys.stderr, flush=True)
     experiment_id = _newest_experiment(root)
     previous = signal.signal(signal.SIGTERM, signal.default_int_handler)  # else it would leave the server running

@@ -1,4 +1,4 @@
-"""The saved views of an experiment: the charts and columns that MLflow's UI opens with.
+"""The saved view of an experiment: the charts and columns that MLflow's UI opens with.
 
 The format is the one of MLflow's "share view" (3.17), which is documented only by the UI's source.
 """
@@ -10,14 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-KEY, QUALITY_KEY, SWEEPS_KEY = "accelbench", "accelbench-quality", "accelbench-sweeps"
-PREFIX = "mlflow.sharedViewState."
-TAG = PREFIX + KEY
+KEY = "accelbench"
+TAG = f"mlflow.sharedViewState.{KEY}"
 SPEED, SHARE, ACCURACY = "speed/samples_per_s", "speed/share_of_fastest", "quality/accuracy"
 VERDICT = "verdict"  # the tag that says how far a run is behind the fastest of its kind, and how sure that is
 COMPARE = "[Compare with the fastest]"
 MEASUREMENTS = "tags.record != ''"  # without the means of cells, which are runs too
-HAS_ACCURACY = f"metrics.`{ACCURACY}` >= 0"
 COLUMNS = """
 tags.`status` params.`model` params.`mode` params.`device` params.`precision` params.`batch_size`
 metrics.`speed/samples_per_s` metrics.`speed/share_of_fastest` tags.`verdict` metrics.`latency/p50_ms`
@@ -28,24 +26,19 @@ params.`data` tags.`reason`
 
 
 def view_tags(now_ms: int, present: Mapping[str, str]) -> dict[str, str]:
-    """The tags to set for the saved views, on an experiment with the tags `present`; empty if they are up to date."""
-    tags = {}
-    for key, (name, state) in _views().items():
-        text = json.dumps(state, separators=(",", ":"))
-        packed = "deflate;" + base64.b64encode(zlib.compress(text.encode())).decode()
-        saved = json.loads(present.get(PREFIX + key, "{}"))
-        if saved.get("state") != packed:
-            created = saved.get("createdAt", now_ms)
-            view = {"name": name, "createdAt": created, "updatedAt": now_ms, "state": packed}
-            tags[PREFIX + key] = json.dumps(view)
-    if tags:
-        # Without it, the UI guesses the kind of experiment, and asks.
-        tags["mlflow.experimentKind"] = "custom_model_development"
-    return tags
+    """The tags to set for the saved view, on an experiment with the tags `present`; empty if they are up to date."""
+    text = json.dumps(_state(), separators=(",", ":"))
+    packed = "deflate;" + base64.b64encode(zlib.compress(text.encode())).decode()
+    saved = json.loads(present.get(TAG, "{}"))
+    if saved.get("state") == packed:
+        return {}
+    view = {"name": KEY, "createdAt": saved.get("createdAt", now_ms), "updatedAt": now_ms, "state": packed}
+    # Without a kind, the UI guesses one, and asks.
+    return {TAG: json.dumps(view), "mlflow.experimentKind": "custom_model_development"}
 
 
 def view_url(base: str, experiment_id: str) -> str:
-    """The page of the experiment's first saved view on the server at `base`."""
+    """The page of the experiment's saved view on the server at `base`."""
     query = f"workflowType=machine_learning&viewStateShareKey={KEY}&compareRunsMode=CHART"
     return f"{base.rstrip('/')}/#/experiments/{quote(experiment_id, safe='')}/runs?{query}"
 
@@ -62,33 +55,26 @@ def compare_link(experiment_id: str, run_id: str, fastest_id: str) -> str:
     return f"{COMPARE}(#/compare-runs?runs={runs}&experiments={experiments})"
 
 
-def _views() -> dict[str, tuple[str, dict[str, Any]]]:
-    """By key, the name of each view and its state in the UI."""
+def _state() -> dict[str, Any]:
+    """The view's state in the UI."""
     params = ["mode", "device", "precision", "batch_size", "model"]
-    speeds = [
+    charts = [
         _chart("PARALLEL", selectedParams=params, selectedMetrics=[SPEED, SHARE], showAllRuns=True),
         _scatter("setting/batch_size", SHARE),
         _scatter(SPEED, "latency/p50_ms"),
         *(_bars(metric) for metric in (SPEED, SHARE, "time/job_s")),
+        # Those of runs that have an accuracy; without any, they are hidden.
+        _scatter(SPEED, ACCURACY),
+        _scatter("time/job_s", ACCURACY),
+        _bars(ACCURACY),
+        _bars("quality/test_loss"),
     ]
-    accuracies = [_scatter(SPEED, ACCURACY), _scatter("time/job_s", ACCURACY), _bars(ACCURACY)]
-    accuracies.append(_bars("quality/test_loss"))
-    # Groups the table only: averages over different cells are not drawn.
-    by_sweep = {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": "sweep_id"}]}
-    return {
-        KEY: ("accelbench", _state(speeds, SPEED)),
-        QUALITY_KEY: ("Speed and accuracy", _state(accuracies, ACCURACY, searchFilter=HAS_ACCURACY)),
-        SWEEPS_KEY: ("By sweep", _state(speeds, SPEED, groupBy=by_sweep)),
-    }
-
-
-def _state(charts: list[dict[str, Any]], order_by: str, **changes: Any) -> dict[str, Any]:
     uuid = "accelbench-overview"
     place = {"metricSectionId": uuid, "isGenerated": False, "deleted": False}
     section = {"uuid": uuid, "name": "Overview", "display": True, "isReordered": True, "columns": 2, "cardHeight": 420}
     return {
         "searchFilter": MEASUREMENTS,
-        "orderByKey": f"metrics.`{order_by}`",
+        "orderByKey": f"metrics.`{SPEED}`",
         "orderByAsc": False,
         "startTime": "ALL",
         "lifecycleFilter": "Active",
@@ -105,7 +91,6 @@ def _state(charts: list[dict[str, Any]], order_by: str, **changes: Any) -> dict[
         "groupBy": None,
         "compareRunSections": [section],
         "compareRunCharts": [{"uuid": f"{uuid}-{index}", **place, **chart} for index, chart in enumerate(charts)],
-        **changes,
     }
 
 
