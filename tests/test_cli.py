@@ -3,13 +3,11 @@
 import contextlib
 import errno
 import importlib
-import json
 import os
 import re
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from unittest.mock import Mock
@@ -19,18 +17,14 @@ import yaml
 
 from accelbench.cli import main
 from accelbench.commands.registry import load_all
-from accelbench.engines.registry import HostSpec, host_spec
+from accelbench.engines.registry import HostSpec
 from accelbench.grid import plan
-from accelbench.grid.fingerprint import fingerprint
 from accelbench.isolation import hosts
 from accelbench.isolation.hosts import Hosts
-from accelbench.presentation import duration
-from accelbench.schema import plan_file, record, serialize
-from accelbench.schema.cell import Cell
+from accelbench.schema import plan_file
 from accelbench.schema.vocab import Status
 from accelbench.stages import stage
 from fakes import faulty_host, make_project
-from grid.finished import finished
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = load_all()
@@ -81,97 +75,63 @@ def complaint(words, capsys, project):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (
-            "model=resnet",
-            "model=resnet: unknown model. Choose from: autoencoder, cnn, custom, lightning, lstm, mlp, mlp_c",
-        ),
-        ("device=tpux", "device=tpux: unknown device. Choose from: cpu, gpu, tpu, xla_cpu."),
+        ("model=resnet", "model=resnet: unknown model. Choose from: autoencoder, cnn, custom, lightning, lstm, mlp, "),
         ("-m precision=fp32,fp8", f"precision=fp8: unknown precision. Choose from: {PRECISIONS}."),
-        ("tracking=wandb", "tracking=wandb: unknown tracking. Choose from: mlflow, none."),
         ("suite=nope", "suite=nope: unknown suite. Choose from: imagenet_inference, mnist_networks,"),
         ("batchsize=3", "batchsize: unknown setting. Did you mean batch_size?"),
-        ("xyz=3", "xyz: unknown setting. Choose from: engine, device, model, data, suite, tracking, executor,"),
-        ("model.args.widht=3", "model.args.widht: unknown setting. `accelbench --cfg job` prints all settings."),
         ("+widht=3", "+widht=3: settings are neither added nor taken away"),
         ("model.input_shape=[3,0,8]", "model.input_shape=0: should be at least 1"),
-        ("compile=inductor", "compile=inductor: should be true or false"),
         ("-m batch_size=32,0", "batch_size=0: should be at least 1"),
-        ("batch_size=many", "batch_size=many: should be a whole number"),
-        ("timeout_s=soon", "timeout_s=soon: should be a number"),
         ("window.measure_s=nan", "window.measure_s=nan: should be a finite number"),
         ("model=null", "model=null: should be the name of a file in conf/model/"),
         ("model=mlp cnn", "cnn: not readable as name=value"),
         ("batch_size=null", "batch_size=null: should have a value"),
         ("window=3", "window=3: not a value of this setting"),
-        ("model.args=[1]", "model.args=[1]: not a value of this setting"),
         (f"batch_size={'[' * 2000}", "batch_size=[[[[[[[[[...: more than 20 brackets within each other"),
         ("-m batch_size=range(1,1000000)", "batch_size (999,999): 999,999 combinations; a sweep has at most 10,000"),
         ("repeats=20000", "repeats=20000: makes 20,000 cells; a sweep has at most 10,000"),
+        ("-m repeats=1,2", "repeats: holds for a whole sweep: give it one value"),
         ("-m hydra.sweep.dir=elsewhere", "hydra.sweep.dir=elsewhere: Hydra's own settings are fixed"),
         ("+hydra/launcher=basic", "+hydra/launcher=basic: Hydra's own settings are fixed"),
-        ("--resolve", "--resolve: goes with --cfg job"),
-        ("--run", "--run: goes with `accelbench compare`, and not with `accelbench run`"),
         ("--experimental-rerun config.pickle", "unrecognized arguments: --experimental-rerun"),
-        ("bogus", f"bogus: unknown command. Choose from: {', '.join(NAMES)}; or give name=value."),
-        ("run bogus", "bogus: unknown command."),
-        ("\x1b[2Jbogus", r"\x1b[2Jbogus: unknown command."),
-        ("doctr", "doctr: unknown command. Did you mean doctor? Choose from: run, "),
-        ("doctor --prob", "unrecognized arguments: --prob; `accelbench doctor --help`"),
-        ("--bogus", "unrecognized arguments: --bogus; `accelbench run --help`"),
+        ("--resolve", "--resolve: goes with --cfg job"),
         ("-m --cfg job", "--cfg shows the settings of one run"),
-        ("doctor now", "unrecognized arguments: now"),
+        ("bogus", f"bogus: unknown command. Choose from: {', '.join(NAMES)}; or give name=value."),
+        ("\x1b[2Jbogus", r"\x1b[2Jbogus: unknown command."),
+        ("doctor --prob", "unrecognized arguments: --prob; `accelbench doctor --help`"),
         ("ui --port x", "argument --port: invalid int value: 'x'"),
         ("report runs/nothing", "runs/nothing"),
-        ("-m repeats=1,2", "repeats: holds for a whole sweep: give it one value"),
+        ("completion tcsh", "argument shell: invalid choice: 'tcsh' (choose from"),
         ("compare", "the following arguments are required: A"),
         ("compare runs/a runs/b", "runs/a: no folder of records, suite or record. There are none yet"),
         ("compare runs/a", "runs/a: not the folder of a `compare --run`"),
         ("compare a b c", "compare: takes A and B, 3 given"),
         ("compare a b --repeats 5", "--repeats: goes with --run"),
         ("compare a b --fail-if slower", "--fail-if slower: should be such as slower:5%"),
-        ("compare a b --margin 2", "--margin 2: should be such as 5%"),
-        ("compare --run model=mlp", "compare: takes A and B, 1 given"),
         ("compare --run model=mlp model=cnn,mlp", "model=cnn,mlp: several values need -m"),
         ("compare --run model=mlp repeats=3", "repeats=3: not for one cell"),
-        ("compare --run model=mlp model=mlp --repeats 0", "--repeats 0: should be a whole number, at least 1"),
+        ("compare --run tracking=none tracking=mlflow", "tracking: holds for both sides: give it one value"),
         (f"compare --run model=mlp model=mlp --repeats {'9' * 5000}", "99999: should be a whole number, at least 1"),
         ("compare --run model=mlp model=mlp --repeats 9000", "--repeats 9000: makes 18,000 cells"),
-        ("compare a b -v", "-v: goes with --run"),
-        ("best -v", "-v: goes with --search and --largest-batch"),
         ("best --budget 5m", "--budget: goes with --search"),
-        ("best --margin 2%", "--margin: goes with --search"),
-        ("best --per-batch", "--per-batch: goes with --search"),
         ("best --search model=mlp,cnn", "--search: needs --budget"),
-        ("best --search --budget= model=mlp,cnn", "--budget : should be a time such as 90s, 5m or 2h"),
         ("best --search --budget 5 model=mlp,cnn", "--budget 5: should be a time such as 90s, 5m or 2h"),
-        ("best --search --budget 5m --margin 2 model=mlp,cnn", "--margin 2: should be such as 5%"),
-        ("best --search --budget 5m --by speed model=mlp,cnn", "argument --by: invalid choice: 'speed'"),
         ("best --search --budget 5m model=mlp", "--search: these settings make one cell"),
         ("best --search --budget 5m repeats=3 model=mlp,cnn", "--search decides how many processes"),
         ("best --search --budget 5m --latency-ms 0 model=mlp,cnn", "should be a number of milliseconds above 0"),
         ("best --search --budget 5m runs/mine", "best --search: takes name=value,value, and no folder"),
         ("best --search --largest-batch --budget 5m", "--search: goes without --largest-batch"),
-        ("completion", "the following arguments are required: shell"),
-        ("completion tcsh", "argument shell: invalid choice: 'tcsh' (choose from"),
-        ("compare --run tracking=none tracking=mlflow", "tracking: holds for both sides: give it one value"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_the_flag_and_the_choices(words, told, capsys, project):
     assert told in complaint(words.split(), capsys, project)
 
 
-def test_outside_a_project_there_are_no_suites(capsys, project, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "params.yaml").write_text("train: {suites: 3}\n")
-    told = complaint(["-m", "suite=mnist_networks"], capsys, tmp_path)
+def test_outside_a_project_there_are_no_suites_and_a_file_in_the_place_of_runs_is_named(capsys, project, here):
+    (here / "params.yaml").write_text("train: {suites: 3}\n")
+    told = complaint(["-m", "suite=mnist_networks"], capsys, here)
     assert "suites are defined in a project's params.yaml" in told
-    assert "`accelbench init`" in told
-
-
-def test_a_file_in_the_place_of_runs_is_named(capsys, project, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    (tmp_path / "runs").write_text("theirs")
+    (here / "runs").write_text("theirs")
     assert main(["model=mlp", "tracking=none"]) == 2
     assert "runs: a file is where the folder of the records should be" in capsys.readouterr().err
 
@@ -190,18 +150,8 @@ def test_the_users_folder_of_data_is_no_part_of_a_cell(capsys, project):
     [
         ({"suites": {"mnist_networks": {"data": "mnist", "modle": "mlp"}}}, "suites.mnist_networks.modle: unknown"),
         ({"suites": {"mnist_networks": {"data": "mnist", "model": ["mpl"]}}}, "model=mpl: unknown model. Choose from:"),
-        ({"suites": {"mnist_networks": {"data": "mnist", "batch_size": [0]}}}, "batch_size=0: should be at least 1"),
-        (
-            {"profil": "quick"},
-            "params.yaml: unknown profil. Choose from: profile, retry, strict, confirm_s, report_extension, costs, "
-            "data, suites.",
-        ),
+        ({"profil": "quick"}, "params.yaml: unknown profil. Choose from: profile, "),
         ({"suites": "${nope}"}, "params.yaml: not readable"),
-        ({"suites": {"mnist_networks": {"data": "mnist", "model": None}}}, "mnist_networks.model: should have a value"),
-        (
-            {"suites": {"mnist_networks": {"data": "mnist", "seed": [*range(101)], "batch_size": [*range(1, 101)]}}},
-            "batch_size (100) x seed (101): 10,100 combinations; a sweep has at most 10,000",
-        ),
     ],
 )
 def test_a_typo_in_params_is_named(change, told, capsys, own):
@@ -211,11 +161,8 @@ def test_a_typo_in_params_is_named(change, told, capsys, own):
 
 
 def test_data_that_is_not_whole_is_named_with_what_mends_it(capsys, own):
-    folder = own / "data" / "mnist"
-    images, manifest = folder / "train_images.npy", folder / "manifest.json"
+    images, manifest = (own / "data" / "mnist" / name for name in ("train_images.npy", "manifest.json"))
     images.write_bytes(images.read_bytes()[: images.stat().st_size // 2])
-    assert "prepare it with: dvc repro data@mnist" in complaint(["model=mlp"], capsys, own)
-    (folder / "test_images.npy").unlink()
     assert "prepare it with: dvc repro data@mnist" in complaint(["model=mlp"], capsys, own)
     manifest.write_text(manifest.read_text().replace("mnist", "mnest"))
     assert "prepare it with: dvc repro data@mnist" in complaint(["model=mlp"], capsys, own)
@@ -233,7 +180,7 @@ def help_of(words, capsys):
     return captured.out
 
 
-@pytest.mark.parametrize("words", ["", "--help", "-h", "help"])
+@pytest.mark.parametrize("words", ["", "--help", "help"])
 def test_help_lists_the_commands_and_fits_a_screen(words, capsys, project):
     text = help_of(words, capsys)
     for command in COMMANDS:
@@ -242,26 +189,17 @@ def test_help_lists_the_commands_and_fits_a_screen(words, capsys, project):
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_the_help_of_run_lists_the_settings(capsys, project):
-    text = help_of("run --help", capsys)
-    for taught in ("batch_size", "precision", "examples:", "suite=mnist_networks", "out=TEXT"):
-        assert taught in text
-
-
 @pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
-@pytest.mark.parametrize("width", [80, 100])
-def test_the_help_of_a_command_fits_a_screen_and_names_its_flags(command, width, capsys, project, monkeypatch):
-    monkeypatch.setenv("COLUMNS", str(width))
+def test_the_help_of_a_command_fits_a_screen_and_names_its_flags(command, capsys, project, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     text = help_of(f"{command.name} --help", capsys)
     assert help_of(f"{command.name} batch_size=8 -h", capsys) == text
     assert text.startswith(f"usage: accelbench {command.name}")
     own = text.partition("\nsettings (")[0]  # only `run` lists the settings too
-    assert ("settings (" in text) == (command.name == "run")
-    assert len(own.splitlines()) <= 24 + 6 * (width == 80)
-    assert max(map(len, text.splitlines())) <= width
-    assert command.summary in own
-    described = re.findall(r"^  (--?[\w-]+).* {2}\S", own, re.MULTILINE)
-    assert described == command.flag_names
+    assert ("settings (" in text and "suite=mnist_networks" in text) == (command.name == "run")
+    assert len(own.splitlines()) <= 30
+    assert max(map(len, text.splitlines())) <= 80
+    assert re.findall(r"^  (--?[\w-]+).* {2}\S", own, re.MULTILINE) == command.flag_names
 
 
 def planned(words, capsys):
@@ -283,33 +221,6 @@ def test_plan_lists_the_cells_what_is_skipped_and_the_time(capsys, project):
     assert not (project / "runs").exists()
 
 
-def test_a_suites_repeats_are_in_params(capsys, own):
-    settings = yaml.safe_load((own / "params.yaml").read_text())
-    axes = {"data": "mnist", "model": ["mlp", "cnn"], "repeats": {"quick": 2, "full": 5}}
-    (own / "params.yaml").write_text(yaml.safe_dump(settings | {"suites": {"mnist_networks": axes}}))
-    lines = planned("suite=mnist_networks", capsys)
-    expected = [f"{model}-cpu-fp32-b128-train{repeat}" for repeat in ("", "-r1") for model in ("mlp", "cnn")]
-    assert [line.split()[0] for line in lines[2:6]] == expected
-    assert planned("suite=mnist_networks repeats=1", capsys)[0].startswith("2 cells: ")
-
-
-def test_plan_gives_the_time_of_cells_that_were_measured_here(capsys, own):
-    words = "model=mlp,cnn protocol=steps steps=100"
-    machine = {"machine": fingerprint()["machine"]}
-    cells = [serialize.load(Cell, json.loads(line)) for line in planned(f"{words} --json", capsys)]
-    for at_s, waited_s in ((0.0, 8.0), (60.0, 0.0)):
-        record.write(
-            finished(cells[0], 0.5, at_s=at_s, waited_s=waited_s, environment=machine), own / "runs" / str(at_s)
-        )
-    took_s = finished(cells[0], 0.5).wall_s
-    lines = planned(words, capsys)
-    assert lines[2].endswith(f" about {duration(took_s + 8.0)}")
-    assert lines[3].endswith(" unknown time (100 steps)")
-    assert lines[0] == f"2 cells: 2 to run, at least {duration(took_s + 8.0)} (1 cell of unknown length); 0 to skip."
-    (line, *_) = planned(words.replace(",cnn", ""), capsys)
-    assert line == f"1 cell: 1 to run, about {duration(took_s + 8.0)}; 0 to skip."
-
-
 def test_a_plan_of_many_cells_has_a_line_for_each_model_and_names_a_few_skipped_ones(capsys, project):
     words = "model=mlp,cnn mode=train,infer precision=fp32,tf32 batch_size=1,2,3,4,5,6"
     lines = planned(words, capsys)
@@ -322,39 +233,12 @@ def test_a_plan_of_many_cells_has_a_line_for_each_model_and_names_a_few_skipped_
     assert named[-1].count("tf32") == 24
 
 
-def test_plan_sweeps_the_suites_axes_and_the_command_line_wins(capsys, project):
-    lines = planned("suite=mnist_networks model=mlp device=cpu engine=lightning precision=fp32 --cells", capsys)
-    settings = yaml.safe_load((project / "params.yaml").read_text())["suites"]["mnist_networks"]
-    num = len(settings["mode"]) * len(settings["batch_size"]["quick"])
-    assert lines[0].startswith(f"{num} cells: ")
-    assert all(line.startswith("mlp-cpu-") for line in lines[2 : 2 + num])
-
-
 def test_all_settings_are_printed(capsys, project):
     assert main(["--cfg", "job", "batch_size=8"]) == 0
     printed = yaml.safe_load(capsys.readouterr().out)
-    assert printed["batch_size"] == 8
-    assert printed["epochs"] == "${model.epochs}"
-    assert printed["window"]["measure_s"] == 1.0
+    assert (printed["batch_size"], printed["epochs"]) == (8, "${model.epochs}")
     assert main(["--cfg", "job", "--resolve"]) == 0
     assert yaml.safe_load(capsys.readouterr().out)["epochs"] == 5
-
-
-@pytest.fixture
-def failing(own, monkeypatch):
-    """A project whose cells all fail: there is no such engine."""
-    monkeypatch.setattr(hosts, "Hosts", lambda: Hosts(lambda cell: HostSpec("no_such_engine", ())))
-    return own
-
-
-def test_a_cell_that_fails_is_told_at_once_and_by_the_exit_status(failing, capsys):
-    assert main(["tracking=none", "out=runs/a"]) == 1
-    captured = capsys.readouterr()
-    assert captured.err == ""
-    assert "[1/1] mlp-cpu-fp32-b128-train" in captured.out
-    assert "ModuleNotFoundError: No module named 'no_such_engine'" in captured.out
-    (found,) = plan_file.read_planned(failing / "runs/a")
-    assert found.status == Status.failed
 
 
 @pytest.fixture
@@ -362,6 +246,17 @@ def faulty(own, monkeypatch):
     """A project whose cells are run by the faulty engine."""
     monkeypatch.setattr(hosts, "Hosts", lambda: Hosts(faulty_host))
     return own
+
+
+def test_a_cell_that_fails_is_told_at_once_and_by_the_exit_status(own, monkeypatch, capsys):
+    monkeypatch.setattr(hosts, "Hosts", lambda: Hosts(lambda cell: HostSpec("no_such_engine", ())))
+    assert main(["tracking=none", "out=runs/a"]) == 1
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert "[1/1] mlp-cpu-fp32-b128-train" in captured.out
+    assert "ModuleNotFoundError: No module named 'no_such_engine'" in captured.out
+    (found,) = plan_file.read_planned(own / "runs/a")
+    assert found.status == Status.failed
 
 
 MISTAKE = "model.args: there is no such width"
@@ -374,39 +269,6 @@ def test_a_mistake_that_only_the_cells_process_finds_is_exit_status_2_and_a_reco
         assert capsys.readouterr().err == f"accelbench: {MISTAKE}\n"
     (found,) = plan_file.read_planned(faulty / "runs/a")
     assert (found.status, found.reason, found.user_error) == (Status.failed, MISTAKE, True)
-    several = ["-m", "+model.args.fault=mistake", "mode=infer", "tracking=none", "device=cpu,gpu", "out=runs/b"]
-    assert main(several) == 2
-    assert capsys.readouterr().err == f"accelbench: {MISTAKE}\n"
-    assert len(list(plan_file.read_planned(faulty / "runs/b"))) == 2
-
-
-MY_NETS = """
-import pathlib
-import pytorch_lightning
-
-def make():
-    pathlib.Path("called").touch()
-
-class OwnTraining(pytorch_lightning.LightningModule):
-    pass
-"""
-
-
-@pytest.mark.slow
-def test_a_target_that_may_not_be_called_is_exit_status_2_and_one_that_trains_itself_is_skipped(
-    own, capsys, monkeypatch
-):
-    monkeypatch.setattr(hosts, "Hosts", lambda: Hosts(lambda cell: replace(host_spec(cell), prober=None)))
-    (own / "my_nets.py").write_text(MY_NETS)
-    targets = "model.target=my_nets.make,my_nets.OwnTraining"
-    assert main(["-m", "model=custom", targets, "data=mnist", "batch_size=8", "tracking=none", "out=runs/a"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("accelbench: model.target=my_nets.make: is neither a subclass of torch.nn.Module nor a ")
-    assert line.endswith("model.factory=true has it called")
-    assert not (own / "called").exists()
-    called, trained = plan_file.read_planned(own / "runs/a")
-    assert (called.status, called.user_error) == (Status.failed, True)
-    assert (trained.status, trained.reason[:38]) == (Status.skipped, "model=OwnTraining is a LightningModule")
 
 
 def test_plans_records_and_reports_import_nothing_of_the_users(faulty, capsys, monkeypatch):
@@ -443,13 +305,12 @@ def test_a_suites_stage_exits_0_once_every_cell_has_a_record(own, monkeypatch, c
 
 @pytest.mark.filterwarnings("ignore:.*noload:DeprecationWarning")  # MLflow's own models
 @pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")
-def test_one_cell_ends_with_its_card_and_several_do_not(own, monkeypatch, capsys):
-    monkeypatch.setattr(hosts, "Hosts", lambda: Hosts(faulty_host))
+def test_one_cell_ends_with_its_card_and_several_do_not(faulty, capsys):
     assert main(["mode=infer", "out=runs/one", "batch_size=8"]) == 0
     text = capsys.readouterr().out
     assert re.search(r"cell +mlp-cpu-fp32-b8-infer: 3,200 samples/s", text)
     (file,) = re.findall(r"record +(\S+)", text)
-    assert (own / file).exists()
+    assert (faulty / file).exists()
     (link,) = re.findall(r"MLflow +(\S+)", text)
     assert re.fullmatch(
         r"http://127.0.0.1:5000/#/experiments/\d+/runs/[0-9a-f]{32}[?]workflowType=machine_learning", link
@@ -458,8 +319,7 @@ def test_one_cell_ends_with_its_card_and_several_do_not(own, monkeypatch, capsys
     assert "speed" not in capsys.readouterr().out
 
 
-def test_what_libraries_print_is_shown_when_asked_for(own, monkeypatch, capsys):
-    monkeypatch.setattr(hosts, "Hosts", lambda: Hosts(faulty_host))
+def test_what_libraries_print_is_shown_when_asked_for(faulty, capsys):
     words = ["+model.args.fault=exit", "mode=infer", "tracking=none"]
     assert main([*words, "out=runs/quiet"]) == 1
     assert "last words" not in capsys.readouterr().out
@@ -467,14 +327,13 @@ def test_what_libraries_print_is_shown_when_asked_for(own, monkeypatch, capsys):
     assert "last words" in capsys.readouterr().out
 
 
-def test_a_comparison_is_measured_in_turns_and_answered_again_from_its_records(own, monkeypatch, capsys):
-    monkeypatch.setattr(hosts, "Hosts", lambda: Hosts(faulty_host))
+def test_a_comparison_is_measured_in_turns_and_answered_again_from_its_records(faulty, capsys):
     words = "tracking=none mode=infer out=runs/c batch_size="
     assert main(["compare", "--run", f"{words}8", f"{words}64", "--fail-if", "slower:5%"]) == 0
     text = capsys.readouterr().out
     assert "Compared: batch_size: 8 | 64" in text
     assert re.search(r"mlp-cpu-fp32-b64-infer +same +\+0.0 % \(.*%\), 5 and 5 processes", text)
-    records = list(plan_file.read_planned(own / "runs/c"))
+    records = list(plan_file.read_planned(faulty / "runs/c"))
     assert [one.cell.repeat for one in records] == list(range(10))
     assert [one.started_at for one in records] == sorted(one.started_at for one in records)
     assert all({a.cell.batch_size, b.cell.batch_size} == {8, 64} for a, b in zip(*[iter(records)] * 2, strict=True))
@@ -494,7 +353,6 @@ def raising(error):
     [
         (KeyboardInterrupt(), 130, "\nInterrupted; every finished cell has its record."),
         (OSError(errno.EMFILE, "Too many open files", "a.py"), 2, "accelbench: a.py: Too many open files"),
-        (OSError(errno.EIO, "Input/output error"), 2, "accelbench: Input/output error"),
         (OSError(errno.ENOSPC, "No space left on device", "a.py"), 2, "accelbench: a.py: disk full"),
     ],
 )
@@ -546,18 +404,13 @@ def test_an_output_that_can_not_be_written_is_named(redirection, problem, projec
     assert done.returncode == 2
 
 
-def main_with_a_full_output(words):
-    full = open("/dev/full", "w")  # noqa: SIM115
-    with contextlib.redirect_stdout(full):
-        status = main(words)
-    with contextlib.suppress(OSError):
-        full.close()
-    return status
-
-
 @pytest.mark.parametrize("words", [["plan", "model=mlp"], ["plan", "--json", "model=mlp"], ["--cfg", "job"]])
 def test_a_command_whose_output_is_full_ends_with_one_line(words, capsys, project):
-    assert main_with_a_full_output(words) == 2
+    full = open("/dev/full", "w")  # noqa: SIM115
+    with contextlib.redirect_stdout(full):
+        assert main(words) == 2
+    with contextlib.suppress(OSError):
+        full.close()
     assert capsys.readouterr().err == "accelbench: standard output: disk full\n"
 
 
