@@ -95,7 +95,8 @@ def read_all(results: Path, costs: Costs = NO_COSTS) -> list[Sweep]:
     sweeps, errors = [], []
     for folder, refused in folders.items():
         is_deep = results not in (folder, folder.parent)
-        name = clean(str(folder.relative_to(results)) if is_deep else folder.absolute().name)  # resolving fails at a circle of links
+        # Not resolved, since its links may form a circle.
+        name = clean(str(folder.relative_to(results)) if is_deep else folder.absolute().name)
         try:
             found = _read(folder, costs, refused)
         except UserError as error:
