@@ -43,7 +43,6 @@ TERMINALS = {
 # Picture -> the file in report/plots that it is a copy of.
 PLOTS = {
     "times": f"times_{SUITE}",
-    "samples": "samples_mnist",
     "devices": "question_device",
     "batches": "question_batch",
     "engines": "question_engine",

@@ -14,7 +14,7 @@ from accelbench.answers.ranking import answers
 from accelbench.api.results import Result
 from accelbench.cli import main
 from accelbench.compare.answer import Terms, answer, compared
-from accelbench.compare.record_sets import Process, RecordSet
+from accelbench.compare.record_sets import ComparedProcess, RecordSet
 from accelbench.report import build, read
 from accelbench.report.tables import outcomes
 from accelbench.schema import plan_file
@@ -106,7 +106,7 @@ def test_a_comparison_leaves_it_out():
     def processes(record, num_disturbed):
         several = [dataclasses.replace(record, started_at=f"2026-11-20T09:00:{at:02}.000+00:00") for at in range(6)]
         lost = [make_record(cell=record.cell, rate=FALSE) for _ in range(num_disturbed)]
-        return RecordSet(name="x", processes=[Process.of(each) for each in [*several, *lost]])
+        return RecordSet(name="x", processes=[ComparedProcess.of(each) for each in [*several, *lost]])
 
     first = processes(UNDISTURBED, 0)
     second = processes(dataclasses.replace(UNDISTURBED, cell=BF16), 2)

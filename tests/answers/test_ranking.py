@@ -1,10 +1,8 @@
 import dataclasses
 
-from accelbench.answers.cells import cells_of
-from accelbench.answers.process import Process
 from accelbench.answers.ranking import answers
 from accelbench.schema.cell import Options, Window
-from accelbench.schema.measurement import Block
+from accelbench.schema.measurement import Block, Data
 from accelbench.schema.vocab import Library, Mode, Pipeline, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 
@@ -141,18 +139,11 @@ def test_answers_of_one_name_say_what_tells_them_apart(answered, maker) -> None:
     found = answered([maker.ok(cell, rate) for cell, rate in zip(cells, (1, 2, 4, 8), strict=True)])
     assert [answer.data for answer in found] == ["mnist steps, steps=32", "mnist steps, steps=512"]
 
-    def swept(name, measure_s):
-        changes = {"suite": name, "window": Window(measure_s=measure_s)}
-        return [
-            Process.of(maker.ok(maker.cell(precision=word, **changes), 1), folder=name) for word in ("fp32", "bf16")
-        ]
-
-    def told(*sweeps):
-        return [answer.data for answer in answers(cells_of(each for sweep in sweeps for each in swept(*sweep)))]
-
-    adhoc = "2026-11-20_18-00-00-adhoc"
-    assert told((adhoc, 0.2), ("quick", 1.0)) == [
-        f"mnist, {adhoc}, window.measure_s=0.2",
-        "mnist, quick, 2026-11-20, window.measure_s=1",
-    ]
-    assert told((adhoc, 0.2)) == told(("a", 1.0), ("b", 1.0)) == ["mnist"]
+    windows = [Window(measure_s=seconds) for seconds in (0.2, 1.0)]
+    made = [maker.ok(maker.cell(window=window, precision=word), 1) for window in windows for word in ("fp32", "bf16")]
+    assert [answer.data for answer in answered(made)] == ["mnist, window.measure_s=0.2", "mnist, window.measure_s=1.0"]
+    assert [answer.data for answer in answered(made[:2])] == ["mnist"]
+    stand_in = Data(name="mnist", digest="f" * 64, source="other images", stand_in=False)
+    later = dataclasses.replace(maker.ok(maker.cell(), 1, data=stand_in), started_at="2026-11-21T18:00:00+00:00")
+    found = answered([maker.ok(maker.cell(), 1), later])
+    assert [answer.data for answer in found] == ["mnist, measured 2026-11-20", "mnist, measured 2026-11-21"]

@@ -1,11 +1,11 @@
-from accelbench.compare.record_sets import Process
+from accelbench.compare.record_sets import ComparedProcess
 from accelbench.schema.vocab import Status
 from fakes import make_cell
 
 
 def process(rate=100.0, at=0, status=Status.ok, environment=None, data=None, **changes):
     """A process that began `at` minutes after midnight."""
-    return Process(
+    return ComparedProcess(
         cell=make_cell(**changes),
         status=status,
         started_at=f"2026-11-20T{at // 60:02}:{at % 60:02}:00",

@@ -1,6 +1,6 @@
 import pytest
 
-from accelbench.compare.sureness import Comparison, Verdict, compare
+from accelbench.compare.sureness import SpeedRatio, Verdict, compare
 
 
 def test_equal_records_give_the_same_answer_on_every_day():
@@ -18,7 +18,7 @@ def test_the_ratio_is_of_the_medians_and_of_the_second_over_the_first():
 @pytest.mark.parametrize(("num_first", "num_second"), [(4, 9), (9, 4), (0, 5)])
 def test_fewer_than_5_processes_a_side_cannot_tell(num_first, num_second):
     found = compare([[1.0]] * num_first, [[9.0]] * num_second)
-    assert found == Comparison(num_first=num_first, num_second=num_second)
+    assert found == SpeedRatio(num_first=num_first, num_second=num_second)
     assert found.verdict() == Verdict.cant_tell
     assert not found.is_slower_by(0.0)
 
@@ -37,10 +37,10 @@ def test_fewer_than_5_processes_a_side_cannot_tell(num_first, num_second):
     ],
 )
 def test_the_verdict_is_the_interval_in_a_word(low, high, margin, verdict):
-    found = Comparison(num_first=5, num_second=5, ratio=1.0, low=low, high=high)
+    found = SpeedRatio(num_first=5, num_second=5, ratio=1.0, low=low, high=high)
     assert found.verdict(margin) == verdict
 
 
 @pytest.mark.parametrize(("high", "share", "too_slow"), [(0.94, 0.05, True), (0.96, 0.05, False), (0.99, 0.0, True)])
 def test_slower_for_sure_is_the_whole_interval(high, share, too_slow):
-    assert Comparison(num_first=5, num_second=5, ratio=0.9, low=0.8, high=high).is_slower_by(share) is too_slow
+    assert SpeedRatio(num_first=5, num_second=5, ratio=0.9, low=0.8, high=high).is_slower_by(share) is too_slow

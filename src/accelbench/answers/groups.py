@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 from accelbench.answers.cells import Gap, MeasuredCell, gap
 from accelbench.answers.words import choice_text, short_text, workload_text
-from accelbench.presentation import and_more
+from accelbench.compare.matching import flat
+from accelbench.schema.cell import CHOSEN_SETTINGS
 
-MAX_FOLDERS, MAX_PACKAGES = 2, 3  # named of one group
+MAX_PACKAGES = 3  # named of one group
 # Criterion -> its column of cells.csv, and whether more or less is better.
 CRITERIA: dict[str, tuple[str, Literal["most", "least"]]] = {
     "throughput": ("samples_per_s", "most"),
@@ -27,7 +28,7 @@ class Group:
     """The cells of one workload, machine and set of packages, which differ in `CHOSEN_SETTINGS` alone."""
 
     cells: list[MeasuredCell]  # at least one, each with a speed, the fastest first
-    where: str = ""  # on which machine, in which sweep, or when; empty if nothing else did the same
+    where: str = ""  # on which machine, with which settings and packages, or when; empty if nothing else did the same
 
     @property
     def what(self) -> str:
@@ -101,33 +102,39 @@ def setting_key(cell: MeasuredCell) -> tuple[object, ...]:
 
 def groups(cells: Iterable[MeasuredCell]) -> list[Group]:
     """The groups of the cells that have a speed, in the order of their first cells."""
-    found: dict[tuple[str, str], list[MeasuredCell]] = defaultdict(list)
+    found: dict[tuple[str, str], dict[str, MeasuredCell]] = defaultdict(dict)
     for each in cells:
-        if each.speed:
-            found[each.workload_key, each.place_key].append(each)
-    folders = [sorted({each.folder for each in of_group}) for of_group in found.values()]
-    made = []
-    for of_group in found.values():
-        firsts = {each.measured_key: each for each in reversed(of_group)}.values()  # a cell may be of several sweeps
-        made.append(Group(sorted(firsts, key=lambda each: (-(each.speed or 0.0), each.measured_key))))
-    placed = [replace(each, where=_place(each, made)) for each in made]
-    return [
-        replace(each, where=_told_apart(each, of, placed, folders)) for each, of in zip(placed, folders, strict=True)
+        if each.speed:  # a cell may be of several sweeps
+            found[each.workload_key, each.place_key].setdefault(each.measured_key, each)
+    made = [
+        Group(sorted(each.values(), key=lambda cell: (-(cell.speed or 0.0), cell.measured_key)))
+        for each in found.values()
     ]
+    alike: dict[str, list[Group]] = defaultdict(list)
+    for group in made:
+        alike[group.what].append(group)
+    return [replace(group, where=_where(group, alike[group.what])) for group in made]
 
 
-def _place(group: Group, every: Sequence[Group]) -> str:
-    """The machine, and the packages that differ, if the same was done in several places."""
-    alike = [each for each in every if each.fastest.workload_key == group.fastest.workload_key]
+def _where(group: Group, alike: Sequence[Group]) -> str:
+    """What tells a group from others about the same: its machine; there, settings, packages or at least the day."""
     here = [each for each in alike if _machine(each) == _machine(group)]
     words = [_machine(group)] if len(here) < len(alike) else []
     if len(here) > 1:
-        known = [_versions(each) for each in here]
-        names = dict.fromkeys(name for versions in known for name in versions)
-        differing = [name for name in names if len({versions.get(name) for versions in known}) > 1]
-        own = _versions(group)
-        words += [f"{name} {own.get(name)}" for name in differing[:MAX_PACKAGES]] or [f"measured {max(_days(group))}"]
+        settings = [flat(each.fastest.cell.settings()) for each in here]
+        versions = [flat(_environment(each).get("versions") or {}) for each in here]
+        own = here.index(group)
+        names = [name for name in _differing(settings) if name.partition(".")[0] not in CHOSEN_SETTINGS]
+        told = [f"{name}={settings[own].get(name)}" for name in names]
+        told += [f"{name} {versions[own].get(name)}" for name in _differing(versions)[:MAX_PACKAGES]]
+        started_at = max(each.started_at for each in group.cells)
+        words += [word.replace('"', "") for word in told] or [f"measured {started_at[:10]}"]
     return ", ".join(words)
+
+
+def _differing(every: Sequence[Mapping[str, str]]) -> list[str]:
+    names = dict.fromkeys(name for each in every for name in each)
+    return [name for name in names if len({each.get(name) for each in every}) > 1]
 
 
 def _environment(group: Group) -> Mapping[str, Any]:
@@ -136,28 +143,6 @@ def _environment(group: Group) -> Mapping[str, Any]:
 
 def _machine(group: Group) -> str:
     return str(_environment(group).get("machine", {}).get("cpu_name"))
-
-
-def _versions(group: Group) -> Mapping[str, object]:
-    return _environment(group).get("versions") or {}
-
-
-def _days(group: Group) -> list[str]:
-    return [str(each.row["started_at"])[:10] for each in group.cells]
-
-
-def _told_apart(group: Group, own: Sequence[str], every: Sequence[Group], folders: Sequence[Sequence[str]]) -> str:
-    """`where`; of groups about the same that come from several sweeps, with the sweep, and how it was measured."""
-    alike = [(each, of) for each, of in zip(every, folders, strict=True) if each.what == group.what]
-    if len(alike) == 1 or len({folder for _, of in alike for folder in of}) == 1:
-        return group.where
-    day = min(_days(group))
-    where = [*own[:MAX_FOLDERS], and_more(len(own) - MAX_FOLDERS, "sweep")] if len(own) > MAX_FOLDERS else [*own]
-    where += [] if any(day in folder for folder in own) else [day]
-    windows = [vars(each.fastest.cell.window) for each, _ in alike]
-    differing = [name for name in windows[0] if len({window[name] for window in windows}) > 1]
-    where += [f"window.{name}={getattr(group.fastest.cell.window, name):g}" for name in differing]
-    return ", ".join(filter(None, [group.where, *where]))
 
 
 def best_by(cells: Sequence[MeasuredCell], criterion: str) -> MeasuredCell | None:

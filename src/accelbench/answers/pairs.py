@@ -1,19 +1,17 @@
 """Cells that differ in one setting alone, side by side."""
 
-import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from accelbench.answers.cells import Gap, MeasuredCell, gap
 from accelbench.answers.words import engine_text, feeding_text, model_text, switches_text
 from accelbench.schema.cell import Cell, Options
 from accelbench.schema.serialize import group_digest
-from accelbench.schema.vocab import Allocator, Device, Engine, Precision, Protocol, Weights
+from accelbench.schema.vocab import Device, Engine, Precision, Protocol, Weights
 
-PLAIN, PLAIN_TEXT = Options(), "no options"
-Bases = Callable[[Sequence[MeasuredCell], MeasuredCell], Iterable[MeasuredCell]]
+Base = Callable[[Sequence[MeasuredCell]], MeasuredCell | None]
 
 
 class Axis(NamedTuple):
@@ -21,27 +19,16 @@ class Axis(NamedTuple):
 
     name: str  # for people
     fields: tuple[str, ...]  # of the cells; pairs are equal in all others; a dot leads into a setting: `model.weights`
-    bases: Bases  # the cells of equal others that a cell is compared with
+    base: Base  # of cells that differ in nothing else, the one that the others are compared with; None if it lacks
     text: Callable[[MeasuredCell], str]  # a cell's value in words
 
 
-def _first(is_base: Callable[[Cell], bool]) -> Bases:
-    return lambda group, _: [each for each in group if is_base(each.cell)][:1]
+def _first(is_base: Callable[[Cell], bool]) -> Base:
+    return lambda group: next((each for each in group if is_base(each.cell)), None)
 
 
-def _least(value: Callable[[Cell], int]) -> Bases:
-    return lambda group, _: [min(group, key=lambda each: value(each.cell))]
-
-
-def _with_fewer_options(group: Sequence[MeasuredCell], cell: MeasuredCell) -> Iterator[MeasuredCell]:
-    """The plain cell, and those that lack one of the cell's several options."""
-    known = {each.cell.options: each for each in reversed(group)}
-    options = cell.cell.options
-    fewer = [
-        replace(options, **{"allocator": Allocator.default} if option in Allocator.__members__ else {option: False})
-        for option in options.enabled
-    ]
-    yield from (known[each] for each in dict.fromkeys([PLAIN, *(fewer if len(fewer) > 1 else [])]) if each in known)
+def _least(value: Callable[[Cell], int]) -> Base:
+    return lambda group: min(group, key=lambda each: value(each.cell))
 
 
 def _num_steps(cell: Cell) -> int:
@@ -62,10 +49,15 @@ BATCH = Axis(
 ENGINE = Axis(
     name="engine",
     fields=("engine", "keras", "xla_processes"),
-    bases=_first(lambda cell: cell.engine == Engine.lightning),
+    base=_first(lambda cell: cell.engine == Engine.lightning),
     text=lambda each: engine_text(each.row),
 )
-OPTIONS = Axis("options", ("options",), _with_fewer_options, lambda each: switches_text(each.row) or PLAIN_TEXT)
+OPTIONS = Axis(
+    name="options",
+    fields=("options",),
+    base=_first(lambda cell: cell.options == Options()),
+    text=lambda each: switches_text(each.row) or "no options",
+)
 STEPS = Axis("number of steps", ("steps",), _least(_num_steps), lambda each: f"{_num_steps(each.cell):,} steps")
 WEIGHTS = Axis("weights", ("model.weights",), _first(lambda cell: cell.model.weights == Weights.none), _weights)
 AXES = (DEVICE, PRECISION, BATCH, ENGINE, OPTIONS, STEPS, WEIGHTS)
@@ -113,19 +105,6 @@ class Pair:
         ]
         return " ".join(filter(None, [model_text(self.cell), cell.mode.value, *shared]))
 
-    @property
-    def steps_to_pay(self) -> float | None:
-        """The steps after which compiling has paid: its seconds over those that a step saves; infinite: never.
-
-        None unless the cell alone is compiled.
-        """
-        own, other = ({"compile", "cuda_graphs"} & {*each.cell.options.enabled} for each in (self.cell, self.base))
-        compile_s = self.cell.number("compile_s")
-        if not own or other or compile_s is None or not (self.cell.speed and self.base.speed):
-            return None
-        saved_s = self.base.cell.batch_size / self.base.speed - self.cell.cell.batch_size / self.cell.speed
-        return math.ceil(compile_s / saved_s) if saved_s > 0 else math.inf
-
 
 def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
     """Every cell with a speed over those that differ only in the axis, which have its base value there.
@@ -140,8 +119,8 @@ def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
     return [
         Pair(axis, gap(each, base))
         for group in groups.values()
+        if (base := axis.base(list(group.values()))) is not None
         for each in group.values()
-        for base in axis.bases(list(group.values()), each)
         if axis.text(each) != axis.text(base)
     ]
 

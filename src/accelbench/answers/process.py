@@ -62,9 +62,9 @@ class Process:
         return replace(self, record=record, known=known, costs={})
 
     @cached_property
-    def compared(self) -> record_sets.Process | None:
+    def compared(self) -> record_sets.ComparedProcess | None:
         """What a comparison needs of it, and whether its numbers stand; None without a record."""
-        return record_sets.Process.of(self.record) if self.record else None
+        return record_sets.ComparedProcess.of(self.record) if self.record else None
 
     @property
     def outcome(self) -> str:

@@ -1,7 +1,7 @@
 """The answers: for each model and what is done with it, the fastest setting, by how much, and how sure that is."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property
 
 from accelbench.answers.cells import Gap, MeasuredCell, Word, gap
@@ -14,8 +14,6 @@ from accelbench.presentation import significant
 
 MAX_CANDIDATES = 4
 FASTEST = "fastest"
-# Columns that tell answers of one name apart.
-TELLING = ("weights", "steps", "epochs", "num_workers", "seed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +38,6 @@ class Answer:
 
     group: Group
     limit_ms: float | None = None  # the longest median latency of its cells; None without a limit
-    apart: str = ""  # what tells it from other answers about the same model; may be empty
 
     @property
     def fastest(self) -> MeasuredCell:
@@ -54,8 +51,8 @@ class Answer:
 
     @property
     def data(self) -> str:
-        """The data, how they are fed, and what tells this answer apart, such as `random 3x224x224 host`."""
-        return ", ".join(filter(None, [data_text(self.fastest), self.group.where, self.apart]))
+        """The data, how they are fed, and what tells this answer from others, such as `random 3x224x224 host`."""
+        return ", ".join(filter(None, [data_text(self.fastest), self.group.where]))
 
     @property
     def title(self) -> str:
@@ -171,15 +168,4 @@ def answers(cells: Iterable[MeasuredCell], limit_ms: float | None = None) -> lis
     """
     inside = [each.within(limit_ms) for each in groups(cells)]
     found = [Answer(each, limit_ms) for each in inside if each is not None]
-    told: dict[tuple[str, str], list[Answer]] = {}
-    for answer in found:
-        told.setdefault((answer.what, answer.data), []).append(answer)
-    distinct = [replace(answer, apart=_apart(answer, told[answer.what, answer.data])) for answer in found]
-    return sorted(distinct, key=lambda answer: not answer.others)
-
-
-def _apart(answer: Answer, alike: Sequence[Answer]) -> str:
-    """The settings in which an answer differs from others of the same name, such as `steps=512`."""
-    row = answer.fastest.row
-    differing = [name for name in TELLING if len({other.fastest.row[name] for other in alike}) > 1]
-    return ", ".join(f"{name}={row[name]}" for name in differing if row[name] is not None)
+    return sorted(found, key=lambda answer: not answer.others)

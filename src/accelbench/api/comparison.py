@@ -28,7 +28,7 @@ class PairVerdict:
     num_first: int  # processes that were measured
     num_second: int
     is_interleaved: bool  # whether the sides were interleaved, or a verdict was wanted anyway
-    _comparison: comparing.Comparison = field(repr=False, compare=False)
+    _comparison: comparing.SpeedRatio = field(repr=False, compare=False)
 
     def is_slower_by(self, share: float) -> bool:
         """Whether the whole interval lies below `1 - share`: what `--fail-if slower:5%` checks, for 0.05."""
@@ -107,7 +107,7 @@ def compare(a: Records, b: Records, margin: float = comparing.MARGIN, *, anyway:
         )
         for pair, each in found.pairs
     ]
-    return Comparison(pairs, (first.name, second.name), found.pairing.varied, found.warnings)
+    return Comparison(pairs, (first.name, second.name), found.matching.varied, found.warnings)
 
 
 def _records(given: Records) -> RecordSet:

@@ -165,7 +165,6 @@ class Results(list[Result]):
             self.folder,
             self.folder / "report" if path is None else Path(path),
             _costs(),
-            data=place.data,
             cache=place.cache,
             extension=report_extension(place.project),
         )

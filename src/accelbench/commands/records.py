@@ -24,7 +24,7 @@ def _report(chosen: Namespace, context: Context) -> int:
     is_results = place.project is not None and Path(name) == Path(RESULTS)
     out = place.root / "report" if is_results else Path(name) / "report"
     extension, costs = params.report_extension(place.project), params.costs(place.project)
-    page = build(place.root / name, out, costs, context.say, data=place.data, cache=place.cache, extension=extension)
+    page = build(place.root / name, out, costs, context.say, cache=place.cache, extension=extension)
     context.say(f"Report: {page}")
     return 0
 

@@ -32,14 +32,14 @@ def _run(chosen: Namespace, context: Context) -> int:
     if len({machine for found in sets for machine in answer.machines(found)}) > 1:
         raise UserError("regressions: the records come from several machines; `accelbench compare` compares machines")
     compared = answer.compared(sets[0], sets[1], answer.terms(None, None, anyway=chosen.anyway))
-    if compared.pairing.varied:
+    if compared.matching.varied:
         raise UserError(
-            f"regressions: the revisions share no cell: they differ in {', '.join(compared.pairing.varied)}"
+            f"regressions: the revisions share no cell: they differ in {', '.join(compared.matching.varied)}"
         )
     told = changes([pair for pair, _ in compared.pairs], anyway=chosen.anyway)
     notes = [f"{found.name}: {answer.described(found)}" for found in sets] + compared.warnings
-    if compared.pairing.num_unpaired:
-        notes.append(f"{compared.pairing.num_unpaired} cells only one of the revisions has")
+    if compared.matching.num_unpaired:
+        notes.append(f"{compared.matching.num_unpaired} cells only one of the revisions has")
     if chosen.json:
         print(json.dumps({"cells": [dataclasses.asdict(each) for each in told], "notes": notes}, indent=1))
     else:
@@ -61,7 +61,7 @@ def _lines(found: "list[CellChange]") -> list[str]:
         elif each.change == Change.failed:
             lines.append(f"  {each.label:<42} {each.change:<8}at the second revision: {each.why}")
     if counts[Change.slower] or counts[Change.faster]:
-        lines.append("  (in brackets: the 95 % interval of each cell alone)")
+        lines.append("  (in brackets: intervals so wide that hardly any list of equal cells names one)")
     unknown = [each for each in found if each.change == Change.cant_tell]
     lines += [f"  {each.label:<42} {each.change}: {each.why}" for each in unknown[:MAX_SHOWN]]
     if len(unknown) > MAX_SHOWN:

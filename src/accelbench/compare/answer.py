@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
-from accelbench.compare.pairs import Pair, Pairing, pair
+from accelbench.compare.matching import Match, Matching, match
 from accelbench.compare.record_sets import RecordSet, Selection
 from accelbench.compare.sureness import MARGIN as MARGIN
 from accelbench.compare.sureness import MIN_PROCESSES, Verdict, are_interleaved, compare_processes
-from accelbench.compare.sureness import Comparison as Comparison
+from accelbench.compare.sureness import SpeedRatio as SpeedRatio
 from accelbench.errors import UserError
 from accelbench.schema.measurement import Data
 from accelbench.schema.record import DEVICE_MEASUREMENTS, hardware, listed
@@ -37,7 +37,7 @@ MANY = 20  # pairs: with as many or more, one false alarm is to be expected
 class Terms:
     """The limits that decide the verdicts and the exit status."""
 
-    margin: float = MARGIN  # see `Comparison.verdict`
+    margin: float = MARGIN  # see `SpeedRatio.verdict`
     max_slower: float | None = None  # the exit status is 1 if a pair's whole interval lies below minus this share
     anyway: bool = False  # compares even if the data or the work differ, or the processes were not interleaved
 
@@ -61,8 +61,8 @@ def _share(flag: str, text: str, prefix: str) -> float:
 class Compared(NamedTuple):
     """A and B, compared."""
 
-    pairing: Pairing
-    pairs: list[tuple[Pair, Comparison]]  # those that were not skipped on both sides, and how B compares with A there
+    matching: Matching
+    pairs: list[tuple[Match, SpeedRatio]]  # those that were not skipped on both sides, and how B compares with A there
     warnings: list[str]  # what a reader of the verdicts should know
 
 
@@ -70,25 +70,25 @@ def compared(first: RecordSet, second: RecordSet, terms: Terms) -> Compared:
     """Compares B with A. Raises UserError: what they measured can't be compared."""
     if num_common := _num_common(first, second):
         raise UserError(f"A and B have {num_common} records in common: name records that only one of them has")
-    pairing = pair(first.processes, second.processes)
+    matching = match(first.processes, second.processes)
     # Two machines drift independently, so interleaving them would not help.
     anyway = terms.anyway or machines(first) != machines(second)
-    different = _other_work(pairing)
+    different = _other_work(matching)
     if different and not terms.anyway:
         raise UserError(f"A and B did not measure the same thing: {'; '.join(different)}; --anyway compares them")
     warnings = [
         *(f"Not the same thing: {difference}" for difference in different),
         *_environment_differences(first, second),
-        *_measurement_warnings(pairing.pairs, anyway),
+        *_measurement_warnings(matching.pairs, anyway),
     ]
     for letter, records in (("A", first), ("B", second)):
         if records.left_out:
             warnings.append(f"{letter}: records that are not read, so left out: {records.left_out}")
             warnings += [f"  {line}" for line in listed(records.problems)]
         warnings += [f"{letter}: {note}" for note in listed(records.notes)]
-    ran = [one for one in pairing.pairs if not one.is_skipped]
+    ran = [one for one in matching.pairs if not one.is_skipped]
     pairs = [(one, compare_processes(one.first, one.second, anyway=anyway)) for one in ran]
-    return Compared(pairing, pairs, warnings)
+    return Compared(matching, pairs, warnings)
 
 
 def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) -> int:
@@ -100,7 +100,7 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
     found = compared(first, second, terms)
     for letter, records in (("A", first), ("B", second)):
         say(f"{letter}: {records.name} ({described(records)})")
-    for name, sides in found.pairing.varied.items():
+    for name, sides in found.matching.varied.items():
         written = (", ".join("not set" if each == "null" else each.strip('"') for each in side) for side in sides)
         say(f"Compared: {name}: {' | '.join(written)}")
     for warning in found.warnings:
@@ -114,10 +114,10 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
     else:
         counts = ", ".join(f"{num} {verdict}" for verdict, num in Counter(verdicts).most_common())
         say(f"B: {counts}" if counts else "nothing ran")
-    if num_skipped := len(found.pairing.pairs) - len(verdicts):
+    if num_skipped := len(found.matching.pairs) - len(verdicts):
         say(f"  {num_skipped} were skipped in both A and B", "dim")
-    if found.pairing.num_unpaired:
-        say(f"  {found.pairing.num_unpaired} only A or only B has", "dim")
+    if found.matching.num_unpaired:
+        say(f"  {found.matching.num_unpaired} only A or only B has", "dim")
     if len(verdicts) >= MANY:
         num_false = (1 - CONFIDENCE) * len(verdicts)
         say(f"  by chance alone, about {num_false:.0f} intervals of as many equal pairs miss 0", "dim")
@@ -125,7 +125,7 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
     return int(limit is not None and any(comparison.is_slower_by(limit) for _, comparison in found.pairs))
 
 
-def difference(comparison: Comparison) -> str:
+def difference(comparison: SpeedRatio) -> str:
     """Such as `+4.1 % (+3.2 % to +5.0 %), 5 and 5 processes`."""
     counts = f"{comparison.num_first} and {comparison.num_second} processes"
     if comparison.ratio is None or comparison.low is None or comparison.high is None:
@@ -142,9 +142,9 @@ def _num_common(first: RecordSet, second: RecordSet) -> int:
     return sum(bool(process.rates) and process.cell in cells[process.started_at] for process in second.processes)
 
 
-def _other_work(pairing: Pairing) -> list[str]:
-    different = [f"{name}: {a[0]} | {b[0]}" for name, (a, b) in pairing.varied.items() if name in MEANING]
-    for one in pairing.pairs:
+def _other_work(matching: Matching) -> list[str]:
+    different = [f"{name}: {a[0]} | {b[0]}" for name, (a, b) in matching.varied.items() if name in MEANING]
+    for one in matching.pairs:
         a, b = ({_data_text(each.data) for each in side if each.data} for side in (one.first, one.second))
         if a and b and a != b:
             return [*different, f"the data of {one.label}: {_listed(a)} | {_listed(b)}"]
@@ -172,8 +172,8 @@ def _environment_differences(first: RecordSet, second: RecordSet) -> list[str]:
     lines = []
     for name in dict.fromkeys([*found[0], *found[1]]):
         a, b = (values.get(name, {"none"}) for values in found)
-        other_engines = name.startswith("code.") and {"none"} in (a, b)
-        if not (name.startswith("git") or name == "node.job" or other_engines or (a == b and len(a) == 1)):
+        is_other_engines = name.startswith("code.") and {"none"} in (a, b)
+        if (a != b or len(a) > 1) and not (name.startswith("git") or name == "node.job" or is_other_engines):
             head = "Compared" if name.partition(".")[0] in selected else "The environment differs"
             lines.append(f"{head}: {name}: {_listed(a)} | {_listed(b)}")
     return lines
@@ -197,7 +197,7 @@ def _environment_values(environments: Iterable[Mapping[str, Any]]) -> dict[str, 
     return found
 
 
-def _measurement_warnings(pairs: list[Pair], anyway: bool) -> list[str]:
+def _measurement_warnings(pairs: list[Match], anyway: bool) -> list[str]:
     warnings = []
     if num_apart := sum(not one.is_skipped and not are_interleaved(one.first, one.second) for one in pairs):
         warnings.append(

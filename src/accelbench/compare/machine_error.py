@@ -90,7 +90,7 @@ def _drawn(num_rounds: int, num: int, generator: np.random.Generator, sides_of: 
 
 
 def _is_slower(low: Floats, high: Floats) -> NDArray[np.bool_]:
-    """Which intervals of logarithms `Comparison.verdict` calls slower: below 0, and not wholly within the margin."""
+    """Which intervals of logarithms `SpeedRatio.verdict` calls slower: below 0, and not wholly within the margin."""
     return (high < 0) & (low <= -math.log1p(MARGIN))
 
 

@@ -14,7 +14,7 @@ from accelbench.project import PLAN, RECORD_FOLDERS, RECORDS, RESULTS
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Data
 from accelbench.schema.plan_file import read_planned, sweep_folders
-from accelbench.schema.record import OtherSchemaError, Record, listed, read, read_all
+from accelbench.schema.record import Record, listed, read, read_all
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Status
 
@@ -29,7 +29,7 @@ class Selection(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Process:
+class ComparedProcess:
     """The part of a record that a comparison needs: ten thousand whole records would fill the memory."""
 
     cell: Cell
@@ -47,7 +47,7 @@ class Process:
         return DISTURBED if self.disturbed else self.status.value
 
     @classmethod
-    def of(cls, record: Record) -> "Process":
+    def of(cls, record: Record) -> "ComparedProcess":
         """The process that wrote `record`."""
         measured = record.measurement if record.status == Status.ok else None
         disturbed = reason(record)
@@ -68,10 +68,10 @@ class RecordSet:
     """The records of A or of B."""
 
     name: str  # as the user wrote it
-    processes: list[Process]  # one per record, of any status
+    processes: list[ComparedProcess]  # one per record, of any status
     selection: Selection | None = None  # how WORD selected the records; None if they are all of a folder's
     left_out: str = ""  # files that could not be read, such as `3 of schema 2`
-    problems: Sequence[str] = ()  # a line for each of these; not of other schemas if WORD selected
+    problems: Sequence[str] = ()  # a line for each of these
     notes: Sequence[str] = ()  # a line for each plan and folder that could not be read
 
     def environments(self) -> list[Mapping[str, Any]]:
@@ -104,26 +104,21 @@ def find(name: str, root: Path, default: str = RESULTS) -> RecordSet:
         hint = f"There are: {existing}." if existing else "There are none yet: measure something first."
         raise UserError(f"{path}: no folder of records, suite or record. {hint}")
     if found.is_file() and not word:
-        return RecordSet(name=name, processes=[Process.of(read(found))])
+        return RecordSet(name=name, processes=[ComparedProcess.of(read(found))])
     notes: list[str] = []
     readable = read_all(list(_records_below(found, notes, planned=not word)))
-    processes, selection = [process for _, process in readable.each(Process.of)], None
+    processes = [process for _, process in readable.each(ComparedProcess.of)]
     problems = readable.problems()
+    unread = [*notes, *listed(problems)]
     if not processes:
-        unread = [*notes, *listed(problems)]
         raise UserError("\n  ".join([f"{name}: holds no {'readable ' if unread else ''}records", *unread]))
-    if word:
-        chosen = {by: [each for each in processes if _matches(each.environment, word.lower(), by)] for by in Selection}
-        selection = next((by for by in Selection if chosen[by]), None)
-        if selection is None:
-            unread = [f" Not read: {readable.refused_text}." * bool(problems), *notes]
-            raise UserError(_nothing_selected(name, processes) + "\n  ".join(unread))
-        processes = chosen[selection]
-        # Not those of other schemas: a folder that keeps what was ever measured may hold hundreds.
-        refused = zip(problems, readable.refused.values(), strict=True)
-        problems = [line for line, error in refused if not isinstance(error, OtherSchemaError)]
     kept: Any = {"left_out": readable.refused_text, "problems": problems, "notes": notes}
-    return RecordSet(name=name, processes=processes, selection=selection, **kept)
+    if not word:
+        return RecordSet(name=name, processes=processes, **kept)
+    for by in Selection:
+        if chosen := [each for each in processes if _matches(each.environment, word.lower(), by)]:
+            return RecordSet(name=name, processes=chosen, selection=by, **kept)
+    raise UserError("\n  ".join([_nothing_selected(name, processes), *unread]))
 
 
 def _located(name: str, root: Path) -> Path | None:
@@ -162,7 +157,7 @@ def _machine(environment: Mapping[str, Any]) -> list[str]:
     return [str(machine.get("cpu_name")), *machine.get("gpus", []), *machine.get("tpus", [])]
 
 
-def _nothing_selected(name: str, processes: Iterable[Process]) -> str:
+def _nothing_selected(name: str, processes: Iterable[ComparedProcess]) -> str:
     environments = [process.environment for process in processes]
     revisions = {str(environment.get("git", {}).get("revision"))[:8] for environment in environments}
     machines = {part for environment in environments for part in _machine(environment)}

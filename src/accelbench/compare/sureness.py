@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from accelbench.compare.record_sets import Process
+from accelbench.compare.record_sets import ComparedProcess
 from accelbench.presentation import significant
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.record import node_of
-from accelbench.stats.bootstrap import difference_interval
+from accelbench.stats.bootstrap import CONFIDENCE, difference_interval
 from accelbench.stats.order_statistics import median
 
 MIN_PROCESSES = 5  # per side: with fewer, the spread between processes is not known well enough
@@ -51,7 +51,7 @@ class Word(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class SpeedRatio:
     """The second side's speed over the first's.
 
     The ratio is of the geometric means of the processes' median samples/s, with its 95 % interval; None with fewer than
@@ -84,23 +84,31 @@ class Comparison:
         return self.interleaved and self.high is not None and self.high < 1 - share
 
 
-def compare(first: Sequence[Sequence[float]], second: Sequence[Sequence[float]]) -> Comparison:
+def compare(
+    first: Sequence[Sequence[float]], second: Sequence[Sequence[float]], confidence: float = CONFIDENCE
+) -> SpeedRatio:
     """Compares two samples of fresh processes, each given by the samples/s of its blocks, at least one."""
-    found = Comparison(num_first=len(first), num_second=len(second))
+    found = SpeedRatio(num_first=len(first), num_second=len(second))
     if min(len(first), len(second)) < MIN_PROCESSES:
         return found
     a, b = (np.array([math.log(median(blocks)) for blocks in processes]) for processes in (first, second))
-    low, high = difference_interval(a, b)
+    low, high = difference_interval(a, b, confidence)
     return replace(found, ratio=math.exp(b.mean() - a.mean()), low=math.exp(low), high=math.exp(high))
 
 
-def compare_processes(first: Sequence[Process], second: Sequence[Process], *, anyway: bool = False) -> Comparison:
+def compare_processes(
+    first: Sequence[ComparedProcess],
+    second: Sequence[ComparedProcess],
+    confidence: float = CONFIDENCE,
+    *,
+    anyway: bool = False,
+) -> SpeedRatio:
     """Compares the processes that stand; `anyway` gives a verdict even if they were not interleaved."""
-    sides = ([process.rates for process in side if process.rates] for side in (first, second))
-    return replace(compare(*sides), interleaved=anyway or are_interleaved(first, second))
+    a, b = ([process.rates for process in side if process.rates] for side in (first, second))
+    return replace(compare(a, b, confidence), interleaved=anyway or are_interleaved(first, second))
 
 
-def are_interleaved(first: Sequence[Process], second: Sequence[Process]) -> bool:
+def are_interleaved(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -> bool:
     """Whether two sides alternate at least as often as if each ran once per round.
 
     On several nodes of a cluster, they have to alternate on each: else a difference of nodes would be taken for one of
@@ -143,7 +151,7 @@ class Steps(NamedTuple):
 class Side(NamedTuple):
     """A cell that is compared."""
 
-    processes: Sequence[Process]  # that its speed is of
+    processes: Sequence[ComparedProcess]  # that its speed is of
     speed: float  # its published samples/s, above 0
     low: float | None  # of the 95 % interval of the speed
     high: float | None

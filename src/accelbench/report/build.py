@@ -35,7 +35,6 @@ def build(
     costs: Mapping[Device, Cost] = MappingProxyType({}),
     say: Callable[[str], object] = lambda note: None,
     notices: Sequence[str] = (),
-    data: Path | None = None,
     cache: Path | None = None,
     extension: Path | None = None,
 ) -> Path:
@@ -48,7 +47,7 @@ def build(
         out: where the report goes.
         costs: of devices, as the user states them.
         say: shows the user a note about what the report leaves out.
-        notices, data, cache: see `page.compose`.
+        notices, cache: see `page.compose`.
         extension: the file of a module that adds to the report (`report.extension`); None for none.
 
     Raises:
@@ -68,7 +67,7 @@ def build(
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as made:
             with matplotlib.rc_context({"text.parse_math": False}):  # users' names may contain a $
-                page = compose(sweeps, notices, data, cache, added, shown_part)
+                page = compose(sweeps, notices, cache, added, shown_part)
                 _write(page, sweeps, Path(made))
             _replace(Path(made), out)
     except OSError as error:

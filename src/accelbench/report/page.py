@@ -8,12 +8,9 @@ from pathlib import Path
 
 from accelbench.answers.process import NOT_RUN, UNREADABLE
 from accelbench.answers.ranking import Answer, answers
-from accelbench.data.manifest import read_manifest
-from accelbench.errors import DataError
 from accelbench.judging.disturbed import DISTURBED
 from accelbench.presentation import counted, significant
 from accelbench.report.extension import Addition, Extension
-from accelbench.report.pictures import samples
 from accelbench.report.pictures.style import Picture
 from accelbench.report.questions import Question, questions
 from accelbench.report.read import Sweep
@@ -22,7 +19,7 @@ from accelbench.report.tables.table import Table
 from accelbench.schema.record import DEVICE_MEASUREMENTS, hardware
 from accelbench.schema.selfcheck import read_selfcheck
 from accelbench.schema.serialize import group_key
-from accelbench.schema.vocab import RANDOM, Device, Status
+from accelbench.schema.vocab import Device, Status
 
 MAX_ANSWERS, MAX_NOTES = 200, 50
 NOISY = 0.1  # of all processes
@@ -57,8 +54,6 @@ class Page:
     first: list[Table]  # of the first screen: what to use, what is missing
     environments: list[tuple[str, str]]  # (what, description) of the machine, the versions and the code
     sections: list[Section]
-    samples: list[Picture]  # a look at each data set that was measured
-    without_samples: list[str]  # a sentence for each data set without such a look, with the reason
     details: list[Table]  # the best cells by each criterion, and the failures
     cells: all_cells.Cells  # every cell, for the page's table and charts
     added: list[Table]  # by the project's extension, at the end
@@ -77,13 +72,12 @@ class Page:
     def pictures(self) -> list[Picture]:
         """All pictures, in the page's order."""
         parts: list[Question | Section] = [*self.questions, *self.sections]
-        return [*(picture for part in parts for picture in part.pictures), *self.samples]
+        return [picture for part in parts for picture in part.pictures]
 
 
 def compose(
     sweeps: Sequence[Sweep],
     notices: Sequence[str] = (),
-    data: Path | None = None,
     cache: Path | None = None,
     extension: Extension | None = None,
     shown: Sequence[Sweep] | None = None,
@@ -93,13 +87,11 @@ def compose(
     Args:
         sweeps: what was measured.
         notices: sentences for the top of the page.
-        data: the folder of the prepared data sets, for a look at them; None for none.
         cache: the folder of selfcheck.json; None for none.
         extension: adds to the sections and the page; None for nothing.
         shown: the sweeps that are shown cell by cell; None for all. The answers are of all.
     """
     shown = sweeps if shown is None else shown
-    sheets, without = _samples(sweeps, data) if data is not None else ([], [])
     found = answers(cell for sweep in sweeps for cell in sweep.cells)
     num_by_outcome = Counter(cell.outcome for sweep in sweeps for cell in sweep.cells)
     ran = [record for sweep in sweeps for record in sweep.records if record.status != Status.skipped]
@@ -124,8 +116,6 @@ def compose(
         first=[table for table in first if table],
         environments=list(_environments(sweeps)),
         sections=[_section(sweep, extension) for sweep in shown if sweep.cells or sweep.race],
-        samples=sheets,
-        without_samples=without,
         details=[table for table in details if table],
         cells=all_cells.cells(shown),
         added=extension.of_page() if extension else [],
@@ -184,26 +174,6 @@ def _how_far_apart(sweeps: Sequence[Sweep]) -> str:
         return "Don't trust small differences."
     times = f"The same setting was up to {significant(ratio, 2)} times as fast as another time"
     return f"{times}: don't trust differences below that."
-
-
-def _samples(sweeps: Sequence[Sweep], folder: Path) -> tuple[list[Picture], list[str]]:
-    """A picture of each data set that was measured, and a sentence for each that is not in `folder` any more."""
-    measured = [record for sweep in sweeps for record in sweep.records if record.measurement and record.data]
-    sheets, without = [], []
-    for data in {record.data.digest: record.data for record in measured if record.data}.values():
-        if data.name == RANDOM or Path(data.name).name != data.name:
-            continue
-        title = f"{data.name}: the first training images of each class"
-        warning = f"NOT {data.name.upper()}: a stand-in" if data.stand_in else ""
-        try:
-            if read_manifest(folder / data.name).digest != data.digest:
-                raise ValueError("another data set")
-            figure = samples.sheet(folder / data.name, title, warning)
-        except (DataError, OSError, ValueError):
-            without.append(f"No samples of {data.name}: the data set that was measured is not in the data folder.")
-        else:
-            sheets.append(Picture(path=f"plots/samples_{data.name}.png", alt=f"{title} {warning}", figure=figure))
-    return sheets, without
 
 
 def _section(sweep: Sweep, extension: Extension | None) -> Section:

@@ -92,7 +92,6 @@ def build_report(_: Console) -> None:
         root / "report",
         params.costs(root),
         say=print,
-        data=place.data,
         cache=place.cache,
         extension=params.report_extension(root),
     )

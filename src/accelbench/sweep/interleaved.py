@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from accelbench.compare.record_sets import Process, RecordSet
+from accelbench.compare.record_sets import ComparedProcess, RecordSet
 from accelbench.compare.sureness import MIN_PROCESSES
 from accelbench.errors import UserError, writing_errors
 from accelbench.project import COMPARISON, RECORDS
@@ -97,5 +97,5 @@ def load_comparison(folder: Path) -> tuple[RecordSet, RecordSet]:
 
 def _record_set(side: _Side, folder: Path) -> RecordSet:
     readable = read_all([folder / f"{name}.json" for name in side.records])
-    processes = [Process.of(record) for record in readable]
+    processes = [ComparedProcess.of(record) for record in readable]
     return RecordSet(name=side.name, processes=processes, left_out=readable.refused_text, problems=readable.problems())

@@ -1,6 +1,5 @@
 """Pairs of cells that differ in one setting alone: their speeds, and of two devices the accuracies over seeds."""
 
-import math
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import combinations
@@ -11,27 +10,20 @@ from accelbench.answers.cells import NOTE, MeasuredCell
 from accelbench.answers.pairs import ENGINE, OPTIONS, STEPS, WEIGHTS, Pair, pairs
 from accelbench.answers.process import Process
 from accelbench.answers.words import options_text
-from accelbench.presentation import exact, significant
+from accelbench.presentation import significant
 from accelbench.report.read import Sweep
-from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate_known
+from accelbench.report.tables.table import Column, Table, count, number, tabulate_known
 from accelbench.schema.serialize import group_key
 from accelbench.schema.vocab import Mode
 from accelbench.stats.means import MeanDifference, mean_difference
 
-PAYS = (
-    "Pays after: the steps after which compiling has paid its seconds. Output error: the norm of the difference from "
-    "the output of the same weights in plain fp32 on the CPU, as a share of that output's norm."
+ERROR = (
+    "Output error: the norm of the difference from the output of the same weights in plain fp32 on the CPU, as a share "
+    "of that output's norm."
 )
 # Accuracies are called equal if the whole interval of their difference is within this margin.
 MARGIN = 0.01
 MIN_SEEDS = 3
-
-
-def _pays(pair: Pair) -> Entry | None:
-    steps = pair.steps_to_pay
-    if steps is None:
-        return None
-    return Entry("never", None) if math.isinf(steps) else Entry(exact(int(steps)), steps)
 
 
 COLUMNS: list[Column[Pair]] = [
@@ -46,7 +38,6 @@ COLUMNS: list[Column[Pair]] = [
 ]
 COLUMNS_OF_OPTIONS: list[Column[Pair]] = [
     Column("compile (s)", lambda pair: pair.cell.row["compile_s"], number),
-    Column("pays after (steps)", _pays),
     Column("output error", lambda pair: pair.cell.row["output_error"], number),
 ]
 
@@ -57,7 +48,7 @@ def table(title: str, found: Sequence[Pair]) -> Table | None:
     shown = [column for column in COLUMNS if column.heading != "differs in" or len(axes) > 1]
     if OPTIONS.name not in axes:
         return tabulate_known(title, shown, found, [NOTE])
-    return tabulate_known(title, shown + COLUMNS_OF_OPTIONS, found, [NOTE, PAYS])
+    return tabulate_known(title, shown + COLUMNS_OF_OPTIONS, found, [NOTE, ERROR])
 
 
 def of_sweep(cells: Sequence[MeasuredCell]) -> Table | None:

@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from accelbench.compare.pairs import pair
+from accelbench.compare.matching import match
 from accelbench.compare.sureness import are_interleaved, compare_processes
 from accelbench.errors import UserError
 from accelbench.schema.vocab import Precision, Status
@@ -23,30 +23,30 @@ def compared(one):
 def test_cells_that_are_equal_but_for_the_repeat_are_a_pair():
     first = processes(batch_size=8) + processes(batch_size=16)
     second = processes(batch_size=16, rate=200.0, num=6) + processes(batch_size=32) + processes(batch_size=8)
-    found = pair(first, second)
+    found = match(first, second)
     assert [one.label for one in found.pairs] == ["mlp-cpu-fp32-b8-infer", "mlp-cpu-fp32-b16-infer"]
     assert (found.varied, found.num_unpaired) == ({}, 1)
     assert [compared(one).ratio for one in found.pairs] == pytest.approx([1.0, 2.0])
     assert compared(found.pairs[1]).num_second == 6
-    assert pair(processes(suite="one"), processes(suite="two", timeout_s=5.0)).varied == {}
+    assert match(processes(suite="one"), processes(suite="two", timeout_s=5.0)).varied == {}
 
 
 def test_pairs_whose_cells_have_one_label_are_told_apart():
     models = [ModelSpec(name="mlp", args={"units": units}) for units in (8, 9)]
     sides = [each for model in models for each in processes(model=model)]
-    labels = [one.label for one in pair(sides, sides).pairs]
+    labels = [one.label for one in match(sides, sides).pairs]
     assert labels == ["mlp-cpu-fp32-b32-infer-units=8", "mlp-cpu-fp32-b32-infer-units=9"]
 
 
 def test_a_setting_in_which_the_sides_differ_throughout_is_what_is_compared():
     first = processes(batch_size=8) + processes(batch_size=16)
     second = [dataclasses.replace(p, cell=dataclasses.replace(p.cell, precision=Precision.bf16)) for p in first]
-    found = pair(first, second[:5])
+    found = match(first, second[:5])
     assert found.varied == {"precision": (['"fp32"'], ['"bf16"'])}
     assert [one.label for one in found.pairs] == ["mlp-cpu-bf16-b8-infer"]
     assert found.num_unpaired == 1
     cnn = ModelSpec(name="cnn", args={"width": 3})
-    varied = pair(processes(), processes(model=cnn, batch_size=64)).varied
+    varied = match(processes(), processes(model=cnn, batch_size=64)).varied
     assert set(varied) == {"model.name", "model.args.width", "batch_size"}
     assert varied["model.args.width"] == (["none"], ["3"])
 
@@ -54,17 +54,17 @@ def test_a_setting_in_which_the_sides_differ_throughout_is_what_is_compared():
 def test_sides_that_cannot_be_paired_are_refused():
     both = processes(batch_size=8) + processes(batch_size=16)
     with pytest.raises(UserError, match=r"differ in batch_size, and so do mlp-cpu-fp32-b8.* and mlp-cpu-fp32-b16"):
-        pair(both, processes(batch_size=32))
+        match(both, processes(batch_size=32))
     first = processes(batch_size=8) + processes(batch_size=16, seed=1)
     with pytest.raises(UserError, match=r"no cell of A matches one of B. A has mlp-cpu-fp32-b16-infer-s1, mlp-"):
-        pair(first, processes(batch_size=16) + processes(batch_size=8, seed=1))
+        match(first, processes(batch_size=16) + processes(batch_size=8, seed=1))
 
 
 def test_only_processes_that_ended_well_count():
-    (one,) = pair([*processes(4), process(status=Status.failed, repeat=9)], processes(5)).pairs
+    (one,) = match([*processes(4), process(status=Status.failed, repeat=9)], processes(5)).pairs
     assert (compared(one).num_first, compared(one).num_second) == (4, 5)
     assert not one.is_skipped
-    (one,) = pair([process(status=Status.skipped)], [process(status=Status.skipped)]).pairs
+    (one,) = match([process(status=Status.skipped)], [process(status=Status.skipped)]).pairs
     assert one.is_skipped
 
 

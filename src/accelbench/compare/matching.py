@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from accelbench.compare.record_sets import Process
+from accelbench.compare.record_sets import ComparedProcess
 from accelbench.errors import UserError
 from accelbench.schema.plan_file import labels
 from accelbench.schema.serialize import canonical_json
@@ -16,11 +16,11 @@ Varied = dict[str, tuple[list[str], list[str]]]  # a setting's dotted name -> it
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pair:
+class Match:
     """The processes of one cell of A, and those of the matching cell of B."""
 
-    first: list[Process]
-    second: list[Process]
+    first: list[ComparedProcess]
+    second: list[ComparedProcess]
     label: str = ""  # of B's cell, without its repeat; no other pair of the comparison has it
 
     @property
@@ -29,15 +29,15 @@ class Pair:
         return all(process.status == Status.skipped for process in self.first + self.second)
 
 
-class Pairing(NamedTuple):
+class Matching(NamedTuple):
     """All pairs."""
 
-    pairs: list[Pair]
+    pairs: list[Match]
     varied: Varied  # the compared settings: every cell of A differs in them from every cell of B
     num_unpaired: int  # cells that only A or only B has
 
 
-def pair(first: Sequence[Process], second: Sequence[Process]) -> Pairing:
+def match(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -> Matching:
     """Pairs the cells of A and B.
 
     A pair is two cells that differ at most in `repeat`. If there is no such pair, the settings in which A and B have no
@@ -56,43 +56,44 @@ def pair(first: Sequence[Process], second: Sequence[Process]) -> Pairing:
         seen = [", ".join(sorted({_label(process) for process in processes})[:4]) for processes in (first, second)]
         raise UserError(f"no cell of A matches one of B. A has {seen[0]}, ...; B has {seen[1]}, ...")
     names = labels(matched.values())
-    pairs = [Pair(first=a[key], second=b[key], label=names[cell.id]) for key, cell in matched.items()]
-    return Pairing(pairs, varied, len(set(a) ^ set(b)))
+    pairs = [Match(first=a[key], second=b[key], label=names[cell.id]) for key, cell in matched.items()]
+    return Matching(pairs, varied, len(set(a) ^ set(b)))
 
 
-def _label(process: Process) -> str:
+def flat(settings: Mapping[str, Any], prefix: str = "") -> Settings:
+    """Nested settings by their dotted names, each value as JSON."""
+    found: Settings = {}
+    for name, value in settings.items():
+        is_nested = isinstance(value, Mapping)
+        found |= flat(value, f"{prefix}{name}.") if is_nested else {prefix + name: canonical_json(value)}
+    return found
+
+
+def _label(process: ComparedProcess) -> str:
     return replace(process.cell, repeat=0).label
 
 
 def _cells(
-    processes: Sequence[Process], but: Collection[str] = ()
-) -> tuple[dict[str, list[Process]], dict[str, Settings]]:
+    processes: Sequence[ComparedProcess], but: Collection[str] = ()
+) -> tuple[dict[str, list[ComparedProcess]], dict[str, Settings]]:
     """The processes and the settings of each cell, by its settings other than the repeat and `but`.
 
     Raises UserError: two cells are equal in these.
     """
     known: dict[str, tuple[str, Settings]] = {}  # settings take 0.1 ms, and most cells are repeats of an earlier one
-    groups: dict[str, list[Process]] = defaultdict(list)
+    groups: dict[str, list[ComparedProcess]] = defaultdict(list)
     settings: dict[str, Settings] = {}
     for process in processes:
         written = repr(replace(process.cell, repeat=0))
         if written not in known:
-            flat = {name: value for name, value in _flat(process.cell.settings()).items() if name != "repeat"}
-            known[written] = canonical_json({name: value for name, value in flat.items() if name not in but}), flat
-        key, flat = known[written]
-        if settings.setdefault(key, flat) != flat:
+            every = {name: value for name, value in flat(process.cell.settings()).items() if name != "repeat"}
+            known[written] = canonical_json({name: value for name, value in every.items() if name not in but}), every
+        key, every = known[written]
+        if settings.setdefault(key, every) != every:
             both, names = f"{_label(groups[key][0])} and {_label(process)}", ", ".join(but)
             raise UserError(f"A and B differ in {names}, and so do {both} of the same side: compare one with one")
         groups[key].append(process)
     return groups, settings
-
-
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> Settings:
-    flat: Settings = {}
-    for name, value in settings.items():
-        nested = isinstance(value, Mapping)
-        flat |= _flat(value, f"{prefix}{name}.") if nested else {prefix + name: canonical_json(value)}
-    return flat
 
 
 def _varied(first: Sequence[Settings], second: Sequence[Settings]) -> Varied:
