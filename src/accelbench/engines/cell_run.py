@@ -22,7 +22,7 @@ from accelbench.engines.sources import Shape, check_has_epochs, is_random
 from accelbench.measuring import clock, witness
 from accelbench.measuring.breakdown import has_time
 from accelbench.measuring.output_check import NOT_FINITE, Findings, check, limit, wrong
-from accelbench.measuring.promises import Observations, check_timed, num_batches, replay, usual_longest
+from accelbench.measuring.promises import Observations, check_timed, replay
 from accelbench.measuring.runner import ONE_RANK, Compiles, RankGroup, Runner, Step, Timing, Watch, no_compiles
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Answers, Breakdown, Check, Epoch, Evaluation, Measurement, Operator, Work
@@ -267,28 +267,15 @@ class CellRun(ComparedOutputs):
             self.compute_outputs(size, shapes)
 
     @check_timed
-    def look_for_kept_results(
-        self, fed: Callable[[], Any], unseen: Callable[[], Any], first_s: float | None = None
-    ) -> None:
+    def look_for_kept_results(self, fed: Callable[[], Any], unseen: Callable[[], Any]) -> None:
         """Runs further steps on inputs that were fed before, and on others, unless the time would run out.
 
-        Args:
-            fed: makes a batch that was fed before, in new memory.
-            unseen: makes one that the feed never gives; another one at each call.
-            first_s: what a step on such inputs has taken already.
+        `fed` makes a batch that was fed before, in new memory, and `unseen` one that the feed never gives, another one
+        at each call.
         """
-        latencies_s = self.timing.latency_s or [block.seconds / block.num_steps for block in self.timing.blocks]
-        latency_s = median(latencies_s)
-        if not has_time(latency_s, self.cell.timeout_s):
-            return
-        num = num_batches(latency_s)
-        self.seen.replayed = replay(
-            lambda: [fed() for _ in range(num)],
-            lambda: [unseen() for _ in range(num)],
-            self.seconds_of,
-            usual_longest(latencies_s) if num == 1 and self.backend.on_host else None,
-            first_s,
-        )
+        latency_s = median(self.timing.latency_s or [block.seconds / block.num_steps for block in self.timing.blocks])
+        if has_time(latency_s, self.cell.timeout_s):
+            self.seen.replayed = replay(fed, unseen, self.seconds_of, latency_s)
 
     def seconds_of(self, batches: Sequence[Any]) -> float:
         """How long further steps take on these batches."""

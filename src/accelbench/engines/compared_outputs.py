@@ -36,7 +36,6 @@ class ComparedOutputs:
         outputs: of the network that was measured.
         rows: that are compared, once they were drawn.
         timed: a batch of a timed step, and its output, if one was kept that can be compared.
-        unseen_s: seconds of the first step on inputs that were never fed; None before it.
     """
 
     seen: Observations
@@ -53,7 +52,6 @@ class ComparedOutputs:
         self.outputs: Outputs | None = None
         self.rows: list[int] = []
         self.timed: tuple[Any, Output | None] | None = None
-        self.unseen_s: float | None = None
 
     @property
     def rounds_alike(self) -> Precision | None:
@@ -112,9 +110,7 @@ class ComparedOutputs:
         else:
             unseen = mixed
         timed = self.timed[1] if self.timed else None
-        start = time.perf_counter()
         of_unseen = self._output(0, unseen)  # as the reference, which gets the unseen inputs first
-        self.unseen_s = time.perf_counter() - start
         moved = None if timed is None else self._moved_output(fed, size)
         if timed is not None and moved is not None and by_axis(timed, moved) <= limit(self.cell.precision):
             of_fed = timed  # no state, random number or place in the batch makes a difference

@@ -51,7 +51,6 @@ class Products:
 
     @property
     def total(self) -> int:
-        """Floating-point operations in all formats."""
         return sum(self.flops.values())
 
     @property
@@ -72,7 +71,6 @@ class Products:
                 yield f"{100 * share:.0f} % of the operations of {self.of} ran in {name}, not in {asked}"
 
     def observed(self) -> str:
-        """What was observed, in words."""
         formats = ", ".join(f"{100 * share:.3g} % in {name}" for name, share in self.shares().items())
         return f"{self.of} of one step: {formats}" if formats else "one step, which has no matrix products"
 
@@ -110,7 +108,6 @@ class Training:
     is_coarse: bool = False  # whether the weights are of 16 bits, so that rounding may swallow a step of the optimiser
 
     def defects(self) -> Iterator[str]:
-        """That nothing is trained."""
         if self.keeps_outputs:
             yield "in training, some batches get the output of an earlier one, although their inputs differ"
         last = self.later or self.end
@@ -143,7 +140,6 @@ class Training:
 
     @property
     def has_trained(self) -> bool:
-        """Whether any weight changed from `start` to `end`."""
         return bool(self._changed(self.start, self.end))
 
     def _is_due(self, num_steps: int) -> bool:
@@ -151,13 +147,11 @@ class Training:
         return num_steps + self.num_still >= (self.cycle or MAX_CYCLE)
 
     def notes(self) -> Iterator[str]:
-        """That nothing is known of the training."""
         if self.names and self.start and self.end and not self.is_observed:
             num = self.num_steps + self.num_still
             yield f"no weight changed in {num} steps, over more of which gradients may be accumulated"
 
     def warnings(self) -> Iterator[str]:
-        """Weights that do not change, and layers that do not train."""
         changed = self._changed(self.start, self.end) | self._changed(self.end, self.later)
         still = [name for name in self.names if name not in changed]
         if self.is_coarse and self.gradients is not None:  # of those with a gradient, rounding keeps some as they are
@@ -170,7 +164,6 @@ class Training:
             yield f"in evaluation mode, although it trains: {', '.join(self.evaluating[:MAX_NAMED])}"
 
     def observed(self) -> str:
-        """What was observed, in words."""
         changed = self._changed(self.start, self.end)
         found = f"{len(changed)} of {len(self.names)} trainable tensors changed in the steady state, all bits compared"
         if self.gradients is not None:
@@ -190,9 +183,8 @@ class Training:
 class Replay:
     """Seconds of blocks on inputs that were fed before, and of those on inputs that never were, a pair a round.
 
-    As MLPerf Inference's compliance tests TEST01 and TEST04 look for cached results: blocks on inputs that were fed
-    before alternate with blocks on inputs that never were, both in memory of their own. The work of a step may depend
-    on its inputs, as in a network with an early exit: so inputs that never were fed are then fed once more.
+    As MLPerf Inference's compliance tests TEST01 and TEST04 look for cached results. Both kinds are in memory of their
+    own. A network with an early exit works differently long on them: so inputs that never were fed are fed once more.
     """
 
     fed_s: list[float] = field(default_factory=list)
@@ -231,71 +223,46 @@ class Replay:
         return min(self.first_s) / min(self.again_s) <= math.sqrt(min(self.unseen_s) / min(self.fed_s))
 
     def warnings(self) -> Iterator[str]:
-        """That the speed is one of the inputs."""
         if self.differs and self.depends:
-            ratio = f"{median(self.ratios):.2f} times as long"
-            yield (
-                f"steps take {ratio} with other inputs, and as long again with the same: the speed is that of the "
-                "inputs that were fed"
-            )
+            speed = "the speed is that of the inputs that were fed"
+            yield f"steps take {self._times} with other inputs, and as long again with the same: {speed}"
 
     def defects(self) -> Iterator[str]:
-        """That results are kept."""
         if self.differs and not self.depends:
-            ratio = f"{median(self.ratios):.2f} times as long"
-            yield f"steps take {ratio} with inputs that were never fed: results of earlier inputs are kept"
+            yield f"steps take {self._times} with inputs that were never fed: results of earlier inputs are kept"
 
     def observed(self) -> str:
-        """What was observed, in words."""
-        ratio = f"{median(self.ratios):.2f} times as long as others"
-        return f"{self.num_unseen} steps with inputs that were never fed, which took {ratio}"
+        return f"{self.num_unseen} steps with inputs that were never fed, which took {self._times} as others"
 
-
-def num_batches(step_s: float) -> int:
-    """How many steps a block has."""
-    return min(MAX_BATCHES, math.ceil(BLOCK_S / max(step_s, 1e-9)))
-
-
-def usual_longest(latency_s: Sequence[float]) -> float:
-    """What nine in ten measured steps took at most: a further one that takes as long is not surely longer."""
-    return sorted(latency_s)[max(0, math.ceil(0.9 * len(latency_s)) - 1)]
+    @property
+    def _times(self) -> str:
+        return f"{median(self.ratios):.2f} times as long"
 
 
 def replay(
-    fed: Callable[[], Sequence[Any]],
-    unseen: Callable[[], Sequence[Any]],
-    seconds: Callable[[Sequence[Any]], float],
-    known_s: float | None = None,
-    first_s: float | None = None,
+    fed: Callable[[], Any], unseen: Callable[[], Any], seconds: Callable[[Sequence[Any]], float], step_s: float
 ) -> Replay:
     """Alternates blocks until they show that nothing is kept, or all of them that something is.
 
     Args:
-        fed: makes the batches of a block, with inputs that were fed before, in new memory.
+        fed: makes a batch with inputs that were fed before, in new memory.
         unseen: the same with inputs that never were; others at each call.
-        seconds: runs a step on each of the batches, and returns how long that took.
-        known_s: what a step on inputs that were fed took at most while it was measured (`usual_longest`), where a block
-            is one step: if one of two first blocks on others takes as long, no further one runs.
-        first_s: what such a block on inputs that never were has taken already, to be the first of the two.
+        seconds: runs a step on each of the batches of a block, and returns how long that took.
+        step_s: what a step takes.
     """
-    found = Replay()
+    found, num_batches = Replay(), min(MAX_BATCHES, math.ceil(BLOCK_S / max(step_s, 1e-9)))
+
+    def block_of(make: Callable[[], Any]) -> list[Any]:
+        return [make() for _ in range(num_batches)]
 
     def seconds_of(block: Sequence[Any]) -> float:
         found.num_unseen += len(block)
         return seconds(block)
 
-    for index in range(0 if known_s is None else 2):
-        if index == 0 and first_s is not None:
-            found.num_unseen, unseen_s = 1, first_s
-        else:
-            unseen_s = seconds_of(unseen())
-        if unseen_s <= MAX_RATIO * (known_s or 0.0):
-            found.fed_s, found.unseen_s = [known_s or 0.0], [unseen_s]
-            return found
     while len(found.fed_s) < NUM_ROUNDS:
         fed_s = unseen_s = math.inf
         for index in range(TRIES):
-            of_fed, of_unseen = fed(), unseen()  # both are in memory before one runs
+            of_fed, of_unseen = block_of(fed), block_of(unseen)  # both are in memory before one runs
             if (len(found.fed_s) + index) % 2:  # so that neither is always the first one
                 fed_s, unseen_s = min(fed_s, seconds(of_fed)), min(unseen_s, seconds_of(of_unseen))
             else:
@@ -306,7 +273,7 @@ def replay(
         found.unseen_s.append(unseen_s)
         if found.is_refuted:
             return found
-    blocks = [unseen() for _ in range(NUM_AGAIN if found.differs else 0)]
+    blocks = [block_of(unseen) for _ in range(NUM_AGAIN if found.differs else 0)]
     for block, same in zip(blocks, copy.deepcopy(blocks), strict=True):
         found.first_s.append(seconds_of(block))
         found.again_s.append(seconds(same))
@@ -339,12 +306,11 @@ class Observations:
             self._is_checking = False
 
     def defects(self) -> Iterator[str]:
-        """What makes the numbers wrong."""
         yield from self.training.defects()
         yield from self.replayed.defects()
 
     def warnings(self, asked: str) -> Iterator[str]:
-        """What a reader should know; `asked` is the format to compute in."""
+        """Sentences; `asked` is the format to compute in."""
         yield from self.training.warnings()
         yield from self.products.others(asked, coarser=True)
         yield from self.replayed.warnings()
@@ -352,7 +318,6 @@ class Observations:
             yield f"in training mode, although it infers: {', '.join(others[:MAX_NAMED])}"
 
     def notes(self, asked: str) -> Iterator[str]:
-        """What a reader may want to know; `asked` is the format to compute in."""
         yield from self.products.others(asked, coarser=False)
         yield from self.training.notes()
         if of_dropout := self.modes[0]:

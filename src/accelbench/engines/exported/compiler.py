@@ -39,7 +39,7 @@ def call_of(*args: Any, **kwargs: Any) -> Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Ran:
-    """What an engine says of a network that it has compiled, read back from it. The rest is None or empty."""
+    """What an engine says of a network that it has compiled, read back from it."""
 
     computed: str  # the dtype of weights and matrix products, by its name in NumPy
     threads: int | None  # that compute
@@ -91,27 +91,24 @@ class Compiler:
 
 
 class GivesTensors(nn.Module):
-    """A network whose output is a tuple of the tensors in the output of another one."""
+    """A network that gives the tensors in the output of another one."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
 
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
-        """The tensors."""
         return tuple(tensors_in(self.network(*args, **kwargs)))
 
 
 @contextmanager
 def skipping(exporter: str) -> Iterator[None]:
-    """Turns what an exporter raises into the UnsupportedError that skips a cell, with the first line of its message."""
+    """Turns what an exporter raises into the UnsupportedError that skips a cell, with the beginning of its message."""
     try:
         yield
     except Exception as error:  # it runs the user's code, which may raise anything
-        lines = filter(None, (line.strip() for line in message_of(error).splitlines()))
-        why, kind = beginning(one_line(next(lines, "")), MAX_WHY), type(error).__name__
-        words = f"{exporter} can't take the network: {kind}: {why}" if why else f"{exporter}: {kind}"
-        raise UnsupportedError(words) from error
+        why = beginning(one_line(message_of(error)), MAX_WHY)
+        raise UnsupportedError(f"{exporter} can't take the network: {type(error).__name__}: {why}") from error
 
 
 def program_of(network: nn.Module, call: Call, *, strict: bool = False) -> torch.export.ExportedProgram:

@@ -49,22 +49,17 @@ from accelbench.schema.vocab import QUANTIZED, Library, Pipeline, Precision, Wei
 
 FILE = "artifact.json"
 MAX_DIGESTED = 1 << 16  # numbers of one tensor
-EXPORTED_ANEW = (
-    "its weights or its batch's form are not those that were exported before, since no seed fixes them: the measured "
-    "process exported them itself, which is part of its peak of memory"
-)
+EXPORTED_ANEW = "no seed fixes its weights or its batch: the measured process exported them, at its peak of memory"
 MIN_CALIBRATED = 128  # samples, in whole batches
 MAX_ASKED_S = 20.0  # that asking both networks may take; the test set's first samples have to do then
 IMAGES = (Pipeline.array, Pipeline.jpeg)  # of a data set
 # Libraries of networks that classify images.
 CLASSIFYING = frozenset({Library.accelbench, Library.timm, Library.torchvision})
-# Parts of the names of operators that convert between integers and floating-point numbers.
-CONVERSIONS = ("quantize", "convert", "reorder")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Artifact:
-    """What is known of an exported network, in a file beside its own. Seconds are wall time."""
+    """What is known of an exported network, in a file beside its own."""
 
     file: str  # the name of the file that the engine loads
     digest: str  # of what was exported
@@ -75,16 +70,12 @@ class Artifact:
     formats: Mapping[str, int] = field(default_factory=dict)  # see `Compiler`
     num_bytes: int  # of its files
     num_rows: int  # of a batch, as its output in PyTorch showed; see `workloads.Images`
-    notes: Sequence[str]  # what its code set in vain when it ran in PyTorch
 
 
 def export(make: Callable[[Cell], Compiler], cell: Cell, data_folder: Path, folder: Path) -> None:
-    """Exports the network of `cell` into a new folder, in this process, which must have run no cell.
+    """Exports the network of `cell` in this process, which must have run no cell; the folder appears when it is whole.
 
-    The folder appears when everything has been written.
-
-    Raises:
-        UnsupportedError: the cell can't run, with the reason.
+    Raises an UnsupportedError if the cell can't run.
     """
     unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=folder.parent))
     try:
@@ -106,9 +97,7 @@ def run(
     """Runs `cell` in this process, which must have run no other; `work` is that of one step, if it has been counted.
 
     `exported` is the folder that `export` wrote for the cell in another process; None: it is exported in this one.
-
-    Raises:
-        UnsupportedError: the cell can't run, with the reason.
+    Raises an UnsupportedError if the cell can't run.
     """
     with tempfile.TemporaryDirectory(prefix="exported-") as own:
         cell_run = _Run(cell, data_folder, make(cell))
@@ -117,11 +106,7 @@ def run(
 
 
 class _Run(NetworkOutputs):
-    """One cell's run, whose steps are calls of the compiled network.
-
-    Attributes:
-        precision: of the network of PyTorch and its inputs.
-    """
+    """One cell's run, whose steps are calls of the compiled network; `precision` is that of the network in PyTorch."""
 
     feed: Feed
     step: "_CompiledStep"  # type: ignore[assignment]
@@ -167,21 +152,18 @@ class _Run(NetworkOutputs):
         return found.hexdigest()
 
     def export(self, folder: Path) -> Artifact:
-        """Runs the network in PyTorch and exports it. Raises an UnsupportedError if it can't be exported."""
+        """Checks the network's output in PyTorch, and exports it; an UnsupportedError if that can't be."""
         digest, compiled = self._digest(), self.compiled  # of the network as it was built
-        self._run_in_torch()
-        start = time.perf_counter()
-        exported = compiled.export(self.network, self._call(), folder)
-        export_s = time.perf_counter() - start
+        self._use_dtype()
+        with torch.no_grad():
+            self.workload.check_first(self.workload.task.infer(self.network, self.workload.example()))
+        self.backend.hold(self.dtype)
+        exported, export_s = _timed(compiled.export, self.network, self._call(), folder)
         quantize_s, num_calibrated = None, 0
         if self.quantizes:
             calls, num_calibrated = self._calibration()
-            start = time.perf_counter()
-            exported = compiled.quantized(exported, calls, folder)
-            quantize_s = time.perf_counter() - start
-        start = time.perf_counter()
-        path = compiled.save(exported, folder)
-        compile_s = time.perf_counter() - start
+            exported, quantize_s = _timed(compiled.quantized, exported, calls, folder)
+        path, compile_s = _timed(compiled.save, exported, folder)
         return Artifact(
             file=path.name,
             digest=digest,
@@ -192,15 +174,7 @@ class _Run(NetworkOutputs):
             formats=compiled.formats,
             num_bytes=sum(each.stat().st_size for each in folder.rglob("*") if each.is_file()),
             num_rows=self.workload.num_rows,
-            notes=list(self.backend.notes()),
         )
-
-    def _run_in_torch(self) -> None:
-        """Checks the output in PyTorch."""
-        self._use_dtype()
-        with torch.no_grad():
-            self.workload.check_first(self.workload.task.infer(self.network, self.workload.example()))
-        self.backend.hold(self.dtype)
 
     def _use_dtype(self) -> None:
         """New tensors get the network's format, as Lightning has it around a step."""
@@ -224,24 +198,22 @@ class _Run(NetworkOutputs):
 
     def load(self, exported: Path | None, own: Path) -> None:
         """Loads the network from `exported` if it is the same, else exports it to `own` before."""
-        known = None if exported is None else Artifact(**json.loads((exported / FILE).read_text()))
-        if exported is not None and known is not None and known.digest == self._digest():
+        artifact = None if exported is None else Artifact(**json.loads((exported / FILE).read_text()))
+        if exported is None or artifact is None or artifact.digest != self._digest():
+            self.exported_anew = exported is not None
+            artifact, folder = self.export(own), own
+        else:
+            folder = exported
             self._use_dtype()  # the user's code has run
             self.backend.hold(self.dtype)
-            self.workload.num_rows = known.num_rows
-            self.artifact, folder = known, exported
-        else:
-            self.exported_anew = exported is not None
-            self.artifact, folder = self.export(own), own
-        self.compiled.formats, start = self.artifact.formats, time.perf_counter()
-        self.compiled.load(folder / self.artifact.file, torch.get_num_threads())
-        compile_s = self.artifact.compile_s + time.perf_counter() - start
+            self.workload.num_rows = artifact.num_rows
+        self.artifact, self.compiled.formats = artifact, artifact.formats
+        _, load_s = _timed(self.compiled.load, folder / artifact.file, torch.get_num_threads())
         if self.backend.flushes_denormals:
             self.backend.flush_denormals()  # an engine may have set this thread back
-        self.backend.count_compiles = lambda: (1, compile_s)
+        self.backend.count_compiles = lambda: (1, artifact.compile_s + load_s)
 
     def new_step(self) -> "_CompiledStep":
-        """Calls the compiled network on one batch after the other."""
         self.step = _CompiledStep(self)
         return self.step
 
@@ -249,7 +221,7 @@ class _Run(NetworkOutputs):
         return self
 
     def start(self) -> None:
-        """See `Watch`: nothing."""
+        pass
 
     @check_timed
     def look(self, batch: Any) -> None:
@@ -257,7 +229,6 @@ class _Run(NetworkOutputs):
         self.timed = batch, described(self.step.result, self.workload.num_rows, rows)
 
     def observe(self) -> Observed:
-        """What ran; then the outputs, each of which takes one more call."""
         ran = self.ran = self.compiled.ran(self._call())
         self.operators = _busiest(ran.times)
         self.seen.products = _products(ran.formats)
@@ -267,7 +238,7 @@ class _Run(NetworkOutputs):
         if not all_finite(self.step.result):
             self.mark_not_finite()
         self.keep_outputs(self.workload.num_rows, self.workload.shapes())
-        self._replay(self.unseen_s)
+        self._replay()
         return Observed(
             device="cpu",
             device_name=self.device_name(),
@@ -285,10 +256,8 @@ class _Run(NetworkOutputs):
     def _work(self) -> Work:
         """Of the network that was exported, in the precision of the cell: one product is as much work everywhere."""
         precision = self.precision if self.quantizes else self.cell.precision
-        dtype = STORED_DTYPES[precision]
-        batch = mapped(
-            self.workload.some_batch(), lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor
-        )
+        dtype, batch = STORED_DTYPES[precision], self.workload.some_batch()
+        batch = mapped(batch, lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
         module = BenchModule(self.network, self.cell.model, self.workload.task, self.backend)
         found = count(module, batch, precision, train=False)
         # How many bytes a quantised network moves depends on which of its operators are.
@@ -305,7 +274,7 @@ class _Run(NetworkOutputs):
     def _answers(self) -> Answers:
         """Asks what was measured and the network in fp32 on the test set, in whole batches."""
         arrays, size = load_split(self.data_folder, "test"), self.cell.batch_size
-        num = num_right = num_fp32_right = num_won = 0
+        found, found_in_fp32 = [], []  # whether each answer is right
         with new_tensors_in(torch.float32):
             pl.seed_everything(self.cell.seed, verbose=False)
             network, task = self.workload.build().eval(), ImageTask(torch.float32)
@@ -314,15 +283,17 @@ class _Run(NetworkOutputs):
                 labels = torch.from_numpy(arrays.labels[start : start + size]).long()
                 images = torch.from_numpy(arrays.images[start : start + size])
                 whole = images[torch.arange(size) % len(images)]  # a short last batch is filled up
-                right = task.answers(self.step.compute((whole,))[0].float())[: len(labels)] == labels
-                fp32_right = task.answers(network(task.inputs(images))) == labels
-                num += len(labels)
-                num_right += int(right.sum())
-                num_fp32_right += int(fp32_right.sum())
-                num_won += int((right & ~fp32_right).sum())
+                found.append(task.answers(self.step.compute((whole,))[0].float())[: len(labels)] == labels)
+                found_in_fp32.append(task.answers(network(task.inputs(images))) == labels)
                 if time.monotonic() - began > MAX_ASKED_S:
                     break
-        return Answers(num_samples=num, num_right=num_right, num_fp32_right=num_fp32_right, num_won=num_won)
+        right, fp32_right = torch.cat(found), torch.cat(found_in_fp32)
+        return Answers(
+            num_samples=len(right),
+            num_right=int(right.sum()),
+            num_fp32_right=int(fp32_right.sum()),
+            num_won=int((right & ~fp32_right).sum()),
+        )
 
     def reference_outputs(
         self, batches: Sequence[Any], *, other: bool = False, precision: Precision | None = None
@@ -331,19 +302,20 @@ class _Run(NetworkOutputs):
             return super().reference_outputs(batches, other=other, precision=precision)
 
     def notes(self) -> Iterator[str]:
-        """How the batches are used, and what the user's code set in vain."""
         yield from self.workload.notes()
-        yield from dict.fromkeys([*self.artifact.notes, *self.backend.notes()])
+        yield from self.backend.notes()
         if self.exported_anew:
             yield EXPORTED_ANEW
         if self.quantizes:
+            formats = self.ran.formats
+            num_integers = sum(num for name, num in formats.items() if name in INTEGERS)
+            yield f"int8: {num_integers} of {sum(formats.values())} matrix products multiply integers"
+            if not has_any(look(self.cell.device), FAST_INTEGERS):
+                yield "int8: this CPU has no instructions for it (VNNI or AMX), so that it gains little"
             where = "the training set" if self.cell.data.pipeline in IMAGES else "the kind that was measured"
-            fast = has_any(look(self.cell.device), FAST_INTEGERS)
-            found = how_quantized(self.ran.formats, self.ran.times, fast_integers=fast)
-            yield f"int8: {found}; calibrated on {self.artifact.num_calibrated} samples of {where}"
+            yield f"int8: calibrated on {self.artifact.num_calibrated} samples of {where}"
             if self.output_error is not None:
-                more = "" if self.has_answers else "; accuracy was not measured (model.weights= has weights)"
-                yield f"int8: the output differs from fp32's by {100 * self.output_error:.1f} %{more}"
+                yield f"int8: the output differs from fp32's by {100 * self.output_error:.1f} %"
 
     def tokens_per_sample(self) -> float | None:
         return self.workload.tokens_per_sample()
@@ -404,14 +376,7 @@ def _products(formats: Mapping[str, int]) -> Products:
     return Products(flops=dict(nums), of="matrix products (each counted as one)")
 
 
-def how_quantized(formats: Mapping[str, int], times: Sequence[tuple[str, float]], *, fast_integers: bool) -> str:
-    """How much of a network was quantised (`Ran.formats`, `Ran.times`), and what keeps it from being faster."""
-    num_integers = sum(num for name, num in formats.items() if name in INTEGERS)
-    parts = [f"{num_integers} of {sum(formats.values())} matrix products multiply integers"]
-    total = sum(seconds for _, seconds in times)
-    converting = sum(seconds for name, seconds in times if any(word in name.lower() for word in CONVERSIONS))
-    if total:
-        parts.append(f"converting between formats takes {100 * (converting / total):.0f} % of a call")
-    if not fast_integers:
-        parts.append("this CPU has no instructions for int8 (VNNI or AMX), so that it gains little")
-    return "; ".join(parts)
+def _timed(call: Callable[..., Any], *args: Any) -> tuple[Any, float]:
+    """What a call returns, and its seconds."""
+    start = time.perf_counter()
+    return call(*args), time.perf_counter() - start

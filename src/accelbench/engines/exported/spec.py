@@ -17,11 +17,8 @@ OF_MEASUREMENT = ("repeat", "protocol", "epochs", "warmup", "steps", "window", "
 def exporting_host(cell: Cell, more: Sequence[str] = (), *, saves_compiled: bool = False) -> HostSpec:
     """The host of `cell`: that of PyTorch, with another engine, which imports its framework only when it runs.
 
-    Args:
-        cell: to be run.
-        more: modules that take long to import and start no threads; those that are not installed are passed over.
-        saves_compiled: whether the engine compiles the network before it is saved, for its precision; others do so when
-            they load it.
+    `more` are modules that take long to import and start no threads. An engine that `saves_compiled` compiles the
+    network for its precision before it is saved; others do so when they load it.
     """
     base, engine = of_torch.host_spec(cell), f"accelbench.engines.{cell.engine}.engine"
     # Weights depend on the number of threads too: LAPACK, which makes orthogonal ones, rounds differently.

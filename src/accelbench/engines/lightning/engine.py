@@ -287,20 +287,17 @@ class _Run(NetworkOutputs):
         if self.is_one_step or self.ranks.num > 1 or not has_time(latency_s, self.cell.timeout_s):
             return
         self.note_resources()
-        first_s, training = self.unseen_s, self.seen.training
+        training = self.seen.training
         if self.trains:
             self.trained.note_settings(self.trainer.optimizers)
             if self.is_plain:
                 unseen = self.workload.unseen(labelled=True)
-                start = time.perf_counter()
                 with noting_gradients(trainable(self.network), training), watched(self.seen.products):
                     step.compute(step.copy_in(unseen))
-                self.backend.wait()
-                first_s = time.perf_counter() - start
                 training.num_later = 1
                 # Once more if so: a hard output may be the same by chance.
                 training.keeps_outputs = all(self._gives_again(step) for _ in range(NUM_GIVEN_AGAIN))
-        self._replay(first_s)
+        self._replay()
         if self.trains:
             training.later = self.trained.states()
 

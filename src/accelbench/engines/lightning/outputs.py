@@ -139,15 +139,13 @@ class NetworkOutputs(CellRun):
         if computes_when_read(output):
             raise UserError(f"model.target={self.cell.model.definition}: {LAZY}")
 
-    def _replay(self, first_s: float | None) -> None:
+    def _replay(self) -> None:
         """Looks for kept results, unless no input is ever fed twice; a short batch takes less time."""
         if self.cell.data.pipeline == Pipeline.fresh or self.timed is None:
             return
         fed = on_host(self.timed[0])
         if num_rows(fed) in (0, num_rows(self.workload.example())):
-            self.look_for_kept_results(
-                lambda: mapped(fed, torch.Tensor.clone), lambda: self.workload.alike(fed), first_s
-            )
+            self.look_for_kept_results(lambda: mapped(fed, torch.Tensor.clone), lambda: self.workload.alike(fed))
 
     def compared_inputs(self) -> tuple[Any, Any]:
         """In host memory."""
@@ -182,7 +180,7 @@ class NetworkOutputs(CellRun):
         whole = mapped(batch, torch.Tensor.clone)
         if self.compared_on is None or self.cell.device in XLA or not copied_into(self.compared_on, whole):
             self.compared_on = self.step.copy_in(whole)
-        is_watched = self.is_plain and not self.seen.products.total and self.unseen_s is not None  # that step is timed
+        is_watched = self.is_plain and not self.seen.products.total
         with watched(self.seen.products) if is_watched else nullcontext():
             result = self.step.compute(self.compared_on)
         if computes_when_read(result):

@@ -128,7 +128,7 @@ def _has_attention(path: Path) -> bool:
 
 
 class _Calibration:
-    """Gives ONNX Runtime's quantiser one batch after the other, as its CalibrationDataReader."""
+    """ONNX Runtime's CalibrationDataReader."""
 
     def __init__(self, path: Path, calls: Sequence[Call]) -> None:
         import onnx
@@ -137,11 +137,10 @@ class _Calibration:
         self.batches: Iterator[dict[str, NDArray[Any]]] = iter([_inputs(names, call) for call in calls])
 
     def get_next(self) -> dict[str, NDArray[Any]] | None:
-        """The next batch; None after the last one."""
         return next(self.batches, None)
 
     def set_range(self, start_index: int, end_index: int) -> None:
-        """Not needed: all batches are read at once."""
+        pass
 
 
 def _inputs(names: Sequence[str], call: Call) -> dict[str, NDArray[Any]]:

@@ -202,7 +202,7 @@ class ModuleRun(CellRun):
             self._await_change(latency_s)
         if self.timed is not None and next(structure.tensors_in(self.timed[0]), None) is not None:
             fed = self.timed[0]
-            self.look_for_kept_results(lambda: copy.deepcopy(fed), lambda: _unseen(fed), self.unseen_s)
+            self.look_for_kept_results(lambda: copy.deepcopy(fed), lambda: _unseen(fed))
         if self.trains:
             self.seen.training.later = self.trained.states()
 
