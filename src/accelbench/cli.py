@@ -7,7 +7,6 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -23,12 +22,8 @@ HELP = {"-h", "--help"}
 OUTPUTS = (1, 2)  # the descriptors of stdout and stderr
 
 
-def main(arguments: Sequence[str] | None = None, out: Path | None = None) -> int:
-    """Runs one command and returns its exit status.
-
-    Args:
-        arguments: the words after the program's name; None for this process's.
-        out: the folder for a sweep's records, which only the pipeline chooses.
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command, by default that of this process's words, and returns its exit status.
 
     Returns:
         0: done. 1: done, but a cell failed unexpectedly, or what the command checks for holds. 2: a mistake that the
@@ -39,7 +34,7 @@ def main(arguments: Sequence[str] | None = None, out: Path | None = None) -> int
     sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     try:
         with contextlib.redirect_stdout(_Output(sys.stdout)) as output:
-            return _status(list(sys.argv[1:] if arguments is None else arguments), out, output)
+            return _status(list(sys.argv[1:] if arguments is None else arguments), output)
     except BrokenPipeError:
         broken = [number for number in OUTPUTS if _has_no_reader(number)]
         if not broken:
@@ -49,9 +44,9 @@ def main(arguments: Sequence[str] | None = None, out: Path | None = None) -> int
         return 128 + signal.SIGPIPE
 
 
-def _status(words: list[str], out: Path | None, output: "_Output") -> int:
+def _status(words: list[str], output: "_Output") -> int:
     try:
-        status = _run(words, out)
+        status = _run(words)
         output.check()
         return status
     except KeyboardInterrupt:
@@ -77,7 +72,7 @@ def _tell(message: str) -> None:
         print(message, file=sys.stderr)
 
 
-def _run(words: list[str], out: Path | None) -> int:
+def _run(words: list[str]) -> int:
     if not words or words[0] in {*HELP, "help"}:
         print(overview(load_all()), end="")
         return 0
@@ -88,7 +83,7 @@ def _run(words: list[str], out: Path | None) -> int:
     if HELP & set(rest):
         print(command.help(), end="")
         return 0
-    return command.run(command.parse(rest), Context(console=_Console(highlight=False), out=out))
+    return command.run(command.parse(rest), Context(console=_Console(highlight=False)))
 
 
 class _Output:

@@ -12,16 +12,13 @@ from accelbench.commands.records import REPORT, default_folder
 from accelbench.errors import UserError
 from accelbench.project import Workplace
 from accelbench.schema import record
-from accelbench.schema.vocab import Status
 from report.conftest import Maker
 
 
-def sweep(here, name, rate, modified_s, **changes):
-    """A sweep of one cell; without a rate it failed."""
+def sweep(here, name, rate, modified_s):
+    """A sweep of one cell."""
     maker = Maker()
-    cell = maker.cell(suite=name, **changes)
-    made = maker.ok(cell, rate) if rate else maker.record(cell, status=Status.failed, reason="typo")
-    folder = maker.suite(here / "runs", [made])
+    folder = maker.suite(here / "runs", [maker.ok(maker.cell(suite=name), rate)])
     for path in folder.iterdir():
         os.utime(path, (modified_s, modified_s))
     return folder
@@ -30,7 +27,7 @@ def sweep(here, name, rate, modified_s, **changes):
 def chosen(place):
     """The folder that is read, and what is said of it."""
     console = Console(file=io.StringIO(), width=200)
-    return default_folder(place, Context(console=console, out=None)), console.file.getvalue().rstrip()
+    return default_folder(place, Context(console=console)), console.file.getvalue().rstrip()
 
 
 def test_it_is_results_in_a_project_with_any_and_else_the_newest_run_which_a_line_names(here):
@@ -39,22 +36,15 @@ def test_it_is_results_in_a_project_with_any_and_else_the_newest_run_which_a_lin
         with pytest.raises(UserError, match=f"no records {where}"):
             chosen(each)
     old = sweep(here, "old", 1000, 1000)
-    assert chosen(place) == ("runs/old", "Records: runs/old (results/ has no records)")
+    assert chosen(place) == ("runs/old", "Records: runs/old")
     assert chosen(outside) == ("runs/old", "Records: runs/old")
     sweep(here, "new", 2000, 2000)
     (here / "runs" / "theirs").mkdir()
     (here / "runs" / "theirs" / "plan.json").write_text("{}")
-    newest = "Records: runs/new, the newest with an ok cell of 2 in runs/: name another to read it"
+    newest = "Records: runs/new, the newest of 2 in runs/: name another to read it"
     assert chosen(outside) == ("runs/new", newest)
     old.rename(here / "results")
     assert chosen(place) == ("results", "")
-
-
-@pytest.mark.parametrize(("rate", "changes"), [(None, {}), (9, {"protocol": "steps", "steps": 1, "warmup": 0})])
-def test_newer_failures_and_tries_of_one_step_hide_no_sweep(here, rate, changes):
-    sweep(here, "good", 1000, 1000)
-    sweep(here, "newer", rate, 2000, **changes)
-    assert chosen(Workplace.outside(here))[0] == "runs/good"
 
 
 def test_files_of_another_program_in_runs_are_passed_over(here, capsys):
@@ -78,7 +68,7 @@ def test_names_are_no_markup_and_records_that_are_not_shown_are_counted(here):
     folder = maker.suite(here / "runs", [maker.ok(maker.cell(suite="[bold]\x1b[2J"), 1000)])
     record.write(maker.ok(maker.cell(batch_size=1), 10), folder)
     console = Console(file=io.StringIO(), width=80)
-    assert REPORT.run(Namespace(folder=f"runs/{folder.name}"), Context(console=console, out=None)) == 0
+    assert REPORT.run(Namespace(folder=f"runs/{folder.name}"), Context(console=console)) == 0
     note, address = console.file.getvalue().splitlines()
     assert note.startswith(r"Not in the plan of runs/[bold]\x1b[2J, and not shown: 1 record (")
     assert address == r"Report: runs/[bold]\x1b[2J/report/index.html"

@@ -3,37 +3,27 @@
 import math
 import shlex
 from argparse import Namespace
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
 
-from accelbench.commands.command import VERBOSE, Command, Context, flag
+from accelbench.commands.command import VERBOSE, Command, Context, budget_in_s, flag
 from accelbench.commands.records import FOLDER, default_folder
 from accelbench.errors import UserError
-from accelbench.presentation import seconds_of
 from accelbench.project import workplace
-
-if TYPE_CHECKING:
-    from accelbench.answers.process import Process
 
 
 def _run(chosen: Namespace, context: Context) -> int:
     _check(chosen)
-    limit_ms = _limit(chosen.latency_ms)
+    limit_ms = _latency_limit_ms(chosen.latency_ms)
     if not (chosen.search or chosen.largest_batch):
         return _show_best(next(iter(chosen.words), None), limit_ms, context)
-    budget = "1m" if chosen.budget is None else chosen.budget
-    budget_s = seconds_of(budget)
-    if budget_s is None:
-        raise UserError(f"--budget {budget}: should be a time such as 90s, 5m or 2h")
+    budget_s = budget_in_s("1m" if chosen.budget is None else chosen.budget)
     words = ["-m"] * chosen.search + chosen.words + [VERBOSE] * chosen.verbose
+    from accelbench.compare.answer import terms
     from accelbench.isolation.hosts import Hosts
+    from accelbench.search import largest_batch, search
+    from accelbench.search.goal import Goal
+    from accelbench.settings.compose import cells_of, compose, one_cell
 
     with Hosts() as hosts:
-        from accelbench.compare.answer import terms
-        from accelbench.search import largest_batch, search
-        from accelbench.search.goal import Goal
-        from accelbench.settings.compose import cells_of, compose, one_cell
-
         if chosen.largest_batch:
             return largest_batch.find(*one_cell(shlex.join(words)), context.console, hosts, budget_s)
         margin = terms(chosen.margin, None, anyway=False).margin
@@ -43,34 +33,37 @@ def _run(chosen: Namespace, context: Context) -> int:
 
 def _check(chosen: Namespace) -> None:
     """Refuses flags and words that do not go together."""
-    measures = chosen.search or chosen.largest_batch
-    has_settings = any("=" in word for word in chosen.words)
-    given = (name for name in ("margin", "by", "per_batch") if getattr(chosen, name))
-    if chosen.search and chosen.largest_batch:
-        raise UserError("--search: goes without --largest-batch")
-    if chosen.search and chosen.budget is None:
-        raise UserError("--search: needs --budget, the time that it may take, such as --budget 5m")
-    if chosen.search and any("=" not in word for word in chosen.words):
-        raise UserError("best --search: takes name=value,value, and no folder")
-    if not chosen.search and (name := next(given, None)):
-        raise UserError(f"--{name.replace('_', '-')}: goes with --search")
-    if chosen.budget is not None and not measures:
-        raise UserError("--budget: goes with --search and --largest-batch")
-    if chosen.latency_ms is not None and chosen.largest_batch:
-        raise UserError("--latency-ms: goes with records, and not with --largest-batch")
-    if chosen.verbose and not measures:
-        raise UserError("-v: goes with --search and --largest-batch; existing records are not measured again")
-    if not measures and (len(chosen.words) > 1 or has_settings):
-        raise UserError("best: takes one folder of records; name=value goes with --search or --largest-batch")
+    search, measures = chosen.search, chosen.search or chosen.largest_batch
+    settings = ["=" in word for word in chosen.words]
+    rules = (
+        (search and chosen.largest_batch, "--search: goes without --largest-batch"),
+        (search and chosen.budget is None, "--search: needs --budget, the time that it may take: --budget 5m"),
+        (search and not all(settings), "best --search: takes name=value,value, and no folder"),
+        (chosen.margin and not search, "--margin: goes with --search"),
+        (chosen.by and not search, "--by: goes with --search"),
+        (chosen.per_batch and not search, "--per-batch: goes with --search"),
+        (chosen.budget is not None and not measures, "--budget: goes with --search and --largest-batch"),
+        (chosen.latency_ms is not None and chosen.largest_batch, "--latency-ms: goes without --largest-batch"),
+        (chosen.verbose and not measures, "-v: goes with --search and --largest-batch"),
+        (
+            not measures and (len(settings) > 1 or any(settings)),
+            "best: takes one folder of records; name=value goes with --search or --largest-batch",
+        ),
+    )
+    for is_wrong, problem in rules:
+        if is_wrong:
+            raise UserError(problem)
 
 
-def _limit(latency_ms: str | None) -> float | None:
+def _latency_limit_ms(text: str | None) -> float | None:
+    if text is None:
+        return None
     try:
-        limit = None if latency_ms is None else float(latency_ms)
-    except ValueError as error:
-        raise UserError(f"--latency-ms={latency_ms}: should be a number of milliseconds") from error
-    if limit is not None and not 0 < limit < math.inf:
-        raise UserError(f"--latency-ms={latency_ms}: should be a number of milliseconds above 0")
+        limit = float(text)
+    except ValueError:
+        limit = math.nan
+    if not 0 < limit < math.inf:
+        raise UserError(f"--latency-ms={text}: should be a number of milliseconds above 0")
     return limit
 
 
@@ -92,7 +85,9 @@ def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> 
     notes = [note for sweep in read for note in sweep.notes]
     found = answers(cells, limit_ms)
     if not found:
-        _refuse(planned, limit_ms, notes)
+        problem = "best: no ok cell" + ("" if limit_ms is None else f" is within {limit_ms:g} ms")
+        unread = [each.problem for each in planned if each.problem]
+        raise UserError("\n  ".join([problem, *unread[:1], *notes]))
     explained = []
     for each in found:
         chosen = chosen_of(each.group)
@@ -113,44 +108,31 @@ def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> 
     return 0
 
 
-def _refuse(planned: "Sequence[Process]", limit_ms: float | None, notes: Sequence[str]) -> NoReturn:
-    """Raises the reason why there is no answer."""
-    from accelbench.presentation import counted
-
-    problems = [each.problem for each in planned if each.problem]
-    if problems and not any(each.record for each in planned):
-        num = counted(len(problems), "record")
-        raise UserError(f"best: {num}, none of which can be read; the first: {problems[0]}")
-    problem = "best: no ok cell" + ("" if limit_ms is None else f" is within {limit_ms:g} ms")
-    raise UserError("\n  ".join([problem, *notes]))
-
-
-COMMAND = Command(
-    name="best",
-    summary="say what to use, from records; or find it by measuring",
-    run=_run,
-    flags=(
-        flag("words", nargs="*", metavar="folder", help=FOLDER),
-        flag("--latency-ms", metavar="MS", help="leave out cells with a longer median latency (p50)"),
-        flag("--largest-batch", help="find the largest batch that fits: measures the cell of name=value"),
-        flag(
-            "--search",
-            help="find the best of all combinations of name=value,value within --budget; slow ones are dropped early",
+COMMANDS = (
+    Command(
+        name="best",
+        summary="say what to use, from records; or find it by measuring",
+        run=_run,
+        flags=(
+            flag("words", nargs="*", metavar="folder", help=FOLDER),
+            flag("--latency-ms", metavar="MS", help="leave out cells with a longer median latency (p50)"),
+            flag("--largest-batch", help="find the largest batch that fits: measures the cell of name=value"),
+            flag("--search", help="find the best of all combinations of name=value,value within --budget"),
+            flag("--budget", metavar="5m", help="the time for --search, or for --largest-batch (1m); in s, m or h"),
+            flag("--margin", metavar="2%", help="with --search: how much better another cell may be (2%%)"),
+            flag(
+                "--by",
+                metavar="WHAT",
+                choices=("throughput", "latency", "energy"),
+                help="with --search: best by throughput (the default), latency or energy",
+            ),
+            flag("--per-batch", help="with --search: the best cell of each batch size, not of all"),
+            flag("-v", "--verbose", help="with --search or --largest-batch: show what libraries print"),
         ),
-        flag("--budget", metavar="5m", help="the time for --search, or for --largest-batch (1m); in s, m or h"),
-        flag("--margin", metavar="2%", help="with --search: how much better another cell may be than the answer (2%%)"),
-        flag(
-            "--by",
-            metavar="WHAT",
-            choices=("throughput", "latency", "energy"),
-            help="with --search: best by throughput (the default), latency or energy",
-        ),
-        flag("--per-batch", help="with --search: the best cell of each batch size, not of all"),
-        flag("-v", "--verbose", help="with --search or --largest-batch: show what libraries print"),
+        usage="[--latency-ms MS] [folder]\n"
+        "       accelbench best --search --budget 5m [flags] name=value,value ...\n"
+        "       accelbench best --largest-batch [--budget 1m] [-v] name=value ...",
+        description="--search goes on with out=runs/mine (docs/finding-the-best.md); --largest-batch takes one cell.",
+        takes_settings=True,
     ),
-    usage="[--latency-ms MS] [folder]\n"
-    "       accelbench best --search --budget 5m [flags] name=value,value ...\n"
-    "       accelbench best --largest-batch [--budget 1m] [-v] name=value ...",
-    description="--search goes on with out=runs/mine (docs/finding-the-best.md); --largest-batch takes one cell.",
-    takes_settings=True,
 )

@@ -1,4 +1,4 @@
-"""What a command of `accelbench` declares; usage, help, suggestions and shell completion are derived from it.
+"""What a command of `accelbench` declares; usage, help and shell completion are derived from it.
 
 A command's module imports only what its help needs. What running it needs, such as Hydra, is imported when it runs.
 """
@@ -8,11 +8,12 @@ import shutil
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 
+from accelbench.errors import UserError
+from accelbench.presentation import seconds_of
 from accelbench.schema.text import clean
 from accelbench.settings.parser import Parser
 
@@ -25,7 +26,6 @@ class Context:
     """What every command is given besides its words."""
 
     console: Console  # where results and progress are printed
-    out: Path | None  # the folder for a sweep's records, which only the pipeline chooses; None: the user's `out=`
 
     def say(self, text: object) -> None:
         """Prints a line as it is, but for what a terminal would take as a command."""
@@ -37,19 +37,17 @@ class Context:
             self.console.print(line, markup=False, highlight=False, soft_wrap=not self.console.is_terminal)
 
 
-@dataclass(frozen=True)
-class Flag:
-    """A flag or an argument, as argparse declares it; a flag without `settings` is a switch."""
+class Flag(NamedTuple):
+    """A flag or an argument, as argparse declares it."""
 
     names: tuple[str, ...]
-    help: str
-    settings: dict[str, Any]
+    settings: dict[str, Any]  # of `add_argument`
 
 
-def flag(*names: str, help: str, **settings: Any) -> Flag:
-    """A flag, or an argument if its name has no dash; `settings` are those of argparse's `add_argument`."""
-    is_switch = names[0].startswith("-") and not settings
-    return Flag(names, help, {"action": "store_true"} if is_switch else settings)
+def flag(*names: str, **settings: Any) -> Flag:
+    """A flag, or an argument if its name has no dash; a flag with nothing but a help text is a switch."""
+    is_switch = names[0].startswith("-") and set(settings) == {"help"}
+    return Flag(names, settings | ({"action": "store_true"} if is_switch else {}))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,11 +96,19 @@ class Command:
             formatter_class=_HelpFormatter,
             add_help=False,
         )
-        for each in self.flags:
-            parser.add_argument(*each.names, help=each.help, **each.settings)
+        for names, settings in self.flags:
+            parser.add_argument(*names, **settings)
         if self.has_hydra_words:
             parser.usage = parser.format_usage().removeprefix("usage: ").rstrip() + " [name=value ...]"
         return parser
+
+
+def budget_in_s(text: str) -> float:
+    """The time that --budget gives a command. Raises UserError: it is no time."""
+    seconds = seconds_of(text)
+    if seconds is None:
+        raise UserError(f"--budget {text}: should be a time such as 90s, 5m or 2h")
+    return seconds
 
 
 def width() -> int:

@@ -70,25 +70,27 @@ def _check(chosen: Namespace, num_names: int) -> None:
         raise UserError("--repeats: goes with --run; existing records are not measured again")
 
 
-COMMAND = Command(
-    name="compare",
-    summary="say whether B is as fast as A: same, faster, slower or can't tell",
-    run=_run,
-    flags=(
-        flag("--run", help="A and B are cells, each in quotes: measure them interleaved"),
-        flag("--repeats", metavar="N", help="with --run: fresh processes of each cell (5)"),
-        flag("--margin", metavar="2%", help="differences that count as the same (2%%)"),
-        flag("--fail-if", metavar="slower:5%", help="exit with 1 if B's whole interval lies below -5 %%"),
-        flag("--anyway", help="compare even if model, data, mode or protocol differ, or if not interleaved"),
-        flag("-v", "--verbose", help="with --run: show what the cells' libraries print"),
-        flag(
-            "first",
-            metavar="A",
-            help="a folder of records, a suite, a record's file, or FOLDER@WORD: the records there "
-            "(default: results) of this git revision, branch, CPU, GPU or TPU",
+COMMANDS = (
+    Command(
+        name="compare",
+        summary="say whether B is as fast as A: same, faster, slower or can't tell",
+        run=_run,
+        flags=(
+            flag("--run", help="A and B are cells, each in quotes: measure them interleaved"),
+            flag("--repeats", metavar="N", help="with --run: fresh processes of each cell (5)"),
+            flag("--margin", metavar="2%", help="differences that count as the same (2%%)"),
+            flag("--fail-if", metavar="slower:5%", help="exit with 1 if B's whole interval lies below -5 %%"),
+            flag("--anyway", help="compare even if model, data, mode or protocol differ, or if not interleaved"),
+            flag("-v", "--verbose", help="with --run: show what the cells' libraries print"),
+            flag(
+                "first",
+                metavar="A",
+                help="a folder of records, a suite, a record's file, or FOLDER@WORD: the records there "
+                "(default: results) of this git revision, branch, CPU, GPU or TPU",
+            ),
+            flag("others", metavar="B", nargs="*", help="the same; not needed if A is the folder of a --run"),
         ),
-        flag("others", metavar="B", nargs="*", help="the same; not needed if A is the folder of a --run"),
+        usage="[flags] A [B]\n       accelbench compare --run [flags] A B",
+        description=DESCRIPTION,
     ),
-    usage="[flags] A [B]\n       accelbench compare --run [flags] A B",
-    description=DESCRIPTION,
 )

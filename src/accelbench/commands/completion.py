@@ -104,10 +104,12 @@ def _run(chosen: Namespace, context: Context) -> int:
     return 0
 
 
-COMMAND = Command(
-    name="completion",
-    summary="print a script that completes accelbench's words in a shell",
-    run=_run,
-    flags=(flag("shell", choices=tuple(TEMPLATES), help="the shell to complete in"),),
-    description="Try it with `source <(accelbench completion bash)`; README.md says where to save it.",
+COMMANDS = (
+    Command(
+        name="completion",
+        summary="print a script that completes accelbench's words in a shell",
+        run=_run,
+        flags=(flag("shell", choices=tuple(TEMPLATES), help="the shell to complete in"),),
+        description="Try it with `source <(accelbench completion bash)`; README.md says where to save it.",
+    ),
 )

@@ -36,10 +36,12 @@ def _run(chosen: Namespace, context: Context) -> int:
     return 0
 
 
-COMMAND = Command(
-    name="init",
-    summary="write a project of your own, with an example network",
-    run=_run,
-    flags=(flag("folder", nargs="?", default=".", help="the project's folder, made if needed (the current one)"),),
-    description="It never overwrites a file. `dvc repro` then measures what params.yaml says and builds a report.",
+COMMANDS = (
+    Command(
+        name="init",
+        summary="write a project of your own, with an example network",
+        run=_run,
+        flags=(flag("folder", nargs="?", default=".", help="the project's folder, made if needed (the current one)"),),
+        description="It never overwrites a file. `dvc repro` then measures what params.yaml says and builds a report.",
+    ),
 )

@@ -2,9 +2,8 @@
 
 from argparse import Namespace
 
-from accelbench.commands.command import Command, Context, flag
+from accelbench.commands.command import Command, Context, budget_in_s, flag
 from accelbench.errors import UserError
-from accelbench.presentation import seconds_of
 from accelbench.project import workplace
 
 MAX_MINUTES = 120  # of a selfcheck
@@ -18,12 +17,9 @@ def _doctor(chosen: Namespace, context: Context) -> int:
 
 
 def _selfcheck(chosen: Namespace, context: Context) -> int:
-    if chosen.budget and chosen.minutes:
-        raise UserError("--minutes: says what --budget says: leave one out")
-    name, given = ("--minutes", f"{chosen.minutes}m") if chosen.minutes else ("--budget", chosen.budget or "10m")
-    budget_s = seconds_of(given)
-    if budget_s is None or budget_s > 60 * MAX_MINUTES:
-        raise UserError(f"{name} {chosen.minutes or given}: should be a time such as 90s, 5m or 2h, at most 2h")
+    budget_s = budget_in_s(chosen.budget)
+    if budget_s > 60 * MAX_MINUTES:
+        raise UserError(f"--budget {chosen.budget}: should be at most {MAX_MINUTES}m")
     from accelbench.isolation.hosts import Hosts
 
     with Hosts() as hosts:
@@ -45,9 +41,7 @@ SELFCHECK = Command(
     name="selfcheck",
     summary="measure how small a difference this machine can tell",
     run=_selfcheck,
-    flags=(
-        flag("--budget", metavar="10m", help="the time that it may take (10m); in s, m or h"),
-        flag("--minutes", metavar="N", help="the same in minutes"),
-    ),
+    flags=(flag("--budget", metavar="10m", default="10m", help="the time that it may take (10m); in s, m or h"),),
     description="Runs small networks against themselves, and against ones that are 5 % slower, interleaved.",
 )
+COMMANDS = (DOCTOR, SELFCHECK)

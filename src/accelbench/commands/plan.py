@@ -2,7 +2,6 @@
 
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from accelbench import lock
 from accelbench.commands.command import Command, Context, flag
@@ -11,12 +10,9 @@ from accelbench.presentation import counted
 from accelbench.project import Workplace, workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.text import clean
-from accelbench.schema.vocab import Engine, Protocol
+from accelbench.schema.vocab import Protocol
 
-if TYPE_CHECKING:
-    from accelbench.grid.estimate import Length
-
-MAX_LISTED = 20  # cells; of more, each model has a line
+MAX_LISTED = 20  # cells
 MAX_NAMED = 4  # of the cells that are skipped for one reason
 LABEL_WIDTH = 42
 
@@ -44,27 +40,16 @@ def _run(chosen: Namespace, context: Context) -> int:
     names = labels(ordered.values())
     length = f", {sum(known.values(), Length()).text}" if known else ""
     lines = [f"{counted(len(ordered), 'cell')}: {len(known)} to run{length}; {len(ordered) - len(known)} to skip."]
-    if chosen.cells or len(known) <= MAX_LISTED:
-        texts = {key: f"{each}{'' if each.estimate_s else _steps(ordered[key])}" for key, each in known.items()}
-        lines += ["", *(f"{names[key]:<{LABEL_WIDTH}} {text}" for key, text in texts.items())]
-    else:
-        lines += ["", *_by_model(ordered, known), "", "--cells names every cell."]
+    named = runs if chosen.cells else runs[:MAX_LISTED]
+    texts = {key: f"{known[key]}{'' if known[key].estimate_s else _steps(ordered[key])}" for key in named}
+    lines += ["", *(f"{names[key]:<{LABEL_WIDTH}} {text}" for key, text in texts.items())]
+    if len(runs) > len(named):
+        lines.append(f"and {len(runs) - len(named)} more: --cells names every cell")
     lines += _skipped({names[key]: reason for key, reason in reasons.items() if reason is not None}, chosen.cells)
     context.wrap(*lines)
     if chosen.check:
         _check({key: ordered[key] for key in runs}, names, context, workplace().with_data(options.data_root))
     return 0
-
-
-def _by_model(cells: Mapping[str, Cell], known: "Mapping[str, Length]") -> Iterator[str]:
-    groups: dict[str, list[str]] = {}
-    for key in known:
-        cell = cells[key]
-        text = f"{cell.model.name} {cell.mode} on {cell.device}"
-        groups.setdefault(f"{text}{'' if cell.engine == Engine.lightning else f', {cell.engine}'}", []).append(key)
-    for text, keys in groups.items():
-        total = sum((known[key] for key in keys[1:]), known[keys[0]])
-        yield f"{text:<{LABEL_WIDTH}} {counted(len(keys), 'cell'):>9}  {total}"
 
 
 def _skipped(reasons: Mapping[str, str], lists_all: bool) -> Iterator[str]:
@@ -106,16 +91,18 @@ def _steps(cell: Cell) -> str:
     return {Protocol.fit: " (whole epochs)", Protocol.steps: f" ({cell.steps} steps)"}.get(cell.protocol, "")
 
 
-COMMAND = Command(
-    name="plan",
-    summary="show a sweep's cells, which are skipped, and how long it takes",
-    run=_run,
-    flags=(
-        flag("--check", help="also build each network, and run a batch through it, without measuring"),
-        flag("--cells", help="name every cell, however many they are"),
-        flag("--json", help="print each cell as a line of JSON, for `python -m accelbench.worker`"),
+COMMANDS = (
+    Command(
+        name="plan",
+        summary="show a sweep's cells, which are skipped, and how long it takes",
+        run=_run,
+        flags=(
+            flag("--check", help="also build each network, and run a batch through it, without measuring"),
+            flag("--cells", help="name every cell, however many they are"),
+            flag("--json", help="print each cell as a line of JSON, for `python -m accelbench.worker`"),
+        ),
+        description="Takes the settings of `accelbench run` (`accelbench run --help` lists them); -m is implied.",
+        takes_settings=True,
+        has_hydra_words=True,
     ),
-    description="Takes the settings that `accelbench run` takes (`accelbench run --help` lists them); -m is implied.",
-    takes_settings=True,
-    has_hydra_words=True,
 )

@@ -9,7 +9,6 @@ from accelbench.errors import UserError
 from accelbench.project import RECORDS, RESULTS, RUNS, Workplace, workplace
 from accelbench.schema.plan_file import sweep_folders
 from accelbench.schema.record import listed, read_all
-from accelbench.schema.vocab import Protocol, Status
 from accelbench.sinks.location import PORT
 
 FOLDER = "records: results (a project's default), or a folder under runs/ (else the newest)"
@@ -58,43 +57,24 @@ def _ui(chosen: Namespace, context: Context) -> int:
 def default_folder(place: Workplace, context: Context) -> str:
     """The folder, below `place.root`; says which one it is if it is not always the same.
 
-    In a project that has results it is results/; elsewhere the folder below runs/ with the newest record that has a
-    speed, or if none has one with the newest record.
+    In a project that has results it is results/; elsewhere the folder below runs/ with the newest record.
 
     Raises:
         UserError: there are no records.
     """
-    instead = ""
-    if place.project is not None:
-        if sweep_folders(place.root / RESULTS):
-            return RESULTS
-        instead = f" ({RESULTS}/ has no records)"
-    folders = {folder: newest for folder in sweep_folders(place.root / RUNS) if (newest := _newest(folder))}
+    if place.project is not None and sweep_folders(place.root / RESULTS):
+        return RESULTS
+    folders: dict[Path, float] = {}  # -> when its newest record was written
+    for folder in sweep_folders(place.root / RUNS):
+        for path, _ in read_all(folder.glob(RECORDS)).by_path():  # another program's files are no records
+            folders[folder] = max(folders.get(folder, 0.0), path.stat().st_mtime)
     if not folders:
         where = f"in {RESULTS}/ or below {RUNS}/" if place.project is not None else f"below {RUNS}/ here"
         raise UserError(f"no records {where}: measure something first, or name a folder of records")
     name = str(max(folders, key=lambda folder: folders[folder]).relative_to(place.root))
-    which = "the newest with an ok cell" if any(is_ok for is_ok, _ in folders.values()) else "the newest"
-    others = f", {which} of {len(folders)} in {RUNS}/: name another to read it" if len(folders) > 1 else ""
-    context.say(f"Records: {name}{others}{instead}")
+    others = f", the newest of {len(folders)} in {RUNS}/: name another to read it" if len(folders) > 1 else ""
+    context.say(f"Records: {name}{others}")
     return name
-
-
-def _newest(folder: Path) -> tuple[bool, float] | None:
-    """Whether the folder has an ok record, and when the newest such one, or the newest of all, was written."""
-    found = None
-    paths = sorted(folder.glob(RECORDS), key=_changed_s, reverse=True)
-    for path, record in read_all(paths).by_path():  # another program's files are no records
-        # A single step shows that a batch fits, not how fast it is.
-        is_try = record.cell.protocol == Protocol.steps and record.cell.steps == 1
-        if record.status == Status.ok and not is_try:
-            return True, _changed_s(path)
-        found = found or (False, _changed_s(path))
-    return found
-
-
-def _changed_s(path: Path) -> float:
-    return path.stat().st_mtime
 
 
 REPORT = Command(
@@ -124,3 +104,4 @@ UI = Command(
         flag("--no-browser", help="print the address only"),
     ),
 )
+COMMANDS = (REPORT, MERGE, SYNC, UI)

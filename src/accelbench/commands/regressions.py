@@ -69,14 +69,16 @@ def _lines(found: "list[CellChange]") -> list[str]:
     return lines
 
 
-COMMAND = Command(
-    name="regressions",
-    summary="say which cells changed between two git revisions",
-    run=_run,
-    flags=(
-        flag("--json", help="print each cell as JSON"),
-        flag("--anyway", help="also test cells that were not interleaved"),
-        flag("range", metavar="[FOLDER]@REV1..REV2", help="the records of two git revisions, in results"),
+COMMANDS = (
+    Command(
+        name="regressions",
+        summary="say which cells changed between two git revisions",
+        run=_run,
+        flags=(
+            flag("--json", help="print each cell as JSON"),
+            flag("--anyway", help="also test cells that were not interleaved"),
+            flag("range", metavar="[FOLDER]@REV1..REV2", help="the records of two git revisions, in results"),
+        ),
+        usage="[--json] [--anyway] [FOLDER]@REV1..REV2",
     ),
-    usage="[--json] [--anyway] [FOLDER]@REV1..REV2",
 )

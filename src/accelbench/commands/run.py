@@ -33,26 +33,27 @@ def _run(chosen: Namespace, context: Context) -> int:
                 terminal.conclude(result.records, result.folder, context.console)
                 terminal.show_answer(result.records, folder, context.console)
 
-        result = dispatch.run(cells, options, context.console, context.out, hosts=hosts, show=show)
+        result = dispatch.run(cells, options, context.console, hosts=hosts, show=show)
     if len(cells) == 1:
         terminal.show_places(result.links, context.console)
         context.console.print()
-    if context.out is None:  # the pipeline goes on: its report says why the cells failed
-        result.check_request()
+    result.check_request()
     return 1 if result.num_unexpected else 0
 
 
-COMMAND = Command(
-    name="run",
-    summary="measure one cell, or with -m every combination of lists",
-    run=_run,
-    flags=(
-        flag("-m", "--multirun", help="measure every combination of listed values"),
-        flag("-v", "--verbose", help="show what the cells' libraries print, too"),
-        flag("--cfg", metavar="job", help="print all settings of one run, and measure nothing"),
-        flag("--resolve", help="with --cfg: print values instead of references to them"),
+COMMANDS = (
+    Command(
+        name="run",
+        summary="measure one cell, or with -m every combination of lists",
+        run=_run,
+        flags=(
+            flag("-m", "--multirun", help="measure every combination of listed values"),
+            flag("-v", "--verbose", help="show what the cells' libraries print, too"),
+            flag("--cfg", metavar="job", help="print all settings of one run, and measure nothing"),
+            flag("--resolve", help="with --cfg: print values instead of references to them"),
+        ),
+        epilog=settings,
+        takes_settings=True,
+        has_hydra_words=True,
     ),
-    epilog=settings,
-    takes_settings=True,
-    has_hydra_words=True,
 )
