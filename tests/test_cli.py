@@ -103,7 +103,7 @@ def complaint(words, capsys, project):
         ("report runs/nothing", "runs/nothing"),
         ("completion tcsh", "argument shell: invalid choice: 'tcsh' (choose from"),
         ("compare", "the following arguments are required: A"),
-        ("compare runs/a runs/b", "runs/a: no folder of records, suite or record. There are none yet"),
+        ("compare runs/a runs/b", "runs/a: no folder of records, suite or record"),
         ("compare runs/a", "runs/a: not the folder of a `compare --run`"),
         ("compare a b c", "compare: takes A and B, 3 given"),
         ("compare a b --repeats 5", "--repeats: goes with --run"),

@@ -135,11 +135,8 @@ def difference(comparison: SpeedRatio) -> str:
 
 
 def _num_common(first: RecordSet, second: RecordSet) -> int:
-    cells = defaultdict(list)
-    for process in first.processes:
-        if process.rates:
-            cells[process.started_at].append(process.cell)
-    return sum(bool(process.rates) and process.cell in cells[process.started_at] for process in second.processes)
+    a, b = ({(repr(each.cell), each.started_at) for each in side.processes if each.rates} for side in (first, second))
+    return len(a & b)
 
 
 def _other_work(matching: Matching) -> list[str]:

@@ -10,15 +10,13 @@ from typing import Any
 from accelbench.errors import UserError
 from accelbench.judging.disturbed import DISTURBED, reason, was_beside_others
 from accelbench.judging.row import steady_rates
-from accelbench.project import PLAN, RECORD_FOLDERS, RECORDS, RESULTS
+from accelbench.project import PLAN, RECORDS, RESULTS
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Data
 from accelbench.schema.plan_file import read_planned, sweep_folders
 from accelbench.schema.record import Record, listed, read, read_all
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Status
-
-MAX_NAMED = 8  # folders in a message
 
 
 class Selection(StrEnum):
@@ -91,7 +89,7 @@ def find(name: str, root: Path, default: str = RESULTS) -> RecordSet:
     whose CPU, GPU or TPU has WORD in its name.
 
     Raises:
-        UserError: nothing has this name, and the message lists the folders that exist; or nothing of it is readable.
+        UserError: nothing has this name, or nothing of it is readable.
     """
     path, word = name, ""
     if "@" in name and _located(name, root) is None:
@@ -99,10 +97,7 @@ def find(name: str, root: Path, default: str = RESULTS) -> RecordSet:
         path = path or default
     found = _located(path, root)
     if found is None:
-        plans = [plan for top in RECORD_FOLDERS for plan in sorted((root / top).rglob(PLAN))]
-        existing = ", ".join(str(plan.parent.relative_to(root)) for plan in plans[-MAX_NAMED:])
-        hint = f"There are: {existing}." if existing else "There are none yet: measure something first."
-        raise UserError(f"{path}: no folder of records, suite or record. {hint}")
+        raise UserError(f"{path}: no folder of records, suite or record; a run says where its records are")
     if found.is_file() and not word:
         return RecordSet(name=name, processes=[ComparedProcess.of(read(found))])
     notes: list[str] = []

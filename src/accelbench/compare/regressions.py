@@ -22,16 +22,11 @@ class Change(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CellChange:
-    """A cell at two revisions."""
+class CellChange(SpeedRatio):
+    """A cell at two revisions, and how its speed at the second compares with that at the first."""
 
     label: str
     change: Change
-    num_first: int  # processes that ended ok
-    num_second: int
-    ratio: float | None  # of the speeds, second over first; None if it was not tested
-    low: float | None  # of its interval
-    high: float | None
     why: str  # nothing can be told, or what it ended as; else empty
 
 
@@ -58,13 +53,4 @@ def _change(pair: Match, found: SpeedRatio) -> CellChange:
     else:
         verdict = found.verdict(margin=0.0)
         change = {Verdict.faster: Change.faster, Verdict.slower: Change.slower}.get(verdict, Change.none_found)
-    return CellChange(
-        label=pair.label,
-        change=change,
-        num_first=found.num_first,
-        num_second=found.num_second,
-        ratio=found.ratio,
-        low=found.low,
-        high=found.high,
-        why=why,
-    )
+    return CellChange(label=pair.label, change=change, why=why, **vars(found))

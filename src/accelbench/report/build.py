@@ -57,11 +57,10 @@ def build(
         check_inside(folder, out.parent)
     sweeps = read_all(results, costs)
     shown_part, shortened = newest(sweeps)
-    added, problem = None, []
     try:
-        added = load(extension)
+        added, problem = load(extension), []
     except UserError as error:  # a report without the extension is better than none
-        problem = [str(error)]
+        added, problem = None, [str(error)]
     notices = [*notices, *shortened, *problem]
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

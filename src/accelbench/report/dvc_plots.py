@@ -17,11 +17,9 @@ COLUMNS = [
     *("samples_per_s", "samples_per_s_low", "samples_per_s_high"),
 ]
 HARMLESS = str.maketrans("<>&", "‹›＆")
-# The page may load nothing, and evaluates no text as code: Vega interprets the expressions of a plot. The scripts that
-# DVC adds are inline, and the page can't tell them from others.
+# The page may load nothing, and evaluates no text as code: Vega interprets the expressions of a plot.
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
-# DVC fills in the plots and a line that refreshes the page. Each plot has a script that calls `vegaEmbed`. A module
-# runs after these scripts, so their calls are queued until it has loaded Vega.
+# DVC fills in scripts that call `vegaEmbed`: the calls are queued until a module, which runs after them, has Vega.
 PAGE = Path(__file__).parent / "templates" / "dvc_plots.html"
 VEGA_LITE = "5.20"  # DVC's templates need major release 5
 EMBED = """
@@ -32,7 +30,7 @@ waiting.forEach(call => window.vegaEmbed(...call));
 
 def write(report: Path) -> None:
     """Writes throughput.csv and dvc_plots.html into the folder `report`, which holds cells.csv."""
-    cells = pd.read_csv(report / "cells.csv", usecols=COLUMNS, dtype=str, keep_default_na=False)[COLUMNS]
+    cells = pd.read_csv(report / "cells.csv", dtype=str, keep_default_na=False)[COLUMNS]
     with writing(report / "throughput.csv") as file:  # which writes through no link
         cells.map(lambda text: text.translate(HARMLESS)).to_csv(file, index=False)
     with writing(report / "dvc_plots.html") as file:

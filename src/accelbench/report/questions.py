@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from matplotlib.figure import Figure
 
 from accelbench.answers.cells import MeasuredCell, Word
-from accelbench.answers.groups import CRITERIA, best_by
+from accelbench.answers.groups import best_by
 from accelbench.answers.pairs import BATCH, DEVICE, ENGINE, OPTIONS, PRECISION, Axis, Pair, pairs
 from accelbench.answers.ranking import Answer
-from accelbench.answers.words import model_text
 from accelbench.judging.row import phases_ms
 from accelbench.presentation import counted, significant
 from accelbench.report.pictures.batch_lines import batch_lines
@@ -22,7 +21,7 @@ from accelbench.report.tables.table import Table
 from accelbench.schema.vocab import Mode, Phase
 from accelbench.stats.order_statistics import median
 
-SMALLEST, LATENCY = "the smallest batch", "latency_p50_ms"
+SMALLEST = "the smallest batch"
 # Phases in which the device waits.
 WAITING = (Phase.data_wait, Phase.copy_in, Phase.copy_out, Phase.framework)
 
@@ -56,7 +55,6 @@ def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[Questi
         _time(fastest),
         _limit(fastest),
         _cost(answers),
-        _sureness(answers),
     ]
     return [question for question in found if question is not None]
 
@@ -112,25 +110,15 @@ def _batch(cells: Sequence[MeasuredCell], answers: Sequence[Answer]) -> Question
 
 def _trade_off(answers: Sequence[Answer]) -> Question | None:
     """In inference: whether the fastest cell has the shortest step, too."""
-    ends = []  # how many times as long the fastest cell's step is as the shortest, with the answer and these cells
-    for answer in answers:
-        first, soonest = answer.fastest, best_by(answer.group.cells, "latency")
-        if first.cell.mode == Mode.infer and len(answer.group.cells) > 1 and soonest and first.number(LATENCY):
-            ends.append(((first.number(LATENCY) or 0.0) / (soonest.number(LATENCY) or 1.0), answer, soonest))
+    known = [answer for answer in answers if len(answer.group.cells) > 1 and answer.fastest.cell.mode == Mode.infer]
+    ends = [(answer.fastest, soonest) for answer in known if (soonest := best_by(answer.group.cells, "latency"))]
     if not ends:
         return None
-    num_both = sum(answer.fastest is soonest for _, answer, soonest in ends)
-    networks = counted(len(ends), "network")
-    sentence = f"In {num_both} of {networks} one setting has both the most samples/s and the shortest step."
-    ratio, answer, soonest = max(ends, key=lambda each: each[0])
-    if ratio > 1:
-        one, other = (
-            f"{significant(each.speed)} samples/s in steps of {significant(each.number(LATENCY))} ms "
-            f"({answer.group.setting(each)}, batch {each.cell.batch_size})"
-            for each in (answer.fastest, soonest)
-        )
-        sentence += f" The choice is widest for {model_text(answer.fastest)}: {one}, or {other}."
-    sentence += ' "What to use, by each criterion" has what lies between.'
+    num_both = sum(fastest is soonest for fastest, soonest in ends)
+    sentence = (
+        f"In {num_both} of {counted(len(ends), 'network')} one setting has both the most samples/s and the shortest "
+        'step. "What to use, by each criterion" has both of the others, and what lies between.'
+    )
     return Question(title="Speed or latency?", sentence=sentence, pictures=[])
 
 
@@ -176,35 +164,15 @@ def _limit(fastest: Sequence[MeasuredCell]) -> Question | None:
 
 def _cost(answers: Sequence[Answer]) -> Question | None:
     """What a million samples cost with the cheapest cell of each model, where prices are known."""
-    drawn = []
-    for answer in answers:
-        costs = [(cost, each) for each in answer.group.cells if (cost := each.number(CRITERIA["money"][0]))]
-        if costs:
-            cost, cheapest = min(costs, key=lambda pair: pair[0])
-            drawn.append(Dot(name=cheapest.label, value=cost, text=significant(cost), cell=cheapest.cell))
-    if not drawn:
-        return None
-    title = "Cost of a million samples, with the cheapest cell of each model"
-    sentence = f"A million samples cost {_range([dot.value for dot in drawn])} at the prices in params.yaml."
-    pictures = _pictures("cost", title, dots(drawn, title, "cost"))
-    return Question(title="What does it cost?", sentence=sentence, pictures=pictures)
+    cheapest = [each for answer in answers if (each := best_by(answer.group.cells, "money")) is not None]
+    costs = [each.number("cost_per_million_samples") or 0.0 for each in cheapest]
+    sentence = f"A million samples cost {_range(costs)} at the prices in params.yaml." if costs else ""
+    return Question(title="What does it cost?", sentence=sentence, pictures=[]) if costs else None
 
 
 def _range(values: Sequence[float], digits: int = 3) -> str:
     """The least and the most of them, such as `3 to 5`; one if they are equal."""
     return " to ".join(dict.fromkeys(significant(value, digits) for value in (min(values), max(values))))
-
-
-def _sureness(answers: Sequence[Answer]) -> Question | None:
-    counts = Counter(answer.lead.word for answer in answers if answer.lead)
-    if not counts:
-        return None
-    parts = [f"{counts[word]} {word}" for word in Word if counts[word]]
-    sentence = (
-        f"Which setting is fastest: of {counted(counts.total(), 'answer')}, {', '.join(parts)}. To settle one that is "
-        "not, measure both settings five more times, interleaved: its box may have the command."
-    )
-    return Question(title="How sure is it?", sentence=sentence, pictures=[])
 
 
 def _pictures(name: str, what: str, figure: Figure | None) -> list[Picture]:

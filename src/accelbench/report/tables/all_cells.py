@@ -11,7 +11,7 @@ from accelbench.presentation import checked_words, seconds
 from accelbench.report.read import Sweep
 from accelbench.report.tables import device_scaling
 from accelbench.report.tables.table import Entry, Table, count, number, percent, word
-from accelbench.schema.record import Row
+from accelbench.schema.record import Row, number_of
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Status
 
 # The page's filters: a column of the rows, and the name that the page shows.
@@ -92,8 +92,7 @@ NOTE = (
 
 
 def _time(row: Row, name: str) -> Entry:
-    known = number(row[name]).key
-    assert not isinstance(known, str)
+    known = number_of(row, name)
     return Entry(seconds(known, estimated=row["time_provenance"] == "estimated"), known)
 
 

@@ -26,20 +26,10 @@ def _efficiency(scaled: Scaled) -> float:
     return _speedup(scaled) / scaled[0].cell.devices
 
 
-def _options(scaled: Scaled) -> str:
-    cell = scaled[0].cell
-    return " + ".join([*cell.options.enabled, *(["a process each"] if cell.xla_processes else [])])
-
-
 COLUMNS: list[Column[Scaled]] = [
-    Column("network", lambda scaled: scaled[0].cell.model.name),
-    Column("mode", lambda scaled: scaled[0].cell.mode),
-    Column("device", lambda scaled: scaled[0].cell.device),
-    Column("precision", lambda scaled: scaled[0].cell.precision),
-    Column("options", _options),
+    Column("cell", lambda scaled: scaled[0].label),
     Column("scaling", lambda scaled: scaled[0].cell.scaling),
     Column("devices", lambda scaled: scaled[0].cell.devices, count),
-    Column("whole batch", lambda scaled: scaled[0].cell.batch_size, count),
     Column("threads each", lambda scaled: scaled[0].row["threads"], count),
     Column("samples/s on one", lambda scaled: scaled[1].speed, number),
     Column("samples/s", lambda scaled: scaled[0].speed, number),
