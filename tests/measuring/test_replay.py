@@ -15,7 +15,7 @@ class Unseen(str):
         return "fed"
 
 
-def run(seconds, unseen=lambda: Unseen("unseen"), step_s=1.0):
+def run(seconds, unseen=lambda: Unseen("unseen"), **more):
     """The replay, its defects, and the batches in their order."""
     order = []
 
@@ -23,13 +23,13 @@ def run(seconds, unseen=lambda: Unseen("unseen"), step_s=1.0):
         order.append(batches[0])
         return seconds(batches)
 
-    found = replay(lambda: "fed", unseen, noted, step_s)
+    found = replay(lambda: "fed", unseen, noted, **{"steps_s": [1.0], "on_host": False, **more})
     return found, list(found.defects()), order
 
 
-def ran(ratios):
+def ran(ratios, **more):
     left = iter(ratios)
-    return run(lambda batches: next(left) if batches[0] == "unseen" else 1.0)
+    return run(lambda batches: next(left) if batches[0] == "unseen" else 1.0, **more)
 
 
 @pytest.mark.parametrize("ratios", [[1.05], [3.0, 1.2, 0.9]])
@@ -44,6 +44,19 @@ def test_kept_results_are_a_defect_once_all_rounds_say_so():
     told = "steps take 1.50 times as long with inputs that were never fed: results of earlier inputs are kept"
     assert defects == [told]
     assert order[:4] == ["unseen", "fed", "fed", "unseen"]  # so that neither is always the first one
+
+
+@pytest.mark.parametrize(
+    ("ratios", "found_ratio", "expected"),
+    [
+        ([2.1], 1.05, ["unseen"]),
+        ([3.0, 2.1], 1.05, ["unseen"] * 2),  # the first one was disturbed
+        ([3.0, 3.0, 1.0], 1.0, ["unseen"] * 3 + ["fed"]),
+    ],
+)
+def test_a_long_step_is_first_compared_with_most_that_were_measured(ratios, found_ratio, expected):
+    found, _, order = ran(ratios, on_host=True, steps_s=[*[1.0] * 8, 2.0, 9.0])
+    assert (found.ratios, found.num_unseen, order) == ([found_ratio], len(ratios), expected)
 
 
 def test_steps_whose_work_depends_on_their_inputs_keep_nothing():
@@ -75,5 +88,5 @@ def test_short_blocks_beside_other_programs_are_judged_by_their_shortest(fed_s, 
 
 @pytest.mark.parametrize(("step_s", "num"), [(1.0, 1), (0.001, 5), (1e-9, MAX_BATCHES), (0.0, MAX_BATCHES)])
 def test_blocks_of_short_steps_have_many(step_s, num):
-    found, _, _ = run(lambda batches: float(len(batches)), step_s=step_s)
+    found, _, _ = run(lambda batches: float(len(batches)), steps_s=[step_s])
     assert found.num_unseen == num

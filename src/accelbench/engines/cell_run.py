@@ -273,9 +273,9 @@ class CellRun(ComparedOutputs):
         `fed` makes a batch that was fed before, in new memory, and `unseen` one that the feed never gives, another one
         at each call.
         """
-        latency_s = median(self.timing.latency_s or [block.seconds / block.num_steps for block in self.timing.blocks])
-        if has_time(latency_s, self.cell.timeout_s):
-            self.seen.replayed = replay(fed, unseen, self.seconds_of, latency_s)
+        steps_s = self.timing.latency_s or [block.seconds / block.num_steps for block in self.timing.blocks]
+        if has_time(median(steps_s), self.cell.timeout_s):
+            self.seen.replayed = replay(fed, unseen, self.seconds_of, steps_s, on_host=self.backend.on_host)
 
     def seconds_of(self, batches: Sequence[Any]) -> float:
         """How long further steps take on these batches."""
