@@ -128,8 +128,9 @@ def _be_interrupted() -> None:
         sys.exit(1)
 
 
-# Exceptions with unusual types or messages.
-MISUSES = {
+NO_MEMORY = "[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: can't allocate memory: you tried"
+# Signals, and exceptions with unusual types or messages.
+ENDS = {
     "interrupt": lambda: _raise(KeyboardInterrupt()),
     "interrupt as Lightning does": _be_interrupted,
     "leave": lambda: sys.exit(3),
@@ -137,13 +138,17 @@ MISUSES = {
     "escapes": lambda: _raise(ValueError("\x1b]0;title\x07")),
     "no message": lambda: _raise(ValueError()),
     "bad message": lambda: _raise(Unprintable()),
+    "mistake": lambda: _raise(UserError("model.args: there is no such width")),
+    "memory": lambda: _raise(RuntimeError(NO_MEMORY)),
+    "signal": lambda: os.kill(os.getpid(), signal.SIGSEGV),
+    "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "unsupported": lambda: _raise(UnsupportedError("not here\nbut elsewhere")),
     "long message": lambda: _raise(ValueError("x" * 5_000_000 + " the end")),
     "long unsupported": lambda: _raise(UnsupportedError("x" * 5_000_000)),
 }
 
 
-def _leave_daemon(marker: Path, restless: bool = False) -> None:
+def _leave_daemon(marker: Path, restless: bool) -> None:
     """Leaves a process of another session, whose parent has ended; a restless one's child replaces it every 1 ms."""
     if (pid := os.fork()) != 0:
         os.waitpid(pid, 0)
@@ -164,16 +169,16 @@ def _leave_daemon(marker: Path, restless: bool = False) -> None:
 
 def export(cell: Cell, data_folder: Path, folder: Path) -> None:
     """What the faulty engine exports: a megabyte, and a line in `exports`; it may be killed at its first one."""
-    num = len(list(data_folder.glob("exports.*")))
+    num, fault = len(list(data_folder.glob("exports.*"))), cell.model.args.get("fault")
     Path(data_folder, f"exports.{num}").touch()
-    if cell.model.args.get("fault") == "die" and not num:
+    if fault == "die" and not num:
         Path(folder.parent, f"{UNFINISHED}first").mkdir()
         os.kill(os.getpid(), signal.SIGKILL)
-    if cell.model.args.get("fault") == "no export":
+    if fault == "no export":
         raise UnsupportedError("no exporter takes it")
-    if cell.model.args.get("fault") == "hang after export":
+    if fault == "hang after export":
         time.sleep(1.2)
-    if cell.model.args.get("fault") == "die" and num == 1:
+    if fault == "die" and num == 1:
         assert not list(folder.parent.glob(f"{UNFINISHED}*")), "what the killed process left was not removed"
     folder.mkdir()
     Path(folder, "network").write_bytes(bytes(1 << 20))
@@ -204,10 +209,8 @@ def run(
         weights.write_text("trained")
     if fault == "raise":
         raise ValueError("a bad layer\nwith a second line")
-    if fault in MISUSES:
-        MISUSES[fault]()
-    if fault == "mistake":
-        raise UserError("model.args: there is no such width")
+    if fault in ENDS:
+        ENDS[fault]()
     if fault == "await news":
         news = Path(data_folder, "news")
         is_early, patience = news.exists(), time.monotonic() + 10
@@ -231,35 +234,24 @@ def run(
         import torch
 
         torch.linalg.cholesky(torch.eye(2, dtype=torch.float16))
-    if fault == "memory":
-        raise RuntimeError("[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: can't allocate memory: you tried")
     if fault == "exit":
         print("last words", flush=True)
         os._exit(3)
-    if fault == "signal":
-        os.kill(os.getpid(), signal.SIGSEGV)
-    if fault == "killed":
-        os.kill(os.getpid(), signal.SIGKILL)
     if fault == "hang":
         # With a child, as a data worker would be: it must go too.
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         Path(data_folder, "child.pid").write_text(str(child.pid))
         time.sleep(600)
-    if fault == "daemon":
-        _leave_daemon(Path(data_folder, "daemon.pid"))
-    if fault == "restless daemon":
-        _leave_daemon(Path(data_folder, "daemon.pid"), restless=True)
-    if fault in ("stop host", "stop forkserver", "leave daemon and kill host"):
+    if fault.endswith("daemon"):
+        _leave_daemon(Path(data_folder, "daemon.pid"), restless=fault == "restless daemon")
+    if fault in ("stop host", "stop forkserver"):
         forkserver = os.getppid()
         host = int(Path(f"/proc/{forkserver}/stat").read_text().rpartition(")")[2].split()[1])
-        if "daemon" in fault:
-            _leave_daemon(Path(data_folder, "daemon.pid"))
-        os.kill(forkserver if "forkserver" in fault else host, signal.SIGKILL if "kill" in fault else signal.SIGSTOP)
+        os.kill(forkserver if fault == "stop forkserver" else host, signal.SIGSTOP)
         time.sleep(600)
-    if fault == "tell rank":
-        Path(data_folder, os.environ["LOCAL_RANK"]).write_text(json.dumps(dict(os.environ)))
-    if fault == "tell environment":
-        Path(data_folder, "environment.json").write_text(json.dumps(dict(os.environ)))
+    if fault in ("tell rank", "tell environment"):
+        name = os.environ["LOCAL_RANK"] if fault == "tell rank" else "environment.json"
+        Path(data_folder, name).write_text(json.dumps(dict(os.environ)))
     if fault == "delete records":
         for path in Path(data_folder).parents[1].glob("runs/*/*.json"):
             path.unlink()

@@ -1,7 +1,6 @@
 """Numbers and names that README.md and docs/ state are those of the code and of params.yaml."""
 
 import importlib.util
-import itertools
 import re
 from pathlib import Path
 
@@ -9,16 +8,14 @@ import pytest
 
 from accelbench.compare.sureness import LIKELY_RATIO, MARGIN, MIN_PROCESSES, Word
 from accelbench.judging.row import summarise
-from accelbench.report import page, read
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Status
-from accelbench.settings import params, suites
+from accelbench.settings import params
 from accelbench.sinks.mlflow_fields import MAX_POINTS
 from accelbench.stats.order_statistics import Sample
 from report.conftest import Maker
 
 ROOT = Path(__file__).resolve().parents[1]
-MISSING = ("gpu", "tpu")  # the devices that the machine of the pages' examples lacks
 COLUMNS = [*summarise(Maker().ok(Maker().cell(), 1000)), "cell", "num_processes", "scaling_efficiency"]
 SPEC = importlib.util.spec_from_file_location("pages", ROOT / "docs" / "pages.py")
 STATED = [
@@ -58,28 +55,6 @@ def text_of(name: str) -> str:
     return " ".join((ROOT / name).read_text().split())
 
 
-def devices_of_cells(suite: str) -> list[str]:
-    """The device of each cell of the suite in the quick profile: all combinations that are not excluded, once."""
-    chosen = suites.Suite.chosen({"suite": suite, "profile": "quick"}, params.load(ROOT))
-    lines = chosen.overrides({"profile": "quick"}, is_sweep=True)
-    values = {name: words.split(",") for name, _, words in (line.partition("=") for line in lines)}
-    rules = chosen.rules({})
-    combined = [dict(zip(values, each, strict=True)) for each in itertools.product(*values.values())]
-    planned = [
-        one for one in combined if not any(all(one[name] in words for name, words in rule.items()) for rule in rules)
-    ]
-    cells = {tuple(value for name, value in one.items() if name not in ("repeat", "seed")): one for one in planned}
-    return [one["device"] for one in cells.values()]
-
-
-def test_the_headline_figures_of_dvcs_page_have_all_cells_of_the_quick_profile() -> None:
-    devices = [device for suite in params.load(ROOT).suites for device in devices_of_cells(suite)]
-    num_missing = sum(device in MISSING for device in devices)
-    shown = text_of("docs/dvc.md")
-    assert f'"num_cells_ok": {len(devices) - num_missing}, ' in shown
-    assert f'"num_cells_skipped": {num_missing}, ' in shown
-
-
 def test_the_pages_name_every_status() -> None:
     pattern = r"gets a `skipped` record with the reason[.;] (?:Every|any) other(?: cell)? ends as ([^.(]*)"
     for page_name in ("README.md", "docs/sweeps.md"):
@@ -92,14 +67,6 @@ def test_the_page_of_the_studies_lists_every_suite() -> None:
     rows = table.partition("\n\n")[0].splitlines()
     listed = {name for line in rows for name in re.findall(r"`(\w+)`", line.rpartition(" | ")[2])}
     assert listed == set(params.load(ROOT).suites)
-
-
-def test_the_parts_of_the_first_screen_are_on_it(tmp_path: Path) -> None:
-    maker = Maker()
-    maker.suite(tmp_path, *maker.everything())
-    composed = page.compose(read.read_all(tmp_path))
-    assert len(composed.stand_ins) == 1
-    assert len(composed.compared) == 4
 
 
 @pytest.mark.parametrize(("percent", "num"), [(90, 64), (99, 662)])
