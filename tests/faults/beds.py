@@ -20,7 +20,6 @@ from accelbench.project import PLAN, RECORDS
 from accelbench.schema import record as records
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Status
-from accelbench.sweep.session import NOT_JUDGED
 from fakes import make_measurement
 
 SEED = int(os.environ.get("FAULTS_SEED") or random.randrange(1000))
@@ -144,16 +143,11 @@ class Bed:
 
 def is_true(record: Record) -> bool:
     """Whether it is what the engine `fakes` measures, or a failure with a reason and without numbers."""
-    if record.status == Status.ok or is_unjudged(record):
+    if record.status == Status.ok:
         found = record.measurement and replace(record.measurement, allocator=None, allocator_library=None, checks=[])
-        return found == make_measurement() and (record.reason is None or is_unjudged(record))
+        return found == make_measurement() and record.reason is None
     is_failure = record.status in (Status.failed, Status.killed, Status.timeout)
     return is_failure and bool(record.reason) and record.measurement is None
-
-
-def is_unjudged(record: Record) -> bool:
-    """Whether its sweep ended before it was judged."""
-    return record.status == Status.invalid and record.reason == NOT_JUDGED
 
 
 def wrong_runs(bed: Bed, *outs: str) -> list[object]:

@@ -132,7 +132,7 @@ def test_another_end_tells_what_was_seen_to_fit(tries):
     assert status == 1
     assert "The search ended: mlp-cpu-fp32-b64-infer" in text
     assert "skipped: told [/so]" in text
-    assert "The largest batch that was seen to fit: 32." in text
+    assert "32 fits." in text
 
 
 def test_a_start_beyond_the_search_is_told(project):

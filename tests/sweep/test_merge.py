@@ -13,9 +13,7 @@ from accelbench.errors import UserError
 from accelbench.report.read import read
 from accelbench.schema import parallel, plan_file, record
 from accelbench.schema.plan_file import PlanFile, WantedCell
-from accelbench.schema.vocab import Status
 from accelbench.sweep.merge import merge
-from accelbench.sweep.session import NOT_JUDGED
 from tests.sinks.samples import cell
 from tests.sinks.samples import record as make
 
@@ -93,15 +91,6 @@ def test_a_plan_that_cant_be_read_is_not_written_over(here, merged):
     with pytest.raises(UserError, match="not a readable plan"):
         merge(["a"], here / "all")
     assert plan.read_text() == "{"
-
-
-def test_a_record_that_its_sweep_has_not_judged_yet_comes_with_the_next_merge(here):
-    folder = sweep(here / "a/nets", dataclasses.replace(CNN, status=Status.invalid, reason=NOT_JUDGED))
-    done = merge(["a"], here / "all")
-    assert done.num_new == 0
-    assert "not judged yet" in done.problems[0]
-    record.write(CNN, folder)
-    assert said(merge(["a"], here / "all")) == (1, 0, [], [])
 
 
 def test_weights_go_with_their_record(here):

@@ -159,7 +159,7 @@ def test_a_search_counts_no_disturbed_process(project, machine):
     cells = [make_cell("batch decides", batch_size=size) for size in (1, 8)]
     with Loaded(busy=2) as hosts:  # the first process of the search, and its repeat
         assert search(cells, OPTIONS, GOAL, console, hosts) == 0
-    assert f"Disturbed, and not counted: 1 more process ({REASON})" in console.file.getvalue()
+    assert f"were disturbed, and do not count: 1 ({REASON})" in console.file.getvalue()
     machine.loads = [BUSY_CORE]
     with (
         Loaded(busy=99) as hosts,

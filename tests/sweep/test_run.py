@@ -259,20 +259,6 @@ def test_data_that_only_stands_in_is_said_first(swept, project):
     assert swept([make_cell()])[1].startswith("Not mnist: random pixels\n")
 
 
-def test_a_cell_that_was_not_judged_has_no_number_and_is_measured_again(swept, folder, monkeypatch):
-    cells = of_sizes(32, 8)
-    with monkeypatch.context() as patched:
-        patched.setattr(session.Prober, "judged", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            swept(cells)
-    (left,) = plan_file.read_planned(folder)
-    assert (left.status, left.reason) == (Status.invalid, session.NOT_JUDGED)
-    result, text = swept(cells)
-    assert statuses(result) == [Status.ok, Status.ok]
-    assert "have their record already" not in text
-    assert list(plan_file.read_planned(folder)) == result.records
-
-
 def test_what_the_system_refuses_stops_the_sweep_with_a_sentence(swept):
     runs = []
 
@@ -317,7 +303,7 @@ def test_a_full_disk_stops_the_sweep_which_goes_on_when_there_is_room(swept, fol
         monkeypatch.setattr(os, "fsync", fsync)
 
     cells = of_sizes(8, 16, 32)
-    fill(3)  # the plan and, twice, the first record
+    fill(2)  # the plan and the first record
     with pytest.raises(UserError, match="^runs/test: disk full; 1 of 3 cells have their record, run again to go on$"):
         swept(cells)
     before = written(folder)

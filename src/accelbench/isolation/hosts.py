@@ -28,8 +28,6 @@ from accelbench.schema.serialize import canonical_json, digest
 from accelbench.schema.text import MAX_TEXT
 from accelbench.schema.vocab import Device, Precision, Status
 
-# A host that has not ended its cell and itself after this long is killed.
-END_S = 10.0
 # A host ends a request at its timeout_s and needs up to half a minute until all processes have ended. One that has not
 # answered after this long does not work any more, and is killed. It has more time to start, which imports a framework.
 MARGIN_S = 60.0
@@ -73,7 +71,7 @@ class Hosts:
 
     def __exit__(self, *_: object) -> None:
         with self._stack:
-            printed = [host.end() for host in self._hosts.values()]
+            printed = [host.kill() for host in self._hosts.values()]
             self._hosts.clear()
         for text in printed:
             self._show(text)
@@ -198,19 +196,20 @@ def export_folder(parent: Path, exported_as: str, data_folder: Path) -> Path:
 
 
 def make_room(parent: Path, max_bytes: int = MAX_EXPORTS_BYTES) -> None:
-    """Removes exported networks, those first that were not used for the longest time, until the others may stay.
+    """Removes the exported networks that were not used for the longest time, until the others take little room.
 
     To be called before a network is exported.
     """
     for path in parent.glob(f"{UNFINISHED}*"):  # of a process that was killed, and may still be ending
         rmtree(path, ignore_errors=True)
-    folders = [path for path in parent.iterdir() if not path.name.startswith(UNFINISHED)]
-    folders.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-    sizes = [sum(each.stat().st_size for each in path.rglob("*") if each.is_file()) for path in folders]
-    limit = min(max_bytes, MAX_EXPORTS_SHARE * (disk_usage(parent).free + sum(sizes)))
-    for path, total in zip(folders, itertools.accumulate(sizes), strict=True):
-        if total > limit:
-            rmtree(path, ignore_errors=True)
+    sizes: dict[Path, int] = {}
+    for folder in sorted(parent.iterdir(), key=lambda path: path.stat().st_mtime):
+        sizes[folder] = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    limit = min(max_bytes, MAX_EXPORTS_SHARE * (disk_usage(parent).free + sum(sizes.values())))
+    while sum(sizes.values()) > limit:
+        oldest = next(iter(sizes))
+        rmtree(oldest, ignore_errors=True)
+        del sizes[oldest]
 
 
 class _Host:
@@ -218,7 +217,7 @@ class _Host:
 
     def __init__(self, spec: HostSpec, folder: Path, number: int) -> None:
         check_clocks()  # a host and its cells inherit them
-        self.log = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # closed in `_close`
+        self.log = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # closed in `kill`
         inherited = {name: value for name, value in os.environ.items() if name not in SUBSTITUTING}
         # What the host, its cells and their libraries leave in TMPDIR goes with the folder.
         own = {scratch.VARIABLE: f"{folder}/{number}", "TMPDIR": str(folder)}
@@ -268,18 +267,6 @@ class _Host:
         self.has_answered = True
         return decode(Outcome, bytes(line))
 
-    def end(self) -> str:
-        """Ends the host and its cell; returns the end of the host's output."""
-        if not self.has_answered:  # it may still import its framework, and would only end afterwards
-            return self.kill()
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()
-        try:
-            self.process.wait(timeout=END_S)
-        except subprocess.TimeoutExpired:
-            return self.kill()
-        return self._close()
-
     def kill(self) -> str:
         """Kills the host and every process below it, also orphans; returns the end of the host's output."""
         self.process.kill()
@@ -287,9 +274,6 @@ class _Host:
         self.process.wait()
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
-        return self._close()
-
-    def _close(self) -> str:
         self.process.stdout.close()
         with self.log:
             self.log.seek(max(0, os.fstat(self.log.fileno()).st_size - MAX_TEXT))

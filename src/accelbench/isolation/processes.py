@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import psutil
 import pynvml
 
 from accelbench.devices import energy_counters, gpu
@@ -38,19 +37,13 @@ POLL_S = 0.001
 # Of GNU's, Intel's and LLVM's OpenMP: they bind threads, the main thread too, when the library is loaded.
 BINDING = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY", "KMP_HW_SUBSET", "KMP_PLACE_THREADS")
 LATE_S = 0.05  # below it, a busy machine explains why the host woke up late
-# The kernel's list of children costs some microseconds per thread. psutil, for kernels built without that list
-# (CONFIG_PROC_CHILDREN), reads every process of the machine.
-_KERNEL_LISTS_CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children").exists()
 
 
 def children(pid: int) -> list[int]:
     """The process ids of the children, zombies included; empty if the process has ended."""
     found: list[int] = []
-    if not _KERNEL_LISTS_CHILDREN:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            found += [child.pid for child in psutil.Process(pid).children()]
-        return found
-    # A thread or process may end meanwhile: then it has no children.
+    # The kernel's list costs some microseconds per thread; psutil reads every process of the machine. A thread or
+    # process may end meanwhile: then it has no children.
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             path = f"/proc/{pid}/task/{thread}/children"
@@ -61,10 +54,6 @@ def children(pid: int) -> list[int]:
 
 def descendants(pid: int) -> list[int]:
     """The process ids of all descendants, zombies included."""
-    if not _KERNEL_LISTS_CHILDREN:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            return [child.pid for child in psutil.Process(pid).children(recursive=True)]
-        return []
     found, waiting = [], [pid]
     while waiting:
         below = children(waiting.pop())

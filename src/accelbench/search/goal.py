@@ -13,7 +13,6 @@ from accelbench.answers.process import Process
 from accelbench.answers.words import short_text, workload_text
 from accelbench.errors import UserError
 from accelbench.judging import disturbed
-from accelbench.judging.disturbed import was_beside_others
 from accelbench.judging.row import steady_rates, summarise
 from accelbench.presentation import and_more, duration, significant
 from accelbench.project import shown
@@ -152,31 +151,29 @@ class Found:
 
     def file(self) -> RaceFile:
         """The contents of race.json."""
-        processes = [
-            RacedProcess(
-                record=record.name, cell=i, is_full=is_full, value=self.goal.value(record), took_s=record.wall_s
-            )
-            for i, is_full, record in self.records
-        ]
         answers = self.answers()
         names = {i: answer.name for answer in answers for i in answer.members}
-        cells = [
-            RacedCell(
-                label=label,
-                group=names[i],
-                outcome=self.outcome(i),
-                value=self.value(i),
-                after=self.dropped_after.get(i),
-            )
-            for i, label in enumerate(self.labels)
-        ]
         return RaceFile(
             by=self.goal.by,
             margin=self.goal.margin,
-            took_s=sum(process.took_s for process in processes),
+            took_s=sum(record.wall_s for _, _, record in self.records),
             answers=[line for answer in answers for line in answer.sentences()],
-            cells=cells,
-            processes=processes,
+            cells=[
+                RacedCell(
+                    label=label,
+                    group=names[i],
+                    outcome=self.outcome(i),
+                    value=self.value(i),
+                    after=self.dropped_after.get(i),
+                )
+                for i, label in enumerate(self.labels)
+            ],
+            processes=[
+                RacedProcess(
+                    record=record.name, cell=i, is_full=is_full, value=self.goal.value(record), took_s=record.wall_s
+                )
+                for i, is_full, record in self.records
+            ],
         )
 
 
@@ -187,8 +184,8 @@ class GroupAnswer:
         self.found, self.goal, self.race, self.reported = found, found.goal, found.race, reported
         self.members, self.ranking = self.race.groups[group], self.race.rankings[group]
         self.is_decided = self.race.is_decided(group)
+        self.untried = [found.labels[i] for i in self.members if not self.race.candidates[i].was_tried]
         self._known = [reported[i] for i in self.members if i in reported]
-        self._in_full = {i for i, is_full, _ in found.records if is_full}
 
     @property
     def name(self) -> str:
@@ -199,7 +196,7 @@ class GroupAnswer:
         return f"{workload_text(self._known[0])}{batch}"
 
     def sentences(self) -> Iterator[str]:
-        """What is best, how sure that is, and what would need more time."""
+        """What is best, how sure that is, and which cells were not tried."""
         goal, candidates, leader = self.goal, self.race.candidates, self.ranking.leader
         if leader is None:
             limit = "" if goal.latency_ms is None else f" within {goal.latency_ms:g} ms"
@@ -209,20 +206,11 @@ class GroupAnswer:
             yield f"{self.name}: no cell{limit} was measured often enough to recommend it{so_far}."
         else:
             yield f"{self.name}: {'' if self.is_decided else 'so far '}{BEST[goal.by]} with {self._named(leader)}"
-            yield f"{self._sureness()}; {self._counts()}."
-        if needed := self.needs_time():
-            yield f"More time is needed for {needed}."
-        if untried := [self.found.labels[i] for i in self.members if not candidates[i].was_tried]:
-            more = f" {and_more(num, 'cell')}" if (num := len(untried) - MAX_NAMED) > 0 else ""
-            yield f"Not tried: {', '.join(untried[:MAX_NAMED])}{more}."
-        beside = [was_beside_others(record) for i, _, record in self.found.records if i in self.members]
-        if any(beside):
-            yield (
-                f"Not alone: {sum(beside):,} of {len(beside):,} processes; others used the machine's cores meanwhile."
-                " That may slow some cells down more than others."
-            )
-        if reasons := Counter(self.reported[i].outcome for i in self.members if candidates[i].has_failed):
-            yield "Failed: " + ", ".join(f"{num} {status}" for status, num in reasons.most_common()) + "."
+            counts = Counter(self.found.outcome(i) for i in self.members).most_common()
+            yield f"{self._sureness()}. Cells: {', '.join(f'{num:,} {outcome}' for outcome, num in counts)}."
+        if self.untried:
+            more = f" {and_more(num, 'cell')}" if (num := len(self.untried) - MAX_NAMED) > 0 else ""
+            yield f"Not tried: {', '.join(self.untried[:MAX_NAMED])}{more}."
 
     def _text(self, i: int) -> str:
         """A cell's settings, such as `cpu bf16 b32, 2 threads`."""
@@ -234,54 +222,17 @@ class GroupAnswer:
 
     def _sureness(self) -> str:
         goal, margin = self.goal, self.ranking.margin
-        ok = [each for i in self.members if (each := self.race.candidates[i]).num_samples and not each.has_failed]
-        tried = [candidate for candidate in ok if not candidate.is_over]
-        if len(ok) > len(tried) == 1:
-            return f"Of the {len(ok):,} cells that were tried, it is the only one within {goal.latency_ms:g} ms"
-        if len(tried) == 1:
-            return "It is the only cell that was measured"
-        which = f"the {len(tried):,} cells that were tried"
+        candidates = [self.race.candidates[i] for i in self.members]
+        num = sum(each.num_samples > 0 and not (each.has_failed or each.is_over) for each in candidates)
+        which = f"the {num:,} cells that were tried"
         which += "" if goal.latency_ms is None else f" and are within {goal.latency_ms:g} ms"
+        if num == 1:
+            return "It is the only cell that was measured" + which.partition("tried and are")[2]
         if margin > max(goal.margin, MAX_MARGIN):
             return f"It is not known yet by how much any of {which} may be {BETTER[goal.by]}"
-        asked, known = f"{100 * goal.margin:g} %", f"{math.ceil(1000 * margin) / 10:g} %"
-        if margin <= goal.margin:
-            return f"With 95 % confidence none of {which} is more than {asked} {BETTER[goal.by]}"
-        return f"With 95 % confidence none of {which} is more than {known} {BETTER[goal.by]} ({asked} was asked for)"
-
-    def _counts(self) -> str:
-        """How many cells were measured how much; each cell counts once."""
-        words = {
-            RaceOutcome.failed: "failed",
-            RaceOutcome.untried: "not tried",
-            RaceOutcome.over: f"over {self.goal.latency_ms or 0:g} ms",
-            RaceOutcome.dropped: "dropped early",
-        }
-        counts: Counter[str] = Counter()
-        for i in self.members:
-            outcome = self.found.outcome(i)
-            is_in_full = i in self._in_full and outcome != RaceOutcome.failed
-            counts["in full" if is_in_full else words.get(outcome, "only in short windows")] += 1
-        in_full = counts.pop("in full", 0)
-        were = "was" if in_full == 1 else "were"
-        return ", ".join([f"{in_full:,} {were} measured in full", *(f"{num:,} {what}" for what, num in counts.items())])
-
-    def needs_time(self) -> str:
-        """The cells that would be measured with more time; empty without."""
-        num_left = 0 if self.is_decided else len(self.ranking.rivals)
-        num_untried = sum(not self.race.candidates[i].was_tried for i in self.members)
-        parts = [f"{num_left:,} that may be {BETTER[self.goal.by]}"] if num_left else []
-        if num_untried:
-            parts.append(f"{num_untried:,} that {'was' if num_untried == 1 else 'were'} not tried")
-        return " and ".join(parts)
-
-    def shown_cells(self) -> list[int]:
-        """The leader, then by their speed its rivals and the best of those that dropped out."""
-        scores = {i: self.race.candidates[i] for i in self.members if self.race.candidates[i].scores}
-        left, leader = self.ranking.left, self.ranking.leader
-        others = sorted((i for i in scores if i not in left and not scores[i].is_over), key=lambda i: -scores[i].score)
-        chosen = [*left, *others][:MAX_CELLS]
-        return sorted(chosen, key=lambda i: (i != leader, -scores[i].score if i in scores else math.inf))
+        known = goal.margin if margin <= goal.margin else math.ceil(1000 * margin) / 1000
+        asked = "" if known == goal.margin else f" ({100 * goal.margin:g} % was asked for)"
+        return f"With 95 % confidence none of {which} is more than {100 * known:g} % {BETTER[goal.by]}{asked}"
 
     def columns(self) -> list[Column[int]]:
         found, candidates, leader = self.found, self.race.candidates, self.ranking.leader
@@ -296,9 +247,13 @@ class GroupAnswer:
             Column(UNITS[self.goal.by], lambda i: number(found.value(i))),
             Column("behind (%)", lambda i: number(behind(i), 2)),
             Column("processes", lambda i: count(candidates[i].num_samples)),
-            Column("in full", lambda i: count(sum(j == i and is_full for j, is_full, _ in found.records) or None)),
             Column("", lambda i: word(found.outcome(i))),
         ]
+
+    def shown_cells(self) -> list[int]:
+        """The leader, and then the others by their speed."""
+        scores = {i: each.score for i in self.members if (each := self.race.candidates[i]).scores and not each.is_over}
+        return sorted(scores, key=lambda i: (i != self.ranking.leader, -scores[i]))[:MAX_CELLS]
 
 
 def show(found: Found, folder: Path, console: Console) -> int:
@@ -317,12 +272,12 @@ def show(found: Found, folder: Path, console: Console) -> int:
             console.print(line, markup=False, highlight=False, soft_wrap=not console.is_terminal)
         if (table := tabulate_known("", answer.columns(), answer.shown_cells())) is not None:
             console.print(rendered(table))
-    if num := len(found.disturbed):
-        processes = f"{num:,} more process{'es' * (num > 1)} ({found.disturbed[0]})"
-        say(console, f"Disturbed, and not counted: {processes}", "yellow")
+    if found.disturbed:
+        num = f"{len(found.disturbed):,} ({found.disturbed[0]})"
+        say(console, f"Processes that were disturbed, and do not count: {num}", "yellow")
     took_s = sum(record.wall_s for _, _, record in found.records)
     say(console, f"Records: {shown(folder)} ({len(found.records)} processes, {duration(took_s)})")
     say(console, f"A page to share: accelbench report {shown(folder)}")
-    if any(answer.needs_time() for answer in answers):
+    if any(answer.untried or not answer.is_decided for answer in answers):
         say(console, f"To go on: the same command with out={shown(folder)}, which has a new budget then")
     return 0 if all(answer.ranking.leader is not None for answer in answers) else 1

@@ -108,14 +108,10 @@ def find(
     tries.say(f"Trying batches of {cell.batch_size:,} to {most:,} samples{bound} ...")
     try:
         largest, smallest = search(tries.fits, cell.batch_size, most, tries.guess)
-    except _BudgetExceeded as end:
-        tries.say_so_far(str(end))
-        return 0
-    except _Inconclusive as end:
-        tries.say(f"The search ended: {end}")
-        if fitting := tries.fitting:
-            tries.say(f"The largest batch that was seen to fit: {max(fitting):,}{tries.peak(max(fitting))}.")
-        return 1
+    except _Ended as end:
+        tries.say_so_far()
+        tries.say(str(end))
+        return end.status
     finally:
         if tries.options.out is not None:
             tries.say(f"Records of the tries: {shown(place.root / tries.options.out)}")
@@ -128,12 +124,12 @@ def find(
     return 0
 
 
-class _BudgetExceeded(Exception):  # noqa: N818  # no mistake of anybody's
-    """A try would take longer than there is time for; the message says which."""
+class _Ended(Exception):  # noqa: N818  # no mistake of anybody's
+    """The search ends before its answer is known; the message says why."""
 
-
-class _Inconclusive(Exception):  # noqa: N818
-    """A try had an outcome that says nothing about memory; the message says which."""
+    def __init__(self, why: str, status: int) -> None:
+        super().__init__(why)
+        self.status = status  # of the command
 
 
 class _Tries:
@@ -164,7 +160,7 @@ class _Tries:
         takes_s = 0.0 if largest is None else self.done[largest].wall_s * max(1.0, batch / largest)
         if time.monotonic() + takes_s > self.ends_s:
             more = f"{batch:,} was not tried: it takes about {takes_s:.0f} s"
-            raise _BudgetExceeded(f"{more}, more than --budget (1m if unset) leaves.")
+            raise _Ended(f"{more}, more than --budget (1m if unset) leaves.", 0)
         # A sweep's lines are about speed, which one step does not show.
         console = self.console if self.options.verbose else Console(file=io.StringIO())
         one = replace(self.cell, batch_size=batch)
@@ -176,7 +172,7 @@ class _Tries:
         fits = f"fits{self.peak(batch)}" if record.status == Status.ok else f"{record.status}: {record.reason}"
         self.say(f"{batch:,} samples, {record.wall_s:.0f} s: {fits}")
         if record.status not in (Status.ok, Status.oom, Status.killed):
-            raise _Inconclusive(f"{record.label}: {record.status}: {record.reason}")
+            raise _Ended(f"The search ended: {record.label}: {record.status}: {record.reason}", 1)
         return record.status == Status.ok
 
     def guess(self) -> int | None:
@@ -189,18 +185,16 @@ class _Tries:
         peak = _peak_bytes(self.done[batch])
         return "" if peak is None else f", which takes {peak / GB:.1f} GB"
 
-    def say_so_far(self, untried: str) -> None:
+    def say_so_far(self) -> None:
+        """Says what fits as far as is known, and what should."""
         fitting, guess = self.fitting, self.guess()
         if not fitting:
             self.say("No batch was seen to fit yet.")
-            self.say(untried)
             return
-        failing, largest = self.done.keys() - fitting, max(fitting)
-        self.say(f"{largest:,} fits{self.peak(largest)}{f'; {min(failing):,} does not' if failing else ''}.")
-        if guess is not None and guess > largest:
-            sizes = f"{min(fitting):,} and {largest:,}"
+        self.say(f"{max(fitting):,} fits{self.peak(max(fitting))}.")
+        if guess is not None and guess > max(fitting):
+            sizes = f"{min(fitting):,} and {max(fitting):,}"
             self.say(f"About {guess:,} should fit: estimated from the memory of {sizes}.")
-        self.say(untried)
 
 
 def _peak_bytes(record: Record) -> int | None:

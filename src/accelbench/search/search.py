@@ -32,8 +32,6 @@ from accelbench.sweep.context import SweepContext
 from accelbench.sweep.session import Session
 from accelbench.sweep.terminal import SweepProgress, say_skipped
 
-# How often race.json is written meanwhile: a killed search leaves one that is at most as old, and its last process.
-RACE_WRITTEN_S = 5.0
 # What a process is taken to last if nothing like it was measured here; and if it compiles its network.
 UNKNOWN_S, COMPILED_S = 1.0, 20.0
 COMPILED_FIRST = (Engine.aotinductor,)  # engines that compile a network before a cell can start
@@ -92,7 +90,6 @@ class _Search:
         self.cut_s: dict[int, float] = {}  # how long cells ran that were cut off: they take longer
         self.ready_needs: set[tuple[object, ...]] = set()  # see `Traits.needs`: of the cells that have run
         self.now, self.began_s = now, now()
-        self.race_written_s = self.began_s
 
     def run(self) -> None:
         budget_s, race = self.goal.budget_s, self.found.race
@@ -113,7 +110,8 @@ class _Search:
         finally:  # an interrupted search keeps what it tells too
             self._note_drops()
             if self.found.records:
-                self._write_race()
+                with writing_errors(f"out={shown(self.context.folder)}"):
+                    self.found.file().write(self.context.folder)
 
     def _plainness(self, i: int) -> tuple[object, ...]:
         """The least of each group is the baseline: plain PyTorch in fp32, which users run today, or what comes next."""
@@ -160,15 +158,13 @@ class _Search:
         if self._known and self._next(i, is_long)[0].record_name in self._known:
             return 0.0
         cell, evidence = self.asked[i].cell if is_long else self.short[i], self.session.evidence
-        length = length_of(cell, evidence)
+        # Until its host has started, or its network was exported.
+        is_ready = evidence.traits(cell).needs in self.ready_needs
+        length = length_of(cell, evidence, (0.0, 0.0) if is_ready else evidence.start_s(cell))
         cost_s = math.sqrt(length.shortest_s * length.longest_s)
         if not cost_s < math.inf:  # unknown: infinite, or no number if no time at all is possible
-            cost_s = max(length.shortest_s, COMPILED_S if cell.options.compile else UNKNOWN_S)
-        # Until its host has started, or its network was exported.
-        if evidence.traits(cell).needs not in self.ready_needs:
-            shortest_s, longest_s = evidence.start_s(cell)
-            is_known = shortest_s == longest_s
-            cost_s += longest_s if is_known else COMPILED_S * (cell.engine in COMPILED_FIRST)
+            compiles = cell.options.compile or (cell.engine in COMPILED_FIRST and not is_ready)
+            cost_s = max(length.shortest_s, COMPILED_S if compiles else UNKNOWN_S)
         return max(self.cut_s.get(i, 0.0), cost_s)
 
     def _measure(self, i: int, is_long: bool, left_s: float) -> Sample:
@@ -189,8 +185,6 @@ class _Search:
             self.found.records.append((i, is_full, record))
             if is_full or sample.score is None:
                 self._write_plan()
-            if self.now() - self.race_written_s >= RACE_WRITTEN_S:
-                self._write_race()
         return sample
 
     def _note_drops(self) -> None:
@@ -205,8 +199,3 @@ class _Search:
         wanted = [WantedCell(item.cell, item.record_name, item.label) for item in skipped]
         wanted += [WantedCell(record.cell, record.name, record.label) for record in published]
         self.context.write_plan(wanted)
-
-    def _write_race(self) -> None:
-        self.race_written_s = self.now()
-        with writing_errors(f"out={shown(self.context.folder)}"):
-            self.found.file().write(self.context.folder)

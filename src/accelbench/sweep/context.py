@@ -3,14 +3,13 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from itertools import count
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
 
 from accelbench import lock
 from accelbench.errors import REFUSED, RefusedError, UserError, WriteError, writing_errors
@@ -43,7 +42,7 @@ class SweepContext:
     sweep_id: str  # kept in every record
     earlier: Sequence[WantedCell] = ()  # the cells that the folder's plan names already, and keeps
     # The files that it has written or found, and how each is written again: a cell's code may delete or change them.
-    _kept: dict[Path, tuple[Signature | None, Callable[[], object]]] | None = None
+    _kept: dict[Path, tuple[Signature | None, Callable[[], object]]] = field(default_factory=dict)
 
     @classmethod
     def begin(
@@ -85,8 +84,7 @@ class SweepContext:
         prepare_missing(self.place, cells[0].data, self.console)
         ready = prepare(cells, self.place, self.earlier)
         if ready.data.stand_in:
-            text = f"[bold yellow]Not {escape(ready.data.name)}:[/] {escape(ready.data.source)}"
-            self.console.print(text, highlight=False, soft_wrap=not self.console.is_terminal)
+            self.say(f"Not {ready.data.name}: {ready.data.source}", "bold yellow")
         return ready
 
     @contextmanager
@@ -104,8 +102,7 @@ class SweepContext:
 
     @contextmanager
     def restoring_files(self) -> Iterator[None]:
-        """Keeps the plan and the records in mind, and writes those again that are deleted or changed meanwhile."""
-        self._kept = {}
+        """Writes the plan and the records again that are deleted or changed meanwhile."""
         try:
             yield
         finally:  # an interrupted sweep keeps its records too
@@ -113,27 +110,19 @@ class SweepContext:
             for write in lost.values():
                 write()
             if lost:
-                text = (
-                    f"{len(lost)} files were deleted or changed while the sweep ran, perhaps by the code of a cell, "
-                    "and have been written again:"
-                )
+                text = f"{len(lost)} files were deleted or changed while the sweep ran, and have been written again:"
                 self.say("\n  ".join([text, *listed([shown(path) for path in lost])]), "yellow")
 
-    def _note(self, path: Path, write: Callable[[], object]) -> None:
-        if self._kept is not None:
-            self._kept[path] = _signature(path), write
+    def _keep(self, path: Path, write: Callable[[], object]) -> None:
+        self._kept[path] = _signature(path), write
 
-    def write_record(self, record: Record, *, is_judged: bool) -> None:
-        path = self.folder / f"{record.name}.json"
-        if self._kept:
-            self._kept.pop(path, None)
+    def write_record(self, record: Record) -> None:
         records.write(record, self.folder)
-        if is_judged:
-            self.keep(record)
+        self.keep(record)
 
     def keep(self, record: Record) -> None:
         """Has `restoring_files` keep a record that is there."""
-        self._note(self.folder / f"{record.name}.json", partial(records.write, record, self.folder))
+        self._keep(self.folder / f"{record.name}.json", partial(records.write, record, self.folder))
 
     def set_aside_plan(self) -> None:
         """Keeps what is in the place of the plan and is no readable plan: the new plan would overwrite it."""
@@ -153,7 +142,7 @@ class SweepContext:
         )
         with writing_errors(f"out={shown(self.folder)}"):
             plan_file.write_plan(plan, self.folder)
-        self._note(self.folder / PLAN, partial(plan_file.write_plan, plan, self.folder))
+        self._keep(self.folder / PLAN, partial(plan_file.write_plan, plan, self.folder))
 
 
 def _signature(path: Path) -> Signature | None:
@@ -206,9 +195,8 @@ def _folder_under_runs(place: Workplace, out: str) -> Path:
 def prepare_missing(place: Workplace, data: DataSpec, console: Console) -> None:
     """Prepares a data set as `dvc repro data@NAME` does, unless it is there or a DataModule makes it.
 
-    The user's own data are prepared again if they changed. A line says so, since it may take a download. Raises
-    UserError: params.yaml does not name the data set, or asks for what is not there; DataError: the data can't be
-    obtained.
+    The user's own data are prepared again if they changed. Raises UserError: params.yaml does not name the data set, or
+    asks for what is not there; DataError: the data can't be obtained.
     """
     folder = place.data / data.name
     if data.name == MODULE or (not data.path and (folder / MANIFEST).exists()):
@@ -219,7 +207,7 @@ def prepare_missing(place: Workplace, data: DataSpec, console: Console) -> None:
         return
     settings = {} if data.path else data_settings(place.project, data.name)
     if data.name != RANDOM:  # which has no files, but a manifest
-        console.print(f"Preparing {shown(folder)}, once.", highlight=False, soft_wrap=True)
+        say(console, f"Preparing {shown(folder)}, once.")
     if data.path:
         own.prepare(place, data)
     else:

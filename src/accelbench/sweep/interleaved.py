@@ -17,8 +17,6 @@ from accelbench.schema.serialize import load, read_json, write_json
 from accelbench.settings.config import SweepOptions, differing_options
 from accelbench.settings.suites import check_cells
 
-MAX_DIGITS = 20  # of a number of processes; Python reads no number of more than 4,300
-
 
 @dataclass(frozen=True)
 class InterleavedRuns:
@@ -46,8 +44,8 @@ def plan_runs(
     and the options of the sweep that runs them; without `out=`, its folder is runs/<time>-compare. Raises UserError:
     `repeats` is malformed or too large, the options differ, or the folder holds records already.
     """
-    if repeats is not None and (not repeats.isdecimal() or len(repeats) > MAX_DIGITS or int(repeats) < 1):
-        raise UserError(f"--repeats {repeats[:MAX_DIGITS]}: should be a whole number, at least 1")
+    if repeats is not None and (not repeats.isdecimal() or len(repeats) > 9 or int(repeats) < 1):
+        raise UserError(f"--repeats {repeats[:20]}: should be a whole number, at least 1")
     num = int(repeats) if repeats else MIN_PROCESSES
     check_cells(2 * num, f"--repeats {num}")
     options = first[1]
@@ -88,11 +86,12 @@ def load_comparison(folder: Path) -> tuple[RecordSet, RecordSet]:
     """
     path = folder / COMPARISON
     try:
-        first, second = load(list[_Side], read_json(path)["sides"])
+        sides = load(list[_Side], read_json(path)["sides"])
+        first, second = (_record_set(side, folder) for side in sides)
     except (OSError, ValueError, KeyError, TypeError) as error:
         problem = error if path.exists() else f"no {COMPARISON}"
         raise UserError(f"{folder}: not the folder of a `compare --run` ({problem}): name A and B") from error
-    return _record_set(first, folder), _record_set(second, folder)
+    return first, second
 
 
 def _record_set(side: _Side, folder: Path) -> RecordSet:

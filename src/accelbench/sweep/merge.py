@@ -18,7 +18,6 @@ from accelbench.schema.record import check_settings, cleared
 from accelbench.schema.serialize import PREFIX, SUFFIX, is_missing, json_text, open_regular, read_bytes, writing
 from accelbench.schema.text import one_line
 from accelbench.sweep.context import set_aside
-from accelbench.sweep.session import NOT_JUDGED
 
 Part = tuple[Path, str]  # the folder of a sweep, and the name of the source that it belongs to
 
@@ -100,46 +99,37 @@ def merge_into(target: Path, parts: Sequence[Part], done: Merged) -> None:
     # all its records.
     plan = None if is_missing(target / PLAN) else plan_file.read_plan(target)
     cells = {wanted.record_name: wanted for wanted in plan.cells} if plan else {}
-    for folder, source in parts:
-        theirs = _plan_of_source(folder, source, done)
+    for folder, _ in parts:
+        theirs = _plan_of_source(folder, done)
         plan = plan or theirs
         cells |= {wanted.record_name: wanted for wanted in theirs.cells}  # two machines may share a cell
     target.mkdir(parents=True, exist_ok=True)
     found = ((path, target, source) for folder, source in parts for path in sorted(folder.glob(RECORDS)))
     for merged in mapped(_merge_record, found):
         done.add(merged)
-    for folder, source in parts:
-        for path in (folder / name for name in (RACE, COMPARISON) if (folder / name).exists()):
-            try:
-                content = read_bytes(path)
-            except OSError as error:
-                done.problems.append(f"{path.name} of {source}: not readable ({error.strerror})")
-                continue
-            try:
-                _add(content, target / path.name)
-            except FileExistsError:
-                done.conflicts.append(f"{shown(target / path.name)}: differs in {source}; the one here stays")
+    for path, source in ((folder / name, source) for folder, source in parts for name in (RACE, COMPARISON)):
+        try:
+            _add(read_bytes(path), target / path.name)
+        except FileNotFoundError:
+            pass
+        except FileExistsError:
+            done.conflicts.append(f"{shown(target / path.name)}: differs in {source}; the one here stays")
+        except OSError as error:
+            done.problems.append(f"{path.name} of {source}: not readable ({error.strerror})")
     if plan is not None:
         plan_file.write_plan(replace(plan, cells=list(cells.values())), target)
 
 
-def _plan_of_source(folder: Path, source: str, done: Merged) -> PlanFile:
-    """The source's plan, or one of all its records; without cells whose records an earlier release has named."""
-    plan = None
+def _plan_of_source(folder: Path, done: Merged) -> PlanFile:
+    """The source's plan, or one of all its records."""
     if not is_missing(folder / PLAN):
         try:
-            plan = plan_file.read_plan(folder)
+            return plan_file.read_plan(folder)
         except RefusedError:
             raise
         except UserError as error:
             done.problems.append(f"{one_line(str(error))}; all records beside it are taken")
-    plan = plan or plan_file.plan_of_records(folder)
-    cells = [wanted for wanted in plan.cells if wanted.record_name.startswith(f"{wanted.cell_id}-")]
-    if num := len(plan.cells) - len(cells):
-        done.problems.append(
-            f"{source}: {num} cells of an earlier release are not in the plan; their records are added"
-        )
-    return replace(plan, cells=cells)
+    return plan_file.plan_of_records(folder)
 
 
 def _merge_record(wanted: tuple[Path, Path, str]) -> Merged:
@@ -147,14 +137,12 @@ def _merge_record(wanted: tuple[Path, Path, str]) -> Merged:
     path, target, source = wanted
     there = target / path.name
     try:
-        content = read_bytes(path)
-        is_there = there.exists() and _holds(there, content)
-        clean = content if is_there else _clean(content)  # else it was checked before
+        clean = _clean(read_bytes(path))
     except (OSError, RefusedError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else one_line(str(error))
         return Merged(problems=[f"{path.name} of {source}: not a readable record ({why})"])
     try:
-        is_new = not is_there and _add(clean, there)
+        is_new = _add(clean, there)
     except FileExistsError:
         try:
             is_new, is_same = False, _clean(read_bytes(there)) == clean
@@ -185,16 +173,13 @@ def _add_weights(weights: Path, target: Path) -> str:
 def _clean(content: bytes) -> bytes:
     """A record's file without secrets (`record.cleared`); itself if it has none.
 
-    Raises ValueError: it is no JSON, or a record that its sweep replaces once it has judged it, or its settings hold
-    a secret.
+    Raises ValueError: it is no JSON, or its settings hold a secret.
     """
     import orjson  # here, as in schema/serialize.py
 
     values = orjson.loads(content)
     if not isinstance(values, dict):
         return content
-    if values.get("reason") == NOT_JUDGED:
-        raise ValueError(f"not judged yet: {NOT_JUDGED}")
     check_settings(values.get("cell"))
     clean = cleared(values)
     return content if clean is values else json_text(clean).encode()

@@ -20,7 +20,7 @@ from accelbench.schema.vocab import UNEXPECTED, Status
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sinks.delivery import Delivery
 from accelbench.sweep.context import SweepContext, read_or_set_aside
-from accelbench.sweep.session import NOT_JUDGED, Session
+from accelbench.sweep.session import Session
 from accelbench.sweep.terminal import conclude
 
 
@@ -129,4 +129,4 @@ def known(context: SweepContext, planned: Sequence[Planned]) -> tuple[list[Recor
 
 def stands(record: Record, retry: Retry) -> bool:
     """Whether the record counts as one of its cell; else the cell is measured again."""
-    return record.reason != NOT_JUDGED and not (retry == Retry.failed and is_retried(record))
+    return not (retry == Retry.failed and is_retried(record))

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from accelbench.data.manifest import read_manifest
 from accelbench.devices import energy_counters
-from accelbench.errors import DataError, UserError
+from accelbench.errors import DataError
 from accelbench.grid.estimate import Evidence, read_evidence
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.plan import Planned, Prepared
@@ -36,7 +36,6 @@ from accelbench.sweep.terminal import SweepProgress
 MAX_LIBRARY_OUTPUT = 20_000  # characters of what one cell's libraries printed, with -v
 # Of accelbench's own networks, the tests know that they run: no check of them.
 CHECKED = frozenset(Library) - {Library.accelbench}
-NOT_JUDGED = "the sweep ended before the cell's speed was compared with what its device can do: run it again"
 
 
 class Session:
@@ -87,9 +86,8 @@ class Session:
     def measure(self, item: Planned, left_s: float = math.inf) -> Record:
         """Runs the cell, or skips it with its reason, judges it, writes its record, and shows the outcome.
 
-        It is written at once, and again when it was judged: the sweep may be killed before, since judging takes minutes
-        if the speed is not plausible. A cell that other programs disturbed waits for a quiet machine, and is run once
-        more; both take at most `left_s`.
+        A cell that other programs disturbed waits for a quiet machine, and is run once more; both take at most
+        `left_s`.
         """
         assert self._progress is not None, "entered, with something to do"
         self._progress.start(item)
@@ -106,12 +104,12 @@ class Session:
             if (measured := record.measurement) is not None:
                 notes = [*measured.notes, f"measured again: the first time, {reason}"]
                 record = replace(record, measurement=replace(measured, notes=notes))
-        is_ok = record.status == Status.ok
-        unjudged = replace(record, status=Status.invalid, reason=NOT_JUDGED) if is_ok else record
-        self.context.write_record(unjudged, is_judged=False)
-        judged = self._judge(record)
-        self._progress.finish(judged)
-        return judged
+        record = self._prober.judged(record)
+        if record.status == Status.ok and (defect := self._changed(record)) is not None:
+            record = replace(record, status=Status.invalid, reason=defect)
+        self.context.write_record(record)
+        self._progress.finish(record)
+        return record
 
     def _run(self, item: Planned, failure: Outcome | None, environment: Mapping[str, Any]) -> Record:
         # The record of no process if the cell is skipped, or the check of its network failed.
@@ -146,19 +144,6 @@ class Session:
             cells = [each.cell for each in self.todo if each.skip_reason is None and each.cell.device == device]
             for line in slow_formats(ceilings, [each.precision for each in cells]):
                 self.context.say(line)
-
-    def _judge(self, record: Record) -> Record:
-        """The record with the ceilings of its device and what follows from them; may probe the device again."""
-        try:
-            judged = self._prober.judged(record)
-            if judged.status == Status.ok and (defect := self._changed(record)) is not None:
-                judged = replace(judged, status=Status.invalid, reason=defect)
-            self.context.write_record(judged, is_judged=True)
-        except (UserError, OSError):
-            if record.status == Status.ok:  # what was written first does not count
-                (self.context.folder / f"{record.name}.json").unlink(missing_ok=True)
-            raise
-        return judged
 
     def _changed(self, record: Record) -> str | None:
         """What changed of the data set, or of the user's code and weights, while the cell was measured."""

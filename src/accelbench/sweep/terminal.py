@@ -26,34 +26,18 @@ from accelbench.report.tables.on_terminal import rendered
 from accelbench.report.tables.table import Column, columns_of, tabulate_known, word
 from accelbench.schema.record import Record, Row, number_of
 from accelbench.schema.vocab import QUANTIZED, UNEXPECTED, Mode, Phase, Provenance, Status
-from accelbench.stats.order_statistics import NUM_SAMPLES_FOR
 
 WIDE = 80  # columns of a terminal that has room for a bar
 STYLES = {Status.ok: "green", Status.skipped: "dim", DISTURBED: "yellow"}
 MAX_WORKLOADS = 3  # for more, the report and `accelbench best` are the places to look
 MAX_CELLS = 12
-MAX_WARNINGS = 3  # of a card
-NO_MEDIAN = (
-    f"p50 (ms): fewer than {NUM_SAMPLES_FOR[50]} steps were waited for one by one: steps are long, or whole epochs "
-    "were measured."
-)
+MAX_WARNINGS = 2  # of a card or an answer
 FIGURES = ("samples/s", "± (%)", "tokens/s", "p50 (ms)", "warnings")
 BAR_WIDTH = 48
 NAME_WIDTH = 8
 GIGA = 1e9
 MAX_ERROR_LINES = 16  # of the user's own code; a traceback through frameworks is longer, and is in the record
-# Phases that follow each other also differ in their fill, for readers without colours.
-PHASES = {
-    Phase.data_wait: ("░", "red"),
-    Phase.copy_in: ("▒", "yellow"),
-    Phase.forward: ("█", "blue"),
-    Phase.backward: ("▓", "cyan"),
-    Phase.optimizer: ("█", "green"),
-    Phase.trace: ("░", "white"),
-    Phase.execute: ("█", "blue"),
-    Phase.copy_out: ("▒", "bright_yellow"),
-    Phase.framework: ("░", "magenta"),
-}
+FILLS = (("█", "blue"), ("░", "yellow"), ("▓", "cyan"), ("▒", "magenta"))  # of a step's phases, one after the other
 
 
 class SweepProgress:
@@ -121,11 +105,8 @@ class SweepProgress:
         line = Text.assemble((count, "dim"), f"{record.label:<38} ")
         word = DISTURBED if disturbed.reason(record) else record.status.value
         line.append(word, STYLES.get(word, "bold red"))
-        if self.num > 1 or record.status not in UNEXPECTED:  # the card or the end of the sweep says why
-            text = f"  {outcome(record)}"
-            if self.console.is_terminal and line.cell_len + len(text) > self.console.width:
-                line.append(f"\n{' ' * (len(count) - 2)}")  # the terminal would break a word
-            line.append(text)
+        if self.num > 1 or record.status not in UNEXPECTED:  # the card says why
+            line.append(f"  {outcome(record)}")
         self.console.print(line, soft_wrap=True)
 
 
@@ -196,8 +177,6 @@ def show_answer(records: Sequence[Record], folder: str, console: Console) -> Non
         columns = [with_what, *columns_of(lambda cell: cell, best.FIGURES, *FIGURES)]
         if len(cells) <= MAX_CELLS and (table := tabulate_known("", columns, cells)):
             console.print(rendered(table))
-            if any(cell.number("latency_p50_ms") is None for cell in cells):
-                console.print(Text(NO_MEDIAN, "dim"), soft_wrap=soft_wrap)
         for line in remarks(answer, planned):
             console.print(line, soft_wrap=soft_wrap)
     if len(found) > MAX_WORKLOADS:
@@ -219,10 +198,10 @@ def remarks(answer: Answer, planned: Iterable[Process]) -> Iterator[Text]:
     if words := " ".join(filter(None, [answer.remark, answer.larger_batch(planned)])):
         yield Text(words)
     known = warnings_of(answer.fastest.row)
-    for text in known[:2]:
+    for text in known[:MAX_WARNINGS]:
         yield Text(f"Warning of the fastest: {text}", "yellow")
-    if len(known) > 2:
-        yield Text(f"{and_more(len(known) - 2, 'warning')}, in its record", "yellow")
+    if (num := len(known) - MAX_WARNINGS) > 0:
+        yield Text(f"{and_more(num, 'warning')}, in its record", "yellow")
 
 
 def show_card(record: Record, path: str, console: Console) -> None:
@@ -255,67 +234,65 @@ def _card_lines(record: Record, row: Row) -> Iterator[tuple[str, Text | str]]:
     if row["disturbed"]:
         yield "reason", f"{row['disturbed']}, so its numbers are not published"
     if record.error and record.cell.own_code and len(record.error.splitlines()) <= MAX_ERROR_LINES:
-        yield "error", Text(_frames(record.error), "dim")
+        calls = [line for line in record.error.splitlines() if line.startswith(" ")]  # the reason says the rest
+        yield "error", Text("\n".join(calls) or record.error.rstrip(), "dim")
     if is_ok and not row["disturbed"]:
-        yield from _figures(record, row)
+        yield from _speed(row)
+        yield from _use(record, row)
     notes = record.measurement.notes if record.measurement else []
     for note in notes:
         yield "note", note
     warnings = [warning for warning in warnings_of(row) if warning not in notes]
-    num_shown = len(warnings) if len(warnings) <= MAX_WARNINGS else MAX_WARNINGS - 1
-    for warning in warnings[:num_shown]:
+    for warning in warnings[:MAX_WARNINGS]:
         yield "warning", Text(warning, "yellow")
-    if num_shown < len(warnings):
-        yield "", Text(f"{and_more(len(warnings) - num_shown, 'warning')}, in the record", "yellow")
+    if (num := len(warnings) - MAX_WARNINGS) > 0:
+        yield "", Text(f"{and_more(num, 'warning')}, in the record", "yellow")
 
 
-def _frames(error: str) -> str:
-    """A traceback without the exception's own message, which the reason says."""
-    lines = error.splitlines()
-    while lines and not lines[-1].startswith(" "):
-        lines.pop()
-    return "\n".join(lines) or error.rstrip()
-
-
-def _figures(record: Record, row: Row) -> Iterator[tuple[str, Text | str]]:
-    cell, measured = record.cell, record.measurement
-    if interval := _interval(row, "samples_per_s", 4):
+def _speed(row: Row) -> Iterator[tuple[str, Text | str]]:
+    """How fast the cell is, and where a step's time goes."""
+    low, high = (number_of(row, f"samples_per_s_{end}") for end in ("low", "high"))
+    if low is not None and high is not None:
+        interval = f"{significant(low, 4)} to {significant(high, 4)}"
         yield "speed", f"{interval} samples/s with 95 % confidence, in this process"
     if (tokens := number_of(row, "tokens_per_s")) is not None:
         yield "tokens", f"{significant(tokens, 4)} tokens/s"
     tails = {percent: number_of(row, f"latency_p{percent}_ms") for percent in (50, 90, 99)}
     if known := [f"p{percent} {significant(value)} ms" for percent, value in tails.items() if value is not None]:
-        interval = _interval(row, "latency_p50_ms", 3)
-        yield "latency", ", ".join(known) + (f"  (p50 {interval} ms)" if interval else "")
+        yield "latency", ", ".join(known)
     phases = phases_ms(row)
     if total := sum(phases.values()):
         yield "step", _bar(phases, total)
         percents = {phase.replace("_", " "): 100 * ms / total for phase, ms in phases.items()}
         words = [f"{phase} {percent:.0f} %" for phase, percent in percents.items() if percent >= 0.5]
         yield "", f"{significant(total)} ms: {', '.join(words)}"
+
+
+def _use(record: Record, row: Row) -> Iterator[tuple[str, str]]:
+    """What the cell takes of the device and the memory, how long all of it takes, and how good the result is."""
+    cell, measured = record.cell, record.measurement
     limits = [] if row["bound"] is None else [f"bound by {row['bound']}"]
     share, ceiling = number_of(row, "mfu"), number_of(row, "ceiling_flops_per_s")
     if share is not None and ceiling is not None:
-        devices = "device's" if measured is None or measured.num_devices == 1 else "devices'"
         unit = "GOP/s" if cell.precision in QUANTIZED else "GFLOP/s"
-        limits.append(f"{100 * share:.1f} % of the {devices} {significant(ceiling / GIGA)} {unit}, as probed")
-    if limits:
-        yield "limit", ", ".join(limits)
+        limits.append(f"{100 * share:.1f} % of the {significant(ceiling / GIGA)} {unit} that were probed")
     peaks = {"the processes": number_of(row, "peak_host_mb"), "the device": number_of(row, "peak_device_mb")}
-    if known := [f"{significant(peak)} MB of {place}" for place, peak in peaks.items() if peak is not None]:
-        yield "memory", "at most " + ", ".join(known)
-    if (time_s := number_of(row, "time_s")) is not None:
-        epochs = f"{cell.epochs} epoch{'s' * (cell.epochs > 1)}"
-        whole = f"training for {epochs}" if cell.mode == Mode.train else "inference over the test set"
-        estimated = " (estimated from the speed)" * (row["time_provenance"] == Provenance.estimated)
-        yield "time", f"{whole} takes {significant(time_s)} s{estimated}"
+    memory = [f"{significant(peak)} MB of {place}" for place, peak in peaks.items() if peak is not None]
     accuracies = {"test accuracy": "accuracy", "training accuracy": "train_accuracy"}
     values = {name: number_of(row, column) for name, column in accuracies.items()}
-    known = [f"{name} {100 * value:.2f} %" for name, value in values.items() if value is not None]
+    quality = [f"{name} {100 * value:.2f} %" for name, value in values.items() if value is not None]
     if error := output_error_text(cell.precision, number_of(row, "output_error")):
-        known.append(f"output differs from fp32's by {error} for two samples")
-    if known:
-        yield "quality", ", ".join(known)
+        quality.append(f"output differs from fp32's by {error} for two samples")
+    if limits:
+        yield "limit", ", ".join(limits)
+    if memory:
+        yield "memory", "at most " + ", ".join(memory)
+    if (time_s := number_of(row, "time_s")) is not None:
+        whole = f"training, epochs={cell.epochs}," if cell.mode == Mode.train else "inference over the test set"
+        estimated = " (estimated from the speed)" * (row["time_provenance"] == Provenance.estimated)
+        yield "time", f"{whole} takes {significant(time_s)} s{estimated}"
+    if quality:
+        yield "quality", ", ".join(quality)
     if measured is not None and (checked := checked_words(measured.checks, fully=True)):
         yield "checked", checked
 
@@ -323,15 +300,9 @@ def _figures(record: Record, row: Row) -> Iterator[tuple[str, Text | str]]:
 def _bar(phases: Mapping[Phase, float], total: float) -> Text:
     """A step's wall time as a bar of phases; rounding their ends, not their lengths, keeps the total width."""
     bar, done = Text(), 0.0
-    for phase, value in phases.items():
+    for number, value in enumerate(phases.values()):
         start = round(BAR_WIDTH * done / total)
         done += value
-        fill, colour = PHASES[phase]
+        fill, colour = FILLS[number % len(FILLS)]
         bar.append(fill * (round(BAR_WIDTH * done / total) - start), colour)
     return bar
-
-
-def _interval(row: Row, column: str, digits: int) -> str:
-    """The 95 % interval, such as `3 to 5`; empty if it is unknown."""
-    low, high = (number_of(row, f"{column}_{end}") for end in ("low", "high"))
-    return "" if low is None or high is None else f"{significant(low, digits)} to {significant(high, digits)}"
