@@ -53,10 +53,16 @@ def advisories():
     del sys.modules[path.stem]
 
 
-def test_make_lint_compares_every_lock_with_the_advisories(advisories):
+def test_make_lint_compares_every_lock_with_the_advisories_which_have_sources_and_reasons(advisories):
     assert "\t$(BIN)/python environments/check_advisories.py\n" in (ROOT / "Makefile").read_text()
     assert set(advisories.LOCKS) == set(LOCKS)
     assert advisories.main([]) == 0
+    for advisory in (known := advisories.read_advisories()):
+        assert advisory.affected
+        assert advisory.reason
+        assert advisory.source.startswith("https://")
+        assert advisory.accepted is None or len(advisory.accepted.split()) > 3
+    assert known
 
 
 @pytest.mark.parametrize(
@@ -64,11 +70,8 @@ def test_make_lint_compares_every_lock_with_the_advisories(advisories):
     [
         ("pytorch-lightning==2.6.2", "pytorch-lightning 2.6.2 is affected by GHSA-w37p-236h-pfx3 (==2.6.2 or "),
         ("Lightning[extra]==2.6.3 ; python_version < '3.14'", "Lightning 2.6.3 is affected by GHSA-w37p"),
-        ("pytorch_lightning==2.5.5", "CVE-2026-31221"),
         ("torch==2.5.1+cpu", "CVE-2025-32434"),
-        ("onnx==1.20.1", "CVE-2026-27489"),
         ("keras==3.14.0", "CVE-2026-12479"),
-        ("mlflow==3.10.1", "CVE-2026-2651"),
     ],
 )
 def test_a_lock_with_a_version_that_is_not_accepted_fails(advisories, tmp_path, capsys, pinned, told):
@@ -85,15 +88,6 @@ def test_versions_that_are_not_affected_or_are_accepted_pass(advisories, tmp_pat
     lock.write_text("# empty\n")
     with pytest.raises(ValueError, match="my.lock: pins no package"):
         advisories.main([str(lock)])
-
-
-def test_every_advisory_has_its_source_and_what_is_accepted_its_reason(advisories):
-    assert (known := advisories.read_advisories())
-    for advisory in known:
-        assert advisory.affected
-        assert advisory.reason
-        assert advisory.source.startswith("https://")
-        assert advisory.accepted is None or len(advisory.accepted.split()) > 3
 
 
 def test_the_malicious_releases_are_in_no_range():

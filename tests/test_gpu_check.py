@@ -66,20 +66,20 @@ def test_the_page_names_first_what_falls_short():
 @pytest.mark.parametrize(
     ("code", "seconds", "found"),
     [
-        ("findings.figure('1'); raise ValueError('broken')", 30, ["1", "ended with status 1: ValueError: broken"]),
-        ("findings.figure('1'); import time; time.sleep(60)", 2.0, ["1", "did not end within 2 s"]),
-        ("print('noise'); findings.skipped('2')", 30, ["2"]),
+        ("print('noise'); raise ValueError('broken')", 30, ["1", "ended with status 1: ValueError: broken"]),
+        ("import time; time.sleep(60)", 1.0, ["1", "did not end within 1 s"]),
     ],
-    ids=["raises", "hangs", "skips"],
+    ids=["raises", "hangs"],
 )
 def test_a_part_that_fails_keeps_what_it_found(code, seconds, found, tmp_path, monkeypatch):
     (tmp_path / "bench" / "gpu_check").mkdir(parents=True)
     (tmp_path / "bench/gpu_check/findings.py").write_text((ROOT / "bench/gpu_check/findings.py").read_text())
-    (tmp_path / "bench/gpu_check/it.py").write_text(f"from bench.gpu_check import findings\n{code}\n")
+    (tmp_path / "bench/gpu_check/it.py").write_text(
+        f"from bench.gpu_check import findings\nfindings.figure(1)\n{code}\n"
+    )
     monkeypatch.setattr(packages, "ROOT", tmp_path)
     part = run(Step("it", ("it",), 1), "gpu", seconds)
     assert [finding.text for finding in part.findings] == found
-    assert part.seconds < 20
 
 
 def test_every_network_mode_and_precision_is_compared_on_a_gpu():
@@ -97,11 +97,6 @@ def test_plain_loops_run_in_processes_of_their_own_and_say_why_they_fail():
     with pytest.raises(plain.PlainFailedError, match="model=nothing: unknown model"):
         plain.step_s(replace(good, model=cells.ModelSpec(name="nothing")))
     assert 0 < plain.step_s(good) < 1
-
-
-def test_the_tests_need_no_browser():
-    code = "import sys; sys.modules['selenium'] = None; import conftest"
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT / "tests", check=True, timeout=60)
 
 
 PRINTED = """\

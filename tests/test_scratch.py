@@ -46,12 +46,15 @@ def holder(base, tmp_path):
         held.kill()
 
 
-def test_a_folder_is_this_users_and_ends_with_its_context(base):
+def test_a_folder_is_this_users_and_ends_with_its_context(base, monkeypatch):
     with scratch.folder() as folder:
         assert os.listdir(base) == [folder.name]
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         (folder / "a").mkdir()
     assert os.listdir(base) == []
+    monkeypatch.setattr(tempfile, "tempdir", str(base / "missing"))
+    with pytest.raises(UserError, match="TMPDIR=.*missing: no folder can be made there"), scratch.folder():
+        pytest.fail("made")
 
 
 def test_what_a_killed_process_left_is_removed_and_who_used_it_is_killed(holder, base, tmp_path):
@@ -80,9 +83,3 @@ def test_what_is_in_use_or_no_folder_of_ours_stays(holder, base, tmp_path):
         assert set(base.iterdir()) == stays | {folder}
     assert psutil.pid_exists(user)
     assert (tmp_path / "others").read_text() == "not ours"
-
-
-def test_where_no_folder_can_be_made_is_said(base, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(base / "missing"))
-    with pytest.raises(UserError, match="TMPDIR=.*missing: no folder can be made there"), scratch.folder():
-        pytest.fail("made")
