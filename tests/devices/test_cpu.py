@@ -1,4 +1,3 @@
-import os
 import subprocess
 import sys
 
@@ -32,12 +31,6 @@ def test_reads_the_first_processor_and_the_limits_of_the_cgroup(tmp_path):
     assert (report.present, report.name, report.memory_bytes) == (True, "AMD EPYC 9R14", 123456789)
     assert report.details["instruction_sets"] == "avx2 avx512f avx512_bf16"
     assert (report.details["usable_cores"], report.details["cpu_quota"]) == ("1", "0.5")
-
-
-def test_the_real_machine_agrees_with_the_system():
-    report = cpu.look()
-    assert 0 < report.memory_bytes <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    assert 1 <= int(report.details["usable_cores"]) <= int(report.details["logical_cores"])
 
 
 def test_affinity_counts():

@@ -1,6 +1,6 @@
 import pytest
 
-from accelbench.devices import gpu, packages
+from accelbench.devices import gpu
 
 from .fakes import FakeNvml
 
@@ -40,12 +40,6 @@ def test_the_weakest_of_several_counts_and_one_missing_figure_leaves_the_rest(to
     report = gpu.look(FakeNvml(failing=failing), {}, torch_folder("12.8"))
     assert (report.present, report.name, report.memory_bytes) == (True, "NVIDIA A100", None)
     assert set(report.details) == {"driver", "torch_cuda"}
-
-
-def test_reads_the_cuda_release_of_the_installed_torch():
-    version = gpu.torch_cuda_version(packages.folder("torch"))
-    assert version is None or version.split(".")[0].isdigit()
-    assert gpu.torch_cuda_version(None) is None
 
 
 @pytest.mark.parametrize(

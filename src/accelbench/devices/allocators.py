@@ -20,8 +20,6 @@ LIBRARIES = {
 }
 # Beginnings of the names of files, and the word of what they hold.
 WORDS = {"libjemalloc": "jemalloc", "libtcmalloc": "tcmalloc", "libc.so": "glibc", "libc-": "glibc"}
-# Word -> the function that returns the version of what it stands for.
-VERSIONS = {"tcmalloc": "tc_version", "glibc": "gnu_get_libc_version", "glibc_reuse": "gnu_get_libc_version"}
 # No block is mapped by itself, and the heap is not trimmed: what a step frees, the next one gets without page faults.
 REUSE = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776:glibc.malloc.top_pad=67108864"
 # More than glibc's heap has free by chance. The block is never written to, so that it takes no memory.
@@ -32,7 +30,7 @@ class Running(NamedTuple):
     """What gives this process its memory."""
 
     word: str  # a word of `Allocator`, `glibc`, or the name of another library's file
-    library: str  # the file's name and version
+    library: str  # the file's name, and the beginning of its checksum
 
 
 @cache
@@ -54,8 +52,6 @@ def checksum(path: Path) -> str:
 
 def why_missing(allocator: Allocator) -> str | None:
     """Why no process of this machine can have the allocator; None if it can."""
-    if sys.platform != "linux":
-        return f"allocator={allocator}: only Linux can replace a program's allocator: use allocator=default"
     if allocator == Allocator.glibc_reuse and platform.libc_ver()[0] != "glibc":
         return f"allocator={allocator}: this machine's C library is not glibc: use allocator=default"
     if allocator not in LIBRARIES or library(allocator) is not None:
@@ -76,15 +72,16 @@ def running() -> Running | None:
     """What gives this process its memory, as the linker has resolved the function; None if that can't be told."""
     program = ctypes.CDLL(None)
     # The function that frameworks get their tensors' memory from.
-    function = getattr(program, "posix_memalign", None)
-    path = function and _mapped_at(ctypes.cast(function, ctypes.c_void_p).value or 0)
+    path = _mapped_at(ctypes.cast(program.posix_memalign, ctypes.c_void_p).value or 0)
     if path is None:
         return None
     name = Path(path).name
     word = next((word for beginning, word in WORDS.items() if name.startswith(beginning)), name)
     if word == "glibc" and _large_blocks_come_from_heap(program):
         word = Allocator.glibc_reuse.value
-    return Running(word, " ".join(filter(None, [name, _version(program, word)])))
+    with contextlib.suppress(OSError):  # the file may have been replaced
+        name = f"{name} {checksum(Path(path))[:8]}"
+    return Running(word, name)
 
 
 def notes(asked: Allocator, ran: Running | None) -> Iterator[str]:
@@ -110,15 +107,3 @@ def _large_blocks_come_from_heap(program: ctypes.CDLL) -> bool:
         return block is not None and _mapped_at(block) == "[heap]"
     finally:
         program.free(block)
-
-
-def _version(program: ctypes.CDLL, word: str) -> str:
-    if word == Allocator.jemalloc and hasattr(program, "mallctl"):
-        version, size = ctypes.c_char_p(), ctypes.c_size_t(ctypes.sizeof(ctypes.c_char_p))
-        program.mallctl(b"version", ctypes.byref(version), ctypes.byref(size), None, ctypes.c_size_t(0))
-        return (version.value or b"").decode()
-    if not hasattr(program, name := VERSIONS.get(word, "")):
-        return ""
-    function = program[name]  # an object of its own, whose type changes no other's
-    function.restype = ctypes.c_char_p
-    return (function(None, None, None) or b"").decode()  # tcmalloc's takes three places for numbers, glibc's none

@@ -25,9 +25,7 @@ def look(
     """The TPU's report; `root` holds sys/ and dev/. Without `torch_xla_folder`, the installed torch_xla counts."""
     chips = find_chips(root)
     if not chips:
-        promised = {"PJRT_DEVICE": environ.get("PJRT_DEVICE") == "TPU", "TPU_NAME": "TPU_NAME" in environ}
-        words = " and ".join(f"{key}={environ[key]}" for key, is_set in promised.items() if is_set)
-        return absent(Device.tpu, "no TPU chip on the PCI bus" + (f", although {words}" if words else ""))
+        return absent(Device.tpu, "no TPU chip on the PCI bus")
     name, num_chips = Counter(chips).most_common(1)[0]
     if not any(root.glob("dev/accel*")) and not any(root.glob("dev/vfio/[0-9]*")):  # up to v4, and from v5e on
         return absent(

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from rich.console import Console
@@ -30,22 +29,17 @@ class Question:
 
     first: Process
     second: Process
-    lead: float  # of the faster one, as a share of its speed
-
-    @cached_property
-    def key(self) -> str:
-        """Hexadecimal digits; equal for the same two cells."""
-        return digest([self.first.cell.id, self.second.cell.id])[:8]
+    key: str  # hexadecimal digits; equal for the same two cells
+    cost_s: float  # that its processes will take, from what one of each took
+    ratio: float  # of the faster one's speed to the other's
 
     @property
     def name(self) -> str:  # of its folder
         return f"{self.first.cell.suite}-{self.key}"
 
     @property
-    def cost_s(self) -> float:
-        """Seconds that its processes will take, from what one of each took."""
-        took_s = [reported.record.wall_s for reported in (self.first, self.second) if reported.record]
-        return MIN_PROCESSES * sum(took_s)
+    def title(self) -> str:
+        return f"{self.first.label} or {self.second.label}"
 
 
 def questions(sweeps: Sequence[Sweep], budget_s: float) -> list[Question]:
@@ -58,9 +52,10 @@ def questions(sweeps: Sequence[Sweep], budget_s: float) -> list[Question]:
         other = next(iter(group.others), None)
         if other is not None and not (lead := group.gap_to(other)).is_interleaved:
             first, second = sorted((group.fastest, other), key=lambda each: each.cell.id)
-            found.append(Question(first, second, 1 - 1 / lead.ratio))
+            cost_s = MIN_PROCESSES * sum(each.record.wall_s for each in (first, second) if each.record)
+            found.append(Question(first, second, digest([first.cell.id, second.cell.id])[:8], cost_s, lead.ratio))
     chosen = []
-    for question in sorted(found, key=lambda each: (round(each.cost_s), each.lead)):
+    for question in sorted(found, key=lambda each: (round(each.cost_s), each.ratio)):
         if question.cost_s <= budget_s:
             chosen.append(question)
             budget_s -= question.cost_s
@@ -68,11 +63,7 @@ def questions(sweeps: Sequence[Sweep], budget_s: float) -> list[Question]:
 
 
 def confirm(root: Path, console: Console, hosts: Hosts) -> None:
-    """Measures the two best cells of the cheapest questions again, as `confirm_s` in params.yaml says.
-
-    Raises:
-        UserError: there are no results, or the processes could not be started.
-    """
+    """Measures the two best cells of the cheapest questions again, in the time of `confirm_s`. Raises UserError."""
     wanted = {str(name) for name in params.load(root).suites}
     sweeps = [each for each in read_all(root / RESULTS) if each.folder in wanted]
     chosen, folder = questions(sweeps, params.confirm_s(root)), root / CONFIRMED
@@ -80,9 +71,8 @@ def confirm(root: Path, console: Console, hosts: Hosts) -> None:
     answer(chosen, folder, console, hosts)
     if chosen:
         relate(root, wanted)
-    lines = [f"{each.name}: {each.first.cell.label} or {each.second.cell.label}\n" for each in chosen]
     with writing(folder / "questions.txt") as file:  # DVC warns of an output that is an empty folder
-        file.write_text("".join(lines))
+        file.write_text("".join(f"{each.name}: {each.title}\n" for each in chosen))
 
 
 def answer(chosen: Sequence[Question], folder: Path, console: Console, hosts: Hosts) -> list[Record]:
@@ -97,21 +87,17 @@ def answer(chosen: Sequence[Question], folder: Path, console: Console, hosts: Ho
             plan.unlink()
     records = []
     for number, question in enumerate(chosen, 1):
-        first, second = question.first, question.second
-        title = f"{first.label} or {second.label}"
-        console.print(
-            f"\nQuestion {number} of {len(chosen)}: is {title} faster? "
-            f"{MIN_PROCESSES} processes of each, interleaved: about {duration(question.cost_s)}",
-            markup=False,
-            soft_wrap=True,
-        )
+        ask = f"Question {number} of {len(chosen)}: is {question.title} faster? {MIN_PROCESSES} processes of each"
+        took = f"interleaved: about {duration(question.cost_s)}"
+        console.print(f"\n{ask}, {took}", markup=False, soft_wrap=True)
         # The same order each time: after an interruption, the records that are there are those of the first processes.
-        runs = shuffled_runs(first.cell, second.cell, MIN_PROCESSES, seed=int(question.key, 16))
+        runs = shuffled_runs(question.first.cell, question.second.cell, MIN_PROCESSES, seed=int(question.key, 16))
+        suite, title = question.first.cell.suite, question.title
         options = SweepOptions(
-            suite=first.cell.suite, title=title, study=None, profile=None, tracking="mlflow", out=None, retry=Retry.none
+            suite=suite, title=title, study=None, profile=None, tracking="mlflow", out=None, retry=Retry.none
         )
         result = sweep.run(runs.cells, options, console, folder / question.name, hosts=hosts)
-        save_comparison(runs, (first.label, second.label), result.records, folder / question.name)
+        save_comparison(runs, (question.first.label, question.second.label), result.records, folder / question.name)
         records += result.records
     return records
 

@@ -23,11 +23,7 @@ STAGES = (*MEASURING, "list_source", "prepare_data", "write_environment", "list_
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Runs a stage; returns its exit status: 2 if nothing could be started.
-
-    Args:
-        words: its name, and what `${key}` in dvc.yaml stands for; None: this process's.
-    """
+    """Runs a stage, named by `words` or by this process's; returns its exit status: 2 if nothing could be started."""
     name, *keys = sys.argv[1:] if words is None else words
     if name not in STAGES:
         print(f"error: {name}: unknown stage. Choose from: {', '.join(STAGES)}.", file=sys.stderr)

@@ -25,7 +25,7 @@ from accelbench.sweep import terminal
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite of the params.yaml in the project's folder `root`."""
+    """A suite of the params.yaml in the project's folder `root`, and where its records are."""
 
     root: Path
     name: str
@@ -50,22 +50,14 @@ class Suite:
         return [cell for cell in wanted if names[cell.id] not in stands]
 
     def measure(self, console: Console, hosts: Hosts) -> None:
-        """Measures every cell that has no record, and shows the answer.
-
-        Raises:
-            UserError: the sweep could not start, or not go on, for a reason that the user can mend.
-        """
+        """Measures every cell that has no record, and shows the answer. Raises UserError."""
         check_inside(self.folder, self.root)
         result = dispatch.run(list(self.cells.values()), self.options, console, self.folder, hosts=hosts)
         terminal.show_answer(result.records, shown(result.folder), console)
 
 
 def suites(root: Path, names: Sequence[str] | None = None) -> list[Suite]:
-    """The suites of params.yaml with these names, or all in its order; every setting of theirs has been checked.
-
-    Raises:
-        UserError: a setting is wrong; the message names it.
-    """
+    """The suites of params.yaml with these names, or all in its order. Raises UserError: a setting is wrong."""
     settings = params.load(root)
     retry = settings.get("retry") or Retry.none
     if retry not in list(Retry):
@@ -80,10 +72,7 @@ def suites(root: Path, names: Sequence[str] | None = None) -> list[Suite]:
 def write_retries(root: Path) -> None:
     """Writes, for each suite of the project, the list of the cells that `retry: failed` measures again.
 
-    It holds when each record began, so that a cell that fails again makes another list.
-
-    Raises:
-        UserError: params.yaml or a plan can't be read, or the lists' folder is a link to another place.
+    It holds when each record began, so that a cell that fails again makes another list. Raises UserError.
     """
     settings = params.load(root)
     check_inside(root / RETRIES, root)
@@ -109,11 +98,7 @@ def problems(root: Path) -> list[str]:
 
 
 def is_strict(root: Path) -> bool:
-    """Whether params.yaml asks for an exit status 1 if a cell failed unexpectedly: so by default.
-
-    Raises:
-        UserError: `strict` is neither true nor false.
-    """
+    """Whether params.yaml asks for exit status 1 if a cell failed unexpectedly, as by default. Raises UserError."""
     strict = params.load(root).get("strict", True)
     if not isinstance(strict, bool):
         raise UserError(f"{PARAMS}: strict={strict}: should be true or false")

@@ -72,10 +72,7 @@ def write_environment(_: Console) -> None:
 
 
 def list_retries(_: Console) -> None:
-    """Run every time: lists the cells of each suite that `retry: failed` measures again.
-
-    A sweep depends on the list of its suite, retries/<suite>.json: otherwise DVC would see no change, and not run it.
-    """
+    """Run every time: writes retries/<suite>.json, on which a sweep depends: otherwise DVC would see no change."""
     from accelbench.stages import suites
 
     suites.write_retries(pipelines_place().root)
@@ -86,24 +83,15 @@ def build_report(_: Console) -> None:
     from accelbench.report import build, dvc_plots  # here: they import the plot libraries
 
     place = pipelines_place()
-    root = place.root
-    page = build.build(
-        root / RESULTS,
-        root / "report",
-        params.costs(root),
-        say=print,
-        cache=place.cache,
-        extension=params.report_extension(root),
-    )
-    dvc_plots.write(root / "report")
+    root, out = place.root, place.root / "report"
+    costs, extension = params.costs(root), params.report_extension(root)
+    page = build.build(root / RESULTS, out, costs, say=print, cache=place.cache, extension=extension)
+    dvc_plots.write(out)
     print(f"report: {page}")
 
 
 def verdict(_: Console) -> int:
-    """The last one: names the cells that failed unexpectedly, and returns 1 if there are any.
-
-    Not in an experiment, which DVC would drop, and not with `strict: false` in params.yaml.
-    """
+    """Names the cells that failed unexpectedly; returns 1 if there are any. DVC would drop an experiment that does."""
     from accelbench.stages import suites
 
     root = pipelines_place().root
