@@ -10,11 +10,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from accelbench.answers.cells import MeasuredCell
-from accelbench.answers.words import OPTION_WORDS, options_text
+from accelbench.answers.words import options_text
 from accelbench.presentation import significant
 from accelbench.report.pictures.style import COLOURS, WARNING_COLOUR, finished, sized, tidy
 from accelbench.report.read import Sweep
-from accelbench.schema.record import Row
 from accelbench.schema.vocab import Device, Mode, Precision
 from five_studies.comparison import equal_on, one_per_setting, ratio
 
@@ -31,46 +30,35 @@ SHADES = {
     Precision.fp16: 0.22,
     Precision.int8: 0.12,
 }
-# A bar's hatch for each option; several options' hatches are drawn over one another.
-HATCHES = dict(zip(OPTION_WORDS, ("//", "..", "\\\\", "--", "||", "oo", "++", "**"), strict=True))
-OTHER_HATCH = "xx"  # several devices, another engine
-CURVE_MARKERS = (".", "x", "+", "1", "2")  # of a curve with 0, 1, 2, ... options
 CURVE_LINES: dict[str, Literal["--", "-"]] = {"training": "--", "test": "-"}
 MAX_BATCHES = 6  # of a picture
 _DOUBTFUL = Line2D([], [], linestyle="none", marker="$!$", color=WARNING_COLOUR, label="has warnings: see its row")
-# What one entry of a legend stands for: device, precision, and the options' text (empty without options).
-Setting = tuple[Device, Precision, str]
+Setting = tuple[Device, Precision]  # what one entry of a legend stands for
 Value = Callable[[MeasuredCell], float | None]
 
 
-def setting_of(row: Row) -> Setting:
-    """The device, precision and options of a row of `cells.csv`."""
-    return Device(str(row["device"])), Precision(str(row["precision"])), options_text(row) or ""
+def setting_of(reported: MeasuredCell) -> Setting:
+    """The device and precision of a cell."""
+    return reported.cell.device, reported.cell.precision
+
+
+def plain(cells: Iterable[MeasuredCell]) -> list[MeasuredCell]:
+    """The ok cells of one device and PyTorch without options, as the studies had them, one of each setting."""
+    return one_per_setting(each for each in cells if each.is_ok and options_text(each.row) is None)
 
 
 def distinct_settings(cells: Iterable[MeasuredCell]) -> list[Setting]:
-    """The setting of each cell once, in the vocabulary's order, without options first."""
-    known = {setting_of(reported.row) for reported in cells}
-    return [
-        (device, precision, options)
-        for device, precision in product(Device, Precision)
-        for options in sorted(setting[2] for setting in known if setting[:2] == (device, precision))
-    ]
+    """The setting of each cell once, in the vocabulary's order."""
+    known = {setting_of(reported) for reported in cells}
+    return [setting for setting in product(Device, Precision) if setting in known]
 
 
 def _handles(kind: Any, look: Callable[[Setting], dict[str, Any]], settings: Iterable[Setting]) -> list[Any]:
-    return [kind(**look(setting), label=" ".join(filter(None, setting))) for setting in settings]
+    return [kind(**look(setting), label=" ".join(setting)) for setting in settings]
 
 
 def _finished(figure: Figure, title: str, warning: str, handles: Sequence[Any]) -> Figure:
     return finished(figure, title, warning, handles, max(2, int(figure.get_figwidth() / 1.8)))
-
-
-def line_style(options: str) -> Any:
-    """Solid without options, else one dash per option; options later in the vocabulary have longer dashes."""
-    order = {name: index for index, name in enumerate(OPTION_WORDS)}
-    enabled = sorted(order.get(name, len(OPTION_WORDS)) for name in options.split(" + ") if name)
-    return (0, [length for index in enabled for length in (2 * index + 1, 1.5)]) if enabled else "-"
 
 
 def family(model: str) -> str:
@@ -95,8 +83,7 @@ def families(
 
     A bar of a cell that `is_doubtful` is marked.
     """
-    ok = one_per_setting(reported for reported in cells if reported.is_ok)
-    known = [(reported, number) for reported in ok if (number := value(reported)) is not None]
+    known = [(reported, number) for reported in plain(cells) if (number := value(reported)) is not None]
     if not known:
         return None
     ok = [reported for reported, _ in known]
@@ -113,8 +100,8 @@ def families(
         for axes, (name, inside) in zip(line, models.items(), strict=True):
             for each, number in known:
                 if each.cell.batch_size == batch_size and each.cell.model.name in inside:
-                    place = (inside.index(each.cell.model.name), shown.index(setting_of(each.row)), len(shown))
-                    _bar(axes, *place, number, each.row, doubtful=is_doubtful(each))
+                    place = (inside.index(each.cell.model.name), shown.index(setting_of(each)), len(shown))
+                    _bar(axes, *place, number, setting_of(each), doubtful=is_doubtful(each))
             axes.set_title(name, fontsize=10)
             axes.set_xticks(range(len(inside)), inside, rotation=30, ha="right")
             axes.set_xlim(-0.5, len(inside) - 0.5)
@@ -126,15 +113,14 @@ def families(
 
 
 def _fill(setting: Setting) -> dict[str, Any]:
-    device, precision, options = setting
-    hatch = "".join(HATCHES.get(name, OTHER_HATCH) for name in options.split(" + ") if name)
-    return {"facecolor": COLOURS[device], "alpha": SHADES[precision], "edgecolor": COLOURS[device], "hatch": hatch}
+    device, precision = setting
+    return {"facecolor": COLOURS[device], "alpha": SHADES[precision], "edgecolor": COLOURS[device]}
 
 
-def _bar(axes: Axes, group: int, index: int, num_bars: int, value: float, row: Row, *, doubtful: bool) -> None:
+def _bar(axes: Axes, group: int, index: int, num_bars: int, value: float, setting: Setting, *, doubtful: bool) -> None:
     width = 0.86 / num_bars
     x = group - 0.43 + width * (index + 0.5)
-    axes.bar(x, value, width * 0.92, **_fill(setting_of(row)))
+    axes.bar(x, value, width * 0.92, **_fill(setting))
     written: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "rotation": 90, "fontsize": 7}
     colour = WARNING_COLOUR if doubtful else "black"
     axes.annotate(significant(value) + " !" * doubtful, (x, value), (0, 2), color=colour, **written)
@@ -143,9 +129,9 @@ def _bar(axes: Axes, group: int, index: int, num_bars: int, value: float, row: R
 def curves(sweep: Sweep, title: str, warning: str) -> Figure | None:
     """Accuracy and loss per epoch, in training and on the test set: a row per network, a line per device and seed.
 
-    The marker shows how many options are on. None if no cell was tested after more than one epoch.
+    None if no cell was tested after more than one epoch.
     """
-    trained = [reported for reported in sweep.cells if reported.is_ok and reported.cell.mode == Mode.train]
+    trained = [each for each in sweep.cells if each.is_ok and each.cell.mode == Mode.train]
     cells = [reported for reported in trained if sum(bool(epoch.evaluation) for epoch in _epochs(reported)) > 1]
     if not cells:
         return None
@@ -162,7 +148,7 @@ def curves(sweep: Sweep, title: str, warning: str) -> Figure | None:
             axes.set_ylabel("accuracy (%)" if what == "accuracy" else "loss")
             axes.xaxis.get_major_locator().set_params(integer=True)
             tidy(axes)
-    handles = _handles(_line, _curve_style, distinct_settings(cells))
+    handles = _handles(_line, _line_style, distinct_settings(cells))
     handles += [_line(color="grey", linestyle=style, label=name) for name, style in CURVE_LINES.items()]
     return _finished(figure, title, warning, handles)
 
@@ -175,10 +161,9 @@ def _epochs(reported: MeasuredCell) -> list[Any]:
     return reported.record.measurement.epochs if reported.record and reported.record.measurement else []
 
 
-def _curve_style(setting: Setting) -> dict[str, Any]:
-    device, precision, options = setting
-    marker = CURVE_MARKERS[min(len(options.split(" + ")), len(CURVE_MARKERS) - 1) if options else 0]
-    return {"color": COLOURS[device], "alpha": max(0.5, SHADES[precision]), "marker": marker, "linewidth": 1.3}
+def _line_style(setting: Setting) -> dict[str, Any]:
+    device, precision = setting
+    return {"color": COLOURS[device], "alpha": max(0.5, SHADES[precision]), "marker": "."}
 
 
 def _curve(axes: Axes, reported: MeasuredCell, what: str, scale: float) -> None:
@@ -187,13 +172,12 @@ def _curve(axes: Axes, reported: MeasuredCell, what: str, scale: float) -> None:
         values = [getattr(each, what, None) for each in found]
         known = [(number + 1, scale * value) for number, value in enumerate(values) if value is not None]
         if known:
-            axes.plot(*zip(*known, strict=True), linestyle=style, **_curve_style(setting_of(reported.row)))
+            axes.plot(*zip(*known, strict=True), linestyle=style, **_line_style(setting_of(reported)))
 
 
 def dashboard(cells: Sequence[MeasuredCell], title: str, warning: str) -> Figure | None:
     """Study 003's panels for one network, by batch: latency (a thin line to p99), throughput, speed-up over the CPU."""
-    inferring = one_per_setting(reported for reported in cells if reported.is_ok and reported.cell.mode == Mode.infer)
-    ok = [reported for reported in inferring if reported.row["latency_p50_ms"] is not None]
+    ok = [each for each in plain(cells) if each.cell.mode == Mode.infer and each.number("latency_p50_ms") is not None]
     if not ok:
         return None
     batches = sorted({reported.cell.batch_size for reported in ok})
@@ -206,7 +190,7 @@ def dashboard(cells: Sequence[MeasuredCell], title: str, warning: str) -> Figure
     panels = figure.subplots(1, 3)
     settings = distinct_settings(ok)
     for setting in settings:
-        inside = sorted((each for each in ok if setting_of(each.row) == setting), key=lambda each: each.cell.batch_size)
+        inside = sorted((each for each in ok if setting_of(each) == setting), key=lambda each: each.cell.batch_size)
         for axes, value in zip(panels, values.values(), strict=True):
             _batch_line(axes, inside, value, setting)
         for each in inside:
@@ -223,20 +207,14 @@ def dashboard(cells: Sequence[MeasuredCell], title: str, warning: str) -> Figure
     if not panels[2].lines:
         panels[2].remove()
     marked = [_DOUBTFUL] if any(map(has_warnings, ok)) else []
-    return _finished(figure, title, warning, [*_handles(_line, _batch_style, settings), *marked])
-
-
-def _batch_style(setting: Setting) -> dict[str, Any]:
-    device, precision, options = setting
-    alpha = max(0.5, SHADES[precision])
-    return {"color": COLOURS[device], "alpha": alpha, "marker": "o", "linestyle": line_style(options)}
+    return _finished(figure, title, warning, [*_handles(_line, _line_style, settings), *marked])
 
 
 def _batch_line(axes: Axes, cells: Sequence[MeasuredCell], value: Value, setting: Setting) -> None:
     """A line through the known values, and a `!` at those of cells with warnings."""
     points = [(each, known) for each in cells if (known := value(each)) is not None]
     if points:
-        axes.plot([each.cell.batch_size for each, _ in points], [y for _, y in points], **_batch_style(setting))
+        axes.plot([each.cell.batch_size for each, _ in points], [y for _, y in points], **_line_style(setting))
     for each, y in points:
         if has_warnings(each):
             place = (each.cell.batch_size, y)

@@ -1,7 +1,6 @@
 """What the five studies add to the report: their published numbers beside ours, and their pictures redrawn."""
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Collection, Iterator
 
 from matplotlib.figure import Figure
 
@@ -27,7 +26,6 @@ def of_suite(sweep: Sweep, warning: str) -> Addition:
         steps.load_table(sweep),
         training.quality(sweep),
         training.one_epoch(sweep),
-        training.preparation(sweep),
     )
     return Addition(
         caveats=published.caveats(sweep.study),
@@ -58,28 +56,22 @@ def _drawn(sweep: Sweep, warning: str) -> Drawn:
 
 
 def _by_family(sweep: Sweep, warning: str) -> Drawn:
+    what = "Throughput by family"
+    title = f"{what}, {sweep.suite}"
+    yield "families", what, pictures.families(sweep.cells, lambda each: each.speed, "images/s", title, warning)
+    what = "Speed-up over the CPU, throughput"
+    yield "speedups", what, _speedups(sweep, tuple(Device), Device.cpu, f"{what}, {sweep.suite}", warning)
+    what = "Speed-up of the GPU over the TPU, throughput"
+    yield "gpu_over_tpu", what, _speedups(sweep, (Device.gpu,), Device.tpu, f"{what}, {sweep.suite}", warning)
 
-    def over(base: Device, reported: MeasuredCell) -> float | None:
-        return ratio(reported, equal_on(base, reported, sweep.cells))
 
-    columns = {
-        ("families", "Throughput by family", "images/s"): lambda each: each.number("samples_per_s"),
-        ("speedups", "Speed-up over the CPU, throughput", "x"): lambda each: over(Device.cpu, each),
-        ("gpu_over_tpu", "Speed-up of the GPU over the TPU, throughput", "x"): lambda each: (
-            over(Device.tpu, each) if each.cell.device == Device.gpu else None
-        ),
-        ("utilisation", "Utilisation of the device", "%"): steps.utilisation_percent,
-        ("power", "Power of the GPU", "W"): lambda each: each.number("gpu_power_w"),
-        ("temperature", "Temperature of the GPU", "°C"): lambda each: each.number("gpu_temperature_c"),
-        ("clock", "Clock of the GPU", "MHz"): lambda each: each.number("gpu_clock_mhz"),
-        ("memory", "Peak memory of the device", "MB"): lambda each: each.number("peak_device_mb"),
-        ("communication", "Copying to the device and back", "% of a step"): steps.communication_percent,
-    }
-    bases = {"speedups": Device.cpu, "gpu_over_tpu": Device.tpu}
+def _speedups(sweep: Sweep, devices: Collection[Device], base: Device, title: str, warning: str) -> Figure | None:
+    """The speed of each cell on `devices` over that of an equal one on `base`; a doubtful base makes it doubtful."""
 
-    def is_doubtful(base: Device | None, each: MeasuredCell) -> bool:
-        return any(map(pictures.has_warnings, (each, equal_on(base, each, sweep.cells) if base else None)))
+    def over(each: MeasuredCell) -> float | None:
+        return ratio(each, equal_on(base, each, sweep.cells)) if each.cell.device in devices else None
 
-    for (kind, what, unit), value in columns.items():
-        title, doubtful = f"{what}, {sweep.suite}", partial(is_doubtful, bases.get(kind))
-        yield kind, what, pictures.families(sweep.cells, value, unit, title, warning, doubtful)
+    def is_doubtful(each: MeasuredCell) -> bool:
+        return any(map(pictures.has_warnings, (each, equal_on(base, each, sweep.cells))))
+
+    return pictures.families(sweep.cells, over, "x", title, warning, is_doubtful)

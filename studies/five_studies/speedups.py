@@ -11,7 +11,6 @@ from accelbench.schema.vocab import Device, Mode, Precision
 from five_studies import published
 from five_studies.comparison import describe, equal_on, one_per_setting, published_for_sweep, ratio
 from five_studies.published import Published, by_place
-from five_studies.steps import copying_ms
 
 Devices = tuple[Device, Device]  # the first one's speed over the second's
 CPU, GPU, TPU = Device.cpu, Device.gpu, Device.tpu
@@ -23,7 +22,7 @@ UNEQUAL_BATCHES = {"002"}  # studies whose batch was not the same on both device
 ALL = "all"  # the network of a published number that is a mean over all networks
 NOTES = [
     "Ours: the samples/s of the first device over those of the second, of two cells that differ only in the device; "
-    "never of means. Copying: seconds of copying per step, the first device's over the second's.",
+    "never of means.",
     "Published speed-ups are those that a study prints or the ratio of its times, on its machines. A study's float32 "
     "on a GPU may be TF32, and its batch may differ between the devices: then the batch is empty.",
 ]
@@ -34,9 +33,7 @@ HEADLINE_NOTES = [
 ]
 
 
-COLUMNS = by_place(
-    *("network", "mode", "devices", "whose", "speed-up (x)", "copying (x)", "precision", "batch", "cells or source")
-)
+COLUMNS = by_place(*("network", "mode", "devices", "whose", "speed-up (x)", "precision", "batch", "cells or source"))
 HEADLINE_COLUMNS = by_place(
     *("devices", "published (x)", "from its raw data, end to end (x)", "ours: lowest (x)", "ours: highest (x)"),
     "ours: pairs of cells",
@@ -68,7 +65,7 @@ def table(sweep: Sweep) -> Table | None:
 
     def place(line: Sequence[Any]) -> tuple[float, ...]:
         """A published speed-up follows ours of the same batch."""
-        return models.index(line[0]), names.index(line[2]), line[7].key or math.inf
+        return models.index(line[0]), names.index(line[2]), line[6].key or math.inf
 
     return tabulate_known("Device against device", COLUMNS, sorted(shown, key=place), NOTES)
 
@@ -77,18 +74,14 @@ def _name(devices: Devices) -> str:
     return " over ".join(devices)
 
 
-def _over(first: float | None, second: float | None) -> Entry:
-    return number(first / second if first is not None and second else None)
-
-
 def _ours(sweep: Sweep, devices: Devices) -> Iterator[list[Any]]:
     others = {first.name: (first, second) for first, second in _pairs(sweep, devices)}
     for first in one_per_setting(first for first, _ in others.values()):
         first, second = others[first.name]
-        cell, copied = first.cell, _over(copying_ms(first), copying_ms(second))
+        cell = first.cell
         if (gain := ratio(first, second)) is not None:
             settings = (cell.precision, count(cell.batch_size), f"{cell.engine}, {describe(first)}")
-            yield [cell.model.name, cell.mode, _name(devices), "ours", number(gain), copied, *settings]
+            yield [cell.model.name, cell.mode, _name(devices), "ours", number(gain), *settings]
 
 
 def _printed(entries: Sequence[Published], devices: Devices, mode: Mode) -> Iterator[list[Any]]:
@@ -98,7 +91,7 @@ def _printed(entries: Sequence[Published], devices: Devices, mode: Mode) -> Iter
         if entry.metric in (name, f"low_{name}"):
             high = [e.value for e in of_device if (e.metric, e.model) == (f"high_{name}", entry.model)]
             text = f"{entry.value:g}" if entry.metric == name else f"{entry.value:g} to {high[0]:g}"
-            settings = (number(None), entry.precision, count(entry.batch_size), entry.source)
+            settings = (entry.precision, count(entry.batch_size), entry.source)
             yield [entry.model, mode, _name(devices), "published", Entry(text, entry.value), *settings]
 
 
@@ -114,21 +107,9 @@ def _from_times(entries: Sequence[Published], devices: Devices, mode: Mode) -> I
                 # The end of a source names what the number was measured on.
                 machines = " / ".join(entry.source.rpartition(": ")[2] for entry in (other, one))
                 source = f"{other.value:g} {one.unit} / {one.value:g} {one.unit}: {machines}"
-                copied = _over(_published_copying(one), _published_copying(other))
                 settings = (Precision.fp32, count(None if is_unequal else one.batch_size), source)
                 gain = number(other.value / one.value)
-                yield [one.model, mode, _name(devices), "published", gain, copied, *settings]
-
-
-def _published_copying(entry: Published) -> float | None:
-    """The part of a published time that is copying; None if unknown."""
-
-    def settings(of: Published) -> tuple[object, ...]:
-        return of.device, of.model, of.precision, of.batch_size
-
-    shares = [share for share in published.load(entry.study) if share.metric == "communication_share"]
-    share = next((share.value for share in shares if settings(share) == settings(entry)), None)
-    return None if share is None else share / 100 * entry.value
+                yield [one.model, mode, _name(devices), "published", gain, *settings]
 
 
 def headlines(sweep: Sweep) -> Table | None:

@@ -1,13 +1,11 @@
-"""What networks learnt and the published accuracies, and what their training cost besides its epochs."""
+"""What networks learnt, and the times of a single epoch, beside the published ones."""
 
 from collections.abc import Iterator
 
 from accelbench.answers.cells import MeasuredCell
-from accelbench.answers.words import options_text
 from accelbench.report.read import Sweep
-from accelbench.report.tables.table import Column, Table, count, number, percent, tabulate_known
-from accelbench.schema.record import Row
-from accelbench.schema.vocab import Device, Mode, Protocol
+from accelbench.report.tables.table import Table, number, percent, tabulate_known
+from accelbench.schema.vocab import Device, Mode
 from five_studies import published
 from five_studies.comparison import describe, nearest_cell, published_for_sweep
 from five_studies.published import Line, by_place
@@ -17,20 +15,6 @@ QUALITY_COLUMNS = by_place(
     "cell or source",
 )
 ONE_EPOCH_COLUMNS = by_place("network", "device", "ours (s)", "ours: cell", "published (s)", "published by")
-PREPARATION_COLUMNS: list[Column[Row]] = [
-    Column("network", lambda row: row["model"]),
-    Column("device", lambda row: row["device"]),
-    Column("precision", lambda row: row["precision"]),
-    Column("options", options_text),
-    Column("epochs", lambda row: row["epochs"], count),
-    Column("seed", lambda row: row["seed"], count),
-    Column("build (s)", lambda row: row["build_s"], number),
-    Column("compile (s)", lambda row: row["compile_s"], number),
-    Column("fit (s)", lambda row: row["time_s"], number),
-    Column("training accuracy (%)", lambda row: row["train_accuracy"], percent),
-    Column("test accuracy (%)", lambda row: row["accuracy"], percent),
-    Column("parameters", lambda row: row["num_params"], count),
-]
 
 
 def quality(sweep: Sweep) -> Table | None:
@@ -81,14 +65,3 @@ def _first_epoch_s(ours: MeasuredCell | None) -> float | None:
     """Seconds of building, and of the first epoch with its compilation."""
     measured = ours.record.measurement if ours is not None and ours.record else None
     return measured.build_s + measured.epochs[0].seconds if measured is not None and measured.epochs else None
-
-
-def preparation(sweep: Sweep) -> Table | None:
-    """What a run costs besides its epochs: building, compiling and the first step; None if no whole run is ok."""
-    trained = (Protocol.fit, Mode.train)
-    rows = [each.row for each in sweep.cells if each.is_ok and (each.cell.protocol, each.cell.mode) == trained]
-    notes = [
-        "Build: until model and optimiser are on the device. Fit includes compilation in the first steps; a dash: "
-        "nothing is compiled. Training accuracy is of the last epoch, with the weights of each step."
-    ]
-    return tabulate_known("Build, compile and fit", PREPARATION_COLUMNS, rows, notes)

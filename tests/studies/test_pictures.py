@@ -1,8 +1,8 @@
 import pytest
 
-from accelbench.schema.cell import Options
+from accelbench.schema.cell import KerasSettings, Options
 from accelbench.schema.measurement import Block, Epoch, Evaluation
-from accelbench.schema.vocab import Device, Mode, Protocol
+from accelbench.schema.vocab import Device, Engine, Mode, Protocol
 from five_studies import comparison, pictures, sections
 from report.conftest import inferring
 
@@ -87,26 +87,10 @@ def test_a_number_with_warnings_is_marked_on_the_picture_and_so_is_what_is_compu
     assert texts(drawn["families"])[-1] == "has warnings: see its row"
 
 
-def test_pictures_join_no_cells_with_other_options_and_name_them(read, maker):
-    last, both = Options(channels_last=True), Options(channels_last=True, compile=True)
-    shown = [(5, 1, Options()), *((rate, batch, on) for batch in (1, 2) for rate, on in ((10, last), (20, both)))]
-    cells = [(rate, maker.cell(mode="infer", batch_size=batch, options=on)) for rate, batch, on in shown]
-    found = read([maker.ok(cell, rate) for rate, cell in cells])
-    names = ["cpu fp32", "cpu fp32 channels_last", "cpu fp32 channels_last + compile"]
-    bars = pictures.families(found.cells, speed, "images/s", "title", "")
-    assert len({bar.get_hatch() for bar in bars.axes[0].patches}) == 3
-    panels = pictures.dashboard(found.cells, "title", "")
-    assert texts(bars) == texts(panels) == [*names, "has warnings: see its row"]
-    assert comparison.describe(found.cells[2]).startswith("fp32, batch 1, channels_last + compile, ")
-    assert comparison.nearest_cell(found, "mlp", Mode.infer, Device.cpu).cell.options == Options()
-
-
-def test_settings_are_in_the_vocabularys_order_without_options_first(read, maker):
-    shown = [("gpu", "fp32", Options()), ("cpu", "fp32", Options(compile=True)), ("cpu", "fp32", Options())]
-    cells = [
-        maker.cell(device=each, precision=word, options=on) for each, word, on in [*shown, ("cpu", "bf16", Options())]
-    ]
-    found = pictures.distinct_settings(read([maker.ok(cell, 1) for cell in cells]).cells)
-    assert [" ".join(setting).strip() for setting in found] == ["cpu bf16", "cpu fp32", "cpu fp32 compile", "gpu fp32"]
-    sets = ["", "channels_last", "compile", "freeze", "cuda_graphs", "channels_last + compile", "compile + freeze"]
-    assert len({str(pictures.line_style(each)) for each in sets}) == len(sets)
+def test_cells_with_options_or_on_another_engine_are_in_no_picture_of_a_study(read, maker):
+    last = maker.cell(mode="infer", options=Options(channels_last=True))
+    keras = maker.cell(mode="infer", engine=Engine.keras, keras=KerasSettings())
+    found = read([maker.ok(cell, rate) for cell, rate in ((maker.cell(mode="infer"), 5), (last, 10), (keras, 20))])
+    (axes,) = pictures.families(found.cells, speed, "images/s", "title", "").axes
+    assert [bar.get_height() for bar in axes.patches] == [pytest.approx(5)]
+    assert comparison.nearest_cell(found, "mlp", Mode.infer, Device.cpu).cell == found.cells[0].cell

@@ -17,8 +17,6 @@ from accelbench.schema.vocab import (
 )
 
 FLAGS = [name for name in vars(Options()) if name != "allocator"]
-# Every word that a text of options may have for one of them.
-OPTION_WORDS = [*FLAGS, *(each.value for each in Allocator if each != Allocator.default)]
 MODES = {Mode.train: "training", Mode.infer: "inference"}
 # The samples of these data sets and libraries may be anything; of all others they are images.
 OTHER_DATA, OTHER_LIBRARIES = {ARRAYS, MODULE}, {Library.transformers, Library.lightning}
