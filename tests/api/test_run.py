@@ -61,5 +61,5 @@ def test_a_notebook_measures_several_times_and_stays_as_it_is(tmp_path):
     ):
         assert line in session.stdout, session.stderr
     # Mistakes have the text of the command line.
-    assert "accelbench.errors.UserError: model.target: __main__.Net is defined in the session itself" in session.stderr
+    assert "accelbench.errors.UserError: model.target: a cell's process can't import __main__.Net" in session.stderr
     assert "model=nope: unknown model. Choose from: autoencoder, cnn" in session.stderr

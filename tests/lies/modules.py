@@ -118,7 +118,7 @@ class AccumulatesMeanwhile(Lit):
     """Until nothing more is timed."""
 
     def training_step(self, batch, batch_idx):
-        from accelbench.engines.lightning.own.lightning_module.run import ModuleRun
+        from accelbench.engines.lightning.own.module_run import ModuleRun
 
         runs = [each for each in gc.get_objects() if type(each) is ModuleRun] if self.calls == 5 else []
         self.run = runs[0] if runs else getattr(self, "run", None)

@@ -6,7 +6,6 @@ from html import escape
 from accelbench.presentation import UNKNOWN, significant
 from accelbench.schema.text import clean
 
-MAX_ROWS = 40  # of a table; a frame or the report has all
 # The theme's text colour shows on light and dark pages; the bars' blue has contrast to both.
 BAR = "<div style='width:{:.0f}px;height:12px;background:#3d8bd4'></div>"
 BAR_WIDTH = 200  # pixels, of the longest
@@ -34,8 +33,3 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], lengths: Seque
 def interval(low: float | None, high: float | None) -> str:
     """Two ends, such as `98.1 to 102`; a dash if unknown."""
     return UNKNOWN if low is None or high is None else f"{significant(low)} to {significant(high)}"
-
-
-def more(num: int) -> list[str]:
-    """A line that says how many are not shown; none if all are."""
-    return [f"and {num - MAX_ROWS} more: to_frame() has all"] if num > MAX_ROWS else []

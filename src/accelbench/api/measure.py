@@ -1,6 +1,7 @@
 """`accelbench.measure`: a live network or a function, in this process, under the clock of cells."""
 
 import dataclasses
+import inspect
 import os
 import random
 import sys
@@ -55,7 +56,7 @@ PRECISION_VARIABLES = sorted(
     name for name in SUBSTITUTING if name.startswith(("ONEDNN", "DNNL", "NVIDIA_TF32", "TORCH_ALLOW"))
 )
 NOT_ISOLATED = "not isolated: measured in a process that does other things"
-PREFIXES = ("", "k", "M", "G", "T", "P")
+OF_NETWORKS = ("batch", "mode", "precision", "loss", "optimizer", "learning_rate")  # arguments
 NUMBERS = [f"{name}{end}" for name in ("samples_per_s", "latency_p50_ms") for end in ("", "_low", "_high")]
 NUMBERS += ["latency_p90_ms", "latency_p99_ms", "mfu", "output_error"]
 _MEASURING = threading.local()  # `is_on` in a thread that measures
@@ -88,9 +89,7 @@ class Measurement:
     output_error: float | None
     warnings: list[str]  # what a reader of the numbers should know, a sentence each
     notes: list[str]  # what was measured, without a doubt about the numbers
-    row: Row = dataclasses.field(
-        compare=False
-    )  # the columns of `cells.csv`; of a function, only those that are known of it
+    row: Row = dataclasses.field(compare=False)  # the columns of `cells.csv` that are known
     raw: schema.Measurement = dataclasses.field(compare=False)  # all raw times
 
     @classmethod
@@ -113,32 +112,28 @@ class Measurement:
             **{name: number_of(row, name) for name in NUMBERS},
         )
 
-    def _lines(self) -> list[tuple[str, str]]:
-        low, high = self.samples_per_s_low, self.samples_per_s_high
-        rate = f"{significant(self.samples_per_s, 4)} samples/s"
-        lines = [("speed", rate + (f" ({html.interval(low, high)} with 95 % confidence)" if low and high else ""))]
+    def _lines(self) -> list[list[str]]:
+        words = filter(None, [self.mode, self.device, self.precision, f"{self.samples} samples a step"])
+        interval = html.interval(self.samples_per_s_low, self.samples_per_s_high)
         tails = {50: self.latency_p50_ms, 90: self.latency_p90_ms, 99: self.latency_p99_ms}
-        if known := [f"p{percent} {significant(value)} ms" for percent, value in tails.items() if value is not None]:
-            lines.append(("latency", ", ".join(known)))
+        lines = [
+            [self.name, f"{', '.join(words)}, on {self.device_name}"],
+            ["speed", f"{significant(self.samples_per_s, 4)} samples/s (95 % interval: {interval})"],
+            ["latency", ", ".join(f"p{percent} {significant(value)} ms" for percent, value in tails.items())],
+        ]
         if self.flops is not None:
             share = "" if self.mfu is None else f", {100 * self.mfu:.1f} % of what the device can do, as probed"
-            power = min((len(str(self.flops)) - 1) // 3, len(PREFIXES) - 1)
-            lines.append(("work", f"{significant(self.flops / 1000**power)} {PREFIXES[power]}FLOP a step{share}"))
-        lines += [("note", note) for note in self.notes]
-        return lines + [("warning", warning) for warning in self.warnings]
-
-    @property
-    def _what(self) -> str:
-        words = [self.mode, self.device, self.precision, f"{self.samples} samples a step"]
-        return f"{self.name}: {', '.join(filter(None, words))}, on {self.device_name}"
+            lines.append(["work", f"{significant(self.flops / 1e9)} GFLOP a step{share}"])
+        lines += [["note", note] for note in self.notes]
+        return lines + [["warning", warning] for warning in self.warnings]
 
     def __repr__(self) -> str:
         """What was measured, and a line for each figure and warning."""
-        return "\n".join([f"Measurement of {self._what}", *(f"  {name:<8} {text}" for name, text in self._lines())])
+        return "\n  ".join(f"{name}: {text}" for name, text in self._lines())
 
     def _repr_html_(self) -> str:
         """For notebooks: a small table."""
-        return html.page([self._what], html.table(["", ""], [list(line) for line in self._lines()]))
+        return html.page([], html.table(["", ""], self._lines()))
 
 
 def measure(
@@ -213,12 +208,7 @@ class _Asked:
     def check(self) -> None:
         """Raises a UserError if an argument is unknown, missing, or means nothing for what is measured."""
         if isinstance(self.target, type) or not callable(self.target):
-            what = f"the class {self.target.__name__}" if isinstance(self.target, type) else f"{type(self.target)}"
-            raise UserError(f"measure: takes a torch.nn.Module or a function without arguments, not {what}")
-        if self.device in ("xla_cpu", "tpu"):
-            raise UserError(
-                f"device={self.device}: XLA needs a process of its own: use accelbench.run(..., device={self.device!r})"
-            )
+            raise UserError(f"measure: takes a torch.nn.Module or a function without arguments, not {self.target!r}")
         for flag, value, choices in (
             ("device", self.device, DEVICES),
             ("mode", self.mode, tuple(Mode)),
@@ -229,37 +219,29 @@ class _Asked:
                 raise UnknownChoiceError(flag, value, choices)
         if self.samples is not None and (not isinstance(self.samples, int) or self.samples < 1):
             raise UserError(f"samples={self.samples}: should be a whole number, at least 1")
-        if self.is_function:
-            usual = {"batch": None, "mode": "infer", "precision": "fp32", "loss": None, "optimizer": "adam"}
-            for flag, meant in {**usual, "learning_rate": 1e-3}.items():
-                given = getattr(self, flag)
-                if not (given is meant or (meant is not None and given == meant)):
-                    raise UserError(f"{flag}: goes with a torch.nn.Module; a function decides that itself")
+        if not self.is_function:
+            self._check_network()
             return
+        for flag in OF_NETWORKS:
+            given, usual = getattr(self, flag), inspect.signature(measure).parameters[flag].default
+            if given is not usual and (usual is None or given != usual):
+                raise UserError(f"{flag}: goes with a torch.nn.Module; a function decides that itself")
+
+    def _check_network(self) -> None:
         if self.batch is None:
             raise UserError("batch: is missing: what the module is called with, such as a tensor")
-        self._check_is_meant()
-        if self.mode == Mode.train and self.loss is None:
-            raise UserError("loss: is missing: mode='train' needs a function of (output, batch) that returns a scalar")
-        if self.mode == Mode.infer and self.loss is not None:
-            raise UserError("loss: goes with mode='train'")
+        if (self.mode == Mode.train) != (self.loss is not None):
+            raise UserError("loss: a function of (output, batch) that returns a scalar; goes with mode='train' alone")
+        # The defaults would measure it elsewhere, or in another format, than it is.
+        first = next((each for each in self.target.parameters() if each.is_floating_point()), None)
+        if first is not None and first.is_cuda and self.device == Device.cpu:
+            raise UserError("device='cpu': the network is on a GPU: use device='gpu', or move it with .cpu()")
+        if first is not None and first.dtype.itemsize != 4 and self.precision == Precision.fp32:
+            raise UserError(f"precision='fp32': the network's weights are {first.dtype}: name that, or use .float()")
         if set_here := [name for name in PRECISION_VARIABLES if os.environ.get(name)]:
             raise UserError(
                 f"{', '.join(set_here)}: it may change the precision unseen: start Python without it, or use run"
             )
-
-    def _check_is_meant(self) -> None:
-        # The defaults would measure it elsewhere, or in another format, than it is.
-        first = next((each for each in self.target.parameters() if each.is_floating_point()), None)
-        if first is None:
-            return
-        if first.is_cuda and self.device == Device.cpu:
-            raise UserError("device='cpu': the network is on a GPU: use device='gpu', or move it with .cpu()")
-        stored = str(first.dtype).removeprefix("torch.")
-        words = {"bfloat16": Precision.bf16, "float16": Precision.fp16, "float64": Precision.fp64}
-        if self.precision == Precision.fp32 and stored in words:
-            cure = f"use precision='{words[stored]}', or cast it with .float()"
-            raise UserError(f"precision='fp32': the network's weights are {stored}: {cure}")
 
     def cell(self, window: Window) -> Cell:
         """The cell that is nearest to it; the number of samples may not be known yet."""
@@ -292,8 +274,6 @@ class _Asked:
 def _measured_alone(asked: _Asked, window: Window | None) -> Record:
     if getattr(_MEASURING, "is_on", False):
         raise UserError("measure: called by what is being measured, which would wait for itself")
-    if window is not None and not isinstance(window, Window):
-        raise UserError("window: should be an accelbench.Window, such as accelbench.Window(measure_s=0.2)")
     asked.check()
     check_clocks()
     cell = asked.cell(window or Window())
@@ -316,8 +296,7 @@ def _measured(asked: _Asked, cell: Cell) -> Record:
     sampler = Sampler(os.getpid())
     generator = random.getstate()
     # They import torch and Lightning, which draws a random number.
-    from accelbench.api.live.function import measure_function
-    from accelbench.api.live.network import measure_network
+    from accelbench.api.live import measure_function, measure_network
 
     random.setstate(generator)
     if asked.is_function:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any
 
 from accelbench.answers.cells import MeasuredCell, cells_of
 from accelbench.answers.groups import groups
@@ -23,8 +23,6 @@ from accelbench.schema.record import Record, Row
 from accelbench.schema.record import read as read_record
 from accelbench.schema.text import clean
 from accelbench.sweep import terminal
-
-MAX_NAMED = 6  # works in a message
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,15 +108,9 @@ class Results(list[Result]):
         cells = cells_of(Process.of(each, costs) for each in records)
         return cls([Result.of(each, folder / f"{each.name}.json") for each in cells], folder)
 
-    @overload
-    def __getitem__(self, index: SupportsIndex) -> Result: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> "Results": ...
-
-    def __getitem__(self, index: SupportsIndex | slice) -> "Result | Results":
+    def __getitem__(self, index: Any) -> Any:
         found = super().__getitem__(index)
-        return Results(found, self.folder, self.notes) if isinstance(found, list) else found
+        return Results(found, self.folder, self.notes) if isinstance(index, slice) else found
 
     def best(self, latency_ms: float | None = None) -> Result:
         """The ok result with the most samples/s.
@@ -131,9 +123,9 @@ class Results(list[Result]):
                 can't be compared.
         """
         found = groups(each._cell for each in self)
-        if len({each.fastest.workload_key for each in found}) > 1:
-            named = "; ".join(workload_text(each.fastest) for each in found[:MAX_NAMED])
-            raise UserError(f"best: the results are of {len(found)} different works ({named}): choose those of one")
+        works = {each.fastest.workload_key: workload_text(each.fastest) for each in found}
+        if len(works) > 1:
+            raise UserError(f"best: these are different works, choose the results of one: {'; '.join(works.values())}")
         inside = [within.fastest for each in found if (within := each.within(latency_ms)) is not None]
         if not inside:
             limit = "" if latency_ms is None else f" is within {latency_ms:g} ms"
@@ -172,12 +164,11 @@ class Results(list[Result]):
     def __repr__(self) -> str:
         """The answer, and a line for each result."""
         lines = [f"Results of {len(self)} cells in {self.folder}", *self._answers()]
-        return "\n  ".join([*lines, *map(repr, self[: html.MAX_ROWS]), *html.more(len(self))])
+        return "\n  ".join([*lines, *map(repr, self)])
 
     def _repr_html_(self) -> str:
         """For notebooks: the answer, and a table with a bar for each throughput."""
         headings = ["cell", "status", "samples/s", "95 % interval", "p50 (ms)", "warnings, or the reason"]
-        shown = list(self)[: html.MAX_ROWS]
         rows = [
             [
                 each.label,
@@ -187,10 +178,10 @@ class Results(list[Result]):
                 significant(each.latency_p50_ms),
                 each.reason or "; ".join(each.warnings),
             ]
-            for each in shown
+            for each in self
         ]
-        lines = [f"Records: {self.folder}", *self._answers(), *html.more(len(self)), *self.notes]
-        return html.page(lines, html.table(headings, rows, [each.samples_per_s for each in shown]))
+        lines = [f"Records: {self.folder}", *self._answers(), *self.notes]
+        return html.page(lines, html.table(headings, rows, [each.samples_per_s for each in self]))
 
     def _answers(self) -> list[str]:
         several = [each for each in answers(each._cell for each in self) if each.others]

@@ -1,5 +1,6 @@
 """`accelbench.run`: measures cells in processes of their own, as the command line does."""
 
+import json
 import os
 import re
 import shlex
@@ -7,7 +8,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -109,8 +109,8 @@ def words_of(settings: str | Sequence[str], values: Mapping[str, Any]) -> list[s
         name, _, text = word.partition("=")
         if OF_NO_MODULE in text:
             raise UserError(
-                f"{name}: {text} is defined in the session itself, which a cell's process can't import: put it into a "
-                "module of its own, or measure the object that you have with accelbench.measure(model, batch)"
+                f"{name}: a cell's process can't import {text} from the session itself: put it into a module, or "
+                "measure the object with accelbench.measure(model, batch)"
             )
     has_axis = any(isinstance(value, list) for value in values.values())
     return ["-m"] * (has_axis and not set(MULTIRUN) & set(words)) + words + given
@@ -118,14 +118,8 @@ def words_of(settings: str | Sequence[str], values: Mapping[str, Any]) -> list[s
 
 def _word(name: str, value: Any) -> str:
     """The value in Hydra's grammar."""
-    if value is None:
-        return "null"
-    if isinstance(value, Enum):
-        return _word(name, value.value)
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | float):
-        return repr(value)
+    if value is None or isinstance(value, bool | int | float):
+        return json.dumps(value)
     if isinstance(value, str | Path):
         text = str(value)
         if PLAIN.fullmatch(text) and text.lower() not in ("null", "true", "false", "nan", "inf"):
@@ -141,6 +135,4 @@ def _word(name: str, value: Any) -> str:
         return f"{value.__module__}.{value.__qualname__}"
     if hasattr(value, "item"):  # a number of NumPy's or of a tensor
         return _word(name, value.item())
-    raise UserError(
-        f"{name}: a {type(value).__name__} is no setting; use a text, a number, a tuple of these, or a list as an axis"
-    )
+    raise UserError(f"{name}: a {type(value).__name__} is no setting; a list is an axis of values")

@@ -18,7 +18,7 @@ from accelbench.engines.lightning.backends import Backend, backend_for
 from accelbench.engines.lightning.feed import Feed, SingleItemLoader
 from accelbench.engines.lightning.module import BenchModule, EpochStep, InferStep, TestStep, new_optimizer
 from accelbench.engines.lightning.outputs import NetworkOutputs, all_finite, described
-from accelbench.engines.lightning.own.lightning_module.run import ModuleRun
+from accelbench.engines.lightning.own.module_run import ModuleRun
 from accelbench.engines.lightning.precision import STORED_DTYPES, Observer
 from accelbench.engines.lightning.ranks import Ranks, Seen, differences, digest, joined
 from accelbench.engines.lightning.structure import is_same, mapped, tensors_in

@@ -1,52 +1,56 @@
-"""Networks of the library transformers: an architecture by its configuration, with random weights.
+"""The library transformers: an architecture by its configuration, with random weights, and batches of random tokens.
 
 Nothing is downloaded: the configuration comes from `model.name` and `model.args` alone.
 """
 
-import difflib
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from accelbench.engines.models import MAX_CHOICES, check_name
+from accelbench.engines.lightning.own.batch import OwnBatch
+from accelbench.engines.lightning.precision import STORED_DTYPES
+from accelbench.engines.models import check_name
 from accelbench.errors import UserError
-from accelbench.schema.text import message_of
-from accelbench.schema.vocab import Task
+from accelbench.schema.cell import Cell
+from accelbench.schema.text import message_of, one_line
+from accelbench.schema.vocab import Mode, Task
 from accelbench.schema.workload import ModelSpec
 
 # Of transformers: the class that makes the network of each task, and the mapping of the configurations that have it.
-CLASSES = {
+CLASSES: dict[Task | None, tuple[str, str]] = {
     Task.classification: ("AutoModelForSequenceClassification", "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING"),
     Task.masked_lm: ("AutoModelForMaskedLM", "MODEL_FOR_MASKED_LM_MAPPING"),
     Task.causal_lm: ("AutoModelForCausalLM", "MODEL_FOR_CAUSAL_LM_MAPPING"),
 }
-POSITIONS = "position_embeddings"  # the end of such a module's name
 # Arguments of every configuration that are not among its fields.
-ALSO_KNOWN = ("num_labels", "attn_implementation")
+ALSO_KNOWN = {"num_labels", "attn_implementation"}
+LABELLED = 0.15  # share of the tokens that a masked language model is trained to predict, as in BERT
+NO_LABEL = -100  # the label of a token that no loss is computed for
 
 
 def config_of(model: ModelSpec) -> Any:
     """The configuration, with the settings that a plain forward pass for `model.task` needs.
 
     Raises:
-        UserError: there is no such architecture, argument or value, or it has no such task.
+        UserError: there is no such architecture, argument or value, or it has no such task on token ids.
     """
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
+    name = model.definition
     check_name(model, list(CONFIG_MAPPING_NAMES))
-    default = transformers.CONFIG_MAPPING[model.definition]()
-    having = [task.value for task, (_, name) in CLASSES.items() if type(default) in getattr(transformers, name)]
-    if not having or not isinstance(getattr(default, "vocab_size", None), int):
-        raise UserError(f"model.name={model.definition}: accelbench runs transformers' networks of token ids alone")
-    if model.task not in having:
-        choices = f"Choose from: {', '.join(having)}."
-        raise UserError(f"model.task={model.task}: {model.definition} has no such task. {choices}")
-    _check_args(model, default)
+    default = transformers.CONFIG_MAPPING[name]()
+    has_task = type(default) in getattr(transformers, CLASSES[model.task][1])
+    if not has_task or not isinstance(getattr(default, "vocab_size", None), int):
+        raise UserError(f"model.task={model.task}: {name} has no such task on token ids, which are all that runs here")
+    known = {*default.to_dict(), *default.attribute_map, *ALSO_KNOWN} - {"model_type", "transformers_version"}
+    if unknown := [arg for arg in model.args if arg not in known]:  # transformers would keep them in silence
+        raise UserError(f"model.args.{unknown[0]}: {name}'s configuration has no such argument")
     try:
-        config = transformers.AutoConfig.for_model(model.definition, **model.args)
+        config = transformers.AutoConfig.for_model(name, **model.args)
     except Exception as error:  # configurations check their values in many ways
-        raise UserError(f"model.args: {' '.join(message_of(error).split())}") from error
+        raise UserError(f"model.args: {one_line(message_of(error))}") from error
     config.use_cache = False
     if model.task == Task.causal_lm and hasattr(config, "is_decoder") and not config.is_encoder_decoder:
         config.is_decoder = True  # else BERT and its kin would attend to later tokens
@@ -55,16 +59,6 @@ def config_of(model: ModelSpec) -> Any:
     if config.is_encoder_decoder and getattr(config, "decoder_start_token_id", None) is None:
         config.decoder_start_token_id = config.pad_token_id  # as transformers' own checkpoints of T5 have it
     return config
-
-
-def _check_args(model: ModelSpec, default: Any) -> None:
-    """Raises a UserError with the names near an unknown argument, which transformers would keep in silence."""
-    known = sorted({*default.to_dict(), *default.attribute_map, *ALSO_KNOWN} - {"model_type", "transformers_version"})
-    for name in model.args:
-        if name not in known:
-            near = ", ".join(difflib.get_close_matches(name, known, n=MAX_CHOICES, cutoff=0.4) or known[:MAX_CHOICES])
-            why = f"{model.definition}'s configuration has no such argument. Near it: {near}."
-            raise UserError(f"model.args.{name}: {why}")
 
 
 def build(model: ModelSpec) -> nn.Module:
@@ -76,27 +70,60 @@ def build(model: ModelSpec) -> nn.Module:
     import transformers
 
     config = config_of(model)
-    assert model.task is not None, "conf/model/transformers.yaml gives one"
     try:
         network: nn.Module = getattr(transformers, CLASSES[model.task][0]).from_config(config)
     except (ValueError, AttributeError, ImportError) as error:
-        raise UserError(f"model.args: {model.definition}: {' '.join(message_of(error).split())}") from error
+        raise UserError(f"model.args: {model.definition}: {one_line(message_of(error))}") from error
     return network
 
 
-def check_seq_len(model: ModelSpec, config: Any, network: nn.Module | None = None) -> None:
-    """Raises a UserError if sequences are longer than the network's positions.
+class TokenMaker:
+    """Makes batches of random token ids, with a mask of ones and in training the labels of the task.
 
-    RoBERTa and its kin count positions from after the padding's, which the `network` shows once it is built.
+    The ids are none of the padding and the end: networks treat those differently. Labels that are no classes have the
+    cell's dtype; with labels the network computes its loss. Raises UserError: the network has fewer positions than a
+    sequence has tokens.
     """
-    num, seq_len = getattr(config, "max_position_embeddings", None), model.batch_args["seq_len"]
-    if not isinstance(num, int) or num < 1:
-        return
-    tables = [] if network is None else [each for name, each in network.named_modules() if name.endswith(POSITIONS)]
-    paddings = [table.padding_idx for table in tables if getattr(table, "padding_idx", None) is not None]
-    num -= max(paddings, default=-1) + 1
-    if seq_len > num:
-        raise UserError(
-            f"model.batch_args.seq_len={seq_len}: {model.definition} has {num} positions: use at most {num}, or "
-            "another model.args.max_position_embeddings"
-        )
+
+    def __init__(self, cell: Cell, batch_size: int) -> None:
+        self.task, self.batch_size, self.dtype = cell.model.task, batch_size, STORED_DTYPES[cell.precision]
+        self.has_labels = cell.mode == Mode.train
+        self.config = config = config_of(cell.model)
+        self.tokens_per_sample: int = cell.model.batch_args["seq_len"]
+        most = getattr(config, "max_position_embeddings", None)
+        if isinstance(most, int) and 0 < most < self.tokens_per_sample:
+            raise UserError(
+                f"model.batch_args.seq_len={self.tokens_per_sample}: {cell.model.definition} has {most} positions: use "
+                f"at most {most}, or another model.args.max_position_embeddings"
+            )
+        self.end = _ids(config.eos_token_id)
+        special = {*_ids(config.pad_token_id), *self.end}
+        self.usable = torch.tensor([each for each in range(config.vocab_size) if each not in special])
+
+    def __call__(self) -> OwnBatch:
+        """A further batch, in host memory."""
+        num, length = self.batch_size, self.tokens_per_sample
+        ids = self.usable[torch.randint(len(self.usable), (num, length))]
+        if self.config.is_encoder_decoder and self.end:
+            ids[:, -1] = self.end[0]  # such networks classify the end of a text
+        content = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        if self.has_labels:
+            content["labels"] = self._labels(ids)
+        return OwnBatch(content, num)
+
+    def _labels(self, ids: Tensor) -> Tensor:
+        if self.task == Task.causal_lm:
+            return ids.clone()
+        if self.task == Task.masked_lm:
+            labelled = torch.rand(ids.shape) < LABELLED
+            labelled[:, 0] = True  # a batch without labels would have no loss
+            return torch.where(labelled, ids, NO_LABEL)
+        num, classes = len(ids), self.config.num_labels
+        if self.config.problem_type == "regression" or classes == 1:
+            return torch.rand(num, *([] if classes == 1 else [classes])).to(self.dtype)
+        return torch.randint(classes, (num,))
+
+
+def _ids(given: int | list[int] | None) -> list[int]:
+    """Special ids, of which a configuration may have none, one or several."""
+    return [] if given is None else [given] if isinstance(given, int) else list(given)

@@ -10,11 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from accelbench.engines.lightning.module import Loss, Put
+from accelbench.engines.lightning.precision import STORED_DTYPES
 from accelbench.engines.lightning.structure import mapped, refilled, tensors_in
 from accelbench.engines.targets import check_call, import_path
 from accelbench.errors import UserError
+from accelbench.schema.cell import Cell
 from accelbench.schema.ranges import MAX_COUNT
+from accelbench.schema.text import beginning, one_line
 from accelbench.schema.workload import ModelSpec
+
+MAX_SHOWN = 60  # characters of what a user's function returned
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +28,6 @@ class OwnBatch:
 
     content: Any  # a tensor, tuple or mapping, perhaps nested, as the user's function returned it
     num_samples: int
-    num_tokens: int | None = None  # None if nothing says how to count them
 
     @property
     def num_rows(self) -> int:
@@ -34,23 +38,31 @@ class OwnBatch:
 
 def put_batch(put: Put, batch: OwnBatch) -> OwnBatch:
     """The batch with the copies that `put` makes of its tensors."""
-    return OwnBatch(refilled(batch.content, put(tuple(tensors_in(batch.content)))), batch.num_samples, batch.num_tokens)
+    return OwnBatch(refilled(batch.content, put(tuple(tensors_in(batch.content)))), batch.num_samples)
+
+
+def tensors_of(should: str, batch: Any) -> list[Tensor]:
+    """The tensors of a batch; a UserError, which begins with `should`, if it is none."""
+    tensors = list(tensors_in(batch))
+    if not isinstance(batch, Tensor | tuple | list | Mapping) or not tensors:
+        raise UserError(f"{should} a tensor, a tuple or a mapping of tensors, not a {type(batch).__name__}")
+    return tensors
 
 
 class BatchMaker:
-    """Makes batches with the user's functions, which `model` names, and checks and casts them.
+    """Makes batches with the user's functions, which the cell's model names, and checks and casts them.
 
-    Floating-point tensors get the `dtype`, and with `channels_last` the channels innermost in memory if they have 4
-    dimensions; others are left as they are. Raises UserError: a function can't be imported.
+    Floating-point tensors get the cell's dtype, and with `channels_last` the channels innermost in memory if they have
+    4 dimensions; others are left as they are. Raises UserError: a function can't be imported.
     """
 
-    def __init__(self, model: ModelSpec, batch_size: int, dtype: torch.dtype, *, channels_last: bool = False) -> None:
-        assert model.batch is not None, "the model names the function"
-        self.model, self.batch_size, self.dtype, self.channels_last = model, batch_size, dtype, channels_last
-        self.flag = f"model.batch={model.batch}"
-        self._num_samples: int | None = None
+    def __init__(self, cell: Cell, batch_size: int) -> None:
+        self.model, self.batch_size, self.channels_last = cell.model, batch_size, cell.options.channels_last
+        self.dtype = STORED_DTYPES[cell.precision]
+        self.num_samples: int | None = None
         self.token_counts: list[int] = []  # of the batches for the feed
-        self.make = import_path("model.batch", model.batch)
+        model, self.flag = cell.model, f"model.batch={cell.model.batch}"
+        self.make = import_path("model.batch", model.batch or "")
         called = ", ".join(["batch_size", *(f"{name}={value}" for name, value in model.batch_args.items())])
         check_call(f"{self.flag}, called with ({called})", self.make, batch_size, **model.batch_args)
         self.count_samples = import_path("model.samples", model.samples) if model.samples else None
@@ -59,28 +71,25 @@ class BatchMaker:
     def __call__(self) -> OwnBatch:
         """A further batch, in host memory, drawn from torch's generator. Raises UserError: what was made is none."""
         made = self.make(self.batch_size, **self.model.batch_args)
-        tensors = list(tensors_in(made))
-        if not isinstance(made, Tensor | tuple | list | Mapping) or not tensors:
-            raise UserError(f"{self.flag}: should return a tensor, a tuple or a mapping, not {_described(made)}")
+        tensors = tensors_of(f"{self.flag}: should return", made)
         if any(tensor.device.type != "cpu" for tensor in tensors):
             raise UserError(f"{self.flag}: should return tensors on the CPU; accelbench moves them to the device")
         batch = mapped(made, self._cast)
-        num_samples = self._samples(batch, tensors[0])
-        num_tokens = None if self.count_tokens is None else counted("model.tokens", self.count_tokens, batch)
-        if self._num_samples not in (None, num_samples):
+        num_samples = self._count(batch, tensors[0])
+        if self.num_samples not in (None, num_samples):
             raise UserError(
-                f"model.samples={self.model.samples}: counted {self._num_samples} samples in one batch and "
+                f"model.samples={self.model.samples}: counted {self.num_samples} samples in one batch and "
                 f"{num_samples} in another: all batches should have as many"
             )
-        self._num_samples = num_samples
-        if num_tokens is not None:
-            self.token_counts.append(num_tokens)
-        return OwnBatch(batch, num_samples, num_tokens)
+        self.num_samples = num_samples
+        if self.count_tokens is not None:
+            self.token_counts.append(counted("model.tokens", self.count_tokens, batch))
+        return OwnBatch(batch, num_samples)
 
     @property
     def tokens_per_sample(self) -> float | None:
         """Of all batches that were made; None if nothing counts tokens."""
-        return fmean(self.token_counts) / self._num_samples if self.token_counts and self._num_samples else None
+        return fmean(self.token_counts) / self.num_samples if self.token_counts and self.num_samples else None
 
     def _cast(self, tensor: Tensor) -> Tensor:
         if not tensor.is_floating_point():
@@ -89,16 +98,15 @@ class BatchMaker:
         is_image = self.channels_last and cast.dim() == 4
         return cast.contiguous(memory_format=torch.channels_last) if is_image else cast
 
-    def _samples(self, batch: Any, first: Tensor) -> int:
+    def _count(self, batch: Any, first: Tensor) -> int:
         if self.count_samples is not None:
             return counted("model.samples", self.count_samples, batch)
-        num = first.shape[0] if first.dim() else 0
-        if num != self.batch_size:
+        if first.shape[:1] != (self.batch_size,):
             raise UserError(
                 f"{self.flag}: was asked for {self.batch_size} samples, and its first tensor has the shape "
                 f"{tuple(first.shape)}: its first dimension should be {self.batch_size}, or model.samples counts them"
             )
-        return num
+        return self.batch_size
 
 
 def counted(flag: str, function: Callable[..., Any], batch: Any) -> int:
@@ -106,7 +114,8 @@ def counted(flag: str, function: Callable[..., Any], batch: Any) -> int:
     found = function(batch)
     num = found.item() if isinstance(found, Tensor) and found.numel() == 1 else found
     if not isinstance(num, int) or isinstance(num, bool) or not 0 < num <= MAX_COUNT:
-        raise UserError(f"{flag}: should return a whole number above 0, not {_described(found)}")
+        shown = beginning(one_line(repr(found)), MAX_SHOWN)
+        raise UserError(f"{flag}: should return a whole number above 0, not {shown}")
     return num
 
 
@@ -118,38 +127,36 @@ def count_note(model: ModelSpec, num: int, batch_size: int, num_rows: int) -> st
     return f"{num:,} sample{'s' * (num != 1)} in {batch}{model.counted_by}"
 
 
-def _described(value: object) -> str:
-    if isinstance(value, Tensor):
-        return f"a tensor of {value.numel()} {str(value.dtype).removeprefix('torch.')} numbers"
-    kind = f"a {type(value).__name__}"
-    return kind + (" without tensors" if isinstance(value, tuple | list | Mapping) else "")
-
-
 class OwnTask:
     """A network on batches of any structure; see `module.ImageTask`.
 
     A tensor is the one argument of the network's `forward`, a tuple has its positional ones, a mapping its keywords:
-    those that `forward` takes, or those in `model.inputs`. The others go to the loss alone, which is a function of
-    (output, batch), or that of `model.loss`. Raises UserError: the first batch has no such keys.
+    those that `forward` takes, or `inputs`. The others go to the loss alone, which is a function of (output, batch).
+    The flags name the batch and the loss in messages. Raises UserError: the first batch has no such keys.
     """
 
-    def __init__(self, model: ModelSpec, network: nn.Module, batch: OwnBatch, loss: Loss | None = None) -> None:
-        self.flag = f"model.loss={model.loss}"  # names the loss in messages
-        self.loss: Loss | None = import_path("model.loss", model.loss) if model.loss else loss
-        if model.loss and self.loss:
-            check_call(f"{self.flag}, called with (output, batch)", self.loss, None, None)
+    def __init__(
+        self,
+        network: nn.Module,
+        first: OwnBatch,
+        loss: Loss | None = None,
+        *,
+        inputs: Sequence[str] = (),
+        batch_flag: str = "batch",
+        loss_flag: str = "loss",
+    ) -> None:
+        self.loss, self.flag = loss, loss_flag
         self._is_checked = False
         self.keys: Sequence[str] | None = None
         self.left_out: list[str] = []  # keys that go to the loss alone
-        content = batch.content
-        if isinstance(content, Mapping):
-            self.keys = _keys(model, network, list(content))
-            self.left_out = [key for key in content if key not in self.keys]
-        elif model.inputs:
-            raise UserError(f"model.inputs=[{','.join(model.inputs)}]: goes with a batch that is a mapping")
+        if isinstance(first.content, Mapping):
+            keys = list(first.content)
+            self.keys = _taken(network, keys, inputs, batch_flag)
+            self.left_out = [key for key in keys if key not in self.keys]
+        elif inputs:
+            raise UserError(f"model.inputs=[{','.join(inputs)}]: goes with a batch that is a mapping")
 
-    def put(self, put: Put, batch: OwnBatch) -> OwnBatch:
-        return put_batch(put, batch)
+    put = staticmethod(put_batch)
 
     def infer(self, network: nn.Module, batch: OwnBatch) -> Any:
         content = batch.content
@@ -169,40 +176,21 @@ class OwnTask:
     def num_samples(self, batch: OwnBatch) -> int:
         return batch.num_samples
 
-    @property
-    def division(self) -> str:
-        """Who gets which keys of a batch, if the network does not get all; empty if it does."""
-        if not self.left_out:
-            return ""
-        taken, left_out = (", ".join(map(str, keys)) for keys in (self.keys or (), self.left_out))
-        return f"the network gets {taken}, and the loss alone gets {left_out}"
-
     def _check(self, loss: object) -> None:
-        if not isinstance(loss, Tensor):
-            raise UserError(f"{self.flag}: should return a scalar tensor, not a {type(loss).__name__}")
-        if loss.dim():
-            raise UserError(f"{self.flag}: should return a scalar tensor, not one of shape {tuple(loss.shape)}")
+        if not isinstance(loss, Tensor) or loss.dim():
+            found = f"one of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"a {type(loss).__name__}"
+            raise UserError(f"{self.flag}: should return a scalar tensor, not {found}")
         if not loss.requires_grad:
             raise UserError(f"{self.flag}: its result depends on no trainable parameter")
 
 
-def taken_keys(network: nn.Module, keys: list[str]) -> tuple[list[str], list[str]]:
-    """The keys of a batch that are arguments of the network's `forward`, and the names of all its arguments."""
+def _taken(network: nn.Module, keys: Sequence[str], inputs: Sequence[str], flag: str) -> Sequence[str]:
+    """The keys of a batch that the network gets: `inputs`, or those that its `forward` takes."""
     parameters = inspect.signature(network.forward).parameters.values()
     named = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
-    takes_any = any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters)
-    return [key for key in keys if takes_any or key in named], named
-
-
-def _keys(model: ModelSpec, network: nn.Module, keys: list[str]) -> list[str]:
-    if model.inputs:
-        if missing := [key for key in model.inputs if key not in keys]:
-            raise UserError(f"model.inputs: {', '.join(missing)} is not in the batch, which has {', '.join(keys)}")
-        return list(model.inputs)
-    taken, named = taken_keys(network, keys)
-    if not taken:
-        raise UserError(
-            f"model.batch={model.batch}: {model.name}.forward takes {', '.join(sorted(named)) or 'nothing'}, and the "
-            f"batch has {', '.join(keys)}; model.inputs=[...] names keys for forward(**inputs)"
-        )
+    takes_any = any(each.kind == each.VAR_KEYWORD for each in parameters)
+    taken = inputs or [key for key in keys if takes_any or key in named]
+    if not taken or set(taken) - set(keys):
+        has, takes = ", ".join(map(str, keys)), ", ".join(inputs or named) or "nothing"
+        raise UserError(f"{flag}: has {has}, and the network gets {takes}: name the entries as forward's arguments")
     return taken

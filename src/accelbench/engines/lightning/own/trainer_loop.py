@@ -47,44 +47,37 @@ class BatchSizes:
     """Checks and keeps the number of samples of each batch: the batch size, but for the last one of an epoch.
 
     The user's function `count` counts them, or the first dimension of the first tensor does. The setting `flag` names
-    what makes the batches; if it `takes_size`, it was given the batch size.
+    what makes the batches.
     """
 
-    def __init__(self, flag: str, batch_size: int, count: Callable[..., Any] | None, *, takes_size: bool) -> None:
-        self.flag, self.batch_size, self.count, self.takes_size = flag, batch_size, count, takes_size
+    def __init__(self, flag: str, batch_size: int, count: Callable[..., Any] | None) -> None:
+        self.flag, self.batch_size, self.count = flag, batch_size, count
         self.sizes: list[int] = []  # of all batches, in their order
         self.num_rows = 0  # of the first batch's first tensor; 0 if it has none
-        self.short: int | None = None  # the size of the epoch's last batch, if it was smaller
-        self.was_short: int | None = None
-        self.is_first = True
+        self.was_short: int | None = None  # the size of an epoch's last batch, if one was smaller
+        self.begin_epoch()
 
     def begin_epoch(self) -> None:
         """The next batch is the first one of an epoch."""
-        self.short, self.is_first = None, True
+        self.is_first, self.has_ended = True, False
 
     def add(self, batch: Any) -> None:
         """Notes a batch. Raises UserError: it has another size than it should have, or that can't be counted."""
         num = _first_dimension(batch) if self.count is None else counted("model.samples", self.count, batch)
-        if not num:
-            why = "a batch has no tensor whose first dimension counts its samples: use model.samples"
-            raise UserError(f"{self.flag}: {why}")
         if not self.sizes:
             self.num_rows = _first_dimension(batch)
-        if num != self.batch_size or self.short is not None:
+        if num != self.batch_size or self.has_ended:
             self._check(num)
         self.is_first = False
         self.sizes.append(num)
 
     def _check(self, num: int) -> None:
-        if self.short is None and num < self.batch_size and not self.is_first:
-            self.short = self.was_short = num
+        if 0 < num < self.batch_size and not self.is_first and not self.has_ended:
+            self.has_ended, self.was_short = True, num
             return
-        wrong = f"a batch has {num if self.short is None else self.short} samples, not batch_size={self.batch_size}"
-        if not self.takes_size:
-            why = "takes no batch_size: it is neither an argument of its constructor nor an attribute, and"
-            raise UserError(f"{self.flag}: {why} {wrong}")
-        hint = "the data set may be smaller, or model.samples=pkg.count counts the samples of a batch"
-        raise UserError(f"{self.flag}: {wrong}: {hint}")
+        found = f"a batch has {self.was_short if self.has_ended else num} samples, not batch_size={self.batch_size}"
+        hint = "that is given as an argument or an attribute of this name; model.samples=pkg.count may count others"
+        raise UserError(f"{self.flag}: {found}: {hint}")
 
 
 def _first_dimension(batch: Any) -> int:
@@ -98,7 +91,7 @@ def _first_dimension(batch: Any) -> int:
 class LoopStep:
     """One batch of Lightning's loop, as the clock sees it: everything happens inside `compute`.
 
-    `run` runs the whole loop, over a loader of `wrap`. If `endless`, the loader begins again when it ends. If not,
+    `run` runs the whole loop, over a `SteppedLoader`. If `endless`, the loader begins again when it ends. If not,
     Lightning does that, as a new epoch.
     """
 
@@ -110,10 +103,6 @@ class LoopStep:
         self.num_early_ends = 0  # of the loader, before the batches that it said it has
         self.given: list[Any] = []  # batches that come before those of the loader
         self.mark: Callable[[Phase], None] = lambda phase: None
-
-    def wrap(self, loader: Any) -> "SteppedLoader":
-        """The user's loader, for the loop."""
-        return SteppedLoader(loader, self)
 
     def pause(self) -> None:
         """To be called by the loop: returns when the clock wants the next batch."""
@@ -167,6 +156,7 @@ class SteppedLoader:
     def __init__(self, loader: Any, step: LoopStep) -> None:
         self.loader, self.step = loader, step
         self._batches: Iterator[Any] | None = None
+        self._has_length = True
         self._is_ahead = False  # whether the next batch is asked for in advance
 
     def __getattr__(self, name: str) -> Any:
@@ -181,7 +171,11 @@ class SteppedLoader:
         # The loader begins with the first batch: Lightning also begins an iteration only to see that it can, and a
         # DataLoader would draw a random number for that.
         self._batches = None
-        self._is_ahead = not self._has_length()
+        try:
+            len(self)
+        except (TypeError, NotImplementedError):
+            self._has_length = False
+        self._is_ahead = not self._has_length
         return self
 
     def __next__(self) -> Any:
@@ -194,7 +188,7 @@ class SteppedLoader:
         try:
             batch = self._following()
         except StopIteration:
-            self.step.num_early_ends += self._has_length()  # without a length, this call leads to the last batch's step
+            self.step.num_early_ends += self._has_length  # without a length, this call leads to the last batch's step
             raise
         self.step.batch_sizes.add(batch)
         self.step.mark(Phase.data_wait)
@@ -210,13 +204,6 @@ class SteppedLoader:
         self.step.batch_sizes.begin_epoch()
         self._batches = iter(self.loader)
         return next(self._batches)
-
-    def _has_length(self) -> bool:
-        try:
-            len(self)
-        except (TypeError, NotImplementedError):
-            return False
-        return True
 
 
 @contextmanager
@@ -316,7 +303,12 @@ class StepProbe:
         None if they did not, or if it can't be told: a tensor whose other dimensions are others too, such as one that
         has the time first, or pairs of samples, may hold all of them.
         """
-        shapes = zip(map(_shape, tensors_in(self.loaded)), map(_shape, tensors_in(self.given)), strict=False)
+
+        def shape(tensor: Tensor) -> tuple[int, ...]:
+            """Its first dimension, and those of the others that are longer than 1."""
+            return (*tensor.shape[:1], *(length for length in tensor.shape[1:] if length > 1))
+
+        shapes = zip(map(shape, tensors_in(self.loaded)), map(shape, tensors_in(self.given)), strict=False)
         pairs = [(before, after) for before, after in shapes if before and after]
         cropped = [(after[0], before[0]) for before, after in pairs if after[1:] == before[1:] and after[0] < before[0]]
         return cropped[0] if cropped and len(cropped) == len(pairs) else None
@@ -326,11 +318,6 @@ class StepProbe:
         """What training_step returned: a tensor, or the entry `loss` of a mapping; None if it returned none."""
         loss = self.result.get("loss") if isinstance(self.result, Mapping) else self.result
         return loss.item() if isinstance(loss, Tensor) and loss.numel() == 1 else None
-
-
-def _shape(tensor: Tensor) -> tuple[int, ...]:
-    """Its first dimension, and those of the others that are longer than 1."""
-    return (*tensor.shape[:1], *(length for length in tensor.shape[1:] if length > 1))
 
 
 @contextmanager

@@ -18,9 +18,9 @@ from torch import Tensor
 from accelbench.engines.cell_run import CellRun, Observed
 from accelbench.engines.lightning import outputs, structure, zoo
 from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.global_state import new_tensors_in
-from accelbench.engines.lightning.own.lightning_module import trainer_loop as loop
-from accelbench.engines.lightning.own.lightning_module.user_module import UserModule
+from accelbench.engines.lightning.own import trainer_loop as loop
+from accelbench.engines.lightning.own.user_module import UserModule
+from accelbench.engines.lightning.own.workload import of_new_network
 from accelbench.engines.lightning.precision import Observer
 from accelbench.engines.lightning.training import TrainedNetwork, noting_gradients, trainable, training_in_inference
 from accelbench.engines.lightning.work import Counter, busiest, not_counted
@@ -69,7 +69,7 @@ class ModuleRun(CellRun):
     def run_steps(self) -> None:
         """Starts the loop, measures it batch by batch, and stops it."""
         step = self.step
-        self.user_module.wrap_loader(step.wrap)
+        self.user_module.wrap_loader(lambda loader: loop.SteppedLoader(loader, step))
         try:
             step.advance()  # up to the first batch
             self._note_built()
@@ -84,7 +84,6 @@ class ModuleRun(CellRun):
                 self.looked = self._probed(None if self.observer.has_seen else self.observer)
                 weights = list(self.module.parameters()) if self.trains else []
                 self.finite = outputs.all_finite([self.looked.result, weights])
-                self.user_module.note_schedulers()
                 self.work = self.work_of_step(self._count)
                 if not self.trains:
                     self._keep_outputs()
@@ -97,7 +96,8 @@ class ModuleRun(CellRun):
     def _note_built(self) -> None:
         """Once the module and its optimisers are on the device."""
         self.build_s = self.user_module.build_s
-        self.user_module.check_set_up()
+        self.user_module.begin()
+        self.defects += self.user_module.changed_settings()
         self.num_params = zoo.num_params(self.module)
         self.observer = Observer(self.module)
         self.trained = TrainedNetwork(self.module, self.seen.training)
@@ -147,18 +147,15 @@ class ModuleRun(CellRun):
             UserError: all steps were skipped, so that nothing is known of the network.
         """
         first, num = self.timing.num_warmup_steps, self.step.num_steps - self.timing.num_warmup_steps
-        if (num_skipped := sum(step >= first for step in skipped)) == num:
-            why = "training_step returned None in every step, so that Lightning trained nothing"
-            raise UserError(f"{self.user_module.flag}: {why}")
-        if num_skipped:
-            why = f"training_step returned None in {num_skipped} of {num} measured steps"
-            self.defects.append(f"{why}: Lightning trains nothing then")
-        if self.trains and self.counted is not None and self.module.automatic_optimization:
+        if num_skipped := sum(step >= first for step in skipped):
+            why = f"training_step returned None in {num_skipped} of {num} measured steps: Lightning trains nothing then"
+            if num_skipped == num:
+                raise UserError(f"{self.user_module.flag}: {why}")
+            self.defects.append(why)
+        if self.counted is not None and self.module.automatic_optimization:
             num_batches = self.step.num_steps - self.counted[0]
-            made, due = (
-                self.trainer.global_step - self.counted[1],
-                num_batches // (self.user_module.asked.accumulate_grad_batches or 1),
-            )
+            made = self.trainer.global_step - self.counted[1]
+            due = num_batches // self.user_module.asked.accumulate_grad_batches
             if made < due - 2:
                 self.defects.append(f"its optimisers made {made} steps in {num_batches} batches, and {due} were due")
 
@@ -265,12 +262,9 @@ class ModuleRun(CellRun):
         self, batches: Sequence[Any], *, other: bool = False, precision: Precision | None = None
     ) -> list[Output]:
         """From a newly built module, without a Trainer, for what predict_step got."""
-        dtype, context = outputs.in_precision(precision or Precision.fp32)
-        predict = self.user_module.new_predict(other=other, dtype=dtype)
-        inputs = (structure.mapped(self.called[id(each)][1], lambda tensor: _copied(tensor, dtype)) for each in batches)
-        with torch.no_grad(), context, new_tensors_in(dtype):
-            found = list(outputs.seeded(inputs, predict))
-        return [outputs.described(output, self.timed_size, self.rows) for output in found]
+        given, module = [self.called[id(each)][1] for each in batches], self.user_module
+        kept = self.timed_size, self.rows
+        return of_new_network(module.rebuilt, module.predict, given, kept, other=other, precision=precision)
 
     def _size(self, look: loop.StepProbe) -> int:
         """The rows of an output: as many as the batch has, or as the user counts samples."""
@@ -317,8 +311,4 @@ def _filled(batch: Any, contents: Any) -> Any:
 
 
 def _on_cpu(tensor: Tensor) -> Tensor:
-    return _copied(tensor.detach().to("cpu"), torch.float32)
-
-
-def _copied(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    return tensor.to(dtype if tensor.is_floating_point() else tensor.dtype, copy=True)
+    return tensor.detach().to("cpu", torch.float32 if tensor.is_floating_point() else tensor.dtype, copy=True)

@@ -1,0 +1,316 @@
+"""A live network or a function of the user's, measured in its own process with the clock of a cell's process."""
+
+import contextlib
+import copy
+import dataclasses
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import torch
+from lightning_fabric.accelerators import XLAAccelerator
+from torch import Tensor, nn
+from torch.autograd.profiler import profile
+
+from accelbench.engines.cell_run import CellRun, Observed
+from accelbench.engines.lightning import zoo
+from accelbench.engines.lightning.backends import Backend, backend_for
+from accelbench.engines.lightning.global_state import (
+    ANOMALIES,
+    BENCHMARK,
+    CUDNN_DETERMINISTIC,
+    DEFAULT_DEVICE,
+    DEFAULT_DTYPE,
+    DETERMINISTIC,
+    restore,
+    snapshot,
+    values_of_a_cell,
+)
+from accelbench.engines.lightning.module import BenchModule, InferStep, TrainStep, new_optimizer
+from accelbench.engines.lightning.outputs import NetworkOutputs, all_finite, size_of
+from accelbench.engines.lightning.own.batch import OwnBatch, OwnTask, tensors_of
+from accelbench.engines.lightning.own.workload import OwnWorkload
+from accelbench.engines.lightning.precision import STORED_DTYPES, Observer, plugin_for, step_context
+from accelbench.engines.lightning.structure import is_same, mapped, varied_rows
+from accelbench.engines.lightning.work import count
+from accelbench.errors import UserError
+from accelbench.schema.cell import Cell
+from accelbench.schema.measurement import Measurement, Work
+from accelbench.schema.vocab import Device, Pipeline, Precision
+
+# Settings of the process that a measurement may keep, as they do not change the precision -> what one means if it is on
+KEPT = {
+    DETERMINISTIC: "deterministic algorithms are on",
+    CUDNN_DETERMINISTIC: "cuDNN's deterministic algorithms are on",
+    BENCHMARK: "cuDNN chooses algorithms by trial",
+    ANOMALIES: "anomaly detection is on",
+}
+
+
+def _kept() -> list[str]:
+    """A warning for each setting of the process that changes how long things take."""
+    found = snapshot()
+    return [f"{meaning} in this process: {name}" for name, meaning in KEPT.items() if found[name]]
+
+
+@contextlib.contextmanager
+def _as_in_a_fresh_process(torch_type: str, dtype: torch.dtype, *, tf32: bool = False) -> Iterator[None]:
+    """Sets what a cell's own process has, and puts the process's state back on leaving.
+
+    Inside, autocast is off, gradients are on, new tensors are `dtype`, cuDNN chooses algorithms by its rules, and fp32
+    is computed in full precision, or on a GPU in TF32. Deterministic algorithms and the detection of anomalies stay as
+    they are. Put back are these, the random generators, the numbers of threads, and what Lightning and the user's
+    network change of them.
+    """
+    with contextlib.ExitStack() as stack:
+        if torch_type == "cuda":  # else no GPU is started
+            torch.cuda.init()  # type: ignore[no-untyped-call]
+        stack.callback(random.setstate, random.getstate())
+        stack.callback(np.random.set_state, np.random.get_state())
+        stack.callback(torch.set_rng_state, torch.get_rng_state())
+        if _uses_cuda():
+            stack.callback(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all())
+        stack.callback(setattr, XLAAccelerator, "is_available", vars(XLAAccelerator)["is_available"])
+        stack.callback(restore, snapshot())
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())  # type: ignore[no-untyped-call]
+        for each in {"cpu", torch_type}:
+            stack.enter_context(torch.autocast(each, enabled=False))
+        # A default device costs time at each call of torch.
+        restore({**values_of_a_cell(allow_tf32=tf32), DEFAULT_DTYPE: dtype, DEFAULT_DEVICE: None})
+        yield
+
+
+def _copy_of(network: nn.Module) -> nn.Module:
+    """A copy that shares no weights with the user's network. Raises UserError: the network can't be copied."""
+    instead = "measure a function that runs it: accelbench.measure(lambda: model(batch), samples=...)"
+    try:
+        copied = copy.deepcopy(network)
+    except Exception as error:  # a user's class may raise anything
+        raise UserError(f"model: can't be copied ({type(error).__name__}: {error}): {instead}") from error
+    mine, its = (
+        {tensor.untyped_storage().data_ptr() for tensor in itertools.chain(each.parameters(), each.buffers())} - {0}
+        for each in (network, copied)
+    )
+    if copied is network or mine & its:
+        raise UserError(f"model: its copy shares weights with it, and measuring must not change them: {instead}")
+    return copied
+
+
+class _LiveWorkload(OwnWorkload):
+    """The user's batch alone; new networks are copies of the user's."""
+
+    def __init__(self, cell: Cell, original: nn.Module, first: OwnBatch, loss: Callable[[Any, Any], Tensor] | None):
+        self.cell, self.first = cell, first
+        self.num_rows, self.num_samples = first.num_rows, first.num_samples
+        self.original = getattr(original, "_orig_mod", original)  # without torch.compile
+        self.task = OwnTask(self.original, first, loss)
+
+    def build(self) -> nn.Module:
+        return _copy_of(self.original).to(device="cpu").float()
+
+    def unseen(self, *, labelled: bool = False) -> OwnBatch:
+        """The samples change places, or the values of a single one; if all are the same, they are varied."""
+        fed, axis = self.example(), 0 if self.first.num_rows > 1 else -1
+        unseen: OwnBatch = mapped(fed, lambda tensor: tensor.roll(1, axis) if tensor.dim() else tensor)
+        return varied_rows(fed, self.first.num_rows) if is_same(fed, unseen) else unseen
+
+    def notes(self) -> Iterator[str]:
+        yield from super().notes()
+        if self.first.num_samples != self.first.num_rows:
+            rows = f"the batch's first tensor has {self.first.num_rows:,} rows"
+            yield f"samples={self.first.num_samples:,}, as given: {rows}"
+
+
+class _NetworkRun(NetworkOutputs):
+    """A run of `network`, a copy of the user's on the device, without a Trainer."""
+
+    workload: _LiveWorkload
+    is_plain = False  # the user's network may be compiled, or keep a state: a new one is not the same to the last bit
+
+    def __init__(self, cell: Cell, network: nn.Module, workload: _LiveWorkload, backend: Backend) -> None:
+        super().__init__(cell, Path(), backend)
+        self.network, self.workload = network.train(self.trains), workload
+        self.build_s, self.num_params, self.kept = 0.0, zoo.num_params(network), _kept()
+        plugin = plugin_for(cell.precision, backend.torch_type)
+        self.context = step_context(plugin)
+        self.plain: nn.Module = getattr(network, "_orig_mod", network)  # without torch.compile
+        self.observer = Observer(self.plain)
+        # What the steps of a cell's process ask of its LightningModule.
+        parameters = [each for each in network.parameters() if each.requires_grad]
+        self.module = SimpleNamespace(
+            network=network,
+            task=workload.task,
+            num_parts=1,
+            device=backend.device(),
+            backend=backend,
+            trainer=SimpleNamespace(precision_plugin=plugin),
+            optimizers=lambda use_pl_optimizer: new_optimizer(cell.model, parameters),
+        )
+
+    def run_steps(self) -> None:
+        first, workload = self.workload.first, self.workload
+        # As Lightning's Trainer does.
+        with contextlib.nullcontext() if self.trains else torch.inference_mode():
+            if self.plain is not self.network:  # compiled code runs no hooks: let them see the plain network first
+                self._run_plain()
+            self.backend.hold(torch.get_default_dtype())
+            make = TrainStep if self.trains else InferStep
+            self.step = make(cast(BenchModule, self.module), itertools.repeat(first))
+            self.measure_window(self.step)
+            self.last_result = self.step.result
+            if not self.observer.has_seen:
+                self.note_resources()
+                self.observer.look(self.plain, self._run_plain)
+            if not self.trains:
+                if first.num_samples != first.num_rows:  # the user says what is a sample
+                    workload.num_rows = size_of(self.last_result, (first.num_rows, first.num_samples))
+                self.keep_outputs(workload.num_rows, None)
+
+    def _run_plain(self) -> None:
+        task = self.workload.task
+        with torch.no_grad(), self.context():
+            task.infer(self.plain, task.put(self.backend.put, self.workload.first))
+
+    def observe(self) -> Observed:
+        if not all_finite(self.last_result):
+            self.mark_not_finite()
+        for handle in self.observer.handles:  # of layers that never ran: a copy of the network would have them too
+            handle.remove()
+        return Observed(
+            device=self.backend.ran_on(self.observer.device().type),
+            device_name=self.device_name(),
+            precision=self.observer.precision(),
+            num_devices=1,
+            threads=torch.get_num_threads(),
+            loss=self.checked_loss(self.last_result.item()) if self.trains else None,
+            work=self._work(),
+            cudnn_benchmark=self.backend.cudnn_benchmark(),
+        )
+
+    def _work(self) -> Work:
+        module = BenchModule(self.plain, self.cell.model, self.workload.task, self.backend)
+        return count(module, self.workload.example(), self.cell.precision, train=self.trains)
+
+    def notes(self) -> Iterator[str]:
+        yield from self.workload.notes()
+
+    def warnings(self) -> Iterator[str]:
+        yield from self.kept
+
+
+def measure_network(
+    model: nn.Module, batch: Any, loss: Callable[[Any, Any], Any] | None, samples: int | None, cell: Cell
+) -> tuple[Cell, Measurement]:
+    """Measures a copy of `model`; returns the cell with the batch's samples and place, and the measurement.
+
+    Raises:
+        UserError: the model can't be copied, the batch is no tensor, tuple or mapping of tensors, or the number of
+            samples is unknown.
+        UnsupportedError: the model computes nothing with floating-point numbers.
+    """
+    tensors = tensors_of("batch: should be", batch)
+    shape = tuple(tensors[0].shape)
+    samples = samples or next(iter(shape), 0)
+    if not samples:
+        raise UserError(f"samples: its number is unknown, since the batch's first tensor has the shape {shape}")
+    torch_type, dtype = "cuda" if cell.device == Device.gpu else "cpu", STORED_DTYPES[cell.precision]
+    stays = torch_type != "cpu" and all(each.device.type == torch_type for each in tensors)
+    data = dataclasses.replace(cell.data, pipeline=Pipeline.device if stays else Pipeline.host)
+    cell = dataclasses.replace(cell, batch_size=samples, data=data)
+    with _as_in_a_fresh_process(torch_type, dtype, tf32=cell.precision == Precision.tf32):
+        backend = backend_for(cell.device)
+        place = backend.device() if stays else torch.device("cpu")
+
+        def copied(tensor: Tensor) -> Tensor:
+            kept = dtype if tensor.is_floating_point() else tensor.dtype
+            return tensor.detach().to(device=place, dtype=kept, copy=True)
+
+        network = _copy_of(model).to(device=backend.device(), dtype=dtype)
+        workload = _LiveWorkload(cell, model, OwnBatch(mapped(batch, copied), samples), loss)
+        return cell, _result(_NetworkRun(cell, network, workload, backend))
+
+
+def _result(run: CellRun) -> Measurement:
+    measurement = run.measure()
+    assert measurement is not None, "a single process has the measurement"
+    return measurement
+
+
+def _uses_cuda() -> bool:
+    return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+
+
+def _runs_kernels(function: Callable[[], object]) -> bool:
+    torch.cuda.synchronize()
+    with profile(use_device="cuda") as profiled:  # type: ignore[no-untyped-call]
+        function()
+        torch.cuda.synchronize()
+    return any(event.self_device_time_total for event in profiled.key_averages())
+
+
+class _FunctionRun(CellRun):
+    """A run of a function without arguments, one call of which is a step; the cell's device is waited for.
+
+    On the CPU it must not use a GPU, which nothing waits for.
+    """
+
+    backend: Backend
+    fetches_inside = True  # what moves data, if anything does, is part of the function
+
+    def __init__(self, cell: Cell, function: Callable[[], object], backend: Backend) -> None:
+        super().__init__(cell, Path(), backend)
+        self.function, self.build_s, self.num_params = function, 0.0, 0
+
+    def new_step(self) -> Any:
+        return _Call(self.function, self.cell.batch_size)
+
+    def run_steps(self) -> None:
+        super().run_steps()
+        self.timing.copy_out_s = []  # the function has no output to copy
+        # To see kernels, the function is called once more, but only in a process that uses a GPU.
+        if self.cell.device == Device.cpu and _uses_cuda() and _runs_kernels(self.function):
+            raise UserError(
+                "device='cpu': the function used the GPU, and its time on the CPU is not that of its work: use "
+                "device='gpu', which waits for it"
+            )
+
+    def observe(self) -> Observed:
+        return Observed(  # what the function computes is unknown
+            device=self.cell.device,
+            device_name=self.device_name(),
+            precision=self.cell.precision,
+            num_devices=1,
+            threads=torch.get_num_threads() if self.cell.device == Device.cpu else None,
+        )
+
+    def warnings(self) -> Iterator[str]:
+        yield from _kept()
+
+
+class _Call:
+    def __init__(self, function: Callable[[], object], samples: int) -> None:
+        self.function, self.samples = function, samples
+
+    def fetch(self) -> None: ...
+    def copy_in(self, batch: None) -> None: ...
+    def copy_out(self, result: object) -> None: ...
+
+    def compute(self, batch: None) -> object:
+        return self.function()
+
+    def num_samples(self, batch: None) -> int:
+        return self.samples
+
+
+def measure_function(called: Callable[[], object], cell: Cell) -> Measurement:
+    """Measures calls of `called`, and waits for the cell's device; PyTorch's state is what the function finds."""
+    finds_tpus = vars(XLAAccelerator)["is_available"]
+    try:
+        return _result(_FunctionRun(cell, called, backend_for(cell.device)))
+    finally:
+        XLAAccelerator.is_available = finds_tpus

@@ -1,0 +1,253 @@
+"""The user's LightningModule with its data and its Trainer, set up to be measured."""
+
+import importlib
+import inspect
+import logging
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import pytorch_lightning as pl
+from torch import nn
+
+from accelbench.engines.lightning.backends import Backend
+from accelbench.engines.lightning.own.batch import count_note
+from accelbench.engines.lightning.own.trainer_loop import BatchSizes
+from accelbench.engines.lightning.precision import MIXED
+from accelbench.engines.targets import check_call, import_path, lightning_package
+from accelbench.errors import UnsupportedError, UserError
+from accelbench.schema.cell import Cell, TrainerSettings
+from accelbench.schema.vocab import Mode, Precision
+
+MODULE, DATA = "LightningModule", "LightningDataModule"
+# Of the Trainer: what the module's code may set, and what the cell asks for by the same name.
+STEP_SETTINGS = ("accumulate_grad_batches", "gradient_clip_val")
+# The loaders of inference, the first one first, and the stage that each is set up for.
+INFERENCE_LOADERS = {
+    "predict_dataloader": "predict",
+    "test_dataloader": "test",
+    "val_dataloader": "validate",
+    "train_dataloader": "fit",
+}
+MAX_EPOCHS = 1000  # Lightning's default, from which schedules are made; the engine lets the loop go on after it
+# What Lightning warns about is intended here, or is what the user's own runs do too.
+INTENDED = (
+    "predict returned None",
+    "You defined a `validation_step`",
+    "The number of training batches",
+    "Your `predict_dataloader`'s sampler has shuffling enabled",
+    "ReduceLROnPlateau conditioned on metric",
+    "Couldn't infer the batch indices",
+)
+
+
+class UserModule:
+    """What is measured. Raises UserError: the classes are none of Lightning's, or miss what the cell needs."""
+
+    def __init__(self, cell: Cell, backend: Backend) -> None:
+        self.cell, self.trains = cell, cell.mode == Mode.train
+        self.asked = cell.trainer or TrainerSettings()
+        self.flag = f"model.target={cell.model.definition}"  # names the module in messages
+        self.build_s = 0.0
+        self.module = self._timed(self._new_module)()
+        self.package = lightning_package(type(self.module), MODULE) or ""
+        self.data = None if cell.data.target is None else self._new_data(cell.data.target)
+        self.owner, self.owner_flag = self.module, self.flag  # of the loader
+        if self.data is not None:
+            self.owner, self.owner_flag = self.data, f"data.target={cell.data.target}"
+        self.loader = self._loader_name()
+        count = import_path("model.samples", cell.model.samples) if cell.model.samples else None
+        self.batch_sizes = BatchSizes(self.owner_flag, cell.batch_size, count)
+        self.trainer = _trainer(self.package, cell, self.asked, backend)
+        strategy = self.trainer.strategy
+        strategy.setup = self._timed(strategy.setup)  # puts the module and its optimisers onto the device
+        self.predicts = self._overrides(self.module, MODULE, "predict_step")
+        self._replace_hooks()
+
+    @property
+    def num_accumulated(self) -> int:
+        """Batches whose gradients make one step of the optimiser."""
+        return int(self.trainer.accumulate_grad_batches) if self.trains else 1
+
+    def wrap_loader(self, wrap: Callable[[Any], Any]) -> None:
+        """Has Lightning get what `wrap` makes of the user's loader."""
+        make, stage = getattr(self.owner, self.loader), INFERENCE_LOADERS[self.loader]
+
+        def loader() -> Any:
+            if not self.trains and stage != "predict":
+                self.owner.setup(stage)
+            made = make()
+            if isinstance(made, dict | list | tuple) or type(made).__name__ == "CombinedLoader":
+                raise UnsupportedError(f"{self.owner_flag}: {self.loader} returns several loaders: return one")
+            return wrap(made)
+
+        setattr(self.owner, "train_dataloader" if self.trains else "predict_dataloader", loader)
+
+    def begin(self) -> None:
+        """Sets what the loop begins with, once the Trainer has made the optimisers."""
+        if self.trains:
+            self.trainer.fit_loop.max_epochs = -1  # schedules are made: the clock ends the loop
+        for config in self.trainer.lr_scheduler_configs if self.trains else ():
+            config.strict = False  # no error without a metric of validation, which does not run
+
+    def changed_settings(self) -> list[str]:
+        """A sentence for each of the Trainer's settings that is not as it was asked for."""
+        asked = asdict(self.asked)
+        now = {name: getattr(self.trainer, name) for name in STEP_SETTINGS if self.trains}
+        return [
+            f"its code set trainer.{name}={found}, and {asked[name]} was asked for"
+            for name, found in now.items()
+            if (found or 0) != (asked[name] or 0)
+        ]
+
+    def rebuilt(self) -> nn.Module:
+        """A new module like that which is measured, without a Trainer."""
+        module: nn.Module = self._new_module()
+        if module.state_dict().keys() != self.module.state_dict().keys():
+            raise UserError("its setup or configure_model makes layers, which need the Trainer")
+        return module
+
+    def predict(self, module: Any, batch: Any) -> Any:
+        """What a module computes for a batch in inference."""
+        if not self.predicts:
+            return _forward(module, batch)
+        try:  # Lightning gives the batch's index too, by position, to a method that takes it
+            inspect.signature(module.predict_step).bind(batch, 0)
+        except TypeError:
+            return module.predict_step(batch)
+        return module.predict_step(batch, 0)
+
+    def notes(self) -> Iterator[str]:
+        """What of the user's ran, and what did not."""
+        yield f"nobody verified the data of {self.cell.data.target or self.cell.model.definition}"
+        if not self.trains:
+            runs = "predict_step" if self.predicts else "forward, of a tuple with its first element"
+            yield f"inference runs {runs}, on batches of {self.loader}"
+        if self._overrides(self.module, MODULE, "configure_callbacks"):
+            yield "callbacks of the module were left out"
+        sizes = self.batch_sizes
+        if sizes.was_short is not None:
+            yield f"the last batch of an epoch has {sizes.was_short} samples, and counts as such"
+        if note := count_note(self.cell.model, sizes.sizes[0], self.cell.batch_size, sizes.num_rows):
+            yield note
+
+    def _new_module(self) -> Any:
+        """The module, its weights drawn from the seed; with the batch size, if it has the data."""
+        pl.seed_everything(self.cell.seed, verbose=False)
+        model = self.cell.model
+        kind = import_path("model.target", model.definition)
+        if not (model.factory or _extends(kind, MODULE)):
+            raise UserError(f"{self.flag}: should extend {MODULE}")
+        size = self.cell.batch_size if self.cell.data.target is None else None
+        made = _made("model.args", model.definition, kind, model.args, size)
+        if not _extends(type(made), MODULE):
+            raise UserError(f"{self.flag}: should make a {MODULE}, not a {type(made).__name__}")
+        return made
+
+    def _new_data(self, target: str) -> Any:
+        kind = import_path("data.target", target)
+        if not isinstance(kind, type) or lightning_package(kind, DATA) != self.package:
+            raise UserError(f"data.target={target}: should extend {DATA} of {self.package}, as model.target does")
+        return _made("data.args", target, kind, self.cell.data.args, self.cell.batch_size)
+
+    def _loader_name(self) -> str:
+        """The name of the method that gives the loader."""
+        names = ["train_dataloader"] if self.trains else list(INFERENCE_LOADERS)
+        base = MODULE if self.data is None else DATA
+        found = next((name for name in names if self._overrides(self.owner, base, name)), None)
+        if found is None:
+            raise UserError(f"{self.owner_flag}: has no {' nor a '.join(names)}: define it, or use data.target")
+        return found
+
+    def _overrides(self, made: Any, base: str, name: str) -> bool:
+        """Whether the user's class defines the method itself."""
+        return getattr(type(made), name) is not getattr(getattr(importlib.import_module(self.package), base), name)
+
+    def _timed(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Has the call's time added to `build_s`."""
+
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            start = time.perf_counter()
+            try:
+                return call(*args, **kwargs)
+            finally:
+                self.build_s += time.perf_counter() - start
+
+        return timed
+
+    def _replace_hooks(self) -> None:
+        """Leaves out the callbacks that the module brings, and lets no hook fetch or skip batches itself."""
+        module, hook = self.module, self.module.on_train_batch_start
+        if "dataloader_iter" in inspect.signature(module.training_step).parameters:
+            raise UnsupportedError("training_step(dataloader_iter) fetches batches itself: use training_step(batch)")
+
+        def guarded(*args: Any, **kwargs: Any) -> Any:
+            if (answer := hook(*args, **kwargs)) == -1:  # the batch would be counted all the same
+                raise UnsupportedError(f"{self.flag}: on_train_batch_start returned -1, which skips batches")
+            return answer
+
+        module.configure_callbacks = list
+        if self._overrides(module, MODULE, "on_train_batch_start"):
+            module.on_train_batch_start = guarded
+        if not self.trains and not self.predicts:
+            module.predict_step = partial(_forward, module)
+
+
+def _extends(kind: Any, base: str) -> bool:
+    return isinstance(kind, type) and lightning_package(kind, base) is not None
+
+
+def _forward(module: nn.Module, batch: Any, batch_idx: int = 0) -> Any:
+    """Runs `forward` with a batch, or with its first element: what follows are labels."""
+    return module(batch[0] if isinstance(batch, tuple | list) else batch)
+
+
+def _made(flag: str, target: str, kind: Any, args: Mapping[str, Any], size: int | None) -> Any:
+    """What `kind` makes of the arguments and of the batch size, which it takes as an argument or an attribute."""
+    if size is not None and args.get("batch_size", size) != size:
+        raise UserError(f"{flag}.batch_size={args['batch_size']}: use batch_size={args['batch_size']}")
+    with suppress(ValueError, TypeError):  # not every callable has a signature
+        if size is not None and "batch_size" in inspect.signature(kind).parameters:
+            args = {**args, "batch_size": size}
+    check_call(f"{flag}: {target}", kind, **args)
+    made = kind(**args)
+    if size is not None and "batch_size" not in args and hasattr(made, "batch_size"):
+        made.batch_size = size
+    return made
+
+
+def _trainer(package: str, cell: Cell, settings: TrainerSettings, backend: Backend) -> Any:
+    """The Trainer that runs the cell, from `pytorch_lightning` or `lightning.pytorch`.
+
+    A logger that drops everything stands in, so that `self.logger.experiment` works. Precision is a plugin, since the
+    Trainer's argument `precision=` substitutes silently: see `lightning.precision.plugin_for`.
+    """
+    for logger in (package, package.replace(".pytorch", ".fabric")):
+        logging.getLogger(logger).setLevel(logging.ERROR)
+    for note in INTENDED:
+        warnings.filterwarnings("ignore", message=note)
+    plugins, precision = importlib.import_module(f"{package}.plugins.precision"), cell.precision
+    plain = {
+        Precision.fp64: plugins.DoublePrecision,
+        Precision.fp16: partial(plugins.HalfPrecision, "16-true"),
+        Precision.bf16: partial(plugins.HalfPrecision, "bf16-true"),
+    }
+    mixed = partial(plugins.MixedPrecision, MIXED.get(precision), backend.torch_type)
+    return importlib.import_module(package).Trainer(
+        accelerator=backend.accelerator,
+        devices=1,
+        plugins=[mixed() if precision in MIXED else plain.get(precision, plugins.Precision)()],
+        max_epochs=MAX_EPOCHS,
+        accumulate_grad_batches=settings.accumulate_grad_batches,
+        gradient_clip_val=settings.gradient_clip_val,
+        limit_val_batches=0,
+        num_sanity_val_steps=0,
+        logger=importlib.import_module(f"{package}.loggers.logger").DummyLogger(),
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
