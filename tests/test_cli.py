@@ -78,14 +78,14 @@ def complaint(words, capsys, project):
         ("model=resnet", "model=resnet: unknown model. Choose from: autoencoder, cnn, custom, lightning, lstm, mlp, "),
         ("-m precision=fp32,fp8", f"precision=fp8: unknown precision. Choose from: {PRECISIONS}."),
         ("suite=nope", "suite=nope: unknown suite. Choose from: imagenet_inference, mnist_networks,"),
-        ("batchsize=3", "batchsize: unknown setting. Did you mean batch_size?"),
+        ("batchsize=3", "batchsize: unknown setting. `accelbench --cfg job` prints all settings."),
         ("+widht=3", "+widht=3: settings are neither added nor taken away"),
         ("model.input_shape=[3,0,8]", "model.input_shape=0: should be at least 1"),
         ("-m batch_size=32,0", "batch_size=0: should be at least 1"),
         ("window.measure_s=nan", "window.measure_s=nan: should be a finite number"),
         ("model=null", "model=null: should be the name of a file in conf/model/"),
         ("model=mlp cnn", "cnn: not readable as name=value"),
-        ("batch_size=null", "batch_size=null: should have a value"),
+        ("batch_size=null", "batch_size: should have a value"),
         ("window=3", "window=3: not a value of this setting"),
         (f"batch_size={'[' * 2000}", "batch_size=[[[[[[[[[...: more than 20 brackets within each other"),
         ("-m batch_size=range(1,1000000)", "batch_size (999,999): 999,999 combinations; a sweep has at most 10,000"),
@@ -211,7 +211,7 @@ def planned(words, capsys):
 
 def test_plan_lists_the_cells_what_is_skipped_and_the_time(capsys, project):
     lines = planned("mode=infer batch_size=8,16 precision=fp32,tf32 window.measure_s=3", capsys)
-    assert lines[0] == "4 cells: 2 to run, at least 7 s (nothing like them was measured here yet); 2 to skip."
+    assert lines[0] == "4 cells: 2 to run, at least 7 s (2 cells of unknown length); 2 to skip."
     assert [line.split()[0] for line in lines[2:4]] == [f"mlp-cpu-fp32-b{n}-infer" for n in (8, 16)]
     assert lines[2].endswith("at least 3 s")
     assert lines[5:] == [

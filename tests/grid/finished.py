@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from accelbench.grid.estimate import NUM_CHECK_STEPS, expected_s
+from accelbench.grid.estimate import expected_s
 from accelbench.schema.measurement import Block, Epoch, SystemSeries
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Protocol, Status
@@ -15,31 +15,28 @@ OVERHEAD_S = 0.5  # of a cell, besides its steps
 NUM_SAMPLES = (100, 50)  # of `make_measurement`
 
 
-def finished(cell=None, step_s=0.001, *, at_s=0.0, waited_s=0.0, others=0.0, slower=1.0, **changes):
-    """The record of a cell that was asked for at `at_s` after noon and waited for its host, a minute after the start.
+def finished(cell=None, step_s=0.001, *, at_s=0.0, waited_s=0.0, slower=1.0, **changes):
+    """The record of a cell that was asked for at `at_s` after noon and waited for its host.
 
-    `others`: percent of a core that other processes used; `slower`: how many times longer all of it took.
+    `slower`: how many times longer all of it took.
     """
     cell = cell or make_cell()
-    steps_s = expected_s(cell, step_s, NUM_SAMPLES)
-    timed_s = steps_s - NUM_CHECK_STEPS[cell.mode] * step_s
+    took_s = slower * (expected_s(cell, step_s, NUM_SAMPLES) + OVERHEAD_S)
     if cell.protocol == Protocol.fit:
-        epochs = [Epoch(seconds=slower * timed_s / cell.epochs, num_samples=100)] * cell.epochs
+        epochs = [Epoch(seconds=step_s * 100 / cell.batch_size, num_samples=100)] * cell.epochs
         measured = make_measurement(blocks=[], latency_s=[], epochs=epochs)
     else:
-        blocks = [Block(num_steps=1, num_samples=cell.batch_size, seconds=slower * step_s)]
-        others_s = slower * (timed_s - step_s)
-        measured = make_measurement(blocks=blocks, latency_s=[], warmup_total_s=others_s)
-    series = {"other_cpu_utilization_percent": [others, others]}
+        blocks = [Block(num_steps=1, num_samples=cell.batch_size, seconds=step_s)]
+        measured = make_measurement(blocks=blocks, latency_s=[])
     values = {
         "cell": cell,
         "identity": "0" * 64,
         "status": Status.ok,
         "started_at": (NOON + timedelta(seconds=at_s)).isoformat(timespec="milliseconds"),
-        "wall_s": waited_s + slower * (steps_s + OVERHEAD_S),
+        "wall_s": waited_s + took_s,
         "environment": {"machine": MACHINE},
         "measurement": measured,
-        "system": SystemSeries(started_boot_s=60.0 + at_s + waited_s, t_s=[0.1, 0.2], values=series),
+        "system": SystemSeries(started_boot_s=60.0 + at_s + waited_s, t_s=[0.0, took_s]),
     }
     return Record(**{**values, **changes})
 

@@ -115,7 +115,7 @@ def test_the_main_job_makes_records_runs_and_a_report(project):
     status, output = project.repro()
     assert status == 0, output
     assert "NOT mnist" in output
-    to_measure = "2 cells to measure: unknown time (nothing like them was measured here yet)"
+    to_measure = "2 cells to measure: unknown time (2 cells of unknown length)"
     assert f"1 suite, {to_measure}" in output
     assert f"Suite 1 of 1: mnist_networks, {to_measure}" in output
     assert measured(output) == 2

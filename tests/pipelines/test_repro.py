@@ -65,7 +65,7 @@ def test_the_exit_status_says_whether_a_cell_failed_unexpectedly(repro, statuses
     out, err = capsys.readouterr()
     assert ("mnist_networks: " in err) == bool(code)
     # Two cells of .3 s of warm-up and 1 s of blocks at least.
-    least = "at least 3 s (nothing like them was measured here yet)"
+    least = "at least 3 s (2 cells of unknown length)"
     assert f"1 suite, 2 cells to measure: {least}; then at most 60 s to measure the best of them again." in out
     assert repro.calls == [("repro", "report")]
     change(repro.ROOT, strict=False)

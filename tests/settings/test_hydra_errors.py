@@ -5,7 +5,6 @@ from omegaconf.errors import OmegaConfBaseException
 
 from accelbench.errors import BusyError, UserError
 from accelbench.settings.compose import structure
-from accelbench.settings.config import NAMES
 from accelbench.settings.hydra_errors import user_error_behind
 
 
@@ -41,11 +40,10 @@ def caused_by(error):
         ({"batch_size": "many"}, "batch_size=many: should be a whole number"),
         ({"window": {"measure_s": "long"}}, "window.measure_s=long: should be a number"),
         ({"compile": "maybe"}, "compile=maybe: should be true or false"),
-        ({"batchsize": 3}, "batchsize: unknown setting. Did you mean batch_size?"),
-        ({"measure_s": 3}, "measure_s: unknown setting. Did you mean window.measure_s?"),
-        ({"target": 3}, "target: unknown setting. Did you mean model.target or data.target?"),
+        ({"batchsize": 3}, "batchsize: unknown setting. `accelbench --cfg job` prints all settings."),
+        ({"measure_s": 3}, "measure_s: unknown setting. Choose from: window.measure_s."),
+        ({"target": 3}, "target: unknown setting. Choose from: model.target, data.target."),
         ({"window": {"measure": 3}}, "window.measure: unknown setting. `accelbench --cfg job` prints all settings."),
-        ({"xyz": 3}, f"xyz: unknown setting. Choose from: {', '.join(NAMES)}."),
     ],
 )
 def test_a_libraries_complaint_in_a_users_words(change, expected):

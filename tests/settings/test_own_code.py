@@ -5,7 +5,7 @@ import pytest
 from accelbench.devices import packages
 from accelbench.errors import UserError
 from accelbench.settings.config import DataConfig
-from accelbench.settings.own_code import checked_data, checked_model
+from accelbench.settings.own_code import checked as checked_settings
 from settings.composed import merged
 
 
@@ -13,7 +13,7 @@ def checked(*settings):
     found = merged(
         "model.name=bert", "model.library=transformers", "model.task=masked_lm", "data.name=random", *settings
     )
-    return checked_model(found)
+    return checked_settings(found).model
 
 
 def test_a_network_of_transformers_has_sequences_of_128_tokens_by_default():
@@ -74,7 +74,7 @@ def test_weights_are_saved_after_whole_epochs_of_training():
 
 
 def named(name, path, image_size=None):
-    return checked_data(replace(merged(), data=DataConfig(name=name, path=path, image_size=image_size)))
+    return checked_settings(replace(merged(), data=DataConfig(name=name, path=path, image_size=image_size))).data
 
 
 @pytest.fixture

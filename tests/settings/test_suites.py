@@ -99,7 +99,6 @@ def test_what_is_wrong_on_the_command_line_is_named(words, told):
         ({"data": "mnist", "retry": "failed"}, "suites.nets.retry: unknown setting"),
         ({"data": "mnist", "batch_size": []}, "suites.nets.batch_size: should be a value, a list of values, or"),
         ({"data": "mnist", "batch_size": [[1]]}, "suites.nets.batch_size: should be a value, a list of values, or"),
-        ({"data": "mnist", "batch_size": None}, "suites.nets.batch_size: should have a value"),
         ({"data": "mnist", "batch_size": {"quick": 1, "full": 1, "slow": 1}}, "and no other key"),
     ],
 )

@@ -59,7 +59,7 @@ def test_a_terminal_has_a_bar_with_the_cell_the_count_and_the_time_left():
 
 
 def test_the_time_left_becomes_known_with_the_first_cells():
-    cells = [make_cell(protocol=Protocol.steps, steps=100, batch_size=size) for size in (8, 32, 16, 16)]
+    cells = [make_cell(protocol=Protocol.steps, steps=100, batch_size=size) for size in (8, 32, 32, 32)]
     cells = [dataclasses.replace(cell, seed=seed) for seed, cell in enumerate(cells)]
     items = [Planned(cell, "0" * 64, None) for cell in cells]
     items.insert(2, Planned(make_cell(), "0" * 64, "a reason"))

@@ -19,9 +19,14 @@ from accelbench.schema.workload import ModelSpec
 LIGHTNING = {"lightning": "lightning.pytorch", "pytorch_lightning": "pytorch_lightning"}
 
 
-def check_name(flag: str, path: str) -> None:
-    """Raises a UserError if the path that the setting `flag` names is in Python's library. Nothing is imported."""
-    root = path.partition(".")[0]
+def check_path(flag: str, path: str) -> None:
+    """Checks the dotted path that the setting `flag` names, before anything is imported.
+
+    Raises UserError: it is none, or in Python's standard library.
+    """
+    root, dot, _ = path.partition(".")
+    if not dot or not all(part.isidentifier() for part in path.split(".")):
+        raise UserError(f"{flag}={path}: should be a dotted path, such as my_package.nets.MyNet")
     if root in sys.stdlib_module_names:
         raise UserError(
             f"{flag}={path}: {root} is a module of Python's standard library; a module of your own needs another name"
@@ -31,10 +36,9 @@ def check_name(flag: str, path: str) -> None:
 def import_path(flag: str, path: str) -> Callable[..., Any]:
     """The class or function at a dotted path of the user's. Its module is imported; it is not called.
 
-    Raises:
-        UserError: there is no such class or function, or it is of Python's standard library.
+    Raises UserError: there is no such class or function, or it is of Python's standard library.
     """
-    check_name(flag, path)
+    check_path(flag, path)
     module, _, name = path.rpartition(".")
     try:
         found: Any = getattr(importlib.import_module(module), name)

@@ -5,17 +5,16 @@ may define names in ways that its text does not show.
 """
 
 import ast
-import difflib
 import hashlib
 import re
 import sys
 import warnings
 from collections.abc import Iterable
 from functools import cache
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import PathFinder
 from pathlib import Path
 
-from accelbench.errors import RefusedError, UserError
+from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import read_bytes
 
@@ -69,56 +68,24 @@ def check_own_code(cells: Iterable[Cell]) -> None:
 
 
 def _check(flag: str, path: str) -> None:
-    *parts, name = path.split(".")
-    spec: ModuleSpec | None = None
-    places: list[str] | None = ["", *sys.path]
-    for num, part in enumerate(parts, 1):
+    module, places = None, ["", *sys.path]
+    for part in path.split("."):
         # By its last part alone: of a dotted name, the package would have to be imported.
-        found = None if places is None else PathFinder.find_spec(part, places)
+        found = PathFinder.find_spec(part, places) if places else None
         if found is None:
-            if spec and not _may_have(flag, path, spec, part):
-                raise UserError(f"{flag}={path}: no module {'.'.join(parts[:num])}")
-            return
-        spec, places = found, found.submodule_search_locations and list(found.submodule_search_locations)
-    if spec and not _may_have(flag, path, spec, name):
-        near = difflib.get_close_matches(name, _definitions(spec))
-        hint = f". Near it: {', '.join(near)}" if near else ""
-        raise UserError(f"{flag}={path}: {_shown(spec)} has no {name}{hint}")
-
-
-def _may_have(flag: str, path: str, spec: ModuleSpec, name: str) -> bool:
-    """Whether the module's text has the word `name`, or does not tell which names it defines."""
-    if (text := _text(spec)) is None:
-        return True
+            break
+        module, places = found, list(found.submodule_search_locations or [])
+    if module is None or found is not None or not str(module.origin).endswith(".py"):
+        return
     try:
-        _parsed(text)
+        text = read_bytes(Path(str(module.origin)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the import shows them
+            ast.parse(text)
+    except (OSError, UserError, MemoryError, RecursionError):
+        return
     except (SyntaxError, ValueError) as error:
-        raise UserError(f"{flag}={path}: can't be imported ({_shown(spec)}: {error})") from error
-    except (MemoryError, RecursionError):
-        return True
-    words = set(re.findall(r"\w+", text))
-    return name in words or bool(words & DYNAMIC) or IMPORTS_ALL.search(text) is not None
-
-
-def _text(spec: ModuleSpec) -> str | None:
-    if spec.origin is None or not spec.origin.endswith(".py"):
-        return None
-    try:
-        return read_bytes(Path(spec.origin)).decode()
-    except (OSError, RefusedError, UnicodeDecodeError):  # it may name another encoding
-        return None
-
-
-def _parsed(text: str) -> ast.Module:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the import shows them
-        return ast.parse(text)
-
-
-def _definitions(spec: ModuleSpec) -> list[str]:
-    kinds = (ast.ClassDef, ast.FunctionDef)
-    return [each.name for each in _parsed(_text(spec) or "").body if isinstance(each, kinds)]
-
-
-def _shown(spec: ModuleSpec) -> str:
-    return Path(spec.origin).name if spec.origin else spec.name
+        raise UserError(f"{flag}={path}: can't be imported ({Path(str(module.origin)).name}: {error})") from error
+    words = set(re.findall(r"\w+", text.decode(errors="replace")))
+    if part not in words and not words & DYNAMIC and not IMPORTS_ALL.search(text.decode(errors="replace")):
+        raise UserError(f"{flag}={path}: the module {module.name} has no {part}")

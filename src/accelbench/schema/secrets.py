@@ -158,10 +158,11 @@ def masked(text: str, environ: Mapping[str, str] = os.environ) -> str:
 
 def masker(environ: Mapping[str, str] = os.environ) -> Callable[[str], str]:
     """`masked` for many texts: the variables are looked through once."""
+    hidden = [environ[name] for name in environ if is_secret(name)]
     lines = {
         line.strip()
-        for name, value in environ.items()
-        if len(value) >= MIN_LENGTH and is_secret(name) and not os.path.exists(value)
+        for value in hidden
+        if len(value) >= MIN_LENGTH and not os.path.exists(value)
         for line in value.splitlines()
     }
     lines |= {quote(line, safe="") for line in lines}

@@ -68,10 +68,10 @@ class ModelSpec:
     @property
     def own_code(self) -> dict[str, str]:
         """The settings whose values are dotted paths of the user's own code, such as `model.loss`, and those paths."""
-        paths = {"target": self.definition} if self.library in USERS_OWN else {}
-        paths |= {name: path for name in ("batch", "loss", "samples", "tokens") if (path := getattr(self, name))}
-        paths |= {"optimizer": self.optimizer} if "." in self.optimizer else {}
-        return {f"model.{name}": path for name, path in paths.items()}
+        paths = {name: getattr(self, name) for name in ("batch", "loss", "samples", "tokens")}
+        paths["target"] = self.definition if self.library in USERS_OWN else None
+        paths["optimizer"] = self.optimizer if "." in self.optimizer else None
+        return {f"model.{name}": path for name, path in paths.items() if path is not None}
 
     @property
     def counted_by(self) -> str | None:

@@ -11,7 +11,7 @@ from itertools import count
 from rich.console import Console
 
 from accelbench.errors import UserError, writing_errors
-from accelbench.grid.estimate import length_of
+from accelbench.grid.estimate import needs
 from accelbench.grid.fingerprint import identity
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
@@ -88,7 +88,7 @@ class _Search:
         race = Race(list(map(canonical_json, work)), goal.margin, limit=limit)
         self.found = Found(goal, race, [item.label for item in self.asked])
         self.cut_s: dict[int, float] = {}  # how long cells ran that were cut off: they take longer
-        self.ready_needs: set[tuple[object, ...]] = set()  # see `Traits.needs`: of the cells that have run
+        self.ready_needs: set[tuple[object, ...]] = set()  # see `estimate.needs`: of the cells that have run
         self.now, self.began_s = now, now()
 
     def run(self) -> None:
@@ -159,12 +159,12 @@ class _Search:
             return 0.0
         cell, evidence = self.asked[i].cell if is_long else self.short[i], self.session.evidence
         # Until its host has started, or its network was exported.
-        is_ready = evidence.traits(cell).needs in self.ready_needs
-        length = length_of(cell, evidence, (0.0, 0.0) if is_ready else evidence.start_s(cell))
-        cost_s = math.sqrt(length.shortest_s * length.longest_s)
+        is_ready = needs(cell) in self.ready_needs
+        shortest_s, longest_s = evidence.limits_s(cell, waits=not is_ready)
+        cost_s = math.sqrt(shortest_s * longest_s)
         if not cost_s < math.inf:  # unknown: infinite, or no number if no time at all is possible
             compiles = cell.options.compile or (cell.engine in COMPILED_FIRST and not is_ready)
-            cost_s = max(length.shortest_s, COMPILED_S if compiles else UNKNOWN_S)
+            cost_s = max(shortest_s, COMPILED_S if compiles else UNKNOWN_S)
         return max(self.cut_s.get(i, 0.0), cost_s)
 
     def _measure(self, i: int, is_long: bool, left_s: float) -> Sample:
@@ -175,7 +175,7 @@ class _Search:
             limit_s = min(item.cell.timeout_s, max(1.0, left_s))
             record = self.session.measure(replace(item, cell=replace(item.cell, timeout_s=limit_s)), left_s)
             if record.measurement is not None:
-                self.ready_needs.add(self.session.evidence.traits(self.asked[i].cell).needs)
+                self.ready_needs.add(needs(self.asked[i].cell))
         sample = self.goal.sample(record, item.cell)
         if why := disturbed.reason(record):
             self.found.disturbed.append(why)

@@ -1,13 +1,12 @@
 """The settings that name the user's own code, data and files: what each goes with, and the names that they give."""
 
 import re
-from collections.abc import Collection
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
 
 from accelbench.devices import packages
-from accelbench.engines.targets import check_name
+from accelbench.engines.targets import check_path
 from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.project import SAFETENSORS, TORCH_FILES
 from accelbench.schema.ranges import MAX_COUNT
@@ -30,97 +29,73 @@ from accelbench.settings.config import DataConfig, ModelConfig, Optimizer, RunCo
 
 OWN, CUSTOM = tuple(sorted(USERS_OWN)), (Library.custom,)
 # Setting of a model -> the libraries that it goes with.
-GOES_WITH = {
+MODEL_GOES_WITH = {
     **dict.fromkeys(("target", "factory", "constant", "samples"), OWN),
     **dict.fromkeys(("output", "batch", "inputs", "loss", "tokens"), CUSTOM),
     "task": (Library.transformers,),
     "batch_args": (Library.custom, Library.transformers),
 }
 OF_THE_MODULE = ("optimizer", "learning_rate", "weights")  # settings of a model that a LightningModule decides itself
+# Setting of data -> the data sets that it goes with.
+DATA_GOES_WITH = {"target": (MODULE,), "args": (MODULE,), "path": (FOLDER, ARRAYS), "image_size": (FOLDER,)}
 SEQ_LEN = 128  # tokens of a sequence for transformers
 SIDES = range(1, 4097)  # pixels
 MAX_NAME = 40  # characters of the name of the user's own data
 
 
-def checked_model(run: RunConfig) -> ModelConfig:
-    """The settings of the network, with a name and absolute paths for the user's own.
-
-    Raises UserError: a setting is missing or malformed, or goes with another kind of network.
-    """
-    model, library = run.model, run.model.library
-    for name, libraries in GOES_WITH.items():
-        if library not in libraries:
-            with_these = " or ".join(f"model={each}" for each in libraries)
-            _refuse("model", model, [name], f"goes with {with_these}, and not with model={model.name}")
-    model = _with_weights(model)
-    if run.save_weights and (run.mode, run.protocol) != (Mode.train, Protocol.fit):
-        raise UserError("save_weights=true: saves what whole epochs have trained: use mode=train protocol=fit")
-    if run.save_weights and library == Library.lightning:
-        raise UserError("save_weights=true: goes with other networks than a LightningModule, which saves its own")
-    if "." in model.optimizer and library == Library.custom:
-        _check_path("model.optimizer", model.optimizer)
-    elif model.optimizer not in list(Optimizer):
-        raise UnknownChoiceError("model.optimizer", model.optimizer, Optimizer)
-    if library == Library.lightning:
-        _refuse("model", model, OF_THE_MODULE, "goes not with model=lightning, whose module decides it itself")
-    else:
-        _refuse("trainer", run.trainer, vars(run.trainer), f"goes with model={Library.lightning}")
-    if library == Library.transformers:
-        return _of_transformers(model, run.data.name)
-    return _users_own(model, run) if library in USERS_OWN else model
-
-
-def checked_data(run: RunConfig) -> DataConfig:
-    """The settings of the data, with a name and an absolute path for the user's own.
+def checked(run: RunConfig) -> RunConfig:
+    """The settings with a name and absolute paths for the user's own network and data.
 
     Data from another path, or of another image size, get another name, and so another folder of prepared arrays.
 
-    Raises UserError: a setting is missing or malformed, or goes with other data or another network.
+    Raises UserError: a setting is missing or malformed, or goes with other settings, or an argument of the user's code
+    holds a secret, which records, labels and reports would show.
     """
-    data, is_module = run.data, run.data.name == MODULE
-    if not is_module:
-        _refuse("data", data, ("target", "args"), f"goes with data={MODULE}, not {data.name}")
-    if is_module != (run.model.library == Library.lightning):
-        raise UserError(
-            f"data={MODULE} and model={Library.lightning} go together: a LightningModule and its DataModule"
-        )
-    if is_module:
-        _check_path("data.target", data.target)
-        if not data.target:
-            _refuse("data", data, ["args"], "goes with data.target")
-        _refuse("data", data, ("pipeline", "augment"), "goes with other data; a DataModule makes the batches itself")
-    if data.name != FOLDER:
-        _refuse("data", data, ["image_size"], f"goes with data={FOLDER}, not {data.name}")
-    if data.name in (FOLDER, ARRAYS):
-        return _named(data)
-    _refuse("data", data, ["path"], f"goes with data={FOLDER} or data={ARRAYS}, not {data.name}")
-    return data
-
-
-def check_arguments(run: RunConfig) -> None:
-    """Checks that no argument of the user's code holds a secret, since records, labels and reports show arguments.
-
-    Raises UserError: an argument's name or value says that it is a secret.
-    """
-    groups = {"model.args": run.model.args, "model.batch_args": run.model.batch_args, "data.args": run.data.args}
+    model, data = _model(run), _data(run)
+    paths = model.own_code | ({"data.target": data.target} if data.target is not None else {})
+    for flag, path in paths.items():
+        check_path(flag, path)
+    groups = {"model.args": model.args, "model.batch_args": model.batch_args, "data.args": data.args}
     for group, arguments in groups.items():
         if (place := secret_argument(arguments)) is not None:
             raise UserError(
                 f"{group}.{place}: looks like a secret, which records and reports would show: let your code read it "
                 "from an environment variable"
             )
+    return replace(run, model=model, data=data)
+
+
+def _model(run: RunConfig) -> ModelConfig:
+    model, library = run.model, run.model.library
+    for name, libraries in MODEL_GOES_WITH.items():
+        if library not in libraries:
+            these = " or ".join(f"model={each}" for each in libraries)
+            _refuse("model", model, name, f"goes with {these}, and not with model={model.name}")
+    model = _with_weights(model)
+    if run.save_weights and (run.mode, run.protocol) != (Mode.train, Protocol.fit):
+        raise UserError("save_weights=true: saves what whole epochs have trained: use mode=train protocol=fit")
+    if run.save_weights and library == Library.lightning:
+        raise UserError("save_weights=true: goes with other networks than a LightningModule, which saves its own")
+    if model.optimizer not in list(Optimizer) and not ("." in model.optimizer and library == Library.custom):
+        raise UnknownChoiceError("model.optimizer", model.optimizer, Optimizer)
+    for name in OF_THE_MODULE if library == Library.lightning else ():
+        _refuse("model", model, name, "goes not with model=lightning, whose module decides it itself")
+    for name in vars(run.trainer) if library != Library.lightning else ():
+        _refuse("trainer", run.trainer, name, f"goes with model={Library.lightning}")
+    if library == Library.transformers:
+        return _of_transformers(model, run.data.name)
+    return _users_own(model, run) if library in USERS_OWN else model
 
 
 def _users_own(model: ModelConfig, run: RunConfig) -> ModelConfig:
-    for name in ("target", "batch", "loss", "samples", "tokens"):
-        _check_path(f"model.{name}", getattr(model, name), is_needed=name == "target")
-    is_unnamed = model.name == model.library and model.target
-    model = replace(
-        model, network=model.target, name=model.target.rpartition(".")[2] if is_unnamed and model.target else model.name
-    )
+    target = model.target
+    if not target:
+        raise UserError("model.target: it is missing: the dotted path of your class, such as my_package.nets.MyNet")
+    name = target.rpartition(".")[2] if model.name == model.library else model.name
+    model = replace(model, network=target, name=name)
     if not model.batch:
-        of_batch = ("batch_args", "inputs", "tokens", *(["samples"] if model.library == Library.custom else []))
-        _refuse("model", model, of_batch, "goes with model.batch")
+        for setting in ("batch_args", "inputs", "tokens", *(["samples"] if model.library == Library.custom else [])):
+            _refuse("model", model, setting, "goes with model.batch")
         return model
     if run.data.name != RANDOM:
         raise UserError(f"model.batch={model.batch}: makes the data itself, so that data={run.data.name} is not used")
@@ -167,6 +142,24 @@ def _of_transformers(model: ModelConfig, data: str) -> ModelConfig:
     return replace(model, batch_args={"seq_len": length})
 
 
+def _data(run: RunConfig) -> DataConfig:
+    data = run.data
+    for name, sets in DATA_GOES_WITH.items():
+        if data.name not in sets:
+            these = " or ".join(f"data={each}" for each in sets)
+            _refuse("data", data, name, f"goes with {these}, not {data.name}")
+    if (data.name == MODULE) != (run.model.library == Library.lightning):
+        raise UserError(
+            f"data={MODULE} and model={Library.lightning} go together: a LightningModule and its DataModule"
+        )
+    if data.name == MODULE:
+        if not data.target:
+            _refuse("data", data, "args", "goes with data.target")
+        for name in ("pipeline", "augment"):
+            _refuse("data", data, name, "goes with other data; a DataModule makes the batches itself")
+    return _named(data) if data.name in (FOLDER, ARRAYS) else data
+
+
 def _named(data: DataConfig) -> DataConfig:
     is_folder = data.name == FOLDER
     if not data.path:
@@ -183,24 +176,15 @@ def _named(data: DataConfig) -> DataConfig:
     return replace(data, path=str(path), name=name, args=args)
 
 
-def _check_path(flag: str, path: str | None, *, is_needed: bool = False) -> None:
-    if path is None and not is_needed:
-        return
-    if not path or not all(part.isidentifier() for part in path.split(".")) or "." not in path:
-        problem = f"{path} is not one" if path else "it is missing"
-        raise UserError(f"{flag}: should be a dotted path, such as my_package.nets.MyNet; {problem}")
-    check_name(flag, path)
-
-
-def _refuse(group: str, settings: Any, names: Collection[str], why: str) -> None:
-    """Raises a UserError for the first of the settings `names` that the user gave."""
-    for field in fields(settings):
-        value = getattr(settings, field.name)
-        default = field.default if field.default_factory is MISSING else field.default_factory()
-        value = tuple(value) if isinstance(value, list) else value  # OmegaConf's
-        if field.name in names and value != default:
-            word = f".{next(iter(value))}" if isinstance(value, dict) else f"={value_word(value)}"
-            raise UserError(f"{group}.{field.name}{word}: {why}")
+def _refuse(group: str, settings: Any, name: str, why: str) -> None:
+    """Raises a UserError if the user gave the setting."""
+    field = next(field for field in fields(settings) if field.name == name)
+    value, default = getattr(settings, name), field.default
+    default = field.default_factory() if field.default_factory is not MISSING else default
+    value = tuple(value) if isinstance(value, list) else value  # OmegaConf's
+    if value != default:
+        word = f".{next(iter(value))}" if isinstance(value, dict) else f"={value_word(value)}"
+        raise UserError(f"{group}.{name}{word}: {why}")
 
 
 def value_word(value: object) -> str:

@@ -1,15 +1,12 @@
 """The words of a command line as Hydra reads them, and what a suite of params.yaml adds to them or excludes."""
 
-import functools
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
@@ -86,8 +83,6 @@ class Suite:
                 raise UserError(f"{flag}.{name}: should be a value, a list of values, or {{quick: ..., full: ...}}")
             if name == "data" and len(values) != 1:
                 raise UserError(f"{flag}.data: should name exactly one data set")
-            if None in values and not _takes_null(name):
-                raise UserError(f"{flag}.{name}: should have a value")
             if name not in given:
                 result.append(f"{name}={','.join(map(_word, values if is_sweep else values[:1]))}")
         if "data" not in self.axes:
@@ -128,8 +123,8 @@ def without_missing_file(words: list[str], given: Mapping[str, str], conf: Path)
     suite = given.get("suite")
     if suite is None or (conf / "suite" / f"{suite}.yaml").exists():
         return words
-    others = [word for word in words if word.startswith("-") or _name_and_value(word)[0] != "suite"]
-    name = json.dumps(suite, ensure_ascii=False)
+    others = [word for word in words if not word.startswith("suite=")]
+    name = quoted(suite)
     return [*others, f"suite={NO_SUITE}", f"suite.name={name}", f"suite.title={name}"]
 
 
@@ -139,13 +134,13 @@ def is_excluded(run: RunConfig | DictConfig, rules: Iterable[Rule]) -> bool:
 
 
 def _values_of(run: RunConfig | DictConfig, setting: str) -> set[str]:
-    keys = [f"{setting}.name" if setting in GROUPS else setting, *(["model.library"] if setting == "model" else [])]
-    values = [functools.reduce(_part, key.split("."), run) for key in keys]
-    return {_key(getattr(value, "value", value)) for value in values}
-
-
-def _part(whole: Any, name: str) -> Any:
-    return whole.get(name) if isinstance(whole, Mapping) else getattr(whole, name, None)
+    found = set()
+    for path in [f"{setting}.name" if setting in GROUPS else setting, *(["model.library"] * (setting == "model"))]:
+        value: Any = run
+        for name in path.split("."):
+            value = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+        found.add(_key(getattr(value, "value", value)))
+    return found
 
 
 def readable(word: str) -> str:
@@ -208,17 +203,7 @@ def _name_and_value(word: str) -> tuple[str, str]:
         raise UserError(f"{word}: settings are neither added nor taken away: write {name}=VALUE")
     if name in GROUPS and isinstance(value, int | float | None):  # Hydra's message would not name the setting
         raise UserError(f"{word}: should be the name of a file in conf/{name}/")
-    if value is None and not _takes_null(name):
-        raise UserError(f"{word}: should have a value")
     return name, value if isinstance(value, str) else word.partition("=")[2]
-
-
-def _takes_null(name: str) -> bool:
-    """Whether the setting may be null; true also for an unknown one, of which Hydra says that it is unknown."""
-    kind: Any = RunConfig
-    for part in name.split("."):
-        kind = get_type_hints(kind).get(part, Any) if is_dataclass(kind) else Any
-    return kind is Any or NoneType in get_args(kind)
 
 
 def _word(value: Any) -> str:

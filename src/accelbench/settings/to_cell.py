@@ -27,8 +27,8 @@ from accelbench.schema.vocab import (
     Scaling,
 )
 from accelbench.schema.workload import DataSpec, ModelSpec
-from accelbench.settings.config import DataConfig, EngineConfig, Executor, RunConfig, SweepOptions, check_executor
-from accelbench.settings.own_code import check_arguments, checked_data, checked_model, value_word
+from accelbench.settings.config import EngineConfig, Executor, RunConfig, SweepOptions, check_executor
+from accelbench.settings.own_code import checked, value_word
 from accelbench.settings.params import check_name
 from accelbench.settings.suites import MAX_BRACKETS, PATHS
 
@@ -46,10 +46,8 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
     Raises UserError: a value is out of range; the message names the flag.
     """
     check_limits(run)
-    model, data = checked_model(run), checked_data(run)
-    check_arguments(run)
     check_executor(run.executor)
-    run = _without_unused_settings(replace(run, model=model, data=data))
+    run = _without_unused_settings(checked(run))
     options = _taken(
         SweepOptions,
         run,
@@ -59,12 +57,8 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
         tracking=run.tracking.name,
         data_root=run.data.root,
     )
-    return _cell(run), options
-
-
-def _cell(run: RunConfig) -> Cell:
     weak = run.scaling == Scaling.weak
-    return _taken(
+    cell = _taken(
         Cell,
         replace(run, batch_size=run.batch_size * (run.devices if weak else 1)),
         suite=run.suite.name,
@@ -77,6 +71,7 @@ def _cell(run: RunConfig) -> Cell:
         keras=_keras(run.engine, run.device.name),
         trainer=run.trainer if run.model.library == Library.lightning else None,
     )
+    return cell, options
 
 
 def _taken(kind: type[T], settings: Any, **others: Any) -> T:
@@ -105,6 +100,7 @@ def _keras(engine: EngineConfig, device: Device) -> KerasSettings | None:
 
 
 def _without_unused_settings(run: RunConfig) -> RunConfig:
+    """The defaults of settings that have no effect in this cell: its id must not depend on them."""
     engine, model, data = run.engine, run.model, run.data
     if run.mode == Mode.infer:
         data = replace(data, augment=Augment.none)
@@ -132,10 +128,18 @@ def check_limits(run: RunConfig) -> None:
 
     Raises UserError: a value is out of range; the message names the flag and the range.
     """
-    _check_data(run.data)
+    data = run.data
+    fitting = [pipeline for pipeline in Pipeline if (pipeline in RANDOM_IMAGE_PIPELINES) == (data.name == RANDOM)]
+    if data.pipeline not in fitting:
+        raise UserError(f"data.pipeline={data.pipeline}: not for data={data.name}. Choose from: {', '.join(fitting)}.")
+    if data.name == RANDOM and data.augment != Augment.none:
+        raise UserError(f"data.augment={data.augment}: random images are not varied. Choose from: none.")
     check_name(f"suite.name={run.suite.name}", run.suite.name, "a suite")
     for each in DECLARED:
-        _check_value(each, each.value(run))
+        value = each.value(run)
+        if each.path not in PATHS:  # no record keeps them
+            _check_content(each.path, value)
+        _check_range(each, value)
     is_here = run.executor.name == Executor.local  # a node may have more cores than this machine
     if is_here and run.threads is not None and run.threads > (cores := usable_cores()):
         raise UserError(f"threads={run.threads}: should be at most {cores}")
@@ -145,18 +149,18 @@ def check_limits(run: RunConfig) -> None:
             raise UserError(f"window.{name}={value:g}: the cell is ended after {run.timeout_s:g} s (timeout_s)")
 
 
-def _check_value(setting: Declared, value: Any) -> None:
-    flag, said, bounds = setting.path, setting.said, _range(setting.kind) or Range(-math.inf, math.inf)
-    if flag not in PATHS:  # no record keeps them
-        _check_content(flag, value)
-    number = min(value, default=0) if isinstance(value, list) and _range(setting.kind) else value
-    if not isinstance(number, int | float) or isinstance(number, bool):
+def _check_range(setting: Declared, value: Any) -> None:
+    flag, said, bounds = setting.path, setting.said, _range(setting.kind)
+    if bounds is None or value is None:
         return
+    number = min(value, default=0) if isinstance(value, list) else value
+    least = bounds.low if said.least is None else said.least
+    most = bounds.high if said.most is None else said.most
     if said.above is not None and number <= said.above:
         raise UserError(f"{flag}={number:g}: should be above {said.above:g}")
-    if number < (least := bounds.low if said.least is None else said.least):
+    if number < least:
         raise UserError(f"{flag}={number}: should be at least {least:g}")
-    if number > (most := bounds.high if said.most is None else said.most):
+    if number > most:
         raise UserError(f"{flag}={number}: should be at most {most}")
 
 
@@ -166,16 +170,8 @@ def _range(kind: Any) -> Range | None:
     return next((found for part in get_args(kind) if (found := _range(part))), None)
 
 
-def _check_data(data: DataConfig) -> None:
-    random = data.name == RANDOM
-    fitting = [pipeline for pipeline in Pipeline if (pipeline in RANDOM_IMAGE_PIPELINES) == random]
-    if data.pipeline not in fitting:
-        raise UserError(f"data.pipeline={data.pipeline}: not for data={data.name}. Choose from: {', '.join(fitting)}.")
-    if random and data.augment != Augment.none:
-        raise UserError(f"data.augment={data.augment}: random images are not varied. Choose from: none.")
-
-
 def _check_content(flag: str, value: Any, depth: int = 0) -> None:
+    """Raises a UserError for what no record could keep."""
     if depth > MAX_BRACKETS:
         raise UserError(f"{one_line(flag)[:MAX_SHOWN]}: nested deeper than {MAX_BRACKETS}")
     if isinstance(value, Mapping):
