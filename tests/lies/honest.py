@@ -1,32 +1,33 @@
 """Networks, modules and loaders that are sound, and look like some that are not."""
 
-from dataclasses import dataclass
-
 import torch
-from pytorch_lightning import LightningDataModule
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from lies import modules
 from lies.modules import Lit, Manual, made
-from lies.networks import WIDTH, Honest, deep
-
-Data = modules.Data
+from lies.networks import WIDTH, Honest, deep, network
 
 
 def one_hot(output):
     return functional.one_hot(output.argmax(1), output.shape[1]).float()
 
 
-def monte_carlo(self, x):
-    """The mean and the spread of several random passes."""
-    samples = torch.stack([self.full(functional.dropout(x, 0.2, True)) for _ in range(4)])
-    return samples.mean(0), samples.std(0)
+# What a network that differs from `Honest` by this alone computes.
+COMPUTE = {
+    "DropsOnPurpose": lambda self, x: self.full(functional.dropout(x, 0.3, training=True)),
+    "Checkpointed": lambda self, x: self.head(checkpoint(self.layers, x, use_reentrant=False)),
+    # Each sample attends to all others of its batch.
+    "AttendsToBatch": lambda self, x: self.full(x + (x @ x.T / WIDTH).softmax(1) @ x),
+    # One-hot outputs: many are the same for different inputs; of two classes, with most weights.
+    "HardAnswers": lambda self, x: one_hot(self.full(x)),
+    "Decides": lambda self, x: one_hot(self.full(x)[:, :2]),
+}
+globals().update({name: type(name, (Honest,), {"compute": compute}) for name, compute in COMPUTE.items()})
 
 
-def skips_layers(self, x):
+@network
+def SkipsLayers(self, x):
     """Leaves layers out at random while it trains."""
     for layer in self.layers[::2]:
         if not self.training or torch.rand(()) < 0.8:
@@ -34,33 +35,10 @@ def skips_layers(self, x):
     return self.head(x)
 
 
-def fp32_head(self, x):
+@network
+def Fp32Head(self, x):
     """Its head computes in fp32, as those of language models do in bf16."""
     return functional.linear(self.layers(x).float(), self.head.weight.float(), self.head.bias.float())
-
-
-@dataclass
-class Result:
-    logits: torch.Tensor
-    hidden: torch.Tensor
-    num_layers: int = 6
-
-
-# What a network that differs from `Honest` by this alone computes.
-COMPUTE = {
-    "DropsOnPurpose": lambda self, x: self.full(functional.dropout(x, 0.3, training=True)),
-    "MonteCarlo": monte_carlo,
-    "Checkpointed": lambda self, x: self.head(checkpoint(self.layers, x, use_reentrant=False)),
-    "SkipsLayers": skips_layers,
-    # Each sample attends to all others of its batch.
-    "AttendsToBatch": lambda self, x: self.full(x + (x @ x.T / WIDTH).softmax(1) @ x),
-    # One-hot outputs: many are the same for different inputs; of two classes, with most weights.
-    "HardAnswers": lambda self, x: one_hot(self.full(x)),
-    "Decides": lambda self, x: one_hot(self.full(x)[:, :2]),
-    "Structured": lambda self, x: Result(self.full(x), self.layers(x)),
-    "Fp32Head": fp32_head,
-}
-globals().update({name: type(name, (Honest,), {"compute": compute}) for name, compute in COMPUTE.items()})
 
 
 class WithState(Honest):
@@ -89,22 +67,12 @@ class DropoutLeftOn(Honest):
         return self.full(self.drop(x))
 
 
-class Normalised(Honest):
-    """Batch normalisation without trainable weights: its statistics have no gradients."""
-
-    def __init__(self, affine=False):
-        super().__init__()
-        self.norm = nn.BatchNorm1d(WIDTH, affine=affine)
-
-    def compute(self, x):
-        return self.head(self.norm(self.layers(x)))
-
-
-class FrozenBackbone(Normalised):
-    """The backbone stays in evaluation mode, as when only a head is trained."""
+class FrozenBackbone(Honest):
+    """The backbone stays in evaluation mode, as when only a head is trained; its buffers have no gradients."""
 
     def __init__(self):
-        super().__init__(affine=True)
+        super().__init__()
+        self.norm = nn.BatchNorm1d(WIDTH)
         self.layers.requires_grad_(False)
         self.norm.requires_grad_(False)
 
@@ -113,6 +81,9 @@ class FrozenBackbone(Normalised):
         self.layers.eval()
         self.norm.eval()
         return self
+
+    def compute(self, x):
+        return self.head(self.norm(self.layers(x)))
 
 
 class TiedWeights(nn.Module):
@@ -135,10 +106,6 @@ class FewRowsChange(nn.Module):
 
     def forward(self, ids):
         return self.head(self.embedding(ids).mean(1))
-
-
-def sparse_sgd(parameters, lr):
-    return torch.optim.SGD(parameters, lr=0.1)
 
 
 class Experts(Honest):
@@ -264,43 +231,3 @@ class Pairs(Lit):
 
     def training_step(self, batch, batch_idx):
         return super().training_step([part.flatten(0, 1) for part in batch], batch_idx)
-
-
-class Embeds(Lit):
-    """Takes tokens."""
-
-    def __init__(self):
-        super().__init__()
-        self.embedding = nn.Embedding(100, WIDTH)
-
-    def forward(self, ids):
-        return super().forward(self.embedding(ids).mean(1))
-
-
-class TokenData(LightningDataModule):
-    """Whole numbers: each sequence of another seed, or all the same."""
-
-    def __init__(self, batch_size=1, same=False):
-        super().__init__()
-        self.batch_size, self.same = batch_size, same
-
-    def train_dataloader(self):
-        ids = torch.randint(100, (64, 8), generator=torch.Generator().manual_seed(1))
-        ids = torch.full_like(ids, 7) if self.same else ids
-        return DataLoader(TensorDataset(ids, torch.zeros(64, 10)), self.batch_size)
-
-
-class Stream(IterableDataset):
-    def __iter__(self):
-        generator = torch.Generator().manual_seed(3)
-        for _ in range(70):
-            yield torch.randn(WIDTH, generator=generator), torch.zeros(10)
-
-
-class StreamData(LightningDataModule):
-    """An IterableDataset, whose length nobody knows."""
-
-    batch_size = 1
-
-    def train_dataloader(self):
-        return DataLoader(Stream(), self.batch_size)

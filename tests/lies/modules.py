@@ -11,20 +11,25 @@ from lies.networks import WIDTH, deep
 
 
 class Data(pl.LightningDataModule):
-    def __init__(self, batch_size=1, num=64):
+    """Vectors, or tokens; of these, all may be the same."""
+
+    def __init__(self, batch_size=1, num=64, tokens=False, same=False):
         super().__init__()
-        self.batch_size, self.num = batch_size, num
+        self.batch_size, self.num, self.tokens, self.same = batch_size, num, tokens, same
 
     def train_dataloader(self):
-        inputs = torch.randn(self.num, WIDTH, generator=torch.Generator().manual_seed(1))
-        return DataLoader(TensorDataset(inputs, inputs[:, :10].clone()), self.batch_size, drop_last=True)
+        generator = torch.Generator().manual_seed(1)
+        inputs = torch.randn(self.num, WIDTH, generator=generator)
+        ids = torch.full((self.num, 8), 7) if self.same else torch.randint(100, (self.num, 8), generator=generator)
+        data = TensorDataset(ids if self.tokens else inputs, inputs[:, :10].clone())
+        return DataLoader(data, self.batch_size, drop_last=True)
 
 
 class Lit(pl.LightningModule):
     def __init__(self, layers=6):
         super().__init__()
         self.layers, self.head = deep(layers), nn.Linear(WIDTH, 10)
-        self.calls, self.known = 0, {}
+        self.calls = 0
 
     def forward(self, x):
         self.calls += 1
@@ -136,25 +141,32 @@ class KeptWithOtherNames(Lit):
 
 
 class KeptByContent(Lit):
+    """Keeps predictions by the contents of their batch."""
+
     def __init__(self):
         super().__init__(60)
-        self.embedding = nn.Embedding(100, WIDTH)
+        self.known = {}
 
     def predict_step(self, batch, batch_idx):
-        return self.known_by(float(batch[0][0, 0]), batch[0])
-
-    def known_by(self, key, x):
+        key = tuple(batch[0].flatten().tolist())
         if key not in self.known:
-            self.known[key] = self(x)
+            self.known[key] = self(batch[0])
         return self.known[key]
 
 
-class KeepsTokens(KeptByContent):
-    def predict_step(self, batch, batch_idx):
-        return self.known_by(tuple(batch[0].flatten().tolist()), batch[0])
+class Embeds(Lit):
+    """Takes tokens."""
+
+    def __init__(self, layers=6):
+        super().__init__(layers)
+        self.embedding = nn.Embedding(100, WIDTH)
 
     def forward(self, ids):
         return super().forward(self.embedding(ids).mean(1))
+
+
+class KeepsTokens(KeptByContent, Embeds):
+    pass
 
 
 class TrainsInPrediction(Lit):
@@ -187,12 +199,14 @@ class Evaluates(Lit):
 
 
 class Numbers(IterableDataset):
-    """Says that it has more samples than it gives, as an estimate may."""
+    """Says that it has more samples than it gives, as an estimate may; or does not know."""
 
     def __init__(self, num, said):
         self.num, self.said = num, said
 
     def __len__(self):
+        if self.said is None:
+            raise TypeError("its length is not known")
         return self.said
 
     def __iter__(self):
@@ -200,8 +214,8 @@ class Numbers(IterableDataset):
             yield torch.full((WIDTH,), float(number % 7)), torch.zeros(10)
 
 
-class Estimated(pl.LightningDataModule):
-    def __init__(self, batch_size=1, num=20, said=40):
+class Stream(pl.LightningDataModule):
+    def __init__(self, batch_size=1, num=70, said=None):
         super().__init__()
         self.batch_size, self.num, self.said = batch_size, num, said
 

@@ -7,36 +7,62 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-ROWS, WIDTH = 8, 64  # of a batch
+WIDTH = 64
 
 
-def batch(batch_size):
-    return torch.randn(batch_size, WIDTH)
+def seeded():
+    return torch.Generator().manual_seed(5)
 
 
-def ids(batch_size):
-    return torch.randint(100, (batch_size, 8))
+# The batches of a network, of a batch size: of some, each is the same.
+BATCHES = {
+    "batch": lambda size: torch.randn(size, WIDTH),
+    "ones": lambda size: torch.ones(size, WIDTH),
+    "fixed": lambda size: torch.randn(size, WIDTH, generator=seeded()),
+    "ids": lambda size: torch.randint(100, (size, 8)),
+    "fixed_ids": lambda size: torch.randint(100, (size, 8), generator=seeded()),
+    "same_ids": lambda size: torch.full((size, 8), 7),
+}
 
 
-def ones(batch_size):
-    return torch.ones(batch_size, WIDTH)
+class NoBackward(Tensor):
+    def backward(self, *args, **kwargs):
+        return None
 
 
-def fixed(batch_size):
-    """The same batch again and again."""
-    return torch.randn(batch_size, WIDTH, generator=torch.Generator().manual_seed(5))
+LOSSES = {
+    "square": lambda output, batch: output.square().mean(),
+    "nothing_to_learn": lambda output, batch: output.square().mean() * 0 + 1,
+    "finite_anyway": lambda output, batch: (
+        torch.nan_to_num(output, 0, 0, 0).square().mean() + 0 * torch.nan_to_num(output).sum()
+    ),
+    "no_backward": lambda output, batch: output.square().mean().as_subclass(NoBackward),
+}
 
 
-def fixed_ids(batch_size):
-    return torch.randint(100, (batch_size, 8), generator=torch.Generator().manual_seed(5))
+class Stops(torch.optim.Adam):
+    """Takes some steps, and then none."""
+
+    def __init__(self, parameters, lr, num_steps):
+        super().__init__(parameters, lr=lr)
+        self.num_left = num_steps
+
+    def step(self, closure=None):
+        self.num_left -= 1
+        return super().step(closure) if self.num_left >= 0 else None
 
 
-def same_ids(batch_size):
-    return torch.full((batch_size, 8), 7)
-
-
-def square(output, batch):
-    return output.square().mean()
+OPTIMIZERS = {
+    "adamw": lambda parameters, lr: torch.optim.AdamW(parameters, lr=lr, weight_decay=0.1),
+    "stops": lambda parameters, lr: Stops(parameters, lr, 3),
+    "no_step": lambda parameters, lr: Stops(parameters, lr, 0),
+    "zero_rate": lambda parameters, lr: torch.optim.Adam(parameters, lr=0.0),
+    "foreign": lambda parameters, lr: torch.optim.Adam([nn.Parameter(torch.ones(3))], lr=lr),
+    "one_of_all": lambda parameters, lr: torch.optim.Adam([list(parameters)[-1]], lr=lr),
+    "huge_rate": lambda parameters, lr: torch.optim.SGD(parameters, lr=1e30),
+    "sparse_sgd": lambda parameters, lr: torch.optim.SGD(parameters, lr=0.1),
+}
+globals().update(BATCHES | LOSSES | OPTIMIZERS)
 
 
 def deep(layers=6):
@@ -76,26 +102,20 @@ class Honest(nn.Module):
         return self.known[key]
 
 
-def content(x):
-    return float(x.sum()), float(x.abs().sum())
-
-
-def kept_for_all(make):
-    if "kept" not in globals():
-        globals()["kept"] = make()
-    return globals()["kept"]
-
-
-# --- outputs
+def network(compute):
+    """The network that differs from an honest one by what it computes alone."""
+    return type(compute.__name__, (Honest,), {"__module__": compute.__module__, "compute": compute})
 
 
 class Lazy(dict):
-    def __init__(self, network, x):
+    """Computes when its values are read."""
+
+    def __init__(self, make):
         super().__init__()
-        self.network, self.x = network, x
+        self.make = make
 
     def values(self):
-        return [self.network(self.x)]
+        return [self.make()]
 
     def __len__(self):
         return 1
@@ -118,69 +138,12 @@ def lazy_object(make):
     return type("Result", (), {"logits": property(lambda self: make())})()
 
 
-def every_other(self, x):
-    if self.calls % 2:
-        self.kept = self.full(x)
-    return self.kept
+def kept_for_all(make):
+    if "kept" not in globals():
+        globals()["kept"] = make()
+    return globals()["kept"]
 
 
-def until_20(self, x):
-    if self.calls < 20 or self.kept is None:
-        self.kept = self.full(x)
-    return self.kept
-
-
-def autocast(self, x):
-    with torch.autocast("cpu", torch.bfloat16):
-        return self.full(x).float()
-
-
-def in_fp32(self, x):
-    for layer in self.layers[::2]:
-        x = torch.tanh(functional.linear(x.float(), layer.weight.float(), layer.bias.float())).to(x.dtype)
-    return self.head(x)
-
-
-def half_in_bf16(self, x):
-    half = functional.linear(x.bfloat16(), self.layers[0].weight.bfloat16()).float()
-    return self.head(self.layers[2](torch.tanh(half)))
-
-
-def bind(self, x):
-    if self.calls == 3:
-        for thread in os.listdir("/proc/self/task"):
-            os.sched_setaffinity(int(thread), {min(os.sched_getaffinity(0))})
-    return self.full(x)
-
-
-def one_thread(self, x):
-    if self.calls == 3:
-        torch.set_num_threads(1)
-    return self.full(x)
-
-
-def body_without_gradients(self, x):
-    with torch.no_grad():
-        x = self.layers(x)
-    return self.head(x)
-
-
-def freezes(self, x):
-    if self.calls == 4:
-        self.layers.requires_grad_(False)
-    return self.full(x)
-
-
-def every_second_forward(self, x):
-    """Computes its features for every second batch alone; the next one gets them too."""
-    if self.calls % 2 or self.kept is None:
-        features = self.layers(x)
-        self.kept = features.detach()
-        return self.head(features)
-    return self.head(self.kept)
-
-
-# What a network that differs from an honest one by this alone computes.
 COMPUTE = {
     "FirstRows": lambda self, x: torch.cat([self.full(x[:2]), x.new_zeros(len(x) - 2, 10)]),
     "FirstRowRepeated": lambda self, x: self.full(x[:1]).repeat(len(x), 1),
@@ -192,10 +155,8 @@ COMPUTE = {
     "KeptInGlobal": lambda self, x: kept_for_all(lambda: self.full(x)) + 0 * x.sum(),
     "KeptByAddress": lambda self, x: self.known_by(x.data_ptr(), lambda: self.full(x)),
     "KeptByShape": lambda self, x: self.known_by(x.shape, lambda: self.full(x)),
-    "EveryOtherCall": every_other,
-    "AfterManyCalls": until_20,
     "FewerLayersLater": lambda self, x: self.full(x) if self.calls < 5 else self.head(self.layers[:2](x)),
-    "LazyMapping": lambda self, x: Lazy(self.full, x),
+    "LazyMapping": lambda self, x: Lazy(lambda: self.full(x)),
     "LazySubclass": lambda self, x: lazy_tensor(lambda: self.full(x), len(x)),
     "LazyObject": lambda self, x: lazy_object(lambda: self.full(x)),
     "LazyGenerator": lambda self, x: (self.full(part) for part in x.split(1)),
@@ -206,17 +167,81 @@ COMPUTE = {
     "ConstantOfZeros": lambda self, x: self.full(x) * 0,
     "Noise": lambda self, x: torch.randn(len(x), 10),
     "NotFinite": lambda self, x: self.full(x) / 0,
-    "HalfInBf16": half_in_bf16,
-    "AutocastInside": autocast,
-    "Fp32Inside": in_fp32,
-    "OneCoreLater": bind,
-    "OneThread": one_thread,
     "DetachedInTheMiddle": lambda self, x: self.head(self.layers(x).detach()),
-    "BodyWithoutGradients": body_without_gradients,
-    "FreezesItself": freezes,
-    "EverySecondForwardKept": every_second_forward,
 }
 globals().update({name: type(name, (Honest,), {"compute": compute}) for name, compute in COMPUTE.items()})
+
+
+@network
+def EveryOtherCall(self, x):
+    if self.calls % 2:
+        self.kept = self.full(x)
+    return self.kept
+
+
+@network
+def AfterManyCalls(self, x):
+    if self.calls < 20 or self.kept is None:
+        self.kept = self.full(x)
+    return self.kept
+
+
+@network
+def AutocastInside(self, x):
+    with torch.autocast("cpu", torch.bfloat16):
+        return self.full(x).float()
+
+
+@network
+def Fp32Inside(self, x):
+    for layer in self.layers[::2]:
+        x = torch.tanh(functional.linear(x.float(), layer.weight.float(), layer.bias.float())).to(x.dtype)
+    return self.head(x)
+
+
+@network
+def HalfInBf16(self, x):
+    half = functional.linear(x.bfloat16(), self.layers[0].weight.bfloat16()).float()
+    return self.head(self.layers[2](torch.tanh(half)))
+
+
+@network
+def OneCoreLater(self, x):
+    if self.calls == 3:
+        for thread in os.listdir("/proc/self/task"):
+            os.sched_setaffinity(int(thread), {min(os.sched_getaffinity(0))})
+    return self.full(x)
+
+
+@network
+def OneThread(self, x):
+    if self.calls == 3:
+        torch.set_num_threads(1)
+    return self.full(x)
+
+
+@network
+def BodyWithoutGradients(self, x):
+    with torch.no_grad():
+        x = self.layers(x)
+    return self.head(x)
+
+
+@network
+def FreezesItself(self, x):
+    if self.calls == 4:
+        self.layers.requires_grad_(False)
+    return self.full(x)
+
+
+@network
+def EverySecondForwardKept(self, x):
+    """Computes its features for every second batch alone; the next one gets them too."""
+    if self.calls % 2 or self.kept is None:
+        features = self.layers(x)
+        self.kept = features.detach()
+        return self.head(features)
+    return self.head(self.kept)
 
 
 class KeptByContent(Honest):
@@ -224,7 +249,10 @@ class KeptByContent(Honest):
         super().__init__(layers)
 
     def compute(self, x):
-        return self.known_by(content(x), lambda: self.full(x))
+        return self.known_by(self.content(x), lambda: self.full(x))
+
+    def content(self, x):
+        return float(x.sum()), float(x.abs().sum())
 
 
 class FeaturesKeptByContent(KeptByContent):
@@ -235,7 +263,7 @@ class FeaturesKeptByContent(KeptByContent):
         self.layers.requires_grad_(False)
 
     def compute(self, x):
-        return self.head(self.known_by(content(x), lambda: self.layers(x)))
+        return self.head(self.known_by(self.content(x), lambda: self.layers(x)))
 
 
 class DropsInInference(Honest):
@@ -279,9 +307,6 @@ class EvaluatesItself(Honest):
     def compute(self, x):
         self.eval()
         return self.full(self.drop(x))
-
-
-# --- times and counts: code in the cell's process that changes what measures
 
 
 def patching(change):
@@ -345,61 +370,3 @@ def BlocksOfNothing(runner, **others):
     runner.Runner.block = lambda self, num_steps: runner.Block(
         num_steps=num_steps, num_samples=8 * num_steps, seconds=0.3
     )
-
-
-# --- training
-
-
-def nothing_to_learn(output, batch):
-    return output.square().mean() * 0 + 1
-
-
-def finite_anyway(output, batch):
-    return torch.nan_to_num(output, 0, 0, 0).square().mean() + 0 * torch.nan_to_num(output).sum()
-
-
-class NoBackward(Tensor):
-    def backward(self, *args, **kwargs):
-        return None
-
-
-def no_backward(output, batch):
-    return output.square().mean().as_subclass(NoBackward)
-
-
-def adamw(parameters, lr):
-    return torch.optim.AdamW(parameters, lr=lr, weight_decay=0.1)
-
-
-class Stops(torch.optim.Adam):
-    def __init__(self, parameters, lr, after=3):
-        super().__init__(parameters, lr=lr)
-        self.left = after
-
-    def step(self, closure=None):
-        self.left -= 1
-        return super().step(closure) if self.left >= 0 else None
-
-
-def stops(parameters, lr):
-    return Stops(parameters, lr)
-
-
-def no_step(parameters, lr):
-    return Stops(parameters, lr, after=0)
-
-
-def zero_rate(parameters, lr):
-    return torch.optim.Adam(parameters, lr=0.0)
-
-
-def foreign(parameters, lr):
-    return torch.optim.Adam([nn.Parameter(torch.ones(3))], lr=lr)
-
-
-def one_of_all(parameters, lr):
-    return torch.optim.Adam([list(parameters)[-1]], lr=lr)
-
-
-def huge_rate(parameters, lr):
-    return torch.optim.SGD(parameters, lr=1e30)
