@@ -1,7 +1,10 @@
+import os
+import subprocess
+import sys
+
 import pytest
 
 from accelbench.isolation.hosts import Hosts
-from xla_process import Forking
 
 
 @pytest.fixture(scope="session")
@@ -12,6 +15,12 @@ def hosts():
 
 @pytest.fixture(scope="session")
 def printed():
-    """A function: what code prints in a process of its own, with torch_xla."""
-    with Forking() as forking:
-        yield forking.printed
+    """What code prints in a process of its own, a value a line: importing torch_xla replaces parts of torch.nn."""
+
+    def printed(code, **variables):
+        environment = {**os.environ, "PJRT_DEVICE": "CPU", **variables}
+        ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout.splitlines()
+
+    return printed

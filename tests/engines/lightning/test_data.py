@@ -1,8 +1,11 @@
 """The engine on colour pictures, decoded before or for each batch, and on random images."""
 
 import math
+from io import BytesIO
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from accelbench.data.obtain import Obtained
 from accelbench.data.pictures import convert
@@ -12,7 +15,6 @@ from accelbench.errors import UnsupportedError
 from accelbench.schema.vocab import RANDOM_IMAGE_PIPELINES, Augment, Mode, Pipeline, Precision, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
-from two_colours import Two
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*isinstance.treespec, LeafSpec.*:DeprecationWarning",
@@ -20,6 +22,24 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:.*multi-threaded, use of fork.*:DeprecationWarning",
 )
 PETS = ModelSpec(name="pets_cnn", input_shape=(3, 24, 24), num_classes=2)
+
+
+class Two:
+    """Pictures of two kinds: red or blue under noise."""
+
+    def names(self):
+        return [f"{kind}.{number}.png" for kind in ("cat", "dog") for number in range(40)]
+
+    def room(self, name):
+        return 10_000
+
+    def read(self, name):
+        kind, number, _ = name.split(".")
+        pixels = np.random.default_rng(int(number)).integers(0, 128, (30, 30, 3), dtype=np.uint8)
+        pixels[..., 0 if kind == "cat" else 2] += 100
+        content = BytesIO()
+        Image.fromarray(pixels).save(content, "PNG")
+        return content.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -64,13 +84,12 @@ def random_cell(pipeline, **changes):
 
 
 @pytest.mark.parametrize("pipeline", RANDOM_IMAGE_PIPELINES)
-@pytest.mark.parametrize("mode", Mode)
-def test_random_images_in_the_models_shape_and_the_cells_precision(tmp_path, pipeline, mode):
+def test_random_images_in_the_models_shape_and_the_cells_precision(tmp_path, pipeline):
     describe(Obtained(classes=(), source="random"), "random", tmp_path)
-    measured = engine.run(random_cell(pipeline, mode=mode, precision=Precision.bf16), tmp_path)
+    measured = engine.run(random_cell(pipeline, mode=Mode.train, precision=Precision.bf16), tmp_path)
     assert (measured.precision, measured.num_train_samples) == ("bf16", None)
     assert measured.blocks[0].num_samples == 4 * measured.blocks[0].num_steps
-    assert mode == Mode.infer or math.isfinite(measured.loss)
+    assert math.isfinite(measured.loss)
 
 
 def test_random_images_have_no_epochs(tmp_path):

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from accelbench.engines.lightning.spec import LIGHT_IMPORT, host_spec
 from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Library
@@ -68,6 +70,7 @@ for code in (
 """
 
 
+@pytest.mark.slow
 def test_any_import_of_the_package_works():
     assert output(LIGHT + FORKS) == "Accuracy\n" * 3
 

@@ -1,11 +1,10 @@
-import pytest
 import torch
 
 from accelbench.devices import cpu
 from accelbench.engines.lightning import engine
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.work import busiest
-from accelbench.schema.vocab import Mode, Precision, Protocol
+from accelbench.schema.vocab import Mode, Precision
 from accelbench.schema.workload import ModelSpec
 from fakes import make_cell
 from marks import IGNORES_LIGHTNINGS_WARNINGS
@@ -58,19 +57,3 @@ def test_times_are_the_operators_own_and_their_shares_are_of_all():
     backend = Backend()
     backend.fused = True
     assert busiest(Product(), backend) == []
-
-
-@pytest.mark.parametrize("mode", list(Mode))
-def test_whole_epochs_have_operators(digits, mode):
-    found = operators(digits, mode=mode, protocol=Protocol.fit, model=ModelSpec(name="lstm", args={"units": 16}))
-    assert found["aten::mkldnn_rnn_layer"].num_calls == 3
-    assert ("aten::mkldnn_rnn_layer_backward" in found) == (mode == Mode.train)
-
-
-def test_the_weights_after_profiling_are_those_of_the_last_epoch(digits, tmp_path):
-    adam = ModelSpec(name="mlp", args={"widths": [16]}, optimizer="adam", learning_rate=0.1)
-    fit = {"mode": Mode.train, "protocol": Protocol.fit, "model": adam, "save_weights": True}
-    for name, breakdown_s in (("profiled", 0.1), ("plain", 0.0)):
-        measured = engine.run(make_cell(**fit, breakdown_s=breakdown_s), digits, tmp_path / name)
-        assert bool(measured.operators) == (name == "profiled")
-    assert (tmp_path / "profiled").read_bytes() == (tmp_path / "plain").read_bytes()

@@ -44,12 +44,12 @@ CONVOLUTION = 2 * 3 * 8 * (6 // 2) * 3 * 3 * (5 * 5)  # batch, outputs, inputs o
     ("network", "shape", "flops"),
     [
         (nn.Linear(5, 7), (3, 5), 2 * 3 * 5 * 7),
-        (nn.Linear(5, 7, bias=False), (3, 4, 5), 2 * 3 * 4 * 5 * 7),
         (nn.Conv2d(6, 8, 3, stride=2, padding=1, groups=2), (3, 6, 9, 9), CONVOLUTION),
         (nn.Conv1d(4, 6, 5), (2, 4, 12), 2 * 2 * 4 * 6 * 5 * 8),
         (nn.ConvTranspose2d(4, 6, 3, stride=2), (2, 4, 5, 5), 2 * 2 * 4 * 6 * 9 * 25),  # each input, not output
         (Given(torch.bmm, 3, 5, 7), (3, 4, 5), 2 * 3 * 4 * 5 * 7),
         (Given(torch.matmul, 5), (3, 5), 2 * 3 * 5),
+        (nn.Sequential(nn.Upsample(scale_factor=2, mode="bilinear"), nn.Flatten()), (2, 3, 4, 4), 0),
         (
             Given(lambda images, weight: functional.scaled_dot_product_attention(images, weight, weight), 2, 4, 6, 8),
             (2, 4, 10, 8),
@@ -63,6 +63,10 @@ def test_known_layers_exactly(network, shape, flops):
     assert (found.uncounted, found.flops) == ([], flops)
 
 
+def attend(images, weight):
+    return functional.scaled_dot_product_attention(images @ weight, images, images).flatten(1)
+
+
 def test_training_is_the_forward_pass_and_the_gradients_that_are_needed():
     network = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3))
     first, second = 2 * 4 * 5 * 7, 2 * 4 * 7 * 3
@@ -70,23 +74,13 @@ def test_training_is_the_forward_pass_and_the_gradients_that_are_needed():
     assert counted(network, torch.rand(4, 5), train=True).flops == 2 * first + 3 * second
     network[0].requires_grad_(False)
     assert counted(network, torch.rand(4, 5), train=True).flops == first + 2 * second
-
-
-def test_either_gradient_of_a_grouped_convolution_takes_what_its_forward_pass_takes():
-    network = nn.Sequential(nn.Conv2d(3, 6, 1), nn.Conv2d(6, 6, 3, groups=6), nn.ConvTranspose2d(6, 4, 3, groups=2))
-    pixels, inner, outer = 2 * 5 * 5, 2 * 3 * 3, 2 * 3 * 3
-    layers = [2 * pixels * 3 * 6, 2 * inner * 6 * 9, 2 * outer * 9 * 6 * (4 // 2)]
-    trained = counted(nn.Sequential(*network, nn.Flatten()), torch.rand(2, 3, 5, 5), train=True)
-    assert trained.flops == 2 * layers[0] + 3 * layers[1] + 3 * layers[2]
-
-
-def test_training_attention_computes_the_scores_twice():
-    def attend(images, weight):
-        return functional.scaled_dot_product_attention(images @ weight, images, images).flatten(1)
-
-    found = counted(Given(attend, 8, 8), torch.rand(2, 4, 10, 8), train=True)
+    # Either gradient of a grouped convolution takes what its forward pass does; attention computes its scores again.
+    grouped = nn.Sequential(nn.Conv2d(3, 6, 1), nn.Conv2d(6, 6, 3, groups=6), nn.Flatten())
+    whole, depthwise = 2 * 2 * 5 * 5 * 3 * 6, 2 * 2 * 3 * 3 * 6 * 9
+    assert counted(grouped, torch.rand(2, 3, 5, 5), train=True).flops == 2 * whole + 3 * depthwise
     product = 2 * (2 * 4) * 10 * 10 * 8
-    assert found.flops == 2 * (2 * 2 * 4 * 10 * 8 * 8) + (2 + 5) * product
+    attention = counted(Given(attend, 8, 8), torch.rand(2, 4, 10, 8), train=True)
+    assert attention.flops == 2 * (2 * 2 * 4 * 10 * 8 * 8) + (2 + 5) * product
 
 
 def test_a_transformers_layer_counts_the_same_as_one_operator_and_as_its_parts(monkeypatch):
@@ -137,9 +131,15 @@ class Unrolled(nn.Module):
 
 
 @pytest.mark.parametrize("train", [False, True])
-@pytest.mark.parametrize("bidirectional", [False, True])
-@pytest.mark.parametrize(("num_layers", "bias"), [(1, False), (3, True)])
-@pytest.mark.parametrize(("layer", "cell"), [(nn.LSTM, nn.LSTMCell), (nn.GRU, nn.GRUCell), (nn.RNN, nn.RNNCell)])
+@pytest.mark.parametrize(
+    ("layer", "cell", "num_layers", "bias", "bidirectional"),
+    [
+        (nn.LSTM, nn.LSTMCell, 1, False, False),
+        (nn.LSTM, nn.LSTMCell, 3, True, True),
+        (nn.GRU, nn.GRUCell, 3, True, True),
+        (nn.RNN, nn.RNNCell, 1, False, False),
+    ],
+)
 def test_recurrent_layers_are_their_cells_in_a_loop(layer, cell, num_layers, bias, bidirectional, train):
     directions, inputs, units, images = 1 + bidirectional, 5, 6, torch.rand(3, 4, 5)
     recurrent = layer(inputs, units, num_layers, bias=bias, batch_first=True, bidirectional=bidirectional)
@@ -183,7 +183,7 @@ def test_torchvisions_networks_have_the_multiply_adds_of_its_table(name, giga_ma
     assert counted(network, torch.rand(2, 3, 224, 224), Precision.bf16_mixed, train=True).flops > 4 * found.flops
 
 
-@pytest.mark.parametrize(("precision", "size"), [(Precision.fp32, 4), (Precision.bf16, 2), (Precision.fp64, 8)])
+@pytest.mark.parametrize(("precision", "size"), [(Precision.fp32, 4), (Precision.bf16, 2)])
 def test_operators_read_their_inputs_and_write_their_outputs_once(precision, size):
     images = torch.rand(3, 5).to(work.DTYPES[precision])
     found = counted(nn.Sequential(nn.Linear(5, 7), nn.Unflatten(1, (7, 1)), nn.ReLU()), images, precision)
@@ -204,16 +204,13 @@ def test_the_optimisers_step_is_bytes_and_operators_without_flops():
     assert sgd.flops == adam.flops == 2 * 2 * 3 * 50 * 70
     del network.unused
     assert counted(network, torch.rand(3, 50), train=True) == sgd
-    steps = []
-    for name in ("sgd", "adam"):
-        module = BenchModule(network, ModelSpec(name="x", optimizer=name), ImageTask(torch.float32), Backend())
-        network.weight.grad, optimizer = torch.ones(70, 50), module.configure_optimizers()
+    network.weight.grad = torch.ones(70, 50)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    with work.Counter() as step:
         optimizer.step()
-        with work.Counter() as later:
-            optimizer.step()
-        steps.append(later.work())
-    assert adam.bytes - sgd.bytes == steps[1].bytes - steps[0].bytes > 6 * 4 * 50 * 70
-    assert adam.num_operators - sgd.num_operators == steps[1].num_operators - steps[0].num_operators >= 5
+    assert (step.num_operators, step.bytes) == (1, 3 * 4 * 50 * 70)  # it reads weights and gradients, and writes
+    assert adam.bytes - sgd.bytes > 6 * 4 * 50 * 70
+    assert adam.num_operators - sgd.num_operators >= 5
 
 
 def test_what_is_counted_stays_as_it_was():
@@ -258,34 +255,3 @@ def test_a_network_that_cannot_be_counted_says_why(function, reason):
     found = counted(Given(function, 5, 5), torch.rand(3, 5))
     assert found.flops is None
     assert found.uncounted[0].startswith(reason)
-
-
-# In a process of its own, since importing torch_xla replaces parts of torch.nn.
-ON_XLA = """
-import torch, torch_xla
-from accelbench.schema.workload import ModelSpec
-from accelbench.engines.lightning import work, zoo
-from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.module import BenchModule
-from accelbench.engines.lightning.module import ImageTask
-from accelbench.schema.vocab import Precision
-model = ModelSpec(name="lstm", optimizer="sgd")
-for device in ("cpu", torch_xla.device()):
-    module = BenchModule(zoo.build(model, (28, 28), 10).to(device), model, ImageTask(torch.float32), Backend())
-    batch = torch.zeros(2, 28, 28, dtype=torch.uint8), torch.zeros(2, dtype=torch.int64)
-    print(work.count(module, [tensor.to(device) for tensor in batch], Precision.fp32, train=True))
-"""
-
-
-@pytest.mark.slow
-def test_a_network_on_xla_counts_as_on_the_cpu(printed):
-    network = zoo.build(ModelSpec(name="lstm"), (28, 28), 10)
-    here = counted(network, torch.zeros(2, 28, 28, dtype=torch.uint8), train=True)
-    assert printed(ON_XLA) == [str(here)] * 2
-
-
-def test_whether_there_is_a_gpu_is_asked_once(monkeypatch):
-    asked = []
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: asked.append(1) or False)
-    assert counted(nn.Linear(5, 7), torch.rand(3, 5), train=True).flops == 2 * 2 * 3 * 5 * 7
-    assert len(asked) < 5

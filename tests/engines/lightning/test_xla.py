@@ -1,107 +1,93 @@
-"""torch_xla's part of the engine, and XLA devices with one process each, as far as PJRT's CPU allows.
+"""The engine on XLA's CPU devices, against the same cells on the CPU.
 
-PJRT's CPU can't join processes (pytorch/xla#5342).
+PJRT's CPU can't join processes (pytorch/xla#5342): `xla_world` says that it has.
 """
+
+import dataclasses
 
 import pytest
 
 import xla_world
+from accelbench.data.obtain import Obtained
+from accelbench.data.prepare import describe
+from accelbench.engines.lightning import engine
 from accelbench.isolation.hosts import Hosts
-from accelbench.schema.vocab import Device, Mode, Protocol, Status
-from accelbench.schema.workload import ModelSpec
+from accelbench.schema.vocab import Device, Mode, Pipeline, Precision, Protocol, Scaling, Status
+from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import SHORT, make_cell, needs
 
 pytestmark = needs("torch_xla")
 
-MULTIPLY = """
-import torch, torch_xla
-from accelbench.engines.lightning.backends import backend_for
-{prepare}
-product = torch.ones(4, 4, device=torch_xla.device()) @ torch.ones(4, 4, device=torch_xla.device())
-print(torch_xla._XLAC._get_xla_tensors_hlo([product]))
-"""
+SGD = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0}, optimizer="sgd", learning_rate=0.05)
+# With a batch size that divides the training set: XLA drops a short last batch.
+FIT = make_cell(mode=Mode.train, protocol=Protocol.fit, model=SGD, epochs=3, batch_size=50)
 
 
-def hlo(printed, prepare: str) -> str:
-    """What XLA is given to compile for a product of two fp32 matrices."""
-    return "\n".join(printed(MULTIPLY.format(prepare=prepare)))
+def measured_on_xla(hosts, cell, folder):
+    outcome = hosts.run(dataclasses.replace(cell, device=Device.xla_cpu, timeout_s=240), folder)
+    assert (outcome.status, outcome.reason) == (Status.ok, None), outcome.error
+    assert outcome.measurement.warnings == []  # each step runs what the first ones compiled
+    return outcome.measurement
 
 
 @pytest.mark.slow
-def test_fp32_is_multiplied_in_fp32_where_a_tpu_would_cast_it_to_bf16(printed):
-    assert "operand_precision={highest,highest}" not in hlo(printed, "")
-    assert "operand_precision={highest,highest}" in hlo(printed, "backend_for('xla_cpu').prepare(allow_tf32=False)")
+@pytest.mark.parametrize(("precision", "devices"), [(Precision.fp32, 1), (Precision.fp64, 1), (Precision.fp32, 2)])
+def test_xla_trains_to_the_cpus_losses_and_accuracy(hosts, digits, precision, devices):
+    cell = dataclasses.replace(FIT, precision=precision)
+    measured = measured_on_xla(hosts, dataclasses.replace(cell, devices=devices), digits)
+    expected = engine.run(cell, digits)
+    assert (measured.device, measured.num_devices) == ("xla_cpu", devices)
+    assert [e.loss for e in measured.epochs] == pytest.approx([e.loss for e in expected.epochs], rel=1e-4)
+    assert measured.evaluation.num_samples == 90
+    assert measured.evaluation.accuracy == pytest.approx(expected.evaluation.accuracy, abs=0.012)
+    assert measured.evaluation.loss == pytest.approx(expected.evaluation.loss, rel=1e-3)
+    assert measured.num_compiles > 0
+    assert measured.compile_s > 0
+    assert measured.first_step_s > measured.epochs[-1].seconds / 6  # it compiles
+    assert all(0 < epoch.data_s < epoch.seconds for epoch in measured.epochs)
+    assert measured.work == expected.work
 
 
-# Products of large matrices: after the wait, reading the result takes a copy's time and not theirs.
-WAIT = """
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize(
+    ("precision", "devices"),
+    [
+        (Precision.bf16, 1),
+        pytest.param(Precision.bf16_mixed, 1, marks=pytest.mark.slow),
+        pytest.param(Precision.fp32, 2, marks=pytest.mark.slow),
+    ],
+)
+def test_xla_runs_what_was_asked_and_compiles_nothing_in_the_steady_state(hosts, digits, precision, devices, mode):
+    several = {"scaling": Scaling.weak, "devices": devices} if devices > 1 else {}
+    cell = make_cell(model=SGD, precision=precision, mode=mode, window=SHORT, batch_size=64, **several)
+    measured = measured_on_xla(hosts, cell, digits)
+    assert (measured.precision, measured.num_devices, measured.fallbacks) == (precision, devices, [])
+    assert all(block.num_samples == 64 * block.num_steps for block in measured.blocks)
+    assert measured.operators == []
+
+
+def test_resident_images_are_not_copied_for_each_step_and_those_on_the_host_are(hosts, tmp_path):
+    describe(Obtained(classes=(), source="random"), "random", tmp_path)
+    model = ModelSpec(name="pets_cnn", input_shape=(3, 24, 24), num_classes=2)
+    cells = [
+        make_cell(model=model, data=DataSpec(name="random", pipeline=pipeline), batch_size=4)
+        for pipeline in (Pipeline.host, Pipeline.device)
+    ]
+    host, device = (measured_on_xla(hosts, cell, tmp_path) for cell in cells)
+    assert len(host.copy_in_s) == len(host.latency_s)
+    assert device.copy_in_s == []
+
+
+IMPORTS = """
 import time, torch, torch_xla
-from accelbench.engines.lightning.backends import backend_for
-from accelbench.schema.vocab import Device
-backend = backend_for(Device.xla_cpu, num_devices={num_devices})
-backend.prepare(allow_tf32=False)
-(large,) = backend.put((torch.randn(1280, 1280) / 36,))
-for _ in range(3):
-    start, product = time.perf_counter(), large
-    for _ in range(6):
-        product = product @ large
-    backend.end_step()
-    launched = time.perf_counter()
-    backend.wait()
-    waited = time.perf_counter()
-    product.cpu()
-    read = time.perf_counter()
-print(launched - start, waited - launched, read - waited)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("num_devices", [1, 2])
-def test_the_wait_is_for_what_was_launched(printed, num_devices):
-    code, variables = WAIT.format(num_devices=num_devices), {"CPU_NUM_DEVICES": str(num_devices)}
-    _, waited, read = map(float, printed(code, **variables)[0].split())
-    assert waited > read  # the products were done by then
-
-
-FALLBACK = """
-import torch, torch_xla
-from accelbench.engines.lightning.backends import backend_for
-from accelbench.schema.vocab import Device
-backend = backend_for(Device.xla_cpu)
-values = torch.arange(4.0, device=torch_xla.device())
-print((values + 1).sum().item(), backend.fallbacks())
-torch.ops.aten.histc(values, bins=2)
-print(backend.fallbacks())
-"""
-
-
-def test_an_operator_that_runs_on_the_cpu_instead_is_named(printed):
-    before, after = printed(FALLBACK)
-    assert before == "10.0 []"
-    assert after == "['aten::histc']"
-
-
-SEED = """
-import torch, torch_xla
-from accelbench.engines.lightning.backends import backend_for
-from accelbench.schema.vocab import Device
-backend = backend_for(Device.xla_cpu)
-for number in (1, 2, 1):
-    backend.seed(number)
-    print(torch.rand(3, device=torch_xla.device()).tolist())
-"""
-
-
-def test_what_is_drawn_on_the_device_follows_from_the_seed(printed):
-    first, other, again = printed(SEED)
-    assert first == again != other
-
-
-SPMD = """
-import torch
-from accelbench.engines.lightning.backends import backend_for, num_parts
+from torch_xla import runtime
+from torch_xla._internal import tpu
+from accelbench.engines.lightning.backends import Xla, backend_for, num_parts
+from accelbench.engines.lightning.ranks import Ranks
 from accelbench.errors import UnsupportedError
 from accelbench.schema.vocab import Device
+"""
+SPMD = """
 try:
     backend_for(Device.xla_cpu, num_devices=3).prepare(allow_tf32=False)
 except UnsupportedError as error:
@@ -116,41 +102,89 @@ print(num_parts(divided), num_parts(whole))
 print(images.cpu().flatten().tolist() == list(range(24)), backend.put((images,))[0] is images)
 """
 
+FALLBACKS_AND_SEEDS = """
+values = torch.arange(4.0, device=torch_xla.device())
+print((values + 1).sum().item(), backend.fallbacks())
+torch.ops.aten.histc(values, bins=2)
+print(backend.fallbacks())
+for number in (1, 2, 1):
+    backend.seed(number)
+    print(torch.rand(3, device=torch_xla.device()).tolist())
+"""
 
-def test_a_batch_is_divided_among_all_devices_and_is_still_one(printed):
-    refused, parts, gathered, whole = printed(SPMD, CPU_NUM_DEVICES="2")
+
+def test_a_batch_is_divided_among_all_devices_fallbacks_are_named_and_the_seed_decides_what_is_drawn(printed):
+    lines = printed(IMPORTS + SPMD + FALLBACKS_AND_SEEDS, CPU_NUM_DEVICES="2")
+    refused, parts, gathered, whole, before, after, first, other, again = lines
     assert refused == "devices=3: SPMD divides a batch among all 2: use devices=2"
-    assert parts == "2 2 1"
-    assert gathered == "2 1"
-    assert whole == "True True"
+    assert (parts, gathered, whole) == ("2 2 1", "2 1", "True True")
+    assert (before, after) == ("10.0 []", "['aten::histc']")
+    assert first == again != other
 
 
-MODEL = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0}, optimizer="sgd", learning_rate=0.05)
+MULTIPLY = """
+product = torch.ones(4, 4, device=torch_xla.device()) @ torch.ones(4, 4, device=torch_xla.device())
+print(torch_xla._XLAC._get_xla_tensors_hlo([product]))
+"""
 
 
-def cell(**changes):
-    settings = {"model": MODEL, "device": Device.xla_cpu, "devices": 2, "xla_processes": True, "window": SHORT}
+@pytest.mark.slow
+def test_fp32_is_multiplied_in_fp32_where_a_tpu_would_cast_it_to_bf16(printed):
+    prepare = "backend_for('xla_cpu').prepare(allow_tf32=False)"
+    by_default, prepared = ("\n".join(printed(IMPORTS + code + MULTIPLY)) for code in ("", prepare))
+    assert "operand_precision={highest,highest}" not in by_default
+    assert "operand_precision={highest,highest}" in prepared
+
+
+# Products of large matrices: after the wait, reading the result takes a copy's time and not theirs.
+WAIT = """
+backend = backend_for(Device.xla_cpu, num_devices={num_devices})
+backend.prepare(allow_tf32=False)
+(large,) = backend.put((torch.randn(1280, 1280) / 36,))
+for _ in range(3):
+    start, product = time.perf_counter(), large
+    for _ in range(6):
+        product = product @ large
+    backend.end_step()
+    launched = time.perf_counter()
+    backend.wait()
+    waited = time.perf_counter()
+    product.cpu()
+    read = time.perf_counter()
+print(waited - launched, read - waited)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_devices", [1, 2])
+def test_the_wait_is_for_what_was_launched(printed, num_devices):
+    (line,) = printed(IMPORTS + WAIT.format(num_devices=num_devices), CPU_NUM_DEVICES=str(num_devices))
+    waited, read = map(float, line.split())
+    assert waited > read  # the products were done by then
+
+
+def ranks_cell(**changes):
+    settings = {"model": SGD, "device": Device.xla_cpu, "devices": 2, "xla_processes": True, "window": SHORT}
     return make_cell(**{**settings, "timeout_s": 240, **changes})
 
 
 @pytest.fixture(scope="module")
-def hosts():
+def world():
     with Hosts(xla_world.host) as running:
         yield running
 
 
 @pytest.mark.slow
-def test_processes_that_pjrt_does_not_join_measure_nothing(digits):
-    with Hosts() as hosts:
-        outcome = hosts.run(cell(), digits)
+def test_processes_that_pjrt_does_not_join_measure_nothing(hosts, digits):
+    outcome = hosts.run(ranks_cell(), digits)
     assert outcome.status == Status.skipped
     assert outcome.reason.endswith("PJRT joined 1 devices, and this process has 1, where devices=2 have a process each")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", [Protocol.window, Protocol.fit])
-def test_each_process_infers_its_share_of_the_batches(hosts, digits, protocol):
-    outcome = hosts.run(cell(mode=Mode.infer, protocol=protocol), digits)
+def test_each_process_infers_its_share_of_the_batches(world, digits, protocol):
+    outcome = world.run(ranks_cell(mode=Mode.infer, protocol=protocol), digits)
     measured = outcome.measurement
     assert (outcome.status, outcome.reason) == (Status.ok, None), outcome.error
     assert (measured.num_devices, measured.warnings, measured.fallbacks) == (2, [], [])
@@ -160,22 +194,16 @@ def test_each_process_infers_its_share_of_the_batches(hosts, digits, protocol):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", [Protocol.window, Protocol.fit])
-def test_weights_that_were_not_joined_are_found_out(hosts, digits, protocol):
-    outcome = hosts.run(cell(mode=Mode.train, protocol=protocol, epochs=2, batch_size=50), digits)
+def test_weights_that_were_not_joined_are_found_out(world, digits, protocol):
+    outcome = world.run(ranks_cell(mode=Mode.train, protocol=protocol, epochs=2, batch_size=50), digits)
     assert (outcome.status, outcome.reason) == (Status.invalid, "the devices' weights differ after training")
     assert (outcome.measurement.warnings, outcome.measurement.fallbacks) == ([], [])
 
 
 PART_OF_A_HOST = """
-from torch_xla._internal import tpu
-from accelbench.engines.lightning.backends import XlaRank
-from accelbench.engines.lightning.ranks import Ranks
-from accelbench.schema.vocab import Device
-from accelbench.errors import UnsupportedError
-
 tpu.num_available_chips = lambda: 4
 try:
-    XlaRank(Device.tpu, Ranks(2)).prepare(allow_tf32=False)
+    Xla(Device.tpu, ranks=Ranks(2)).prepare(allow_tf32=False)
 except UnsupportedError as error:
     print(error)
 """
@@ -184,21 +212,14 @@ except UnsupportedError as error:
 @pytest.mark.slow
 def test_a_part_of_a_tpus_chips_is_refused_before_libtpu_waits_for_the_others(printed):
     ranks = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0"}
-    (told,) = printed(PART_OF_A_HOST, PJRT_DEVICE="TPU", **ranks)
+    (told,) = printed(IMPORTS + PART_OF_A_HOST, PJRT_DEVICE="TPU", **ranks)
     assert "this host has 4 chips" in told
     assert told.endswith("for 2 processes: use devices=4 for each host")
 
 
 # The device of a world of two, whose sum over all devices is of one alone: each gradient comes out halved.
 REDUCE = """
-import torch
-import torch_xla
-from torch_xla import runtime
-from accelbench.engines.lightning.backends import XlaRank
-from accelbench.engines.lightning.ranks import Ranks
-from accelbench.schema.vocab import Device
-
-backend = XlaRank(Device.xla_cpu, Ranks(1))
+backend = Xla(Device.xla_cpu, ranks=Ranks(1))
 backend.prepare(allow_tf32=False)
 runtime._WORLD_SIZE = 2
 weights = torch.ones(3, device=torch_xla.device(), requires_grad=True)
@@ -212,4 +233,4 @@ print(weights.grad.cpu().tolist())
 
 @pytest.mark.slow
 def test_xla_averages_the_gradients_within_the_step(printed):
-    assert printed(REDUCE) == ["True", "[2.0, 2.0, 2.0]"]
+    assert printed(IMPORTS + REDUCE) == ["True", "[2.0, 2.0, 2.0]"]

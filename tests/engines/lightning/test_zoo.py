@@ -69,13 +69,11 @@ SCALING, MLP = (3, 64, 64), {"dropout": 0.0}
         ("rnn", {}, MNIST, 338_186),
         ("lstm", {}, MNIST, 1_345_034),
         ("autoencoder", {}, MNIST, 805_008 + 857_249),
-        # Study 003's, and its sisters.
+        # Study 003's.
         ("scaling_cnn", {}, SCALING, 8_765_066),
         ("scaling_cnn", {"channels": [128, 256, 512], "hidden": 1472}, SCALING, 49_729_610),
-        ("scaling_cnn", {"channels": [256, 512, 1024], "hidden": 2944}, SCALING, 198_877_322),
         # Study 004's.
         ("mlp", {"widths": [3000, 1000], **MLP}, (3, 32, 32), 12_230_010),
-        ("mlp", {"widths": [500], **MLP}, MNIST, 397_510),
         ("mlp", {"widths": [500] * 5, **MLP}, MNIST, 1_399_510),
     ],
 )
@@ -85,7 +83,7 @@ def test_networks_have_their_studys_parameters(name, args, shape, num_params):
     assert "dropout" not in args or not [layer for layer in network if isinstance(layer, nn.Dropout)]
     images = torch.rand(2, *shape)
     expected = images.shape if name == "autoencoder" else (2, 10)
-    assert num_params > 1e7 or network.eval()(images).shape == expected
+    assert network.eval()(images).shape == expected
 
 
 def test_study_002s_network_has_its_parameters_and_one_logit():
@@ -111,42 +109,17 @@ def test_study_000s_networks_have_its_parameters_and_multiply_adds(name):
 
 
 @pytest.mark.parametrize(
-    ("library", "name", "shape"),
-    [
-        *((Library.accelbench, name, SMALL) for name in ("mlp", "cnn", "pets_cnn", "scaling_cnn")),
-        pytest.param(Library.timm, "resnet18", SMALL, marks=needs("timm")),
-        pytest.param(Library.timm, "resnet18", (32, 40), marks=needs("timm")),
-        (Library.torchvision, "resnet18", SMALL),
-    ],
-)
-def test_networks_take_colour_and_any_number_of_classes(library, name, shape):
-    assert built(name, shape, 7, library).eval()(torch.rand(2, *shape)).shape == (2, 7)
-
-
-@pytest.mark.parametrize(
     ("name", "shape", "told"),
     [
         ("rnn", (3, 32, 32), "model=rnn takes grey images, not 3 x 32 x 32"),
         ("autoencoder", (3, 32, 32), "model=autoencoder takes grey images"),
         ("pets_cnn", MNIST, "model=pets_cnn takes images in colour of at least 22 x 22 pixels, not 28 x 28"),
-        (
-            "scaling_cnn",
-            (3, 7, 64),
-            "model=scaling_cnn takes images in colour of at least 8 x 8 pixels, not 3 x 7 x 64",
-        ),
         ("cnn", (3, 16, 16), "model=cnn takes images of at least 24 x 24 pixels, not 16 x 16"),
     ],
 )
 def test_images_that_a_network_can_not_take_are_refused(name, shape, told):
     with pytest.raises(UnsupportedError, match=told):
         built(name, shape)
-
-
-def test_the_encoder_and_the_decoder_have_the_studys_parameters():
-    network = built("autoencoder")
-    code_layer = next(i for i, layer in enumerate(network) if isinstance(layer, nn.Linear) and layer.out_features == 16)
-    assert zoo.num_params(network[: code_layer + 1]) == 805_008
-    assert zoo.num_params(network[code_layer + 1 :]) == 857_249
 
 
 @pytest.mark.parametrize("name", ["rnn", "lstm"])
@@ -227,9 +200,8 @@ NEAR = "has no such network. Near it: .*resnet50"
         ("mlp", Library.accelbench, {"weights": Weights.pretrained}, "model.weights=pretrained: mlp has none"),
         ("resnet51", Library.torchvision, {}, f"model.name=resnet51: torchvision {NEAR}"),
         pytest.param("resnet51", Library.timm, {}, f"model.name=resnet51: timm {NEAR}", marks=needs("timm")),
-        # Networks that do not classify.
+        # It does not classify.
         ("fcn_resnet50", Library.torchvision, {}, "torchvision has no such network"),
-        ("raft_small", Library.torchvision, {}, "torchvision has no such network"),
     ],
 )
 def test_a_wrong_name_or_argument_is_the_users_error(name, library, more, told):

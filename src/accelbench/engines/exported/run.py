@@ -28,13 +28,12 @@ from accelbench.engines.formats import INTEGERS, word_for
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.feed import Feed
-from accelbench.engines.lightning.global_state import NOT_SET, new_tensors_in, use_threads
+from accelbench.engines.lightning.global_state import NOT_SET, hush_lightning, new_tensors_in, use_threads
 from accelbench.engines.lightning.module import BenchModule, ImageTask
 from accelbench.engines.lightning.outputs import NetworkOutputs, all_finite, described
 from accelbench.engines.lightning.precision import STORED_DTYPES
 from accelbench.engines.lightning.ranks import Ranks
 from accelbench.engines.lightning.structure import mapped
-from accelbench.engines.lightning.trainer import hush_lightning
 from accelbench.engines.lightning.training import training_in_inference
 from accelbench.engines.lightning.work import MAX_OPERATORS, count
 from accelbench.engines.lightning.workloads import workload_of

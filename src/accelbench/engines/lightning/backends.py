@@ -6,7 +6,7 @@ torch_xla is imported with a backend for XLA: its import replaces parts of torch
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytorch_lightning as pl
@@ -18,14 +18,8 @@ from torch.optim import Optimizer
 
 from accelbench.devices import cpu
 from accelbench.engines.cell_run import BaseBackend
-from accelbench.engines.lightning.global_state import (
-    NOT_FLUSHED,
-    Held,
-    denormals_are_flushed,
-    flush_denormals,
-    restore,
-    values_of_a_cell,
-)
+from accelbench.engines.lightning import global_state
+from accelbench.engines.lightning.global_state import Held
 from accelbench.engines.lightning.ranks import NetworkDDP, Ranks, StartedXla
 from accelbench.engines.lightning.structure import tensors_in
 from accelbench.errors import UnsupportedError
@@ -33,8 +27,9 @@ from accelbench.measuring.runner import Compiles
 from accelbench.schema.vocab import XLA, Device
 
 MESH_AXIS = "data"
-READ_BACK = "aten::_local_scalar_dense"  # the operator of `.item()`, which computes nothing on the CPU
-LOOP_BROADCAST = "c10d::broadcast_"  # with it Lightning's loop, before each item, tells whether a signal came
+# Operators on the CPU that are no fallbacks: that of `.item()`, and that with which Lightning's loop, before each item,
+# tells all ranks whether a signal came.
+NO_FALLBACKS = ("aten::_local_scalar_dense", "c10d::broadcast_")
 
 
 class Backend(BaseBackend):
@@ -51,16 +46,16 @@ class Backend(BaseBackend):
         # Else Lightning imports torch_xla to look for a TPU, whatever the device: that takes 1.5 s and replaces parts
         # of torch.nn.
         XLAAccelerator.is_available = staticmethod(lambda: False)
-        self.count_compiles: Callable[[], Compiles] = Compilations()  # replaced with the option `compile`
+        self.count_compiles: Callable[[], Compiles] = Compilations()
 
     def prepare(self, allow_tf32: bool) -> None:
         """Sets what is global in PyTorch and the device's library, for one cell."""
-        restore(values_of_a_cell(allow_tf32=allow_tf32))
+        global_state.restore(global_state.values_of_a_cell(allow_tf32=allow_tf32))
         self.held = Held()
 
     def flush_denormals(self) -> None:
         """Has the CPU compute with 0 instead of denormal numbers; `changed` checks that all threads do."""
-        flush_denormals()
+        global_state.flush_denormals()
         self.flushes_denormals = True
 
     def hold(self, dtype: torch.dtype) -> None:
@@ -77,8 +72,8 @@ class Backend(BaseBackend):
     def changed(self) -> list[str]:
         """What is not as it was before the first step (nothing if `hold` was not called), or as it was asked for."""
         found = self.held.changed() if self.held is not None else []
-        if self.flushes_denormals and not denormals_are_flushed():
-            found.append(NOT_FLUSHED)
+        if self.flushes_denormals and not global_state.denormals_are_flushed():
+            found.append(global_state.NOT_FLUSHED)
         return found
 
     def notes(self) -> Iterator[str]:
@@ -141,7 +136,7 @@ class Backend(BaseBackend):
 
     def ran_on(self, torch_type: str) -> str:
         """The word in `vocab.Device` for what torch calls `torch_type`."""
-        return {"cuda": Device.gpu}.get(torch_type, torch_type)
+        return Device.gpu if torch_type == "cuda" else torch_type
 
 
 class Cuda(Backend):
@@ -155,10 +150,7 @@ class Cuda(Backend):
         self.index = index
 
     def prepare(self, allow_tf32: bool) -> None:
-        """Chooses the GPU too, if torch has code for it, and forgets its peak of memory."""
-        if torch.cuda.is_available():
-            name, capability = torch.cuda.get_device_name(self.index), torch.cuda.get_device_capability(self.index)
-            check_has_code(name, capability, torch.cuda.get_arch_list())
+        """Chooses the GPU too, and forgets its peak of memory."""
         torch.cuda.set_device(self.index)
         super().prepare(allow_tf32)
         torch.cuda.reset_peak_memory_stats()
@@ -192,8 +184,10 @@ class Cuda(Backend):
 class Xla(Backend):
     """torch_xla on a TPU, or (`PJRT_DEVICE=CPU`) on the CPU.
 
-    One process may drive several devices as one (SPMD): batches are divided among them, each has all weights, and XLA
-    partitions the step and sums the gradients (torch_xla's "PyTorch/XLA SPMD user guide").
+    One process may drive `num_asked` devices as one (SPMD): batches are divided among them, each has all weights, and
+    XLA partitions the step and sums the gradients (torch_xla's "PyTorch/XLA SPMD user guide"). Or each of the `ranks`
+    drives one device, on one host or on a whole TPU pod: PJRT joins the processes, which its CPU client can't
+    (pytorch/xla#5342).
     """
 
     accelerator = "tpu"
@@ -201,7 +195,7 @@ class Xla(Backend):
     fixed_shapes = fused = True
     on_host = False
 
-    def __init__(self, device: Device, num_asked: int = 1) -> None:
+    def __init__(self, device: Device, num_asked: int = 1, ranks: Ranks | None = None) -> None:
         import torch_xla.backends
         import torch_xla.core.xla_model
         import torch_xla.debug.metrics
@@ -213,12 +207,14 @@ class Xla(Backend):
         if device != Device.tpu:  # Lightning's own accelerator does not support PJRT's CPU
             XLAAccelerator.is_available = staticmethod(lambda: True)
             pl.accelerators.AcceleratorRegistry.register("tpu", _PjrtCpu, override=True)
-        self.num_asked = num_asked
+        self.num_asked, self.ranks = num_asked, ranks
         self.num_parts = 1
 
     def prepare(self, allow_tf32: bool) -> None:
         """Sets XLA's matrix precision too: by default a TPU multiplies fp32 in bf16. SPMD uses all devices or none."""
-        if self.num_asked > 1:  # before anything is on a device
+        if self.ranks is not None:
+            self._join(self.ranks)
+        elif self.num_asked > 1:  # before anything is on a device
             if (found := self.runtime.global_runtime_device_count()) != self.num_asked:
                 raise UnsupportedError(
                     f"devices={self.num_asked}: SPMD divides a batch among all {found}: use devices={found}"
@@ -226,6 +222,20 @@ class Xla(Backend):
             self.runtime.use_spmd()
         super().prepare(allow_tf32)
         self.torch_xla.backends.set_mat_mul_precision("highest")
+
+    def _join(self, ranks: Ranks) -> None:
+        """Joins the processes, before anything is on the device. libtpu would wait for chips without a process."""
+        from torch_xla._internal import pjrt, tpu
+
+        flag = "engine.xla_processes=true"
+        if self.runtime.device_type() == "TPU" and (chips := tpu.num_available_chips()) != ranks.num_here:
+            reason = f"this host has {chips} chips, which take part all or none, for {ranks.num_here} processes"
+            raise UnsupportedError(f"{flag}: {reason}: use devices={chips} for each host")
+        pjrt.initialize_multiprocess(ranks.local_rank, ranks.num_here)
+        joined, own = self.runtime.world_size(), self.runtime.addressable_device_count()
+        if (joined, own) != (ranks.num, 1):
+            reason = f"PJRT joined {joined} devices, and this process has {own}"
+            raise UnsupportedError(f"{flag}: {reason}, where devices={ranks.num} have a process each")
 
     def hold(self, dtype: torch.dtype) -> None:
         super().hold(dtype)
@@ -240,6 +250,10 @@ class Xla(Backend):
     def seed(self, number: int) -> None:
         """Seeds torch_xla, which starts from the same state in each process."""
         self.model.set_rng_state(number)
+
+    def place(self, device: torch.device, rank: int) -> str:
+        """PJRT's number for the device, unique on all hosts."""
+        return super().place(device, rank) if self.ranks is None else f"XLA device {self.runtime.global_ordinal()}"
 
     def put(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """The batch, divided among the devices if there are several; unchanged if it is on them already."""
@@ -259,12 +273,20 @@ class Xla(Backend):
             self.spmd.mark_sharding(tensor, self.spmd.get_1d_mesh(MESH_AXIS), (None,) * tensor.dim())
         return output
 
+    def strategy(self) -> DDPStrategy:
+        return StartedXla()
+
+    def reduce_gradients(self, optimizer: Optimizer) -> None:
+        """Averages the gradients within the step, as torch_xla's `optimizer_step` does."""
+        if self.ranks is not None:
+            self.model.reduce_gradients(optimizer)
+
     def num_devices(self) -> int:
         return self.num_parts
 
     def fallbacks(self) -> list[str]:
         """The operators that XLA does not have, such as `aten::nonzero`, from torch_xla's counters."""
-        return sorted(name for name in self.metrics.executed_fallback_ops() if name != READ_BACK)
+        return sorted(name for name in self.metrics.executed_fallback_ops() if name not in NO_FALLBACKS)
 
     def wait(self) -> None:
         """Waits for what was launched (`torch_xla.sync(wait=True)` does not, on the CPU)."""
@@ -315,54 +337,13 @@ def num_parts(tensor: Tensor) -> int:
     return int(found.group(1)) if found else 1
 
 
-class XlaRank(Xla):
-    """One of several XLA devices with one process each, on one host or on a whole TPU pod.
-
-    PJRT joins the processes, which its CPU client can't (pytorch/xla#5342), and XLA sums the gradients.
-    """
-
-    def __init__(self, device: Device, ranks: Ranks) -> None:
-        super().__init__(device)
-        self.ranks = ranks
-
-    def prepare(self, allow_tf32: bool) -> None:
-        """Joins the processes first: nothing may be on the device before. libtpu would wait for chips without one."""
-        from torch_xla._internal import pjrt, tpu
-
-        ranks, flag = self.ranks, "engine.xla_processes=true"
-        if self.runtime.device_type() == "TPU" and (chips := tpu.num_available_chips()) != ranks.num_here:
-            reason = f"this host has {chips} chips, which take part all or none, for {ranks.num_here} processes"
-            raise UnsupportedError(f"{flag}: {reason}: use devices={chips} for each host")
-        pjrt.initialize_multiprocess(ranks.local_rank, ranks.num_here)
-        joined, own = self.runtime.world_size(), self.runtime.addressable_device_count()
-        if (joined, own) != (ranks.num, 1):
-            reason = f"PJRT joined {joined} devices, and this process has {own}"
-            raise UnsupportedError(f"{flag}: {reason}, where devices={ranks.num} have a process each")
-        super().prepare(allow_tf32)
-
-    def strategy(self) -> DDPStrategy:
-        return StartedXla()
-
-    def place(self, device: torch.device, rank: int) -> str:
-        """PJRT's number for the device, unique on all hosts."""
-        return f"XLA device {self.runtime.global_ordinal()}"
-
-    def fallbacks(self) -> list[str]:
-        return [name for name in super().fallbacks() if name != LOOP_BROADCAST]
-
-    def reduce_gradients(self, optimizer: Optimizer) -> None:
-        """Averages the gradients within the step, as torch_xla's `optimizer_step` does."""
-        self.model.reduce_gradients(optimizer)
-
-
 def backend_for(device: Device, num_devices: int = 1, ranks: Ranks | None = None) -> Backend:
     """The backend of this rank's device, or of all `num_devices` if one process drives them."""
-    ranks = ranks or Ranks(1)
     if device == Device.gpu:
-        return Cuda(ranks.local_rank)
+        return Cuda(ranks.local_rank if ranks else 0)
     if device not in XLA:
         return Backend()
-    return XlaRank(device, ranks) if ranks.num > 1 else Xla(device, num_devices)
+    return Xla(device, 1, ranks) if ranks and ranks.num > 1 else Xla(device, num_devices)
 
 
 class Compilations:
@@ -381,28 +362,3 @@ class Compilations:
         if utils is None:
             return 0, 0.0
         return utils.counters["stats"]["unique_graphs"], utils.calculate_time_spent()["total_wall_time"]
-
-
-def check_has_code(name: str, capability: tuple[int, int], arch_list: Sequence[str]) -> None:
-    """Raises an UnsupportedError if torch has no code for the GPU `name`.
-
-    `arch_list` (`torch.cuda.get_arch_list`) says what torch was compiled for: `sm_80` is code for compute capability
-    8.0, which runs on 8.x with x >= 0; `compute_80` is PTX, which every newer GPU compiles for itself. With a suffix,
-    both are for fewer GPUs: `a` for this capability alone, `f` for its major version.
-    """
-
-    def runs(arch: str) -> bool:
-        match = re.fullmatch(r"(sm|compute)_(\d+)(\d)([af]?)", arch)
-        if match is None:
-            return False
-        kind, major, minor, suffix = match.groups()
-        built_for = int(major), int(minor)
-        if suffix == "a":
-            return capability == built_for
-        return capability >= built_for and (capability[0] == built_for[0] or (kind == "compute" and not suffix))
-
-    if arch_list and not any(map(runs, arch_list)):
-        raise UnsupportedError(
-            f"{name} has compute capability {capability[0]}.{capability[1]}, for which the installed torch has no "
-            f"code: it has {', '.join(arch_list)}; install a build of torch for this GPU, or use device=cpu"
-        )

@@ -1,6 +1,7 @@
 """The Lightning engine: one cell -> one measurement, through Lightning's Trainer."""
 
 import math
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,17 +13,18 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
+from accelbench.devices.cpu import usable_cores
 from accelbench.engines.cell_run import Observed
 from accelbench.engines.lightning import options, zoo
-from accelbench.engines.lightning.backends import Backend, backend_for
+from accelbench.engines.lightning.backends import Backend, Compilations, backend_for
 from accelbench.engines.lightning.feed import Feed, SingleItemLoader
+from accelbench.engines.lightning.global_state import hush_lightning, use_threads
 from accelbench.engines.lightning.module import BenchModule, EpochStep, InferStep, TestStep, new_optimizer
 from accelbench.engines.lightning.outputs import NetworkOutputs, all_finite, described
 from accelbench.engines.lightning.own.module_run import ModuleRun
-from accelbench.engines.lightning.precision import STORED_DTYPES, Observer
+from accelbench.engines.lightning.precision import STORED_DTYPES, Observer, plugin_for
 from accelbench.engines.lightning.ranks import Ranks, Seen, differences, digest, joined
 from accelbench.engines.lightning.structure import is_same, mapped, tensors_in
-from accelbench.engines.lightning.trainer import hush_lightning, set_threads, trainer_for
 from accelbench.engines.lightning.training import (
     TrainedNetwork,
     evaluating,
@@ -30,7 +32,7 @@ from accelbench.engines.lightning.training import (
     trainable,
     training_in_inference,
 )
-from accelbench.engines.lightning.weights import kept, saved
+from accelbench.engines.lightning.weights import saved
 from accelbench.engines.lightning.work import busiest, count, watched
 from accelbench.engines.lightning.workloads import Images, workload_of
 from accelbench.errors import UnsupportedError, UserError
@@ -40,11 +42,9 @@ from accelbench.measuring.promises import check_timed
 from accelbench.measuring.runner import Watch
 from accelbench.schema.cell import Cell, Options
 from accelbench.schema.measurement import Measurement, Work
-from accelbench.schema.vocab import XLA, Device, Library, Mode, Precision
+from accelbench.schema.vocab import XLA, Device, Library, Mode, Precision, Protocol
 
 NUM_GIVEN_AGAIN = 3
-FEW = 2  # samples; batch normalisation needs more than one
-MAX_WEIGHTS = 200_000_000  # of a network that is built on the CPU to check it; building a larger one takes long
 # Mistakes in names, imports and arguments: no device and no precision mends them.
 EVERYWHERE = (ImportError, SyntaxError, NameError, AttributeError, TypeError)
 
@@ -73,49 +73,35 @@ def run(cell: Cell, data_folder: Path, weights: Path | None = None, work: Work |
 def check(cell: Cell, data_folder: Path) -> None:
     """Builds the cell's network and runs a batch through it; in training, also through the loss and back.
 
-    First on the meta device, which computes nothing, and knows no contents and not all rules about types; then on the
-    CPU in fp32, with few samples. A failure of either is no verdict yet: a network may need contents, or whole batches.
-    What fails with a whole batch on the CPU fails.
-
-    A cell that runs elsewhere, or in another precision than fp32, may have kernels that the CPU does not have, or not
-    in fp32. Of such a cell, only a mistake that is one everywhere fails: one that accelbench finds itself, and
-    `EVERYWHERE`. Anything else is left to the cell.
+    First on the meta device, which computes nothing. A failure there is no verdict yet, since a network may need
+    contents: what fails on the CPU in fp32 too fails. Of a cell that runs elsewhere, or in another precision, only a
+    mistake that is one everywhere fails: one that accelbench finds itself, and `EVERYWHERE`.
 
     What the user's code raises has a note on the input if that was chosen for it.
     """
     hush_lightning()
     if cell.model.library == Library.lightning:  # its steps need a Trainer
         return
-    whole = replace(cell, device=Device.cpu, devices=1, precision=Precision.fp32, options=Options())
-    try:
-        _check_on_cpu(whole, data_folder)
-    except (UserError, UnsupportedError, *EVERYWHERE):
-        raise
-    except Exception:
-        if (cell.device, cell.precision) == (Device.cpu, Precision.fp32):
+    on_cpu = replace(cell, device=Device.cpu, devices=1, precision=Precision.fp32, options=Options())
+    for device in ("meta", "cpu"):
+        try:
+            _run_once(on_cpu, data_folder, torch.device(device))
+        except (UserError, UnsupportedError):
             raise
+        except Exception as error:
+            if device == "meta":
+                continue
+            if isinstance(error, EVERYWHERE) or (cell.device, cell.precision) == (Device.cpu, Precision.fp32):
+                raise
+        return
 
 
-def _check_on_cpu(cell: Cell, data_folder: Path) -> None:
-    try:
-        if _run_once(cell, data_folder, torch.device("meta")) > MAX_WEIGHTS:
-            return
-        if cell.model.library == Library.custom:
-            _run_once(replace(cell, batch_size=min(FEW, cell.batch_size)), data_folder, torch.device("cpu"))
-    except (UserError, UnsupportedError):
-        raise
-    except Exception:
-        _run_once(cell, data_folder, torch.device("cpu"))
-
-
-def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> int:
-    """Runs one step, and returns the number of the network's weights."""
+def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> None:
     workload = workload_of(cell, data_folder, Backend(), Ranks(1))
     pl.seed_everything(cell.seed, verbose=False)
     with device:
         network = workload.build()
     batch = mapped(next(iter(workload.feed)), lambda tensor: tensor.to(device))
-    parameters = list(network.parameters())
     try:
         if cell.mode == Mode.infer:
             with torch.no_grad():
@@ -125,13 +111,43 @@ def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> int:
             output, loss = workload.task.train(network.train(), batch)
             workload.check_first(output)
             loss.backward()
-            new_optimizer(cell.model, [parameter for parameter in parameters if parameter.requires_grad])
+            new_optimizer(cell.model, list(trainable(network).values()))
     except Exception as error:
         if isinstance(workload, Images) and cell.model.library == Library.custom:
             shape = tuple(batch[0].shape)
             error.add_note(f"its input is images of shape {shape}: model.batch names a function that makes others")
         raise
-    return sum(parameter.numel() for parameter in parameters)
+
+
+def set_threads(cell: Cell, backend: Backend, num_ranks: int) -> None:
+    """Sets the number of CPU threads: as asked for, else one per core, divided among the ranks. XLA takes no limit."""
+    if backend.torch_type == "xla":
+        if cell.threads is not None:
+            raise UnsupportedError(f"threads={cell.threads}: XLA takes no limit on its threads")
+        if cell.device == Device.xla_cpu:
+            use_threads(1)  # torch only gathers batches: more threads would take cores from XLA
+        return
+    num = max(1, usable_cores() // num_ranks) if cell.threads is None else cell.threads
+    if num_ranks > 1:
+        os.environ["OMP_NUM_THREADS"] = str(num)  # else Lightning sets another number
+    use_threads(num)
+
+
+def trainer_for(cell: Cell, backend: Backend, ranks: Ranks) -> pl.Trainer:
+    """The Trainer that runs the cell in this rank."""
+    return pl.Trainer(
+        accelerator=backend.accelerator,
+        devices=ranks.num_here,
+        num_nodes=ranks.num // ranks.num_here,
+        strategy=backend.strategy() if ranks.num > 1 else "auto",
+        plugins=[plugin_for(cell.precision, backend.torch_type)],
+        max_epochs=cell.epochs if cell.protocol == Protocol.fit else 1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+    )
 
 
 class _Run(NetworkOutputs):
@@ -145,7 +161,7 @@ class _Run(NetworkOutputs):
         super().__init__(cell, data_folder, backend, ranks)
         self.workload = workload_of(cell, data_folder, backend, ranks)
         self.feed = self.workload.feed
-        self.compiler = options.compiler_for(cell.options)  # its imports are no part of build_s
+        self.is_compiled = options.prepare_compiler(cell.options)  # its imports are no part of build_s
         self.build_started = time.perf_counter()
         self.build_s = math.nan  # until Lightning calls back
         pl.seed_everything(cell.seed, verbose=False)
@@ -156,10 +172,10 @@ class _Run(NetworkOutputs):
         if cell.options.channels_last:
             self.workload.check_layout()
         self.network = network = options.prepared(network, cell.options)
-        if self.compiler is not None:
-            backend.count_compiles = self.compiler.compiles
-            network = self.compiler.compiled(network)
-        self.is_plain = self.compiler is None and ranks.num == 1 and cell.device not in XLA
+        if self.is_compiled:
+            backend.count_compiles = Compilations()
+            network = options.compiled(network, cell.options)
+        self.is_plain = not self.is_compiled and ranks.num == 1 and cell.device not in XLA
         self.module = BenchModule(network, cell.model, self.workload.task, backend)
         self.module.num_parts = ranks.num
         self.trainer = trainer_for(cell, backend, ranks)
@@ -175,9 +191,12 @@ class _Run(NetworkOutputs):
             for _ in range(NUM_INFER_EPOCHS if self.fits else 1):
                 self.trainer.predict(module, loader, return_predictions=False)
         elif self.fits:
-            module.train_step, module.evaluate, module.finish = EpochStep, self.evaluate, self._finish_fit
+            module.train_step, module.evaluate = EpochStep, self.evaluate
             self.test_feed = self.workload.test_feed()
             self.trainer.fit(module, loader, SingleItemLoader(self.test_feed))
+            self.note_resources()
+            training = self.seen.training
+            training.end, training.evaluating = self.trained.states(), evaluating(self.network)
         else:
             self.trainer.fit(module, loader)
 
@@ -195,7 +214,7 @@ class _Run(NetworkOutputs):
             if self.trains:
                 self.trained.begin()
                 self.seen.training.start = self.trained.states() if self.fits else {}
-            if self.compiler is not None:  # compiled code runs no hooks: let them see the plain network first
+            if self.is_compiled:  # compiled code runs no hooks: let them see the plain network first
                 options.run_plain(self.network, step, self.workload.example())
 
     def _window(self, step: InferStep) -> None:
@@ -225,28 +244,6 @@ class _Run(NetworkOutputs):
         self._note_result(step)
         if not self.trains and len(self.epochs) == NUM_INFER_EPOCHS:
             self._keep_outputs(step)
-            self._profile_epochs(InferStep)
-
-    def _finish_fit(self) -> None:
-        """Profiles a training step after the last evaluation; the weights stay those of the last epoch."""
-        self.note_resources()
-        self.seen.training.end, self.seen.training.evaluating = self.trained.states(), evaluating(self.network)
-        self.last_result = self.last_result.clone()  # a CUDA graph overwrites its earlier result
-        with kept(self.network):
-            self._profile_epochs(self.module.train_step)
-
-    def _profile_epochs(self, kind: type[InferStep]) -> None:
-        """Profiles one more step of whole epochs, which have used up their batches."""
-        if self.backend.fused:
-            return
-        step, cell = kind(self.module, iter(self.feed)), self.cell
-        if not self.ranks.leads:
-            self.ranks.follow(step, self.backend.wait)
-            return
-        last = self.epochs[-1]
-        if cell.breakdown_s and has_time(last.seconds / last.num_samples * cell.batch_size, cell.timeout_s):
-            self.operators = busiest(step, self.backend, self.ranks)
-        self.ranks.dismiss()
 
     def outcome(self, step: EpochStep | TestStep, num_samples: int) -> tuple[float | None, float | None]:
         """From the sums that the step has kept on each rank's device."""
@@ -362,5 +359,5 @@ class _Run(NetworkOutputs):
         return self.workload.tokens_per_sample()
 
     def warnings(self) -> Iterator[str]:
-        if self.compiler is not None:
-            yield from self.compiler.warnings()
+        if self.is_compiled:
+            yield from options.compile_warnings(self.cell.options)

@@ -1,9 +1,10 @@
 """PyTorch's global settings that a number depends on: one list, for setting, for reading back and for putting back."""
 
+import logging
 import operator
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -22,13 +23,10 @@ CUDNN_DETERMINISTIC = "torch.backends.cudnn.deterministic"
 # Who says what fp32 is computed in, from the general to the particular. The first two are PyTorch's older settings: if
 # they disagree with the newer ones, they can't be read, and the newer ones hold.
 OLDER = ("torch.set_float32_matmul_precision", "torch.backends.cudnn.allow_tf32")
-FP32_ON_GPU = tuple(f"torch.backends.{place}.fp32_precision" for place in ("cudnn", "cudnn.conv", "cudnn.rnn")) + (
-    "torch.backends.cuda.matmul.fp32_precision",
-)
-FP32_PLACES = (
-    "torch.backends.fp32_precision",
-    *FP32_ON_GPU,
-    *(f"torch.backends.{place}.fp32_precision" for place in ("mkldnn", "mkldnn.conv", "mkldnn.rnn", "mkldnn.matmul")),
+FP32_PLACES = tuple(
+    f"torch.backends.{place}fp32_precision"
+    for place in ("", "cudnn.", "cudnn.conv.", "cudnn.rnn.", "cuda.matmul.")
+    + ("mkldnn.", "mkldnn.conv.", "mkldnn.rnn.", "mkldnn.matmul.")
 )
 FLAGS = (
     *(BENCHMARK, CUDNN_DETERMINISTIC, "torch.backends.cudnn.enabled"),
@@ -85,6 +83,14 @@ def new_tensors_in(dtype: torch.dtype) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
+def hush_lightning() -> None:
+    """Silences Lightning's warnings about what is intended here: predictions of None, training without validation."""
+    for name in ("pytorch_lightning", "lightning_fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    for note in ("predict returned None", "You defined a `validation_step`"):
+        warnings.filterwarnings("ignore", message=note)
+
+
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Without PyTorch's advice to use its newer settings."""
@@ -94,12 +100,11 @@ def _quiet() -> Iterator[None]:
 
 
 def _read(name: str) -> Any:
-    try:
+    if name not in OLDER:
         return SETTINGS[name][0]()
-    except RuntimeError:
-        if name in OLDER:
-            return None
-        raise
+    with suppress(RuntimeError):
+        return SETTINGS[name][0]()
+    return None
 
 
 def snapshot() -> dict[str, Any]:
@@ -123,9 +128,8 @@ def values_of_a_cell(*, allow_tf32: bool) -> dict[str, Any]:
     cuDNN chooses algorithms by its rules, which is PyTorch's default. Algorithms chosen by trial may differ between
     two processes.
     """
-    values = {OLDER[0]: "high" if allow_tf32 else "highest", OLDER[1]: allow_tf32}
-    values |= dict.fromkeys(FP32_PLACES, FULL)
-    return values | dict.fromkeys(FP32_ON_GPU, TF32 if allow_tf32 else FULL) | {BENCHMARK: False}
+    places = {place: TF32 if allow_tf32 and "cud" in place else FULL for place in FP32_PLACES}
+    return {OLDER[0]: "high" if allow_tf32 else "highest", OLDER[1]: allow_tf32, **places, BENCHMARK: False}
 
 
 def use_threads(num: int) -> None:

@@ -68,11 +68,9 @@ class ImageTask:
     own_loss: Loss | None = None
 
     def put(self, put: Put, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """The batch on the device; `put` copies tensors."""
         return put(batch)
 
     def infer(self, network: nn.Module, batch: Any) -> Any:
-        """The network's output."""
         return network(self.inputs(batch[0]))
 
     def train(self, network: nn.Module, batch: tuple[Tensor, ...]) -> tuple[Any, Tensor]:
@@ -145,7 +143,6 @@ class BenchModule(pl.LightningModule):
         self.train_step: type[TrainStep] = TrainStep
         self.conduct: Callable[[Any], None]  # one epoch, or a whole window
         self.evaluate: Callable[[Any], None]  # the whole test set, after an epoch
-        self.finish: Callable[[], None] = lambda: None  # after the last epoch and its evaluation
 
     def configure_optimizers(self) -> Optimizer:
         return new_optimizer(self.model, [parameter for parameter in self.parameters() if parameter.requires_grad])
@@ -155,9 +152,6 @@ class BenchModule(pl.LightningModule):
 
     def validation_step(self, batches: Iterator[Any]) -> None:
         self.evaluate(TestStep(self, batches))
-
-    def on_train_end(self) -> None:
-        self.finish()
 
     def predict_step(self, batches: Iterator[Any]) -> None:
         self.conduct(InferStep(self, batches))
@@ -176,6 +170,8 @@ class InferStep:
         # Whether batches are computed in host memory, so that nothing is copied.
         self.on_host = self.device.type == "cpu"
         self.result: Any  # of the last step: the output or the loss
+        self.loss_sum: Tensor
+        self.num_right: Tensor
         self.mark: Callable[[Phase], None] = lambda phase: None  # called at the end of each phase
 
     def fetch(self) -> Any:
@@ -208,6 +204,13 @@ class InferStep:
     def num_samples(self, batch: Any) -> int:
         """Samples in the whole batch, of which this process computes a part."""
         return self.task.num_samples(batch) * self.num_parts
+
+    def begin_sums(self) -> None:
+        """Sums of losses, in float64 or on XLA in float32, since a TPU has no float64, and of correct answers."""
+        dtype = torch.float32 if self.device.type == "xla" else torch.float64
+        self.loss_sum = torch.zeros((), dtype=dtype, device=self.device)
+        self.num_right = torch.zeros((), dtype=torch.int64, device=self.device)
+        self.end_step()  # launches the zeros: else they would be part of the first step, which XLA would compile again
 
 
 class TrainStep(InferStep):
@@ -244,16 +247,10 @@ class TrainStep(InferStep):
         return self.result
 
     def note(self, output: Any, loss: Tensor, batch: Any) -> None:
-        """Keeps nothing: a window reports no losses. `EpochStep` does."""
+        """For `EpochStep`; a window reports no losses."""
 
     def copy_out(self, result: Tensor) -> None:
-        """Does nothing: the loss of a training step stays on the device."""
-
-
-def _zeros(device: torch.device) -> tuple[Tensor, Tensor]:
-    """Sums of losses and of correct answers: float64, or float32 on XLA, since a TPU has no float64; and int64."""
-    dtype = torch.float32 if device.type == "xla" else torch.float64
-    return torch.zeros((), dtype=dtype, device=device), torch.zeros((), dtype=torch.int64, device=device)
+        """The loss stays on the device."""
 
 
 class EpochStep(TrainStep):
@@ -263,8 +260,7 @@ class EpochStep(TrainStep):
 
     def __init__(self, module: BenchModule, batches: Iterator[Any]) -> None:
         super().__init__(module, batches)
-        self.loss_sum, self.num_right = _zeros(self.device)
-        self.end_step()  # launches the zeros: else they would be part of the first step, which XLA would compile again
+        self.begin_sums()
 
     def note(self, output: Tensor, loss: Tensor, batch: Any) -> None:
         """Adds the loss, weighted by samples, and the correct answers to the sums of the epoch."""
@@ -281,8 +277,7 @@ class TestStep(InferStep):
 
     def __init__(self, module: BenchModule, batches: Iterator[Any]) -> None:
         super().__init__(module, batches)
-        self.loss_sum, self.num_right = _zeros(self.device)
-        self.end_step()  # as in `EpochStep`
+        self.begin_sums()
 
     def compute(self, batch: Any) -> Tensor:
         images, labels = batch

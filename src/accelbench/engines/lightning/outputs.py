@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from accelbench.engines.cell_run import CellRun
 from accelbench.engines.lightning.backends import Backend
@@ -26,7 +25,7 @@ from accelbench.engines.lightning.structure import (
     reordered,
     tensors_in,
 )
-from accelbench.engines.lightning.work import does_nothing, watched
+from accelbench.engines.lightning.work import Counter, watched
 from accelbench.errors import UserError
 from accelbench.measuring.output_check import MAX_ROW_NUMBERS, NUM_ROWS, Output, OutputTensor, batch_axes
 from accelbench.schema.vocab import XLA, Device, Pipeline, Precision
@@ -67,25 +66,13 @@ def _described(tensor: Tensor, size: int, rows: Sequence[int]) -> OutputTensor:
 
 def computes_when_read(output: object) -> bool:
     """Whether reading the tensors of an output, for the first time, runs operators, or may run the user's code."""
-    with _Operators() as ran:
+    with Counter() as ran:
         kinds = {type(tensor) for tensor in tensors_in(output)} - {Tensor, nn.Parameter}
-    return ran.any or any(kind.__module__.partition(".")[0] not in TRUSTED for kind in kinds)
-
-
-class _Operators(TorchDispatchMode):
-    """Notes whether any operator runs that computes something."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.any = False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.any = self.any or not does_nothing(func)
-        return func(*args, **(kwargs or {}))
+    return ran.num_operators > 0 or any(kind.__module__.partition(".")[0] not in TRUSTED for kind in kinds)
 
 
 def seeded(batches: Iterable[Any], infer: Callable[[Any], Any]) -> Iterator[Any]:
-    """The output for each batch, the i-th computed with random numbers of the seed i % 2; see `CellRun.seed_output`."""
+    """The output for each batch, the i-th computed with random numbers of the seed i % 2; see `seed_output`."""
     for number, batch in enumerate(batches):
         torch.manual_seed(number % 2)
         yield infer(batch)
@@ -145,7 +132,7 @@ class NetworkOutputs(CellRun):
             return
         fed = on_host(self.timed[0])
         if num_rows(fed) in (0, num_rows(self.workload.example())):
-            self.look_for_kept_results(lambda: mapped(fed, torch.Tensor.clone), lambda: self.workload.alike(fed))
+            self.look_for_kept_results(lambda: mapped(fed, Tensor.clone), lambda: self.workload.alike(fed))
 
     def compared_inputs(self) -> tuple[Any, Any]:
         """In host memory."""
@@ -177,7 +164,7 @@ class NetworkOutputs(CellRun):
         """From a further step. Its inputs are copied over those of the last one, where they keep their addresses."""
         if self.cell.options.cuda_graphs:  # a graph overwrites its earlier result
             self.last_result = [tensor.clone() for tensor in tensors_in(self.last_result)]
-        whole = mapped(batch, torch.Tensor.clone)
+        whole = mapped(batch, Tensor.clone)
         if self.compared_on is None or self.cell.device in XLA or not copied_into(self.compared_on, whole):
             self.compared_on = self.step.copy_in(whole)
         is_watched = self.is_plain and not self.seen.products.total

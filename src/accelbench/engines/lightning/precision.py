@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,8 +26,6 @@ DTYPES: dict[Precision, torch.dtype] = {word: getattr(torch, formats.computed) f
 STORED_DTYPES: dict[Precision, torch.dtype] = {word: getattr(torch, each.stored) for word, each in FORMATS.items()}
 # Lightning's words for mixed precision.
 MIXED = {Precision.fp16_mixed: "16-mixed", Precision.bf16_mixed: "bf16-mixed"}
-# Lightning's words for one dtype throughout, on XLA.
-XLA_TRUE = {Precision.fp32: "32-true", Precision.bf16: "bf16-true", Precision.fp64: "64-true"}
 
 
 class MixedPerStep(MixedPrecision):
@@ -37,24 +36,24 @@ class MixedPerStep(MixedPrecision):
     """
 
     def forward_context(self) -> AbstractContextManager[None]:  # type: ignore[override]
-        """Does nothing: see the class."""
         return nullcontext()
 
     def autocast_context_manager(self) -> torch.autocast:
-        """The autocast of one step; it drops its cache of cast weights at the end."""
+        """Of one step; it drops its cache of cast weights at the end."""
         return torch.autocast(self.device, dtype=torch.float16 if self.precision == "16-mixed" else torch.bfloat16)
 
 
-class TrueXLAPrecision(XLAPrecision):
-    """One dtype for weights, inputs and computation on XLA.
+class XLAPerStep(XLAPrecision):
+    """One dtype for weights and inputs on XLA; the step enters the autocast of mixed precision.
 
     Lightning's plugin ignores `16-true`, sets a process-wide environment variable for `bf16-true`, and refuses fp64.
     """
 
-    def __init__(self, dtype: torch.dtype, name: str) -> None:
+    def __init__(self, dtype: torch.dtype, *, mixed: bool) -> None:
         super().__init__("32-true")
-        self.precision = name  # type: ignore[assignment]
         self._desired_dtype = dtype
+        if mixed:
+            self.autocast_context_manager = partial(torch.autocast, "xla", dtype=torch.bfloat16, cache_enabled=False)
 
     def convert_module(self, module: nn.Module) -> nn.Module:
         return module.to(self._desired_dtype)
@@ -69,17 +68,6 @@ class TrueXLAPrecision(XLAPrecision):
     module_init_context = forward_context = tensor_init_context
 
 
-class MixedXLAPerStep(TrueXLAPrecision):
-    """bf16 autocast over fp32 weights on XLA, entered by the step."""
-
-    def __init__(self) -> None:
-        super().__init__(torch.float32, "32-true")
-
-    def autocast_context_manager(self) -> torch.autocast:
-        """The autocast of one step."""
-        return torch.autocast("xla", dtype=torch.bfloat16, cache_enabled=False)
-
-
 def plugin_for(precision: Precision, torch_type: str) -> LightningPrecision:
     """Lightning's plugin that computes in `precision` on `torch_type` (`cpu`, `cuda` or `xla`).
 
@@ -87,7 +75,7 @@ def plugin_for(precision: Precision, torch_type: str) -> LightningPrecision:
     `bf16-mixed`.
     """
     if torch_type == "xla":
-        return MixedXLAPerStep() if precision in MIXED else TrueXLAPrecision(DTYPES[precision], XLA_TRUE[precision])
+        return XLAPerStep(STORED_DTYPES[precision], mixed=precision in MIXED)
     if precision in MIXED:
         return MixedPerStep(MIXED[precision], torch_type)  # type: ignore[arg-type]
     if precision == Precision.fp64:

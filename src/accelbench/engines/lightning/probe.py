@@ -7,7 +7,7 @@ libraries. A single kernel is not enough: on one CPU fp32 reached 193 GFLOP/s wi
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -26,6 +26,7 @@ from accelbench.schema.ceilings import TRUE_PRECISIONS, Ceilings
 from accelbench.schema.vocab import Device, Precision
 
 Call = Callable[[], object]
+Best = Callable[[Call], float]
 
 AMPERE = (8, 0)  # the first compute capability with TF32 and bfloat16 units
 MAX_CALL_S = 0.1  # kernels that would take longer are skipped
@@ -61,37 +62,32 @@ def run(device: Device, precisions: Iterable[Precision] = TRUE_PRECISIONS) -> Ce
 def probe(
     backend: Backend, precisions: Iterable[Precision] = TRUE_PRECISIONS, *, seconds_each: float = 0.02
 ) -> Ceilings:
-    """The ceilings of the backend's device, measured in this process, which should do nothing else.
+    """The ceilings of the backend's device, measured in this process, which does nothing else before or after.
 
     On a CPU, torch's current number of threads is used. Precisions that the device has no units for are left out. Each
     kernel is repeated for `seconds_each` in each round. With the default a CPU of 2 cores takes 2 s, and 3 s more for
     each precision.
     """
     start, measured_at = time.perf_counter(), datetime.now(UTC).isoformat(timespec="milliseconds")
-    best, precisions = partial(_best, backend, seconds_each), list(precisions)
-    benchmark, threads = torch.backends.cudnn.benchmark, torch.get_num_threads()
+    best, precisions, threads = partial(_best, backend, seconds_each), list(precisions), torch.get_num_threads()
     rates: dict[Precision, dict[str, float]] = {each: {} for each in precisions if _has_units(backend, each)}
     # On a CPU, the last round uses one thread: if another process occupies a core, several threads, which wait for each
     # other at the end of every kernel, are slower than one.
     rounds = [threads] * NUM_ROUNDS + ([1] if backend.torch_type == "cpu" and threads > 1 else [])
-    backend.prepare(allow_tf32=False)
-    try:
-        with torch.no_grad():
-            for num_threads in rounds:
-                torch.set_num_threads(num_threads)
-                for precision, known in rates.items():
-                    _note_rates(backend, precision, best, known)
-            torch.set_num_threads(threads)
-            memory = _memory_bytes_per_s(backend, best)
-            to_device, to_host = _copy_bytes_per_s(backend, best)
-            launch_s = _launch_s(backend)
-    finally:
-        torch.backends.cudnn.benchmark = benchmark
+    with torch.no_grad():
+        for num_threads in rounds:
+            torch.set_num_threads(num_threads)
+            for precision, known in rates.items():
+                _note_rates(backend, precision, best, known)
         torch.set_num_threads(threads)
+        backend.prepare(allow_tf32=False)
+        memory = _memory_bytes_per_s(backend, best)
+        to_device, to_host = _copy_bytes_per_s(backend, best)
+        launch_s = _launch_s(backend)
     return Ceilings(
         device=backend.ran_on(backend.torch_type),
         device_name=backend.device_name(),
-        threads=None if backend.torch_type == "xla" else torch.get_num_threads(),
+        threads=None if backend.torch_type == "xla" else threads,
         flops_per_s={precision: max(known.values()) for precision, known in rates.items() if known},
         how={precision: max(known, key=lambda name: known[name]) for precision, known in rates.items() if known},
         probed=[word.value for word in precisions],
@@ -139,35 +135,28 @@ def _has_units(backend: Backend, precision: Precision) -> bool:
     return precision != Precision.tf32
 
 
-def _note_rates(backend: Backend, precision: Precision, best: Callable[[Call], float], known: dict[str, float]) -> None:
-    """Notes the operations per second of the kernels that run in this precision; of the fastest, if any is known."""
+def _note_rates(backend: Backend, precision: Precision, best: Best, known: dict[str, float]) -> None:
+    """Notes the operations per second of the kernels that run in this precision; of the fastest, if any is known.
+
+    Of a family, kernels of rising size, until one would take too long or does not run.
+    """
     names = sorted(known, key=lambda name: known[name], reverse=True)[:NUM_FAST]
-    all_cores = torch.get_num_threads() == usable_cores()
     backend.prepare(allow_tf32=precision == Precision.tf32)
     torch.backends.cudnn.benchmark = True  # cuDNN tries its algorithms; `prepare` forbids it
-    try:
-        for family in families(DTYPES[precision], backend.device(), numpy_too=all_cores):
-            for name, rate in rates_of((kernel for kernel in family if not names or kernel.name in names), best):
-                known[name] = max(rate, known.get(name, 0.0))
-    finally:
-        backend.prepare(allow_tf32=False)
+    for family in families(DTYPES[precision], backend.device()):
+        rate = math.inf
+        for kernel in (each for each in family if not names or each.name in names):
+            if kernel.flops / rate > MAX_CALL_S:
+                break
+            try:
+                rate = kernel.flops / best(kernel.make())
+            # No such kernel for this dtype or in this release, or not enough memory.
+            except (RuntimeError, NotImplementedError, AttributeError):
+                break
+            known[kernel.name] = max(rate, known.get(kernel.name, 0.0))
 
 
-def rates_of(family: Iterable["Kernel"], best: Callable[[Call], float]) -> Iterator[tuple[str, float]]:
-    """The rates of a family's kernels by rising size, until one would take too long or does not run."""
-    rate = math.inf
-    for kernel in family:
-        if kernel.flops / rate > MAX_CALL_S:
-            return
-        try:
-            rate = kernel.flops / best(kernel.make())
-        # No such kernel for this dtype or in this release, or not enough memory.
-        except (RuntimeError, NotImplementedError, AttributeError):
-            return
-        yield kernel.name, rate
-
-
-def _memory_bytes_per_s(backend: Backend, best: Callable[[Call], float]) -> float:
+def _memory_bytes_per_s(backend: Backend, best: Best) -> float:
     """Bytes per second, read and written, of the fastest of a copy, a sum and an addition in place."""
     num = MEMORY_BYTES // 4
     source, target = (torch.ones(num, device=backend.device()) for _ in range(2))
@@ -179,7 +168,7 @@ def _memory_bytes_per_s(backend: Backend, best: Callable[[Call], float]) -> floa
     return max(streams * 4 * num / best(call) for streams, call in moved)
 
 
-def _copy_bytes_per_s(backend: Backend, best: Callable[[Call], float]) -> tuple[float | None, float | None]:
+def _copy_bytes_per_s(backend: Backend, best: Best) -> tuple[float | None, float | None]:
     """Bytes per second from pinned host memory to the device, and back; None except on CUDA."""
     if backend.torch_type != "cuda":
         return None, None
@@ -221,50 +210,63 @@ class Kernel:
     make: Callable[[], Call]
 
 
-def families(dtype: torch.dtype, device: torch.device, *, numpy_too: bool) -> Iterator[Iterator[Kernel]]:
-    """The families of kernels for tensors that may run on the device; within a family the sizes rise.
+def families(dtype: torch.dtype, device: torch.device) -> Iterator[list[Kernel]]:
+    """The families of kernels for tensors that may run on the device; within a family the sizes rise."""
+    origin = "cpu" if device.type == "xla" else device  # XLA would compile the random generator for each shape
 
-    With `numpy_too`, NumPy, which uses all cores, is a candidate on the CPU.
-    """
-    on_cpu, on_xla = device.type == "cpu", device.type == "xla"
-    origin = "cpu" if on_xla else device  # XLA would compile the random generator for each shape
-
-    def draw(*shape: int) -> Tensor:
+    def draw(shape: tuple[int, ...]) -> Tensor:
         if dtype == torch.int8:
             return torch.randint(-127, 128, shape, dtype=dtype, device=origin).to(device)
         return torch.randn(shape, device=origin).to(dtype).to(device)
 
-    for name, prepared in PRODUCTS.items():
-        of_cpu, of_int8 = name in ONLY_ON_CPU, "int8" in name
-        of_numpy = name == "numpy" and not (numpy_too and dtype in (torch.float32, torch.float64))
-        if of_int8 == (dtype == torch.int8) and (on_cpu or not of_cpu) and not of_numpy:
-            yield _products(name, prepared, draw, SIDES[device.type])
-    if dtype != torch.int8:
-        for word in ("NCHW",) if on_xla else ("NCHW", "channels_last"):
-            yield _convolutions(word, _convolution, draw, IMAGES[device.type])
-    elif on_cpu:
-        yield _convolutions("int8", _int_convolution, draw, IMAGES[device.type])
+    def made(prepared: Callable[[Tensor, Tensor], Call], *shapes: tuple[int, ...]) -> Call:
+        return prepared(*map(draw, shapes))
+
+    def suits(name: str) -> bool:
+        if ("int8" in name) != (dtype == torch.int8) or (name in ONLY_ON_CPU and device.type != "cpu"):
+            return False
+        return (name, device.type) != ("channels_last", "xla") and (name != "numpy" or dtype in OF_NUMPY)
+
+    for name in filter(suits, PRODUCTS):
+        yield [
+            Kernel(f"{name} {side}", 2 * side**3, partial(made, PRODUCTS[name], (side, side), (side, side)))
+            for side in SIDES[device.type]
+        ]
+    for name in filter(suits, CONVOLUTIONS):
+        yield [
+            Kernel(
+                f"conv3x3 {num}x{channels}x{side}x{side} {name}",
+                2 * 9 * num * channels**2 * side**2,
+                partial(made, CONVOLUTIONS[name], (num, channels, side, side), (channels, channels, 3, 3)),
+            )
+            for num, channels, side in IMAGES[device.type]
+        ]
 
 
-def _products(name: str, prepared: Any, draw: Callable[..., Tensor], sides: Sequence[int]) -> Iterator[Kernel]:
-    def make(side: int) -> Call:
-        call: Call = prepared(draw(side, side), draw(side, side))
-        return call
-
-    for side in sides:
-        yield Kernel(f"{name} {side}", 2 * side**3, partial(make, side))
-
-
-def _int_linear(inputs: Tensor, weight: Tensor) -> Call:
+def _int8_linear(inputs: Tensor, weight: Tensor) -> Call:
     """The product with a packed weight, rounded to 8 bits, as quantised networks compute it."""
     packed = torch.ops.onednn.qlinear_prepack(weight, list(weight.shape))
     given = (inputs.view(torch.uint8), 0.1, 0, packed, *_scales(len(weight)), None)
     return partial(torch.ops.onednn.qlinear_pointwise, *given, *ROUNDED)
 
 
+def _int8_convolution(inputs: Tensor, weight: Tensor) -> Call:
+    """The convolution with a packed weight, rounded to 8 bits, as quantised networks compute it."""
+    inputs = inputs.view(torch.uint8).contiguous(memory_format=torch.channels_last)
+    scales, one = _scales(len(weight)), [1, 1]
+    placed = (one, one, one, 1)  # stride, padding, dilation, groups
+    packed = torch.ops.onednn.qconv_prepack(weight, scales[0], 0.1, 0, *placed, list(inputs.shape))
+    return partial(torch.ops.onednn.qconv2d_pointwise, inputs, 0.1, 0, packed, *scales, None, *placed, *ROUNDED)
+
+
 def _scales(channels: int) -> tuple[Tensor, Tensor]:
     """A weight's scale and zero point for each channel."""
     return torch.ones(channels), torch.zeros(channels, dtype=torch.int64)
+
+
+def _convolution(layout: torch.memory_format, inputs: Tensor, weight: Tensor) -> Call:
+    inputs, weight = (each.contiguous(memory_format=layout) for each in (inputs, weight))
+    return partial(functional.conv2d, inputs, weight, padding=1)
 
 
 # What makes the call of two square matrices. Without int8 in its name, it is for floating-point numbers.
@@ -278,34 +280,13 @@ PRODUCTS: dict[str, Callable[[Tensor, Tensor], Call]] = {
     "numpy": lambda left, right: partial(np.matmul, left.numpy(), right.numpy()),
     "int8 matmul": lambda left, right: partial(torch._int_mm, left, right),  # sums of int8 products in int32
     # Other libraries reach twice what the product of unpacked matrices does.
-    "oneDNN int8 linear": lambda inputs, weight: _int_linear(inputs, weight),
+    "oneDNN int8 linear": _int8_linear,
 }
-ONLY_ON_CPU = ("oneDNN linear", "numpy", "oneDNN int8 linear")
-
-
-def _convolutions(
-    word: str, prepared: Any, draw: Callable[..., Tensor], images: Sequence[tuple[int, int, int]]
-) -> Iterator[Kernel]:
-    layout = torch.contiguous_format if word == "NCHW" else torch.channels_last
-
-    def make(num: int, channels: int, side: int) -> Call:
-        call: Call = prepared(draw(num, channels, side, side), draw(channels, channels, 3, 3), layout)
-        return call
-
-    for num, channels, side in images:
-        flops = 2 * 9 * num * channels**2 * side**2
-        yield Kernel(f"conv3x3 {num}x{channels}x{side}x{side} {word}", flops, partial(make, num, channels, side))
-
-
-def _convolution(inputs: Tensor, weight: Tensor, layout: torch.memory_format) -> Call:
-    inputs, weight = (each.contiguous(memory_format=layout) for each in (inputs, weight))
-    return partial(functional.conv2d, inputs, weight, padding=1)
-
-
-def _int_convolution(inputs: Tensor, weight: Tensor, layout: torch.memory_format) -> Call:
-    """The convolution with a packed weight, rounded to 8 bits, as quantised networks compute it."""
-    inputs = inputs.view(torch.uint8).contiguous(memory_format=layout)
-    scales, one = _scales(len(weight)), [1, 1]
-    placed = (one, one, one, 1)  # stride, padding, dilation, groups
-    packed = torch.ops.onednn.qconv_prepack(weight, scales[0], 0.1, 0, *placed, list(inputs.shape))
-    return partial(torch.ops.onednn.qconv2d_pointwise, inputs, 0.1, 0, packed, *scales, None, *placed, *ROUNDED)
+# The same of images and kernels.
+CONVOLUTIONS: dict[str, Callable[[Tensor, Tensor], Call]] = {
+    "NCHW": partial(_convolution, torch.contiguous_format),
+    "channels_last": partial(_convolution, torch.channels_last),
+    "int8": _int8_convolution,
+}
+ONLY_ON_CPU = ("oneDNN linear", "numpy", "oneDNN int8 linear", "int8")
+OF_NUMPY = (torch.float32, torch.float64)

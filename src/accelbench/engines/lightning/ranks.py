@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any, TypeVar
 
 import torch
@@ -78,18 +79,17 @@ class Seen:
 
 def joined(seen: list[Seen]) -> tuple[Observed, Resources]:
     """What all ranks observed, and the first one's resources with the largest peak on a device, and the host's sum."""
-    first, losses = seen[0], [each.observed.loss for each in seen]
-    finite = [loss for loss in losses if loss is not None and math.isfinite(loss)]
-    on_device = [each.resources.peak_device_bytes for each in seen]
-    on_host = [each.resources.peak_host_bytes for each in seen if each.resources.peak_host_bytes is not None]
+    losses = [each.observed.loss for each in seen if each.observed.loss is not None]
+    on_device = [each.resources.peak_device_bytes or 0 for each in seen]
+    on_host = [each.resources.peak_host_bytes or 0 for each in seen]
     observed = replace(
-        first.observed,
+        seen[0].observed,
         device_name=" + ".join(dict.fromkeys(each.observed.device_name for each in seen)),
         num_devices=sum({each.place: each.observed.num_devices for each in seen}.values()),
-        loss=sum(finite) / len(finite) if len(finite) == len(seen) else None,
+        loss=fmean(losses) if losses and all(map(math.isfinite, losses)) else None,
     )
-    peak = max((num for num in on_device if num is not None), default=None)
-    return observed, replace(first.resources, peak_device_bytes=peak, peak_host_bytes=sum(on_host) if on_host else None)
+    peak, host = max(on_device) or None, sum(on_host) or None
+    return observed, replace(seen[0].resources, peak_device_bytes=peak, peak_host_bytes=host)
 
 
 def differences(seen: list[Seen]) -> list[str]:
@@ -102,8 +102,7 @@ def differences(seen: list[Seen]) -> list[str]:
 class Ranks(RankGroup):
     """The `num` processes of this cell on all hosts, as one of them sees them. With one, nothing is waited for.
 
-    `part` is the index of this process's part of every batch, and the number of parts. An UnsupportedError says that a
-    different number of processes was started, or not as many on each host.
+    `part` is the index of this process's part of every batch, and the number of parts.
     """
 
     def __init__(self, num: int) -> None:
@@ -111,13 +110,9 @@ class Ranks(RankGroup):
         given = os.environ if num > 1 else {}
         started, self.num_here = (int(given.get(name, 1)) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
         self.rank, self.local_rank = (int(given.get(name, 0)) for name in ("RANK", "LOCAL_RANK"))
-        if started != num:
-            reason = f"devices={num} takes {num} processes, not the {started} there are"
+        if started != num or num % self.num_here:
+            reason = f"devices={num} takes {num} processes, as many on each host, not {self.num_here} of {started} here"
             raise UnsupportedError(f"{reason}: use `torchrun --nproc-per-node {num}`, on several hosts with --nnodes")
-        if num % self.num_here:
-            raise UnsupportedError(
-                f"devices={num}: {self.num_here} of the processes are on this host, and each has to have as many"
-            )
         self.num = num
         self.leads = self.rank == 0  # the clock runs in this process
         self.part = self.rank, num

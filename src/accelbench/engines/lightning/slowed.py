@@ -19,7 +19,8 @@ class Slowed(nn.Module):
 
     def __init__(self, size: str, slowdown: float = 0.0) -> None:
         super().__init__()
-        self.network = _light() if size == "light" else _heavy()
+        light = nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)
+        self.network = nn.Sequential(*light) if size == "light" else _heavy()
         self._wait = 1 / (1 - slowdown) - 1
         self._ended_s = 0.0
 
@@ -42,13 +43,8 @@ def batch(batch_size: int, size: str) -> Tensor:
     return torch.randn(batch_size, *SHAPES[size])
 
 
-def _light() -> nn.Module:
-    return nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
-
-
 def _heavy() -> nn.Module:
-    def block(given: int, made: int, stride: int) -> list[nn.Module]:
-        return [nn.Conv2d(given, made, 3, stride, padding=1), nn.BatchNorm2d(made), nn.ReLU()]
-
-    blocks = [*block(3, 64, 2), *block(64, 64, 1), *block(64, 128, 2), *block(128, 128, 1)]
-    return nn.Sequential(*blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 10))
+    layers: list[nn.Module] = []
+    for given, made, stride in ((3, 64, 2), (64, 64, 1), (64, 128, 2), (128, 128, 1)):
+        layers += [nn.Conv2d(given, made, 3, stride, padding=1), nn.BatchNorm2d(made), nn.ReLU()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 10))

@@ -5,6 +5,7 @@ import dataclasses
 import random
 from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import torch
@@ -13,17 +14,14 @@ from torch import Tensor
 
 def tensors_in(structure: object) -> Iterator[Tensor]:
     """The tensors of a structure, in their order."""
-    parts: Iterable[object] = ()
     if isinstance(structure, Tensor):
         yield structure
     elif isinstance(structure, Mapping):
-        parts = structure.values()
+        yield from chain.from_iterable(map(tensors_in, structure.values()))
     elif isinstance(structure, tuple | list):
-        parts = structure
+        yield from chain.from_iterable(map(tensors_in, structure))
     elif dataclasses.is_dataclass(structure):
-        parts = [getattr(structure, item.name) for item in dataclasses.fields(structure)]
-    for part in parts:
-        yield from tensors_in(part)
+        yield from tensors_in([getattr(structure, item.name) for item in dataclasses.fields(structure)])
 
 
 def mapped(structure: Any, change: Callable[[Tensor], Tensor]) -> Any:
@@ -114,9 +112,8 @@ def varied_rows(structure: Any, size: int) -> Any:
     def changed(tensor: Tensor) -> Tensor:
         if tensor.is_floating_point():
             return tensor * random.SystemRandom().uniform(0.998, 0.999)
-        if tensor.dim() < 2 or len(tensor) != size or tensor.dtype == torch.bool or tensor[0].numel() < 2:
-            return tensor
-        if tensor.max() - tensor.min() < 2:  # a mask
+        has_rows = tensor.dim() > 1 and len(tensor) == size and tensor[0].numel() > 1
+        if not has_rows or tensor.dtype == torch.bool or tensor.max() - tensor.min() < 2:
             return tensor
         flat = tensor.flatten(1).clone()
         for row in flat:

@@ -69,15 +69,13 @@ class TrainedNetwork:
         self.into.evaluating = evaluating(self.network)
 
 
-def _in_mode(layer: nn.Module, *, training: bool, name: str = "") -> list[tuple[str, nn.Module]]:
+def _in_mode(layer: nn.Module, *, training: bool, name: str = "") -> Iterator[tuple[str, nn.Module]]:
     """The topmost layers that are in training mode, or in evaluation mode, with their names."""
     if layer.training == training:
-        return [(name or "the network", layer)]
-    return [
-        found
-        for child_name, child in layer.named_children()
-        for found in _in_mode(child, training=training, name=f"{name}.{child_name}" if name else child_name)
-    ]
+        yield name or "the network", layer
+        return
+    for child_name, child in layer.named_children():
+        yield from _in_mode(child, training=training, name=f"{name}.{child_name}" if name else child_name)
 
 
 def evaluating(network: nn.Module) -> list[str]:
@@ -99,7 +97,7 @@ def training_in_inference(network: nn.Module) -> tuple[list[str], list[str]]:
             _drops(each) or isinstance(each, nn.modules.batchnorm._NormBase) for each in layer.modules()
         )
 
-    found = _in_mode(network, training=True)
+    found = list(_in_mode(network, training=True))
     of_dropout = [name for name, layer in found if _drops(layer)]
     return of_dropout, [name for name, layer in found if not _drops(layer) and changes(layer)]
 

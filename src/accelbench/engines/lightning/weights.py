@@ -25,15 +25,9 @@ from accelbench.project import TORCH_FILES
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import writing
 from accelbench.schema.text import one_line
-from accelbench.schema.vocab import Library
 from accelbench.schema.workload import ModelSpec
 
 MAX_NAMED = 3  # weights in a message
-ADVICE = {
-    Library.custom: "save the weights as safetensors, and load them with safetensors.torch.load_file",
-    Library.timm: "use a network with weights in safetensors, or model.weights=none",
-    Library.torchvision: "use model.weights=pretrained, whose checksum is verified, or model.weights=none",
-}
 Load = Callable[..., Any]
 torch_load: Load = torch.load
 
@@ -48,7 +42,7 @@ def guarded(model: ModelSpec) -> Iterator[None]:
         name = os.path.basename(file) if isinstance(file, str | os.PathLike) else "a file"
         raise UserError(
             f"model={model.name}: {name} is not loaded, since a hostile file of this kind corrupts the memory of "
-            f"torch {torch.__version__} (CVE-2026-24747): {ADVICE.get(model.library, 'use model.weights=none')}"
+            f"torch {torch.__version__} (CVE-2026-24747): use weights in safetensors, or model.weights=none"
         )
 
     with _replacing(load):
@@ -59,8 +53,8 @@ def guarded(model: ModelSpec) -> Iterator[None]:
 def verified(url: str) -> Iterator[None]:
     """Inside, `torch.load` also reads the file that torch's cache has for `url`, which is downloaded if it is missing.
 
-    The name of a library's file ends with the beginning of its sha256: `resnet18-f37072fd.pth`.
-    A UserError says that the file is not the library's, or has no checksum; other errors, that it can't be downloaded.
+    The name of a library's file ends with the beginning of its sha256: `resnet18-f37072fd.pth`. A UserError says that
+    the file is not the library's, or has no checksum; other errors, that it can't be downloaded.
     """
     name = os.path.basename(urlparse(url).path)
     checksum = torch.hub.HASH_REGEX.search(name)
@@ -104,41 +98,39 @@ def _replacing(load: Load) -> Iterator[None]:
 def load(network: nn.Module, path: str) -> None:
     """Copies the weights in a file into `network`, in the network's dtypes.
 
-    Of weights that share their memory, as the first and the last layer of some language models do, one is enough. A
-    UserError says that the file can't be read, or that its weights are not the network's.
+    Of weights that are one tensor, as the first and the last layer of some language models, one is enough. A UserError
+    says that the file can't be read, or that its weights are not the network's.
     """
-    flag = f"model.weights={path}"
-    found = (_read_torch if Path(path).suffix in TORCH_FILES else _read_safetensors)(path, flag)
-    own = network.state_dict(keep_vars=True)  # whose tied weights are one object also where they have no memory
-    present = {_place(own[name]) for name in found if name in own}
-    problems = {
-        "missing": [name for name in own if name not in found and _place(own[name]) not in present],
-        "not in the network": [name for name in found if name not in own],
-        "of another shape": [
-            f"{name} ({_shape(tensor)} instead of {_shape(own[name])})"
-            for name, tensor in found.items()
-            if name in own and tensor.shape != own[name].shape
-        ],
-    }
-    if told := "; ".join(f"{problem}: {_some(names)}" for problem, names in problems.items() if names):
-        raise UserError(f"{flag}: its weights are not those of the network: {told}")
+    found = (_read_torch if Path(path).suffix in TORCH_FILES else _read_safetensors)(path)
+    own = network.state_dict(keep_vars=True)
+    present = {id(own[name]) for name in found if name in own}
+    wrong = [name for name, tensor in own.items() if id(tensor) not in present]
+    wrong += [name for name, tensor in found.items() if name not in own or tensor.shape != own[name].shape]
+    if wrong:
+        more = f" and {len(wrong) - MAX_NAMED} more" if len(wrong) > MAX_NAMED else ""
+        named = f"{', '.join(wrong[:MAX_NAMED])}{more}"
+        raise UserError(
+            f"model.weights={path}: its weights are not those of the network: {named} are in one of the two alone, or "
+            "of another shape"
+        )
     if all(tensor.device.type != "meta" for tensor in own.values()):  # such a network has shapes alone
         network.load_state_dict(found, strict=False)
 
 
-def _read_safetensors(path: str, flag: str) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
+def _read_safetensors(path: str) -> dict[str, Tensor]:
+    from safetensors import SafetensorError  # a machine may have torch and Lightning alone
     from safetensors.torch import load_file
 
     try:
         found: dict[str, Tensor] = load_file(path)
     except (OSError, SafetensorError) as error:
-        raise UserError(f"{flag}: not readable as safetensors ({error})") from error
+        raise UserError(f"model.weights={path}: not readable as safetensors ({error})") from error
     return found
 
 
-def _read_torch(path: str, flag: str) -> dict[str, Tensor]:
+def _read_torch(path: str) -> dict[str, Tensor]:
     """A mapping of names to tensors, or the `state_dict` of a checkpoint."""
+    flag = f"model.weights={path}"
     if not is_safe_torch(torch.__version__):
         raise UserError(
             f"{flag}: torch 2.10 or newer is needed to read it, and here is {torch.__version__}: a hostile file of "
@@ -156,22 +148,18 @@ def _read_torch(path: str, flag: str) -> dict[str, Tensor]:
 
 
 def save(network: nn.Module, path: Path) -> None:
-    """Writes the network's weights atomically, or raises an OSError; of those that share their memory, the first."""
+    """Writes the network's weights atomically, or raises an OSError; of those that are one tensor, the first."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    state = network.state_dict()
-    places: dict[object, str] = {}
-    for name, tensor in state.items():
-        places.setdefault(_place(tensor), name)
-    kept = {name: state[name].detach().cpu().contiguous() for name in places.values()}
-    storages = [tensor.untyped_storage().data_ptr() for tensor in kept.values()]
-    for (name, tensor), storage in zip(kept.items(), storages, strict=True):
-        if storages.count(storage) > 1:  # safetensors refuses views of one tensor
-            kept[name] = tensor.clone()
+    kept: dict[int, tuple[str, Tensor]] = {}
+    for name, tensor in network.state_dict(keep_vars=True).items():
+        kept.setdefault(id(tensor), (name, tensor))
+    # Copies: safetensors refuses tensors that share their memory.
+    copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in kept.values()}
     with writing(path) as file:
         try:
-            save_file(kept, file)
+            save_file(copies, file)
         except SafetensorError as error:
             raise OSError(str(error)) from error
 
@@ -183,35 +171,3 @@ def saved(found: Measurement, network: nn.Module, path: Path) -> Measurement:
     except OSError as error:  # the measurement is kept: training again would take as long
         return replace(found, warnings=[*found.warnings, f"save_weights=true: the weights are not saved: {error}"])
     return replace(found, notes=[*found.notes, f"the trained weights are in {path.name}"])
-
-
-@contextmanager
-def kept(network: nn.Module) -> Iterator[None]:
-    """Puts back the network's parameters and buffers at the end. The copies are in host memory: a GPU may be full."""
-
-    def named() -> dict[str, Tensor]:  # a step may put another tensor in the place of a buffer
-        return {**dict(network.named_parameters()), **dict(network.named_buffers())}
-
-    copies = {name: tensor.detach().to("cpu", copy=True) for name, tensor in named().items()}
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for name, tensor in named().items():
-                tensor.copy_(copies[name])
-
-
-def _place(tensor: Tensor) -> object:
-    """Equal for tensors that are the same memory. A tensor without memory is the same as no other."""
-    if not tensor.numel() or tensor.device.type in ("meta", "xla"):
-        return id(tensor)
-    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
-
-
-def _shape(tensor: Tensor) -> str:
-    return "x".join(map(str, tensor.shape)) or "one number"
-
-
-def _some(names: list[str]) -> str:
-    more = len(names) - MAX_NAMED
-    return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

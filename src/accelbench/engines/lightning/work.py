@@ -21,10 +21,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.profiler import profile
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import conv_flop_count, flop_registry
+from torch.utils.flop_counter import conv_flop_count, flop_registry, sdpa_backward_flop_count
 
 from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.module import OPTIMIZERS, BenchModule, new_optimizer
+from accelbench.engines.lightning.module import BenchModule, new_optimizer
 from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES
 from accelbench.engines.lightning.structure import mapped, tensors_in
 from accelbench.measuring.promises import Products
@@ -37,31 +37,11 @@ aten = torch.ops.aten
 MAX_REASON = 300  # characters
 MAX_OPERATORS = 10
 
-# Operators whose floating-point operations are not counted, by the names that `_family` shortens them to. Operators
-# that PyTorch tags as pointwise are not counted either. The count of any other operator is unknown.
-UNCOUNTED_WORDS = {
-    "making": "zeros ones full new_zeros new_ones new_full zeros_like ones_like full_like fill zero arange linspace "
-    "eye tril triu scalar_tensor rand rand_like randn randn_like randint randint_like randperm bernoulli normal "
-    "uniform random exponential native_dropout",
-    "copying": "copy to_copy clone cat stack repeat roll flip constant_pad_nd reflection_pad replication_pad im2col "
-    "col2im pixel_shuffle pixel_unshuffle channel_shuffle local_scalar_dense",
-    "indexing": "index unsafe_index index_put index_put_impl unsafe_index_put index_select index_add index_copy "
-    "index_fill gather scatter scatter_add scatter_reduce take masked_fill masked_scatter select slice select_scatter "
-    "slice_scatter diagonal unfold embedding embedding_dense embedding_bag nonzero masked_select one_hot",
-    "reducing": "sum mean max min amax amin aminmax argmax argmin all any prod std var std_mean var_mean norm "
-    "linalg_vector_norm cumsum cumprod logsumexp topk sort count_nonzero",
-    "activating": "softmax log_softmax safe_softmax hardswish hardtanh hardsigmoid leaky_relu elu softplus "
-    "log_sigmoid prelu prelu_kernel rrelu_with_noise glu mish threshold",
-    "losing": "nll_loss nll_loss2d mse_loss smooth_l1_loss huber_loss binary_cross_entropy "
-    "binary_cross_entropy_with_logits",
-    "normalising": "native_batch_norm native_batch_norm_legit native_batch_norm_legit_no_training "
-    "batch_norm_with_update native_layer_norm native_group_norm fused_rms_norm",
-    "pooling": "avg_pool max_pool adaptive_avg_pool adaptive_max_pool upsample_nearest upsample_nearest_exact "
-    "upsample_linear upsample_bilinear upsample_bicubic upsample_trilinear upsample_bilinear2d_aa "
-    "upsample_bicubic2d_aa grid_sampler",
-    "optimising": "fused_adam fused_adamw fused_sgd",
-}
-UNCOUNTED_WORK = frozenset(" ".join(UNCOUNTED_WORDS.values()).split())
+# What is in the names of PyTorch's operators that multiply matrices or compute as much: one of them that has no formula
+# makes the count unknown. All others compute a few operations with each number, which are not counted, or move numbers.
+PRODUCTS = re.compile(
+    r"mm|mv|dot|matmul|conv(?!ert)|linear|lstm|gru|rnn|attention|dist|fft|linalg_(?!vector_norm)|cholesky|solve|qr|svd|eig"
+)
 VIEWS = {"_unsafe_view", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "_reshape_alias"}
 ALLOCATIONS = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
 # OVERWRITING operators do not read their first argument; PICKING operators read only the rows that they return.
@@ -72,17 +52,16 @@ PICKING = {"index", "_unsafe_index", "index_select", "gather", "embedding"}
 def count(module: BenchModule, batch: Any, precision: Precision, *, train: bool) -> Work:
     """The work of one step on `batch`, of whose tensors only the shapes and dtypes matter.
 
-    To be called after the engine's hooks were removed from the module, which is not changed: the copy would have them
-    too.
+    To be called after the engine's hooks were removed from the module, whose copy would have them too.
 
     In training: the forward pass, the loss, the backward pass and a later step of the optimiser, as a loop over the
     parameters. On a GPU the optimiser handles many parameters per operator, and a recurrent layer of cuDNN is one
-    operator: `num_operators` and `bytes` are too high there. The gradient scaler is left out.
-    All counts are None, with the reason, if the network fails or needs the contents of its tensors.
+    operator: `num_operators` and `bytes` are too high there. The gradient scaler is left out. All counts are None, with
+    the reason, if the network fails or needs the contents of its tensors.
     """
-    counter, fakes = Counter(), _FakeTensors(allow_non_fake_inputs=True)
+    counter = Counter()
     try:
-        with fakes:
+        with _FakeTensors(allow_non_fake_inputs=True):
             network = _hollow(module.network, STORED_DTYPES[precision]).train(train)
             batch = mapped(batch, lambda tensor: _empty(tensor, tensor.dtype))
             context = torch.autocast("cpu", dtype=DTYPES[precision]) if precision in MIXED else nullcontext()
@@ -91,8 +70,11 @@ def count(module: BenchModule, batch: Any, precision: Precision, *, train: bool)
                     found = (module.task.train if train else module.task.infer)(network, batch)
                 if train:
                     found[1].backward()
-        if train:
-            _optimise(BenchModule(network, module.model, module.task, module.backend), counter, fakes)
+            if train:
+                optimizer = new_optimizer(module.model, [each for each in network.parameters() if each.requires_grad])
+                optimizer.step()  # creates its state
+                with counter:
+                    optimizer.step()
     except Exception as error:  # a user's network may raise anything
         return not_counted(error)
     return counter.work()
@@ -112,25 +94,6 @@ class _FakeTensors(FakeTensorMode):
         return super().avoid_device_init
 
 
-def _optimise(module: BenchModule, counter: "Counter", fakes: FakeTensorMode) -> None:
-    """A later step of the optimiser, after the backward pass; the first step creates the optimiser's state.
-
-    The operators of `OPTIMIZERS` are the same on every device: on `meta` they take a tenth of a fake tensor's time.
-    """
-    known = module.model.optimizer in OPTIMIZERS
-    parameters = [each for each in module.parameters() if each.requires_grad and (each.grad is not None or not known)]
-    if known:
-        gradients = [_empty(each.grad, each.grad.dtype, "meta") for each in parameters if each.grad is not None]
-        parameters = [nn.Parameter(_empty(each, each.dtype, "meta")) for each in parameters]
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = gradient
-    with nullcontext() if known else fakes:
-        optimizer = new_optimizer(module.model, parameters)
-        optimizer.step()
-        with counter:
-            optimizer.step()
-
-
 def _hollow(network: nn.Module, dtype: torch.dtype) -> nn.Module:
     """A copy of `network` in `dtype` without contents; to be called in a FakeTensorMode."""
     memo: dict[int, Any] = {}
@@ -140,8 +103,8 @@ def _hollow(network: nn.Module, dtype: torch.dtype) -> nn.Module:
     return copy.deepcopy(network, memo)
 
 
-def _empty(tensor: Tensor, dtype: torch.dtype, device: str = "cpu") -> Tensor:
-    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device=device)
+def _empty(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device="cpu")
 
 
 class Counter(TorchDispatchMode):
@@ -235,18 +198,11 @@ def does_nothing(func: OpOverload) -> bool:
 
 @functools.cache
 def _has_no_flops(func: OpOverload) -> bool:
-    """Whether the operator only computes elementwise, reduces, normalises, pools or copies; False if unknown."""
+    """Whether the operator surely computes no product; False if unknown, as for operators of other libraries."""
     if func.namespace not in ("aten", "prims"):
         return False
     name = func.overloadpacket.__name__
-    return torch.Tag.pointwise in func.tags or name.startswith("_foreach_") or _family(name) in UNCOUNTED_WORK
-
-
-def _family(name: str) -> str:
-    """The name without direction and dimensions: `_adaptive_avg_pool2d_backward` -> `adaptive_avg_pool`."""
-    bare = re.sub(r"(_backward_data|_backward|_forward|_dense_backward)$", "", name.strip("_"))
-    bare = bare.removesuffix("_with_indices")
-    return bare if bare in UNCOUNTED_WORK else re.sub(r"(_?[123]d|_nd)$", "", bare)
+    return torch.Tag.pointwise in func.tags or "upsample" in name or PRODUCTS.search(name) is None
 
 
 def _num_bytes(func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> int:
@@ -275,12 +231,6 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, *args: Any, **_: Any) 
     """The scores and their product with the values; a causal mask is not taken into account."""
     *others, length, width = query.shape
     return 2 * math.prod(others) * length * key.shape[-2] * (width + value.shape[-1])
-
-
-def _attention_backward(grad: Tensor, query: Tensor, key: Tensor, value: Tensor, *args: Any, **_: Any) -> int:
-    """The scores, computed again, and the gradients of scores, values, queries and keys."""
-    batch, heads, length, width = query.shape
-    return 2 * batch * heads * length * key.shape[2] * (3 * width + 2 * value.shape[3])
 
 
 def _self_attention(query: Tensor, key: Tensor, *args: Any, **_: Any) -> int:
@@ -317,7 +267,9 @@ FORMULAS: dict[Any, Callable[..., int]] = {
     # In inference mode: without it, the operator would be taken apart, and compute in another format.
     aten.scaled_dot_product_attention: _attention,
     aten._scaled_dot_product_flash_attention_for_cpu: _attention,
-    aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
+    aten._scaled_dot_product_flash_attention_for_cpu_backward: lambda grad, query, key, value, *_, **__: (
+        sdpa_backward_flop_count(grad.shape, query.shape, key.shape, value.shape)
+    ),
     aten._native_multi_head_attention: _self_attention,
     aten._transformer_encoder_layer_fwd: _encoder_layer,
     aten.mkldnn_rnn_layer: _lstm,

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.feed import DrawnFeed, Feed, feed_of
+from accelbench.engines.lightning.feed import Feed, feed_of
 from accelbench.engines.lightning.global_state import new_tensors_in
 from accelbench.engines.lightning.module import ImageTask
 from accelbench.engines.lightning.outputs import changed, described, in_precision, seeded, set_again
@@ -39,10 +39,7 @@ class Images:
         self.cell, self.data_folder, self.backend, self.ranks = cell, data_folder, backend, ranks
         loss = import_path("model.loss", cell.model.loss) if cell.model.loss else None
         if loss is not None and cell.protocol == Protocol.fit:
-            raise UnsupportedError(
-                "protocol=fit: evaluates with the built-in loss and accuracy, and not with model.loss: use "
-                "protocol=window or steps"
-            )
+            raise UnsupportedError("protocol=fit: evaluates with the built-in loss alone, and not with model.loss")
         self.task = ImageTask(
             STORED_DTYPES[cell.precision],
             cell.data.augment,
@@ -65,17 +62,13 @@ class Images:
     def check_layout(self) -> None:
         """Raises an UnsupportedError if `channels_last` has no effect on the inputs."""
         if len(self.shape) != 3:
-            raise UnsupportedError(
-                f"channels_last=true: the images have no axis of channels (each is {'x'.join(map(str, self.shape))}): "
-                "use channels_last=false"
-            )
+            raise UnsupportedError("channels_last=true: the images have no axis of channels: use channels_last=false")
 
     def check_first(self, output: object) -> None:
         """Raises a UserError if the first step's output is not what the cell needs: logits, for the built-in loss."""
-        if self.trains and not self.task.reconstructs and self.task.own_loss is None:
-            zoo.check_logits(output, self.cell.model, self.num_classes)
-        elif self.cell.model.output == ModelOutput.logits:
-            zoo.check_is_tensor(output, self.cell.model)
+        has_loss = self.trains and not self.task.reconstructs and self.task.own_loss is None
+        if has_loss or self.cell.model.output == ModelOutput.logits:
+            zoo.check_logits(output, self.cell.model, self.num_classes if has_loss else None)
 
     def test_feed(self) -> Feed:
         return self._feed("test")
@@ -102,12 +95,9 @@ class Images:
         return (like, labels) if self.trains else (like,)
 
     def _first_images(self, most: int) -> Tensor:
-        def drawn() -> Tensor:
-            assert isinstance(self.feed, DrawnFeed), "random images come from a DrawnFeed"
-            images: Tensor = self.feed.batches[0][0].cpu()
-            return images
-
-        return torch.as_tensor(first_images(self.cell, self.data_folder, min(most, self.num_rows), drawn))
+        feed: Any = self.feed  # a DrawnFeed, if images are drawn
+        num = min(most, self.num_rows)
+        return torch.as_tensor(first_images(self.cell, self.data_folder, num, lambda: feed.batches[0][0].cpu()))
 
     def unseen(self, *, labelled: bool = False) -> tuple[Tensor, ...]:
         """A further batch that the feed never gives; if `labelled`, as it gives it to training."""
@@ -117,9 +107,9 @@ class Images:
         return (inputs, torch.randint(self.num_classes, (self.num_rows,))) if labelled else (inputs,)
 
     def alike(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """A further batch that the feed never gives, drawn as this one of it was: on it a step does as much.
+        """A further batch that the feed never gives: other random images, or shifted pictures of the data set.
 
-        Its images are other random ones, or pictures of the data set that are shifted.
+        A step does as much on it as on `batch`.
         """
         images, *labels = batch
         random = images.is_floating_point()
@@ -138,7 +128,7 @@ class Images:
         """These rows of the outputs of a newly built network on the CPU for each of `batches`, in fp32 by default.
 
         To be called outside of the Trainer, inside which torch creates new weights in the cell's precision. With
-        `other`, the network has other weights. The batches are as the feed gives them to inference.
+        `other`, the network has other weights.
         """
         pl.seed_everything(self.cell.seed, verbose=False)
         network = changed(self.build(), other=other).eval()

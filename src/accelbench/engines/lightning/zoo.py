@@ -1,10 +1,8 @@
 """Builds the network of a model's spec: accelbench's, timm's, torchvision's, transformers' or the user's.
 
-accelbench's are those of the studies, with Keras' initialisers, as the studies' Keras code had them (003's was
-PyTorch's). Each is built for images of one shape, (height, width) or (channels, height, width), in [0, 1], and returns
-logits (batch, classes), or (batch, 1) if a study has a single logit for two classes: softmax and sigmoid are part of
-the loss. So are study 004's ten sigmoids: Keras on TensorFlow computes their cross-entropy from the logits, as softmax
-does. The autoencoder returns images.
+accelbench's are those of the studies, with Keras' initialisers. Each is built for images of one shape, (height, width)
+or (channels, height, width), in [0, 1], and returns logits (batch, classes), or (batch, 1) if a study has a single
+logit for two classes: softmax and sigmoid are part of the loss. The autoencoder returns images.
 """
 
 import math
@@ -29,9 +27,8 @@ from accelbench.schema.workload import ModelSpec
 def build(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     """The network of `model`, its weights drawn from torch's generator, pretrained or the user's.
 
-    The shape of an image is (height, width) or (channels, height, width). A user's class gets neither it nor the number
-    of classes. A UserError says that there is no such network or argument, or that its weights can't be loaded; an
-    UnsupportedError, that it does not take images of this shape.
+    A user's class gets neither the shape nor the number of classes. A UserError says that there is no such network or
+    argument, or that its weights can't be loaded; an UnsupportedError, that it does not take images of this shape.
     """
     drawn = model if model.weights_file is None else replace(model, weights=Weights.none.value)
     try:
@@ -56,7 +53,7 @@ def check_trainable(network: nn.Module, model: ModelSpec) -> None:
 
 
 def num_params(network: nn.Module) -> int:
-    """The count of trainable parameters."""
+    """Of trainable parameters."""
     return sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)
 
 
@@ -105,7 +102,7 @@ def _custom(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
 
 
 def _weighted(model: ModelSpec, make: Callable[[bool], Any]) -> Any:
-    """The network with its weights; raises a UserError if the library has none, or they can't be downloaded."""
+    """Raises a UserError if the library has no weights, or they can't be downloaded."""
     if model.weights == Weights.none:
         return make(False)
     try:
@@ -138,26 +135,17 @@ def num_logits(model: ModelSpec, num_classes: int) -> int:
     return len(models.get_model_weights(model.definition).DEFAULT.meta["categories"])
 
 
-def check_is_tensor(output: object, model: ModelSpec) -> None:
-    """Raises a UserError if an output is not a single tensor."""
+def check_logits(output: object, model: ModelSpec, num_classes: int | None) -> None:
+    """Raises a UserError if an output is no tensor, or not the logits (batch, classes) of so many classes."""
     if not isinstance(output, Tensor):
-        kind = type(output).__name__
         raise UserError(
-            f"model={model.name}: its output should be logits (batch, classes), not a {kind}: "
+            f"model={model.name}: its output should be logits (batch, classes), not a {type(output).__name__}: "
             "model.output=any measures inference with any output"
         )
-
-
-def check_logits(output: object, model: ModelSpec, num_classes: int) -> None:
-    """Raises a UserError if an output is not the logits (batch, classes) that training with so many classes needs."""
-    check_is_tensor(output, model)
-    assert isinstance(output, Tensor)
-    if output.dim() != 2:
-        raise UserError(f"model={model.name}: its output should be logits (batch, classes), not {tuple(output.shape)}")
-    num = output.shape[1]
-    if num != num_classes and (num, num_classes) != (1, 2):
+    num_logits = () if num_classes is None else (2, 1) if num_classes == 2 else (num_classes,)
+    if num_logits and (output.dim() != 2 or output.shape[1] not in num_logits):
         raise UserError(
-            f"model={model.name}: it gives {num} logits for {num_classes} classes "
+            f"model={model.name}: its output should be logits (batch, {num_classes}), not {tuple(output.shape)} "
             "(model.num_classes for random images, else the data set's)"
         )
 
@@ -255,13 +243,11 @@ class Recurrent(nn.Module):
     trained nor counted as a parameter.
     """
 
-    def __init__(
-        self, kind: type[nn.RNNBase], num_features: int, num_classes: int, units: int, dropouts: list[float]
-    ) -> None:
+    def __init__(self, kind: Any, num_features: int, num_classes: int, units: int, dropouts: list[float]) -> None:
         super().__init__()
         sizes = [num_features] + [units] * (len(dropouts) - 1)
         self.dropouts = nn.ModuleList(SequenceDropout(rate) for rate in dropouts)
-        self.layers = nn.ModuleList(kind(size, units, batch_first=True) for size in sizes)  # type: ignore[call-arg, arg-type]
+        self.layers = nn.ModuleList(kind(size, units, batch_first=True) for size in sizes)
         self.head = nn.Linear(units, num_classes)
 
     def forward(self, sequence: Tensor) -> Tensor:
