@@ -23,7 +23,7 @@ from accelbench.schema.plan_file import PlanFile, WantedCell
 from accelbench.schema.vocab import Precision
 from accelbench.search.goal import Goal
 from accelbench.settings.config import Retry
-from accelbench.sinks.mlflow_fields import relative_speeds, translate
+from accelbench.sinks.mlflow_fields import NOTE, relative_speeds, translate
 from accelbench.sweep.run import SweepResult, stands
 from accelbench.sweep.terminal import conclude, outcome, show_answer, show_card
 from beside import REASON, make_record, quiet
@@ -94,8 +94,8 @@ def test_trackers_get_no_speed_and_compare_none():
     run = translate(DISTURBED)
     assert not [point for point in run.points if "samples_per_s" in point.key or "latency" in point.key]
     assert run.tags["disturbed"] == REASON
-    assert f"**disturbed**: {REASON}" in run.note
-    assert "samples_per_s" not in run.note
+    assert f"**disturbed**: {REASON}" in run.tags[NOTE]
+    assert "samples_per_s" not in run.tags[NOTE]
     cells = cells_of(map(process.Process.of, [DISTURBED, UNDISTURBED]))
     assert relative_speeds(cells) == []
     assert sorted(cell.num_processes for cell in cells) == [0, 1]

@@ -105,12 +105,10 @@ def test_a_record_is_compared_with_those_that_did_the_same_on_the_same_machine()
     assert {each.record.name for each in found} == {fp32.name, bf16.name}
     slower, fastest = sorted(found, key=lambda each: each.share)
     assert slower.fastest == fastest.fastest == bf16
-    assert (fastest.share, fastest.verdict, fastest.command) == (1.0, "fastest", None)
+    assert (fastest.share, fastest.verdict) == (1.0, "fastest")
     assert slower.share == slower.cell.speed / fastest.cell.speed
     assert slower.verdict.startswith(f"{slower.share:.3f} times as fast, ")
     assert slower.verdict.endswith((", likely", ", can't tell"))  # one process of each is never sure
-    assert slower.command.startswith("accelbench compare --run ")
-    assert "precision=bf16" in slower.command
 
 
 def test_it_is_sure_where_five_processes_of_each_were_interleaved():
@@ -118,5 +116,5 @@ def test_it_is_sure_where_five_processes_of_each_were_interleaved():
     found = relations([record(each, number=number) for number, each in enumerate(both)])
     assert len(found) == 10
     assert max(each.share for each in found) == 1
-    ((share, verdict, command),) = {(each.share, each.verdict, each.command) for each in found if each.share < 1}
-    assert (verdict, command) == (f"{share:.3f} times as fast, sure", None)
+    ((share, verdict),) = {(each.share, each.verdict) for each in found if each.share < 1}
+    assert verdict == f"{share:.3f} times as fast, sure"

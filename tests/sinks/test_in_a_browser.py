@@ -109,11 +109,3 @@ def test_a_runs_page_has_its_verdict_its_data_its_files_and_a_link_to_the_fastes
     assert charts(browser, 1)
     show(served[1].replace("?", "/artifacts?"))
     wait_for(browser, lambda browser: "record.json" in text_of(browser).split())
-    show(served[0].partition("viewStateShareKey")[0])
-    slow = wait_for(browser, lambda browser: browser.find_elements(By.LINK_TEXT, "lstm-cpu-fp32-b128-infer"))[0]
-    show(slow.get_attribute("href"))
-    link = wait_for(browser, lambda browser: browser.find_elements(By.LINK_TEXT, "Compare with the fastest"))[0]
-    show(link.get_attribute("href"))
-    wait_for(browser, lambda browser: "Comparing 2 Runs" in text_of(browser))
-    wait_for(browser, lambda browser: "latency/p50_ms" in text_of(browser))
-    assert {"lstm-cpu-fp32-b128-infer", "lstm-cpu-bf16-b128-infer"} <= set(text_of(browser).splitlines())

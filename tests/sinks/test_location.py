@@ -75,7 +75,7 @@ def test_the_files_of_a_suite_stay_in_the_project_whatever_its_name(suite, tmp_p
 
 @pytest.mark.parametrize("uri", ["mlflow-artifacts:/../../elsewhere", "file:///etc", "/etc", "s3://bucket/runs"])
 def test_another_address_is_refused_with_the_cure(tmp_path, uri):
-    with pytest.raises(UserError, match="move it away, then `accelbench sync` makes a new one from the records"):
+    with pytest.raises(UserError, match="move it away; `accelbench sync` makes a new one"):
         location.folder_of(uri, tmp_path)
 
 

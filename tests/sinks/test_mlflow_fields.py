@@ -7,7 +7,7 @@ from accelbench.judging.row import summarise
 from accelbench.schema.measurement import Block, SystemSeries
 from accelbench.schema.vocab import UNEXPECTED, Mode, Protocol, Status
 from accelbench.sinks import mlflow_fields
-from accelbench.sinks.mlflow_fields import translate
+from accelbench.sinks.mlflow_fields import NOTE, translate
 from tests.sinks.samples import STAND_IN, cell, measurement, record, system_series
 
 # Parameters, tags and parts of the description.
@@ -42,7 +42,7 @@ def test_what_went_wrong_shows_no_speed(status):
     sections = {point.key.partition("/")[0] for point in run.points}
     assert sections == {"setting", "time", "memory", "system"}
     assert run.status == ("KILLED" if status == Status.killed else "FAILED")
-    assert run.tags["reason"] in run.note
+    assert run.tags["reason"] in run.tags[NOTE]
 
 
 def test_epochs_blocks_and_the_system_are_series():
@@ -74,18 +74,18 @@ def test_a_stand_in_never_passes_for_the_set():
     run = translate(record(data=STAND_IN))
     assert run.params["data"] == "mnist (stand-in)"
     assert run.tags["data.stand_in"] == "true"
-    assert run.note.startswith("**Not mnist**")
+    assert run.tags[NOTE].startswith("**Not mnist**")
 
 
 def test_where_nothing_is_known_nothing_is_said():
     run = translate(record(status=Status.failed, data=None, system=None, environment={}, error=None, reason=None))
     assert not any("git" in key or key.startswith("data.") for key in run.tags)
     assert "threads" not in run.params
-    assert run.note == "**failed**"
+    assert run.tags[NOTE] == "**failed**"
     of = cell(mode=Mode.infer)
     short = dataclasses.replace(measurement(of), blocks=[Block(num_steps=1, num_samples=128, seconds=0.1)])
     run = translate(record(of, measurement=short))
-    assert "1,280 samples/s on AMD EPYC" in run.note  # without an interval
+    assert "1,280 samples/s on AMD EPYC" in run.tags[NOTE]  # without an interval
     assert system_series().peak_host_bytes == 1e6 * values_of(run)["memory/peak_host_mb"]
 
 
@@ -93,6 +93,6 @@ def test_no_text_of_a_run_holds_an_escape():
     wicked = "a\x1b[2J\u202e"
     of = cell(wicked, suite=wicked)
     run = translate(record(of, Status.failed, reason=wicked, error=wicked, environment={"git": {"branch": wicked}}))
-    texts = [run.note, *run.params.values(), *run.tags.values()]
+    texts = [*run.params.values(), *run.tags.values()]
     assert not set("\x1b\u202e") & set("".join(texts))
     assert run.params["model"] == r"a\x1b[2J\u202e"

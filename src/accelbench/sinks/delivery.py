@@ -22,12 +22,7 @@ class Delivery:
     Failures are counted, never raised: the records are on disk already, and `accelbench sync` delivers them later. A
     store that can't be opened, or whose failures took `PATIENCE_S` seconds, is asked for nothing more.
 
-    Args:
-        tracking: one of `TRACKING`.
-        root: the folder of MLflow's store.
-
-    Raises:
-        UnknownChoiceError: `tracking` is another word.
+    `root` is the folder of MLflow's store. Raises UnknownChoiceError: `tracking` is none of `TRACKING`.
     """
 
     def __init__(self, tracking: str, root: Path) -> None:
@@ -78,7 +73,7 @@ class Delivery:
             self.is_unrelated = True
 
     def links(self, record: Record) -> dict[str, str]:
-        """The tracker -> where it shows the run of a delivered record, which is a query."""
+        """The tracker -> where it shows the run of a delivered record."""
         link = self._ask("link", record)[1] if self._is_open else None
         return {"MLflow": link} if link else {}
 

@@ -66,28 +66,20 @@ def proxied(suite: str) -> str:
 
 
 def folder_of(uri: str, root: Path) -> Path:
-    """The folder of the files that a run or an experiment of the project's store keeps at `uri`.
-
-    Raises:
-        UserError: it is not below `artifacts`: an earlier version's address, which names a folder, or a made-up one.
-    """
+    """The folder of the files that a run of the project's store keeps at `uri`. Raises UserError: not in `artifacts`."""
     own = artifacts(root)
     path = Path(os.path.normpath(own / uri.removeprefix(PROXIED).lstrip("/")))
     if not uri.startswith(PROXIED) or not path.is_relative_to(own):
-        problem = f"mlflow.db would put files into {uri}"
-        raise UserError(f"{problem}: move it away, then `accelbench sync` makes a new one from the records")
+        raise UserError(f"mlflow.db would put files into {uri}: move it away; `accelbench sync` makes a new one")
     return path
 
 
 @contextmanager
 def locked(root: Path, patience_s: float | None = None) -> Iterator[None]:
-    """Holds the store's lock, after waiting silently until no other process of the project holds it.
+    """Holds the store's lock, after waiting silently, for `PATIENCE_S` at most unless told otherwise.
 
-    It is needed to create the store and to deliver a run: two creators corrupt a database, and two
-    processes that deliver the same record would make two runs. It waits for `PATIENCE_S` unless told otherwise.
-
-    Raises:
-        UserError: another process did not end in time, or the lock or the project's database can't be written.
+    It is needed to create the store and to deliver a run: two creators corrupt a database, and two processes that
+    deliver the same record would make two runs. Raises UserError: it is held for longer, or can't be written.
     """
     patience_s = PATIENCE_S if patience_s is None else patience_s
     path = root / "mlflow.lock"
@@ -106,11 +98,7 @@ def locked(root: Path, patience_s: float | None = None) -> Iterator[None]:
 
 
 def check_schema(path: Path, wanted: str) -> None:
-    """Refuses a database of another program, or of another release of MLflow, which might be migrated.
-
-    Raises:
-        UserError: the revision of its schema is not `wanted`.
-    """
+    """Refuses a database of another program or another release of MLflow, which might migrate. Raises UserError."""
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=PATIENCE_S)) as connection:
         try:
             found = connection.execute("SELECT version_num FROM alembic_version").fetchall()
@@ -155,10 +143,9 @@ class InTime:
 
 @contextmanager
 def _limited(seconds: float) -> Iterator[None]:
-    """Ends the block after some seconds, or when memory grows by `MAX_KB`; only in the main thread, which gets signals.
+    """Ends the block after some seconds, or when memory grows by `MAX_KB`, by a TimeoutError.
 
-    Raises:
-        TimeoutError: the block took longer, or too much memory. A library may make another error of it.
+    Only in the main thread, which gets signals. A library may make another error of it.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

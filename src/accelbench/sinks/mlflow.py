@@ -15,8 +15,8 @@ from accelbench.answers.cells import MeasuredCell
 from accelbench.schema.record import Record
 from accelbench.sinks import location, mlflow_fields
 from accelbench.sinks.location import InTime, folder_of, is_own, locked
-from accelbench.sinks.mlflow_fields import NOTE, NUM_PROCESSES, RelativeSpeed, end_ms, start_ms, translate
-from accelbench.sinks.view import COMPARE, SHARE, VERDICT, compare_link, run_url, view_tags
+from accelbench.sinks.mlflow_fields import NUM_PROCESSES, RelativeSpeed, end_ms, start_ms, translate
+from accelbench.sinks.view import SHARE, VERDICT, run_url, view_tags
 
 # By MLflow's defaults, one call to a dead server takes four minutes, and usage is reported to Databricks.
 for _name, _value in {
@@ -34,7 +34,6 @@ from mlflow.store.db.utils import _get_latest_schema_revision  # noqa: E402
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # noqa: E402
 
 MAX_METRICS, MAX_TAG = 1000, 8000  # MLflow's limits: metrics per batch, characters per tag
-MAX_LINK = 1000  # characters of a link and a command that a description may get later
 PLAIN = re.compile(r"[\w.=-]+")  # a name that needs no escapes in a search
 BATCH = 50  # records that are delivered while the lock is held: some three seconds
 DIGEST_LENGTH = 12  # MLflow shows all of it beside the name, and allows 36 characters
@@ -45,11 +44,8 @@ Key = tuple[str, str]  # a record's name and start: the tags that identify its r
 class Store:
     """The MLflow store of a project: an experiment per suite, a flat run per record.
 
-    A skipped cell has no run: it measured nothing and would fill the table and the charts; the report names it. A
-    failed cell has a run, with its reason.
-
-    Raises:
-        Exception: any that MLflow raises if the store can't be reached or created.
+    A skipped cell has no run: it measured nothing and would fill the table and the charts. Raises whatever MLflow does
+    if the store can't be reached or created.
     """
 
     def __init__(self, root: Path) -> None:
@@ -70,34 +66,25 @@ class Store:
                     connection.execute("PRAGMA journal_mode=WAL")
 
     def deliver(self, records: Sequence[Record]) -> int:
-        """Makes the runs of records unless they are there, and returns how many were missing.
+        """Makes the runs of records of one suite unless they are there, and returns how many were missing.
 
-        Unfinished runs of them are removed, also those of earlier measurements. The records are of one suite, and none
-        is skipped. Another writer waits meanwhile: at most `BATCH`.
+        Unfinished runs of them are removed, also those of earlier measurements. Another writer waits meanwhile.
         """
         wanted = {key_of(record): record for record in records}
         names = {record.name for record in records}
         with locked(self._root), scratch.temporary_files():
             experiment_id = self._experiment(records[0].cell.suite)
-            started = self._runs(experiment_id, _between(records))
-            unfinished = self._runs(experiment_id, "attributes.status = 'RUNNING'")
-            for run in {run.info.run_id: run for run in [*started, *unfinished]}.values():
-                if run.data.tags.get("record") not in names:
-                    continue
-                if _is_finished(run):
-                    wanted.pop(_key(run), None)
-                else:
+            for run in list(self._runs(experiment_id, "attributes.status = 'RUNNING'")):
+                if run.data.tags.get("record") in names:
                     self._client.delete_run(run.info.run_id)
+            for key in self._runs_of(experiment_id, records):
+                wanted.pop(key, None)
             for record in wanted.values():
                 self._log(experiment_id, record)
         return len(wanted)
 
     def relate(self, cells: Sequence[MeasuredCell]) -> None:
-        """Adds to the runs of these cells' processes how the speeds of the cells compare; one more run for some cells.
-
-        How far a run is behind the fastest one is its share, a tag, and a link that compares the two, which ends the
-        run's description unless the user has changed it. A cell of several processes gets a run of its own.
-        """
+        """Adds to the runs of these cells' processes how the cells compare; a cell of several gets a run of its own."""
         speeds = mlflow_fields.relative_speeds(cells)
         several = [each for each in cells if each.num_processes > 1]
         with locked(self._root):
@@ -107,28 +94,15 @@ class Store:
                 self._show_cells(experiment_id, [each for each in several if each.cell.suite == suite])
 
     def _compare(self, experiment_id: str, speeds: Sequence[RelativeSpeed]) -> None:
-        runs = self._runs_of(experiment_id, [one for each in speeds for one in (each.record, each.fastest)])
+        runs = self._runs_of(experiment_id, [each.record for each in speeds])
         for each in speeds:
-            run, fastest = runs.get(key_of(each.record)), runs.get(key_of(each.fastest))
-            if run is None or fastest is None:
-                continue
-            note = ours = translate(each.record).note[: MAX_TAG - MAX_LINK]
-            if run is not fastest:
-                link = compare_link(experiment_id, run.info.run_id, fastest.info.run_id)
-                note = f"{ours}\n\n{link}: {each.words}"
-            written = run.data.tags.get(NOTE, "")
-            if written == note and run.data.tags.get(VERDICT) == each.verdict:
-                continue
-            is_ours = written == ours or written.startswith(f"{ours}\n\n{COMPARE}")
-            tags = {VERDICT: each.verdict} | ({NOTE: note} if is_ours else {})
-            share = Metric(SHARE, each.share, _now_ms(), 0)
-            self._client.log_batch(run.info.run_id, [share], tags=[entities.RunTag(*tag) for tag in tags.items()])
+            run = runs.get(key_of(each.record))
+            if run is not None and run.data.tags.get(VERDICT) != each.verdict:
+                share, tag = Metric(SHARE, each.share, _now_ms(), 0), entities.RunTag(VERDICT, each.verdict)
+                self._client.log_batch(run.info.run_id, [share], tags=[tag])
 
     def _show_cells(self, experiment_id: str, cells: Sequence[MeasuredCell]) -> None:
-        """Makes a run for each of these cells; one that counts as many of its processes, or more, stays as it is.
-
-        They have no tag `record`, as measurements have.
-        """
+        """Makes a run for each of these cells, without a tag `record`; one that counts more processes stays."""
         runs: dict[str, entities.Run] = {}
         for run in list(self._runs(experiment_id, mlflow_fields.IS_CELL)) if cells else ():
             key = run.data.tags[mlflow_fields.CELL_KEY]
@@ -190,8 +164,12 @@ class Store:
         return self._experiments[suite]
 
     def _runs_of(self, experiment_id: str, records: Sequence[Record]) -> dict[Key, entities.Run]:
-        runs = self._runs(experiment_id, _between(records)) if records else ()
-        return {_key(run): run for run in runs if "record" in run.data.tags}
+        """The runs that began when one of the records did, or between two of them."""
+        if not records:
+            return {}
+        starts = [start_ms(record) for record in records]
+        between = f"attributes.start_time >= {min(starts)} and attributes.start_time <= {max(starts)}"
+        return {_key(run): run for run in self._runs(experiment_id, between) if "record" in run.data.tags}
 
     def _runs(self, experiment_id: str, condition: str) -> Iterator[entities.Run]:
         token = None
@@ -204,7 +182,7 @@ class Store:
 
     def _log(self, experiment_id: str, record: Record) -> None:
         run = translate(record)
-        tags = {key: value[:MAX_TAG] for key, value in run.tags.items()} | {NOTE: run.note[: MAX_TAG - MAX_LINK]}
+        tags = {key: value[:MAX_TAG] for key, value in run.tags.items()}
         created = self._client.create_run(experiment_id, run.start_ms, tags, self._free_name(experiment_id, record))
         run_id = created.info.run_id
         metrics = [Metric(*point) for point in run.points]
@@ -255,12 +233,6 @@ def _create(path: Path) -> None:
 
 def _is_finished(run: entities.Run) -> bool:
     return bool(RunStatus.is_terminated(RunStatus.from_string(run.info.status)))
-
-
-def _between(records: Sequence[Record]) -> str:
-    """MLflow's condition of runs that began when one of the records did, or between two of them."""
-    starts = [start_ms(record) for record in records]
-    return f"attributes.start_time >= {min(starts)} and attributes.start_time <= {max(starts)}"
 
 
 def _now_ms() -> int:

@@ -90,8 +90,7 @@ class Run:
     status: str  # `FINISHED`, `FAILED` or `KILLED`
     params: dict[str, str]
     points: list[Point]  # the known values of all metrics
-    tags: dict[str, str]
-    note: str  # the run's description, markdown
+    tags: dict[str, str]  # the description, in markdown, is one of them
 
 
 def start_ms(record: Record) -> int:
@@ -129,8 +128,7 @@ def translate(record: Record) -> Run:
         status={Status.ok: "FINISHED", Status.killed: "KILLED"}.get(record.status, "FAILED"),
         params=_params(record, row),
         points=points,
-        tags=_tags(record, row),
-        note=_note(record, row),
+        tags=_tags(record, row) | {NOTE: _note(record, row)},
     )
 
 
@@ -210,8 +208,7 @@ def _note(record: Record, row: Row) -> str:
     return clean("\n\n".join(parts))
 
 
-@dataclass(frozen=True)
-class RelativeSpeed:
+class RelativeSpeed(NamedTuple):
     """How the cell of an ok record compares with the fastest cell that did the same thing in the same place.
 
     What is compared is the cell, and not the process, so that runs of several models compare in one chart.
@@ -222,12 +219,6 @@ class RelativeSpeed:
     share: float  # the cell's published speed over that of the fastest cell, at most 1
     fastest: Record  # the typical process of the fastest cell
     verdict: str  # `fastest`, or such as `0.763 times as fast, likely`
-    command: str | None = None  # what may say which cell is faster; None if not needed, or too long
-
-    @property
-    def words(self) -> str:
-        """The verdict, with the command that may decide."""
-        return f"{self.verdict}; this may decide: `{self.command}`" if self.command else self.verdict
 
 
 def relative_speeds(cells: Iterable[MeasuredCell]) -> list[RelativeSpeed]:
@@ -236,9 +227,9 @@ def relative_speeds(cells: Iterable[MeasuredCell]) -> list[RelativeSpeed]:
     for group in groups(cells):
         assert group.fastest.record
         for cell in group.cells if len(group.cells) > 1 else []:
-            gap = group.gap_to(cell) if cell is not group.fastest else None
-            share, command = (min(1.0, 1 / gap.ratio), gap.command) if gap else (1.0, None)
-            own = [each.record for each in cell.processes if each.record is not None and each.is_ok]
-            words = verdict_text(group, cell), command
-            found += [RelativeSpeed(record, cell, share, group.fastest.record, *words) for record in own]
+            share = 1.0 if cell is group.fastest else min(1.0, 1 / group.gap_to(cell).ratio)
+            for each in cell.processes:
+                if each.record is not None and each.is_ok:
+                    verdict = verdict_text(group, cell)
+                    found.append(RelativeSpeed(each.record, cell, share, group.fastest.record, verdict))
     return found

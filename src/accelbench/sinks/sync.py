@@ -37,27 +37,15 @@ class Found(NamedTuple):
     path: Path
     suite: str
     key: tuple[str, str]  # as `mlflow.key_of`
-
-    @property
-    def is_confirming(self) -> bool:
-        """Whether its process was interleaved with another cell's, to say which cell is faster."""
-        return self.path.parent.parent.name == CONFIRMED
-
-    @property
-    def sweep(self) -> tuple[Path, str]:
-        """Equal for records that answer the same questions: of one sweep, or of processes that confirm it."""
-        folder = self.path.parent
-        return (folder.parent.parent / RESULTS / self.suite if self.is_confirming else folder), self.suite
+    is_confirming: bool  # whether its process was interleaved with another cell's, to say which cell is faster
+    sweep: Path  # equal for records that answer the same questions: of one sweep, or of processes that confirm it
 
 
 def sync(root: Path, folders: Iterable[Path]) -> SyncResult:
     """Delivers every record below `folders` that has no finished run in the store; safe to repeat.
 
-    The store alone says what is missing, so a new store is filled after an old one was lost. Skipped cells are not
-    delivered. The folders, such as results/ and runs/, need not exist.
-
-    Raises:
-        UserError: the store can't be reached; runs delivered so far stay in it.
+    The store alone says what is missing: a new store is filled after an old one was lost. The folders need not exist.
+    Raises UserError: the store can't be reached; runs delivered so far stay in it.
     """
     found, unreadable = _read(folders)
     try:
@@ -75,7 +63,10 @@ def _read(folders: Iterable[Path]) -> tuple[list[Found], list[str]]:
     found: dict[tuple[str, str], Found] = {}
     for path, each in readable.each(_found):
         if each is not None:
-            found.setdefault(each[1], Found(path, *each))  # it may lie in two folders
+            suite, key = each
+            is_confirming = path.parent.parent.name == CONFIRMED
+            sweep = path.parents[2] / RESULTS / suite if is_confirming else path.parent
+            found.setdefault(key, Found(path, suite, key, is_confirming, sweep))  # it may lie in two folders
     return list(found.values()), readable.problems()
 
 
@@ -91,7 +82,7 @@ def _deliver(root: Path, found: list[Found]) -> int:
     by_suite, sweeps = defaultdict(list), defaultdict(list)
     for each in found:
         by_suite[each.suite].append(each)
-        sweeps[each.sweep].append(each)
+        sweeps[each.sweep, each.suite].append(each)
     num_delivered = 0
     is_related: dict[tuple[str, str], bool] = {}
     for suite, of_suite in by_suite.items():
@@ -102,10 +93,10 @@ def _deliver(root: Path, found: list[Found]) -> int:
             num_delivered += store.deliver(batch) if batch else 0
         is_related |= delivered
     for sweep in sweeps.values():
-        if all(is_related.get(each.key) for each in sweep):
-            continue
-        confirming = {each.path for each in sweep if each.is_confirming}
-        by_path = records.read_all([each.path for each in sweep]).by_path()
-        cells = cells_of(replace(Process.of(record), is_confirming=path in confirming) for path, record in by_path)
-        store.relate(cells)
+        if not all(is_related.get(each.key) for each in sweep):
+            confirming = {each.path for each in sweep if each.is_confirming}
+            by_path = records.read_all([each.path for each in sweep]).by_path()
+            store.relate(
+                cells_of(replace(Process.of(record), is_confirming=path in confirming) for path, record in by_path)
+            )
     return num_delivered

@@ -28,11 +28,8 @@ START_TIMEOUT_S = 120.0  # its imports take 5 s on a free machine, 20 s on a bus
 def serve(root: Path, port: int = PORT, open_browser: bool = True) -> int:
     """Runs MLflow's server on the project's store until Ctrl-C, and prints and opens the newest sweep's page.
 
-    If MLFLOW_TRACKING_URI names a server, opens that server's page and starts none. Returns the exit status, 0.
-
-    Raises:
-        UserError: there is no run yet, the store can't be reached, the port is taken, or the server fails or is
-            not installed.
+    If MLFLOW_TRACKING_URI names a server, opens that server's page and starts none. Returns the exit status, 0. Raises
+    UserError: there is no run yet, the store can't be reached, the port is taken, or the server fails or is missing.
     """
     if is_own(root) and not database(root).exists():
         raise UserError(f"no MLflow store at {database(root)} yet: run a sweep first")
@@ -42,8 +39,7 @@ def serve(root: Path, port: int = PORT, open_browser: bool = True) -> int:
     if packages.version("mlflow") is None:  # mlflow-skinny, which writes runs, has no server
         raise UserError(f"MLflow's server is not installed: {packages.how_to_install('ui')}")
     with socket.socket() as probe:
-        # As the server does: a port that was just closed is free.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does: a port just closed is free
         try:
             probe.bind((HOST, port))
         except (OSError, OverflowError) as error:

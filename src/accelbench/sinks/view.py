@@ -14,7 +14,6 @@ KEY = "accelbench"
 TAG = f"mlflow.sharedViewState.{KEY}"
 SPEED, SHARE, ACCURACY = "speed/samples_per_s", "speed/share_of_fastest", "quality/accuracy"
 VERDICT = "verdict"  # the tag that says how far a run is behind the fastest of its kind, and how sure that is
-COMPARE = "[Compare with the fastest]"
 MEASUREMENTS = "tags.record != ''"  # without the means of cells, which are runs too
 COLUMNS = """
 tags.`status` params.`model` params.`mode` params.`device` params.`precision` params.`batch_size`
@@ -47,12 +46,6 @@ def run_url(base: str, experiment_id: str, run_id: str) -> str:
     """The page of one run on the server at `base`. The ids come from a server, which may send anything."""
     path = f"experiments/{quote(experiment_id, safe='')}/runs/{quote(run_id, safe='')}"
     return f"{base.rstrip('/')}/#/{path}?workflowType=machine_learning"
-
-
-def compare_link(experiment_id: str, run_id: str, fastest_id: str) -> str:
-    """A link, in markdown, from a run's page to MLflow's comparison of the run with the fastest one of its sweep."""
-    runs, experiments = (quote(json.dumps(ids)) for ids in ([run_id, fastest_id], [experiment_id]))
-    return f"{COMPARE}(#/compare-runs?runs={runs}&experiments={experiments})"
 
 
 def _state() -> dict[str, Any]:
