@@ -30,9 +30,8 @@ class Zip:
     def names(self) -> list[str]:
         """The names of the members, without folders.
 
-        Raises:
-            DataError: this is no zip archive, or a member is unsafe: an absolute path, `..` in the path, a link, a
-                repeated name, or larger than `MAX_MEMBER_BYTES`.
+        Raises DataError: this is no zip archive, or a member is unsafe: an absolute path, `..` in the path, a link, a
+        repeated name, or larger than `MAX_MEMBER_BYTES`.
         """
         try:
             members = self._archive.infolist()
@@ -50,11 +49,7 @@ class Zip:
         return list(found)
 
     def read(self, name: str) -> bytes:
-        """One member's bytes; several threads may read. `names` has checked the size.
-
-        Raises:
-            DataError: the member is damaged or encrypted, or its size differs from the archive's list.
-        """
+        """One member's bytes; several threads may read. Raises DataError: it is damaged or of another size."""
         num_bytes = self._archive.getinfo(name).file_size
         try:
             with self._archive.open(name) as file:

@@ -39,10 +39,7 @@ class Encoded:
 
 
 class RowFile:
-    """A uint8 .npy file that gets its rows one after another, without holding the array in memory.
-
-    `shape` is of one row; () if a row is one number.
-    """
+    """A uint8 .npy file that gets its rows, each of `shape`, one after another, without holding the array in memory."""
 
     def __init__(self, path: Path, shape: tuple[int, ...]) -> None:
         self.shape = shape
@@ -82,27 +79,17 @@ def array_path(folder: Path, split: str, kind: str) -> Path:
 
 def how_to_prepare(folder: Path) -> str:
     """The end of a message: how to prepare the data set of `folder`."""
-    if project_folder() is None:
-        return f"remove {folder}: the next run prepares it again"
-    return f"prepare it with: dvc repro data@{folder.name}"
+    removed = f"remove {folder}: the next run prepares it again"
+    return removed if project_folder() is None else f"prepare it with: dvc repro data@{folder.name}"
 
 
 def load_split(folder: Path, split: str) -> Arrays:
-    """Maps a split into memory, copy-on-write: pages are read when used, and changes do not reach the file.
-
-    Raises:
-        DataError: a file is missing or incomplete.
-    """
+    """Maps a split into memory, copy-on-write: changes do not reach the file. Raises DataError."""
     return Arrays(images=_map(array_path(folder, split, "images")), labels=_map(array_path(folder, split, "labels")))
 
 
 def load_encoded(folder: Path, split: str) -> Encoded:
-    """Maps the encoded picture files of a split into memory.
-
-    Raises:
-        UnsupportedError: the data set does not keep them.
-        DataError: a file is incomplete.
-    """
+    """Maps the encoded picture files of a split into memory. Raises UnsupportedError: the set does not keep them."""
     if not array_path(folder, split, "encoded").exists():
         raise UnsupportedError(f"data.pipeline=jpeg: {folder.name} keeps decoded arrays only; use data.pipeline=array")
     content, ends, labels = (_map(array_path(folder, split, kind)) for kind in ("encoded", "ends", "labels"))

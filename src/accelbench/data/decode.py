@@ -24,10 +24,7 @@ def decode(content: bytes, side: int, *, resizes: bool = True) -> NDArray[np.uin
     first is taken. Pictures are resized to `side` x `side` with Pillow's antialiased bilinear filter, without keeping
     the aspect ratio; with `resizes=False` another size is an error. The result is uint8, side x side x 3.
 
-    Pillow may warn of unusual Exif data.
-
-    Raises:
-        DataError: the bytes are no picture, or only a part of one.
+    Pillow may warn of unusual Exif data. Raises DataError: the bytes are no picture, or only a part of one.
     """
     if not content:
         raise DataError("empty")

@@ -36,11 +36,7 @@ class File:
 
 
 def download(files: Sequence[File], mirrors: Sequence[str], folder: Path) -> None:
-    """Downloads the files that are missing in `folder` or not intact, from the first mirror that has them.
-
-    Raises:
-        DownloadError: no mirror gave all files; the message has the reason of each mirror.
-    """
+    """Downloads what is missing in `folder` or not intact. Raises DownloadError, with the reason of each mirror."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = {file: folder / file.name for file in files}
     missing = [file for file, path in paths.items() if not path.is_file() or file.checksum_of(path) != file.checksum]

@@ -36,20 +36,12 @@ def digest_of(manifest: Mapping[str, Any]) -> str:
 
 
 def read_manifest(folder: Path) -> Data:
-    """The data set prepared in `folder`, as records describe it.
-
-    Raises:
-        DataError: the data set is not prepared, or its manifest was altered.
-    """
+    """The data set prepared in `folder`, as records describe it. Raises DataError: it is not there, or was altered."""
     return _read(folder)[0]
 
 
 def check_arrays(folder: Path) -> None:
-    """Checks the arrays in `folder` against the manifest's checksums: records name their data by its digest.
-
-    Raises:
-        DataError: the manifest was altered, or an array is missing, cut short or altered.
-    """
+    """Checks the arrays in `folder` against the manifest's checksums. Raises DataError: something was altered."""
     for name, described in _read(folder)[1].files.items():
         try:
             with open_regular(folder / name) as file:

@@ -30,13 +30,12 @@ class Order:
     Args:
         num: samples in the data set.
         endless: epochs follow each other, each without a short last batch.
-        last: what a pass does with a short last batch: `keep`, `drop` or `pad` (with black images labelled
-            -1, for devices that compile each shape anew).
+        last: what a pass does with a short last batch; `pad` (with black images labelled -1) is for devices that
+            compile each shape anew.
         part: (index, number): which of how many equal parts of every batch to give. A short last batch that can't be
             divided evenly is dropped instead of kept.
 
-    Raises:
-        UnsupportedError: the data set does not fill a single batch.
+    Raises UnsupportedError: the data set does not fill a single batch.
     """
 
     def __init__(

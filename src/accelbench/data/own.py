@@ -27,11 +27,7 @@ EXPECTED = (
 
 
 def is_prepared(place: Workplace, data: DataSpec) -> bool:
-    """Whether the arrays are those of the user's files, as told by their names, sizes and times of change.
-
-    Raises:
-        UserError: the files can't be listed.
-    """
+    """Whether the arrays are those of the user's files, as told by their names, sizes and times of change."""
     try:
         return (place.data / data.name / MANIFEST).exists() and read_json(_listing(place, data)) == _files(data)
     except (OSError, ValueError):
@@ -39,11 +35,7 @@ def is_prepared(place: Workplace, data: DataSpec) -> bool:
 
 
 def prepare(place: Workplace, data: DataSpec) -> Obtained:
-    """Writes `data.name`/ below `place.data`, as `prepare.prepare` does for the sets of params.yaml.
-
-    Raises:
-        DataError: the files are missing or damaged, or make no data set.
-    """
+    """Writes `data.name`/ below `place.data`, as `prepare.prepare` does. Raises DataError: they make no data set."""
     files = _files(data)  # before they are read: if they change meanwhile, they are read again the next time
     path = Path(str(data.path))
 

@@ -83,9 +83,9 @@ def open_source(path: Path) -> Source:
     """The pictures of a folder or of a zip archive. Raises DataError: `path` is neither."""
     if path.is_dir():
         return Folder(path)
-    if path.is_file():
-        return Zip(path)
-    raise DataError(f"{path} is neither a folder nor a zip archive")
+    if not path.is_file():
+        raise DataError(f"{path} is neither a folder nor a zip archive")
+    return Zip(path)
 
 
 @dataclass(frozen=True)
@@ -186,11 +186,10 @@ def convert(
         classes: names in lower case and singular, in the order of the labels; None: those of the folders.
         folder: gets {train,test}_{images,labels}.npy.
         keep_encoded: also write the files' bytes, concatenated, and where each ends, for `data.pipeline=jpeg`.
-        resizes: True: pictures of another size are resized. False: they are refused.
+        resizes: whether pictures of another size are resized, or refused.
         max_images: take at most this many pictures, the same share of each split, in its random order.
 
-    Raises:
-        DataError: a split would have no picture of a class, or most pictures of a class can't be read.
+    Raises DataError: a split would have no picture of a class, or most pictures of a class can't be read.
     """
     known, pictures, surplus = find(source.names(), classes)
     refused = [f"{name}: {reason}" for name, reason in surplus.items()]
@@ -248,10 +247,8 @@ def _write(
 ) -> list[str | None]:
     """Writes the good pictures of one split, and their files if `paths` name places for them.
 
-    A copy of a picture in `seen` (digest -> name) is refused: in both splits, it would leak into the test.
-
-    Returns:
-        For each picture why it is refused, or None.
+    A copy of a picture in `seen` (digest -> name) is refused: in both splits, it would leak into the test. Returns for
+    each picture why it is refused, or None.
     """
     reasons, ends = [], []
     with (

@@ -24,11 +24,7 @@ MAX_SETTING, MAX_SIDE = 1_000_000, 4096
 def prepare(place: Workplace, name: str, given: Mapping[str, Any]) -> Obtained:
     """Writes `name`/ below `place.data`: {train,test}_{images,labels}.npy and manifest.json; returns what it wrote.
 
-    `given` are its settings in params.yaml, such as its `source`.
-
-    Raises:
-        UserError: params.yaml asks for what is not there.
-        DataError: the data is missing, incomplete or altered, or the disk is full.
+    `given` are its settings in params.yaml, such as its `source`. Raises UserError, of which DataError is one.
     """
     data_set = find(name)
     source, settings = _settings(name, data_set, given)
@@ -109,11 +105,8 @@ def _settings(name: str, data_set: DataSet, given: Mapping[str, Any]) -> tuple[s
 def replacing(path: Path) -> Iterator[Path]:
     """Gives an empty folder to fill, which replaces `path` if the block ends without an error.
 
-    One folder can't be renamed over another in one step: a process that is killed in that moment leaves none.
-
-    Raises:
-        BusyError: another process is replacing the same folder.
-        DataError: the folder can't be written.
+    One folder can't be renamed over another in one step: a process that is killed in that moment leaves none. Raises
+    BusyError: another process is replacing the same folder; DataError: the folder can't be written.
     """
     path = resolved(path)
     new = path.with_name(f".{path.name}.new")

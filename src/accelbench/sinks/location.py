@@ -66,7 +66,7 @@ def proxied(suite: str) -> str:
 
 
 def folder_of(uri: str, root: Path) -> Path:
-    """The folder of the files that a run of the project's store keeps at `uri`. Raises UserError: not in `artifacts`."""
+    """The folder of the files that a run of the project's store has at `uri`. Raises UserError: not in `artifacts`."""
     own = artifacts(root)
     path = Path(os.path.normpath(own / uri.removeprefix(PROXIED).lstrip("/")))
     if not uri.startswith(PROXIED) or not path.is_relative_to(own):
