@@ -38,24 +38,6 @@ def test_too_little_time_says_how_much_is_needed(project, monkeypatch):
 
 
 @pytest.mark.slow
-def test_an_interrupted_selfcheck_answers_with_what_was_measured(project, monkeypatch):
-    console, measured_round = printed(), module._Measured._round
-
-    def interrupted(self, session, name, cells):
-        if self.num_rounds == 10:
-            raise KeyboardInterrupt
-        measured_round(self, session, name, cells)
-        self.rounds[name] *= 10  # as if there had been as many
-
-    monkeypatch.setattr(module._Measured, "_round", interrupted)
-    with Hosts() as hosts, pytest.raises(KeyboardInterrupt):
-        selfcheck(600.0, console, hosts)
-    assert "to be told apart" in " ".join(console.file.getvalue().split())
-    found = read_selfcheck(workplace().cache, fingerprint()["machine"])
-    assert {cell.num_rounds for cell in found.cells.values()} == {10}
-
-
-@pytest.mark.slow
 def test_a_selfcheck_finds_what_was_built_in_and_compare_and_report_say_so(project, capsys):
     console = printed()
     with Hosts() as hosts:

@@ -80,14 +80,14 @@ def test_the_innermost_call_in_the_users_own_files_is_named(tmp_path, monkeypatc
     nets = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(nets)
     error = error_of(nets.outer)
-    assert child.place_of(error) == "nets.py:3"
-    text = child.described(error)
-    files = [line for line in text.splitlines() if "File" in line]
+    outcome = child._failure(error, has_own_code=True)
+    assert outcome.reason.startswith("nets.py:3: JSONDecodeError: ")
+    files = [line for line in outcome.error.splitlines() if "File" in line]
     assert files == ['  File "nets.py", line 2, in outer', '  File "nets.py", line 3, in inner']
-    assert text.splitlines()[-1].startswith("json.decoder.JSONDecodeError")
-    without = error_of(json.loads)  # keeps its whole traceback
-    assert child.place_of(without) is None
-    assert "json/decoder.py" in child.described(without)
+    assert outcome.error.splitlines()[-1].startswith("json.decoder.JSONDecodeError")
+    without = child._failure(error_of(json.loads), has_own_code=True)  # keeps its whole traceback
+    assert without.reason.startswith("JSONDecodeError: ")
+    assert "json/decoder.py" in without.error
 
 
 def test_libraries_are_not_the_users():

@@ -3,14 +3,12 @@
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-import psutil
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -22,13 +20,11 @@ from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging import disturbed
 from accelbench.judging.disturbed import DISTURBED
-from accelbench.judging.row import steady_rates, summarise
-from accelbench.judging.warnings import MAX_OTHERS_PERCENT, MAX_SYSTEM_SHARE, page_faults_matter
+from accelbench.judging.row import steady_rates
 from accelbench.presentation import duration
 from accelbench.project import Workplace, shown, workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import WantedCell
-from accelbench.schema.record import Record, number_of
 from accelbench.schema.selfcheck import SELFCHECK, Estimate, SelfCheck, percent, write_selfcheck
 from accelbench.schema.vocab import Status
 from accelbench.settings.compose import one_cell
@@ -50,20 +46,13 @@ CELLS = {
     "light": {"size": "light", "batch_size": 64, "measure_s": 0.25},
     "heavy": {"size": "heavy", "batch_size": 16, "measure_s": 0.5},
 }
-MAX_STEAL = 0.01  # of the processor time
-GOVERNOR = Path("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
-SMT = Path("sys/devices/system/cpu/smt/active")
-# What disturbs a process: percents of a core, a share of its processor time, a rate.
-COLUMNS = ("other_cpu_utilization_percent", "system_time_share", "page_faults_per_s", "cpu_utilization_percent")
-Disturbance = Mapping[str, float | None]
 
 
 def selfcheck(budget_s: float, console: Console, hosts: Hosts, now: Callable[[], float] = time.monotonic) -> int:
     """Measures rounds of each cell until the time is spent, keeps and prints what they say, and returns 0.
 
-    At least `MIN_ROUNDS` rounds are needed. Interrupted, it answers with the rounds that were measured until then, if
-    these are enough. `now` is the clock of the budget, in seconds. Raises UserError: the time was too short, or
-    processes failed.
+    At least `MIN_ROUNDS` rounds are needed. `now` is the clock of the budget, in seconds. Raises UserError: too little
+    time, or processes failed.
     """
     began_s, began_at = now(), datetime.now(UTC)
     place = workplace()
@@ -76,21 +65,12 @@ def selfcheck(budget_s: float, console: Console, hosts: Hosts, now: Callable[[],
             model = replace(cell.model, args={**cell.model.args, "slowdown": SLOWDOWN})
             sides[name] = (cell, replace(cell, model=model))
         ready = context.prepare([cell for pair in sides.values() for cell in pair])
-        before = steal()
         measured = _Measured(context, ready, sides)
-        interrupted = None
-        try:
-            measured.run(budget_s, lambda: budget_s - (now() - began_s))
-        except KeyboardInterrupt as error:
-            if measured.num_rounds < MIN_ROUNDS:
-                raise
-            interrupted = error  # what was measured until then is an answer too
-    found = _judged(measured, began_at, now() - began_s, list(advice(measured.seen, before, steal())))
+        measured.run(budget_s, lambda: budget_s - (now() - began_s))
+    found = _judged(measured, began_at, now() - began_s)
     with writing_errors(shown(place.cache / SELFCHECK)):
         write_selfcheck(place.cache, fingerprint()["machine"], found)
     show(found, place, folder, console)
-    if interrupted is not None:
-        raise interrupted
     return 0
 
 
@@ -100,7 +80,6 @@ class _Measured:
     def __init__(self, context: SweepContext, ready: Prepared, sides: dict[str, tuple[Cell, Cell]]) -> None:
         self.context, self.ready, self.sides = context, ready, sides
         self.wanted: list[WantedCell] = []  # in their order; whole, a day's records would fill the memory
-        self.seen: list[Disturbance] = []  # in each of them
         self.failures: list[str] = []  # why those don't count that did not end ok, or were disturbed
         self.rounds_s: list[float] = []  # how long each round took; the first one includes the start of the framework
         self.rounds: dict[str, list[Round]] = {name: [] for name in sides}
@@ -138,7 +117,6 @@ class _Measured:
             code = identity(numbered, self.ready.data, self.ready.fingerprints[cell.engine])
             record = session.measure(Planned(numbered, code, None))
             self.wanted.append(WantedCell(record.cell, record.name, record.label))
-            self.seen.append(disturbance(record))
             if (why := disturbed.reason(record)) is not None:
                 self.failures.append(f"{DISTURBED}: {why}")
             elif record.status != Status.ok:
@@ -149,7 +127,7 @@ class _Measured:
             self.rounds[name].append(Round(plain=(rates[False][0], rates[False][1]), slowed=rates[True][0]))
 
 
-def _judged(measured: _Measured, began_at: datetime, took_s: float, advice: list[str]) -> SelfCheck:
+def _judged(measured: _Measured, began_at: datetime, took_s: float) -> SelfCheck:
     fewest = measured.num_rounds
     if fewest < MIN_ROUNDS:
         bad = f"; {len(measured.failures)} processes do not count: {measured.failures[0]}" if measured.failures else ""
@@ -159,11 +137,12 @@ def _judged(measured: _Measured, began_at: datetime, took_s: float, advice: list
             f"{math.ceil((took_s + more_s) / 60)}m{bad}"
         )
     cells = {name: machine_error(rounds, SLOWDOWN) for name, rounds in measured.rounds.items()}
-    if within := [name for name, cell in cells.items() if cell.between is not None and cell.between < 0.5]:
-        advice.append(
-            f"More than half of the noise of the {' and the '.join(within)} cell lies within processes: longer windows "
-            "(window.measure_s) help as much as more processes."
-        )
+    within = [name for name, cell in cells.items() if cell.between is not None and cell.between < 0.5]
+    advice = [
+        f"More than half of the noise of the {name} cell lies within processes: longer windows (window.measure_s) help "
+        "as much as more processes."
+        for name in within
+    ]
     return SelfCheck(measured_at=began_at.isoformat(), took_s=took_s, cells=cells, advice=advice)
 
 
@@ -198,48 +177,3 @@ def _lines(found: SelfCheck) -> Iterator[tuple[str, list[str]]]:
 def _estimate(found: Estimate) -> str:
     value, low, high = (f"{100 * each:.1f}" for each in (found.value, found.low, found.high))
     return f"{value} % ({low} to {high})"
-
-
-def steal() -> tuple[float, float]:
-    """Processor seconds since the machine started: that the hypervisor gave to others, and all."""
-    times = psutil.cpu_times()
-    return float(getattr(times, "steal", 0.0)), float(sum(times))
-
-
-def disturbance(record: Record) -> Disturbance:
-    """What disturbed a process, by `COLUMNS`; and the seconds that a quota stopped it."""
-    row = summarise(record)
-    values = record.system.values.get("cpu_quota_throttled_s", []) if record.system else []
-    throttled = [value for value in values if value is not None]
-    return {name: number_of(row, name) for name in COLUMNS} | {
-        "throttled_s": throttled[-1] - throttled[0] if throttled else None
-    }
-
-
-def advice(
-    seen: Sequence[Disturbance], before: tuple[float, float], after: tuple[float, float], root: Path = Path("/")
-) -> Iterator[str]:
-    """A sentence for each source of noise that was seen, and for settings of the machine that may be one.
-
-    `before` and `after` are what `steal` said before the first of the processes `seen`, and after the last one; `root`
-    is the folder that holds sys/.
-    """
-    known = {name: [value for each in seen if (value := each[name]) is not None] for name in COLUMNS}
-    others, system, faults, busy = (median(known[name]) if known[name] else 0.0 for name in COLUMNS)
-    if others > MAX_OTHERS_PERCENT:
-        yield f"Other programs used {others:.0f} % of a core: stop them, or measure when the machine is idle."
-    if system > MAX_SYSTEM_SHARE:
-        cure = ", mostly for page faults: try allocator=jemalloc" if page_faults_matter(faults, busy) else ""
-        yield f"The kernel took {100 * system:.0f} % of the processor time{cure}."
-    if num_throttled := sum(bool(each["throttled_s"]) for each in seen):
-        yield f"A CPU quota stopped {num_throttled} of {len(seen)} processes meanwhile: raise the container's limit."
-    total_s = after[1] - before[1]
-    share = (after[0] - before[0]) / total_s if total_s > 0 else 0.0
-    if share > MAX_STEAL:
-        yield f"The hypervisor gave {100 * share:.1f} % of the processor time to other machines."
-    with suppress(OSError):
-        if (governor := (root / GOVERNOR).read_text().strip()) != "performance":
-            yield f"The CPU's governor is {governor}: with performance the clock may be steadier."
-    with suppress(OSError):
-        if (root / SMT).read_text().strip() == "1":
-            yield "Two threads share each core (SMT): threads= at half of the logical cores may be steadier."

@@ -134,11 +134,16 @@ def _failure(error: BaseException, *, has_own_code: bool) -> Outcome:
     by_user, kind = isinstance(error, UserError), type(error).__name__
     reason = text if by_user else f"{kind}: {text}" if text else kind
     reason = "; ".join([reason.partition("\n")[0], *getattr(error, "__notes__", [])])
-    place = place_of(error) if has_own_code and not by_user else None
+    calls = users_calls(error) if has_own_code else []
+    if calls and not by_user:
+        reason = f"{calls[-1].filename}:{calls[-1].lineno}: {reason}"
+    lines = traceback.format_exception(error)
+    if calls:  # a traceback through frameworks hides them
+        lines = [lines[0], *traceback.format_list(calls), *traceback.format_exception_only(error)]
     return Outcome(
         status=Status.oom if out_of_memory else Status.failed,
-        reason=reason if place is None else f"{place}: {reason}",
-        error=described(error) if has_own_code else "".join(traceback.format_exception(error)),
+        reason=reason,
+        error="".join(lines),
         user_error=by_user,
     )
 
@@ -151,24 +156,10 @@ def is_the_users(path: str) -> bool:
     return not any(Path(path).is_relative_to(folder) for folder in NOT_THE_USERS)
 
 
-def _calls(error: BaseException) -> list[traceback.FrameSummary]:
+def users_calls(error: BaseException) -> list[traceback.FrameSummary]:
     """The calls in the user's own files that led to the exception, the innermost last."""
     calls = [frame for frame in traceback.extract_tb(error.__traceback__) if is_the_users(frame.filename)]
     for call in calls:
         if Path(call.filename).is_relative_to(Path.cwd()):
             call.filename = os.path.relpath(call.filename)
     return calls
-
-
-def place_of(error: BaseException) -> str | None:
-    """The innermost call in the user's own files, such as `nets.py:12`; None without such a call."""
-    calls = _calls(error)
-    return f"{calls[-1].filename}:{calls[-1].lineno}" if calls else None
-
-
-def described(error: BaseException) -> str:
-    """The traceback of the calls in the user's own files; the whole one without such calls."""
-    if not (calls := _calls(error)):
-        return "".join(traceback.format_exception(error))
-    lines = [*traceback.format_list(calls), *traceback.format_exception_only(error)]
-    return "".join(["Traceback (most recent call last):\n", *lines])

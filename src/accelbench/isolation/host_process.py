@@ -111,12 +111,7 @@ class _Rank:
 
 
 class _Run:
-    """A request while its processes run.
-
-    Args:
-        request: to be run.
-        answer: gets None if nothing more is timed, and then the outcome.
-    """
+    """A request while its processes run. `answer` gets None if nothing more is timed, and then the outcome."""
 
     def __init__(self, request: Request, answer: Callable[[Outcome | None], None]) -> None:
         self.request, self.answer = request, answer
@@ -128,7 +123,6 @@ class _Run:
         """Answers; the processes end while the sweep goes on, and before the next request."""
         forkserver.ensure_running()  # starts another one if it has died
         own = children(os.getpid())
-        start = time.monotonic()
         try:
             for environment in _environments(self.request.num_processes):
                 self.ranks.append(_Rank(context, self.request, environment))
@@ -137,14 +131,8 @@ class _Run:
             result = self._result() if self._await(sampler, witness) else self._timeout()
             seen = witness.witnessed()
             result = self._judged(result, seen)
-            self.answer(
-                replace(
-                    result,
-                    system=sampler.series(result.peak_host_bytes, result.until_boot_s),
-                    witnessed=None if result.measurement is None else seen,
-                    took_s=time.monotonic() - start,
-                )
-            )
+            system = sampler.series(result.peak_host_bytes, result.until_boot_s)
+            self.answer(replace(result, system=system, witnessed=None if result.measurement is None else seen))
             if result.status in GOOD:
                 self._join()
         finally:  # their memory and device must be free before the next request
@@ -198,7 +186,7 @@ class _Run:
         return all(answer is not None and answer.status in GOOD for answer in self.answers.values())
 
     def _result(self) -> Outcome:
-        """The answer of rank 0, or why the request failed: a process that died if there is one, else the first failure.
+        """The answer of rank 0, or the failure of a rank: of one that died if there is one, else the first.
 
         Ranks fail because another one died, and may report first: late answers are waited for.
         """

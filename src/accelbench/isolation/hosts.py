@@ -34,7 +34,6 @@ MARGIN_S = 60.0
 START_S = 600.0
 PROBE_TIMEOUT_S = 300.0
 CHECK_TIMEOUT_S = 60.0
-MIN_LEFT_S = 1.0  # of a cell's timeout_s for its measurement, however long its network took to be exported
 MAX_EXPORTS_BYTES = 2 << 30  # of all exported networks together: the temporary folder may be in memory
 MAX_EXPORTS_SHARE = 0.5  # of the room that there would be without them
 
@@ -84,10 +83,10 @@ class Hosts:
         """Runs `cell` in a fresh process (or one per rank); blocks until its outcome is known, whatever that is.
 
         The process may still be ending. It has ended before another one starts. If the engine loads an exported
-        network, and no cell before has had it exported, another process does that first. The file `weights` gets the
-        trained weights; None: they are not saved.
+        network, and no cell before has had it exported, another process does that first, within the same `timeout_s`.
+        The file `weights` gets the trained weights; None: they are not saved.
         """
-        spec, export_s = self._spec_of(cell), 0.0
+        spec = self._spec_of(cell)
         # Equal for cells whose steps do the same work; None if unknown: the user's code may do what it likes.
         counted_as = None if cell.own_code else canonical_json(cell.settings() | {"seed": None, "repeat": None})
         request = _request(spec, cell, data_folder)
@@ -99,21 +98,14 @@ class Hosts:
                 outcome = self._ask(spec, replace(request, only_export=True))
                 if outcome.status != Status.ok:
                     return outcome
-                export_s = outcome.took_s or 0.0
-        left_s = max(MIN_LEFT_S, cell.timeout_s - export_s) if export_s else cell.timeout_s
         request = replace(
             request,
-            cell=replace(cell, timeout_s=left_s),
             work=self._works.get(counted_as) if counted_as else None,
             weights=None if weights is None else str(weights.absolute()),
-            timeout_s=left_s,
             num_gpus=cell.devices if cell.device == Device.gpu else 0,
             num_processes=spec.num_processes,
         )
         outcome = self._ask(spec, request, self.meanwhile)
-        if outcome.status == Status.timeout and export_s:
-            reason = f"no result within {cell.timeout_s:g} s (timeout_s), of which the export took {export_s:.1f} s"
-            return replace(outcome, reason=reason)
         work = outcome.measurement.work if outcome.measurement is not None else None
         if counted_as and work is not None and not work.uncounted:
             self._works[counted_as] = work
@@ -130,8 +122,7 @@ class Hosts:
     def probe(self, cell: Cell, precisions: Sequence[Precision]) -> Ceilings:
         """The ceilings of the cell's device in true precisions, measured in a fresh process by the cell's engine.
 
-        Raises:
-            ProbeFailedError: the probe failed.
+        Raises ProbeFailedError: the probe failed.
         """
         spec = self._spec_of(cell)
         assert spec.prober is not None

@@ -80,11 +80,9 @@ class Outcome:
     peak_host_bytes: int | None = None  # of the process's resident memory, up to the end of the measurement
     until_boot_s: float | None = None  # when that was, in seconds since the machine started; later samples don't count
     ended_s: float | None = None  # when the process had its answer (`time.monotonic`)
-    # What the host adds; None if it died: its samples, what it saw of the process that timed a cell, and the seconds
-    # from the start of the processes to the outcome.
+    # What the host adds; None if it died: its samples, and what it saw of the process that timed a cell.
     system: SystemSeries | None = None
     witnessed: Witnessed | None = None
-    took_s: float | None = None
 
     def __post_init__(self) -> None:
         if self.reason is not None:

@@ -125,8 +125,6 @@ def find(
 
 
 class _Ended(Exception):  # noqa: N818  # no mistake of anybody's
-    """The search ends before its answer is known; the message says why."""
-
     def __init__(self, why: str, status: int) -> None:
         super().__init__(why)
         self.status = status  # of the command
@@ -146,18 +144,14 @@ class _Tries:
         if self.memory is not None and cell.device == Device.cpu:  # other programs have a part of it
             self.memory = min(self.memory, psutil.virtual_memory().available)
         self.done: dict[int, Record] = {}  # of the tries, by batch size
+        self.largest: int | None = None  # that fitted
 
     def say(self, line: str) -> None:
         say(self.console, line)
 
-    @property
-    def fitting(self) -> list[int]:
-        return [batch for batch, record in self.done.items() if record.status == Status.ok]
-
     def fits(self, batch: int) -> bool:
         """Tries a batch, unless it would take too long: in proportion to the largest batch that fitted."""
-        largest = max(self.fitting, default=None)
-        takes_s = 0.0 if largest is None else self.done[largest].wall_s * max(1.0, batch / largest)
+        takes_s = self.done[self.largest].wall_s * max(1.0, batch / self.largest) if self.largest else 0.0
         if time.monotonic() + takes_s > self.ends_s:
             more = f"{batch:,} was not tried: it takes about {takes_s:.0f} s"
             raise _Ended(f"{more}, more than --budget (1m if unset) leaves.", 0)
@@ -169,11 +163,14 @@ class _Tries:
         self.options = replace(self.options, out=str(done.folder.relative_to(done.folder.parents[1])))
         (record,) = done.records
         self.done[batch] = record
-        fits = f"fits{self.peak(batch)}" if record.status == Status.ok else f"{record.status}: {record.reason}"
-        self.say(f"{batch:,} samples, {record.wall_s:.0f} s: {fits}")
-        if record.status not in (Status.ok, Status.oom, Status.killed):
+        fits = record.status == Status.ok
+        outcome = f"fits{self.peak(batch)}" if fits else f"{record.status}: {record.reason}"
+        self.say(f"{batch:,} samples, {record.wall_s:.0f} s: {outcome}")
+        if not fits and record.status not in (Status.oom, Status.killed):
             raise _Ended(f"The search ended: {record.label}: {record.status}: {record.reason}", 1)
-        return record.status == Status.ok
+        if fits:
+            self.largest = max(batch, self.largest or 0)
+        return fits
 
     def guess(self) -> int | None:
         """The largest batch that should fit; None if the tries do not tell."""
@@ -186,15 +183,12 @@ class _Tries:
         return "" if peak is None else f", which takes {peak / GB:.1f} GB"
 
     def say_so_far(self) -> None:
-        """Says what fits as far as is known, and what should."""
-        fitting, guess = self.fitting, self.guess()
-        if not fitting:
+        if self.largest is None:
             self.say("No batch was seen to fit yet.")
             return
-        self.say(f"{max(fitting):,} fits{self.peak(max(fitting))}.")
-        if guess is not None and guess > max(fitting):
-            sizes = f"{min(fitting):,} and {max(fitting):,}"
-            self.say(f"About {guess:,} should fit: estimated from the memory of {sizes}.")
+        self.say(f"{self.largest:,} fits{self.peak(self.largest)}.")
+        if (guess := self.guess()) is not None and guess > self.largest:
+            self.say(f"About {guess:,} should fit: estimated from the memory of smaller ones.")
 
 
 def _peak_bytes(record: Record) -> int | None:

@@ -27,14 +27,6 @@ class InterleavedRuns:
     is_second: list[bool]  # for each process, whether it runs the second cell
 
 
-@dataclass(frozen=True)
-class _Side:
-    """One of the two cells in compare.json: its settings as the user wrote them, and the names of its records."""
-
-    name: str
-    records: list[RecordName]
-
-
 def plan_runs(
     first: tuple[Cell, SweepOptions], second: tuple[Cell, SweepOptions], repeats: str | None, root: Path
 ) -> tuple[InterleavedRuns, SweepOptions]:
@@ -86,15 +78,15 @@ def load_comparison(folder: Path) -> tuple[RecordSet, RecordSet]:
     """
     path = folder / COMPARISON
     try:
-        sides = load(list[_Side], read_json(path)["sides"])
-        first, second = (_record_set(side, folder) for side in sides)
+        sides = [(str(side["name"]), load(list[RecordName], side["records"])) for side in read_json(path)["sides"]]
+        first, second = (_record_set(name, records, folder) for name, records in sides)
     except (OSError, ValueError, KeyError, TypeError) as error:
         problem = error if path.exists() else f"no {COMPARISON}"
         raise UserError(f"{folder}: not the folder of a `compare --run` ({problem}): name A and B") from error
     return first, second
 
 
-def _record_set(side: _Side, folder: Path) -> RecordSet:
-    readable = read_all([folder / f"{name}.json" for name in side.records])
+def _record_set(name: str, records: Sequence[RecordName], folder: Path) -> RecordSet:
+    readable = read_all([folder / f"{each}.json" for each in records])
     processes = [ComparedProcess.of(record) for record in readable]
-    return RecordSet(name=side.name, processes=processes, left_out=readable.refused_text, problems=readable.problems())
+    return RecordSet(name=name, processes=processes, left_out=readable.refused_text, problems=readable.problems())

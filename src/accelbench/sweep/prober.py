@@ -100,67 +100,53 @@ class Prober:
         self.num_reprobes = Counter[Device]()
         self._quiet = quiet or Quiet(0.0, say)
 
-    def runs_first(self, cell: Cell) -> bool:
-        """Whether no host but the cell's has to probe its device before it."""
-        return cell.engine == PROBING_ENGINE or not self._unprobed(self._read(cell.device), cell)
-
     def ceilings(self, cell: Cell) -> Ceilings | None:
         """The ceilings of the cell's device; None if it can't be probed."""
         if cell.device not in self.known:
-            self.known[cell.device] = known = self._read(cell.device)
-            if unprobed := self._unprobed(known, cell):
-                self.known[cell.device] = self.probe(cell, unprobed)
-            elif known is not None:
-                self._repeat(cell, known, self._wanted(cell))
+            self.known[cell.device] = known = read_ceilings(self.root, self.environment).get(cell.device.value)
+            of_cells = [cell.precision, *(other.precision for other in self.cells if other.device == cell.device)]
+            wanted = list(dict.fromkeys(word for precision in of_cells for word in formats_of(precision)))
+            if unprobed := [word for word in wanted if known is None or word not in known.probed]:
+                self.probe(cell, unprobed)
+            else:
+                self._repeat(cell, wanted)
         return self.known[cell.device]
 
-    def _wanted(self, cell: Cell) -> list[Precision]:
-        # The true precisions of all cells on its device.
-        wanted = [cell.precision, *(other.precision for other in self.cells if other.device == cell.device)]
-        return list(dict.fromkeys(word for precision in wanted for word in formats_of(precision)))
-
-    def _unprobed(self, ceilings: Ceilings | None, cell: Cell) -> list[Precision]:
-        return [word for word in self._wanted(cell) if ceilings is None or word not in ceilings.probed]
-
-    def _read(self, device: Device) -> Ceilings | None:
-        return read_ceilings(self.root, self.environment).get(device.value)
-
-    def probe(self, cell: Cell, precisions: Sequence[Precision]) -> Ceilings | None:
+    def probe(self, cell: Cell, precisions: Sequence[Precision]) -> None:
         """Measures the ceilings of the cell's device in true precisions, joins them with the known ones, keeps them.
 
         A probe that other load disturbed waits for a quiet machine, and is repeated once.
         """
-        found = self._probe_once(cell, precisions)
-        return found if found is None else self._repeat(cell, found, precisions)
+        if self._probe_once(cell, precisions):
+            self._repeat(cell, precisions)
 
-    def _repeat(self, cell: Cell, ceilings: Ceilings, precisions: Sequence[Precision]) -> Ceilings | None:
-        if again := [word for word in precisions if word in ceilings.disturbed]:
-            reason = ceilings.disturbed[again[0]]
+    def _repeat(self, cell: Cell, precisions: Sequence[Precision]) -> None:
+        known = self.known[cell.device]
+        if again := [word for word in precisions if known and word in known.disturbed]:
+            reason = known.disturbed[again[0]] if known else ""
             if self._quiet.comes(f"The probe of {cell.device} was disturbed ({reason})"):
-                return self._probe_once(cell, again)
-        return ceilings
+                self._probe_once(cell, again)
 
-    def _probe_once(self, cell: Cell, precisions: Sequence[Precision]) -> Ceilings | None:
-        cell = replace(cell, engine=PROBING_ENGINE, keras=None)
+    def _probe_once(self, cell: Cell, precisions: Sequence[Precision]) -> bool:
+        device, cell = cell.device, replace(cell, engine=PROBING_ENGINE, keras=None)
+        before = self.known.setdefault(device, read_ceilings(self.root, self.environment).get(device.value))
         if not self.hosts.can_probe(cell):
-            return self.known.get(cell.device)
+            return False
         about = f"{', '.join(precisions)}; about {SECONDS + SECONDS_EACH * len(precisions)} s, once for these packages"
-        self.say(f"Probing what {cell.device} can do at most ({about}) ...")
+        self.say(f"Probing what {device} can do at most ({about}) ...")
         try:
             found = self.hosts.probe(cell, precisions)
         except ProbeFailedError as error:
-            self.say(f"{cell.device} could not be probed: {error}. Its cells have no share of a ceiling.")
-            return self.known.get(cell.device)
+            self.say(f"{device} could not be probed: {error}. Its cells have no share of a ceiling.")
+            return False
         if is_allowed():
             found = replace(found, disturbed={})
-        before = self.known.get(cell.device) or self._read(cell.device)
-        self.known[cell.device] = joined = before.joined(found) if before else found
+        self.known[device] = joined = before.joined(found) if before else found
         try:
-            write_ceilings(self.root, self.environment, cell.device.value, joined)
+            write_ceilings(self.root, self.environment, device.value, joined)
         except (OSError, RefusedError) as error:
-            problem = error.strerror if isinstance(error, OSError) else error
-            self.say(f"{CEILINGS} could not be kept: {problem}. The next sweep probes again.")
-        return joined
+            self.say(f"{CEILINGS} could not be kept: {error}. The next sweep probes again.")
+        return True
 
     def judged(self, record: Record) -> Record:
         """`record` with the ceilings of its device, and with a warning or a verdict if it is faster than they are.
@@ -174,7 +160,7 @@ class Prober:
         record = self._with_ceilings(record)
         while rate and self._may_be_too_low(record, rate) and self.num_reprobes[device] < MAX_REPROBES:
             self.num_reprobes[device] += 1
-            self.known[device] = self.probe(record.cell, formats_of(record.cell.precision))
+            self.probe(record.cell, formats_of(record.cell.precision))
             record = self._with_ceilings(record)
         ceiling = _ceiling(record)
         if rate is None or ceiling is None or record.measurement is None:

@@ -74,9 +74,9 @@ class Session:
         environment = fingerprint(PROBING_ENGINE)
         self._quiet = Quiet(0.0 if is_allowed() else options.quiet_s, self.context.say)
         self._prober = Prober(hosts, place.cache, environment, self.context.say, runnable, quiet=self._quiet)
-        if runnable and self._prober.runs_first(runnable[0]):
+        if runnable and runnable[0].engine == PROBING_ENGINE:
             # Its host imports the framework while the trackers are opened. Not before: that would disturb the idle
-            # power. Not where another host probes the device first: that would disturb the probe.
+            # power. Another engine's host would disturb the probe.
             hosts.start(runnable[0])
         self.evidence = read_evidence(place.root, environment["machine"], {cell.id for cell in runnable})
         self._preflight = Preflight(hosts, self.ready.data_folder)
