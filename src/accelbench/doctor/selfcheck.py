@@ -137,13 +137,7 @@ def _judged(measured: _Measured, began_at: datetime, took_s: float) -> SelfCheck
             f"{math.ceil((took_s + more_s) / 60)}m{bad}"
         )
     cells = {name: machine_error(rounds, SLOWDOWN) for name, rounds in measured.rounds.items()}
-    within = [name for name, cell in cells.items() if cell.between is not None and cell.between < 0.5]
-    advice = [
-        f"More than half of the noise of the {name} cell lies within processes: longer windows (window.measure_s) help "
-        "as much as more processes."
-        for name in within
-    ]
-    return SelfCheck(measured_at=began_at.isoformat(), took_s=took_s, cells=cells, advice=advice)
+    return SelfCheck(measured_at=began_at.isoformat(), took_s=took_s, cells=cells, advice=[])
 
 
 def show(found: SelfCheck, place: Workplace, folder: Path, console: Console) -> None:
@@ -154,8 +148,6 @@ def show(found: SelfCheck, place: Workplace, folder: Path, console: Console) -> 
     for name, texts in _lines(found):
         table.add_row(name, *texts)
     console.print(table)
-    for sentence in found.advice:
-        console.print(Text(sentence, "yellow"))
     kept = f"Kept in {shown(place.cache / SELFCHECK)}, which compare and report read."
     say(console, f"{kept} Records: {shown(folder)}")
 

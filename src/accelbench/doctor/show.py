@@ -5,14 +5,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
-from yaml import YAMLError
 
 from accelbench import lock
 from accelbench.data.manifest import read_manifest
@@ -43,12 +40,11 @@ Rows = list[tuple[str, str]]
 
 
 class Kind(NamedTuple):
-    """A kind of cell: `reason` says why it would not run here, None if it would."""
+    """A kind of cell of our network `mlp`: `reason` says why it would not run here, None if it would."""
 
     device: Device
     precision: Precision
     mode: Mode
-    model: str
     reason: str | None
 
 
@@ -59,7 +55,7 @@ def show(place: Workplace, console: Console | None = None, *, probe: bool = Fals
         probe: whether to measure the ceilings of each device first.
         whole: whether to print all of it, rather than a summary of at most 12 lines.
 
-    Raises UserError: another measurement is under way, or a file in conf/model is not readable.
+    Raises UserError: another measurement is under way.
     """
     console = console or Console()
     if probe:
@@ -71,7 +67,7 @@ def show(place: Workplace, console: Console | None = None, *, probe: bool = Fals
                 if look(device).present:
                     prober.probe(_plain_cell(device), TRUE_PRECISIONS)
     reports = [look(device) for device in Device]
-    kinds = list(kinds_on([report for report in reports if report.present], _own_models(place.conf)))
+    kinds = list(kinds_on(report for report in reports if report.present))
     known = read_ceilings(place.cache, fingerprint(PROBING_ENGINE))
     if not whole:
         present = ", ".join(report.device for report in reports if report.present)
@@ -101,28 +97,13 @@ def _plain_cell(device: Device = Device.cpu, precision: Precision = Precision.fp
     )
 
 
-def kinds_on(reports: Iterable[DeviceReport], models: Sequence[ModelSpec]) -> Iterator[Kind]:
-    """Every combination of the reports' devices, precisions, modes and models."""
+def kinds_on(reports: Iterable[DeviceReport]) -> Iterator[Kind]:
+    """Every combination of the reports' devices, precisions and modes."""
     for report in reports:
         for precision in NOT_QUANTIZED:
             for mode in Mode:
-                for model in models:
-                    cell = replace(_plain_cell(report.device, precision), mode=mode, model=model)
-                    yield Kind(report.device, precision, mode, model.name, support.why_not(cell, report))
-
-
-def _own_models(conf: Path) -> list[ModelSpec]:
-    """Accelbench's own networks in conf/model, with their optimisers."""
-    models = []
-    for path in sorted(conf.glob("model/*.yaml")):
-        try:
-            config: Any = OmegaConf.load(path)
-            if "library" not in config.get("model", ()):  # files with a library stand for any network of it
-                network, optimizer = config.get("network"), config.get("optimizer", "adam")
-                models.append(ModelSpec(name=config["name"], network=network, optimizer=optimizer))
-        except (OSError, YAMLError, OmegaConfBaseException, AttributeError, TypeError) as error:
-            raise UserError(f"{path.relative_to(conf.parent)}: no readable model, with a name ({error})") from error
-    return models
+                cell = replace(_plain_cell(report.device, precision), mode=mode)
+                yield Kind(report.device, precision, mode, support.why_not(cell, report))
 
 
 def _why_not(engine: Engine, precision: Precision = Precision.fp32) -> str | None:
@@ -182,7 +163,7 @@ def _sections(
         "Devices": [(report.device, _described(report)) for report in reports],
         "Engines": engines,
         "Versions": [*{"python": machine["machine"]["python"], **machine["versions"]}.items()],
-        "Precisions that run here": _precisions(kinds) or [("", "conf/model holds no model")],
+        "Precisions that run here": _precisions(kinds),
         "At most, as probed (accelbench doctor --probe)": _ceilings(known),
         "Skipped here": _skipped(kinds),
         "Data sets": data or [("", none)],
@@ -205,7 +186,7 @@ def _described(report: DeviceReport, *, is_brief: bool = False) -> str:
 
 
 def _precisions(kinds: Sequence[Kind]) -> Rows:
-    """Device -> such as `bf16, fp32, fp16*`: an asterisk where not all of our networks run, or no engine but a few."""
+    """Device -> such as `bf16, fp32, fp16*`: an asterisk where only one mode runs, or few engines do."""
     rows: Rows = []
     for device in dict.fromkeys(kind.device for kind in kinds):
         words = []
@@ -239,15 +220,11 @@ def _ceilings(known: Mapping[str, Ceilings]) -> Rows:
 
 
 def _skipped(kinds: Sequence[Kind]) -> Rows:
-    """The skipped kinds of cells, each with its reason; kinds with the same reason share one entry."""
-    skipped = dict.fromkeys((v.device, v.precision, v.reason) for v in kinds if v.reason is not None)
     rows: Rows = []
-    for device, precision, reason in skipped:
-        hit = [v for v in kinds if (v.device, v.precision, v.reason) == (device, precision, reason)]
-        modes, models = dict.fromkeys(v.mode for v in hit), dict.fromkeys(v.model for v in hit)
-        which_mode = f", {' and '.join(modes)}" if len(modes) < len(Mode) else ""
-        which_model = f"{', '.join(models)}: " if len(models) < len({v.model for v in kinds}) else ""
-        rows.append((f"{device} {precision}{which_mode}", f"{which_model}{reason}"))
+    for device, precision, reason in dict.fromkeys((v.device, v.precision, v.reason) for v in kinds if v.reason):
+        modes = [v.mode for v in kinds if (v.device, v.precision, v.reason) == (device, precision, reason)]
+        which = f", {modes[0]}" if len(modes) < len(Mode) else ""
+        rows.append((f"{device} {precision}{which}", reason))
     return rows or [("", "nothing, on the devices that are there")]
 
 

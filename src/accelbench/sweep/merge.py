@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from accelbench.errors import RefusedError, UserError, writing_errors
-from accelbench.project import COMPARISON, PLAN, RACE, RECORDS, SAFETENSORS, resolved, shown
+from accelbench.project import PLAN, RECORDS, SAFETENSORS, resolved, shown
 from accelbench.schema import plan_file
 from accelbench.schema.parallel import mapped
 from accelbench.schema.plan_file import PlanFile
@@ -107,15 +107,6 @@ def merge_into(target: Path, parts: Sequence[Part], done: Merged) -> None:
     found = ((path, target, source) for folder, source in parts for path in sorted(folder.glob(RECORDS)))
     for merged in mapped(_merge_record, found):
         done.add(merged)
-    for path, source in ((folder / name, source) for folder, source in parts for name in (RACE, COMPARISON)):
-        try:
-            _add(read_bytes(path), target / path.name)
-        except FileNotFoundError:
-            pass
-        except FileExistsError:
-            done.conflicts.append(f"{shown(target / path.name)}: differs in {source}; the one here stays")
-        except OSError as error:
-            done.problems.append(f"{path.name} of {source}: not readable ({error.strerror})")
     if plan is not None:
         plan_file.write_plan(replace(plan, cells=list(cells.values())), target)
 
