@@ -195,7 +195,7 @@ def test_a_wrong_number_is_refused_and_the_process_is_as_before(kind, precision,
         ({"batch": "text"}, "batch: should be a tensor, a tuple or a mapping"),
         ({"batch": torch.tensor(1.0)}, "samples: its number is unknown"),
         ({"batch": {"y": torch.ones(4, 4)}}, "batch: has y, and the network gets input"),
-        ({"mode": "train", "loss": lambda output, _: output}, "should return a scalar tensor, not one of shape"),
+        ({"mode": "train", "loss": lambda output, _: output}, "should return a scalar tensor"),
         ({"samples": 0}, "samples=0: should be a whole number"),
         ({"optimizer": "lion"}, "optimizer=lion: unknown optimizer. Choose from: adam, adamw, sgd"),
     ],
@@ -217,12 +217,6 @@ def test_what_a_function_decides_itself_and_a_variable_that_changes_the_precisio
     monkeypatch.delitem(sys.modules, "torch")  # without it everything is a function
     with pytest.raises(UserError, match="mode: goes with a torch.nn.Module"):
         accelbench.measure(lambda: None, mode="train")
-
-
-def test_measuring_inside_of_measuring_is_refused():
-    with pytest.raises(UserError, match="called by what is being measured"):
-        accelbench.measure(lambda: accelbench.measure(lambda: None, window=QUICK), window=QUICK)
-    assert accelbench.measure(lambda: time.sleep(0.001), window=QUICK).samples_per_s < 1000
 
 
 def test_a_measurement_says_that_it_was_not_isolated_and_shows_itself_safely():

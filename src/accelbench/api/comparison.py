@@ -1,6 +1,5 @@
 """`accelbench.compare`: whether the second records are as fast as the first."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,14 +24,7 @@ class PairVerdict:
     ratio: float | None  # the second side's samples/s over the first's; None with fewer than five processes on a side
     low: float | None  # of the ratio's 95 % interval
     high: float | None
-    num_first: int  # processes that were measured
-    num_second: int
-    is_interleaved: bool  # whether the sides were interleaved, or a verdict was wanted anyway
     _comparison: comparing.SpeedRatio = field(repr=False, compare=False)
-
-    def is_slower_by(self, share: float) -> bool:
-        """Whether the whole interval lies below `1 - share`: what `--fail-if slower:5%` checks, for 0.05."""
-        return self._comparison.is_slower_by(share)
 
     def __repr__(self) -> str:
         """One line, as `accelbench compare` prints it."""
@@ -54,14 +46,9 @@ class Comparison(list[PairVerdict]):
         self.varied = dict(varied)  # the settings that were compared -> their values on either side
         self.warnings = list(warnings)  # what a reader of the verdicts should know
 
-    @property
-    def counts(self) -> dict[str, int]:
-        """Verdict -> how many pairs have it."""
-        return dict(Counter(pair.verdict for pair in self))
-
     def is_slower_by(self, share: float) -> bool:
-        """Whether any pair is; see `PairVerdict.is_slower_by`."""
-        return any(pair.is_slower_by(share) for pair in self)
+        """Whether the whole interval of a pair lies below `1 - share`: what `--fail-if slower:5%` checks, for 0.05."""
+        return any(pair._comparison.is_slower_by(share) for pair in self)
 
     def _lines(self) -> list[str]:
         varied = [f"Compared: {name}: {', '.join(a)} | {', '.join(b)}" for name, (a, b) in self.varied.items()]
@@ -74,7 +61,7 @@ class Comparison(list[PairVerdict]):
     def _repr_html_(self) -> str:
         """For notebooks: a table of the verdicts."""
         rows = [[pair.label, pair.verdict, difference(pair._comparison)] for pair in self]
-        return html.page([*self._lines(), *self.warnings], html.table(["cell", "B is", "B against A"], rows))
+        return html.page([*self._lines(), *self.warnings], ["cell", "B is", "B against A"], rows)
 
 
 def compare(a: Records, b: Records, margin: float = comparing.MARGIN, *, anyway: bool = False) -> Comparison:
@@ -100,9 +87,6 @@ def compare(a: Records, b: Records, margin: float = comparing.MARGIN, *, anyway:
             ratio=each.ratio,
             low=each.low,
             high=each.high,
-            num_first=each.num_first,
-            num_second=each.num_second,
-            is_interleaved=each.interleaved,
             _comparison=each,
         )
         for pair, each in found.pairs

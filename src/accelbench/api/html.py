@@ -12,22 +12,20 @@ BAR_WIDTH = 200  # pixels, of the longest
 CELL = "style='text-align:left;padding:2px 10px;vertical-align:top'"
 
 
-def page(lines: Sequence[str], *parts: str) -> str:
-    """Lines of text above tables."""
-    shown = "".join(f"<p style='margin:2px 0'>{escape(clean(line))}</p>" for line in lines)
-    return f"<div>{shown}{''.join(parts)}</div>"
-
-
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]], lengths: Sequence[float | None] = ()) -> str:
-    """A table of texts; each row has a bar of its one of `lengths`."""
+def page(
+    lines: Sequence[str], headings: Sequence[str], rows: Sequence[Sequence[str]], lengths: Sequence[float | None] = ()
+) -> str:
+    """Lines of text above a table of texts, each row of which has a bar of its one of `lengths`."""
     longest = max((length for length in lengths if length), default=1.0)
     bars = [f"<td>{BAR.format(BAR_WIDTH * (length or 0.0) / longest)}</td>" for length in lengths] or [""] * len(rows)
 
     def line(tag: str, texts: Sequence[str], bar: str = "") -> str:
         return f"<tr>{''.join(f'<{tag} {CELL}>{escape(clean(text))}</{tag}>' for text in texts)}{bar}</tr>"
 
+    above = "".join(f"<p style='margin:2px 0'>{escape(clean(text))}</p>" for text in lines)
     body = "".join(line("td", row, bar) for row, bar in zip(rows, bars, strict=True))
-    return f"<table style='border-collapse:collapse'><thead>{line('th', headings)}</thead><tbody>{body}</tbody></table>"
+    table = f"<thead>{line('th', headings)}</thead><tbody>{body}</tbody>"
+    return f"<div>{above}<table style='border-collapse:collapse'>{table}</table></div>"
 
 
 def interval(low: float | None, high: float | None) -> str:

@@ -5,7 +5,6 @@ import inspect
 import os
 import random
 import sys
-import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -57,9 +56,8 @@ PRECISION_VARIABLES = sorted(
 )
 NOT_ISOLATED = "not isolated: measured in a process that does other things"
 OF_NETWORKS = ("batch", "mode", "precision", "loss", "optimizer", "learning_rate")  # arguments
-NUMBERS = [f"{name}{end}" for name in ("samples_per_s", "latency_p50_ms") for end in ("", "_low", "_high")]
-NUMBERS += ["latency_p90_ms", "latency_p99_ms", "mfu", "output_error"]
-_MEASURING = threading.local()  # `is_on` in a thread that measures
+NUMBERS = [f"samples_per_s{end}" for end in ("", "_low", "_high")]
+NUMBERS += ["latency_p50_ms", "latency_p90_ms", "latency_p99_ms", "mfu"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -77,16 +75,12 @@ class Measurement:
     samples_per_s_high: float | None
     # Percentiles of the time of a step that is waited for, in milliseconds; None with too few steps.
     latency_p50_ms: float | None
-    latency_p50_ms_low: float | None  # the median's 95 % interval
-    latency_p50_ms_high: float | None
     latency_p90_ms: float | None
     latency_p99_ms: float | None
     # Floating-point operations of one step, counted from its operators; a multiply-add counts as two.
     flops: int | None
     # The share of the device's highest rate that was reached; None unless it was probed (`accelbench doctor --probe`).
     mfu: float | None
-    # Norm of the difference between the output and fp32's on the CPU, over the norm of the latter.
-    output_error: float | None
     warnings: list[str]  # what a reader of the numbers should know, a sentence each
     notes: list[str]  # what was measured, without a doubt about the numbers
     row: Row = dataclasses.field(compare=False)  # the columns of `cells.csv` that are known
@@ -133,7 +127,7 @@ class Measurement:
 
     def _repr_html_(self) -> str:
         """For notebooks: a small table."""
-        return html.page([], html.table(["", ""], self._lines()))
+        return html.page([], ["", ""], self._lines())
 
 
 def measure(
@@ -272,21 +266,16 @@ class _Asked:
 
 
 def _measured_alone(asked: _Asked, window: Window | None) -> Record:
-    if getattr(_MEASURING, "is_on", False):
-        raise UserError("measure: called by what is being measured, which would wait for itself")
     asked.check()
     check_clocks()
     cell = asked.cell(window or Window())
     if (reason := support.why_not(cell, look(cell.device))) is not None:
         raise UserError(reason)
     with lock.hold_measuring(print):
-        _MEASURING.is_on = True
         try:
             return _measured(asked, cell)
         except UnsupportedError as error:
             raise UserError(str(error)) from error
-        finally:
-            _MEASURING.is_on = False
 
 
 def _measured(asked: _Asked, cell: Cell) -> Record:

@@ -1,6 +1,5 @@
 """What was measured, as a Python sequence: of a call of `run`, or read from a folder of records."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,8 +18,7 @@ from accelbench.project import workplace
 from accelbench.report import read as reading
 from accelbench.report.read import Sweep
 from accelbench.report.tables import device_scaling
-from accelbench.schema.record import Record, Row
-from accelbench.schema.record import read as read_record
+from accelbench.schema.record import Record
 from accelbench.schema.text import clean
 from accelbench.sweep import terminal
 
@@ -50,7 +48,7 @@ class Result:
     latency_p90_ms: float | None
     latency_p99_ms: float | None
     warnings: list[str]  # what a reader of the numbers should know, a sentence each
-    path: Path | None  # of the record; None if the cell has not run yet, or if the record is in another folder
+    path: Path | None  # of the record; None if the cell has not run yet
     _cell: MeasuredCell = field(compare=False)
 
     @classmethod
@@ -74,17 +72,6 @@ class Result:
     def settings(self) -> dict[str, Any]:
         """All settings, nested as in conf/: `settings["batch_size"]`, `settings["model"]["name"]`."""
         return self._cell.cell.settings()
-
-    @property
-    def row(self) -> Row:
-        """All columns of `cells.csv` (docs/reading-the-report.md) -> their values."""
-        return dict(self._cell.row)
-
-    @property
-    def record(self) -> Record | None:
-        """The record of that process, with all raw times; None if the cell has not run yet."""
-        record = self._cell.record
-        return record if record is None or self.path is None else read_record(self.path)
 
     def __repr__(self) -> str:
         """One line, such as `Result(cnn-cpu-fp32-b128-infer: ok, 401 samples/s)`."""
@@ -143,11 +130,8 @@ class Results(list[Result]):
     def report(self, path: str | Path | None = None) -> Path:
         """Builds the report of all records in the folder, and returns the page's path.
 
-        Args:
-            path: the folder that the report is written to; None for `report` in the folder of the records.
-
-        Raises:
-            UserError: the folder holds no readable records, or the report can't be written.
+        It is written to `path`; None for `report` in the folder of the records. Raises UserError: the folder holds no
+        readable records, or the report can't be written.
         """
         from accelbench.report.build import build
         from accelbench.settings.params import report_extension
@@ -181,7 +165,7 @@ class Results(list[Result]):
             for each in self
         ]
         lines = [f"Records: {self.folder}", *self._answers(), *self.notes]
-        return html.page(lines, html.table(headings, rows, [each.samples_per_s for each in self]))
+        return html.page(lines, headings, rows, [each.samples_per_s for each in self])
 
     def _answers(self) -> list[str]:
         several = [each for each in answers(each._cell for each in self) if each.others]
@@ -202,8 +186,9 @@ def read(folder: str | Path) -> Results:
         top = workplace().root / folder
     sweeps = reading.read_all(top, _costs())
     cells = [each for sweep in sweeps for each in sweep.cells]
-    found = [Result.of(each, each.path if each.path and os.path.lexists(each.path) else None) for each in cells]
-    return Results(found, top, [note for sweep in sweeps for note in sweep.notes])
+    return Results(
+        [Result.of(each, each.path) for each in cells], top, [note for sweep in sweeps for note in sweep.notes]
+    )
 
 
 def _costs() -> Mapping[Any, Any]:

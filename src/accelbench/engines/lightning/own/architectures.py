@@ -119,9 +119,7 @@ class TokenMaker:
             labelled[:, 0] = True  # a batch without labels would have no loss
             return torch.where(labelled, ids, NO_LABEL)
         num, classes = len(ids), self.config.num_labels
-        if self.config.problem_type == "regression" or classes == 1:
-            return torch.rand(num, *([] if classes == 1 else [classes])).to(self.dtype)
-        return torch.randint(classes, (num,))
+        return torch.randint(classes, (num,)) if classes > 1 else torch.rand(num).to(self.dtype)
 
 
 def _ids(given: int | list[int] | None) -> list[int]:

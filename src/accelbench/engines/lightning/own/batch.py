@@ -169,19 +169,13 @@ class OwnTask:
         output = self.infer(network, batch)
         loss = self.loss(output, batch.content)
         if not self._is_checked:
-            self._check(loss)
+            if not isinstance(loss, Tensor) or loss.dim() or not loss.requires_grad:
+                raise UserError(f"{self.flag}: should return a scalar tensor that depends on trainable parameters")
             self._is_checked = True
         return output, loss
 
     def num_samples(self, batch: OwnBatch) -> int:
         return batch.num_samples
-
-    def _check(self, loss: object) -> None:
-        if not isinstance(loss, Tensor) or loss.dim():
-            found = f"one of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"a {type(loss).__name__}"
-            raise UserError(f"{self.flag}: should return a scalar tensor, not {found}")
-        if not loss.requires_grad:
-            raise UserError(f"{self.flag}: its result depends on no trainable parameter")
 
 
 def _taken(network: nn.Module, keys: Sequence[str], inputs: Sequence[str], flag: str) -> Sequence[str]:

@@ -199,7 +199,10 @@ class ModuleRun(CellRun):
             self._await_change(latency_s)
         if self.timed is not None and next(structure.tensors_in(self.timed[0]), None) is not None:
             fed = self.timed[0]
-            self.look_for_kept_results(lambda: copy.deepcopy(fed), lambda: _unseen(fed))
+            num = structure.num_rows(fed)
+            self.look_for_kept_results(
+                lambda: copy.deepcopy(fed), lambda: _filled(fed, structure.varied_rows(fed, num))
+            )
         if self.trains:
             self.seen.training.later = self.trained.states()
 
@@ -232,28 +235,26 @@ class ModuleRun(CellRun):
         else:
             fed = copy.deepcopy(self.timed[0])
             self.called[id(fed)] = fed, self.timed_given
-        return fed, _unseen(fed)
+        self.compared = fed
+        return fed, structure.varied_rows(fed, structure.num_rows(fed))
 
     def seed_output(self, number: int) -> None:
         torch.manual_seed(number)
 
     def reordered_inputs(self, batch: Any, order: Sequence[int]) -> Any:
-        return _filled(batch, structure.reordered(batch, order)) if structure.num_rows(batch) == len(order) else None
+        return structure.reordered(batch, order) if structure.num_rows(batch) == len(order) else None
 
     def mixed_inputs(self, batch: Any, other: Any, rows: Sequence[int]) -> Any:
-        if structure.num_rows(batch) != self.timed_size or (found := structure.mixed(batch, other, rows)) is None:
-            return None
-        return _filled(batch, found)
+        return structure.mixed(batch, other, rows) if structure.num_rows(batch) == self.timed_size else None
 
     def inputs_of_rows(self, batch: Any, rows: Sequence[int]) -> list[int]:
         """Hashes of them; of a tuple, those of its first element alone: labels follow, which no output depends on."""
         _, called = self.called.get(id(batch), (batch, batch))
-        return structure.keys_of_rows(
-            called[0] if isinstance(called, tuple | list) else called, rows, structure.num_rows(batch)
-        )
+        first = called[0] if isinstance(called, tuple | list) else called
+        return structure.keys_of_rows(first, rows, structure.num_rows(batch))
 
     def measured_output(self, batch: Any, rows: Sequence[int]) -> Output:
-        self.step.given.append(copy.deepcopy(batch))
+        self.step.given.append(_filled(self.compared, batch))
         look = self._probed()
         self.called[id(batch)] = batch, structure.mapped(look.given, _on_cpu)
         return outputs.described(look.result, self._size(look), rows)
@@ -291,16 +292,10 @@ class ModuleRun(CellRun):
         yield from self.backend.notes()
         if self.trains and self.looked.loss is None:
             yield "training_step returns no loss, so that only the weights were checked to be finite"
-        if self.cell.breakdown_s and self.user_module.num_accumulated > 1:
-            yield "steps have no phases: with accumulated gradients they differ from batch to batch"
 
     def warnings(self) -> Iterator[str]:
         if self.unchecked is not None:
             yield f"the output was not checked: {self.unchecked}"
-
-
-def _unseen(batch: Any) -> Any:
-    return _filled(batch, structure.varied_rows(batch, structure.num_rows(batch)))
 
 
 def _filled(batch: Any, contents: Any) -> Any:

@@ -54,28 +54,28 @@ class BatchSizes:
         self.flag, self.batch_size, self.count = flag, batch_size, count
         self.sizes: list[int] = []  # of all batches, in their order
         self.num_rows = 0  # of the first batch's first tensor; 0 if it has none
-        self.was_short: int | None = None  # the size of an epoch's last batch, if one was smaller
         self.begin_epoch()
 
     def begin_epoch(self) -> None:
         """The next batch is the first one of an epoch."""
-        self.is_first, self.has_ended = True, False
+        self.is_first = True
+        self.last = 0  # the size of its last batch, if that was smaller
 
     def add(self, batch: Any) -> None:
         """Notes a batch. Raises UserError: it has another size than it should have, or that can't be counted."""
         num = _first_dimension(batch) if self.count is None else counted("model.samples", self.count, batch)
         if not self.sizes:
             self.num_rows = _first_dimension(batch)
-        if num != self.batch_size or self.has_ended:
+        if num != self.batch_size or self.last:
             self._check(num)
         self.is_first = False
         self.sizes.append(num)
 
     def _check(self, num: int) -> None:
-        if 0 < num < self.batch_size and not self.is_first and not self.has_ended:
-            self.has_ended, self.was_short = True, num
+        if 0 < num < self.batch_size and not self.is_first and not self.last:
+            self.last = num
             return
-        found = f"a batch has {self.was_short if self.has_ended else num} samples, not batch_size={self.batch_size}"
+        found = f"a batch has {self.last or num} samples, not batch_size={self.batch_size}"
         hint = "that is given as an argument or an attribute of this name; model.samples=pkg.count may count others"
         raise UserError(f"{self.flag}: {found}: {hint}")
 

@@ -2,9 +2,7 @@
 
 import importlib
 import inspect
-import logging
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
@@ -34,15 +32,6 @@ INFERENCE_LOADERS = {
     "train_dataloader": "fit",
 }
 MAX_EPOCHS = 1000  # Lightning's default, from which schedules are made; the engine lets the loop go on after it
-# What Lightning warns about is intended here, or is what the user's own runs do too.
-INTENDED = (
-    "predict returned None",
-    "You defined a `validation_step`",
-    "The number of training batches",
-    "Your `predict_dataloader`'s sampler has shuffling enabled",
-    "ReduceLROnPlateau conditioned on metric",
-    "Couldn't infer the batch indices",
-)
 
 
 class UserModule:
@@ -130,8 +119,6 @@ class UserModule:
         if self._overrides(self.module, MODULE, "configure_callbacks"):
             yield "callbacks of the module were left out"
         sizes = self.batch_sizes
-        if sizes.was_short is not None:
-            yield f"the last batch of an epoch has {sizes.was_short} samples, and counts as such"
         if note := count_note(self.cell.model, sizes.sizes[0], self.cell.batch_size, sizes.num_rows):
             yield note
 
@@ -226,10 +213,6 @@ def _trainer(package: str, cell: Cell, settings: TrainerSettings, backend: Backe
     A logger that drops everything stands in, so that `self.logger.experiment` works. Precision is a plugin, since the
     Trainer's argument `precision=` substitutes silently: see `lightning.precision.plugin_for`.
     """
-    for logger in (package, package.replace(".pytorch", ".fabric")):
-        logging.getLogger(logger).setLevel(logging.ERROR)
-    for note in INTENDED:
-        warnings.filterwarnings("ignore", message=note)
     plugins, precision = importlib.import_module(f"{package}.plugins.precision"), cell.precision
     plain = {
         Precision.fp64: plugins.DoublePrecision,
