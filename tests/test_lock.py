@@ -89,8 +89,7 @@ def test_all_measurements_of_a_machine_take_turns(tmp_path, user, end):
     with measurement(tmp_path / "a", user=user) as first:
         assert first.stdout.readline() == "held\n"
         with measurement(tmp_path / "b") as second:
-            of = "" if user == ME else " of user nobody"
-            said = f"Waiting for another measurement (process {first.pid}{of}: {sys.executable} -c ?import os, sys?"
+            said = f"Waiting for another measurement (process {first.pid}: {sys.executable} -c ?import os, sys?"
             assert second.stdout.readline().startswith(said)
             first.stdin.close() if end == "ends" else first.kill()
             assert second.stdout.readline() == "held\n"

@@ -39,8 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         broken = [number for number in OUTPUTS if _has_no_reader(number)]
         if not broken:
             raise
-        for number in broken:  # else Python would fail once more, when it flushes what is left
-            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+        _close(broken)
         return 128 + signal.SIGPIPE
 
 
@@ -50,8 +49,7 @@ def _status(words: list[str], output: "_Output") -> int:
         output.check()
         return status
     except KeyboardInterrupt:
-        _tell("\nInterrupted; every finished cell has its record.")
-        return 130
+        message, status = "\nInterrupted; every finished cell has its record.", 130
     except BrokenPipeError:
         raise
     except Exception as error:
@@ -62,14 +60,10 @@ def _status(words: list[str], output: "_Output") -> int:
             mistake = user_error_behind(error)
         if mistake is None:
             raise
-        _tell(f"accelbench: {clean(masked(str(mistake)))}")
-        return 2
-
-
-def _tell(message: str) -> None:
-    """Prints on stderr; if that is full or closed, the exit status alone tells."""
-    with contextlib.suppress(OSError):
+        message, status = f"accelbench: {clean(masked(str(mistake)))}", 2
+    with contextlib.suppress(OSError):  # if stderr is full or closed, the exit status alone tells
         print(message, file=sys.stderr)
+    return status
 
 
 def _run(words: list[str]) -> int:
@@ -99,17 +93,17 @@ class _Output:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
-    def _try(self, call: Callable[[], object]) -> None:
-        if self._problem is None:
-            try:
-                call()
-            except BrokenPipeError:
-                raise
-            except OSError as error:
-                self._problem = error
+    def _try(self, call: Callable[..., object], *args: str) -> None:
+        try:
+            if self._problem is None:
+                call(*args)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            self._problem = error
 
     def write(self, text: str) -> int:
-        self._try(lambda: self._stream.write(text))
+        self._try(self._stream.write, text)
         return len(text)
 
     def flush(self) -> None:
@@ -119,7 +113,7 @@ class _Output:
         """Writes what is left; raises a WriteError if some of the output could not be written."""
         self.flush()
         if self._problem is not None:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), OUTPUTS[0])  # else Python would fail as it flushes what is left
+            _close(OUTPUTS[:1])
             raise WriteError("standard output", self._problem)
 
 
@@ -129,11 +123,14 @@ class _Console(Console):
         raise  # called while the error is handled
 
 
-def _replace_closed_streams() -> None:
-    """Opens /dev/null for each standard stream that is closed.
+def _close(numbers: Sequence[int]) -> None:
+    """Leads outputs to nowhere: else Python would fail once more, when it flushes what is left."""
+    for number in numbers:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), number)
 
-    Else the next file that is opened, such as a record, would get its number, and what libraries print.
-    """
+
+def _replace_closed_streams() -> None:
+    """Opens /dev/null for each standard stream that is closed: else the next file, a record, would get its number."""
     while (number := os.open(os.devnull, os.O_RDWR)) <= max(OUTPUTS):
         os.set_inheritable(number, True)
     os.close(number)

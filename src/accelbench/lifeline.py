@@ -16,24 +16,16 @@ MARKED_S, MARKED_POLL_S = 5.0, 0.01
 
 
 def end_with_parent() -> None:
-    """Lets the kernel send this process SIGTERM when its parent ends; does nothing on other systems than Linux.
+    """Lets the kernel send this process SIGTERM when its parent ends.
 
     Otherwise the sweep of a killed `make repro` would run on unseen and block the next one.
     """
-    _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def adopt_orphans() -> None:
-    """Makes every descendant whose parent ends a child of this process, unless an adopter is nearer. Linux only."""
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
-
-
-def _prctl(option: int, value: int) -> None:
-    try:
-        prctl = ctypes.CDLL(None).prctl
-    except (OSError, AttributeError):
-        return
-    prctl(option, value)
+    """Makes every descendant whose parent ends a child of this process, unless an adopter is nearer."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def end_with_starter(end: Callable[[], None]) -> None:

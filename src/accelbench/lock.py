@@ -5,7 +5,6 @@ import errno
 import fcntl
 import hashlib
 import os
-import pwd
 import socket
 import stat
 import struct
@@ -30,11 +29,9 @@ def hold_measuring(waiting: Callable[[str], None]) -> Iterator[None]:
     The lock is the name of an abstract Unix socket: the process that has bound it holds it. Unlike a file it is the
     same one for all users, for jobs with a TMPDIR or a /tmp of their own, and for containers that share the machine's
     network; and nobody can put a link or a pipe in its place. But any process may bind the name, without measuring: the
-    message names the holder, and `VARIABLE` chooses another name. Processes in another network namespace, as in a
-    container with a network of its own, have another lock.
+    message names the holder, and `VARIABLE` chooses another name. A container with its own network has another lock.
 
     `waiting` is called with a message before waiting for another holder, and again after a minute, two, four and so on.
-    Raises UserError: there can be no such lock here.
     """
     address = _address()
     began_s, said_s = time.monotonic(), 0.0  # said_s: how long it had waited when it said so
@@ -79,36 +76,25 @@ def _bind(server: socket.socket, address: str) -> bool:
 
 
 def _holder(client: socket.socket) -> str:
-    """The process at the other end, its user if that is another one, and its command; any user chose the words.
-
-    Another container's process has no number here.
-    """
+    """The process at the other end and its command, whose words any user may have chosen."""
     size = struct.calcsize("3i")
-    pid, user, _ = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
-    if not pid:
+    pid, *_ = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+    if not pid:  # not connected, or of another container
         return "process unknown"
     words = b""
     with contextlib.suppress(OSError):
         words = Path(f"/proc/{pid}/cmdline").read_bytes()
     command = os.fsdecode(words.replace(b"\0", b" ")).strip()
-    shown = "".join(letter if letter.isprintable() else "?" for letter in command)
-    cut = f"{shown[:MAX_COMMAND]} ..." if len(shown) > MAX_COMMAND else shown
-    name = str(user)
-    with contextlib.suppress(KeyError):
-        name = pwd.getpwuid(user).pw_name
-    return f"process {pid}{f' of user {name}' if user != os.getuid() else ''}{f': {cut}' if cut else ''}"
+    shown = "".join(letter if letter.isprintable() else "?" for letter in command)[:MAX_COMMAND]
+    return f"process {pid}: {shown}"
 
 
 @contextlib.contextmanager
 def hold(path: Path, what: str, *, patience_s: float = 0.0, for_all_users: bool = True) -> Iterator[None]:
     """Holds the lock file `path`, whose text is the holder's process id, inside the context.
 
-    Args:
-        what: what a holder of this lock does, for messages.
-        for_all_users: whether every user of the machine may hold it; else those that the umask lets.
-
-    Raises BusyError: another process holds the lock, and did not end in time; UserError: a link, a folder or
-    another thing that is no file is at `path`.
+    `what` says in messages what a holder does. With `for_all_users` every user may hold it; else those that the umask
+    lets. Raises BusyError: another process holds it, and did not end in time; UserError: what is at `path` is no file.
     """
     with _open(path, for_all_users) as file:
         deadline = time.monotonic() + patience_s

@@ -136,10 +136,7 @@ def _text(path: Path) -> str:
 
 
 def check_inside(path: Path, root: Path) -> None:
-    """Checks that no link, as a project of others may have, leads from a folder that is written to out of the project.
-
-    Raises UserError: it leads out of `root`, or is a link to no folder.
-    """
+    """Checks that no link leads from a folder that is written to out of the project. Raises UserError: one does."""
     target = Path(os.path.realpath(path))  # `Path.resolve` raises for a link to itself
     if not target.is_relative_to(os.path.realpath(root)) or (path.is_symlink() and not target.is_dir()):
         raise UserError(f"{shown(path)}: is a link to {target}, which is no folder in {root}: nothing is written there")

@@ -49,18 +49,6 @@ def folder() -> Iterator[Path]:
         os.close(held)
 
 
-@contextmanager
-def temporary_files() -> Iterator[None]:
-    """Makes a new `folder` the place of all temporary files of this process, those of libraries included."""
-    before = tempfile.tempdir
-    with folder() as path:
-        tempfile.tempdir = str(path)
-        try:
-            yield
-        finally:
-            tempfile.tempdir = before
-
-
 def _remove_abandoned(base: Path) -> None:
     # Those of this user; links are not followed.
     with contextlib.suppress(OSError), os.scandir(base) as entries:

@@ -1,6 +1,5 @@
-"""The scripts in the shells that they are for."""
+"""The script in bash."""
 
-import shutil
 import subprocess
 
 import pytest
@@ -44,27 +43,8 @@ def root(tmp_path_factory):
 @pytest.mark.parametrize(("line", "answers"), CASES)
 def test_bash_completes_words_and_lists(line, answers, root, tmp_path):
     script = tmp_path / "script"
-    script.write_text(completion.script("bash", load_all(), root / "conf"))
+    script.write_text(completion.script(load_all(), root / "conf"))
     asked = ASK_BASH.format(script=script, line=line)
     done = subprocess.run(["bash", "--norc", "-c", asked], capture_output=True, text=True, timeout=20)
     assert done.stderr == ""
     assert set(done.stdout.split()) == answers
-
-
-@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
-@pytest.mark.parametrize(("line", "answers"), CASES)
-def test_zsh_completes_words_and_lists(line, answers, root, tmp_path):
-    script = tmp_path / "script"
-    # What zsh would offer is caught from its own builtin.
-    catch = "compdef() { : }; compset() { PREFIX=${PREFIX##${~2}} }\n_files() { : }\n"
-    catch += "compadd() { while [[ $1 == -* ]]; do [[ $1 == -S ]] && shift; "
-    catch += "[[ $1 == -- ]] && { shift; break }; shift; done\n"
-    catch += 'for each in "$@"; do [[ $each == ${PREFIX}* ]] && print -r -- $each; done }\n'
-    script.write_text(catch + completion.script("zsh", load_all(), root / "conf"))
-    words = line.split(" ")
-    asked = f"source {script}; words=({' '.join(map(repr, words))}); CURRENT={len(words)}; "
-    asked += f"PREFIX={words[-1]!r}; _accelbench; true"
-    done = subprocess.run(["zsh", "-f", "-c", asked], capture_output=True, text=True, timeout=20)
-    assert done.stderr == ""
-    last = {answer.rpartition(",")[2] for answer in answers}  # zsh keeps the head of a list by itself
-    assert set(done.stdout.split()) == last

@@ -23,51 +23,30 @@ def _run(chosen: Namespace, context: Context) -> int:
 
     names = [chosen.first, *chosen.others]
     terms = answer.terms(chosen.margin, chosen.fail_if, anyway=chosen.anyway or chosen.run or len(names) == 1)
-    _check(chosen, len(names))
+    if len(names) not in ((2,) if chosen.run else (1, 2)):
+        raise UserError(f"compare: takes A and B, {len(names)} given; words with spaces go in quotes")
+    if not chosen.run and (chosen.verbose or chosen.repeats is not None):
+        raise UserError(f"{'-v' if chosen.verbose else '--repeats'}: goes with --run; records are not measured again")
     place = project.workplace()
+    if not chosen.run and len(names) == 1:
+        return answer.answer(*interleaved.load_comparison(Path(names[0])), terms, context.console)
     if not chosen.run:
-        first, second = (
-            interleaved.load_comparison(Path(names[0]))
-            if len(names) == 1
-            else (record_sets.find(name, place.root, place.records) for name in names)
-        )
+        first, second = (record_sets.find(name, place.root, place.records) for name in names)
         return answer.answer(first, second, terms, context.console)
     shown = f" {VERBOSE}" if chosen.verbose else ""
     words = [names[0] + shown, names[1] + shown]
     from accelbench.isolation.hosts import Hosts
 
     with Hosts() as hosts:
-        from accelbench.schema.vocab import Device
         from accelbench.settings.compose import one_cell
         from accelbench.sweep import run as sweep
 
         runs, options = interleaved.plan_runs(one_cell(words[0]), one_cell(words[1]), chosen.repeats, place.root)
-        if all(cell.device == Device.cpu for cell in runs.cells):  # a selfcheck is of the CPU
-            _say_what_can_be_told(place, context)
         result = sweep.run(runs.cells, options, context.console, hosts=hosts)
     interleaved.save_comparison(runs, (names[0], names[1]), result.records, result.folder)
     result.check_request()
     status = answer.answer(*interleaved.load_comparison(result.folder), terms, context.console)
     return 1 if result.num_unexpected else status
-
-
-def _say_what_can_be_told(place: project.Workplace, context: Context) -> None:
-    """Says how large a difference has to be, if this machine has checked itself."""
-    from accelbench.grid.fingerprint import fingerprint
-    from accelbench.schema.selfcheck import read_selfcheck
-
-    found = read_selfcheck(place.cache, fingerprint()["machine"])
-    if found is not None:
-        context.console.print(f"{found.sentence} (accelbench selfcheck)", style="dim", markup=False)
-
-
-def _check(chosen: Namespace, num_names: int) -> None:
-    if num_names not in ((2,) if chosen.run else (1, 2)):
-        raise UserError(f"compare: takes A and B, {num_names} given; words with spaces go in quotes")
-    if chosen.verbose and not chosen.run:
-        raise UserError("-v: goes with --run; existing records are not measured again")
-    if chosen.repeats is not None and not chosen.run:
-        raise UserError("--repeats: goes with --run; existing records are not measured again")
 
 
 COMMANDS = (

@@ -1,4 +1,4 @@
-"""`accelbench completion`: prints a script that completes commands, flags, settings and choices in a shell.
+"""`accelbench completion`: prints a script that completes commands, flags, settings and choices in bash.
 
 The script contains all words: one that called accelbench at each key would answer after a second, Hydra's import time.
 """
@@ -42,65 +42,27 @@ _accelbench() {{
 complete -o default -F _accelbench accelbench
 """
 
-ZSH = """\
-#compdef accelbench
-# accelbench's words in zsh: printed by `accelbench completion zsh`.
-_accelbench() {{
-    local name=${{PREFIX%%=*}} choices= found=1
-    if [[ $PREFIX == *=* ]]; then
-        case $name in
-{values}
-        esac
-        compset -P '*[=,]'  # complete the last item of a list
-        compadd -S '' -- ${{=choices}}
-        return
-    fi
-    if ((CURRENT == 2)); then
-        compadd -- {commands} && found=0
-    fi
-    case $words[2] in
-{flags}
-    esac
-    local -a settings=(${{(M)${{=choices}}:#*=}}) flags=(${{${{=choices}}:#*=}})
-    compadd -S '' -- $settings && found=0
-    compadd -- $flags && found=0
-    if [[ $words[2] == (report|best|compare) ]]; then
-        _files && found=0
-    fi
-    return found
-}}
-if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
-    _accelbench "$@"
-else
-    compdef _accelbench accelbench
-fi
-"""
-TEMPLATES = {"bash": BASH, "zsh": ZSH}
 
-
-def script(shell: str, commands: Sequence[Command], conf: Path) -> str:
-    """The script that completes accelbench's words in `shell`."""
+def script(commands: Sequence[Command], conf: Path) -> str:
+    """The script that completes accelbench's words in bash."""
     choices = settings(conf)
     values = [f"        {name}) choices='{' '.join(words)}' ;;" for name, words in choices.items() if words]
     names = [f"{name}=" for name in choices]
     words_of = {command.name: command.flag_names + names * command.takes_settings for command in commands}
     flags = [f"    {name}) choices+=' {' '.join(words)}' ;;" for name, words in words_of.items()]
     flags.append(f"    *) choices+=' {' '.join(words_of[commands[0].name])}' ;;")
-    return TEMPLATES[shell].format(values="\n".join(values), commands=" ".join(words_of), flags="\n".join(flags))
+    return BASH.format(values="\n".join(values), commands=" ".join(words_of), flags="\n".join(flags))
 
 
 def settings(conf: Path) -> dict[str, list[str]]:
-    """Every setting by its dotted name with its choices; no choices if it takes any number or text.
-
-    Names of arguments depend on the model: they are left out.
-    """
+    """Every setting by its dotted name with its choices; those that depend on the model are left out."""
     return {each.name: each.choices for each in every_setting(conf) if each.kind != MAPPING}
 
 
 def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.commands.registry import load_all
 
-    print(script(chosen.shell, load_all(), project.workplace().conf), end="")
+    print(script(load_all(), project.workplace().conf), end="")
     return 0
 
 
@@ -109,7 +71,7 @@ COMMANDS = (
         name="completion",
         summary="print a script that completes accelbench's words in a shell",
         run=_run,
-        flags=(flag("shell", choices=tuple(TEMPLATES), help="the shell to complete in"),),
+        flags=(flag("shell", choices=("bash",), help="the shell to complete in"),),
         description="Try it with `source <(accelbench completion bash)`; README.md says where to save it.",
     ),
 )

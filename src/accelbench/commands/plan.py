@@ -10,7 +10,6 @@ from accelbench.presentation import counted
 from accelbench.project import Workplace, workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.text import clean
-from accelbench.schema.vocab import Protocol
 
 MAX_LISTED = 20  # cells
 MAX_NAMED = 4  # of the cells that are skipped for one reason
@@ -41,8 +40,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     length = f", {sum(known.values(), Length()).text}" if known else ""
     lines = [f"{counted(len(ordered), 'cell')}: {len(known)} to run{length}; {len(ordered) - len(known)} to skip."]
     named = runs if chosen.cells else runs[:MAX_LISTED]
-    texts = {key: f"{known[key]}{'' if known[key].estimate_s else _steps(ordered[key])}" for key in named}
-    lines += ["", *(f"{names[key]:<{LABEL_WIDTH}} {text}" for key, text in texts.items())]
+    lines += ["", *(f"{names[key]:<{LABEL_WIDTH}} {known[key]}" for key in named)]
     if len(runs) > len(named):
         lines.append(f"and {len(runs) - len(named)} more: --cells names every cell")
     lines += _skipped({names[key]: reason for key, reason in reasons.items() if reason is not None}, chosen.cells)
@@ -63,11 +61,7 @@ def _skipped(reasons: Mapping[str, str], lists_all: bool) -> Iterator[str]:
 
 
 def _check(cells: Mapping[str, Cell], names: Mapping[str, str], context: Context, place: Workplace) -> None:
-    """Checks the networks of the cells that run, each once; cells and labels are by id.
-
-    Raises:
-        UserError: a network does not run; the message has the reason of each.
-    """
+    """Checks the networks of the cells that run, each once; cells and labels are by id. Raises UserError."""
     from accelbench.grid.plan import data_of
     from accelbench.isolation.hosts import Hosts
     from accelbench.sweep.context import prepare_missing
@@ -85,10 +79,6 @@ def _check(cells: Mapping[str, Cell], names: Mapping[str, str], context: Context
         lines = [f"{names[key]}: {failure.reason}" for key, failure in failures.items()]
         raise UserError("\n  ".join(["these cells can't run:", *lines]))
     context.console.print(f"Checked {counted(num, 'network')}: found no mistake.", markup=False)
-
-
-def _steps(cell: Cell) -> str:
-    return {Protocol.fit: " (whole epochs)", Protocol.steps: f" ({cell.steps} steps)"}.get(cell.protocol, "")
 
 
 COMMANDS = (

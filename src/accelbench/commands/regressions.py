@@ -60,10 +60,8 @@ def _lines(found: "list[CellChange]") -> list[str]:
             lines.append(f"  {each.label:<42} {each.change:<8}{percents[0]} ({percents[1]} to {percents[2]})")
         elif each.change == Change.failed:
             lines.append(f"  {each.label:<42} {each.change:<8}at the second revision: {each.why}")
-    if counts[Change.slower] or counts[Change.faster]:
-        lines.append("  (in brackets: intervals so wide that hardly any list of equal cells names one)")
-    unknown = [each for each in found if each.change == Change.cant_tell]
-    lines += [f"  {each.label:<42} {each.change}: {each.why}" for each in unknown[:MAX_SHOWN]]
+    unknown = [f"  {each.label:<42} {each.change}: {each.why}" for each in found if each.change == Change.cant_tell]
+    lines += unknown[:MAX_SHOWN]
     if len(unknown) > MAX_SHOWN:
         lines.append(f"  and {len(unknown) - MAX_SHOWN} more that can't be told")
     return lines

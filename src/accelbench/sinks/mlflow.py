@@ -10,7 +10,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from accelbench import scratch
 from accelbench.answers.cells import MeasuredCell
 from accelbench.schema.record import Record
 from accelbench.sinks import location, mlflow_fields
@@ -72,7 +71,7 @@ class Store:
         """
         wanted = {key_of(record): record for record in records}
         names = {record.name for record in records}
-        with locked(self._root), scratch.temporary_files():
+        with locked(self._root):
             experiment_id = self._experiment(records[0].cell.suite)
             for run in list(self._runs(experiment_id, "attributes.status = 'RUNNING'")):
                 if run.data.tags.get("record") in names:
