@@ -64,24 +64,18 @@ def test_a_pair_that_is_too_slow_for_sure_is_the_exit_status(speed, limit, statu
     assert answered(both(records(), fine), both(records(speed), fine), max_slower=limit)[0] == status
 
 
-def test_records_that_could_not_be_read_are_named():
-    first = replace(records(), left_out="7 without a readable record", problems=[f"{n}.json: bad" for n in range(7)])
-    lines = answered(replace(first, notes=["runs/x/plan.json: bad"]), records())[1].splitlines()
-    start = lines.index("A: records that are not read, so left out: 7 without a readable record")
-    assert lines[start + 1 : start + 7] == [*(f"  {n}.json: bad" for n in range(5)), "  and 2 more"]
-    assert lines[start + 7] == "A: runs/x/plan.json: bad"
-    assert "left out" not in answered(records(), records())[1]
-
-
-def test_what_is_compared_and_the_sides_are_named():
+def test_what_is_compared_the_sides_and_unread_records_are_named():
     git = {"revision": "abcd" * 10, "branch": "main", "dirty": True}
     first = records(environment={**HERE, "git": git})
+    first = replace(first, left_out="1 without a readable record", problems=["x.json: bad"], notes=["plan.json: bad"])
     second = records(900.0, environment={**HERE, "git": {**git, "dirty": False}}, device=Device.xla_cpu)
     text = answered(first, second)[1]
     assert "Compared: device: cpu | xla_cpu" in text
     assert re.search(r"^mlp-xla_cpu-fp32-b32-infer +slower ", text, re.MULTILINE)  # the verdict is B's
     assert "A: runs/x (5 ok; git abcdabcd (changed))" in text
     assert "B: runs/x (5 ok; git abcdabcd)" in text
+    assert "A: records that are not read, so left out: 1 without a readable record\n  x.json: bad\n" in text
+    assert "A: plan.json: bad\n" in text
     assert "environment" not in text
 
 
@@ -91,19 +85,14 @@ def test_what_is_compared_and_the_sides_are_named():
         ({"versions": {"torch": "2.10.0"}}, "versions.torch: 2.9.0 | 2.10.0"),
         ({"code": "d" * 64}, f"code.lightning: {'c' * 12} | {'d' * 12}"),
         ({"variables": {"OMP_PROC_BIND": "1"}}, "variables.OMP_PROC_BIND: none | 1"),
-        ({"machine": {**MACHINE, "cpu_name": "Intel"}}, "machine.cpu_name: AMD EPYC | Intel"),
     ],
 )
 def test_a_different_environment_is_named(changes, name):
     there = {**HERE, **changes}
     assert f"The environment differs: {name}" in answered(records(), records(environment=there))[1]
     assert "environment" not in answered(records(environment=there), records(environment=there))[1]
-
-
-def test_engines_have_each_a_code_of_their_own_which_is_no_difference():
     keras = records(environment={**HERE, "code": "d" * 64}, engine=Engine.keras, keras=KerasSettings())
-    for sides in ((records(), keras), (both(records(), keras), both(records(), keras))):
-        assert "environment" not in answered(*sides)[1]
+    assert "environment" not in answered(records(), keras)[1]  # engines have each a code of their own
 
 
 @pytest.mark.parametrize(
@@ -161,11 +150,7 @@ def test_sides_that_did_not_take_turns_cannot_be_told_apart():
 def test_what_did_not_run_and_what_has_no_like_is_counted():
     gpu = records(status=Status.skipped, device=Device.gpu)
     text = answered(both(records(), gpu), both(records(), gpu, records(batch_size=8)))[1]
-    assert text.splitlines()[-3:] == [
-        "B is as fast as A, within 2 %",
-        "  1 were skipped in both A and B",
-        "  1 only A or only B has",
-    ]
+    assert text.splitlines()[-2:] == ["  1 were skipped in both A and B", "  1 only A or only B has"]
     status, failed = answered(records(), records(status=Status.failed), max_slower=0.05)
     assert "can't tell 5 and 0 processes; it takes 5 a side\n" in failed
     assert "B: runs/x (5 failed; git unknown)" in failed
@@ -177,10 +162,9 @@ def test_what_did_not_run_and_what_has_no_like_is_counted():
 def test_the_terms_are_read_as_they_are_written():
     assert terms(None, None, anyway=False) == Terms()
     assert terms("1.5%", "slower:5%", anyway=True) == Terms(margin=0.015, max_slower=0.05, anyway=True)
-    assert terms("0%", "slower:0%", anyway=False) == Terms(margin=0.0, max_slower=0.0)
-    for fail_if in ("slower", "slower:", "slower:5", "faster:5%", "slower:-5%", "slower:100%", "5%", ""):
+    for fail_if in ("slower", "slower:5", "faster:5%", "slower:-5%", "slower:100%", ""):
         with pytest.raises(UserError, match=r"--fail-if .*should be such as slower:5%"):
             terms(None, fail_if, anyway=False)
-    for margin in ("2", "x%", "-1%", "nan%", ""):
+    for margin in ("2", "x%", "-1%", ""):
         with pytest.raises(UserError, match="--margin .*should be such as 5%"):
             terms(margin, None, anyway=False)

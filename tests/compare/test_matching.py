@@ -29,13 +29,9 @@ def test_cells_that_are_equal_but_for_the_repeat_are_a_pair():
     assert [compared(one).ratio for one in found.pairs] == pytest.approx([1.0, 2.0])
     assert compared(found.pairs[1]).num_second == 6
     assert match(processes(suite="one"), processes(suite="two", timeout_s=5.0)).varied == {}
-
-
-def test_pairs_whose_cells_have_one_label_are_told_apart():
     models = [ModelSpec(name="mlp", args={"units": units}) for units in (8, 9)]
-    sides = [each for model in models for each in processes(model=model)]
-    labels = [one.label for one in match(sides, sides).pairs]
-    assert labels == ["mlp-cpu-fp32-b32-infer-units=8", "mlp-cpu-fp32-b32-infer-units=9"]
+    sides = [each for model in models for each in processes(model=model)]  # of one label
+    assert [one.label.rpartition("-")[2] for one in match(sides, sides).pairs] == ["units=8", "units=9"]
 
 
 def test_a_setting_in_which_the_sides_differ_throughout_is_what_is_compared():
@@ -79,22 +75,18 @@ def test_turns_are_seen_from_when_each_began(order, took):
 
 
 def test_rounds_drawn_at_random_are_turns():
-    for seed in range(200):
+    for seed in range(50):
         drawn = interleaved.shuffled_runs(make_cell(), make_cell(), 5, seed).is_second
         assert are_interleaved(*([process(at=at) for at, is_b in enumerate(drawn) if is_b == side] for side in (0, 1)))
 
 
-@pytest.mark.parametrize(
-    ("node_of", "is_interleaved"),
-    [
-        (lambda repeat, side: "one", True),
-        (lambda repeat, side: f"node{repeat % 2}", True),
-        (lambda repeat, side: f"node{side}", False),
-    ],
-)
-def test_on_several_nodes_both_sides_have_to_run_in_turns_on_each(node_of, is_interleaved):
+@pytest.mark.parametrize(("node", "is_interleaved"), [("one", True), ("node{repeat}", True), ("node{side}", False)])
+def test_on_several_nodes_both_sides_have_to_run_in_turns_on_each(node, is_interleaved):
     sides = [
-        [process(at=2 * repeat + side, environment={"node": {"name": node_of(repeat, side)}}) for repeat in range(6)]
+        [
+            process(at=2 * i + side, environment={"node": {"name": node.format(repeat=i % 2, side=side)}})
+            for i in range(6)
+        ]
         for side in (0, 1)
     ]
     assert are_interleaved(*sides) == is_interleaved

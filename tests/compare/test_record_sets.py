@@ -69,10 +69,12 @@ def test_a_word_selects_a_revision_or_a_machine_of_all_that_was_ever_measured(ro
             assert (repeats(records), records.selection, records.left_out) == (found, selection, "")
 
 
-def test_records_that_are_not_readable_are_counted(root):
+def test_records_that_are_not_readable_are_counted_and_named(root):
     put(root / "results/nets", repeat=0)
     put_unreadable(root / "results/nets")
-    assert find("nets@abc1", root).left_out == "1 of schema 2, 1 without a readable record"
+    found = find("nets@abc1", root)
+    assert found.left_out == "1 of schema 2, 1 without a readable record"
+    assert f"results/nets/{'f' * 12}-{'0' * 8}.json: not a readable record (" in "\n".join(found.problems)
     with pytest.raises(UserError, match="NVIDIA H100.\n  results/nets/.*schema 2.*\n  results/nets/f+-0+.json: not a"):
         find("nets@9999", root)
     put_unreadable(root / "old")
@@ -80,18 +82,14 @@ def test_records_that_are_not_readable_are_counted(root):
         find("old@abc1", root)
 
 
-def test_records_and_plans_that_are_not_readable_are_named_and_all_records_beside_such_a_plan_compared(root):
+def test_a_plan_that_is_not_readable_is_named_and_all_records_beside_it_compared(root):
     for repeat in (1, 2):
         put(root / "results/bad", repeat=repeat)
     (root / "results/bad/plan.json").write_text("{")
-    made = [put(root / "results/good", repeat=repeat) for repeat in (3, 4, 5)]
-    plan(root / "results/good", *made[:2])
-    (root / f"results/good/{made[1].name}.json").write_text("{")
+    plan(root / "results/good", put(root / "results/good", 3))
     found = find("results", root)
-    assert (repeats(found), found.left_out) == ([1, 2, 3], "1 without a readable record")
-    (line,), (note,) = found.problems, found.notes
-    assert line.startswith(f"results/good/{made[1].name}.json: not a readable record (")
-    assert line.endswith("); delete it and run the sweep again")
+    (note,) = found.notes
+    assert repeats(found) == [1, 2, 3]
     assert note.startswith("results/bad/plan.json: not a readable plan (")
     assert note.endswith("; all records beside it are compared")
     (root / "runs/bad").mkdir(parents=True)
@@ -107,9 +105,6 @@ def test_a_folder_that_can_not_be_listed_is_named(root, monkeypatch, name):
     refuse_listing(monkeypatch, Path("runs/locked"))
     found = find(name, root)
     assert (repeats(found), found.notes) == ([1], ["runs/locked: Permission denied"])
-    refuse_listing(monkeypatch, Path("runs/open"))
-    with pytest.raises(UserError, match="no readable records.*\n  runs/locked: Permission denied"):
-        find(name, root)
 
 
 @pytest.mark.parametrize(
@@ -118,14 +113,12 @@ def test_a_folder_that_can_not_be_listed_is_named(root, monkeypatch, name):
         ("runs/y", "runs/y: no folder of records, suite or record"),
         ("nets@9999", "Revisions: abc1abc1; machines: AMD EPYC, NVIDIA H100."),
         ("", "no folder of records"),
-        ("empty", "empty: holds no records"),
         ("empty@abc1", "empty@abc1: holds no records"),
-        ("runs/x/plan.json", "not a readable record"),
+        ("results/nets/plan.json", "not a readable record"),
     ],
 )
 def test_what_is_not_found_is_told(root, name, told):
     plan(root / "results/nets", put(root / "results/nets"))
-    plan(root / "runs/x", put(root / "runs/x"))
     (root / "empty").mkdir()
     with pytest.raises(UserError) as raised:
         find(name, root)

@@ -61,14 +61,6 @@ def test_unknown_values_are_empty_never_a_number_and_values_are_kept_whole(repor
     assert (tmp_path / "a.csv").read_text() == "a,b,c,d\n-1.5,'-1.5,,True\n"
 
 
-def test_records_that_are_not_shown_are_counted_on_the_page_and_for_the_console(tmp_path: Path, built, maker) -> None:
-    write(maker.ok(maker.cell(batch_size=1), 10), tmp_path / "results" / "nets")
-    out, (note,) = built([maker.ok(maker.cell(), 1000)])
-    assert note.startswith("Not in the plan of results/nets, and not shown: 1 record (")
-    assert note in (out / "index.html").read_text()
-    assert note in (out / "report.md").read_text()
-
-
 def test_text_of_others_does_no_harm_in_any_file(built, maker) -> None:
     wicked = "=1+1\x1b[31m\u202e`|<b>\n@x"
     failed = maker.record(maker.cell(suite="s"), Status.failed, reason="-2 " * 10**6, error="e" * 5_000_000)
@@ -99,14 +91,6 @@ def test_metrics_are_headlines_and_below_them_every_suites_and_models_means(repo
     }
 
 
-@pytest.mark.slow
-def test_building_changes_no_result_and_again_gives_the_same(results: Path, report: Path, tmp_path: Path) -> None:
-    before = content(results)
-    again = build.build(results, tmp_path / "again").parent
-    assert content(results) == before
-    assert content(again) == content(report)
-
-
 def test_a_full_disk_leaves_the_earlier_report(tmp_path: Path, built, maker, monkeypatch) -> None:
     out, _ = built([maker.ok(maker.cell(), 1000)])
     before = content(out)
@@ -121,17 +105,20 @@ def test_a_full_disk_leaves_the_earlier_report(tmp_path: Path, built, maker, mon
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report", "results"]
 
 
-def test_a_record_that_cannot_be_read_costs_only_itself(tmp_path: Path, built, maker) -> None:
+def test_records_that_cannot_be_read_or_are_not_shown_are_named_on_the_page_and_for_the_console(
+    tmp_path: Path, built, maker
+) -> None:
     records = [maker.ok(maker.cell(model), 1000) for model in ("mlp", "cnn")]
     bad = maker.suite(tmp_path / "results", records) / f"{records[0].name}.json"
     bad.write_text("{")
-    out, (line,) = built([])
-    named = f"results/nets/{bad.name}: not a readable record ("
-    assert line.startswith(named)
+    write(maker.ok(maker.cell(batch_size=1), 10), tmp_path / "results" / "nets")
+    out, (line, note) = built([])
+    assert line.startswith(f"results/nets/{bad.name}: not a readable record (")
     assert line.endswith("); delete it and run the sweep again")
+    assert note.startswith("Not in the plan of results/nets, and not shown: 1 record (")
     for name, count in (("index.html", "1</b> not readable"), ("report.md", "1 ok, 1 not readable")):
-        assert named in (out / name).read_text()
-        assert count in (out / name).read_text()
+        text = (out / name).read_text()
+        assert all(part in text for part in (line.partition(" (")[0], note, count))
     rows = pd.read_csv(out / "cells.csv")
     assert list(rows["samples_per_s"].notna()) == [False, True]
     assert rows["reason"][0] == "not readable"

@@ -65,8 +65,4 @@ def test_the_interval_is_that_of_a_t_test_where_the_spread_is_even():
     expected = 1.99 * math.sqrt((a.var(ddof=1) + b.var(ddof=1)) / 40)
     assert low == pytest.approx(b.mean() - a.mean() - expected, rel=0.1)
     assert high == pytest.approx(b.mean() - a.mean() + expected, rel=0.1)
-
-
-def test_equal_values_give_equal_bounds_on_every_call():
-    values = np.array([1.0, 1.1, 0.9, 1.05, 1.2])
-    assert difference_interval(values, values[::-1]) == difference_interval(values, values[::-1])
+    assert difference_interval(a, b) == (low, high)  # on every call

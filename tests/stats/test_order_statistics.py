@@ -31,18 +31,15 @@ def covered(bounds, truth):
     return sum(low <= truth <= high for low, high in bounds) / len(bounds)
 
 
-@pytest.mark.parametrize("values", [[0.1, 1, -2e300, float("inf")], range(3), np.array([1, 2])])
-def test_a_sample_has_the_numbers(values):
-    found = Sample(values).values
-    assert (found.dtype, found.tolist()) == (np.float64, list(values))
-
-
 def test_fewer_values_than_bounds_need_give_none():
     assert median_interval([1.0, 2.0, 3.0, 4.0, 5.0]) is None
     assert median_interval([3.0, 1.0, 2.0, 6.0, 5.0, 4.0]) == (1.0, 6.0)
     assert median_interval(range(7), confidence=0.99) is None
     assert median_interval(range(8), confidence=0.99) == (0, 7)
     assert (half_width([1.0] * 5), half_width([2.0] * 6)) == (None, 0)
+    for values in ([2.0**i for i in range(9)], [1.0] * 10 + [2.0] * 11):
+        low, high = median_interval(values)
+        assert low <= median(values) <= high
 
 
 @pytest.mark.slow
@@ -106,14 +103,6 @@ def test_percentiles_are_numpys_nearest_rank(num):
     for percent in (0.5, 1, 25, 90, 99, 99.9, 100):
         assert sample.percentile(percent) == np.percentile(values, percent, method="inverted_cdf")
     assert sample.percentile(50) == sample.median == statistics.median(values)
-
-
-@pytest.mark.parametrize("num", [6, 7, 8, 9, 20, 21])
-def test_the_interval_of_the_median_contains_it(num):
-    for values in ([1.0] * num, [2.0**i for i in range(num)], [1.0] * (num // 2) + [2.0] * (num - num // 2)):
-        sample = Sample(values)
-        low, high = sample.percentile_interval(50)
-        assert low <= sample.supported_percentile(50) <= high
 
 
 @pytest.mark.parametrize(("percent", "fewest"), [(50, 6), (90, 64), (99, 662)])
