@@ -7,7 +7,7 @@ steps from outside; an engine whose framework calls back overrides it, and calls
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -16,18 +16,24 @@ from typing import Any
 from accelbench.data.manifest import read_counts
 from accelbench.devices.proc import high_water_bytes
 from accelbench.devices.registry import look
-from accelbench.engines.compared_outputs import ComparedOutputs
 from accelbench.engines.formats import FORMATS
-from accelbench.engines.sources import Shape, check_has_epochs, is_random
-from accelbench.measuring import clock, witness
+from accelbench.engines.images import Shape, check_has_epochs, is_random
+from accelbench.measuring import clock, output_check, witness
 from accelbench.measuring.breakdown import has_time
-from accelbench.measuring.output_check import NOT_FINITE, Findings, check, limit, wrong
+from accelbench.measuring.output_check import NOT_FINITE, NUM_ROWS, Findings, Output, Outputs, References
 from accelbench.measuring.promises import Observations, check_timed, replay
 from accelbench.measuring.runner import ONE_RANK, Compiles, RankGroup, Runner, Step, Timing, Watch, no_compiles
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Answers, Breakdown, Check, Epoch, Evaluation, Measurement, Operator, Work
 from accelbench.schema.ranges import MAX_NUMBER
-from accelbench.schema.vocab import MODULE, Device, Mode, Pipeline, Precision, Promise, Protocol
+from accelbench.schema.vocab import MODULE, QUANTIZED, Device, Mode, Pipeline, Precision, Promise, Protocol
+
+# The share of a cell's time limit after which its output is not compared any more: running into the limit would lose
+# the record. The rest is for what comes before a `CellRun`, such as starting a device, and after it.
+MAX_UNTIL_CHECKED = 0.9
+# In which a newly built network rounds as a cell does, where that is not its own precision. No CPU has tf32: bf16
+# rounds to fewer bits.
+ROUNDS_ALIKE = {Precision.fp32: Precision.fp64, Precision.tf32: Precision.bf16_mixed}
 
 
 class BaseBackend:
@@ -40,7 +46,6 @@ class BaseBackend:
         """Returns when everything launched on the device is done."""
 
     def compiles(self) -> Compiles:
-        """The number of compilations so far, and their seconds."""
         return no_compiles()
 
     def fallbacks(self) -> list[str] | None:
@@ -93,30 +98,31 @@ class Observed:
     formats: Mapping[str, int] = field(default_factory=dict)
 
 
-class CellRun(ComparedOutputs):
-    """One cell's run in this process. An UnsupportedError says that whole epochs of random images were asked for.
+class CellRun:
+    """One cell's run in this process. An UnsupportedError says that whole epochs of random images were asked for."""
 
-    Attributes:
-        feed: the batches that are measured; its `num_samples` are those of an epoch. Set by the engine.
-        test_feed: the same of the test set; set by the engine if it trains whole epochs.
-        build_s: seconds from nothing to a model on its device; set by the engine.
-        num_params: trainable parameters; set by the engine.
-        step: of the timed window, which further steps are like.
-    """
-
-    feed: Any
-    test_feed: Any
-    build_s: float
-    num_params: int
-    step: Any
+    # Set by the engine:
+    feed: Any  # the batches that are measured; its `num_samples` are those of an epoch
+    test_feed: Any  # the same of the test set, if it trains whole epochs
+    build_s: float  # seconds from nothing to a model on its device
+    num_params: int  # trainable parameters
+    num_reference_rows = NUM_ROWS  # how many of `rows` `reference_outputs` gives, the first ones
+    has_same_reference = False  # whether `reference_outputs` rounds as what was measured does, in the cell's precision
+    same_random = False  # whether a seed gives both networks the same random numbers
+    # Set here:
+    step: Any  # of the timed window, which further steps are like
+    outputs: Outputs | None = None  # of the network that was measured
+    timed: tuple[Any, Output | None] | None = None  # a batch of a timed step, and its output if that can be compared
 
     def __init__(self, cell: Cell, data_folder: Path, backend: BaseBackend, ranks: RankGroup = ONE_RANK) -> None:
-        super().__init__(cell)
+        self._began_s = time.monotonic()
         check_has_epochs(cell)
-        self.data_folder, self.backend, self.ranks = data_folder, backend, ranks
+        self.cell, self.data_folder, self.backend, self.ranks = cell, data_folder, backend, ranks
         self.trains = cell.mode == Mode.train
         self.fits = cell.protocol == Protocol.fit
-        self.timing = Timing()
+        # One step shows whether a cell fits into memory and time; more steps would take as long again.
+        self.is_one_step = cell.protocol == Protocol.steps and cell.steps == 1
+        self.timing, self.seen = Timing(), Observations()
         self.epochs: list[Epoch] = []
         self.breakdown: Breakdown | None = None
         self.operators: list[Operator] = []
@@ -124,9 +130,7 @@ class CellRun(ComparedOutputs):
         self.resources: Resources | None = None
         self.output_error: float | None = None
         self.known_work: Work | None = None
-        self.seen = Observations()
-        # One step shows whether a cell fits into memory and time; more steps would take as long again.
-        self.is_one_step = cell.protocol == Protocol.steps and cell.steps == 1
+        self.rows: list[int] = []  # of the output that are compared, once they were drawn
 
     def new_step(self) -> Step:
         """A step over the batches that are measured: without end, or in `fit` until the epoch's end."""
@@ -143,6 +147,39 @@ class CellRun(ComparedOutputs):
     def observe(self) -> Observed | None:
         """What really ran, after everything was measured; None in a process that is not the first of its ranks."""
         raise NotImplementedError
+
+    def compared_inputs(self) -> tuple[Any, Any]:
+        """A batch that was fed, that of `timed` if there is one, and one that the feed never gives."""
+        raise NotImplementedError
+
+    def measured_output(self, batch: Any, rows: Sequence[int]) -> Output:
+        """The output of what was timed for a batch, which is made as large as a whole step, with these of its rows."""
+        raise NotImplementedError
+
+    def reference_outputs(
+        self, batches: Sequence[Any], *, other: bool = False, precision: Precision | None = None
+    ) -> list[Output]:
+        """The outputs of a newly built network on the CPU, in fp32 or `precision`, with the first of `rows`.
+
+        The batches are as `compared_inputs` returns them; for the i-th one, random numbers are seeded as
+        `seed_output(i % 2)` does. With `other`, the network has other weights than that which was measured.
+        """
+        raise NotImplementedError
+
+    def seed_output(self, number: int) -> None:
+        """Seeds the random numbers that the next output is computed with, as `reference_outputs` does its batches'."""
+
+    def reordered_inputs(self, batch: Any, order: Sequence[int]) -> Any:
+        """The batch whose sample i is sample `order[i]` of `batch`; None if that can't be made."""
+        return None
+
+    def mixed_inputs(self, batch: Any, other: Any, rows: Sequence[int]) -> Any:
+        """The batch with these samples of another one; None if it has no others, or that can't be made."""
+        return None
+
+    def inputs_of_rows(self, batch: Any, rows: Sequence[int]) -> Sequence[Hashable] | None:
+        """What the network gets for each of these samples of a batch; None if no two samples ever have the same."""
+        return None
 
     def watch(self, step: Any) -> Watch | None:
         """What looks at one of the measured steps; None if nothing does."""
@@ -172,9 +209,15 @@ class CellRun(ComparedOutputs):
 
     @property
     def is_reference(self) -> bool:
-        """Whether the cell is what outputs are compared with: plain fp32 on the CPU, without options."""
+        """Whether it is what outputs are compared with: plain fp32 on the CPU."""
         changed = self.cell.options.change_output or (self.cell.keras is not None and self.cell.keras.non_defaults)
         return (self.cell.device, self.cell.precision) == (Device.cpu, Precision.fp32) and not changed
+
+    @property
+    def rounds_alike(self) -> Precision | None:
+        """A precision in which `reference_outputs` shows what rounding does; see `References.rounded`."""
+        precision = self.cell.precision
+        return None if precision in QUANTIZED else ROUNDS_ALIKE.get(precision, precision)
 
     def measure(self, work: Work | None = None) -> Measurement | None:
         """Runs the cell and collects its measurement; None in a process that is not the first of its ranks.
@@ -189,7 +232,6 @@ class CellRun(ComparedOutputs):
         return None if observed is None else self._collect(observed)
 
     def run_steps(self) -> None:
-        """Runs everything that is timed."""
         if not self.fits:
             self.measure_window(self.new_step())
             return
@@ -217,26 +259,19 @@ class CellRun(ComparedOutputs):
             self.timing.copy_out_s = []
 
     def measure_epoch(self, step: Step) -> None:
-        """Measures one epoch."""
         self.ranks.end()  # so that all ranks begin together
         with witness.timed():
-            began_boot_s, took = clock.measure_epoch(self.timing, step, self._wait_for_ranks, self.backend.compiles)
+            began_s, took = clock.measure_epoch(self.timing, step, self._wait_for_ranks, self.backend.compiles)
         self.defects += self.backend.changed()
-        num_samples = self.feed.num_samples
-        loss, accuracy = self.outcome(step, num_samples) if self.trains else (None, None)
+        num, data_s = self.feed.num_samples, None if self.fetches_inside else took.data_s
+        loss, accuracy = self.outcome(step, num) if self.trains else (None, None)
         self.epochs.append(
             Epoch(
-                seconds=took.seconds,
-                num_samples=num_samples,
-                began_boot_s=began_boot_s,
-                data_s=None if self.fetches_inside else took.data_s,
-                loss=loss,
-                accuracy=accuracy,
+                seconds=took.seconds, num_samples=num, began_boot_s=began_s, data_s=data_s, loss=loss, accuracy=accuracy
             )
         )
 
     def evaluate(self, step: Step) -> None:
-        """Evaluates the model on the test set after an epoch, outside of the epoch's time."""
         num_samples = self.test_feed.num_samples
         self.ranks.end()
         with witness.timed():
@@ -260,25 +295,79 @@ class CellRun(ComparedOutputs):
     def keep_outputs(self, size: int, shapes: Sequence[Shape] | None) -> None:
         """Keeps outputs of what was timed, which are then checked. To be called in inference, after the timed part.
 
-        The arguments are those of `compute_outputs`.
+        A step has `size` rows; `shapes` are those that the output may have, None if it may be anything.
         """
         self.note_resources()
-        if not self.is_one_step:
-            self.compute_outputs(size, shapes)
+        if self.is_one_step:
+            return
+        rows = self.rows_of(size)
+        fed, unseen = self.compared_inputs()
+        num_changed = -(-len(rows) // 2)
+        if (mixed := self.mixed_inputs(unseen, fed, rows[num_changed:])) is None:
+            num_changed = len(rows)
+        else:
+            unseen = mixed
+
+        def output(number: int, batch: Any) -> Output:
+            self.seed_output(number)
+            return self.measured_output(batch, rows)
+
+        timed = self.timed[1] if self.timed else None
+        of_unseen = output(0, unseen)  # as the reference, which gets the unseen inputs first
+        moved = None if timed is None else self._moved_output(fed, size)
+        close = output_check.limit(self.cell.precision)
+        if timed is not None and moved is not None and output_check.by_axis(timed, moved) <= close:
+            of_fed = timed  # no state, random number or place in the batch makes a difference
+        else:
+            if moved is not None:  # all of them anew, each one call after the other: it may compute at some calls alone
+                of_unseen = output(0, unseen)
+            of_fed = output(1, fed)
+            moved = self._moved_output(fed, size)
+
+        def inputs_of(batch: Any, num: int) -> Sequence[Hashable]:
+            return self.inputs_of_rows(batch, self.rows[:num]) or []
+
+        keys = None if self.inputs_of_rows(fed, []) is None else inputs_of
+        self.outputs = Outputs((fed, unseen), size, shapes, of_fed, of_unseen, timed, moved, num_changed, keys)
+
+    def _moved_output(self, batch: Any, size: int) -> Output | None:
+        """The output for the batch in another order, put back into its own; None if it can't be moved."""
+        order = output_check.random_order(size)
+        if size == 1 or (reordered := self.reordered_inputs(batch, order)) is None:
+            return None
+        self.seed_output(1)
+        return self.measured_output(reordered, [order.index(row) for row in self.rows])
+
+    def rows_of(self, size: int) -> list[int]:
+        """The rows of a step's output that are compared, drawn when they are first needed."""
+        self.rows = self.rows or output_check.random_rows(size)
+        return self.rows
+
+    def references(self) -> References:
+        """What the outputs are compared with. It raises a NotInTimeError if the cell would run into its time limit."""
+
+        def run(batches: Sequence[Any], **how: Any) -> list[Output]:
+            left_s = self._began_s + MAX_UNTIL_CHECKED * self.cell.timeout_s - time.monotonic()
+            return output_check.in_time(lambda: self.reference_outputs(batches, **how), left_s)
+
+        return References(
+            run,
+            self.cell.precision if self.has_same_reference else None,
+            self.rounds_alike,
+            self.num_reference_rows,
+            same_random=self.same_random,
+            constant=self.cell.model.constant,
+            in_training=any(self.seen.modes),
+        )
 
     @check_timed
     def look_for_kept_results(self, fed: Callable[[], Any], unseen: Callable[[], Any]) -> None:
-        """Runs further steps on inputs that were fed before, and on others, unless the time would run out.
-
-        `fed` makes a batch that was fed before, in new memory, and `unseen` one that the feed never gives, another one
-        at each call.
-        """
+        """Runs further steps on inputs that were fed before, and on others; see `replay`. Not if time would run out."""
         steps_s = self.timing.latency_s or [block.seconds / block.num_steps for block in self.timing.blocks]
         if has_time(median(steps_s), self.cell.timeout_s):
             self.seen.replayed = replay(fed, unseen, self.seconds_of, steps_s, on_host=self.backend.on_host)
 
     def seconds_of(self, batches: Sequence[Any]) -> float:
-        """How long further steps take on these batches."""
         start = time.perf_counter()
         for batch in batches:
             self.step.compute(self.step.copy_in(batch))
@@ -302,20 +391,21 @@ class CellRun(ComparedOutputs):
         self.defects = self.defects or ["the loss is not finite" if self.trains else NOT_FINITE]
 
     def device_name(self) -> str:
-        """The hardware's name, as the backend or else the device's registry knows it."""
         return self.backend.device_name() or look(self.cell.device).name
 
     def _collect(self, observed: Observed) -> Measurement:
         assert self.resources is not None, "the resources are noted before anything is observed"
         num_compiles, compile_s = self.resources.compiles
         counts = {} if is_random(self.cell) or self.cell.data.name == MODULE else read_counts(self.data_folder)
-        found = Findings()
+        found, precision = Findings(), self.cell.precision
         if self.outputs is not None:
             with self.seen.checking():
-                found = check(self.outputs, self.cell.precision, self.references())
+                found = output_check.check(self.outputs, precision, self.references())
         self.defects += self.seen.defects()
-        asked = FORMATS[self.cell.precision].computed
         self.output_error = None if self.is_reference else found.error
+        checks = self.seen.checks(self.outputs, len(self.rows), found, trains=self.trains)
+        asked = FORMATS[precision].computed
+        own_warnings = [*self.warnings(), *self._common_warnings(None if found.defects else found.error)]
         return Measurement(
             **vars(observed),
             num_params=self.num_params,
@@ -333,18 +423,10 @@ class CellRun(ComparedOutputs):
             peak_device_bytes=self.resources.peak_device_bytes,
             peak_host_bytes=self.resources.peak_host_bytes,
             tokens_per_sample=self.tokens_per_sample(),
-            checks=[
-                self._settings_check(observed),
-                *self.seen.checks(self.outputs, len(self.rows), found, trains=self.trains),
-            ],
+            checks=[self._settings_check(observed), *checks],
             checks_s=self.seen.checks_s,
             notes=[*self.notes(), *self.seen.notes(asked), *found.notes],
-            warnings=[
-                *self.warnings(),
-                *self._common_warnings(None if found.defects else found.error),
-                *self.seen.warnings(asked),
-                *found.warnings,
-            ],
+            warnings=[*own_warnings, *self.seen.warnings(asked), *found.warnings],
             defects=list(dict.fromkeys([*self.defects, *found.defects])),
             **self.timing.measured(),
         )
@@ -356,12 +438,13 @@ class CellRun(ComparedOutputs):
             return Check(promise=Promise.settings, observed="the number of threads alone was read back")
         return Check(promise=Promise.settings)
 
-    def _common_warnings(self, output_error: float | None) -> Iterator[str]:
+    def _common_warnings(self, error: float | None) -> Iterator[str]:
+        precision = self.cell.precision
         if self.is_one_step:
             yield "one step shows that the cell runs, not how fast; its output was not checked"
         if self.timing.compiled_in_steady_state:
             yield f"compiled {self.timing.compiled_in_steady_state} times in the steady state"
         if self.resources is not None and self.resources.fallbacks:
             yield f"ran on the CPU instead: {', '.join(self.resources.fallbacks)}"
-        if output_error is not None and limit(self.cell.precision) < output_error <= wrong(self.cell.precision):
-            yield f"the output differs from fp32's on the CPU by {100 * output_error:.1f} %"
+        if error is not None and output_check.limit(precision) < error <= output_check.wrong(precision):
+            yield f"the output differs from fp32's on the CPU by {100 * error:.1f} %"

@@ -1,9 +1,8 @@
 """One record -> one flat row of published numbers, which the report and the trackers both show."""
 
-import functools
-import operator
-from collections.abc import Mapping, Sequence
 from pathlib import PurePath
+from statistics import fmean
+from typing import Any
 
 from accelbench.judging import disturbed
 from accelbench.judging.costs import joules_per_sample
@@ -11,7 +10,7 @@ from accelbench.judging.roofline import bound
 from accelbench.judging.warnings import counted_samples, warnings_of_record
 from accelbench.schema.ceilings import Ceilings, ceilings_in
 from accelbench.schema.cell import Cell, value_text
-from accelbench.schema.measurement import Breakdown, Measurement
+from accelbench.schema.measurement import Breakdown, Measurement, SystemSeries
 from accelbench.schema.record import Record, Row, node_of
 from accelbench.schema.setting import declared
 from accelbench.schema.text import clean
@@ -32,8 +31,6 @@ from accelbench.stats.means import share_difference
 from accelbench.stats.order_statistics import Sample
 
 MB = 1e6  # bytes
-# The measurement's lists with a value for each step that was waited for.
-STEPS = ("latency_s", "launch_s", "data_s", "copy_in_s", "copy_out_s")
 # Columns that are attributes of the measurement.
 FACTS = (
     *("num_params", "threads", "export_s", "quantize_s", "compile_s", "num_compiles", "first_step_s", "build_s"),
@@ -62,26 +59,15 @@ SERIES = {
 def summarise(record: Record) -> Row:
     """The row of `cells.csv` for `record`: its columns, in order; None if unknown, or disturbed; texts are clean."""
     row = {**_settings(record), **dict.fromkeys(MEASURED)}
-    measured, system = record.measurement, record.system
+    measured = record.measurement
     if measured is not None:
-        steps = {name: Sample(getattr(measured, name)) for name in STEPS}
-        row |= _rates(record, measured) | _latencies(measured, steps) | _facts(measured)
-        row |= _work(record, measured, steps, row["samples_per_s"])
+        row |= _rates(record, measured) | _latencies(measured) | _facts(measured)
+        row |= _work(record, measured, row["samples_per_s"])
         if measured.breakdown is not None:
             row |= _breakdown(measured.breakdown)
-    if system is not None:
-        steady = measured.steady_boot_s if measured else None
-        row["peak_host_mb"] = _divided(system.peak_host_bytes, MB)
-        row |= {column: _mean(system.within(name, steady)) for column, name in SERIES.items()}
-        of_kernel, whole = _mean(system.within("cpu_system_percent", steady)), row["cpu_utilization_percent"]
-        if of_kernel is not None and isinstance(whole, float) and whole > 0:
-            row["system_time_share"] = of_kernel / whole
+    if record.system is not None:
+        row |= _of_system(record, record.system)
     if measured is not None:
-        if system is not None:
-            idle_w = record.environment.get("idle_w", {})
-            joules = joules_per_sample(record.cell.device, measured, system, idle_w)
-            provenance = None if joules is None else Provenance.measured.value
-            row |= {"energy_j_per_sample": joules, "energy_provenance": provenance}
         row["disturbed"] = disturbed.reason(record)
         about_numbers = [] if row["disturbed"] else warnings_of_record(record, row)
         row["warnings"] = "; ".join([*counted_samples(record), *measured.warnings, *about_numbers]) or None
@@ -98,14 +84,11 @@ def without_numbers(row: Row) -> Row:
 
 
 def ceilings_of(record: Record) -> Ceilings | None:
-    """The ceilings of all devices that computed the cell together; None if they were not probed, or beside other load.
-
-    Several devices of one CPU share it, and the probe measured it as a whole.
-    """
+    """The ceilings of all devices that computed the cell together; None if not probed, or beside other load."""
     probed = ceilings_in(record.environment)
     if probed is not None and probed.disturbance(record.cell.precision):
         return None
-    if probed is None or record.measurement is None or record.cell.device in SHARE_ONE_CPU:
+    if probed is None or record.measurement is None or record.cell.device in SHARE_ONE_CPU:  # probed as a whole
         return probed
     return probed.of_devices(record.measurement.num_devices)
 
@@ -210,25 +193,22 @@ def _rates(record: Record, measured: Measurement) -> Row:
     }
 
 
-def _latencies(measured: Measurement, steps: Mapping[str, Sample]) -> Row:
-    latency = steps["latency_s"]
+def _latencies(measured: Measurement) -> Row:
+    """Milliseconds of the steps that were waited for, and of their parts."""
     row: Row = {}
+    latency = Sample(measured.latency_s)
     for percent in (50, 90, 99):
         value = latency.supported_percentile(percent)
         low, high = (value is not None and latency.percentile_interval(percent)) or (None, None)
-        column = f"latency_p{percent}_ms"
-        row |= {
-            column: _ms(value),
-            f"{column}_low": _ms(low),
-            f"{column}_high": _ms(high),
-        }
-    parts = {"launch_p50_ms": steps["launch_s"], "data_wait_ms": steps["data_s"], "copy_in_ms": steps["copy_in_s"]}
+        for end, seconds in (("", value), ("_low", low), ("_high", high)):
+            row[f"latency_p{percent}_ms{end}"] = None if seconds is None else 1000 * seconds
     # The computation is the step without waiting for data and copying; a part is empty if nothing is moved.
-    moved = [steps[name] for name in ("data_s", "copy_in_s", "copy_out_s")]
-    moved_s = [part.values for part in moved if 0 < len(part) == len(latency)]
-    parts["compute_ms"] = Sample(functools.reduce(operator.sub, moved_s, latency.values)) if moved_s else latency
-    parts["copy_out_ms"] = steps["copy_out_s"]
-    row |= {column: _ms(sample.median) if len(sample) else None for column, sample in parts.items()}
+    computed_s = latency.values
+    for part in (measured.data_s, measured.copy_in_s, measured.copy_out_s):
+        computed_s = computed_s - part if 0 < len(part) == len(latency) else computed_s
+    parts: dict[str, Any] = {"launch_p50_ms": measured.launch_s, "data_wait_ms": measured.data_s}
+    parts |= {"copy_in_ms": measured.copy_in_s, "compute_ms": computed_s, "copy_out_ms": measured.copy_out_s}
+    row |= {column: 1000 * Sample(part).median if len(part) else None for column, part in parts.items()}
     if len(latency) >= order_statistics.NUM_SAMPLES_FOR[50]:
         row["num_outliers"] = latency.num_outliers
     # Of the steps that were waited for, or of whole epochs; None if steps fetch their batches themselves.
@@ -244,17 +224,14 @@ def _breakdown(breakdown: Breakdown) -> Row:
     """Means over the steps with a wall time between the quartiles, so that the phases add up to the mean step."""
     totals = [sum(step) for step in zip(*breakdown.phases_s.values(), strict=True)]
     order = sorted(range(len(totals)), key=totals.__getitem__)
-    quarter = len(order) // 4
-    middle = order[quarter : len(order) - quarter]
-    row: Row = {
-        f"breakdown_{phase}_ms": _ms(_mean([seconds[step] for step in middle]))
-        for phase, seconds in breakdown.phases_s.items()
-    }
+    middle = order[len(order) // 4 : len(order) - len(order) // 4]
+    phases = breakdown.phases_s.items()
+    row: Row = {f"breakdown_{phase}_ms": 1000 * fmean(seconds[step] for step in middle) for phase, seconds in phases}
     median = order_statistics.median
     return row | {"breakdown_disturbance": median(totals) / median(breakdown.undisturbed_s) - 1}
 
 
-def _work(record: Record, measured: Measurement, steps: Mapping[str, Sample], speed: object) -> Row:
+def _work(record: Record, measured: Measurement, speed: object) -> Row:
     """The work of a step, how near it comes to the ceiling of its device, and what bounds it."""
     work, cell, ceilings = measured.work, record.cell, ceilings_of(record)
     if work is None:
@@ -271,15 +248,18 @@ def _work(record: Record, measured: Measurement, steps: Mapping[str, Sample], sp
     if not isinstance(speed, float):
         return row
     num_batches = cell.keras.steps_per_execution if cell.keras else 1  # in one timed step
-    data_s = steps["data_s"].median / num_batches if measured.data_s else None
-    copy_s = sum(part.median for part in (steps["copy_in_s"], steps["copy_out_s"]) if len(part)) / num_batches
+    data_s, copy_in_s, copy_out_s = (
+        Sample(part).median / num_batches if part else None
+        for part in (measured.data_s, measured.copy_in_s, measured.copy_out_s)
+    )
+    copy_s = None if copy_in_s is None else copy_in_s + (copy_out_s or 0.0)
     # The other engines compile whole steps.
     fused = cell.options.compile or cell.options.cuda_graphs or cell.device in XLA or cell.engine != Engine.lightning
-    step_s, copied_s = batch / speed, copy_s if measured.copy_in_s else None
-    found = bound(work, step_s, ceilings, cell.precision, fused=fused, data_s=data_s, copy_s=copied_s)
+    found = bound(work, batch / speed, ceilings, cell.precision, fused=fused, data_s=data_s, copy_s=copy_s)
+    flops_per_s = None if work.flops is None else work.flops / batch * speed
     return row | {
-        "flops_per_s": None if work.flops is None else work.flops / batch * speed,
-        "mfu": None if work.flops is None or ceiling is None else work.flops / step_s / ceiling,
+        "flops_per_s": flops_per_s,
+        "mfu": None if flops_per_s is None or ceiling is None else flops_per_s / ceiling,
         "bound": found.value if found else None,
     }
 
@@ -302,11 +282,11 @@ def _facts(measured: Measurement) -> Row:
         # The loss of a window's last batch only shows how many steps ran, not how well the model learns.
         "loss": measured.epochs[-1].loss if measured.epochs else None,
         "train_accuracy": measured.epochs[-1].accuracy if measured.epochs else None,
-        "busiest_operators": ", ".join(f"{each.name} x{each.num_calls} {100 * each.share:.0f} %" for each in busiest),
+        "busiest_operators": ", ".join(f"{each.name} x{each.num_calls} {100 * each.share:.0f} %" for each in busiest)
+        or None,
         "test_loss": evaluation.loss if evaluation else None,
         "evaluation_s": order_statistics.median(evaluations_s) if evaluations_s else None,
     }
-    row["busiest_operators"] = row["busiest_operators"] or None
     if answers is not None:  # of a trained classifier, beside those that it gives in fp32
         num = answers.num_samples
         low, high = share_difference(num, answers.num_won, answers.num_lost)
@@ -316,13 +296,27 @@ def _facts(measured: Measurement) -> Row:
     return row
 
 
-def _ms(seconds: float | None) -> float | None:
-    return None if seconds is None else 1000 * seconds
+def _of_system(record: Record, system: SystemSeries) -> Row:
+    """Means of what was sampled in the steady state, and energy."""
+    measured = record.measurement
+    steady = measured.steady_boot_s if measured else None
+
+    def mean(name: str) -> float | None:
+        values = system.within(name, steady)
+        return fmean(values) if values else None
+
+    row: Row = {column: mean(name) for column, name in SERIES.items()}
+    row["peak_host_mb"] = _divided(system.peak_host_bytes, MB)
+    of_kernel, whole = mean("cpu_system_percent"), row["cpu_utilization_percent"]
+    if of_kernel is not None and isinstance(whole, float) and whole > 0:
+        row["system_time_share"] = of_kernel / whole
+    if measured is not None:
+        idle_w = record.environment.get("idle_w", {})
+        joules = joules_per_sample(record.cell.device, measured, system, idle_w)
+        row["energy_j_per_sample"] = joules
+        row["energy_provenance"] = None if joules is None else Provenance.measured.value
+    return row
 
 
 def _divided(value: float | None, divisor: float) -> float | None:
     return None if value is None else value / divisor
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None

@@ -249,14 +249,9 @@ def replay(
 ) -> Replay:
     """Alternates blocks until they show that nothing is kept, or all of them that something is.
 
-    A long step on the host is first compared with what most measured ones took: those had several inputs each.
-
-    Args:
-        fed: makes a batch with inputs that were fed before, in new memory.
-        unseen: the same with inputs that never were; others at each call.
-        seconds: runs a step on each of the batches of a block, and returns how long that took.
-        steps_s: what measured steps took.
-        on_host: whether a step has been computed when it returns.
+    `fed` makes a batch with inputs that were fed before, in new memory, and `unseen` one with inputs that never were,
+    others at each call. `seconds` runs a step on each batch of a block, and returns how long that took. A long step
+    that is computed `on_host` is first compared with what most measured ones took (`steps_s`).
     """
     found, num_batches = Replay(), min(MAX_BATCHES, math.ceil(BLOCK_S / max(median(steps_s), 1e-9)))
 

@@ -173,7 +173,7 @@ def test_any_structure_of_tensors_is_valid_if_asked_for(digits, network):
     cell = cell_of(network, ModelOutput.any, breakdown_s=0.01, **BF16)
     measured = engine.run(cell, digits)
     assert (judge(cell, measured), measured.warnings) == (None, [])
-    assert 1e-4 < measured.output_error < 0.05
+    assert 1e-4 < measured.output_error < 0.1
     assert measured.work.flops == 2 * 32 * 784 * 10
     assert measured.operators
     assert measured.breakdown is not None

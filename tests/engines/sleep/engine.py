@@ -2,7 +2,7 @@ import time
 
 from accelbench.data.arrays import load_split
 from accelbench.engines.cell_run import BaseBackend, CellRun, Observed
-from accelbench.engines.sources import order_of
+from accelbench.engines.images import order_of
 from accelbench.measuring.runner import Step
 
 

@@ -15,12 +15,11 @@ from accelbench.data.arrays import Arrays
 from accelbench.data.order import Order
 from accelbench.engines.cell_run import CellRun, Observed
 from accelbench.engines.formats import FORMATS
+from accelbench.engines.images import channels_last, input_of, is_random, output_shapes, pictures_alike, unseen_images
 from accelbench.engines.keras import networks
 from accelbench.engines.keras.backends import Backend, Execute, backend_for
 from accelbench.engines.keras.feed import ArrayFeed, Feed, feed_of
 from accelbench.engines.keras.work import Observer, count, num_params, states
-from accelbench.engines.models import output_shapes
-from accelbench.engines.sources import channels_last, input_of, is_random, pictures_alike, unseen_images
 from accelbench.measuring.output_check import NUM_SAMPLES, Output, OutputTensor, batch_axes
 from accelbench.measuring.promises import States, check_timed
 from accelbench.measuring.runner import Watch

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from accelbench.data.arrays import Arrays, load_split
 from accelbench.data.order import Order, num_drawn_ahead
 from accelbench.engines.formats import FORMATS
-from accelbench.engines.sources import channels_last, is_random, order_of
+from accelbench.engines.images import channels_last, is_random, order_of
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Mode, Pipeline
 

@@ -16,8 +16,7 @@ from keras import layers, losses, ops, optimizers
 from numpy.typing import NDArray
 
 from accelbench.engines.formats import FORMATS
-from accelbench.engines.models import check_colour, check_grey, check_size, optimizer_named, own_network
-from accelbench.engines.sources import Shape
+from accelbench.engines.images import Shape, check_colour, check_grey, check_size, optimizer_named, own_network
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Precision

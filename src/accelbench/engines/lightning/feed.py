@@ -14,10 +14,10 @@ from torch.utils.data import DataLoader, Dataset
 
 from accelbench.data.arrays import Arrays, Encoded, load_encoded, load_split
 from accelbench.data.order import Order, num_drawn_ahead
+from accelbench.engines.images import is_random, order_of
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.ranks import RANK_SEEDS
 from accelbench.engines.lightning.structure import tensors_in
-from accelbench.engines.sources import is_random, order_of
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Mode, Pipeline
 

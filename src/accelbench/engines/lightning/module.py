@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
+from accelbench.engines.images import optimizer_named
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.precision import step_context
 from accelbench.engines.lightning.structure import tensors_in
-from accelbench.engines.models import optimizer_named
 from accelbench.engines.targets import check_call, import_path
 from accelbench.errors import UserError
 from accelbench.schema.vocab import Augment, Phase

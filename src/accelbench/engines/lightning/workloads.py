@@ -4,10 +4,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
+from accelbench.data.arrays import load_split
+from accelbench.engines.images import Shape, input_of, is_random, output_shapes, pictures_alike, unseen_images
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.feed import Feed, feed_of
@@ -17,8 +20,6 @@ from accelbench.engines.lightning.outputs import changed, described, in_precisio
 from accelbench.engines.lightning.own.workload import OwnWorkload, TransformersWorkload
 from accelbench.engines.lightning.precision import STORED_DTYPES
 from accelbench.engines.lightning.ranks import Ranks
-from accelbench.engines.models import output_shapes
-from accelbench.engines.sources import Shape, first_images, input_of, pictures_alike, unseen_images
 from accelbench.engines.targets import import_path
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.output_check import NUM_SAMPLES, Output
@@ -95,9 +96,12 @@ class Images:
         return (like, labels) if self.trains else (like,)
 
     def _first_images(self, most: int) -> Tensor:
-        feed: Any = self.feed  # a DrawnFeed, if images are drawn
         num = min(most, self.num_rows)
-        return torch.as_tensor(first_images(self.cell, self.data_folder, num, lambda: feed.batches[0][0].cpu()))
+        if is_random(self.cell):
+            feed: Any = self.feed  # a DrawnFeed
+            images: Tensor = feed.batches[0][0].cpu()
+            return images[:num]
+        return torch.as_tensor(np.asarray(load_split(self.data_folder, "test").images[:num]))
 
     def unseen(self, *, labelled: bool = False) -> tuple[Tensor, ...]:
         """A further batch that the feed never gives; if `labelled`, as it gives it to training."""

@@ -13,10 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from accelbench.engines.images import Shape, check_colour, check_grey, check_name, check_size, own_network
 from accelbench.engines.lightning import weights
 from accelbench.engines.lightning.own import architectures
-from accelbench.engines.models import check_colour, check_grey, check_name, check_size, own_network
-from accelbench.engines.sources import Shape
 from accelbench.engines.targets import check_call, import_target, lightning_package
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.schema.text import message_of

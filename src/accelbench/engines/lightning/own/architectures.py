@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from accelbench.engines.images import check_name
 from accelbench.engines.lightning.own.batch import OwnBatch
 from accelbench.engines.lightning.precision import STORED_DTYPES
-from accelbench.engines.models import check_name
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.text import message_of, one_line

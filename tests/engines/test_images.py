@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from accelbench.engines import models
+from accelbench.engines import images
 from accelbench.engines.formats import FORMATS, word_for
-from accelbench.engines.sources import channels_last, check_has_epochs, first_images, input_of, order_of, unseen_images
+from accelbench.engines.images import channels_last, check_has_epochs, input_of, order_of, unseen_images
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError
 from accelbench.schema.vocab import Library, ModelOutput, Pipeline, Precision, Protocol, Weights
 from accelbench.schema.workload import DataSpec, ModelSpec
@@ -21,13 +21,13 @@ PRETRAINED = ModelSpec(name="mlp", weights=Weights.pretrained)
 @pytest.mark.parametrize(
     ("refuse", "error", "words"),
     [
-        (lambda: models.optimizer_named("adagrad", {"adam": 1, "sgd": 1}), UnknownChoiceError, "adagrad: .*adam, sgd"),
-        (lambda: models.own_network(ModelSpec(name="vgg"), {"mlp": 1}), UnknownChoiceError, "model=vgg: .*from: mlp"),
-        (lambda: models.own_network(PRETRAINED, {"mlp": list}), UserError, "model.weights=pretrained: mlp has none"),
-        (lambda: models.check_grey("rnn", (3, 28, 20)), UnsupportedError, "rnn takes grey images, not 3 x 28 x 20"),
-        (lambda: models.check_size("cnn", (24, 23), 24), UnsupportedError, "at least 24 x 24 pixels, not 24 x 23"),
-        (lambda: models.check_colour("pets_cnn", (28, 28), (28, 28), 22), UnsupportedError, "in colour of at least 22"),
-        (lambda: models.check_colour("pets_cnn", (3, 21, 28), (21, 28), 22), UnsupportedError, "not 3 x 21 x 28"),
+        (lambda: images.optimizer_named("adagrad", {"adam": 1, "sgd": 1}), UnknownChoiceError, "adagrad: .*adam, sgd"),
+        (lambda: images.own_network(ModelSpec(name="vgg"), {"mlp": 1}), UnknownChoiceError, "model=vgg: .*from: mlp"),
+        (lambda: images.own_network(PRETRAINED, {"mlp": list}), UserError, "model.weights=pretrained: mlp has none"),
+        (lambda: images.check_grey("rnn", (3, 28, 20)), UnsupportedError, "rnn takes grey images, not 3 x 28 x 20"),
+        (lambda: images.check_size("cnn", (24, 23), 24), UnsupportedError, "at least 24 x 24 pixels, not 24 x 23"),
+        (lambda: images.check_colour("pets_cnn", (28, 28), (28, 28), 22), UnsupportedError, "in colour of at least 22"),
+        (lambda: images.check_colour("pets_cnn", (3, 21, 28), (21, 28), 22), UnsupportedError, "not 3 x 21 x 28"),
         (lambda: check_has_epochs(make_cell(**RANDOM, protocol=Protocol.fit)), UnsupportedError, "have no epochs"),
     ],
 )
@@ -37,13 +37,13 @@ def test_what_can_not_be_had_is_refused(refuse, error, words):
 
 
 def test_a_maker_is_found_by_its_word_and_the_output_has_a_row_of_logits_for_each_image():
-    assert models.optimizer_named("sgd", {"sgd": dict})(lr=0.1) == {"lr": 0.1}
-    assert models.own_network(ModelSpec(name="wide", network="mlp"), {"mlp": list})() == []
-    assert models.output_shapes(ModelSpec(name="mlp"), 8, (28, 28), 10) == [(8, 10)]
-    assert models.output_shapes(ModelSpec(name="pets_cnn"), 8, (3, 28, 28), 2) == [(8, 2), (8, 1)]
-    assert models.output_shapes(ModelSpec(name="autoencoder"), 8, (28, 20), 10) == [(8, 28, 20)]
+    assert images.optimizer_named("sgd", {"sgd": dict})(lr=0.1) == {"lr": 0.1}
+    assert images.own_network(ModelSpec(name="wide", network="mlp"), {"mlp": list})() == []
+    assert images.output_shapes(ModelSpec(name="mlp"), 8, (28, 28), 10) == [(8, 10)]
+    assert images.output_shapes(ModelSpec(name="pets_cnn"), 8, (3, 28, 28), 2) == [(8, 2), (8, 1)]
+    assert images.output_shapes(ModelSpec(name="autoencoder"), 8, (28, 20), 10) == [(8, 28, 20)]
     own = ModelSpec(name="Mine", library=Library.custom, network="nets.Mine", output=ModelOutput.any)
-    assert models.output_shapes(own, 8, (28, 28), 10) is None
+    assert images.output_shapes(own, 8, (28, 28), 10) is None
 
 
 def test_a_precision_is_recognised_by_its_formats_and_others_are_described():
@@ -56,10 +56,7 @@ def test_a_precision_is_recognised_by_its_formats_and_others_are_described():
 def test_random_images_are_as_the_model_says_and_others_as_their_arrays(digits, tmp_path):
     cell = make_cell(**RANDOM)
     assert input_of(cell, tmp_path) == ((3, 8, 6), 5)
-    assert first_images(cell, tmp_path, 2, lambda: [1, 2, 3]) == [1, 2]
     assert input_of(make_cell(), digits) == ((28, 28), 10)
-    images = first_images(make_cell(), digits, 2, list)
-    np.testing.assert_array_equal(images, np.load(digits / "test_images.npy")[:2])
     assert (channels_last((3, 8, 6)), channels_last((8, 6))) == ((8, 6, 3), (8, 6))
 
 
