@@ -48,10 +48,7 @@ POLL_S = 5.0
 
 @dataclass(frozen=True)
 class Need:
-    """What a cell needs of its node: `num` devices. `cpu` is also for what else computes on the processor.
-
-    A processor is needed once, since several devices of it are parts of one.
-    """
+    """What a cell needs of its node: `num` devices. Whatever computes on the processor needs one `cpu`."""
 
     device: Device
     num: int
@@ -76,10 +73,7 @@ class ClusterEngine(ABC):
 
     @abstractmethod
     def states(self, jobs: Sequence[str], job_name: str) -> Mapping[str, str]:
-        """Job -> its state in the scheduler's word, of those that may still measure or be started again.
-
-        Of the known `jobs`, and of others with `job_name`, which only the scheduler knows.
-        """
+        """Job -> its state, of those that may still measure: of the known `jobs`, and of others with `job_name`."""
 
     @abstractmethod
     def cancel(self, jobs: Sequence[str]) -> None:
@@ -102,11 +96,7 @@ def groups(cells: Iterable[Cell]) -> dict[Need, list[Cell]]:
 
 
 def shares(cells: Sequence[Cell], num: int) -> list[list[Cell]]:
-    """The cells of each of `num` jobs, or of as many as there are cells.
-
-    All cells of a repeat belong to one job, on whose node they can be compared, unless there are fewer repeats than
-    jobs.
-    """
+    """The cells of each of `num` jobs at most: whole repeats, unless there are fewer repeats than jobs."""
     repeats = list(dict.fromkeys(cell.repeat for cell in cells))
     parts: list[list[Cell]] = [[] for _ in range(min(num, len(cells)))]
     for number, cell in enumerate(cells):
@@ -152,10 +142,7 @@ class Controller:
         self._problems: list[str] = []  # why jobs ended before their cells were measured
 
     def measure(self, context: SweepContext, ready: Prepared, delivery: Delivery) -> list[Record]:
-        """Measures every cell without a record; returns the records of all cells that have one.
-
-        Raises BusyError: another controller of this folder is under way.
-        """
+        """Measures every cell without a record; the records of all that have one. Raises BusyError."""
         self.context, self.ready, self.delivery = context, ready, delivery
         self.folder = shared_folder(context.place, context.folder)
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -192,10 +179,7 @@ class Controller:
         return self.engine.states(spread.jobs(), spread.job_name)
 
     def _running(self) -> Round | None:
-        """The last round, if jobs of it run.
-
-        A controller that was killed leaves the command that submits a job, which the scheduler may not know yet.
-        """
+        """The last round, if jobs of it run. The scheduler may not know a killed controller's job yet."""
         if (last := self._last_round()) is None:
             return None
         until = time.monotonic() + SETTLE_S * (len(last.parts()) > len(last.jobs()))
@@ -283,7 +267,7 @@ class Controller:
     def _collect(self, retry: Retry) -> dict[str, Record]:
         """Brings the finished records into the sweep's folder, and writes its plan: cell id -> the record that stands.
 
-        The others, which are to be measured again, are removed: the new ones will have their names.
+        The others are removed: new ones will have their names.
         """
         folder, merged = self.context.folder, Merged()
         last = self._last_round()
@@ -307,10 +291,7 @@ class Controller:
         return done
 
     def _is_of_today(self, record: Record) -> bool:
-        """Whether the node that measured the record would give it the same identity today.
-
-        The record says what its machine is, this machine what code, data and packages are there now.
-        """
+        """Whether the node that measured the record would give it the same identity with today's code and data."""
         here, there = self.ready.fingerprints[record.cell.engine], record.environment
         installed = {name: version for name, version in here["versions"].items() if name not in OF_NODE}
         versions = {name: installed.get(name, version) for name, version in there["versions"].items()}

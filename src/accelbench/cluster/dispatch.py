@@ -13,10 +13,7 @@ from accelbench.sweep.run import SweepResult
 
 
 def run(cells: Sequence[Cell], options: SweepOptions, *arguments: Any, **named: Any) -> SweepResult:
-    """As `sweep.run.run`, by the jobs of a cluster if `options` say so. If interrupted, it cancels them.
-
-    Raises UserError: the sweep could not start, or not go on, or its jobs ended before every cell had its record.
-    """
+    """As `sweep.run.run`, by the jobs of a cluster if `options` say so. Raises UserError: cells have no record."""
     if options.executor.name == Executor.local:
         return local.run(cells, options, *arguments, **named)
     with closing(engine_of(options.executor)) as engine:

@@ -48,10 +48,7 @@ def finished(part: Path) -> Path:
 
 
 def run_part(path: str, job: str, new_hosts: Callable[[], Hosts] = Hosts) -> None:
-    """Measures the cells of the part at `path` that have no record yet; `job` is the job's name in their records.
-
-    Raises Exception: the job can't go on; the file beside its part has the message.
-    """
+    """Measures the cells of the part at `path` that have no record yet; `job` is the job's name in their records."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     here = Path(path)
     problem = here.with_suffix(PROBLEM)

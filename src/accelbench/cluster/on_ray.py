@@ -28,10 +28,7 @@ THREADS = "OMP_NUM_THREADS"  # Ray sets it to the CPUs of a task, which would be
 
 
 class RayEngine(ClusterEngine):
-    """Starts tasks that take all processors and GPUs of a node; Ray starts them again when a node is lost.
-
-    Ray ends the tasks of a controller that ends.
-    """
+    """Starts tasks that take a whole node, again if it is lost; Ray ends those of a controller that ends."""
 
     name = "Ray"
 
@@ -89,9 +86,9 @@ class RayEngine(ClusterEngine):
 
 
 def _start_on_loopback() -> None:
-    """Starts a Ray that listens on the loopback alone, without the dashboard, which runs anybody's jobs.
+    """Starts a Ray on the loopback alone, without the dashboard, which runs anybody's jobs.
 
-    Ray does so if its node's address is that of the loopback, but `ray.init` puts the machine's address in its place.
+    `ray.init` would put the machine's address in the place of the loopback's.
     """
     resolve = services.resolve_ip_for_localhost
     services.resolve_ip_for_localhost = lambda host: host

@@ -88,10 +88,7 @@ class SlurmEngine(ClusterEngine):
 
 
 class SlurmPart(submitit.helpers.Checkpointable):
-    """What submitit pickles: it runs the part at the path that it is called with.
-
-    At the time limit, and when the job is preempted, submitit has Slurm requeue it.
-    """
+    """What submitit pickles: it runs a part; submitit requeues it at the time limit, and when it is preempted."""
 
     def __call__(self, path: str) -> None:
         run_part(path, os.environ["SLURM_JOB_ID"])

@@ -51,8 +51,7 @@ CELLS = {
 def selfcheck(budget_s: float, console: Console, hosts: Hosts, now: Callable[[], float] = time.monotonic) -> int:
     """Measures rounds of each cell until the time is spent, keeps and prints what they say, and returns 0.
 
-    At least `MIN_ROUNDS` rounds are needed. `now` is the clock of the budget, in seconds. Raises UserError: too little
-    time, or processes failed.
+    `now` is the clock of the budget, in seconds. Raises UserError: too little time, or processes failed.
     """
     began_s, began_at = now(), datetime.now(UTC)
     place = workplace()

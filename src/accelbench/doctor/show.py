@@ -49,14 +49,7 @@ class Kind(NamedTuple):
 
 
 def show(place: Workplace, console: Console | None = None, *, probe: bool = False, whole: bool = False) -> None:
-    """Prints what this machine has and can do; as plain text if the output is not a terminal.
-
-    Args:
-        probe: whether to measure the ceilings of each device first.
-        whole: whether to print all of it, rather than a summary of at most 12 lines.
-
-    Raises UserError: another measurement is under way.
-    """
+    """Prints what this machine has and can do: a summary, or the `whole`; with `probe` it measures ceilings first."""
     console = console or Console()
     if probe:
         say = functools.partial(console.print, markup=False)
@@ -172,7 +165,6 @@ def _sections(
 
 
 def _described(report: DeviceReport, *, is_brief: bool = False) -> str:
-    """The device with its memory and details, or why it is not there."""
     if not report.present:
         return report.reason or ""
     count = f"{report.count} x " if report.count > 1 else ""
@@ -229,10 +221,7 @@ def _skipped(kinds: Sequence[Kind]) -> Rows:
 
 
 def data_sets(place: Workplace) -> dict[str, Data | str] | None:
-    """Data set -> what was prepared, or why it is not there; None if params.yaml, which names them, is not readable.
-
-    Outside of a project, all that were prepared: a run prepares any other.
-    """
+    """Data set -> what was prepared, or why it is not there; None if params.yaml, which names them, is not readable."""
     names = sorted(path.parent.name for path in place.data.glob(f"*/{MANIFEST}"))
     if place.project is not None:
         try:
@@ -258,7 +247,6 @@ def _state(data: Data | str) -> str:
 
 
 def _settings(place: Workplace) -> str:
-    """The project's profile and suites; or why there are none."""
     if place.project is None:
         return f"no {PARAMS} with suites here or above: `accelbench init` makes a project"
     try:

@@ -42,7 +42,8 @@ NOT_THE_USERS = (
     *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
     str(PACKAGE),
 )
-# On this signal a child writes its call stack. SIGUSR1 is taken: Lightning handles it on a cluster.
+# On this signal a child prints its call stack, also while a library's code runs. SIGUSR1 is taken: Lightning handles
+# it on a cluster.
 STACK_DUMP_SIGNAL = signal.SIGUSR2
 
 
@@ -50,20 +51,18 @@ def main(
     request: Request,
     environment: Mapping[str, str],
     answers: "connection.Connection[bytes, bytes]",
-    stack: "connection.Connection[bytes, bytes]",
     timed: "connection.Connection[bytes, bytes]",
 ) -> None:
     """The entry of the process, with this rank's variables; it does not return.
 
-    `answers` gets the encoded `Outcome`, `stack` the call stack at each `STACK_DUMP_SIGNAL`, also while a library's
-    code runs, and `timed` each moment of `measuring.witness`.
+    `answers` gets the encoded `Outcome`, and `timed` each moment of `measuring.witness`.
     """
     os.setsid()  # a process group, so that one signal ends the data workers too
     end_with_starter(lambda: os.killpg(0, signal.SIGKILL))
     with open(request.log, "ab") as log:
         os.dup2(log.fileno(), sys.stdout.fileno())
         os.dup2(log.fileno(), sys.stderr.fileno())
-    faulthandler.register(STACK_DUMP_SIGNAL, file=stack.fileno(), all_threads=False)
+    faulthandler.register(STACK_DUMP_SIGNAL, file=sys.stderr.fileno(), all_threads=False)
     os.environ.update(environment)
     # A folder of its own: whatever empties its TMPDIR must not remove the socket that further cells are forked through.
     os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="cell-")

@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing import connection, forkserver
 from pathlib import Path
@@ -35,14 +35,12 @@ from accelbench.schema.vocab import Status
 END_S = 10.0
 # After one process of a cell failed, how long to wait for the answers of the others.
 LATE_S = 1.0
-# How long to wait for the first bytes of a hung process's call stack, and between two parts of it.
-STACK_S = 0.5
+STACK_S = 0.3  # in which a hung process prints its call stack
 MAX_WORD = 32  # bytes of what a process says
-STACK_CALLS = 12  # innermost calls of a stack that are kept
 LOCALHOST = "127.0.0.1"
 ERROR_SIZE = 4000  # characters of the end of a cell's output, which become its error
 READ_BYTES = 1 << 18  # of the end of a log, so that a secret at the edge of what is kept is seen whole, and masked
-HUNG_SIZE = 1000  # of the end of the output of a cell that hung: stacks say more
+HUNG_SIZE = 8000  # of a cell that hung: its innermost calls come first
 # The statuses of processes that did their work: they end by themselves.
 GOOD = (Status.ok, Status.invalid)
 
@@ -66,11 +64,11 @@ def main() -> None:
 
 
 class _Rank:
-    """One process of a request, and the pipes by which its answer, its call stack and its moments come."""
+    """One process of a request, and the pipes by which its answer and its moments come."""
 
     def __init__(self, context: Any, request: Request, environment: dict[str, str]) -> None:
-        pipes = [context.Pipe(duplex=False) for _ in range(3)]
-        self.pipes = self.answers, self.stack, self.timed = [here for here, _ in pipes]
+        pipes = [context.Pipe(duplex=False) for _ in range(2)]
+        self.pipes = self.answers, self.timed = [here for here, _ in pipes]
         arguments = (request, environment, *(there for _, there in pipes))
         self.process = context.Process(target=child.main, args=arguments, daemon=False)
         self.process.start()
@@ -93,14 +91,6 @@ class _Rank:
             return str(self.timed.recv_bytes(MAX_WORD).decode(errors="replace"))
         except (EOFError, OSError):
             return None
-
-    def read_stack(self) -> str:
-        """The call stack after `STACK_DUMP_SIGNAL`, innermost call last; empty if the process writes none."""
-        written = b""
-        while connection.wait([self.stack], STACK_S) and (part := os.read(self.stack.fileno(), 1 << 16)):
-            written += part
-        calls = [line for line in written.decode(errors="replace").splitlines() if line.startswith("  File ")]
-        return "\n".join(reversed(calls[:STACK_CALLS]))
 
     def kill(self) -> None:
         # Its data workers too. There is no group if the process has ended, or has only just started.
@@ -150,10 +140,7 @@ class _Run:
             rank.process.join(max(0.0, deadline - time.monotonic()))
 
     def _await(self, sampler: Sampler, witness: Witness) -> bool:
-        """Returns once rank 0 has answered or any rank has failed; False after the time limit. Samples meanwhile.
-
-        Says when nothing more is timed in rank 0, which then has dismissed the others.
-        """
+        """Samples until rank 0 has answered or any rank has failed; False after the time limit."""
         first, stdin = self.ranks[0], sys.stdin.fileno()
         timed = [first.timed]
         deadline = time.monotonic() + self.request.timeout_s
@@ -212,23 +199,13 @@ class _Run:
         return failure
 
     def _timeout(self) -> Outcome:
-        reason = f"no result within {self.request.timeout_s:g} s (timeout_s)"
-        error = "\n".join([log_end(self.request.log, HUNG_SIZE).strip(), *self._hung()]).strip()
-        return Outcome(status=Status.timeout, reason=reason, error=error)
-
-    def _hung(self) -> Iterator[str]:
-        """Where each process hangs. The signal that asks kills a process that has no handler yet."""
         for rank in self.ranks:
             if rank.process.is_alive():  # the id of an ended process may be another one's by now
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(rank.pid, child.STACK_DUMP_SIGNAL)
-        for index, rank in enumerate(self.ranks):
-            name = f"rank {index} of {len(self.ranks)}" if len(self.ranks) > 1 else "It"
-            if calls := rank.read_stack():
-                yield f"{name} was here:"
-                yield calls
-            else:
-                yield f"{name} gave no call stack" if rank.process.is_alive() else f"{name} had ended"
+                    os.kill(rank.pid, child.STACK_DUMP_SIGNAL)  # it ends a process that has no handler yet
+                    time.sleep(STACK_S)
+        reason = f"no result within {self.request.timeout_s:g} s (timeout_s)"
+        return Outcome(status=Status.timeout, reason=reason, error=log_end(self.request.log, HUNG_SIZE).strip())
 
     def _judged(self, answer: Outcome, seen: Witnessed) -> Outcome:
         """The answer with the status that its measurement deserves: its process has run the user's code."""

@@ -50,8 +50,7 @@ class Hosts:
         margin_s: seconds beyond a request's `timeout_s` after which a host that does not answer is killed.
 
     Attributes:
-        listener: gets what each cell's process and its libraries printed, after the process ended, and the last
-            output of each host; None to drop it.
+        listener: gets what cells and hosts printed, after they ended; None to drop it.
         meanwhile: is called while a cell runs, as soon as nothing more is timed there; None to do nothing.
     """
 
@@ -83,8 +82,8 @@ class Hosts:
         """Runs `cell` in a fresh process (or one per rank); blocks until its outcome is known, whatever that is.
 
         The process may still be ending. It has ended before another one starts. If the engine loads an exported
-        network, and no cell before has had it exported, another process does that first, within the same `timeout_s`.
-        The file `weights` gets the trained weights; None: they are not saved.
+        network, and no cell before has had it exported, another process does that first. The file `weights` gets the
+        trained weights; None: they are not saved.
         """
         spec = self._spec_of(cell)
         # Equal for cells whose steps do the same work; None if unknown: the user's code may do what it likes.
@@ -120,10 +119,7 @@ class Hosts:
         return self._spec_of(cell).prober is not None
 
     def probe(self, cell: Cell, precisions: Sequence[Precision]) -> Ceilings:
-        """The ceilings of the cell's device in true precisions, measured in a fresh process by the cell's engine.
-
-        Raises ProbeFailedError: the probe failed.
-        """
+        """The ceilings of the cell's device, measured in a fresh process. Raises ProbeFailedError."""
         spec = self._spec_of(cell)
         assert spec.prober is not None
         request = ProbeRequest(
@@ -175,10 +171,7 @@ def _request(spec: HostSpec, cell: Cell, data_folder: Path) -> CellRequest:
 
 
 def export_folder(parent: Path, exported_as: str, data_folder: Path) -> Path:
-    """The folder of an exported network (`HostSpec.exported_as`), which exists if it has been exported.
-
-    The data set may calibrate the network.
-    """
+    """The folder of an exported network (`HostSpec.exported_as`); the data set may calibrate it."""
     path = parent / digest([exported_as, str(data_folder)])[:16]
     parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
@@ -187,10 +180,7 @@ def export_folder(parent: Path, exported_as: str, data_folder: Path) -> Path:
 
 
 def make_room(parent: Path, max_bytes: int = MAX_EXPORTS_BYTES) -> None:
-    """Removes the exported networks that were not used for the longest time, until the others take little room.
-
-    To be called before a network is exported.
-    """
+    """Removes the exported networks that were not used for the longest time, until the others take little room."""
     for path in parent.glob(f"{UNFINISHED}*"):  # of a process that was killed, and may still be ending
         rmtree(path, ignore_errors=True)
     sizes: dict[Path, int] = {}
@@ -232,11 +222,7 @@ class _Host:
         self.process.stdin.flush()
 
     def ask(self, request: Request, margin_s: float, meanwhile: Callable[[], None] | None = None) -> Outcome | None:
-        """The outcome of `request`; blocks until it comes. None if the host died. See `Hosts` for the others.
-
-        Raises:
-            TimeoutError: no outcome came within the request's `timeout_s` and `margin_s`.
-        """
+        """The outcome of `request`; None if the host died. Raises TimeoutError after `margin_s` beyond its limit."""
         margin_s += 0.0 if self.has_answered else START_S
         deadline = time.monotonic() + request.timeout_s + margin_s
         try:

@@ -34,12 +34,7 @@ class _Request:
 
 @dataclass(frozen=True, kw_only=True)
 class CellRequest(_Request):
-    """Measure a cell, or only check that its network runs, or only export it.
-
-    `engine` is the module whose `run(cell, data_folder)` measures, with those of the arguments `weights`, `work` and
-    `exported` that are given; whose `check(cell, data_folder)` checks; and whose `export(cell, data_folder, exported)`
-    exports the network.
-    """
+    """Measure a cell, or only check that its network runs, or only export it: by these functions of `engine`."""
 
     cell: Cell
     engine: str

@@ -65,8 +65,7 @@ def descendants(pid: int) -> list[int]:
 def end_orphans(own: Collection[int]) -> None:
     """Kills and reaps every child of this process that is not one of `own`, until there is none, or for `KILL_S`.
 
-    Needs `lifeline.adopt_orphans`: then these are what a cell's process left behind, in whatever session. The children
-    of a killed one become children of this process, and are found in the next round.
+    Needs `lifeline.adopt_orphans`: the children of a killed one become children of this process.
     """
     deadline = time.monotonic() + KILL_S
     while orphans := [pid for pid in children(os.getpid()) if pid not in own]:
@@ -126,7 +125,7 @@ class Sampler:
 
         Args:
             pid: the root of the process tree; if there is no such process, the series is empty.
-            num_gpus: how many of the visible GPUs the cell uses, the first ones; 0 on every other device.
+            num_gpus: how many of the visible GPUs the cell uses, the first ones.
             others: further ranks of the cell, whose trees are included. Sampling goes on if one of them ends.
         """
         self._others_pids = others
@@ -178,10 +177,9 @@ class Sampler:
         return True
 
     def series(self, peak_bytes: int | None = None, until_s: float | None = None) -> SystemSeries:
-        """The samples so far, up to the end of the measurement: `until_s` seconds since the machine started.
+        """The samples so far, up to `until_s` of CLOCK_BOOTTIME: later ones belong to other work, such as checks.
 
-        Later ones belong to other work, such as checking the output. The peak of memory is the largest sample, or
-        `peak_bytes`, from another source such as the process's VmHWM, if that is larger.
+        The peak of memory is the largest sample, or `peak_bytes`, such as the process's VmHWM, if that is larger.
         """
         times = [t_s for t_s in self._times_s if until_s is None or self._started_s + t_s <= until_s]
         sampled = self._memory_bytes[: len(times)]
@@ -208,10 +206,7 @@ class Sampler:
         }
 
     def _machine(self) -> CpuTimes:
-        """The times of the cores without those of this process, unless it is sampled, and of orphans that it adopted.
-
-        These are the cell's, since a host adopts what a cell's process leaves behind (`lifeline.adopt_orphans`).
-        """
+        """The times of the cores without those of this process and of the orphans that it adopted from the cell."""
         times, adopted_ticks = cpu_times(self._cores), 0
         if not self._is_apart:
             return times
@@ -269,11 +264,7 @@ def _waits(pids: Iterable[int]) -> dict[str, int]:
 
 
 def _of_process(pid: int) -> _Usage:
-    """Raises an OSError if the process has been waited for.
-
-    One file holds all of it (proc_pid_stat(5): fields 10 to 17 and 24). psutil opens three, each of which costs a cell
-    on busy cores some 60 microseconds.
-    """
+    """Raises an OSError if the process has been waited for. One file: psutil's three cost a busy cell more."""
     fields = _stat(pid)
     user, system, children_user, children_system = map(int, fields[11:15])
     return _Usage(

@@ -64,11 +64,7 @@ class Goal:
         return replace(cell, window=replace(cell.window, **least), breakdown_s=0.0, save_weights=False)
 
     def sample(self, record: Record, asked: Cell) -> Sample:
-        """What the record of a process of the cell tells the race; may raise the UserError of `value`.
-
-        A disturbed process says as little as one that was cut off. `asked` is the cell with the time limit that the
-        user gave it, which may have been cut for the process.
-        """
+        """What the record of a process tells the race; nothing if it was disturbed or cut off earlier than asked."""
         is_cut = record.status == Status.timeout and record.cell.timeout_s < asked.timeout_s
         if is_cut or disturbed.reason(record):
             return Sample(None, is_cut=True)
@@ -84,10 +80,7 @@ class Goal:
         return math.exp(score if self.by == "throughput" else -score)
 
     def value(self, record: Record) -> float | None:
-        """Samples/s, milliseconds of the median step, or J/sample; None unless the record is ok and undisturbed.
-
-        Raises UserError: the energy of an ok cell is unknown.
-        """
+        """Samples/s, ms of the median step, or J/sample; None unless ok and undisturbed. Raises UserError."""
         if record.status != Status.ok or record.measurement is None or disturbed.reason(record):
             return None
         if self.by == "throughput":
@@ -213,7 +206,6 @@ class GroupAnswer:
             yield f"Not tried: {', '.join(self.untried[:MAX_NAMED])}{more}."
 
     def _text(self, i: int) -> str:
-        """A cell's settings, such as `cpu bf16 b32, 2 threads`."""
         return short_text(self.reported[i], has_engines=len({each.cell.engine for each in self._known}) > 1)
 
     def _named(self, i: int) -> str:
@@ -257,10 +249,7 @@ class GroupAnswer:
 
 
 def show(found: Found, folder: Path, console: Console) -> int:
-    """Prints what was found; returns the exit status: 1 if no cell can be recommended.
-
-    Raises UserError: no cell could be tried in the time.
-    """
+    """Prints what was found; the exit status: 1 without a recommendation. Raises UserError: no cell was tried."""
     if found.race.candidates and not any(candidate.was_tried for candidate in found.race.candidates):
         if found.disturbed:
             raise UserError(f"every process was disturbed ({found.disturbed[0]}): search on a quiet machine")

@@ -42,9 +42,8 @@ def search(
 ) -> tuple[int | None, int | None]:
     """The largest batch that fits and the smallest that does not; each is None if none was found.
 
-    Tries batches from `start`, to `most` at most: just below and above the guess where there is one, which is the
-    largest batch that should fit as the tries so far tell, else larger ones, and then halves the gap. If the first
-    batch does not fit, it is halved until one does.
+    Tries batches from `start`, to `most` at most: just below and above the guess where there is one, else larger ones,
+    and then halves the gap. If the first batch does not fit, it is halved until one does.
     """
     largest, smallest = None, None
     batch: int | None = start
@@ -69,10 +68,7 @@ def _next(largest: int, smallest: int | None, most: int, guess: int | None) -> i
 
 
 def expected_limit(peaks: Mapping[int, int], memory: int) -> int | None:
-    """The largest batch that should fit, along the line through the peaks of the smallest and the largest batch.
-
-    None if the peaks (batch size -> bytes) are too near to each other to draw a line through.
-    """
+    """The largest batch that should fit, by the line through the peaks (batch size -> bytes); None if there is none."""
     if len(peaks) < 2:
         return None
     small, large = min(peaks), max(peaks)
@@ -86,15 +82,8 @@ def find(
 ) -> int:
     """Searches from the cell's batch size, prints the result and returns the exit status.
 
-    A batch fits if its cell is ok. It does not fit if memory ran out or the process was killed. Any other outcome ends
-    the search. The tries are not delivered to a tracker: so few steps measure no speed.
-
-    Args:
-        cell: its protocol is replaced by one step.
-        budget_s: no try begins that would end later than after this many seconds.
-        most: the largest batch to try; fewer if the data set has fewer samples.
-
-    Raises UserError: the cell's batch size is larger than `most`.
+    A batch does not fit if memory ran out or the process was killed; any other failure ends the search. No try begins
+    that would end after `budget_s`. Raises UserError: the cell's batch size is larger than `most`.
     """
     place = workplace().with_data(options.data_root)
     prepare_missing(place, cell.data, console)

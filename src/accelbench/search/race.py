@@ -176,10 +176,7 @@ def _above(candidate: Candidate, spread: float) -> float:
 
 
 def _bound(candidate: Candidate, spread: float, freedom: float, error: float) -> float:
-    """How far the median of a cell's scores may be from the truth.
-
-    The share of the error that is spent after each number of processes adds up to 1.
-    """
+    """How far the median of a cell's scores may be from the truth."""
     num, share = len(candidate.scores), 6 / (math.pi * candidate.num_samples) ** 2
     standard_error = (MEDIAN_ERROR if num > 2 else 1.0) / math.sqrt(num)  # the median of one or two is their mean
     return spread * standard_error * _quantile(freedom, error * share)
@@ -195,11 +192,9 @@ def _quantile(freedom: float, error: float) -> float:
 class Schedule:
     """The order in which the cells of `race` get their processes; cells are numbered from 0.
 
-    First every cell gets one short process: those in `first`, and then the cheapest. No cell gets a second one while
-    another has none that fits into the time; only what the best need to lead is kept from it. Then the best of each
-    group get more until they may lead. In rounds, the better half of the cells that are left get one more, in random
-    order, so that drift of the machine affects all alike. Cells that are still without a process get theirs once the
-    others are decided.
+    First every cell gets one short process: those in `first`, and then the cheapest; only what the best need to lead is
+    kept from it. Then the best of each group get more until they may lead. In rounds, the better half of the cells that
+    are left get one more, in random order, so that drift of the machine affects all alike.
     """
 
     race: Race
@@ -219,10 +214,7 @@ class Schedule:
             self._decide()
 
     def _first_samples(self, *, keeps: bool = True) -> bool:
-        """A process of each cell that has none, the cheapest first; whether any ran.
-
-        With `keeps`, the time that the best need to lead is kept.
-        """
+        """A process of each untried cell, the cheapest first; whether any ran. `keeps` time for the best."""
         untried = [i for i, candidate in enumerate(self.race.candidates) if not candidate.was_tried]
         has_run = False
         while untried:
@@ -236,7 +228,6 @@ class Schedule:
         return has_run
 
     def _for_leads_s(self) -> float:
-        """The seconds that the best of each group need until they may lead; at most a share of the whole time."""
         kept_s, tops = KEPT_SHARE * self.time_s, [self._top(members) for members in self.race.groups.values()]
         costs_s = (self.cost_s(i, False) for top in tops for i in top)
         return min(kept_s, (MIN_LEAD - 1) * sum(costs_s)) if all(tops) else kept_s

@@ -47,10 +47,8 @@ def search(
 ) -> int:
     """Searches for the best of `cells`, prints the answer and returns the exit status.
 
-    Every process has a record, as in a sweep. The plan of their folder names those that measured a cell in full or
-    failed, and cells that are skipped; race.json names those in short windows too. Records that are there already
-    count. Trackers get none of them: `accelbench sync` delivers them. `now` is the clock of the budget, in seconds.
-    Raises UserError: the search could not start, or not go on, for a reason that the user can mend.
+    Every process has a record, as in a sweep, and those that are there already count. `now` is the clock of the budget,
+    in seconds. Raises UserError: the search could not start, or not go on, for a reason that the user can mend.
     """
     context = SweepContext.begin(cells, options, console, hosts, kind="search")
     if options.repeats > 1 or any(cell.repeat for cell in cells):

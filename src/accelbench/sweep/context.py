@@ -77,10 +77,7 @@ class SweepContext:
         return lock.hold_measuring(self.say)
 
     def prepare(self, cells: Sequence[Cell]) -> Prepared:
-        """Prepares the data set if it is missing, and plans the cells; to be called once the lock is held.
-
-        Raises UserError: the cells can't be planned.
-        """
+        """Prepares the data set if it is missing, and plans the cells; needs the lock. Raises UserError."""
         prepare_missing(self.place, cells[0].data, self.console)
         ready = prepare(cells, self.place, self.earlier)
         if ready.data.stand_in:
@@ -163,11 +160,7 @@ def set_aside(path: Path) -> Path:
 
 
 def read_or_set_aside(paths: Iterable[Path]) -> tuple[list[Record], list[str]]:
-    """The readable records, and a line for each file that is no readable record and was set aside.
-
-    Raises RefusedError: the system refused to read a file; the record may be whole; WriteError: a file can't be
-    renamed.
-    """
+    """The readable records, and a line for each file that was set aside. Raises RefusedError, WriteError."""
     readable = records.read_all(paths)
     found = list(readable)
     for error in readable.refused.values():
@@ -193,10 +186,9 @@ def _folder_under_runs(place: Workplace, out: str) -> Path:
 
 
 def prepare_missing(place: Workplace, data: DataSpec, console: Console) -> None:
-    """Prepares a data set as `dvc repro data@NAME` does, unless it is there or a DataModule makes it.
+    """Prepares a data set, unless it is there or a DataModule makes it; the user's own again if it changed.
 
-    The user's own data are prepared again if they changed. Raises UserError: params.yaml does not name the data set, or
-    asks for what is not there; DataError: the data can't be obtained.
+    Raises UserError: params.yaml does not name the data set; DataError: it can't be obtained.
     """
     folder = place.data / data.name
     if data.name == MODULE or (not data.path and (folder / MANIFEST).exists()):

@@ -30,11 +30,10 @@ class InterleavedRuns:
 def plan_runs(
     first: tuple[Cell, SweepOptions], second: tuple[Cell, SweepOptions], repeats: str | None, root: Path
 ) -> tuple[InterleavedRuns, SweepOptions]:
-    """Plans the comparison of two cells, each with the options of its run.
+    """The runs of a comparison of two cells, each with its options, and the options of the sweep that runs them.
 
-    `repeats` is the number of processes of each cell, as the user wrote it; None for `MIN_PROCESSES`. Returns the runs,
-    and the options of the sweep that runs them; without `out=`, its folder is runs/<time>-compare. Raises UserError:
-    `repeats` is malformed or too large, the options differ, or the folder holds records already.
+    `repeats` is the number of processes of each cell, as the user wrote it; None for `MIN_PROCESSES`. Raises UserError:
+    it is malformed or too large, the options differ, or the folder holds records already.
     """
     if repeats is not None and (not repeats.isdecimal() or len(repeats) > 9 or int(repeats) < 1):
         raise UserError(f"--repeats {repeats[:20]}: should be a whole number, at least 1")
@@ -58,10 +57,7 @@ def shuffled_runs(first: Cell, second: Cell, num_rounds: int, seed: int) -> Inte
 
 
 def save_comparison(runs: InterleavedRuns, names: tuple[str, str], records: Sequence[Record], folder: Path) -> None:
-    """Writes `folder`/compare.json: which records are of which cell; `names` are the settings as the user wrote them.
-
-    Raises WriteError: the file can't be written.
-    """
+    """Writes `folder`/compare.json: which records are of which cell, by the `names` of the two. Raises WriteError."""
     ids_of_second = {cell.id for cell, choice in zip(runs.cells, runs.is_second, strict=True) if choice}
     sides = [
         {"name": name, "records": [each.name for each in records if (each.cell.id in ids_of_second) == is_second]}
@@ -72,10 +68,7 @@ def save_comparison(runs: InterleavedRuns, names: tuple[str, str], records: Sequ
 
 
 def load_comparison(folder: Path) -> tuple[RecordSet, RecordSet]:
-    """The records of each cell of the comparison that was run into `folder`.
-
-    Raises UserError: `folder` holds no comparison.
-    """
+    """The records of each cell of the comparison in `folder`. Raises UserError: it holds no comparison."""
     path = folder / COMPARISON
     try:
         sides = [(str(side["name"]), load(list[RecordName], side["records"])) for side in read_json(path)["sides"]]

@@ -41,12 +41,9 @@ class Merged:
 def merge(sources: Sequence[str], into: Path) -> Merged:
     """Adds to `into` every record that it lacks, in folders of the same names; overwrites no record; safe to repeat.
 
-    A record's name holds its settings and what else its numbers depend on: records of one name measured the same cell
-    with the same code on the same machine, or on one that is equal to it. The one that is there stays.
-
-    `sources` are folders of records or of sweeps, or addresses that fsspec reads, such as `s3://bucket/results`. Raises
-    UserError: a source holds no records, or can't be read, or lies in `into` or around it; or a plan in `into` can't be
-    read, or `into` can't be written.
+    Records of one name measured the same cell with the same code on the same machine, or on an equal one. `sources` are
+    folders of records or of sweeps, or addresses that fsspec reads, such as `s3://bucket/results`. Raises UserError: a
+    source holds no records, can't be read, or lies in `into` or around it; a plan in `into` can't be read or written.
     """
     done = Merged()
     with contextlib.ExitStack() as stack:
@@ -74,7 +71,6 @@ def merge(sources: Sequence[str], into: Path) -> Merged:
 
 @contextlib.contextmanager
 def _at_hand(source: str) -> Iterator[Path]:
-    """The folder, or a copy of what lies at an address."""
     if "://" not in source:
         if not Path(source).is_dir():
             raise UserError(f"{source}: no such folder")
@@ -112,7 +108,6 @@ def merge_into(target: Path, parts: Sequence[Part], done: Merged) -> None:
 
 
 def _plan_of_source(folder: Path, done: Merged) -> PlanFile:
-    """The source's plan, or one of all its records."""
     if not is_missing(folder / PLAN):
         try:
             return plan_file.read_plan(folder)
@@ -124,7 +119,6 @@ def _plan_of_source(folder: Path, done: Merged) -> PlanFile:
 
 
 def _merge_record(wanted: tuple[Path, Path, str]) -> Merged:
-    """Adds a record to a folder, from this source, with its weights if it has some; safe to repeat."""
     path, target, source = wanted
     there = target / path.name
     try:
@@ -162,10 +156,7 @@ def _add_weights(weights: Path, target: Path) -> str:
 
 
 def _clean(content: bytes) -> bytes:
-    """A record's file without secrets (`record.cleared`); itself if it has none.
-
-    Raises ValueError: it is no JSON, or its settings hold a secret.
-    """
+    """A record's file without secrets. Raises ValueError: it is no JSON, or its settings hold a secret."""
     import orjson  # here, as in schema/serialize.py
 
     values = orjson.loads(content)
@@ -177,10 +168,7 @@ def _clean(content: bytes) -> bytes:
 
 
 def _add(content: bytes, path: Path) -> bool:
-    """Writes the file whole, unless it is there with this content; returns whether it was written.
-
-    Raises FileExistsError: it is there with another content, and stays.
-    """
+    """Writes the file whole, unless it is there; whether it did. Raises FileExistsError: with another content."""
     if not path.exists():
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=PREFIX, suffix=SUFFIX) as file:
             file.write(content)

@@ -55,10 +55,7 @@ class Quiet:
         self._say, self._look, self._sleep = say, look, sleep
 
     def comes(self, why: str, left_s: float = math.inf) -> bool:
-        """Waits until the machine is quiet for a second, at most `left_s`; returns whether it became quiet in time.
-
-        The user is told `why` it waits: what was disturbed, and by what.
-        """
+        """Waits for a quiet second, at most `left_s`; whether it came. The user is told `why`."""
         limit_s = min(self.patience_s, left_s)
         if limit_s < LOOK_S:
             return False
@@ -80,8 +77,7 @@ class Prober:
 
     Args:
         root: the folder of ceilings.json.
-        environment: the fingerprint for `PROBING_ENGINE`. Ceilings of another machine, of other versions or of other
-            measuring code do not count.
+        environment: the fingerprint for `PROBING_ENGINE`: ceilings of another one do not count.
         cells: those that will be measured: their precisions are probed at once.
         quiet: waits for a quiet machine, to repeat a probe that other load disturbed; None: it is not repeated.
     """
@@ -113,10 +109,7 @@ class Prober:
         return self.known[cell.device]
 
     def probe(self, cell: Cell, precisions: Sequence[Precision]) -> None:
-        """Measures the ceilings of the cell's device in true precisions, joins them with the known ones, keeps them.
-
-        A probe that other load disturbed waits for a quiet machine, and is repeated once.
-        """
+        """Measures the device's ceilings, joins them with the known ones, keeps them; once more if disturbed."""
         if self._probe_once(cell, precisions):
             self._repeat(cell, precisions)
 
@@ -198,10 +191,7 @@ def flops_per_s(record: Record) -> float | None:
 
 
 def slow_formats(ceilings: Ceilings | None, precisions: Iterable[Precision]) -> Iterator[str]:
-    """A sentence for each 16-bit format whose probed peak rate is far below that of fp32: the device lacks its units.
-
-    `precisions` are those of the cells to come; a mixed one computes in its 16-bit format.
-    """
+    """A sentence for each 16-bit format of the cells that is probed far below fp32: the device lacks its units."""
     rates = ceilings.flops_per_s if ceilings else {}
     fp32 = rates.get(Precision.fp32)
     for word in dict.fromkeys(word for precision in precisions for word in formats_of(precision)):

@@ -55,12 +55,10 @@ def run(
 ) -> SweepResult:
     """Measures every cell that has no record yet, and writes a record for each, whatever happens.
 
-    Trackers get the record of one of several cells after the timed part of a later one; a single record after `show`.
-
     Args:
         out: the folder of a pipeline's suite, which wants these cells and no others; None for the user's `out=`, whose
             plan gets these cells in addition to its own, or for a new folder under runs/.
-        hosts: from which the cells are forked. Those that the cells need are started; the caller ends them.
+        hosts: from which the cells are forked; the caller ends them.
         show: shows the result once every cell has its record; None: as `conclude` does.
         measure: has the planned cells measured elsewhere, and returns their records; None: on this machine.
 
@@ -106,10 +104,7 @@ def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list
 
 
 def known(context: SweepContext, planned: Sequence[Planned]) -> tuple[list[Record], list[Planned]]:
-    """The records that earlier sweeps left in the folder for planned cells, and the cells still to measure.
-
-    A record that can't be read is set aside, and its cell measured again.
-    """
+    """The records that stand for planned cells, and the cells to measure; unreadable ones are set aside."""
     found, lines = read_or_set_aside([context.folder / f"{item.record_name}.json" for item in planned])
     for line in listed([f"{line}, its cell is measured again" for line in lines]):
         context.say(line, "yellow")

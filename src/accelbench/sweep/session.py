@@ -86,8 +86,7 @@ class Session:
     def measure(self, item: Planned, left_s: float = math.inf) -> Record:
         """Runs the cell, or skips it with its reason, judges it, writes its record, and shows the outcome.
 
-        A cell that other programs disturbed waits for a quiet machine, and is run once more; both take at most
-        `left_s`.
+        A cell that other programs disturbed waits for a quiet machine, and is run once more, within `left_s`.
         """
         assert self._progress is not None, "entered, with something to do"
         self._progress.start(item)
@@ -146,7 +145,6 @@ class Session:
                 self.context.say(line)
 
     def _changed(self, record: Record) -> str | None:
-        """What changed of the data set, or of the user's code and weights, while the cell was measured."""
         if self.ready.data.name != MODULE:  # which has no manifest
             try:
                 if read_manifest(self.ready.data_folder) != self.ready.data:

@@ -41,10 +41,9 @@ FILLS = (("█", "blue"), ("░", "yellow"), ("▓", "cyan"), ("▒", "magenta")
 
 
 class SweepProgress:
-    """Progress of one sweep over the `planned` cells: a bar on a terminal, a line per cell elsewhere.
+    """Progress of one sweep: a bar on a terminal, a line per cell elsewhere.
 
-    Of a program with a budget, whose seconds `left_s` gives, the bar shows what was spent, and only cells that failed
-    have a line. Each finished cell adds to the evidence of how long they take.
+    Of a program with a budget, whose seconds `left_s` gives, the bar shows what was spent, and only failures a line.
     """
 
     def __init__(
@@ -160,10 +159,7 @@ def say_skipped(reasons: Sequence[str | None], console: Console) -> None:
 
 
 def show_answer(records: Sequence[Record], folder: str, console: Console) -> None:
-    """Prints which cell is the fastest, in a sentence for each model, and a table; nothing without two ok cells.
-
-    `folder` is that of the records, for the commands that show more.
-    """
+    """Prints which cell is the fastest, in a sentence for each model, and a table; nothing without two ok cells."""
     planned = [Process.of(record) for record in records]
     found = [each for each in answers(cells_of(planned)) if each.others]
     if not found:
