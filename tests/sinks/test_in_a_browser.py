@@ -99,6 +99,7 @@ def test_the_saved_view_opens_with_its_charts_filled(show, served):
     assert view.SPEED in names
 
 
+@pytest.mark.slow
 def test_a_runs_page_has_its_verdict_its_data_its_files_and_a_link_to_the_fastest(show, served):
     browser = show(served[1])
     wait_for(browser, lambda browser: "Not mnist" in text_of(browser))
