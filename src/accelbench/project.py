@@ -72,7 +72,7 @@ class Workplace:
 def workplace() -> Workplace:
     """The nearest project from the current folder up, or else the current folder."""
     root = project_folder()
-    return Workplace.outside(Path.cwd()) if root is None else Workplace.of_project(root)
+    return Workplace.of_project(root) if root else Workplace.outside(Path.cwd())
 
 
 def project_folder() -> Path | None:

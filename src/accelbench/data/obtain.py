@@ -71,9 +71,8 @@ class FileSet:
     def obtain(self, name: str, source: str, root: Path, target: Target) -> Obtained:
         """Writes the arrays. `auto` uses the files in `home`, else a download, earlier or new, else the stand-in."""
         if source not in ("auto", "download"):
-            path = Path(source)
-            is_private = path.is_absolute() or source.startswith("~")  # a manifest names no folder above it
-            shown = path.name if is_private else path.as_posix()
+            is_private = source.startswith(("/", "~"))  # a manifest names no folder above it
+            shown = Path(source).name if is_private else source
             return self._read(root / os.path.expanduser(source), f"from {shown}", target)
         home = root / self.home
         if source == "auto" and (home.is_file() or (home.is_dir() and any(home.iterdir()))):

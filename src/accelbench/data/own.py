@@ -43,8 +43,7 @@ def prepare(place: Workplace, data: DataSpec) -> Obtained:
         try:
             if not path.is_dir():
                 return _write_arrays(path, folder)
-            source = Folder(path, allows_links_out=False)
-            found = convert(source, None, data.args[IMAGE_SIZE], folder, keep_encoded=True)
+            found = convert(Folder(path), None, data.args[IMAGE_SIZE], folder, keep_encoded=True)
         except DataError as error:
             raise DataError(f"data.path={path}: {error}") from error
         return replace(found, source=f"pictures of the folder {path.name}")
@@ -72,19 +71,17 @@ def _write_arrays(path: Path, folder: Path) -> Obtained:
     if "images" in arrays:
         division = f"{TEST_SHARE:.0%} of each class for testing, seed {SEED}"
         rows = [Picture(f"{row:012}", int(label), None) for row, label in enumerate(arrays["labels"])]
-        splits = {}
-        for split, chosen in divide(rows, TEST_SHARE, SEED).items():
+        for split, chosen in divide(rows).items():
             numbers = [int(row.name) for row in chosen]
-            splits[split] = arrays["images"][numbers], arrays["labels"][numbers]
-    else:
-        splits = {split: (arrays[f"x_{split}"], arrays[f"y_{split}"]) for split in SPLITS}
-    values = np.unique(np.concatenate([labels for _, labels in splits.values()]))
+            arrays |= {f"x_{split}": arrays["images"][numbers], f"y_{split}": arrays["labels"][numbers]}
+    values = np.unique(np.concatenate([arrays["y_train"], arrays["y_test"]]))
     if len(values) < 2:
         raise DataError(f"all labels are {values.tolist()}: a data set has at least two classes")
-    for split, (images, labels) in splits.items():
+    for split in SPLITS:
+        images, labels = arrays[f"x_{split}"], arrays[f"y_{split}"]
         if missing := np.setdiff1d(values, labels).tolist():
             raise DataError(f"no images of class {missing[0]} for {split} (a class needs at least {MIN_PICTURES})")
-        if images.shape[1:] != splits["train"][0].shape[1:]:
+        if images.shape[1:] != arrays["x_train"].shape[1:]:
             raise DataError("the images for training and testing differ in their shape")
         save_split(folder, split, Arrays(images, np.searchsorted(values, labels).astype(label_type(len(values)))))
     return Obtained(classes=[str(value) for value in values], source=f"arrays of {path.name}", division=division)
@@ -106,10 +103,10 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         is_image = len(shape) == 3 or (len(shape) == 4 and shape[3] in (1, 3))
         if kind != np.uint8 or not is_image or not shape[0] or not all(1 <= side <= MAX_SIDE for side in shape[1:3]):
             raise DataError(f"{images} is {kind} of the shape {shape}; {EXPECTED}")
-        kind, shape = found[labels].dtype, found[labels].shape
-        if kind.kind not in "iu" or shape not in ((len(found[images]),), (len(found[images]), 1)):
+        if shape[3:] == (1,):
+            found[images] = found[images][..., 0]  # grey images have no axis of channels
+        kind, num, shape = found[labels].dtype, len(found[images]), found[labels].shape
+        if kind.kind not in "iu" or shape not in ((num,), (num, 1)):
             raise DataError(f"{labels} is {kind} of the shape {shape}; {EXPECTED}, as many as images")
         found[labels] = found[labels].reshape(-1)
-        if found[images].shape[3:] == (1,):
-            found[images] = found[images][..., 0]  # grey images have no axis of channels
     return found

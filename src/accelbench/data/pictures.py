@@ -50,7 +50,6 @@ class Folder:
     """The files below a folder. Links to folders are listed but not followed."""
 
     path: Path
-    allows_links_out: bool = True  # of the folder; what they lead to is read
 
     def names(self) -> list[str]:
         """Every file, and every link to a folder, below it. Raises DataError: a folder below it can't be read."""
@@ -66,7 +65,7 @@ class Folder:
 
     def read(self, name: str) -> bytes:
         path = self.path / name
-        if not (self.allows_links_out or resolved(path).is_relative_to(resolved(self.path))):
+        if not resolved(path).is_relative_to(resolved(self.path)):
             raise DataError("a link out of the folder")
         try:
             status = path.stat()
@@ -97,12 +96,8 @@ class Picture:
     split: str | None  # one of `SPLITS`; None if the path doesn't say
 
 
-class Layout(NamedTuple):
-    """What lies in a source."""
-
-    classes: list[str]
-    pictures: list[Picture]  # sorted by name
-    surplus: dict[str, str]  # the name of any other file -> why it is left out
+# The classes, their pictures, sorted by name, and the name of any other file -> why it is left out.
+Layout = tuple[list[str], list[Picture], dict[str, str]]
 
 
 def find(names: Iterable[str], classes: Sequence[str] | None) -> Layout:
@@ -147,10 +142,10 @@ def find(names: Iterable[str], classes: Sequence[str] | None) -> Layout:
             "directly below it, or below train/ and test/ (or val/), and two are needed"
         )
     pictures = [Picture(name, known.index(label), split) for name, (label, split) in of_class.items()]
-    return Layout(known, pictures, surplus)
+    return known, pictures, surplus
 
 
-def divide(pictures: Sequence[Picture], test_share: float, seed: int) -> dict[str, list[Picture]]:
+def divide(pictures: Sequence[Picture], seed: int = SEED) -> dict[str, list[Picture]]:
     """Divides pictures into training and test, each class in the same proportion, in a seeded random order.
 
     Pictures whose path names a split keep it. The result depends only on the names, not on the order of `pictures`.
@@ -164,7 +159,7 @@ def divide(pictures: Sequence[Picture], test_share: float, seed: int) -> dict[st
         for split in SPLITS:
             splits[split] += [picture for picture in members if picture.split == split]
         shuffled = [undecided[index] for index in rng.permutation(len(undecided))]
-        num_test = round(test_share * len(shuffled))
+        num_test = round(TEST_SHARE * len(shuffled))
         splits["test"] += shuffled[:num_test]
         splits["train"] += shuffled[num_test:]
     return {split: [chosen[index] for index in rng.permutation(len(chosen))] for split, chosen in splits.items()}
@@ -193,7 +188,7 @@ def convert(
     """
     known, pictures, surplus = find(source.names(), classes)
     refused = [f"{name}: {reason}" for name, reason in surplus.items()]
-    splits, part, num = divide(pictures, TEST_SHARE, SEED), "", len(pictures)
+    splits, part, num = divide(pictures), "", len(pictures)
     if max_images is not None and num > max_images:
         part = f"{max_images:,} of {num:,} pictures"
         splits = {split: found[: round(len(found) * max_images / num)] for split, found in splits.items()}

@@ -66,9 +66,7 @@ def counters(
     except pynvml.NVMLError:
         handles = []
     for index, handle in enumerate(handles):
-        query = functools.partial(
-            gpu.ask, lambda handle: nvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1000, handle
-        )
+        query = functools.partial(gpu.ask, lambda one: nvml.nvmlDeviceGetTotalEnergyConsumption(one) / 1000, handle)
         if query() is not None:  # GPUs before Volta have no counter
             found[f"gpu_{index}_energy_j"] = query
     return found

@@ -44,10 +44,10 @@ def look(nvml: Any = pynvml, environ: Mapping[str, str] = os.environ, torch_fold
     # A driver runs every CUDA release of its own major version (NVIDIA's minor version compatibility).
     if int(torch_cuda.split(".")[0]) > cuda:
         return absent(Device.gpu, f"driver {driver} supports CUDA {cuda}, torch needs {torch_cuda}: update the driver")
-    details = {"driver": driver, "torch_cuda": torch_cuda}
-    if (capability := gpus[0].compute_capability) is not None:  # of the first one, which every cell uses
-        details["compute_capability"] = f"{capability[0]}.{capability[1]}"
+    capability = gpus[0].compute_capability  # of the first one, which every cell uses
     limits = {f"gpu_{index}_power_limit_w": gpu.power_limit_w for index, gpu in enumerate(gpus)}
+    details = {"driver": driver, "torch_cuda": torch_cuda}
+    details |= {"compute_capability": f"{capability[0]}.{capability[1]}"} if capability else {}
     details |= {name: f"{limit:g}" for name, limit in limits.items() if limit is not None}
     return DeviceReport(
         device=Device.gpu,
@@ -121,10 +121,9 @@ def visible_gpus(nvml: Any = pynvml, environ: Mapping[str, str] = os.environ) ->
 
 def _named(nvml: Any, handles: list[Handle], word: str) -> Handle | None:
     if word.isdigit():
-        return handles[int(word)] if int(word) < len(handles) else None
+        return dict(enumerate(handles)).get(int(word))
     if word.startswith("MIG-"):
         return ask(nvml.nvmlDeviceGetHandleByUUID, word)
-    if not word.startswith("GPU-"):
-        return None
-    matches = [handle for handle in handles if (ask(nvml.nvmlDeviceGetUUID, handle) or "").startswith(word)]
+    of_uuid = word.startswith("GPU-")
+    matches = [each for each in handles if of_uuid and (ask(nvml.nvmlDeviceGetUUID, each) or "").startswith(word)]
     return matches[0] if len(matches) == 1 else None

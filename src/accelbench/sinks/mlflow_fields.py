@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
@@ -81,8 +80,7 @@ class Point(NamedTuple):
     step: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Run:
+class Run(NamedTuple):
     """The run of one record. Times are milliseconds since 1970, UTC."""
 
     start_ms: int
@@ -107,11 +105,10 @@ def translate(record: Record) -> Run:
     """The run of `record`.
 
     An engine's measurements become metrics only if the cell is `ok` and was not disturbed, so that no chart shows wrong
-    numbers; its raw samples stay in the record. Wall time, peak memory and the system series are delivered for every
-    cell: they help to explain failures.
+    numbers. Wall time, peak memory and the system series are delivered for every cell: they help to explain failures.
     """
     row = summarise(record)
-    started_ms, ended_ms = start_ms(record), end_ms(record)
+    ended_ms = end_ms(record)
     is_ok = record.status == Status.ok and not row["disturbed"]
     known = {key: row[column] for key, column in (SETTINGS | OUTCOME | (MEASURED if is_ok else {})).items()}
     points = [Point(key, float(value), ended_ms, 0) for key, value in known.items() if value is not None]
@@ -119,17 +116,12 @@ def translate(record: Record) -> Run:
         for key, values in _steps(record.measurement).items():  # their times are unknown
             points += _series(key, values, [ended_ms] * len(values))
     if record.system is not None:
-        moments = [started_ms + round(1000 * t_s) for t_s in record.system.t_s]
+        moments = [start_ms(record) + round(1000 * t_s) for t_s in record.system.t_s]
         for key, values in record.system.values.items():
             points += _series(f"system/{key}", values, moments)
-    return Run(
-        start_ms=started_ms,
-        end_ms=ended_ms,
-        status={Status.ok: "FINISHED", Status.killed: "KILLED"}.get(record.status, "FAILED"),
-        params=_params(record, row),
-        points=points,
-        tags=_tags(record, row) | {NOTE: _note(record, row)},
-    )
+    status = {Status.ok: "FINISHED", Status.killed: "KILLED"}.get(record.status, "FAILED")
+    tags = _tags(record, row) | {NOTE: _note(record, row)}
+    return Run(start_ms(record), ended_ms, status, _params(record, row), points, tags)
 
 
 def cell_fields(cell: MeasuredCell) -> tuple[dict[str, float], dict[str, str], dict[str, str]]:
