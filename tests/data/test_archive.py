@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelbench.data import archive
-from accelbench.data.archive import Zip
+from accelbench.data import pictures as archive
+from accelbench.data.pictures import Zip
 from accelbench.errors import DataError
 
 
@@ -119,6 +119,6 @@ def test_a_member_that_asks_for_gigabytes_to_unpack_is_damaged(tmp_path):
     content[window : window + 4] = b"\xff" * 4
     (tmp_path / "a.zip").write_bytes(content)
     code = "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30)); "
-    code += "from pathlib import Path; from accelbench.data.archive import Zip; Zip(Path(sys.argv[1])).read('1.jpg')"
+    code += "from pathlib import Path; from accelbench.data.pictures import Zip; Zip(Path(sys.argv[1])).read('1.jpg')"
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "a.zip"], capture_output=True, text=True)
     assert "DataError: damaged in the archive" in done.stderr

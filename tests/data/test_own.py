@@ -8,7 +8,7 @@ import pytest
 from numpy.lib import format as npy
 from PIL import Image
 
-from accelbench.data import own
+from accelbench.data import prepare
 from accelbench.data.arrays import load_encoded, load_split
 from accelbench.data.manifest import check_arrays, read_classes, read_manifest
 from accelbench.errors import DataError
@@ -46,7 +46,7 @@ def of_arrays(path):
 
 
 def test_each_folder_of_pictures_is_a_class(place, pictures):
-    obtained = own.prepare(place, of_folder(pictures))
+    obtained = prepare.prepare_own(place, of_folder(pictures))
     folder = place.data / "mine"
     check_arrays(folder)
     assert obtained.stand_in_reason is None
@@ -64,7 +64,7 @@ def test_a_folder_that_is_divided_keeps_its_division(place, tmp_path):
         picture(tmp_path / "divided" / split / name / "1.png", number)
     picture(tmp_path / "divided" / "train" / "1.png", 99)
     picture(tmp_path / "divided" / "other" / "a" / "1.png", 98)
-    obtained = own.prepare(place, of_folder(tmp_path / "divided"))
+    obtained = prepare.prepare_own(place, of_folder(tmp_path / "divided"))
     assert obtained.division == "its own"
     assert obtained.refused == [
         "other/a/1.png: in neither the training nor the test folder",
@@ -80,16 +80,16 @@ def test_fewer_than_two_classes_are_refused(place, tmp_path, names):
     for name in names:
         picture(tmp_path / "pictures" / name, 0)
     with pytest.raises(DataError, match="it has [01] folders with pictures .*: a class is such a folder"):
-        own.prepare(place, of_folder(tmp_path / "pictures"))
+        prepare.prepare_own(place, of_folder(tmp_path / "pictures"))
 
 
 def test_data_are_prepared_again_when_their_files_change(place, pictures):
     data = of_folder(pictures)
     for change in (lambda: None, lambda: picture(pictures / "bee" / "new.png", 150)):
         change()
-        assert not own.is_prepared(place, data)
-        own.prepare(place, data)
-        assert own.is_prepared(place, data)
+        assert not prepare.is_own_prepared(place, data)
+        prepare.prepare_own(place, data)
+        assert prepare.is_own_prepared(place, data)
 
 
 def test_a_link_that_leads_out_is_not_read(place, pictures, tmp_path):
@@ -97,7 +97,7 @@ def test_a_link_that_leads_out_is_not_read(place, pictures, tmp_path):
     (pictures / "bee" / "link.png").symlink_to(tmp_path / "secret.png")
     (pictures / "bee" / "inside.png").symlink_to(pictures / "bee" / "dog.0.png")
     (pictures / "folder").symlink_to(tmp_path)
-    obtained = own.prepare(place, of_folder(pictures))
+    obtained = prepare.prepare_own(place, of_folder(pictures))
     assert "bee/link.png: a link out of the folder" in obtained.refused
     assert not any("secret" in line for line in obtained.refused)
     assert read_classes(place.data / "mine") == ["Apples", "bee", "cat 1"]
@@ -113,7 +113,7 @@ def saved(folder, **arrays):
 
 
 def test_images_and_labels_are_divided_by_class(place, tmp_path):
-    own.prepare(place, of_arrays(saved(tmp_path, images=IMAGES, labels=LABELS[:, None])))
+    prepare.prepare_own(place, of_arrays(saved(tmp_path, images=IMAGES, labels=LABELS[:, None])))
     folder = place.data / "mine"
     check_arrays(folder)
     assert read_classes(folder) == ["3", "4", "5", "6"]
@@ -128,12 +128,12 @@ def test_images_and_labels_are_divided_by_class(place, tmp_path):
 def test_arrays_that_are_divided_keep_their_division_and_many_classes_their_labels(place, tmp_path):
     colour = np.repeat(IMAGES[..., None], 3, axis=3)
     divided = {"x_train": colour[:30], "y_train": LABELS[:30], "x_test": colour[30:], "y_test": LABELS[30:]}
-    own.prepare(place, of_arrays(saved(tmp_path, **divided)))
+    prepare.prepare_own(place, of_arrays(saved(tmp_path, **divided)))
     assert load_split(place.data / "mine", "test").images.shape == (10, 5, 6, 3)
-    own.prepare(place, of_arrays(saved(tmp_path, images=IMAGES[..., None], labels=LABELS)))
+    prepare.prepare_own(place, of_arrays(saved(tmp_path, images=IMAGES[..., None], labels=LABELS)))
     assert load_split(place.data / "mine", "test").images.shape == (8, 5, 6)
     images = np.zeros((900, 2, 2), np.uint8)
-    own.prepare(place, of_arrays(saved(tmp_path, images=images, labels=np.arange(900) % 300)))
+    prepare.prepare_own(place, of_arrays(saved(tmp_path, images=images, labels=np.arange(900) % 300)))
     assert load_split(place.data / "mine", "train").labels.max() == 299
 
 
@@ -153,7 +153,7 @@ def test_arrays_that_are_divided_keep_their_division_and_many_classes_their_labe
 def test_other_arrays_are_refused_with_what_is_expected(place, tmp_path, arrays, told):
     path = saved(tmp_path, **arrays)
     with pytest.raises(DataError, match=rf"^data.path={path}: ({told})"):
-        own.prepare(place, of_arrays(path))
+        prepare.prepare_own(place, of_arrays(path))
     assert not (place.data / "mine").exists()
 
 
@@ -165,14 +165,14 @@ def test_an_array_that_claims_to_be_huge_or_is_none_is_refused_and_takes_no_memo
             archive.writestr("images.npy", head.getvalue())
             archive.writestr("labels.npy", head.getvalue())
         with pytest.raises(DataError, match="not readable as an .npz file of arrays"):
-            own.prepare(place, of_arrays(tmp_path / "huge.npz"))
+            prepare.prepare_own(place, of_arrays(tmp_path / "huge.npz"))
     with zipfile.ZipFile(tmp_path / "texts.npz", "w") as archive:
         archive.writestr("images.npy", "a text")
         archive.writestr("labels.npy", "a text")
     with pytest.raises(DataError, match=r"images is .* of the shape \(\)"):
-        own.prepare(place, of_arrays(tmp_path / "texts.npz"))
+        prepare.prepare_own(place, of_arrays(tmp_path / "texts.npz"))
     (tmp_path / "text.npz").write_text("no archive")
     np.save(tmp_path / "one.npy", IMAGES)
     for name in ("text.npz", "one.npy"):
         with pytest.raises(DataError, match="not readable as an .npz file of arrays"):
-            own.prepare(place, of_arrays(tmp_path / name))
+            prepare.prepare_own(place, of_arrays(tmp_path / name))

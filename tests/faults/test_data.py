@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from accelbench.data.archive import Zip
 from accelbench.data.arrays import SPLITS, Arrays, save_split
 from accelbench.data.decode import MAX_PIXELS, decode
 from accelbench.data.manifest import check_arrays, digest_of, read_classes, read_counts, read_manifest
 from accelbench.data.obtain import Obtained
+from accelbench.data.pictures import Zip
 from accelbench.data.prepare import describe
 from accelbench.project import MANIFEST
 from faults.mutations import change_bytes, mutated_text

@@ -49,11 +49,8 @@ def decode(content: bytes, side: int, *, resizes: bool = True) -> NDArray[np.uin
 
 
 def _rgb(image: Image.Image) -> Image.Image:
-    if image.mode.startswith("I"):  # 16-bit grey PNG: Pillow's own conversion would clip at 255
-        values = np.asarray(image).astype(np.int32)
-        values += 128
-        values //= 257  # 65535 / 255; in place, since a picture may have 50 million pixels
-        image = Image.fromarray(values.astype(np.uint8))
+    if image.mode.startswith("I"):
+        raise DataError("of 16 bits a pixel, which Pillow would clip at 255")
     if image.has_transparency_data:  # an alpha channel, or one transparent colour
         above = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", above.size, "white"), above)

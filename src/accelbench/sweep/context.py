@@ -193,14 +193,14 @@ def prepare_missing(place: Workplace, data: DataSpec, console: Console) -> None:
     folder = place.data / data.name
     if data.name == MODULE or (not data.path and (folder / MANIFEST).exists()):
         return
-    from accelbench.data import own, prepare  # they take long to import
+    from accelbench.data import prepare  # it takes long to import
 
-    if data.path and own.is_prepared(place, data):
+    if data.path and prepare.is_own_prepared(place, data):
         return
     settings = {} if data.path else data_settings(place.project, data.name)
     if data.name != RANDOM:  # which has no files, but a manifest
         say(console, f"Preparing {shown(folder)}, once.")
     if data.path:
-        own.prepare(place, data)
+        prepare.prepare_own(place, data)
     else:
         prepare.prepare(place, data.name, settings)
