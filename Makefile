@@ -45,7 +45,7 @@ setup-browser:  ## install chromium, for the tests that open pages (Debian, as r
 
 CLUSTER := .venv-cluster/bin/python tests/cluster/servers.py
 
-cluster-up: .venv-cluster/.installed  ## start Slurm, PostgreSQL and S3 on this machine's loopback (Debian, as root)
+cluster-up: .venv-cluster/.installed  ## start Slurm on this machine's loopback (Debian, as root)
 	@$(CLUSTER) up
 
 cluster-down:  ## stop them, and remove their files

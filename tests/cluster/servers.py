@@ -1,4 +1,4 @@
-"""Starts and stops a small cluster on this machine: Slurm with two nodes, PostgreSQL, and an S3 server.
+"""Starts and stops a small cluster on this machine: Slurm with two nodes.
 
     servers.py up | down
 
@@ -16,10 +16,11 @@ import time
 from pathlib import Path
 
 FOLDER = Path("/var/tmp/accelbench-cluster")
+ENVIRONMENT = {"SLURM_CONF": str(FOLDER / "slurm.conf")}  # with which clients find the servers
 STATE = FOLDER / "servers.json"  # the processes, and where clients find the servers
-PACKAGES = ("slurm-wlm", "munge", "postgresql")
+PACKAGES = ("slurm-wlm", "munge")
 NODES = ("node1", "node2")
-PORTS = {"slurmctld": 17817, "node1": 17818, "node2": 17819, "postgres": 15432, "s3": 15900}
+PORTS = {"slurmctld": 17817, "node1": 17818, "node2": 17819}
 LOOPBACK = "127.0.0.1"
 PATIENCE_S = 60.0
 DAEMONS = []  # kept, since Python warns of a process that is forgotten while it runs
@@ -68,17 +69,13 @@ def up() -> None:
     try:
         _start_all(processes)
     finally:
-        STATE.write_text(json.dumps({"processes": processes, "environment": environment()}, indent=1))
-    print(f"Slurm (sinfo with SLURM_CONF={FOLDER}/slurm.conf), PostgreSQL and S3 run; files: {FOLDER}")
+        STATE.write_text(json.dumps({"processes": processes, "environment": ENVIRONMENT}, indent=1))
+    print(f"Slurm runs (sinfo with SLURM_CONF={FOLDER}/slurm.conf); files: {FOLDER}")
 
 
 def _start_all(processes: dict[str, int]) -> None:
     _start_munge(processes)
     _start_slurm(processes)
-    _start_postgres(processes)
-    s3 = [str(Path(sys.executable).parent / "moto_server"), "-H", LOOPBACK, "-p", str(PORTS["s3"])]
-    processes["s3"] = _daemon("s3", s3)
-    _wait("S3", ["curl", "-sf", f"http://{LOOPBACK}:{PORTS['s3']}/moto-api/"])
 
 
 def _start_munge(processes: dict[str, int]) -> None:
@@ -100,55 +97,23 @@ def _start_slurm(processes: dict[str, int]) -> None:
         (FOLDER / name).mkdir(mode=0o755, exist_ok=True)
     processes["slurmctld"] = _daemon("slurmctld", ["slurmctld", "-D", "-f", str(conf)])
     for node in NODES:
-        processes[node] = start_node(node)
+        processes[node] = _daemon(node, ["slurmd", "-D", "-N", node, "-f", str(conf)])
     idle = f"test $(sinfo --noheader --format=%T --Node | grep -c idle) = {len(NODES)}"
     _wait("Slurm", ["bash", "-c", idle])
-
-
-def start_node(node: str) -> int:
-    """Starts the daemon of a node; returns its process id."""
-    return _daemon(node, ["slurmd", "-D", "-N", node, "-f", str(FOLDER / "slurm.conf")])
-
-
-def _start_postgres(processes: dict[str, int]) -> None:
-    program = max(Path("/usr/lib/postgresql").glob("*/bin"))
-    data = FOLDER / "postgres"
-    data.mkdir(mode=0o700)
-    shutil.chown(data, "postgres", "postgres")
-    as_postgres = ["runuser", "-u", "postgres", "--"]
-    words = [str(program / "initdb"), "-D", str(data), "--auth=trust", "--username=accelbench"]
-    subprocess.run([*as_postgres, *words], check=True, capture_output=True, cwd="/")
-    flags = ["-D", str(data), "-h", LOOPBACK, "-p", str(PORTS["postgres"]), "-k", ""]
-    processes["postgres"] = _daemon("postgres", [*as_postgres, str(program / "postgres"), *flags])
-    server = ["-h", LOOPBACK, "-p", str(PORTS["postgres"]), "-U", "accelbench"]
-    _wait("PostgreSQL", ["pg_isready", *server])
-    subprocess.run(["createdb", *server, "mlflow"], check=True)
-
-
-def environment() -> dict[str, str]:
-    """The variables with which clients find the servers."""
-    return {
-        "SLURM_CONF": str(FOLDER / "slurm.conf"),
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_ENDPOINT_URL": f"http://{LOOPBACK}:{PORTS['s3']}",
-        "MLFLOW_S3_ENDPOINT_URL": f"http://{LOOPBACK}:{PORTS['s3']}",
-    }
 
 
 def _check_system() -> None:
     """Exits with a message where the cluster can't be started."""
     if os.geteuid() != 0 or not Path("/etc/debian_version").exists():
         sys.exit("make cluster-up: installs and starts Slurm, so it needs root on Debian; nothing was changed")
-    programs = ("slurmctld", "slurmd", "munged", "sbatch", "pg_isready", "curl")
+    programs = ("slurmctld", "slurmd", "munged", "sbatch")
     if any(shutil.which(name) is None for name in programs):
-        sys.exit(f"make cluster-up: apt-get install -y {' '.join(PACKAGES)} curl")
+        sys.exit(f"make cluster-up: apt-get install -y {' '.join(PACKAGES)}")
 
 
 def _daemon(name: str, command: list[str]) -> int:
     with (FOLDER / f"{name}.out").open("ab") as log:
-        variables = {**os.environ, "SLURM_CONF": str(FOLDER / "slurm.conf")}
+        variables = {**os.environ, **ENVIRONMENT}
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=variables, cwd="/"
         )
@@ -158,7 +123,7 @@ def _daemon(name: str, command: list[str]) -> int:
 
 def _wait(name: str, command: list[str]) -> None:
     deadline = time.monotonic() + PATIENCE_S
-    variables = {**os.environ, **environment()}
+    variables = {**os.environ, **ENVIRONMENT}
     while subprocess.run(command, capture_output=True, env=variables, check=False).returncode:
         if time.monotonic() > deadline:
             sys.exit(f"make cluster-up: {name} does not answer; its logs are in {FOLDER}: then `make cluster-down`")

@@ -16,7 +16,6 @@ from rich.console import Console
 
 from accelbench.cluster import controller, dispatch
 from accelbench.cluster.controller import Need, groups, shared_folder, shares
-from accelbench.cluster.job import run_part
 from accelbench.errors import UserError
 from accelbench.lock import hold
 from accelbench.project import workplace
@@ -194,13 +193,6 @@ def test_the_end_of_a_jobs_log_is_named_and_the_log_kept(project, stopped):
     assert (spread / "0.err").exists()
 
 
-def test_whatever_stops_a_job_is_said(project, monkeypatch):
-    monkeypatch.setattr(signal, "signal", lambda number, handler: None)  # the signals of pytest stay
-    with pytest.raises(FileNotFoundError):
-        run_part(str(project / "part-0.json"), "5")
-    assert (project / "part-0.problem").read_text().startswith("job 5: FileNotFoundError")
-
-
 def test_an_unreadable_file_in_the_place_of_a_record_is_set_aside(project, stopped):
     path = project / "runs/test" / f"{cells_of(1)[0].id}-00000000.json"
     path.parent.mkdir(parents=True)
@@ -213,14 +205,6 @@ def test_an_unreadable_file_in_the_place_of_a_record_is_set_aside(project, stopp
 def test_a_scheduler_that_does_not_answer_is_named_once(stopped):
     text = stopped(states=answering(*[{"0": controller.UNKNOWN}] * 4))
     assert text.count("processes does not answer") == 1
-
-
-def test_an_interrupt_says_so_if_the_jobs_can_not_be_cancelled(stopped, monkeypatch):
-    def refuse(jobs):
-        raise UserError("executor=slurm: scancel failed: no reason")
-
-    monkeypatch.setattr(controller.Controller, "_wait", interrupted)
-    assert "scancel failed: no reason: the jobs may still run" in stopped(KeyboardInterrupt, None, cancel=refuse)
 
 
 @pytest.mark.slow

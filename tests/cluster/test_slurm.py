@@ -1,11 +1,8 @@
 """Sweeps through the Slurm that `make cluster-up` starts: real daemons, real jobs, real cells."""
 
-import contextlib
 import json
-import os
 import re
 import signal
-from pathlib import Path
 
 import pytest
 
@@ -92,54 +89,6 @@ def test_a_job_that_is_requeued_in_mid_cell_goes_on_after_its_own_records(comman
     for name, content in before.items():
         assert (commands.folder / "runs/requeued" / name).read_bytes() == content
     assert "3 ok" in text
-
-
-def test_a_node_that_dies_in_mid_cell_costs_no_cell(commands):
-    process = commands.start(*SLURM, "batch_size=1,2,4", LONG, "out=runs/dead")
-    commands.until_mid_cell("dead")
-    ((job, (_, node)),) = commands.jobs().items()
-    _kill_node(node)
-    try:
-        text = commands.end(process)
-    finally:
-        _revive(commands, node)
-    found = is_whole(commands, "dead", 3)
-    assert {record["environment"]["node"]["job"] for record in found} == {job}
-    assert {record["environment"]["node"]["name"] for record in found} == set(servers.NODES)
-    assert "3 ok" in text
-
-
-def _kill_node(node):
-    """Ends the node's daemon and all that runs on it, as a power cut does."""
-    os.killpg(json.loads(servers.STATE.read_text())["processes"][node], signal.SIGKILL)
-    mark = f"SLURMD_NODENAME={node}\0".encode()
-    of_job = {int(path.parent.name) for path in Path("/proc").glob("[0-9]*/environ") if mark in _read(path)}
-    parents = {_parent(pid) for pid in of_job}
-    stepds = {pid for pid in parents if _read(Path(f"/proc/{pid}/cmdline")).startswith(b"slurmstepd")}
-    for pid in (*stepds, *of_job):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-
-
-def _read(path):
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
-
-
-def _parent(pid):
-    text = _read(Path(f"/proc/{pid}/stat")).decode(errors="replace")
-    return int(text.rpartition(")")[2].split()[1]) if text else 0
-
-
-def _revive(commands, node):
-    state = json.loads(servers.STATE.read_text())
-    state["processes"][node] = servers.start_node(node)
-    servers.STATE.write_text(json.dumps(state))
-    commands.until(
-        lambda: commands.run("sinfo", "--noheader", "--format=%T", "--Node", f"--nodes={node}").strip() == "idle"
-    )
 
 
 def test_a_killed_controller_that_is_started_again_waits_for_the_jobs_that_run(commands):

@@ -8,7 +8,6 @@ import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -146,32 +145,3 @@ def test_how_an_export_fails_is_the_outcome_of_the_cell_and_the_next_one_exports
         outcome = hosts.run(make_cell("die"), tmp_path / "second")
         assert (outcome.status, outcome.reason) == (Status.killed, "killed by signal 9 (SIGKILL)")
         assert hosts.run(make_cell("die"), tmp_path / "second").status == Status.ok
-
-
-@pytest.fixture
-def exports(tmp_path):
-    """Folders of networks of 100 bytes, used one after the other."""
-    folders = {name: module.export_folder(tmp_path, name, Path("data")) for name in "abc"}
-    for age, folder in enumerate(folders.values()):
-        (folder / "weights").mkdir(parents=True)
-        (folder / "weights" / "file").write_bytes(bytes(100))
-        os.utime(folder, (age, age))
-    return folders
-
-
-def test_networks_that_were_not_used_for_the_longest_time_make_room_and_leave_it_on_a_small_disk(
-    tmp_path, exports, monkeypatch
-):
-    def left():
-        return [name for name, folder in exports.items() if folder.exists()]
-
-    assert len({*exports.values(), module.export_folder(tmp_path, "c", Path("other data"))}) == 4
-    module.make_room(tmp_path, 300)
-    assert left() == ["a", "b", "c"]
-    assert module.export_folder(tmp_path, "a", Path("data")) == exports["a"]  # is used
-    module.make_room(tmp_path, 250)
-    assert left() == ["a", "c"]
-    for free, names in ((200, ["a", "c"]), (199, ["a"])):
-        monkeypatch.setattr(module, "disk_usage", lambda path, free=free: SimpleNamespace(free=free))
-        module.make_room(tmp_path)
-        assert left() == names

@@ -112,25 +112,6 @@ def test_processor_time_of_a_spinning_process_below(code):
     assert all(percent is None or percent <= 125 for percent in series.values["cpu_utilization_percent"])
 
 
-def test_time_that_vanished_with_an_unwaited_child_is_unknown_not_negative():
-    code = """
-import signal, subprocess, sys
-signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-loop = "import time\\nwhile time.process_time() < .3: pass\\nprint(1, flush=True)\\ninput()"
-below = subprocess.Popen([sys.executable, "-c", loop], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-below.stdout.readline()
-print("ready", flush=True); sys.stdin.readline()
-below.kill(); below.wait()
-print("done", flush=True); sys.stdin.readline()
-"""
-    with child(code) as process:
-        sampler = Sampler(process.pid)
-        assert go_on(process) == "done"
-        time.sleep(0.06)
-        sampler.sample()
-    assert sampler.series().values["cpu_utilization_percent"] == [None]
-
-
 @pytest.mark.parametrize("reap", [False, True], ids=["zombie", "gone"])
 def test_a_vanished_process_ends_the_series_and_another_has_none(reap):
     with child(ALLOCATE, 1) as process:
@@ -165,26 +146,6 @@ def test_one_failing_nvml_query_leaves_the_others():
         "gpu_0_throttled": [1.0],
         "gpu_0_sm_clock_mhz": [1410],
     }
-
-
-@pytest.mark.slow
-def test_a_sample_costs_no_more_than_a_millisecond():
-    """At ten a second: 1 % of a core. Processor time, so that a busy machine doesn't matter."""
-    with child(NESTED, ALLOCATE, MB) as process:
-        sampler = Sampler(process.pid)
-        begun = time.process_time()
-        for _ in range(200):
-            sampler.sample()
-        assert time.process_time() - begun <= 200 * 1e-3
-
-
-def test_the_dearer_a_sample_the_longer_the_pause_after_it(monkeypatch):
-    costs = iter([0.00001, 0.0004, 1.0])
-    clock = itertools.accumulate(step for cost in costs for step in (0.0, cost))
-    sampler = Sampler(os.getpid())
-    monkeypatch.setattr("accelbench.isolation.processes.time.thread_time", lambda: next(clock))
-    pauses = [sampler.pause_s for _ in range(3) if sampler.sample()]
-    assert pauses == [0.1, pytest.approx(0.2), 0.5]
 
 
 @pytest.mark.skipif(

@@ -6,7 +6,6 @@ import pytest
 from rich.console import Console
 
 from accelbench.devices.registry import DeviceReport
-from accelbench.errors import UserError
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema.vocab import Protocol, Status
 from accelbench.search import largest_batch
@@ -46,10 +45,6 @@ def test_peaks_lead_to_the_limit_in_a_few_tries(limit, base):
     assert largest <= limit < smallest
     assert smallest - largest <= max(1, largest / 8)
     assert sum(batch > 0.3 * limit for batch in tried) <= (3 if limit >= 1000 else 5)
-
-
-def test_the_search_ends_at_what_is_asked_for_at_most():
-    assert search(lambda batch: True, 8, most=100) == (100, None)
 
 
 @pytest.fixture
@@ -116,28 +111,12 @@ def test_when_the_time_is_over_the_largest_that_fits_is_told_with_an_estimate(pr
     ]
 
 
-def test_when_the_time_is_over_before_anything_fits_no_batch_is_named(project, monkeypatch):
-    def swept(cells, options, console, *, hosts, show):
-        return SweepResult(project / "runs" / "new", [replace(make_record(cells[0], status=Status.oom), wall_s=1.0)])
-
-    monkeypatch.setattr(largest_batch.run, "run", swept)
-    monkeypatch.setattr(largest_batch, "look", lambda device: DeviceReport(device=device, present=True))
-    console = Console(file=io.StringIO(), width=200)
-    assert largest_batch.find(make_cell(batch_size=4), OPTIONS, console, None, 0.0) == 0
-    assert "No batch was seen to fit yet." in console.file.getvalue()
-
-
 def test_another_end_tells_what_was_seen_to_fit(tries):
     status, text = tries(lambda batch: Status.ok if batch <= 50 else Status.skipped)
     assert status == 1
     assert "The search ended: mlp-cpu-fp32-b64-infer" in text
     assert "skipped: told [/so]" in text
     assert "32 fits." in text
-
-
-def test_a_start_beyond_the_search_is_told(project):
-    with pytest.raises(UserError, match="batch_size=65: the search starts there and tries at most 64"):
-        largest_batch.find(make_cell(batch_size=65), OPTIONS, Console(file=io.StringIO()), None, 60.0)
 
 
 def test_a_try_is_a_process_of_one_host_that_takes_the_memory_that_is_told(project):

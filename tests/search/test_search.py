@@ -15,13 +15,12 @@ from accelbench.errors import UserError
 from accelbench.isolation import hosts as isolated
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import RECORDS
-from accelbench.report import build, read
+from accelbench.report import read
 from accelbench.schema import plan_file, record
 from accelbench.schema.cell import Options
 from accelbench.schema.race_file import RaceOutcome, read_race
-from accelbench.schema.vocab import Device, Engine, Precision, Protocol, Status
+from accelbench.schema.vocab import Engine, Precision, Protocol, Status
 from accelbench.search.goal import Goal
-from accelbench.search.race import Schedule
 from accelbench.search.search import search
 from accelbench.sweep.terminal import SweepProgress
 from fakes import give_ceilings, make_cell, make_options, make_project
@@ -93,13 +92,6 @@ def test_every_process_has_a_record_and_only_full_measurements_are_published(don
     assert f"{len(race.short)} records in runs/mine are of short windows of a search" in note
 
 
-def test_the_report_shows_the_search(done, tmp_path):
-    build.build(done[0] / "runs/mine", tmp_path / "report")
-    text = (tmp_path / "report/report.md").read_text()
-    assert "### The search" in text
-    assert "With 95 % confidence none of the 3 cells" in text
-
-
 def test_best_of_its_folder_says_how_sure_the_search_is(done, copied, capsys):
     assert main(["best", "runs/mine"]) == 0
     text = " ".join(capsys.readouterr().out.split())
@@ -165,15 +157,6 @@ def test_a_cell_that_fails_is_out_with_its_reason_and_the_search_goes_on(searche
     assert bad.cell.batch_size == 32
 
 
-def test_what_cannot_run_here_is_skipped_with_a_record(searched, project):
-    cells = [*batches(1, 8), make_cell("batch decides", device=Device.tpu, batch_size=8)]
-    _, text, race = searched(cells)
-    assert "Searching 2 cells (1 skipped)" in text
-    assert len(race.cells) == 2
-    statuses = [found.status for found in plan_file.read_planned(project / "runs/mine")]
-    assert statuses.count(Status.skipped) == 1
-
-
 def test_a_limit_of_latency_leaves_slower_steps_out(searched):
     # The median step takes a millisecond for each sample of the batch.
     status, text, race = searched(batches(1, 8, 64), dataclasses.replace(GOAL, latency_ms=10.0))
@@ -206,27 +189,6 @@ def test_a_process_that_the_budget_cuts_off_says_nothing_about_its_cell(searched
     assert cut.status == Status.timeout
     assert cut.cell.timeout_s < 60
     assert plan_file.read_plan(project / "runs/mine").cells == []
-
-
-def test_cells_that_compile_come_last_where_nothing_was_measured_yet(searched):
-    compiled = [{"options": Options(compile=True)}, {"engine": Engine.aotinductor}]
-    cells = [*(make_cell("batch decides", batch_size=1, **changes) for changes in compiled), *batches(1, 64)]
-    _, _, race = searched(cells, dataclasses.replace(GOAL, budget_s=8.0))
-    untried = [cell.label for cell in race.cells if cell.outcome == RaceOutcome.untried]
-    assert len(untried) == 2
-    assert all("compile" in label or "aotinductor" in label for label in untried)
-
-
-def test_what_was_never_measured_has_a_guessed_cost(searched, monkeypatch):
-    costs_s, run_race = [], Schedule.run
-
-    def note(self):
-        costs_s.extend(self.cost_s(i, False) for i in range(2))
-        run_race(self)
-
-    monkeypatch.setattr(Schedule, "run", note)
-    searched(batches(1, 8, protocol=Protocol.steps, steps=5), dataclasses.replace(GOAL, budget_s=4.0))
-    assert all(1.0 <= cost_s < 60.0 for cost_s in costs_s)
 
 
 def test_plain_pytorch_in_fp32_is_tried_first(searched):

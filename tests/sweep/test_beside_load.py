@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from accelbench.cli import main
-from accelbench.devices.proc import cpu_times
 from accelbench.report import read
 from accelbench.sweep.prober import Quiet
 from fakes import give_ceilings
@@ -121,23 +120,3 @@ def test_a_published_speed_is_within_a_quarter_of_the_quiet_one(nets):
             assert reported.number("samples_per_s") == pytest.approx(truth, rel=0.25)
     if len(os.sched_getaffinity(0)) == 2:
         assert beside.outcome == "disturbed"
-
-
-def test_a_cell_is_repeated_when_the_other_process_ends(nets, capsys, monkeypatch):
-    """The generator ends at the first look at the machine, and the cell waits for it."""
-    if not is_quiet():
-        pytest.skip("other processes ran for the second before the test: the cell would wait for them too")
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(burning(2))
-
-        def look(cores):
-            stack.close()
-            return cpu_times(cores)
-
-        monkeypatch.setattr("accelbench.sweep.prober.cpu_times", look)
-        found = measured("again", "quiet_s=60")
-    assert "waits up to 60 s for a quiet machine" in " ".join(capsys.readouterr().out.split())
-    assert found.record.measurement.notes[-1].startswith("measured again: the first time, others used")
-    if not is_quiet():
-        pytest.skip("other processes ran for the second after the test: the cell may have been disturbed rightly")
-    assert found.is_ok, found.disturbed

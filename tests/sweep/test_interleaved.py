@@ -1,5 +1,3 @@
-import dataclasses
-
 import pytest
 
 from accelbench.errors import UserError
@@ -41,11 +39,6 @@ def test_the_plan_has_a_folder_of_its_own_and_five_rounds_and_one_that_holds_rec
 def test_a_malformed_number_of_repeats_is_told(repeats, tmp_path):
     with pytest.raises(UserError, match=f"--repeats {repeats}: should be a whole number, at least 1"):
         plan(tmp_path, repeats)
-
-
-def test_sides_of_different_sweeps_are_told(tmp_path):
-    with pytest.raises(UserError, match="holds for both sides"):
-        plan(tmp_path, other=dataclasses.replace(OPTIONS, tracking="mlflow"))
 
 
 def test_whose_record_is_whose_is_kept_beside_them(tmp_path):

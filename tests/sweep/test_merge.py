@@ -2,8 +2,6 @@
 
 import dataclasses
 import os
-import subprocess
-import sys
 
 import fsspec
 import pytest
@@ -11,7 +9,7 @@ import pytest
 from accelbench.cli import main
 from accelbench.errors import UserError
 from accelbench.report.read import read
-from accelbench.schema import parallel, plan_file, record
+from accelbench.schema import plan_file, record
 from accelbench.schema.plan_file import PlanFile, WantedCell
 from accelbench.sweep.merge import merge
 from tests.sinks.samples import cell
@@ -156,52 +154,3 @@ def test_an_address_is_read_by_fsspec(here):
     fsspec.filesystem("memory").put(str(folder), "/bucket/results/nets", recursive=True)
     assert merge(["memory://bucket/results"], here / "all").num_new == 1
     assert list((here / "all/nets").glob("*.json"))
-
-
-def many(folder, num=1300):
-    """A sweep of more records than one process adds."""
-    return sweep(folder, *(make(dataclasses.replace(cell("mlp"), repeat=i), number=i) for i in range(num)))
-
-
-def test_records_that_several_processes_add_are_all_there(here, monkeypatch):
-    monkeypatch.setattr(parallel, "NUM_FIRST", 5)
-    monkeypatch.setattr(parallel, "MANY", 10)
-    many(here / "a/nets", 130)
-    assert said(merge(["a"], here / "all")) == (130, 0, [], [])
-    assert contents(here / "all").keys() == contents(here / "a").keys()
-    assert merge(["a"], here / "all").num_same == 130
-
-
-@pytest.mark.faults
-def test_a_full_disk_ends_a_merge_which_goes_on_once_there_is_room(here, capsys):
-    many(here / "a/nets")
-    (here / "small").mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", here / "small"], check=False).returncode:
-        pytest.skip("needs the right to mount")
-    try:
-        assert main(["merge", "a", "--into", "small/all"]) == 2
-        assert "small/all/nets: disk full" in capsys.readouterr().err
-        for path in (here / "small").rglob("*-*.json"):
-            assert path.read_bytes() == (here / "a/nets" / path.name).read_bytes()
-        subprocess.run(["mount", "-o", "remount,size=100m", here / "small"], check=True)
-        assert main(["merge", "a", "--into", "small/all"]) == 0
-        assert contents(here / "small/all").keys() == contents(here / "a").keys()
-    finally:
-        subprocess.run(["umount", "--lazy", here / "small"], check=True)
-
-
-@pytest.mark.faults
-def test_a_merge_that_is_killed_goes_on_and_ends_as_if_it_was_not(here):
-    many(here / "a/nets", 1300)
-    merge(["a"], here / "whole")
-    for seconds in (0.8, 1.0, 1.2, 1.5, 2.0):
-        command = [sys.executable, "-m", "accelbench.cli", "merge", "a", "--into", "all"]
-        running = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        try:
-            running.wait(seconds)
-        except subprocess.TimeoutExpired:
-            running.kill()
-            running.wait()
-    assert main(["merge", "a", "--into", "all"]) == 0
-    here_now = {name: content for name, content in contents(here / "all").items() if ".tmp" not in name}
-    assert here_now == contents(here / "whole")

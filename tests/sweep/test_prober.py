@@ -1,11 +1,9 @@
 import dataclasses
-import json
 
 import pytest
 
 from accelbench.isolation.hosts import Hosts, ProbeFailedError
 from accelbench.judging.row import summarise
-from accelbench.project import CEILINGS
 from accelbench.schema.ceilings import read_ceilings
 from accelbench.schema.measurement import Block, Work
 from accelbench.schema.vocab import Precision, Status
@@ -97,12 +95,6 @@ def test_only_the_precisions_of_the_cells_are_probed_and_later_the_missing_ones(
     found, asked = probe_for("bf16", "fp64")
     assert (found.probed, asked) == (["bf16", "fp32", "fp64"], [["fp64"]])
     assert probe_for("fp64")[1] == []  # all are known
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{", json.dumps({"x": {"cpu": {"device": "cpu"}}})])
-def test_a_file_that_is_not_readable_is_as_good_as_none(prober, tmp_path, text):
-    (tmp_path / CEILINGS).write_text(text)
-    assert prober(1e9).ceilings(CELL).flops_per_s == {"fp32": 1e9}
 
 
 def test_a_device_that_can_not_be_probed_has_no_ceilings_and_is_told_once(prober, said):

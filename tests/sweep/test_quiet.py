@@ -61,16 +61,6 @@ def test_on_a_machine_that_is_never_quiet_all_waits_together_have_an_end():
     assert len(machine.said) == 5  # 30, 15, 7, 3 and 1 seconds
 
 
-def test_a_wait_ends_with_the_time_that_there_is():
-    machine = Machine(BUSY_CORE)
-    waiting = machine.quiet(30)
-    assert not waiting.comes("a cell was disturbed", left_s=4.5)
-    assert machine.slept_s == 4
-    assert not waiting.comes("a cell was disturbed", left_s=-3)
-    assert not machine.quiet(0).comes("a cell was disturbed")
-    assert machine.slept_s == 4
-
-
 class Loaded(Hosts):
     """Hosts on a machine that is busy beside the first cells that run, as often as told."""
 

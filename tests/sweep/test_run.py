@@ -1,6 +1,5 @@
 """Sweeps through real forkservers, of the engine that fails as told (`fakes`)."""
 
-import contextlib
 import errno
 import fnmatch
 import io
@@ -17,7 +16,6 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from accelbench import lock
 from accelbench.data.manifest import digest_of
 from accelbench.errors import UserError
 from accelbench.grid import fingerprint, plan
@@ -28,7 +26,7 @@ from accelbench.schema.vocab import Device, Engine, Library, Mode, Precision, Pr
 from accelbench.schema.workload import ModelSpec
 from accelbench.settings.config import Retry
 from accelbench.sinks import delivery
-from accelbench.sweep import context, run, session
+from accelbench.sweep import run, session
 from fakes import TESTS, faulty_host, give_ceilings, make_cell, make_options, make_project
 
 
@@ -220,7 +218,7 @@ def test_a_plan_that_cannot_be_read_is_kept(swept, folder):
     assert len(plan_file.read_plan(folder).cells) == 1
 
 
-def test_files_that_a_cell_deletes_are_written_again_also_when_the_sweep_is_interrupted(swept, folder, monkeypatch):
+def test_files_that_a_cell_deletes_are_written_again(swept, folder):
     cells = [make_cell(), make_cell("raise"), make_cell("delete records"), make_cell(batch_size=8)]
     result, text = swept(cells)
     assert statuses(result) == [Status.ok, Status.failed, Status.ok, Status.ok]
@@ -228,28 +226,6 @@ def test_files_that_a_cell_deletes_are_written_again_also_when_the_sweep_is_inte
     assert "3 files were deleted or changed while the sweep ran" in text
     for name in ("plan", result.records[0].name, result.records[1].name):
         assert f"  runs/test/{name}.json" in text
-    finish = session.SweepProgress.finish
-
-    def stop(self, found):
-        (interrupted if found.cell == cells[2] else finish)(self, found)
-
-    monkeypatch.setattr(session.SweepProgress, "finish", stop)
-    with pytest.raises(KeyboardInterrupt):
-        swept(cells, out="runs/cut")
-    assert [found.cell for found in plan_file.read_planned(folder.parent / "cut")] == cells[:3]
-
-
-def test_the_data_is_prepared_once_no_other_sweep_measures(swept, monkeypatch):
-    @contextlib.contextmanager
-    def busy(waiting):
-        waiting("busy")
-        yield events.append("free")
-
-    events = []
-    monkeypatch.setattr(lock, "hold_measuring", busy)
-    monkeypatch.setattr(context, "prepare_missing", lambda *given: events.append("prepare"))
-    swept([make_cell()])
-    assert events == ["free", "prepare"]
 
 
 def test_data_that_only_stands_in_is_said_first(swept, project):
@@ -257,21 +233,6 @@ def test_data_that_only_stands_in_is_said_first(swept, project):
     manifest = json.loads(path.read_text()) | {"stand_in": True}
     path.write_text(json.dumps(manifest | {"digest": digest_of(manifest)}))
     assert swept([make_cell()])[1].startswith("Not mnist: random pixels\n")
-
-
-def test_what_the_system_refuses_stops_the_sweep_with_a_sentence(swept):
-    runs = []
-
-    class Refused(Hosts):
-        def run(self, cell, data_folder, weights=None):
-            if runs:
-                raise OSError(errno.EMFILE, "Too many open files", "a.log")
-            runs.append(cell)
-            return super().run(cell, data_folder, weights)
-
-    told = "^a.log: Too many open files; 1 of 2 cells have their record, run again to go on$"
-    with pytest.raises(UserError, match=told):
-        swept(of_sizes(32, 8), Refused(faulty_host))
 
 
 @pytest.mark.parametrize("name", [RECORDS, "plan.json"])
@@ -394,21 +355,6 @@ def test_a_record_is_delivered_during_the_next_cell_once_nothing_more_is_timed(s
     result, _ = swept([make_cell(), make_cell("await news", batch_size=8)], tracking="mlflow")
     assert [(found.status, found.reason) for found in result.records] == [(Status.ok, None)] * 2
     assert sent == [32, 8]
-
-
-def test_the_last_record_is_delivered_after_it_was_shown(project, shared, tracked):
-    events = []
-
-    def note(what, found=None):
-        if what in ("open", "send"):
-            events.append(found.status if found else what)
-
-    tracked(note=note)
-    options = make_options(tracking="mlflow")
-    for cells in ([make_cell()], [make_cell(), make_cell("raise"), make_cell(batch_size=8)]):
-        console = Console(file=io.StringIO())
-        run.run(cells, options, console, hosts=shared, show=lambda result: events.append("shown"))
-    assert events == ["shown", "open", Status.ok, "open", "shown", Status.failed, Status.ok]
 
 
 def test_tracking_names_the_tracker_and_without_it_mlflow_is_not_imported(tmp_path):

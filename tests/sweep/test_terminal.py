@@ -9,21 +9,13 @@ from rich.console import Console
 
 from accelbench.grid.estimate import Evidence
 from accelbench.grid.plan import Planned
-from accelbench.presentation import duration
-from accelbench.schema.measurement import Block, Breakdown, Check, Epoch, Evaluation, SystemSeries
+from accelbench.schema.measurement import Block, Check, Epoch, Evaluation, SystemSeries
 from accelbench.schema.vocab import Mode, Phase, Precision, Promise, Protocol, Status
 from accelbench.sweep import terminal
 from accelbench.sweep.terminal import SweepProgress, outcome
 from fakes import make_cell, make_measurement, make_record
-from grid.finished import finished
 
 # Progress
-
-
-@pytest.mark.parametrize("status", [status for status in Status if status != Status.ok])
-def test_what_went_wrong_is_the_outcome(status):
-    assert outcome(make_record(status=status)) == "for [a] reason"
-    assert outcome(make_record(status=status, reason=None)) == "no reason was given"
 
 
 def test_what_was_measured_is_the_outcome():
@@ -56,28 +48,6 @@ def test_a_terminal_has_a_bar_with_the_cell_the_count_and_the_time_left():
     text = progress_of([Status.ok, Status.ok], width=120, force_terminal=True, color_system=None)
     for words in ("mlp-cpu-fp32-b2-infer", "about 1 s left", "2/2"):  # as long as the first one took
         assert words in text
-
-
-def test_the_time_left_becomes_known_with_the_first_cells():
-    cells = [make_cell(protocol=Protocol.steps, steps=100, batch_size=size) for size in (8, 32, 32, 32)]
-    cells = [dataclasses.replace(cell, seed=seed) for seed, cell in enumerate(cells)]
-    items = [Planned(cell, "0" * 64, None) for cell in cells]
-    items.insert(2, Planned(make_cell(), "0" * 64, "a reason"))
-    records = [finished(item.cell, step_s) for item, step_s in zip(items, (0.1, 0.1, 0.0, 0.1, 0.1), strict=True)]
-    records[2] = make_record(items[2].cell, Status.skipped)
-    console, lefts = Console(file=io.StringIO(), force_terminal=True), []
-    with SweepProgress(console, items, Evidence()) as progress:
-        for item, found in zip(items, records, strict=True):
-            progress.start(item)
-            lefts.append(progress.bar.tasks[0].fields["left"])
-            progress.finish(found)
-    took_s = records[3].wall_s
-    assert lefts == [
-        "unknown time left",
-        f"at least {duration(3 * records[0].wall_s)} left",  # larger batches take at least as long
-        *[f"about {duration(2 * took_s)} left"] * 2,
-        f"about {duration(took_s)} left",
-    ]
 
 
 # The card of a cell
@@ -119,14 +89,6 @@ def test_the_card_says_what_was_checked_over_what_share():
     rows = Check(promise=Promise.outputs, observed="32 random rows of 128, of 1 of 1 tensors", share=0.25)
     told = lines(card(checks=[rows, Check(promise=Promise.settings)]))
     assert told["checked"] == "outputs 25 % (32 random rows of 128, of 1 of 1 tensors); settings (not observed)"
-
-
-def test_a_step_is_a_bar_whose_parts_are_its_phases():
-    text = card(breakdown=Breakdown(phases_s=PHASES, undisturbed_s=[0.01] * 8))
-    bar = lines(text)["step"]
-    assert {fill: bar.count(fill) for fill in set(bar)} == {"█": 5, "░": 33, "▓": 10}
-    assert len(bar) == terminal.BAR_WIDTH
-    assert "10.0 ms: data wait 10 %, forward 70 %, framework 20 %" in text
 
 
 def test_warnings_and_places_are_named():
