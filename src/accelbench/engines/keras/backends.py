@@ -22,20 +22,15 @@ Kind = Literal["train", "test", "predict"]  # as in the names of Keras' function
 
 
 class Backend(BaseBackend, ABC):
-    """One cell's backend. To be created first, since it fixes threads and devices.
+    """One cell's backend. To be created before the framework has run anything, since it fixes threads and devices.
 
-    Raises:
-        UnsupportedError: the cell can't run on this backend, with the reason.
-
-    Attributes:
-        last: what the last execution returned.
-        callbacks: are called around each training step.
+    Raises an UnsupportedError if the cell can't run on this backend.
     """
 
     def __init__(self, cell: Cell) -> None:
         self.cell, self.on_host = cell, cell.device == Device.cpu
-        self.last: Any = None
-        self.callbacks: keras.callbacks.CallbackList | None = None
+        self.last: Any = None  # what the last execution returned
+        self.callbacks: keras.callbacks.CallbackList | None = None  # are called around each training step
         # How often a step was traced: several times in one compilation of several steps or devices.
         self._num_traces = 0
         self._num_compiles, self._compile_s = 0, 0.0
@@ -57,8 +52,7 @@ class Backend(BaseBackend, ABC):
         """The feed's batches, one item per execution; `labelled` ones are for training or testing."""
 
     @abstractmethod
-    def copy_in(self, batch: Any) -> Any:
-        """The batches of one execution on the device."""
+    def copy_in(self, batch: Any) -> Any: ...
 
     @abstractmethod
     def trained(self, model: keras.Model) -> list[NDArray[Any]]:
@@ -72,8 +66,7 @@ class Backend(BaseBackend, ABC):
         """The backend's words for the devices that have `weights` and the last result."""
 
     @abstractmethod
-    def uses_tf32(self) -> bool:
-        """Whether fp32 matrix products run in TF32."""
+    def uses_tf32(self) -> bool: ...
 
     num_devices = 1
     threads: int | None = None

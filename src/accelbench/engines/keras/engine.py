@@ -19,7 +19,7 @@ from accelbench.engines.images import channels_last, input_of, is_random, output
 from accelbench.engines.keras import networks
 from accelbench.engines.keras.backends import Backend, Execute, backend_for
 from accelbench.engines.keras.feed import ArrayFeed, Feed, feed_of
-from accelbench.engines.keras.work import Observer, count, num_params, states
+from accelbench.engines.keras.work import Observer, count, states
 from accelbench.measuring.output_check import NUM_SAMPLES, Output, OutputTensor, batch_axes
 from accelbench.measuring.promises import States, check_timed
 from accelbench.measuring.runner import Watch
@@ -31,8 +31,7 @@ from accelbench.schema.vocab import Device, Pipeline, Precision
 def run(cell: Cell, data_folder: Path, work: Work | None = None) -> Measurement | None:
     """Runs `cell` in this process, which must have run no other; `work` is that of one step, if it has been counted.
 
-    Raises:
-        UnsupportedError: the cell can't run, with the reason.
+    Raises an UnsupportedError if the cell can't run.
     """
     return _Run(cell, data_folder, backend_for(cell)).measure(work)
 
@@ -46,11 +45,9 @@ class ExecutionStep:
     def __init__(
         self, execute: Execute, executions: Iterator[Any], backend: Backend, num_samples: int, *, copies_out: bool
     ) -> None:
-        self.executions = executions
+        self.executions, self.compute, self._num_samples = executions, execute, num_samples
         self.copies_out = copies_out and not backend.on_host
-        self.compute = execute
         self.copy_in = (lambda batch: batch) if backend.on_host else backend.copy_in
-        self._num_samples = num_samples
 
     def fetch(self) -> Any:
         return next(self.executions)
@@ -96,10 +93,9 @@ class _Run(CellRun):
                 self.model.optimizer.build(self.model.trainable_variables)
         backend.wait()
         self.build_s = time.perf_counter() - start
-        self.num_params = num_params(network)
+        self.num_params = sum(math.prod(weight.shape) for weight in network.trainable_weights)
         self.observer = Observer(network)
         self.seen.training.names = [each.path for each in self.model.trainable_variables] if self.trains else ()
-        self.compared_on: NDArray[Any] | None = None  # the memory that compared images take in turn
 
     def run_steps(self) -> None:
         self.execute = self.backend.function(self.model, "train" if self.trains else "predict")
@@ -136,7 +132,6 @@ class _Run(CellRun):
         return states(self.seen.training.names, self.backend.trained(self.model))
 
     def new_step(self) -> ExecutionStep:
-        """Trains or predicts; metrics start anew."""
         if self.trains and self.fits:
             self.model.reset_metrics()
         executions = self.backend.executions(self.feed, labelled=self.trains)
@@ -147,7 +142,6 @@ class _Run(CellRun):
         )
 
     def new_test_step(self) -> ExecutionStep:
-        """Evaluates; metrics start anew."""
         self.model.reset_metrics()
         executions = self.backend.executions(self.test_feed, labelled=True)
         return ExecutionStep(self.test, executions, self.backend, self.samples_per_execution, copies_out=False)
@@ -169,7 +163,7 @@ class _Run(CellRun):
         return self.checked_loss(results["loss"]), None if share is None else round(share * num_samples) / num_samples
 
     def observe(self) -> Observed:
-        """What ran; then the last loss or the output, each of which takes one more execution."""
+        """What ran; then the output of further executions. The loss is the mean of all steps since metrics began."""
         self.backend.settle(self.model)
         ran_on, loss = self.backend.ran_on(self.observer.weights), None
         self.seen.products = self.observer.products(train=self.trains)
@@ -177,9 +171,7 @@ class _Run(CellRun):
             optimizer = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)  # of one that scales
             self.seen.training.learning_rates = [float(optimizer.learning_rate.numpy())]
             if not self.fits:
-                loss = self._last_loss()
-                if self.seen.training.end:
-                    self.seen.training.later = self._states()
+                loss = self.checked_loss(float(self.model.get_metrics_result()["loss"]))
         else:
             if not np.isfinite(np.asarray(self.backend.last)).all():  # of a whole batch: the compared images are few
                 self.mark_not_finite()
@@ -195,15 +187,6 @@ class _Run(CellRun):
             loss=loss,
             work=self.work_of_step(lambda: count(self.network, self.cell.batch_size, train=self.trains)),
         )
-
-    def _last_loss(self) -> float | None:
-        """The loss of one more execution: Keras keeps the mean of all since the last reset."""
-        if not math.isfinite(float(self.model.get_metrics_result()["loss"])):
-            return self.checked_loss(math.nan)
-        self.model.reset_metrics()
-        self.step.compute(self.step.copy_in(self.step.fetch()))
-        self.backend.settle(self.model)
-        return self.checked_loss(float(self.model.get_metrics_result()["loss"]))
 
     def _look_for_kept_results(self) -> None:
         """Unless no input is ever fed twice. On unseen images the network has as much to do as on those of the feed."""
@@ -229,17 +212,15 @@ class _Run(CellRun):
         return fed, unseen.astype(fed.dtype, copy=False)
 
     def inputs_of_rows(self, batch: NDArray[Any], rows: Sequence[int]) -> list[int]:
-        """Hashes of them."""
         return [hash(batch[row].tobytes()) for row in rows]
 
     def reordered_inputs(self, batch: NDArray[Any], order: Sequence[int]) -> NDArray[Any] | None:
         """In host memory; None on several devices, where each further execution is costly."""
-        images: NDArray[Any] = batch[list(order)]
-        return images if self.backend.num_devices == 1 else None
+        return batch[list(order)] if self.backend.num_devices == 1 else None
 
     def mixed_inputs(self, batch: NDArray[Any], other: NDArray[Any], rows: Sequence[int]) -> NDArray[Any]:
         images = batch.copy()
-        images[list(rows)] = other[list(rows)]
+        images[rows] = other[rows]
         return images
 
     def _execution(self, images: NDArray[Any]) -> Any:
@@ -249,11 +230,7 @@ class _Run(CellRun):
         return next(self.backend.executions(feed, labelled=False))
 
     def measured_output(self, batch: NDArray[Any], rows: Sequence[int]) -> Output:
-        """From a further execution, whose images are copied over those of the last one: they keep their address."""
-        if self.compared_on is None:
-            self.compared_on = np.empty_like(batch)
-        np.copyto(self.compared_on, batch)
-        output = np.asarray(self.execute(self.backend.copy_in(self._execution(self.compared_on))))
+        output = np.asarray(self.execute(self.backend.copy_in(self._execution(batch.copy()))))
         return _described(output, len(batch), rows)
 
     def reference_outputs(
@@ -268,7 +245,6 @@ class _Run(CellRun):
         return [_described(output, len(rows), range(len(rows))) for output in outputs]
 
     def warnings(self) -> Iterator[str]:
-        """Layers that do not train; if an execution has several batches: what the times mean."""
         still = [layer.name for layer in self.network.layers if layer.weights and not layer.trainable]
         if self.trains and still:
             yield f"not trained, since their trainable is false: {', '.join(still)}"

@@ -20,24 +20,7 @@ from accelbench.schema.vocab import Mode, Pipeline
 Batch = tuple[NDArray[Any], ...]  # images (uint8; floats if random) and targets, or only images
 
 
-class Feed:
-    """Batches of one epoch, or without end.
-
-    Attributes:
-        num_samples: per epoch.
-        num_batches: per epoch; None without end.
-        parts: shape, without the axis of samples, and dtype of each part of a batch.
-    """
-
-    def __init__(self, num_samples: int, num_batches: int | None, parts: Batch) -> None:
-        self.num_samples, self.num_batches = num_samples, num_batches
-        self.parts = [(array.shape[1:], array.dtype) for array in parts]
-
-    def __iter__(self) -> Iterator[Batch]:
-        raise NotImplementedError
-
-
-class ArrayFeed(Feed):
+class ArrayFeed:
     """Batches gathered by index from images (n, ...) and labels (n), which may be memory-mapped.
 
     `target` is the second part of a batch: `labels`, `images` (for the autoencoder), or None for only images.
@@ -47,8 +30,8 @@ class ArrayFeed(Feed):
         images = np.asarray(arrays.images)
         targets: dict[str, NDArray[Any]] = {"labels": np.asarray(arrays.labels, dtype=np.int32), "images": images}
         self.arrays = (images,) if target is None else (images, targets[target])
-        self.order = order
-        super().__init__(order.num_samples, None if order.endless else len(order), self.arrays)
+        self.order, self.num_samples = order, order.num_samples
+        self.num_batches = None if order.endless else len(order)  # of an epoch
 
     def __iter__(self) -> Iterator[Batch]:
         if self.order.shuffles:
@@ -59,12 +42,13 @@ class ArrayFeed(Feed):
         return cycle(views) if self.order.endless else iter(views)
 
 
-class RandomFeed(Feed):
+class RandomFeed:
     """Normally distributed random images without end, drawn on the host by the cell's seed.
 
     A few batches are repeated, a single one if it stays on the device; with `pipeline=fresh` each is drawn when needed.
-    `target` is as for `ArrayFeed`.
     """
+
+    num_batches = None
 
     def __init__(self, cell: Cell, target: str | None) -> None:
         self.shape, self.num_classes = channels_last(cell.model.input_shape), cell.model.num_classes
@@ -74,7 +58,7 @@ class RandomFeed(Feed):
         num_bytes = self.size * math.prod(self.shape) * np.dtype(self.dtype).itemsize
         num = 1 if self.fresh or cell.data.pipeline == Pipeline.device else num_drawn_ahead(num_bytes)
         self.batches = [self._drawn() for _ in range(num)]
-        super().__init__(self.size, None, self.batches[0])
+        self.num_samples = self.size
 
     def _drawn(self) -> Batch:
         images = self.generator.standard_normal((self.size, *self.shape), dtype=np.float32).astype(self.dtype)
@@ -87,6 +71,9 @@ class RandomFeed(Feed):
         yield from self.batches
         while True:
             yield from [self._drawn()] if self.fresh else self.batches
+
+
+Feed = ArrayFeed | RandomFeed
 
 
 def feed_of(cell: Cell, split: str, data_folder: Path) -> Feed:

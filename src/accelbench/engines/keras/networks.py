@@ -66,10 +66,7 @@ def lstm(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0
 
 
 def _recurrent(kind: type[keras.Layer], num_classes: int, units: int, dropouts: Sequence[float]) -> Layers:
-    """Recurrent layers over image rows; a dense layer classifies the last output of the last one.
-
-    Dropout uses one mask per sample for all time steps.
-    """
+    """Recurrent layers over image rows, whose dropout uses one mask per sample for all time steps; a dense layer."""
     last = len(dropouts) - 1
     stack = [kind(units, dropout=rate, return_sequences=index != last) for index, rate in enumerate(dropouts)]
     return [*stack, layers.Dense(num_classes)]
@@ -117,10 +114,7 @@ NETWORKS: Mapping[str, Callable[..., Layers]] = {
 
 
 def set_policy(precision: Precision) -> None:
-    """Makes every layer that is built from now on compute in `precision`.
-
-    It sets the global policy: Keras scales the loss of mixed_float16 only then.
-    """
+    """Makes layers that are built from now on compute in `precision`: Keras scales mixed_float16's loss only so."""
     keras.config.set_image_data_format("channels_last")  # ~/.keras/keras.json may say otherwise
     keras.config.set_epsilon(1e-7)
     # The dtype of losses and metrics.
@@ -131,9 +125,7 @@ def set_policy(precision: Precision) -> None:
 def build(model: ModelSpec, shape: Shape, num_classes: int) -> keras.Sequential:
     """The network of `model`, one of accelbench's own, under Keras' global policy, drawn from its generator.
 
-    Raises:
-        UserError: there is no such network, or it has no such argument or weights.
-        UnsupportedError: it does not take images of this shape.
+    Raises a UserError if there is none or it takes no such argument, an UnsupportedError for images of another shape.
     """
     make = own_network(model, NETWORKS)
     try:
@@ -156,10 +148,7 @@ def network_of(cell: Cell, shape: Shape, num_classes: int) -> keras.Sequential:
 def reference(
     cell: Cell, batches: Sequence[NDArray[Any]], shape: Shape, num_classes: int, *, other: bool = False
 ) -> list[NDArray[Any]]:
-    """The outputs of the cell's network, built again, for each of `batches`, images as its feed gives them.
-
-    With `other`, its weights are others, which differ a little from its own.
-    """
+    """The outputs of the cell's network, built again, for images as its feed gives them."""
     network = network_of(cell, shape, num_classes)
     if other:
         drawn = np.random.default_rng()
@@ -179,7 +168,6 @@ class Scale(layers.Layer):
     """Scales whole numbers from 0 to 255 to floats from 0 to 1, in the policy's dtype."""
 
     def call(self, images: Any) -> Any:
-        """`images` / 255."""
         return ops.cast(images, self.compute_dtype) / 255
 
 

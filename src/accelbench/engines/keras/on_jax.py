@@ -24,10 +24,7 @@ STATES: dict[Kind, tuple[str, ...]] = {
 
 
 class Jax(Backend):
-    """Keras' functions on one JAX device; each step takes the variables as state and returns the updated state.
-
-    To be created before JAX has run anything, since it fixes number formats.
-    """
+    """Keras' functions on one JAX device; each step takes the variables as state and returns the updated state."""
 
     def __init__(self, cell: Cell) -> None:
         super().__init__(cell)
@@ -37,10 +34,8 @@ class Jax(Backend):
         jax.config.update("jax_default_matmul_precision", precision)
         found = [device for device in jax.local_devices() if device.platform == cell.device]
         if not found:
-            raise UnsupportedError(
-                f"device={cell.device}: JAX finds none: it needs a build for it "
-                f"(pip install 'jax[{'tpu' if cell.device == Device.tpu else 'cuda12'}]')"
-            )
+            build = "tpu" if cell.device == Device.tpu else "cuda12"
+            raise UnsupportedError(f"device={cell.device}: JAX finds none: it needs pip install 'jax[{build}]'")
         self.device = found[0]
         self.state: tuple[list[Any], ...] | None = None  # the model's variables while steps run
         self.names: tuple[str, ...] = ()  # of the parts of the state
@@ -83,7 +78,6 @@ class Jax(Backend):
         return jax.device_put(batch, self.device)
 
     def wait(self) -> None:
-        """Waits for the last step's result and the updated variables."""
         super().wait()
         jax.block_until_ready((self.last, self.state))
 

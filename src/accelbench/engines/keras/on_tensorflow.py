@@ -22,10 +22,7 @@ ITERATORS = (tf.data.Iterator, tf.distribute.DistributedIterator)
 
 
 class TensorFlow(Backend):
-    """Keras' compiled functions under a strategy of `tf.distribute`.
-
-    To be created before TensorFlow has run anything, since it fixes threads and devices.
-    """
+    """Keras' compiled functions under a strategy of `tf.distribute`."""
 
     def __init__(self, cell: Cell) -> None:
         super().__init__(cell)
@@ -42,7 +39,6 @@ class TensorFlow(Backend):
 
     @property
     def threads(self) -> int | None:  # type: ignore[override]
-        """As TensorFlow has it."""
         return tf.config.threading.get_intra_op_parallelism_threads()
 
     def scope(self) -> AbstractContextManager[Any]:
@@ -52,7 +48,6 @@ class TensorFlow(Backend):
         return tf.device("/CPU:0")
 
     def executed(self, model: keras.Model, kind: Kind) -> Execute:
-        """Training and testing take a batch, or a TensorFlow iterator from which the graph fetches."""
         function: Execute = getattr(model, f"{kind}_function")
         if kind != "predict":
             return lambda batch: function(batch if isinstance(batch, ITERATORS) else (batch,))
@@ -75,7 +70,7 @@ class TensorFlow(Backend):
             if isinstance(feed, ArrayFeed):
                 batches = _gathered(feed)
             else:
-                signature = tuple(tf.TensorSpec((None, *shape), dtype) for shape, dtype in feed.parts)
+                signature = tuple(tf.TensorSpec((None, *part.shape[1:]), part.dtype) for part in feed.batches[0])
                 batches = tf.data.Dataset.from_generator(lambda: iter(feed), output_signature=signature)
             batches = batches.prefetch(tf.data.AUTOTUNE)
             if self.num_devices > 1:
@@ -92,7 +87,6 @@ class TensorFlow(Backend):
         return self.steps > 1 or isinstance(feed, ArrayFeed)
 
     def copy_in(self, batch: Any) -> Any:
-        """The batch as tensors on the accelerator; unchanged if TensorFlow's iterator copies."""
         if self.num_devices > 1 or isinstance(batch, ITERATORS):
             return batch
         with tf.device(self.strategy.extended.worker_devices[0]):
@@ -112,7 +106,6 @@ class TensorFlow(Backend):
         return [str(tf.DeviceSpec.from_string(name).device_type) for name in names]
 
     def uses_tf32(self) -> bool:
-        """Whether TF32 is allowed and the device is a GPU."""
         allowed: bool = tf.config.experimental.tensor_float_32_execution_enabled()
         return allowed and self.cell.device == Device.gpu
 
@@ -164,8 +157,7 @@ def _lists(batches: Iterator[Any], num: int) -> Iterator[list[Any]]:
 def strategy_for(cell: Cell) -> tf.distribute.Strategy:
     """The strategy for the cell's devices; to be called before TensorFlow has run anything.
 
-    Raises:
-        UnsupportedError: TensorFlow finds too few devices; it would silently use the CPU.
+    Raises an UnsupportedError if TensorFlow finds too few devices; it would silently use the CPU.
     """
     if cell.device == Device.tpu:
         return _on_tpu(cell)
@@ -196,9 +188,7 @@ def _on_tpu(cell: Cell) -> tf.distribute.Strategy:
     except (ValueError, IndexError, RuntimeError, OSError, tf.errors.OpError) as error:
         # Without a TPU, `local` finds no device, and a name no server.
         why = " ".join(message_of(error).split())[:200] or type(error).__name__
-        raise UnsupportedError(
-            f"engine.tpu={name}: TensorFlow reaches no TPU ({why}); engine.tpu takes `local` on a TPU VM, or a name"
-        ) from error
+        raise UnsupportedError(f"engine.tpu={name}: TensorFlow reaches no TPU ({why})") from error
     if not cores:
         raise UnsupportedError(f"engine.tpu={name}: TensorFlow finds no TPU core; it would take the CPU in silence")
     if cell.devices == 1:

@@ -14,7 +14,6 @@ from keras import layers
 from numpy.typing import NDArray
 
 from accelbench.engines.formats import word_for
-from accelbench.errors import UnsupportedError
 from accelbench.measuring.promises import Products, State
 from accelbench.schema.measurement import Work
 
@@ -27,17 +26,11 @@ BITS = {2: np.int16, 4: np.int32, 8: np.int64}  # by the bytes of a number
 
 
 class Observer:
-    """Watches in which format each layer of a network computes while it is traced: what is traced is what runs.
-
-    Raises:
-        UnsupportedError: the network has no layer with a weight matrix.
-    """
+    """Watches in which format each layer of a network computes while it is traced: what is traced is what runs."""
 
     def __init__(self, network: keras.Sequential) -> None:
         self.network = network
         self.layers = [layer for layer in network._flatten_layers() if isinstance(layer, WATCHED)]
-        if not self.layers:
-            raise UnsupportedError("the network has no dense, convolutional or recurrent layer to watch")
         self.weights: keras.Variable = self.layers[0].weights[0]  # the weight matrix of the first of them
         self.computed: dict[str, str] = {}  # a layer's name -> the format of its output
         for layer in self.layers:
@@ -52,12 +45,7 @@ class Observer:
         return seen
 
     def precision(self, most: str | None, *, tf32: bool) -> str:
-        """The word for the precision that ran, or its dtypes if there is no word for them.
-
-        Args:
-            most: the format of most matrix products; None if the size of none is known.
-            tf32: whether fp32 matrix products run in TF32.
-        """
+        """The word for the precision that ran; `most` is the format of most matrix products, if their size is known."""
         computed = most or str(self.computed.get(self.layers[0].name))
         return word_for(keras.backend.standardize_dtype(self.weights.dtype), computed, tf32=tf32)
 
@@ -107,11 +95,6 @@ def _multiplications(layer: keras.Layer) -> tuple[int, int, int] | None:
         of_state = math.prod(layer.cell.recurrent_kernel.shape)
         return num_times * math.prod(layer.cell.kernel.shape), num_times * of_state, of_state
     return None
-
-
-def num_params(network: keras.Model) -> int:
-    """The count of trainable parameters."""
-    return sum(math.prod(weight.shape) for weight in network.trainable_weights)
 
 
 def states(names: Iterable[str], tensors: Iterable[NDArray[np.floating]]) -> dict[str, State]:
