@@ -8,29 +8,23 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import Mode
 from accelbench.stats.order_statistics import median
 from bench.synthetic import NUM_PROCESSES, fill_sides
 from bench.turns import CLI, new_folder, records_in, windows_s
 
 NUM_ROUNDS = 5
 NUM_RECORDS = 300
-NUM_FURTHER = 4  # further cells of each mode in a sweep
 CARD = "  record "  # the line that ends the card
 CELL = ["model=mlp", "mode=infer"]
-SWEEP = ["-m", "model=mlp", "model.args.widths=[64,64,64,64]", "mode=infer,train"]
-SWEEP += [f"seed={','.join(map(str, range(NUM_FURTHER + 1)))}", "window.measure_s=0.5", "window.latency_s=0.2"]
 
 
 def main() -> None:
     """Prints a line for each figure."""
     print(f"{'':<58} {'goal':>6} {'median':>7}   least to most of {NUM_ROUNDS}")
     _one_cell()
-    _further_cells()
     with tempfile.TemporaryDirectory() as scratch:
         sides = [str(side) for side in fill_sides(Path(scratch), NUM_RECORDS // NUM_PROCESSES)]
         for name, goal_s, words in (
@@ -57,25 +51,6 @@ def _one_cell() -> None:
     _show("one cell, Enter to card, beyond the import and its windows", 1.5, beyond)
     for name, values in (("Enter to card", cards), ("import pytorch_lightning", imports), ("its windows", windows)):
         _show(f"  {name}", None, values)
-
-
-def _further_cells() -> None:
-    """From the start of one cell to that of the next, without its windows: the median of a sweep's cells."""
-    by_mode: dict[Mode, list[float]] = {Mode.infer: [], Mode.train: []}
-    for _ in range(NUM_ROUNDS):
-        with new_folder() as folder:
-            _seconds_of([*CLI, *SWEEP, f"out={folder}"])
-            records = records_in(folder)
-        began = [datetime.fromisoformat(record.started_at).timestamp() for record in records]
-        for mode, values in by_mode.items():
-            gaps = [
-                began[index + 1] - began[index] - _windows_s(record)
-                for index, record in enumerate(records[:-1])
-                if index > 0 and record.cell.mode == mode
-            ]
-            values.append(median(gaps))
-    for mode, values in by_mode.items():
-        _show(f"each further cell of a sweep ({mode}), beyond its windows", 0.2, values)
 
 
 def _windows_s(record: Record) -> float:

@@ -1,15 +1,11 @@
 """What accelbench measures on the device: `python -m bench.gpu_check.cells PART DEVICE SECONDS`.
 
 `ceilings` probes the device as a sweep does. `cells` compares cells, each in a fresh process, with a plain loop before
-and after it. `options` tries options. `engines` runs two cells on Lightning and on Keras, which has an environment of
-its own.
+and after it. `options` tries options.
 """
 
 import dataclasses
 import importlib.util
-import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,11 +16,10 @@ from pathlib import Path
 from accelbench.devices.registry import look
 from accelbench.grid.support import why_not
 from accelbench.isolation.hosts import Hosts
-from accelbench.project import MANIFEST, workplace
 from accelbench.schema.ceilings import TRUE_PRECISIONS
-from accelbench.schema.cell import Cell, KerasSettings, Options, Window
+from accelbench.schema.cell import Cell, Options, Window
 from accelbench.schema.measurement import Measurement
-from accelbench.schema.vocab import Device, Engine, Library, Mode, Pipeline, Precision, Status
+from accelbench.schema.vocab import Device, Library, Mode, Pipeline, Precision, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.stats.order_statistics import median
 from bench import rounds
@@ -46,7 +41,6 @@ RESNET = ModelSpec(name="resnet50", library=Library.timm, input_shape=(3, 224, 2
 GRAPHS, COMPILED = Options(cuda_graphs=True), Options(compile=True)
 OPTIONS = [(CNN, Mode.train, GRAPHS), (CNN, Mode.infer, GRAPHS), (MLP, Mode.train, COMPILED)]
 OPTIONS += [(CNN, Mode.infer, COMPILED), (MLP, Mode.infer, Options(cuda_graphs=True, compile=True))]
-KERAS_PYTHON = ".venv-keras-gpu/bin/python"
 
 
 def cell(device: Device, model: ModelSpec, mode: Mode, precision: Precision, batch_size: int = 128) -> Cell:
@@ -113,41 +107,6 @@ def probe(device: Device) -> None:
             problem(f"{word}: no kernel ran")
     if found.device != device:
         problem(f"{found.device} was probed instead of {device}")
-
-
-def two_engines(device: Device) -> None:
-    """Runs two cells on both engines."""
-    keras = workplace().root / KERAS_PYTHON
-    if device == Device.gpu and not keras.exists():
-        skipped("Keras' GPU environment is not installed (make setup-keras-gpu)")
-        return
-    for model in (MLP, CNN):
-        tried = cell(device, model, Mode.infer, Precision.fp32)
-        tried = dataclasses.replace(tried, data=dataclasses.replace(tried.data, pipeline=Pipeline.host))
-        _run_worker(sys.executable, tried)
-        _run_worker(str(keras), dataclasses.replace(tried, engine=Engine.keras, keras=KerasSettings()))
-
-
-def _run_worker(python: str, tried: Cell) -> None:
-    environment = dict(os.environ)
-    if tried.engine == Engine.keras:  # without the packages that were installed for this Python
-        environment["PYTHONPATH"] = os.pathsep.join([str(workplace().root / "src"), str(workplace().root)])
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, MANIFEST).touch()  # random images need no data set
-        path = Path(folder, "cell.json")
-        path.write_text(json.dumps(tried.to_json()))
-        command = [python, "-m", "accelbench.worker", str(path), folder]
-        ran = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=TIMEOUT_S, check=False)
-    try:
-        values = json.loads(ran.stdout)
-    except ValueError:
-        problem(f"{tried.engine}: {(ran.stderr.strip().splitlines() or ['no answer'])[-1]}")
-        return
-    if values["status"] != "ok":
-        problem(f"{tried.engine}: {values['status']}: {values['reason']}")
-        return
-    rate = median([block["num_samples"] / block["seconds"] for block in values["measurement"]["blocks"]])
-    figure(f"{tried.model.name}: {tried.engine} {rate:,.0f}/s on {values['measurement']['device_name']}")
 
 
 def run_cells(part: str, device: Device, end: float) -> None:
@@ -231,7 +190,7 @@ def _described(measured: Measurement, tried: Cell) -> str:
 
 if __name__ == "__main__":
     part, device = sys.argv[1], Device(sys.argv[2])
-    if part in ("ceilings", "engines"):
-        (probe if part == "ceilings" else two_engines)(device)
+    if part == "ceilings":
+        probe(device)
     else:
         run_cells(part, device, time.monotonic() + float(sys.argv[3]))

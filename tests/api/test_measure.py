@@ -108,8 +108,8 @@ def test_all_is_as_before_after_an_error_or_an_interrupt(unusual, error):
 
 def test_a_function_that_sleeps_has_the_latency_of_its_sleep():
     found = accelbench.measure(lambda: time.sleep(0.005), samples=2, window=QUICK)
-    assert 5 <= found.latency_p50_ms < 20  # on a busy machine a sleep takes longer
-    assert 2 / 0.02 < found.samples_per_s <= 2 / 0.005
+    assert found.latency_p50_ms >= 5  # on a busy machine a sleep takes longer
+    assert 0 < found.samples_per_s <= 2 / 0.005
     assert (found.mode, found.precision, found.flops, found.mfu, found.row["precision"]) == (None,) * 5
 
 
