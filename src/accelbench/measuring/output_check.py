@@ -26,7 +26,7 @@ MAX_ERROR, MAX_ROUNDED_ERROR = 1e-3, 0.1
 WRONG_FROM, ROUNDED_WRONG_FROM = 1e-2, 0.5
 # Two outputs are the same if they differ by less than this share of what they should differ by.
 SAME = 0.01
-MAX_SAME = 0.01  # `relative_error` of two networks in the same precision: threads may add numbers up in another order
+MAX_SAME = 0.01  # error of two networks in the same precision: threads may add numbers up in another order
 MAX_WHY = 200  # characters of an error in a warning
 NUM_ROWS = 32  # rows of an output that are looked at
 NUM_OTHERS = 8  # networks with other weights whose whole numbers are compared: two may be the same by chance
@@ -40,9 +40,9 @@ STALE = (
     "the output does not depend on the inputs: inputs that were never fed give the output of earlier ones, "
     "but another output in a newly built network"
 )
-OF_NEW = "the output differs by {percent} from that of a newly built network with the same weights"
+OF_NEW = "the output differs by {:.1f} % from that of a newly built network with the same weights"
 NOT_SAME, WRONG = f"{OF_NEW} in the same precision", f"{OF_NEW}, in fp32 on the CPU"
-NOT_TIMED = "in a timed step the output was not that of the step's own inputs: it differs by {percent} from it"
+NOT_TIMED = "in a timed step the output was not that of the step's own inputs: it differs by {:.1f} % from it"
 CONSTANT = (
     "the output is the same for all inputs, and with other weights too, so that nothing of the network need be "
     "computed: model.constant=true says that this is meant"
@@ -53,8 +53,7 @@ NOT_COMPUTED = (
     "output that is not computed from their own inputs"
 )
 NO_TENSOR = "the output holds no tensor that accelbench finds: return a tensor, a tuple, a mapping or a dataclass"
-NO_BATCH = "no tensor of the output has a dimension of the batch's size ({size}), so its values were not checked"
-NOT_FLOAT = "no floating-point tensor of the output has the batch's size, so its values were not checked"
+NO_ROWS = "no floating-point tensor of the output has the batch's size ({size}), so its values were not checked"
 NOT_RUN = "the output was not compared with fp32's on the CPU, where the network fails ({why})"
 NOT_IN_TIME = "the output was not compared with fp32's on the CPU, which takes too long for timeout_s"
 # Notes: the network may be sound.
@@ -90,16 +89,6 @@ def difference(one: NDArray[Any], other: NDArray[Any]) -> float:
     return float(np.linalg.norm(one - other)) / norm if norm else 0.0
 
 
-def relative_error(output: NDArray[Any], reference: NDArray[Any]) -> float | None:
-    """The norm of the difference over that of `reference`; None if the shapes differ or that is no finite number."""
-    if output.shape != reference.shape:
-        return None
-    output, reference = output.astype(np.float64), reference.astype(np.float64)
-    norm = float(np.linalg.norm(reference))
-    error = float(np.linalg.norm(output - reference)) / norm if norm else math.nan
-    return error if math.isfinite(error) else None
-
-
 def limit(precision: Precision) -> float:
     """The largest `output_error` that rounding in `precision` explains."""
     return MAX_ERROR if precision in PRECISE else MAX_ROUNDED_ERROR
@@ -118,8 +107,7 @@ def first_rows(output: Output, num: int) -> Output:
 def pairs_of(one: Output, other: Output) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
     """The rows of two outputs' tensors along each dimension that may be the batch's in both, and that makes them alike.
 
-    With outputs for batches of two sizes that is one dimension, the batch's. With outputs for one size there may be
-    several: then all of them show whether the outputs are the same.
+    With outputs for batches of two sizes that is one dimension, the batch's; else there may be several, and all count.
     """
     for first, second in zip(one, other, strict=False):
         for axis in first.rows.keys() & second.rows.keys():
@@ -142,9 +130,10 @@ def by_axis(one: Output, other: Output) -> float:
 
 
 def largest_error(output: Output, reference: Output) -> float | None:
-    """The largest `relative_error` of an output's tensors; None if none can be compared."""
-    errors = [relative_error(*pair) for pair in pairs_of(output, reference)]
-    return max((error for error in errors if error is not None), default=None)
+    """The largest norm of a tensor's difference, over that of its reference; None if none can be compared."""
+    pairs = [(rows, norm) for rows in pairs_of(output, reference) if (norm := float(np.linalg.norm(rows[1])))]
+    errors = [float(np.linalg.norm(ours - theirs)) / norm for (ours, theirs), norm in pairs]
+    return max((error for error in errors if math.isfinite(error)), default=None)
 
 
 Result = TypeVar("Result")
@@ -153,31 +142,24 @@ Result = TypeVar("Result")
 class Outputs(NamedTuple):
     """What a network gave that was measured, for the same random rows of each batch."""
 
-    # a batch that it was fed, and one that it never was, of which some samples are those of the first one
-    inputs: tuple[Any, Any]
+    inputs: tuple[Any, Any]  # a batch that it was fed, and one that it never was, which may share some samples
     size: int  # samples in the batches of the outputs
-    # the shapes that the output, a single tensor, may have; None: any that is not one row for all samples
-    shapes: Sequence[Shape] | None
-    # fed, unseen: the outputs for the two kinds of inputs, after everything was measured
-    fed: Output
-    unseen: Output
-    timed: Output | None = None  # the output for the first batch of a step that was timed; None if none was kept
-    # the output for the first batch in another order, put back into its own; None if it can't be moved
-    moved: Output | None = None
+    shapes: Sequence[Shape] | None  # that the output, a single tensor, may have; None: any but one row for all samples
+    fed: Output  # for the first of the inputs, after everything was measured
+    unseen: Output  # for the second one
+    timed: Output | None = None  # for the first one in a step that was timed
+    moved: Output | None = None  # for the first one in another order, put back into its own
     num_changed: int = NUM_ROWS  # of the rows, how many have other inputs in the second batch, the first ones
-    # gives what the network gets for each of the first rows of one of the `inputs`, so many of them, to be compared
-    # with others; None: all of them differ
+    # gives what the network gets for so many of the first rows of one of the `inputs`; None: all of them differ
     inputs_of_rows: Callable[[Any, int], Sequence[Hashable]] | None = None
 
     def differ(self, num: int) -> list[bool]:
-        """For each of the first `num` rows whether its two inputs differ."""
         if self.inputs_of_rows is None:
             return [True] * num
         fed, unseen = (self.inputs_of_rows(each, num) for each in self.inputs)
         return [one != other for one, other in zip(fed, unseen, strict=True)]
 
     def num_different(self, num: int) -> int:
-        """How many different inputs the first `num` rows of the first batch have."""
         return num if self.inputs_of_rows is None else len(set(self.inputs_of_rows(self.inputs[0], num)))
 
 
@@ -187,10 +169,8 @@ class References(NamedTuple):
     # gives the outputs, for each of several batches in turn, of a newly built network with the same weights, or `other`
     # ones, in fp32 on the CPU, or in another `precision`; may raise anything, as NotInTimeError
     run: Callable[..., Sequence[Output]]
-    # the precision in which it rounds as what was measured does, on the same device; None without
-    same: Precision | None = None
-    # that in which it rounds as much: of a cell in fp32, fp64, since the difference of the two is what rounding does;
-    # else the precision that was measured. None without.
+    same: Precision | None = None  # in which it rounds as what was measured does, on the same device
+    # in which it rounds as much: of a cell in fp32, fp64, since the difference of the two is what rounding does
     rounded: Precision | None = None
     num_rows: int = NUM_ROWS  # how many of the outputs' rows it gives, the first ones
     same_random: bool = False  # whether a seed gives both networks the same random numbers
@@ -202,7 +182,7 @@ class References(NamedTuple):
 class Findings:
     """What outputs show."""
 
-    error: float | None = None  # how far the output is from the reference's (`relative_error`); None if unknown
+    error: float | None = None  # how far the output is from the reference's (`largest_error`); None if unknown
     notes: list[str] = field(default_factory=list)  # what a reader of the cell's numbers may want to know
     warnings: list[str] = field(default_factory=list)  # what a reader should know
     defects: list[str] = field(default_factory=list)  # what makes the numbers wrong
@@ -228,8 +208,7 @@ def check(outputs: Outputs, precision: Precision, references: References) -> Fin
     if not outputs.fed:
         return Findings(defects=[NO_TENSOR])
     if not any(tensor.rows for tensor in outputs.fed):
-        has_batch = any(batch_axes(tensor.shape, outputs.size) for tensor in outputs.fed)
-        return Findings(warnings=[NOT_FLOAT if has_batch else NO_BATCH.format(size=outputs.size)])
+        return Findings(warnings=[NO_ROWS.format(size=outputs.size)])
     if not all(np.isfinite(rows).all() for tensor in outputs.fed for rows in tensor.rows.values()):
         return Findings(defects=[NOT_FINITE])
     found = Findings()
@@ -268,7 +247,7 @@ def _compare(outputs: Outputs, precision: Precision, references: References, fou
         elif kept or (error > most and differ and moved <= SAME * error):  # a new network may keep its output as well
             found.defects.append(STALE)
         else:
-            found.defects.append(wrong_text or NOT_TIMED.format(percent=_percent(in_time)))
+            found.defects.append(wrong_text or NOT_TIMED.format(100 * in_time))
     elif outputs.moved is not None and by_axis(outputs.fed, outputs.moved) > max(most, SAME * moved):
         if num := _num_not_computed(outputs):
             found.defects.append(NOT_COMPUTED.format(num=num))
@@ -287,13 +266,13 @@ def _wrong(
     error: float,
     precision: Precision,
 ) -> str | None:
-    in_fp32, num = WRONG.format(percent=_percent(error)), min(references.num_rows, outputs.num_changed)
+    in_fp32, num = WRONG.format(100 * error), min(references.num_rows, outputs.num_changed)
     if error > wrong(precision):
         return in_fp32
     if error > MAX_SAME and references.same is not None:  # rounding explains it, and so may something else
         (same,) = references.run([outputs.inputs[1]], precision=references.same)
         gap = largest_error(unseen, first_rows(same, num)) or 0.0
-        return NOT_SAME.format(percent=_percent(gap)) if gap > MAX_SAME else None
+        return NOT_SAME.format(100 * gap) if gap > MAX_SAME else None
     if error <= limit(precision) or references.rounded is None:
         return None
     try:
@@ -308,19 +287,12 @@ def _wrong(
     return in_fp32 if explained is not None and error > most * explained else None
 
 
-def _rows(output: Output) -> Iterator[NDArray[Any]]:
-    return (rows for tensor in output for rows in tensor.rows.values())
-
-
 def _is_constant(outputs: Outputs, references: References) -> bool:
-    """Whether networks with other weights give the same for all inputs too.
-
-    Whole numbers, such as classes, may be the same by chance: they are constant if they are with all weights as well.
-    """
+    """Whether networks with other weights give the same for all inputs too; whole numbers, with several others."""
     fed, unseen = references.run(outputs.inputs, other=True)
     if between(fed, unseen) != 0.0:
         return False
-    if any((rows != np.round(rows)).any() for rows in _rows(fed)):
+    if any((rows != np.round(rows)).any() for tensor in fed for rows in tensor.rows.values()):
         return True
     others = (references.run(outputs.inputs, other=True) for _ in range(NUM_OTHERS - 1))
     return all(between(fed, each) == 0.0 for other in others for each in other)
@@ -329,8 +301,7 @@ def _is_constant(outputs: Outputs, references: References) -> bool:
 def _unsteady(outputs: Outputs, references: References, known: Output, most: float, *, is_wrong: bool) -> str | None:
     """Why new networks can't say what the output should be; None if they can.
 
-    `known` is what one of them gave for the unseen inputs, `most` the differences that rounding explains. If not
-    `is_wrong`, the output differs from that of a timed step alone.
+    `known` is what one of them gave for the unseen inputs. If not `is_wrong`, a timed step's output alone differs.
     """
     fed, unseen = outputs.inputs
     first, _, third = references.run([unseen, fed, unseen])  # the third has the first one's random numbers
@@ -357,10 +328,6 @@ def _num_not_computed(outputs: Outputs) -> int:
     return max(num_still, outputs.num_different(num) - len(different))
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
-
-
 def batch_axes(shape: Shape, size: int) -> list[int]:
     """The dimensions of the batch's size; none if the tensor is one row for all samples."""
     return [] if _is_one_row(shape, size) else [axis for axis, length in enumerate(shape) if length == size]
@@ -372,7 +339,7 @@ def _is_one_row(shape: Shape, size: int) -> bool:
 
 
 def wrong_shape(output: Output, size: int, shapes: Sequence[Shape] | None) -> str | None:
-    """What is wrong with the shape of an output; None if nothing is. The arguments are those of `Outputs`."""
+    """What is wrong with the shape of an output; None if nothing is."""
     found = [tensor.shape for tensor in output]
     gave = ", ".join(map(str, found)) or "no tensor"
     if shapes is not None:
@@ -390,10 +357,7 @@ class NotInTimeError(Exception):
 
 
 def in_time(call: Callable[[], Result], left_s: float) -> Result:
-    """What `call` returns or raises, or a NotInTimeError if it takes longer than `left_s`.
-
-    It runs in a thread, which is left behind if it is late, and ends with the process.
-    """
+    """What `call` returns or raises, or a NotInTimeError after `left_s`: its thread is left behind."""
     found: Future[Result] = Future()
 
     def run() -> None:

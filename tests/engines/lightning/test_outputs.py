@@ -187,8 +187,8 @@ def test_a_wrong_output_is_found_if_its_times_are_as_many_as_its_images(digits):
     ("network", "why", "warnings"),
     [
         ("one row", "the output is (1, 10): one row, not one for each of the batch's 32 samples", []),
-        ("sum", None, [output_check.NO_BATCH.format(size=32)]),
-        ("integers", None, [output_check.NOT_FLOAT]),
+        ("sum", None, [output_check.NO_ROWS.format(size=32)]),
+        ("integers", None, [output_check.NO_ROWS.format(size=32)]),
         (Cached, output_check.STALE, []),
         ("times like images", None, []),
     ],
