@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from accelbench.devices import allocators
 from accelbench.schema.cell import Cell
+from accelbench.schema.vocab import EXPORTING
 
 # Environment variables that override the precision, the threads or the backend that an engine sets in code.
 # They are removed before a cell starts.
@@ -49,6 +50,7 @@ class HostSpec:
 
 def host_spec(cell: Cell) -> HostSpec:
     """The host that `cell` is forked from, as its engine's `spec.py` describes it, with the cell's allocator."""
-    spec: HostSpec = importlib.import_module(f"accelbench.engines.{cell.engine}.spec").host_spec(cell)
+    folder = "exported" if cell.engine in EXPORTING else cell.engine
+    spec: HostSpec = importlib.import_module(f"accelbench.engines.{folder}.spec").host_spec(cell)
     environment = {**spec.environment, **allocators.environment(cell.options.allocator)}
     return replace(spec, environment=environment, num_processes=cell.num_processes)

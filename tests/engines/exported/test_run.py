@@ -16,7 +16,7 @@ from accelbench.devices import packages
 from accelbench.devices.cpu import look, usable_cores
 from accelbench.engines.exported import run as exported_run
 from accelbench.engines.exported.compiler import Call, Compiler, Ran
-from accelbench.engines.exported.run import EXPORTED_ANEW, MIN_CALIBRATED
+from accelbench.engines.exported.run import MIN_CALIBRATED
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.global_state import DENORMAL, NOT_SET
 from accelbench.engines.onnxruntime.engine import OnnxRuntime
@@ -25,6 +25,7 @@ from accelbench.engines.registry import host_spec
 from accelbench.grid.support import MODULES, why_not
 from accelbench.judging.asked import judge
 from accelbench.judging.row import summarise
+from accelbench.measuring.output_check import ANEW
 from accelbench.schema.cell import Options, Window
 from accelbench.schema.vocab import EXPORTING, Allocator, Device, Engine, Library, Mode, Pipeline, Precision, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
@@ -190,12 +191,12 @@ def test_cells_share_an_export_only_if_it_is_the_same_network():
 
 @pytest.mark.parametrize("engine", [marked(Engine.onnxruntime)])
 @pytest.mark.parametrize("seeded", [pytest.param(True, marks=pytest.mark.slow), False])
-def test_a_network_whose_weights_no_seed_fixes_is_exported_by_each_process(hosts, tmp_path, engine, seeded):
+def test_a_network_whose_weights_no_seed_fixes_is_compared_with_none(hosts, tmp_path, engine, seeded):
     cell = own_cell("Drawn", "two_inputs", engine=engine, args={"seeded": seeded})
     if seeded:  # what its first output in torch shows is known where it is loaded
         cell = replace(cell, model=replace(cell.model, samples="own_code.one_sample"))
     found = [run(hosts, tmp_path, replace(cell, repeat=repeat)) for repeat in range(1 + seeded)]
-    assert (EXPORTED_ANEW in found[-1].notes) != seeded
+    assert (ANEW in found[-1].notes) != seeded
     if seeded:
         assert found[0].export_s == found[1].export_s
         assert all(block.num_samples == block.num_steps for block in found[1].blocks)

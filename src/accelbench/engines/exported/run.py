@@ -3,7 +3,6 @@
 One process may export the network, and several others then load it.
 """
 
-import hashlib
 import json
 import shutil
 import tempfile
@@ -11,7 +10,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +45,6 @@ from accelbench.schema.measurement import Answers, Measurement, Operator, Work
 from accelbench.schema.vocab import QUANTIZED, Library, Pipeline, Precision, Weights
 
 FILE = "artifact.json"
-MAX_DIGESTED = 1 << 16  # numbers of one tensor
-EXPORTED_ANEW = "no seed fixes its weights or its batch: the measured process exported them, at its peak of memory"
 MIN_CALIBRATED = 128  # samples, in whole batches
 MAX_ASKED_S = 20.0  # that asking both networks may take; the test set's first samples have to do then
 IMAGES = (Pipeline.array, Pipeline.jpeg)  # of a data set
@@ -61,7 +57,6 @@ class Artifact:
     """What is known of an exported network, in a file beside its own."""
 
     file: str  # the name of the file that the engine loads
-    digest: str  # of what was exported
     export_s: float  # to export the network from PyTorch
     quantize_s: float | None = None  # calibration included; None if it was not quantised
     num_calibrated: int = 0  # samples that it was calibrated on
@@ -111,7 +106,6 @@ class _Run(NetworkOutputs):
     step: "_CompiledStep"  # type: ignore[assignment]
     artifact: Artifact
     ran: Ran
-    exported_anew = False
     is_plain = False  # type: ignore[assignment]
     is_reference = False  # type: ignore[assignment]
 
@@ -132,27 +126,12 @@ class _Run(NetworkOutputs):
         self.build_s = time.perf_counter() - start
 
     def _call(self, batch: Any = None) -> Call:
-        """A call with a whole batch."""
         batch = self.workload.example() if batch is None else batch
         return self.workload.task.infer(call_of, batch)  # type: ignore[arg-type]
 
-    def _digest(self) -> str:
-        """The digest of what is exported: the weights, of a large tensor a part of them, and a call's arguments."""
-
-        def kind(tensor: Any) -> Any:
-            return f"{tensor.dtype} {tuple(tensor.shape)}"
-
-        call = self._call()
-        found = hashlib.blake2b(repr(mapped((call.args, call.kwargs), kind)).encode(), digest_size=16)
-        for name, tensor in chain(self.network.named_parameters(), self.network.named_buffers()):
-            found.update(f"{name} {kind(tensor)}".encode())
-            values = tensor.detach().reshape(-1)
-            found.update(values[:: values.numel() // MAX_DIGESTED + 1].contiguous().view(torch.uint8).numpy().tobytes())
-        return found.hexdigest()
-
     def export(self, folder: Path) -> Artifact:
         """Checks the network's output in PyTorch, and exports it; an UnsupportedError if that can't be."""
-        digest, compiled = self._digest(), self.compiled  # of the network as it was built
+        compiled = self.compiled
         self._use_dtype()
         with torch.no_grad():
             self.workload.check_first(self.workload.task.infer(self.network, self.workload.example()))
@@ -165,7 +144,6 @@ class _Run(NetworkOutputs):
         path, compile_s = _timed(compiled.save, exported, folder)
         return Artifact(
             file=path.name,
-            digest=digest,
             export_s=export_s,
             quantize_s=quantize_s,
             num_calibrated=num_calibrated,
@@ -196,13 +174,12 @@ class _Run(NetworkOutputs):
         return calls, num
 
     def load(self, exported: Path | None, own: Path) -> None:
-        """Loads the network from `exported` if it is the same, else exports it to `own` before."""
-        artifact = None if exported is None else Artifact(**json.loads((exported / FILE).read_text()))
-        if exported is None or artifact is None or artifact.digest != self._digest():
-            self.exported_anew = exported is not None
-            artifact, folder = self.export(own), own
+        """Loads the network from `exported`; without, exports it to `own` before."""
+        folder = exported or own
+        if exported is None:
+            artifact = self.export(own)
         else:
-            folder = exported
+            artifact = Artifact(**json.loads((folder / FILE).read_text()))
             self._use_dtype()  # the user's code has run
             self.backend.hold(self.dtype)
             self.workload.num_rows = artifact.num_rows
@@ -303,8 +280,6 @@ class _Run(NetworkOutputs):
     def notes(self) -> Iterator[str]:
         yield from self.workload.notes()
         yield from self.backend.notes()
-        if self.exported_anew:
-            yield EXPORTED_ANEW
         if self.quantizes:
             formats = self.ran.formats
             num_integers = sum(num for name, num in formats.items() if name in INTEGERS)
@@ -321,7 +296,6 @@ class _Run(NetworkOutputs):
 
 
 def _cpu(cell: Cell) -> Backend:
-    """The CPU, set for a cell."""
     hush_lightning()
     use_threads(usable_cores() if cell.threads is None else cell.threads)
     backend = Backend()
@@ -358,7 +332,6 @@ class _CompiledStep:
 
 
 def _busiest(times: Sequence[tuple[str, float]]) -> list[Operator]:
-    """The operators that take most of the time, longest first."""
     seconds: dict[str, float] = defaultdict(float)
     for name, took_s in times:
         seconds[name] += took_s
@@ -376,6 +349,5 @@ def _products(formats: Mapping[str, int]) -> Products:
 
 
 def _timed(call: Callable[..., Any], *args: Any) -> tuple[Any, float]:
-    """What a call returns, and its seconds."""
     start = time.perf_counter()
     return call(*args), time.perf_counter() - start
