@@ -1,17 +1,20 @@
 """Writes what the pages say of settings from the code: docs/settings.md, and the settings' rows of docs/columns.md."""
 
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from accelbench.schema.cell import Cell
 from accelbench.schema.setting import declared
-from accelbench.settings import about
+from accelbench.settings.about import every_setting
 
 DOCS = Path(__file__).parent
 CONF = DOCS.parent / "conf"
 # The row of docs/columns.md after which the declared settings stand, and the heading after them.
 BEFORE, AFTER = "| `device` | the device that was asked for | – |\n", "\n## Outcome\n"
+
+MAX_WORDS = 100  # characters of a list of choices in a table
 
 
 def pages() -> dict[str, str]:
@@ -20,7 +23,7 @@ def pages() -> dict[str, str]:
     defaults = {name: value for name, value in config.items() if isinstance(value, str) and "${" not in value}
     defaults |= {name: value for each in config["defaults"] if isinstance(each, dict) for name, value in each.items()}
     defaults |= {"model.name": defaults["model"]}
-    return {"columns.md": columns(), "settings.md": about.markdown(CONF, defaults)}
+    return {"columns.md": columns(), "settings.md": settings(defaults)}
 
 
 def columns() -> str:
@@ -29,8 +32,36 @@ def columns() -> str:
     before, _, _ = text.partition(BEFORE)
     _, _, after = text.partition(AFTER)
     said = {each.column: each.said for each in declared(Cell) if each.said.column}
-    rows = [f"| `{name}` | {each.column} | {each.empty or '–'} |\n" for name, each in said.items()]
+    rows = [f"| `{name}` | {each.help} | {each.empty or '–'} |\n" for name, each in said.items()]
     return "".join([before, BEFORE, *rows, AFTER, after])
+
+
+def settings(defaults: dict[str, Any]) -> str:
+    """The page docs/settings.md."""
+    lines = [
+        "# The settings",
+        "",
+        "`accelbench name=value` sets one, `accelbench -m name=value,value` sweeps it. `accelbench --cfg job` prints",
+        "the values that a run would have. This page is made from the code by `python docs/pages.py`.",
+        "",
+        "![A word that is not a setting's is refused, with the words that are](images/wrong-word.png)",
+        "",
+        "| setting | default | values | meaning |",
+        "|---|---|---|---|",
+    ]
+    for each in every_setting(CONF):
+        words = ", ".join(each.choices)
+        words = words if len(words) <= MAX_WORDS else f"a file's name in conf/{each.name}/"
+        default = defaults.get(each.name) if each.default is None else each.default
+        lines.append(f"| `{each.name}` | {_shown(default)} | {words or each.kind} | {each.meaning} |")
+    return "\n".join(lines) + "\n"
+
+
+def _shown(default: Any) -> str:
+    if default is None or default in ({}, [], (), ""):
+        return "–"
+    default = list(default) if isinstance(default, tuple) else default
+    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from accelbench.isolation.child import respond
 from accelbench.isolation.messages import CellRequest, encode
 from accelbench.project import MANIFEST
 from accelbench.schema.cell import Cell
-from accelbench.schema.record import SCHEMA_VERSION, OtherSchemaError, check_readable, upgrade_cell
+from accelbench.schema.record import SCHEMA_VERSION, check_readable
 from accelbench.schema.serialize import load
 from accelbench.schema.vocab import MODULE, Status
 
@@ -52,11 +52,8 @@ def parse(words: Sequence[str]) -> tuple[Cell, Path]:
     try:
         check_clocks()
         values = json.loads(chosen.cell.read_text())
-        version = values.get("schema_version", SCHEMA_VERSION)
-        check_readable(version)
-        cell = load(Cell, upgrade_cell(values.get("cell", values), version))
-    except OtherSchemaError as error:
-        parser.error(f"{chosen.cell}: of {error}")
+        check_readable(values.get("schema_version", SCHEMA_VERSION))
+        cell = load(Cell, values.get("cell", values))
     except UserError as error:
         parser.error(str(error))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -73,7 +73,7 @@ def test_records_that_are_not_readable_are_counted_and_named(root):
     put(root / "results/nets", repeat=0)
     put_unreadable(root / "results/nets")
     found = find("nets@abc1", root)
-    assert found.left_out == "1 of schema 2, 1 without a readable record"
+    assert found.left_out == "2 without a readable record"
     assert f"results/nets/{'f' * 12}-{'0' * 8}.json: not a readable record (" in "\n".join(found.problems)
     with pytest.raises(UserError, match="NVIDIA H100.\n  results/nets/.*schema 2.*\n  results/nets/f+-0+.json: not a"):
         find("nets@9999", root)

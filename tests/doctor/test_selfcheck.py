@@ -43,7 +43,7 @@ def test_a_selfcheck_finds_what_was_built_in_and_compare_and_report_say_so(proje
     with Hosts() as hosts:
         assert selfcheck(240.0, console, hosts) == 0  # beside other tests, a process takes three times as long
     text = console.file.getvalue()
-    assert "to be told apart 4 times in 5 with 5 processes of each" in " ".join(text.split())
+    assert "processes of each to be told apart 4 times in 5" in " ".join(text.split())
     found = read_selfcheck(workplace().cache, fingerprint()["machine"])
     for cell in found.cells.values():
         assert cell.measured.low - 0.03 < module.SLOWDOWN < cell.measured.high + 0.03

@@ -40,7 +40,6 @@ from faults.watch import try_all
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
 
-OLDER = Path(__file__).parents[1] / "schema" / "older"
 RATES = {"fp32": 4e11, "bf16": 8e11}
 CEILINGS = make_ceilings(flops_per_s=RATES, how=dict.fromkeys(RATES, "matmul"), memory_bytes_per_s=2e10, probed=[])
 SYSTEM = SystemSeries(
@@ -165,7 +164,6 @@ def read_and_publish(path: Path) -> None:
 
 def test_records(tmp_path):
     texts = [json.dumps(made.to_json()) for made in RECORDS]
-    texts += [path.read_text() for path in sorted(OLDER.glob("*.json"))]
     paths = [planned(tmp_path / str(number), text) for number, text in enumerate(texts)]
     for path in paths:
         read_and_publish(path)

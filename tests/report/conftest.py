@@ -101,8 +101,8 @@ class Maker:
         cells = [
             {"cell_id": cell.id, "label": cell.label, "record": path, "cell": cell.to_json()} for cell, path in entries
         ]
-        head = {"schema_version": 6, "suite": name, "title": "Five networks on MNIST", "study": study}
-        plan = {**head, "profile": "quick", "cells": cells}
+        head = {"suite": name, "title": "Five networks on MNIST", "study": study, "profile": "quick"}
+        plan = {"schema_version": record.SCHEMA_VERSION, **head, "cells": cells}
         serialize.write_json(results / name / "plan.json", plan)
         return results / name
 

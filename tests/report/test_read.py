@@ -159,7 +159,6 @@ def test_many_records_are_read_by_several_processes_to_the_same_end(tmp_path: Pa
     few, here, process = sweeps.read(folder), [], sweeps._process
     monkeypatch.setattr(sweeps, "_process", lambda *given: here.append(given) or process(*given))
     monkeypatch.setattr(parallel, "NUM_FIRST", 5)
-    monkeypatch.setattr(parallel, "MANY", 10)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     assert [cell.row for cell in sweeps.read(folder).cells] == [cell.row for cell in few.cells]
     assert len(here) == 5  # the others were pickled

@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import os
+import re
 import shutil
 
 import pytest
@@ -77,6 +78,27 @@ def test_what_is_no_record_is_named(tmp_path, spoil, told):
     path.write_text(spoil(path.read_text()))
     with pytest.raises(UserError, match=f"^{path}: not a readable record .*{told}" if " " not in told else told):
         record.read(path)
+
+
+@pytest.mark.parametrize("version", [None, "8", "\x1b]0;", 7, record.SCHEMA_VERSION + 1])
+def test_a_record_or_a_plan_of_another_schema_is_named(tmp_path, version):
+    path, plan = record.write(make_record(), tmp_path), tmp_path / "plan.json"
+    planned(tmp_path, [make_record()])
+    told = re.escape(f"(of schema {version!r}; this accelbench reads schema {record.SCHEMA_VERSION})")
+    for file, read in ((path, record.read), (plan, lambda plan: plan_file.read_plan(plan.parent))):
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"schema_version": version}))
+        with pytest.raises(UserError, match=f"^{file}: not a readable (record|plan) {told}"):
+            read(file)
+
+
+def test_what_can_not_be_read_is_counted_anew(tmp_path):
+    good = record.write(make_record(), tmp_path)
+    (tmp_path / "a.json").write_text("{")
+    found = record.read_all([tmp_path / "a.json", good])
+    for _ in range(2):
+        assert list(found) == [make_record()]
+        assert found.refused_text == "1 without a readable record"
+    assert record.read_all([good]).refused_text == ""
 
 
 def planned(folder, records):
@@ -174,7 +196,7 @@ def test_a_copy_under_another_name_is_no_record_of_that_cell(tmp_path):
 @pytest.mark.parametrize("are_many", [False, True])
 def test_what_can_not_be_read_costs_only_itself(tmp_path, monkeypatch, are_many):
     if are_many:  # several processes read them
-        for name, value in {"NUM_FIRST": 0, "MANY": 2, "CHUNK": 2}.items():
+        for name, value in {"NUM_FIRST": 0, "CHUNK": 2}.items():
             monkeypatch.setattr(parallel, name, value)
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     good = record.write(make_record(), tmp_path)

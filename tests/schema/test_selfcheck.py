@@ -30,8 +30,8 @@ def check():
 
 def test_the_sentence_says_the_larger_of_both_cells_differences(check):
     assert check.sentence == (
-        "On this CPU two settings have to differ by 6.2 % to be told apart 4 times in 5 with 5 processes of each, "
-        "by 4.1 % with 10, by 3.0 % with 20."
+        "On this CPU two settings have to differ by 6.2 % with 5, 4.1 % with 10, 3.0 % with 20 processes of each to be "
+        "told apart 4 times in 5."
     )
 
 

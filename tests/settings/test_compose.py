@@ -76,14 +76,6 @@ def test_settings_that_are_only_printed_make_no_configuration(project, capsys):
     assert "batch_size" in capsys.readouterr().out
 
 
-def test_a_sweep_that_takes_long_to_compose_is_announced(project, capsys, monkeypatch):
-    monkeypatch.setattr(composing, "ANNOUNCED", 3)
-    compose(["-m", "batch_size=8,16,32"])
-    assert capsys.readouterr().err == ""
-    compose(["-m", "batch_size=8,16", "seed=0,1"])
-    assert capsys.readouterr().err == "Composing 4 combinations ...\n"
-
-
 @pytest.mark.parametrize("word", ["--experimental-rerun=config.pickle", "--config-dir=elsewhere"])
 def test_no_flag_of_hydras_own_reaches_it(project, word):
     """Not even after `--`: Hydra would unpickle the one file, and read settings of the other folder."""

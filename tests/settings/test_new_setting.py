@@ -13,7 +13,7 @@ import accelbench
 from fakes import TESTS, make_project
 
 DECLARATION = """
-    toy: AtLeastOne = setting(3, "how many toys the cell has", most=9, column="how many toys the cell had")
+    toy: AtLeastOne = setting(3, "how many toys the cell has", most=9, column=True)
 """
 BEFORE = '    mode: Mode = setting(help="train or infer"'
 CODE = """
@@ -22,7 +22,6 @@ from pathlib import Path
 from accelbench.cli import main
 from accelbench.commands import completion
 from accelbench.judging.row import summarise
-from accelbench.settings import about
 from accelbench.sinks.mlflow_fields import translate
 from fakes import make_cell
 from pages import columns
@@ -45,7 +44,6 @@ print(json.dumps({
     "ids": [make_cell(toy=number).id for number in (4, 5)],
     "row": summarise(record)["toy"],
     "params": translate(record).params["toy"],
-    "settings.md": about.markdown(Path("conf"), {}),
     "columns.md": columns(),
     "completed": "toy" in completion.settings(Path("conf")),
 }))
@@ -83,8 +81,7 @@ def test_its_mistakes_are_named(told):
 
 def test_it_is_explained_and_completed(told):
     assert "  toy=N                       how many toys the cell has\n" in told["help"][1]
-    assert "| `toy` | `3` | a whole number | how many toys the cell has |\n" in told["settings.md"]
-    assert "| `toy` | how many toys the cell had | – |\n" in told["columns.md"]
+    assert "| `toy` | how many toys the cell has | – |\n" in told["columns.md"]
     assert told["completed"]
 
 

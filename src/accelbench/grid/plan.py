@@ -1,6 +1,7 @@
 """Plans the cells of a sweep on this machine's data and environment: each record's name, and why a cell is skipped."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,7 @@ from accelbench.schema.record import Record
 from accelbench.schema.vocab import MODULE, Device, Engine
 
 Stamp = tuple[int, int, int]  # time of the last change, size, inode
+Sources = tuple[tuple[str, str], ...]  # settings that name the user's files, and their values
 
 
 @dataclass(frozen=True)
@@ -79,35 +81,19 @@ def plan(
     ]
 
 
-class UsersFiles:
-    """The files of `cells` at the time when this is made. Their contents are not read."""
-
-    def __init__(self, cells: Iterable[Cell]) -> None:
-        self._before = {source: _stamps(*source) for source in {each for cell in cells for each in _sources(cell)}}
-
-    def changed(self, cell: Cell) -> list[Path]:
-        """The files of `cell` that were written, added or removed since: their contents may be the same."""
-        changes = (self._before[source].items() ^ _stamps(*source).items() for source in _sources(cell))
-        return sorted({path for change in changes for path, _ in change})
+def _sources(cell: Cell) -> Sources:
+    weights = [("model.weights", cell.model.weights_file)] if cell.model.weights_file else []
+    return *cell.own_code.items(), *weights
 
 
-def _sources(cell: Cell) -> set[tuple[str, str]]:
-    weights = {("model.weights", cell.model.weights_file)} if cell.model.weights_file else set()
-    return {*cell.own_code.items(), *weights}
-
-
-def _stamps(flag: str, value: str) -> dict[Path, Stamp]:
-    try:
-        paths = [Path(value)] if flag == "model.weights" else source_files(flag, value).values()
-    except UserError:  # the whole package is gone
-        return {}
+def _stamps(sources: Sources) -> dict[Path, Stamp]:
+    """The files of the user's that these settings name; their contents are not read."""
     found = {}
-    for path in paths:
-        try:
-            stat = path.stat()
-        except OSError:
-            continue
-        found[path] = stat.st_mtime_ns, stat.st_size, stat.st_ino
+    for flag, value in sources:
+        with suppress(UserError, OSError):  # it is gone
+            for path in [Path(value)] if flag == "model.weights" else source_files(flag, value).values():
+                stat = path.stat()
+                found[path] = stat.st_mtime_ns, stat.st_size, stat.st_ino
     return found
 
 
@@ -118,7 +104,7 @@ class Prepared:
     place: Workplace  # where the sweep works
     data: Data  # the data set of all cells
     data_folder: Path  # where its arrays are
-    users_files: UsersFiles  # that the cells' identities were made of
+    stamps: Mapping[Sources, Mapping[Path, Stamp]]  # of the user's files, from before they were read
     fingerprints: Mapping[Engine, Mapping[str, Any]]  # those of each engine's cells
     git: Mapping[str, Any]  # the state of the checkout
     planned: list[Planned]  # the cells in the order in which they run
@@ -131,14 +117,17 @@ class Prepared:
 
     def changed_file(self, record: Record) -> Path | None:
         """A file of the user that was changed since, so that the record's cell would have another identity now."""
-        if not (changed := self.users_files.changed(record.cell)):
-            return None
+        sources = _sources(record.cell)
+        changes = self.stamps[sources].items() ^ _stamps(sources).items()
         source_digest.cache_clear()
-        try:
-            same = identity(record.cell, self.data, self.fingerprints[record.cell.engine]) == record.identity
-        except UserError:  # it is gone
-            same = False
-        return None if same else changed[0]
+        with suppress(UserError):  # it is gone
+            if not changes or self.identity(record.cell) == record.identity:  # its contents may be the same
+                return None
+        return min(path for path, _ in changes)
+
+    def identity(self, cell: Cell) -> str:
+        """The identity that the cell's record has now."""
+        return identity(cell, self.data, self.fingerprints[cell.engine])
 
 
 def check_request(cells: Sequence[Cell]) -> None:
@@ -195,10 +184,10 @@ def prepare(cells: Sequence[Cell], place: Workplace, earlier: Sequence[WantedCel
     Raises UserError: the cells use several data sets, or theirs is not prepared.
     """
     source_digest.cache_clear()  # a notebook plans again and again, and the user's code changes meanwhile
-    users_files = UsersFiles(cells)  # before they are read
+    stamps = {sources: _stamps(sources) for sources in {_sources(cell) for cell in cells}}
     data, folder = data_of(cells, place)
     if data.name != MODULE:
         check_arrays(folder)
     fingerprints = {engine: fingerprint(engine) for engine in {cell.engine for cell in cells}}
     planned = plan(cells, data, fingerprints, earlier)
-    return Prepared(place, data, folder, users_files, fingerprints, git_state(place.root), planned)
+    return Prepared(place, data, folder, stamps, fingerprints, git_state(place.root), planned)

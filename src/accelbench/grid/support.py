@@ -6,7 +6,6 @@ Each function yields the reasons of one kind, of which the first is told.
 import os
 import shutil
 import sys
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,7 +49,6 @@ MODULES = {
     Engine.aotinductor: (),
 }
 QUANTIZERS = {Engine.onnxruntime: (), Engine.openvino: ("nncf",), Engine.aotinductor: ("torchao",)}
-TORCH_OF_TORCHAO = "2.9"  # what the release of the extra is made for
 PRECISIONS = {
     Engine.onnxruntime: (Precision.fp32, Precision.int8),
     Engine.openvino: (Precision.fp32, Precision.bf16, Precision.fp16, Precision.int8),
@@ -64,8 +62,7 @@ NEEDED = {Precision.bf16: ("avx512_bf16", "amx_bf16"), Precision.fp16: ("avx512_
 def why_not(cell: Cell, report: DeviceReport) -> str | None:
     """Why `cell` can't run, or can't give a true number, on the device that `report` describes.
 
-    Returns:
-        One line, which names an alternative if there is one; None if the cell is supported.
+    It is one line, which names an alternative if there is one; None if the cell is supported.
     """
     return next(_reasons(cell, report), None)
 
@@ -96,13 +93,10 @@ def _of_keras(cell: Cell, keras: KerasSettings) -> Iterator[str]:
     on_jax, options, num = keras.backend == KerasBackend.jax, cell.options.of_network, keras.steps_per_execution
     if cell.device == Device.xla_cpu:
         yield "xla_cpu is torch_xla's: use device=cpu engine.jit_compile=true to have XLA compile for the CPU"
-    # The environment of JAX has no TensorFlow.
-    backend, other = ("jax", "tensorflow") if on_jax else ("tensorflow", "jax")
-    if missing := next((name for name in (backend, "keras") if packages.folder(name) is None), None):
-        has_other = missing == backend and packages.folder(other) is not None
-        instead = f", or use engine.backend={other}" if has_other else ""
-        how = packages.how_to_install("jax" if on_jax else "keras")
-        yield f"engine=keras: {missing} is not installed: {how}{instead}"
+    for name in ("jax" if on_jax else "tensorflow", "keras"):
+        if packages.folder(name) is None:
+            how = packages.how_to_install("jax" if on_jax else "keras")
+            yield f"engine=keras engine.backend={keras.backend}: {name} is not installed: {how}"
     if on_jax and not keras.jit_compile:
         yield "engine.jit_compile=false: Keras on JAX would run operator by operator: use engine.jit_compile=true"
     if on_jax and cell.devices > 1:
@@ -137,11 +131,6 @@ def _of_exported(cell: Cell, report: DeviceReport) -> Iterator[str]:
     for missing in (name for name in (*MODULES[engine], *quantizers) if packages.folder(name) is None):
         where = f"engine={engine} precision={precision}" if missing in quantizers else f"engine={engine}"
         yield f"{where}: {missing} is not installed: {packages.how_to_install(engine)}"
-    # torchao's releases fit one release of torch each, and say no bound; other releases of torch lack parts.
-    found = packages.version("torch") or ""
-    if engine == Engine.aotinductor and quantizers and not found.startswith(f"{TORCH_OF_TORCHAO}."):
-        needed_torch = f"torchao needs torch {TORCH_OF_TORCHAO}, and {found} is installed"
-        yield f"engine={engine} precision={precision}: {needed_torch}: use engine=onnxruntime or engine=openvino"
     if cell.device != Device.cpu:
         yield f"engine={engine} runs on the CPU here: use device=cpu, {instead}"
     if cell.mode != Mode.infer:
@@ -246,20 +235,18 @@ def _of_options(cell: Cell, report: DeviceReport) -> Iterator[str]:
 
 
 def _of_compiler(cell: Cell, report: DeviceReport) -> Iterator[str]:
-    """Inductor generates C++ for the CPU, and Triton with launchers in C for a GPU; both include Python's headers."""
-    flag = "engine=aotinductor" if cell.engine == Engine.aotinductor else "compile=true"
+    """Inductor generates C++ for the CPU, and Triton with launchers in C for a GPU."""
     if cell.engine != Engine.aotinductor and not cell.options.compile:
         return
+    flag = "engine=aotinductor" if cell.engine == Engine.aotinductor else "compile=true"
     if cell.device == Device.gpu and _capability(report) < VOLTA:
         found = report.details.get("compute_capability", "an unknown one")
         yield f"compile=true needs compute capability 7.0, {report.name} has {found}: use compile=false"
-    language, variable, commands = ("C", "CC", C) if cell.device == Device.gpu else ("C++", "CXX", CXX)
+    variable, commands = ("CC", C) if cell.device == Device.gpu else ("CXX", CXX)
     given = os.environ.get(variable)
     if not any(map(shutil.which, [given] if given else commands)):
-        problem = f"{variable}={given} is not found" if given else f"none of {', '.join(commands)} is found"
-        yield f"{flag} needs a {language} compiler, and {problem}: install one (on Debian, g++)"
-    if not Path(sysconfig.get_path("include"), "Python.h").exists():
-        yield f"{flag} needs Python's headers: install them (on Debian, python3-dev)"
+        missing = f"{variable}={given}" if given else " or ".join(commands)
+        yield f"{flag} needs a compiler, and {missing} is not found: install one (on Debian, g++)"
 
 
 def _capability(report: DeviceReport) -> tuple[int, int]:

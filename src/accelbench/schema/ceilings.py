@@ -43,7 +43,7 @@ class Ceilings:
     launch_s: Seconds  # seconds until the call of an operator returned, in a chain of calls without waiting
     seconds: Seconds  # duration of the probe
     measured_at: str  # UTC, ISO 8601
-    # the true precisions that were tried, whether or not the device has them. Empty in older records.
+    # the true precisions that were tried, whether or not the device has them
     probed: list[str] = field(default_factory=list)
     # true precision -> what other load took during each of its probes, so that the ceiling is too low
     disturbed: Mapping[str, str] = field(default_factory=dict)
@@ -78,10 +78,7 @@ class Ceilings:
         """
         mine, theirs = self.flops_per_s, other.flops_per_s
         better = {word: self if mine.get(word, 0.0) >= theirs.get(word, 0.0) else other for word in {**mine, **theirs}}
-        known: dict[str, Any] = {
-            name: max((rate for one in (self, other) if (rate := getattr(one, name)) is not None), default=None)
-            for name in RATES
-        }
+        rates: Any = {name: max(getattr(self, name) or 0, getattr(other, name) or 0) or None for name in RATES}
         disturbed = {
             word: reason
             for one, another in ((self, other), (other, self))
@@ -92,7 +89,7 @@ class Ceilings:
             other,
             flops_per_s={word: one.flops_per_s[word] for word, one in better.items()},
             how={word: one.how[word] for word, one in better.items()},
-            **known,
+            **rates,
             launch_s=min(self.launch_s, other.launch_s),
             seconds=self.seconds + other.seconds,
             probed=sorted({*self.probed, *other.probed}),
@@ -114,7 +111,8 @@ def read_ceilings(root: Path, environment: Mapping[str, Any]) -> dict[str, Ceili
 
     Ceilings of another machine than the `environment`'s, other versions or other measuring code are ignored.
     """
-    of_machine = _kept(root).get(_machine_key(environment), {})
+    kept = entries_of(root / CEILINGS).get(_machine_key(environment))
+    of_machine = kept if isinstance(kept, dict) else {}
     found = {device: load_if_fits(Ceilings, values) for device, values in of_machine.items()}
     return {device: ceilings for device, ceilings in found.items() if ceilings is not None}
 
@@ -124,14 +122,9 @@ def write_ceilings(root: Path, environment: Mapping[str, Any], device: str, ceil
 
     Raises OSError: the file can't be written.
     """
-    machines = _kept(root)
-    machines.setdefault(_machine_key(environment), {})[device] = ceilings.to_json()
-    write_json(root / CEILINGS, machines)
-
-
-def _kept(root: Path) -> dict[str, dict[str, Any]]:
-    machines = entries_of(root / CEILINGS)
-    return {key: devices for key, devices in machines.items() if isinstance(devices, dict)}
+    machines, key = entries_of(root / CEILINGS), _machine_key(environment)
+    of_machine = machines[key] if isinstance(machines.get(key), dict) else {}
+    write_json(root / CEILINGS, machines | {key: {**of_machine, device: ceilings.to_json()}})
 
 
 def _machine_key(environment: Mapping[str, Any]) -> str:

@@ -63,22 +63,16 @@ class Options:
     The last two are of the cell's process and leave the network as it is.
     """
 
-    channels_last: bool = setting(
-        False, "the memory layout of images, channels last", "whether the layout was channels last"
-    )
-    compile: bool = setting(False, "torch.compile", "whether the network was compiled with torch.compile")
+    channels_last: bool = setting(False, "whether the memory layout of images is channels last", column=True)
+    compile: bool = setting(False, "whether the network is compiled with torch.compile", column=True)
     freeze: bool = setting(
-        False,
-        "fold the weights into the network as constants (inference)",
-        "whether the weights were folded into the network as constants",
+        False, "whether the weights are folded into the network as constants (inference)", column=True
     )
-    cuda_graphs: bool = setting(False, "replay a step as a CUDA graph", "whether a step was replayed as a CUDA graph")
+    cuda_graphs: bool = setting(False, "whether a step is replayed as a CUDA graph", column=True)
     flush_denormals: bool = setting(
-        False, "take numbers near 0, which are slow on a CPU, as 0", "whether numbers near 0 were flushed to 0"
+        False, "whether numbers near 0, which are slow on a CPU, are taken as 0", column=True
     )
-    allocator: Allocator = setting(
-        Allocator.default, "the memory allocator of the process", "the memory allocator of the process"
-    )
+    allocator: Allocator = setting(Allocator.default, "the memory allocator of the process", column=True)
 
     @property
     def _flags(self) -> list[str]:
@@ -104,15 +98,10 @@ class Options:
 class KerasSettings:
     """How Keras runs a cell."""
 
-    backend: KerasBackend = setting(
-        KerasBackend.tensorflow, "keras: tensorflow or jax", "Keras' backend", empty=OTHER_ENGINE
-    )
-    jit_compile: bool = setting(False, "keras: compile with XLA", "whether Keras compiled with XLA", empty=OTHER_ENGINE)
+    backend: KerasBackend = setting(KerasBackend.tensorflow, "keras: its backend", column=True, empty=OTHER_ENGINE)
+    jit_compile: bool = setting(False, "keras: whether it compiles with XLA", column=True, empty=OTHER_ENGINE)
     steps_per_execution: AtLeastOne = setting(
-        1,
-        "keras: steps in one call of the compiled function",
-        "steps in one call of Keras' compiled function",
-        empty=OTHER_ENGINE,
+        1, "keras: steps in one call of the compiled function", column=True, empty=OTHER_ENGINE
     )
     tpu: str = setting("local", "keras: the TPU's name, local for this machine's")
 
@@ -129,16 +118,10 @@ class TrainerSettings:
     """How Lightning's Trainer runs the user's LightningModule; see Lightning's documentation."""
 
     accumulate_grad_batches: AtLeastOne = setting(
-        1,
-        "a LightningModule's batches for each optimiser step",
-        "batches of a training step of a LightningModule",
-        empty="other networks",
+        1, "batches of a training step of a LightningModule", column=True, empty="other networks"
     )
     gradient_clip_val: NotNegative | None = setting(
-        None,
-        "the norm at which its gradients are cut",
-        "the norm at which a LightningModule's gradients are cut",
-        empty="they are not",
+        None, "the norm at which a LightningModule's gradients are cut", column=True, empty="they are not"
     )
 
     @property
@@ -172,33 +155,31 @@ class Window:
 class RunSettings:
     """The settings of a cell that the command line has under the same names. Whatever is added here is one of both."""
 
-    mode: Mode = setting(help="train or infer", column="`train` or `infer`")
-    precision: Precision = setting(help="what the network computes in", column="the precision that was asked for")
+    mode: Mode = setting(help="train or infer", column=True)
+    precision: Precision = setting(help="what the network is to compute in", column=True)
     # of a cell, over all devices; on the command line with `scaling=weak`, of each device
     batch_size: AtLeastOne = setting(
-        help="samples of a batch; unless given, the model's own",
-        column="samples of a batch; with strong scaling of all devices together",
+        help="samples of a batch, of all devices together; unless given, the model's own", column=True
     )
     # how many devices of the cell's kind compute, each an equal part of every batch
-    devices: AtLeastOne = setting(1, "how many devices compute the cell", "how many devices computed the cell")
+    devices: AtLeastOne = setting(1, "how many devices compute the cell", column=True)
     # `strong` if `batch_size` is as the user gave it, `weak` if it was multiplied by `devices`
     scaling: Scaling = setting(
         Scaling.strong,
         "of several devices: strong shares the batch, weak gives each a batch of that size",
-        "`strong`: they shared the batch; `weak`: each had one of that size",
+        column=True,
         empty="one device",
     )
     protocol: Protocol = setting(
-        help="window: steps for some seconds; steps: a fixed number; fit: whole epochs",
-        column="`window`, `steps` or `fit`",
+        help="window: steps for some seconds; steps: a fixed number; fit: whole epochs", column=True
     )
     epochs: AtLeastOne = setting(
         help="of protocol=fit; the other protocols only estimate the time of this many; unless given, the model's own",
-        column="epochs that were run (`fit`), or for which the time is estimated",
+        column=True,
     )
     warmup: Count = setting(10, "steps before those of protocol=steps", least=1)
     steps: AtLeastOne = setting(
-        50, "of protocol=steps", "the fixed number of steps", most=MAX_STEPS, empty="protocols other than `steps`"
+        50, "the number of steps of protocol=steps", column=True, most=MAX_STEPS, empty="protocols other than `steps`"
     )
     # of additional steps whose phases are timed. `fit` has none.
     breakdown_s: NotNegative = setting(0.3, "seconds for the phases of a step; 0: none")
@@ -206,15 +187,13 @@ class RunSettings:
     # of the framework in each process; None: all cores, shared among `devices`
     threads: AtLeastOne | None = setting(
         None,
-        "CPU threads; unless given, all cores",
-        "the CPU threads that were asked for",
+        "CPU threads that are asked for; unless given, all cores",
+        column=True,
         name="asked_threads",
-        empty="none were: each engine takes all cores",
+        empty="all cores",
     )
-    seed: Count = setting(
-        0, "of weights, data order and random inputs", "of weights, data order and random inputs", most=MAX_SEED
-    )
-    repeat: Count = setting(0, "the number of the process of the cell", "which process of the same cell this is")
+    seed: Count = setting(0, "of weights, data order and random inputs", column=True, most=MAX_SEED)
+    repeat: Count = setting(0, "the number of the process of the cell", column=True)
     # after which the cell's process is killed; not part of the id
     timeout_s: NotNegative = setting(600.0, "seconds after which a cell is ended; its record says so", above=0)
     window: Window = Window()
@@ -235,10 +214,7 @@ class Cell(RunSettings):
     data: DataSpec
     # True: one process per XLA device, as on a TPU pod. False: one process drives them all.
     xla_processes: bool = setting(
-        False,
-        "lightning on a TPU: a process for each core",
-        "whether each TPU core had a process of its own",
-        empty="other devices and engines",
+        False, "lightning on a TPU: a process for each core", column=True, empty="other devices and engines"
     )
     options: Options = Options()
     keras: KerasSettings | None = None  # None for another engine

@@ -81,9 +81,9 @@ class Epoch:
 
     seconds: Duration  # wall time, loading of data and compilation included
     num_samples: AtLeastOne  # samples that were computed
-    began_boot_s: Seconds | None = None  # when it began, in seconds since the machine started; None in older records
+    began_boot_s: Seconds | None = None  # when it began, in seconds since the machine started
     # of `seconds`, the time to get the batches, while an accelerator may still compute those before; None if the steps
-    # fetch them themselves, and in older records
+    # fetch them themselves
     data_s: Seconds | None = None
     loss: Number | None = None  # mean over the epoch's steps; None in inference
     accuracy: Share | None = None  # share of right answers during training; None for a model that does not classify
@@ -118,7 +118,7 @@ class Check:
     """What was observed of a promise; docs/measuring.md has the table of all of them."""
 
     promise: Promise
-    observed: str = "not observed"  # in words; empty in older records
+    observed: str = "not observed"  # in words
     share: Share | None = None  # of the work that was looked at; None if unknown or nothing was: no sign of health
 
 
@@ -126,7 +126,7 @@ class Check:
 class Measurement:
     """One cell's measurement. Seconds are wall time; a list has one value per step, in order.
 
-    None: the engine can't tell, or the cell has no such thing. Fields that older records lack have a default.
+    None: the engine can't tell, or the cell has no such thing.
     """
 
     # What really computed, as observed, which may differ from the cell's settings.
@@ -147,7 +147,7 @@ class Measurement:
     # how many operators that multiply matrices compute in which format, by NumPy's names, in a compiled network
     formats: dict[str, Count] = field(default_factory=dict)
     fallbacks: list[str] | None = None  # operators that ran on the CPU instead of the device
-    first_step_s: Duration | None = None  # the first step, waited for; None in older records of whole epochs
+    first_step_s: Duration | None = None  # the first step, waited for
     warmup_s: list[Seconds] = field(default_factory=list)  # the first warm-up steps, each waited for
     warmup_total_s: Seconds = 0.0  # of all warm-up steps
     num_warmup_steps: Count = 0  # of all; 0 if unknown
@@ -212,7 +212,7 @@ class SystemSeries:
     values: dict[SeriesName, list[Reading | None]] = field(default_factory=dict)
     # the larger of the kernel's high-water mark of the cell's processes and the largest sample; None if unknown
     peak_host_bytes: Count | None = None
-    # logical cores that `other_cpu_utilization_percent` is of; None in older records
+    # logical cores that `other_cpu_utilization_percent` is of; None without samples
     num_cores: AtLeastOne | None = None
 
     def __post_init__(self) -> None:

@@ -12,13 +12,13 @@ from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from typing import Any, TypeVar
 
+from accelbench.errors import UserError
 from accelbench.lifeline import end_with_parent
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-NUM_FIRST = 250  # items that this process does itself, before it looks how many more there are
-MANY = 1000  # fewer further items take no longer than the start of processes may
+NUM_FIRST = 500  # items that this process does itself: so few take no longer than the start of processes may
 CHUNK = 50  # items that are sent together
 MAX_PROCESSES = 4  # more would wait for this process, which takes in what they send
 
@@ -28,31 +28,30 @@ _served: list[Any] = []  # in another process: the function that it applies, and
 def mapped(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
     """As `map`; if there are many items, other processes call the function, ahead of what is taken from the iterator.
 
-    They are copies of this process, on Linux only. Should one of them be killed, this process goes on alone: the
-    function may be called twice for an item. Its results are pickled. The first items are taken one at a time.
+    They are copies of this process, on Linux only. Its results are pickled. The first items are taken one at a time.
+
+    Raises UserError: one of the processes was killed.
     """
     rest = iter(items)
     yield from map(function, islice(rest, NUM_FIRST))
     others = list(rest)
     num = min(MAX_PROCESSES, len(os.sched_getaffinity(0))) if sys.platform == "linux" else 1
-    num_done = 0
-    if num > 1 and len(others) >= MANY:
-        context = mp.get_context("fork")  # any other method imports the user's script again
-        pool = ProcessPoolExecutor(num, context, initializer=_begin, initargs=(function, others))
-        try:
-            with warnings.catch_warnings():
-                # Of threads, numpy's for example: the copy uses no lock that one of them may hold.
-                warnings.simplefilter("ignore", DeprecationWarning)
-                chunks = pool.map(_chunk, range(0, len(others), CHUNK))
-            for results in chunks:
-                for result in results:
-                    num_done += 1
-                    yield result
-        except BrokenProcessPool:
-            pass
-        finally:
-            pool.shutdown(cancel_futures=True)
-    yield from map(function, others[num_done:])
+    if num == 1 or not others:
+        yield from map(function, others)
+        return
+    context = mp.get_context("fork")  # any other method imports the user's script again
+    pool = ProcessPoolExecutor(num, context, initializer=_begin, initargs=(function, others))
+    try:
+        with warnings.catch_warnings():
+            # Of threads, numpy's for example: the copy uses no lock that one of them may hold.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            chunks = pool.map(_chunk, range(0, len(others), CHUNK))
+        for results in chunks:
+            yield from results
+    except BrokenProcessPool as error:
+        raise UserError("a process that read records was killed: is the memory full? Run it again") from error
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _begin(function: Callable[[Any], Any], items: list[Any]) -> None:

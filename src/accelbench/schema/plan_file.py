@@ -21,7 +21,6 @@ from accelbench.schema.record import (
     check_settings,
     explained,
     read_all,
-    upgrade_cell,
 )
 from accelbench.schema.serialize import is_missing, load, plain, read_json, write_json, writing
 from accelbench.schema.text import one_line
@@ -60,35 +59,25 @@ class PlanFile:
     profile: str | None
     cells: list[WantedCell]  # in the order of the sweep
 
-    @property
-    def labels(self) -> dict[str, str]:
-        """The cells' labels by cell id; made anew if cells share one, as in plans of earlier releases."""
-        written = {wanted.cell.id: wanted.label for wanted in self.cells}
-        are_distinct = len(set(written.values())) == len(written)
-        return written if are_distinct else labels(wanted.cell for wanted in self.cells)
-
 
 @dataclass(frozen=True)
 class PlanEntry:
     """An entry of a plan.json that is not checked yet."""
 
     values: Any  # its JSON
-    version: int  # of the schema
 
     def read(self) -> WantedCell:
         """The cell. Raises UserError: the entry is not readable, or its settings hold a secret."""
         try:
-            values, is_older = self.values["cell"], self.version != SCHEMA_VERSION  # whose ids are of other settings
+            values, cell_id = self.values["cell"], self.values["cell_id"]
             check_settings(values)
-            named = {"record_name": self.values["record"], "label": self.values.get("label", "")}
-            wanted = load(WantedCell, {"cell": upgrade_cell(values, self.version), **named}, clean=True)
-            cell_id = self.values["cell_id"]
-            if not wanted.record_name.startswith(f"{cell_id}-") or not (is_older or id_of(values) == cell_id):
+            named = {"record_name": self.values["record"], "label": self.values["label"]}
+            wanted = load(WantedCell, {"cell": values, **named}, clean=True)
+            if not wanted.record_name.startswith(f"{cell_id}-") or id_of(values) != cell_id:
                 raise ValueError(f"{wanted.record_name}: not the name of its cell's record")
         except UNREADABLE as error:
             raise UserError(f"not a readable entry of a plan ({error})") from error
-        if not is_older:
-            vars(wanted)["cell_id"] = cell_id  # known now, and slow to compute
+        vars(wanted)["cell_id"] = cell_id  # known now, and slow to compute
         return wanted
 
 
@@ -122,11 +111,9 @@ def read_entries(folder: Path) -> tuple[PlanFile, list[PlanEntry]]:
         raise UserError(f"{path} is missing; run the sweep first")
     with explained(path, "plan", AGAIN):
         values = read_json(path)
-        version = values["schema_version"]
-        check_readable(version)
+        check_readable(values["schema_version"])
         head = {name: values[name] for name in HEAD}
-        entries = [PlanEntry(entry, version) for entry in values["cells"]]
-        return load(PlanFile, {**head, "cells": []}, clean=True), entries
+        return load(PlanFile, {**head, "cells": []}, clean=True), [PlanEntry(entry) for entry in values["cells"]]
 
 
 def read_plan(folder: Path) -> PlanFile:

@@ -1,17 +1,10 @@
-"""The record: everything that is kept of one cell, raw samples included. Each is one JSON file.
-
-Schema 4 added the options and the target precision of a window, schema 5 Keras and several devices, schema 6 what a
-network returns, schema 7 the user's own batches, losses and LightningModules, schema 8 what was observed of each
-promise. All only added fields, so that an older record needs no other change: the default of a new field says
-"unknown" or "off", except for the settings in `upgrade_cell`.
-"""
+"""The record: everything that is kept of one cell, raw samples included. Each is one JSON file."""
 
 import contextlib
 import dataclasses
 import os
 import re
 import reprlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -30,7 +23,6 @@ from accelbench.schema.text import MAX_REASON, beginning, ending, one_line
 from accelbench.schema.vocab import Status
 
 SCHEMA_VERSION = 8
-OLDEST = 3
 # What reading a file raises that holds something else.
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, UserError)
 # The entries of `Record.environment` that were measured of the devices; all others are the machine's fingerprint and
@@ -49,19 +41,10 @@ Value = str | float | int | bool | None
 Row = dict[str, Value]  # a record's published numbers, by column; see `judging.row.summarise`
 
 
-class OtherSchemaError(UserError):
-    """A record or plan of a schema that this release cannot read."""
-
-    def __init__(self, version: object, message: str | None = None) -> None:
-        found = reprlib.repr(version)
-        super().__init__(message or f"schema {found}; this accelbench reads schema {OLDEST} to {SCHEMA_VERSION}")
-        self.version = version
-
-
 def check_readable(version: object) -> None:
-    """Raises an OtherSchemaError if this release does not read records and plans of the schema `version`."""
-    if version not in range(OLDEST, SCHEMA_VERSION + 1):
-        raise OtherSchemaError(version)
+    """Raises a ValueError if this release does not read records and plans of the schema `version`."""
+    if version != SCHEMA_VERSION:
+        raise ValueError(f"of schema {reprlib.repr(version)}; this accelbench reads schema {SCHEMA_VERSION}")
 
 
 @contextlib.contextmanager
@@ -75,19 +58,8 @@ def explained(path: Path, what: str, advice: str = "") -> Iterator[None]:
     except RefusedError:
         raise
     except UNREADABLE as error:
-        message = f"{path}: not a readable {what} ({error.strerror if isinstance(error, OSError) else error}){advice}"
-        if isinstance(error, OtherSchemaError):
-            raise OtherSchemaError(error.version, message) from error
-        raise UserError(message) from error
-
-
-def upgrade_cell(values: Mapping[str, Any], version: int) -> Mapping[str, Any]:
-    """The JSON of a cell of the schema `version`, with the settings whose present default it did not run with."""
-    if version == SCHEMA_VERSION:
-        return values
-    # Before these settings existed, no step was broken down, and blocks were measured for `measure_s` however
-    # precise they were.
-    return {"breakdown_s": 0.0, **values, "window": {"width": 1.0, **values["window"]}}
+        problem = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"{path}: not a readable {what} ({problem}){advice}") from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,8 +86,7 @@ class Record:
     system: SystemSeries | None = None
     sweep_id: str | None = None  # the sweep that measured the cell (its start and suite); None for a cell run alone
     schema_version: int = SCHEMA_VERSION  # the schema of the release that wrote the record
-    # the cell's id in that release, which differs from `cell.id` if its schema is older than this one's; None:
-    # `cell.id`, of a record that was not read from a file
+    # `cell.id`, which takes long to compute, if it is known
     cell_id: Annotated[str, re.compile("[0-9a-f]{12}")] | None = field(default=None, compare=False)
     # the cell's name for people, which tells it apart from the others of its sweep; by default `cell.label`
     label: str = ""
@@ -144,25 +115,24 @@ FIELDS = frozenset(field.name for field in dataclasses.fields(Record))
 
 
 def from_values(values: Mapping[str, Any]) -> Record:
-    """The record that `Record.to_json` gave, here or in an older release, its texts made safe to show.
+    """The record that `Record.to_json` gave, its texts made safe to show.
 
     Texts have *** for secrets, and environment variables that this release does not keep are left out.
 
-    Raises OtherSchemaError: this release can't read the record's schema; TypeError, ValueError, KeyError: `values` are
-    no record, or one that no cell can leave, or its settings hold a secret; the message names the field.
+    Raises TypeError, ValueError, KeyError: `values` are no record of this schema, or one that no cell can leave, or its
+    settings hold a secret; the message names the field.
     """
-    version: Any = values["schema_version"]
-    check_readable(version)
-    if version == SCHEMA_VERSION and (missing := FIELDS - set(values)):
+    check_readable(values["schema_version"])
+    if missing := FIELDS - set(values):
         raise KeyError(*sorted(missing))
     check_settings(values["cell"])
-    loaded = {**cleared(values), "cell": upgrade_cell(values["cell"], version)}
-    if isinstance(reason := loaded.get("reason"), str):
+    loaded = dict(cleared(values))
+    if isinstance(reason := loaded["reason"], str):
         loaded["reason"] = beginning(one_line(reason), MAX_REASON)
-    if isinstance(error := loaded.get("error"), str):
+    if isinstance(error := loaded["error"], str):
         loaded["error"] = ending(error)
     record = load(Record, loaded, clean=True)
-    if version == SCHEMA_VERSION and record.cell_id != id_of(values["cell"]):
+    if record.cell_id != id_of(values["cell"]):
         raise ValueError("cell_id: should be the digest of the cell's settings")
     if datetime.fromisoformat(record.started_at).tzinfo is None:
         raise ValueError(f"started_at: should have a time zone, not {record.started_at!r}")
@@ -196,7 +166,7 @@ def check_settings(cell: Any) -> None:
     for part, name in ARGUMENTS:
         try:
             place = secret_argument(cell[part][name], {})
-        except (KeyError, TypeError):  # of an older schema, or no cell at all
+        except (KeyError, TypeError):  # no cell at all
             continue
         if place is not None:
             raise ValueError(f"{part}.{name}.{place} looks like a secret, which is not shown")
@@ -213,12 +183,7 @@ def write(record: Record, folder: Path) -> Path:
 
 
 def read(path: Path) -> Record:
-    """Reads one record.
-
-    Raises:
-        OtherSchemaError: the record is of a schema that this release cannot read.
-        UserError: the file is not a readable record.
-    """
+    """Reads one record. Raises UserError: the file is not a readable record."""
     with explained(path, "record"):
         return from_values(read_json(path))
 
@@ -277,12 +242,8 @@ class Readable:
 
     @property
     def refused_text(self) -> str:
-        """What was not read, such as `12 of schema 2, 1 without a readable record`; empty if every file was read."""
-        counts = Counter(
-            f"of schema {error.version}" if isinstance(error, OtherSchemaError) else "without a readable record"
-            for error in self.refused.values()
-        )
-        return ", ".join(f"{num} {reason}" for reason, num in counts.most_common())
+        """What was not read, such as `12 without a readable record`; empty if every file was read."""
+        return f"{len(self.refused)} without a readable record" if self.refused else ""
 
 
 def _read_named(path: Path) -> Record:
@@ -292,9 +253,7 @@ def _read_named(path: Path) -> Record:
     return record
 
 
-def read_all(paths: Iterable[Path]) -> Readable:
-    """Reads what can be read of `paths` and keeps, by file, why the others can't be."""
-    return Readable(paths)
+read_all = Readable  # reads what can be read of some files and keeps, by file, why the others can't be
 
 
 def hardware(environment: Mapping[str, Any]) -> str:

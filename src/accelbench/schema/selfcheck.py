@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -66,13 +67,9 @@ class SelfCheck:
 
     @property
     def sentence(self) -> str:
-        """How far two settings have to be apart, such as `On this CPU two settings have to differ by 6 % to ...`."""
-        first, *others = self.detectable().items()
-        more = "".join(f", by {percent(slowdown)} with {num}" for num, slowdown in others)
-        return (
-            f"On this CPU two settings have to differ by {percent(first[1])} to be told apart 4 times in 5 with "
-            f"{first[0]} processes of each{more}."
-        )
+        """How far two settings have to be apart."""
+        parts = ", ".join(f"{percent(slowdown)} with {num}" for num, slowdown in self.detectable().items())
+        return f"On this CPU two settings have to differ by {parts} processes of each to be told apart 4 times in 5."
 
 
 def percent(share: float) -> str:
@@ -84,22 +81,15 @@ def percent(share: float) -> str:
 
 def read_selfcheck(folder: Path, machine: Mapping[str, Any]) -> SelfCheck | None:
     """What `folder`/selfcheck.json says of a machine; None if it says nothing, or is not readable."""
-    try:
-        found = load_if_fits(SelfCheck, entries_of(folder / SELFCHECK).get(_key(machine)))
-    except RefusedError:
-        return None
+    found = None
+    with suppress(RefusedError):
+        found = load_if_fits(SelfCheck, entries_of(folder / SELFCHECK).get(digest(machine)[:12]))
     return found if found and found.cells and all(cell.detectable for cell in found.cells.values()) else None
 
 
 def write_selfcheck(folder: Path, machine: Mapping[str, Any], found: SelfCheck) -> None:
     """Writes what is known of a machine into `folder`/selfcheck.json; what is known of others stays.
 
-    Raises:
-        RefusedError: the system does not read the file that is there.
-        OSError: the file can't be written.
+    Raises RefusedError, OSError: the file can't be read or written.
     """
-    write_json(folder / SELFCHECK, entries_of(folder / SELFCHECK) | {_key(machine): asdict(found)})
-
-
-def _key(machine: Mapping[str, Any]) -> str:
-    return digest(machine)[:12]
+    write_json(folder / SELFCHECK, entries_of(folder / SELFCHECK) | {digest(machine)[:12]: asdict(found)})

@@ -21,21 +21,16 @@ class Setting:
     least: float | None = None
     most: float | None = None
     above: float | None = None
-    column: str | None = None  # what its column of cells.csv holds; None: it has none
-    name: str | None = None  # of the column, and of the parameter in MLflow, unless it is the field's
+    column: bool = False  # whether cells.csv has it as a column, and MLflow as a parameter
+    name: str | None = None  # of the column and of the parameter, unless it is the field's
     empty: str = ""  # when the column has no value; "" for never
 
 
 def setting(
-    default: Any = dataclasses.MISSING,
-    help: str = "",
-    column: str | None = None,
-    *,
-    factory: Any = dataclasses.MISSING,
-    **said: Any,
+    default: Any = dataclasses.MISSING, help: str = "", *, factory: Any = dataclasses.MISSING, **said: Any
 ) -> Any:
     """A dataclass's field that is a setting; `said` is as in `Setting`."""
-    metadata = {KEY: Setting(help=help, column=column, **said)}
+    metadata = {KEY: Setting(help=help, **said)}
     return dataclasses.field(default=default, default_factory=factory, metadata=metadata)
 
 

@@ -14,16 +14,12 @@ class ModelSpec:
 
     # the name in labels and tables
     name: str = setting(help="the network; of timm, torchvision and transformers the library's name for it")
-    library: Library = setting(
-        Library.accelbench, "where the network comes from; model= chooses it", "where the network comes from"
-    )
+    library: Library = setting(Library.accelbench, "where the network comes from; model= chooses it", column=True)
     # the name in its library, for the user's own the class's dotted path; None if it equals `name`
     network: str | None = setting(None, "the accelbench network behind the name")
     factory: bool = setting(False, "whether target is any callable that makes a network")
     weights: str = setting(
-        Weights.none.value,
-        "none, pretrained, or the path of a file (.safetensors; .pth with torch 2.10)",
-        "`none`, `pretrained`, or the path of a file",
+        Weights.none.value, "none, pretrained, or the path of a file (.safetensors; .pth with torch 2.10)", column=True
     )
     # of the network's constructor, such as dropout; for `transformers`, of its configuration
     args: dict[str, Any] = setting(factory=dict, help="arguments of the network; model.args.width=64,128 is an axis")
@@ -49,8 +45,8 @@ class ModelSpec:
     # input_shape, num_classes: of random images; a prepared data set defines both itself
     input_shape: tuple[AtLeastOne, ...] = setting(
         (28, 28),
-        "of one sample, where no data set tells",
-        "of one sample, such as 3x224x224",
+        "of one sample, where no data set tells, such as 3x224x224",
+        column=True,
         empty="a user's own batches, and data sets",
     )
     num_classes: AtLeastOne = setting(10, "of random labels")
@@ -92,17 +88,8 @@ class DataSpec:
     target: str | None = setting(None, "your own LightningDataModule")
     args: dict[str, Any] = setting(factory=dict, help="its arguments")
     path: str | None = setting(None, "folder, arrays: where your pictures or arrays are")
-    pipeline: Pipeline = setting(
-        Pipeline.array,
-        "how batches reach the step",
-        "how batches reach the step: `array`, `jpeg`, `host`, `device`, `fresh` or `module`",
-    )
+    pipeline: Pipeline = setting(Pipeline.array, "how batches reach the step", column=True)
     num_workers: AtLeastOne = setting(
-        2,
-        "processes that decode pictures (pipeline=jpeg)",
-        "processes that decode pictures",
-        empty="pipelines other than `jpeg`",
+        2, "processes that decode pictures (pipeline=jpeg)", column=True, empty="pipelines other than `jpeg`"
     )
-    augment: Augment = setting(
-        Augment.none, "how training images are varied on the device", "how training images are varied"
-    )
+    augment: Augment = setting(Augment.none, "how training images are varied on the device", column=True)

@@ -13,7 +13,6 @@ from accelbench.settings.config import GROUPS, MISSING, PROFILES, RunConfig
 
 KINDS = {int: "a whole number", float: "a number", str: "a text"}
 LIST, MAPPING = "a list", "names with values"
-MAX_WORDS = 100  # characters of a list of choices in a table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,31 +62,3 @@ def _parts(kind: Any) -> Iterator[Any]:
             yield from _parts(part)
     else:
         yield get_args(kind)[0] if get_origin(kind) is Annotated else kind
-
-
-def markdown(conf: Path, defaults: dict[str, Any]) -> str:
-    """The page docs/settings.md."""
-    lines = [
-        "# The settings",
-        "",
-        "`accelbench name=value` sets one, `accelbench -m name=value,value` sweeps it. `accelbench --cfg job` prints",
-        "the values that a run would have. This page is made from the code by `python docs/pages.py`.",
-        "",
-        "![A word that is not a setting's is refused, with the words that are](images/wrong-word.png)",
-        "",
-        "| setting | default | values | meaning |",
-        "|---|---|---|---|",
-    ]
-    for each in every_setting(conf):
-        words = ", ".join(each.choices)
-        words = words if len(words) <= MAX_WORDS else f"a file's name in conf/{each.name}/"
-        default = defaults.get(each.name) if each.default is None else each.default
-        lines.append(f"| `{each.name}` | {_shown(default)} | {words or each.kind} | {each.meaning} |")
-    return "\n".join(lines) + "\n"
-
-
-def _shown(default: Any) -> str:
-    if default is None or default in ({}, [], (), ""):
-        return "–"
-    default = list(default) if isinstance(default, tuple) else default
-    return f"`{str(default).lower() if isinstance(default, bool) else default}`"

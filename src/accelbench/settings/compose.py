@@ -23,7 +23,6 @@ from accelbench.settings.to_cell import repeated
 
 MULTIRUN = "--multirun"
 SCRATCH = "ACCELBENCH_SCRATCH"  # the environment variable that conf/config.yaml reads
-ANNOUNCED = 1000  # combinations that take several seconds to compose
 
 
 def cells_of(configs: list[config.RunConfig]) -> tuple[list[Cell], config.SweepOptions]:
@@ -67,9 +66,7 @@ def compose(words: list[str]) -> list[config.RunConfig]:
     words = suites.without_missing_file(words, given, place.conf)
     sys.argv[1:] = [*flags, *words]
     if is_sweep:
-        num = suites.check_combinations(map(suites.parse, words))
-        if num > ANNOUNCED:
-            print(f"Composing {num:,} combinations ...", file=sys.stderr)
+        suites.check_combinations(map(suites.parse, words))
     suites.RULES.set(suite.rules(given) if suite and is_sweep else [])
     composed: list[list[config.RunConfig]] = []
 

@@ -72,6 +72,8 @@ class Suite:
         Raises UserError: a setting is unknown, or has no value; the suite does not name exactly one data set.
         """
         flag, result = f"{PARAMS}: suites.{self.name}", []
+        if "data" not in self.axes:
+            raise UserError(f"{flag}.data: missing; it names the data set")
         for name, axis in self.axes.items():
             if name == EXCLUDE:
                 continue
@@ -85,8 +87,6 @@ class Suite:
                 raise UserError(f"{flag}.data: should name exactly one data set")
             if name not in given:
                 result.append(f"{name}={','.join(map(_word, values if is_sweep else values[:1]))}")
-        if "data" not in self.axes:
-            raise UserError(f"{flag}.data: missing; it names the data set")
         return [*result, *([] if "profile" in given else [f"profile={self.profile}"])]
 
     def rules(self, given: Mapping[str, str]) -> list[Rule]:
@@ -100,10 +100,8 @@ class Suite:
         listed = self._of_profile(self.axes.get(EXCLUDE) or [], flag, "list")
         if not isinstance(listed, list) or not all(isinstance(rule, Mapping) and rule for rule in listed):
             raise UserError(f"{flag}: should be a list of combinations, such as {{model: lstm, device: xla_cpu}}")
-        known = [name for name in self.axes if name != EXCLUDE]
-        for name in (name for rule in listed for name in rule):
-            if name not in known:
-                raise UserError(f"{flag}: {name} is none of the suite's settings. Choose from: {', '.join(known)}.")
+        for name in {name for rule in listed for name in rule} - (set(self.axes) - {EXCLUDE}):
+            raise UserError(f"{flag}: {name} is none of the suite's settings")
         return [
             {name: [*map(_key, v if isinstance(v, list) else [v])] for name, v in rule.items()}
             for rule in listed
@@ -186,24 +184,21 @@ def given_in(words: Iterable[str]) -> dict[str, str]:
 
     Raises UserError: a word is not of the form `name=value`, or names a setting of Hydra itself.
     """
-    return dict(map(_name_and_value, words))
-
-
-def _name_and_value(word: str) -> tuple[str, str]:
-    override = parse(word)
-    name, value = override.key_or_group, override.value()
-    if not name:
-        raise UserError(f"{word}: should be name=value")
-    if name.strip("/").startswith("hydra"):
-        raise UserError(f"{word}: Hydra's own settings are fixed; out=FOLDER names the folder of the records")
-    is_added = override.is_add() or override.is_force_add()
-    if name.startswith((*ARGUMENTS, OPTIONS)) and is_added:
-        return name, word.partition("=")[2]
-    if is_added or override.is_delete():
-        raise UserError(f"{word}: settings are neither added nor taken away: write {name}=VALUE")
-    if name in GROUPS and isinstance(value, int | float | None):  # Hydra's message would not name the setting
-        raise UserError(f"{word}: should be the name of a file in conf/{name}/")
-    return name, value if isinstance(value, str) else word.partition("=")[2]
+    given = {}
+    for word in words:
+        override = parse(word)
+        name, value = override.key_or_group, override.value()
+        if not name:
+            raise UserError(f"{word}: should be name=value")
+        if name.strip("/").startswith("hydra"):
+            raise UserError(f"{word}: Hydra's own settings are fixed; out=FOLDER names the folder of the records")
+        is_argument = name.startswith((*ARGUMENTS, OPTIONS))
+        if override.is_delete() or (not is_argument and (override.is_add() or override.is_force_add())):
+            raise UserError(f"{word}: settings are neither added nor taken away: write {name}=VALUE")
+        if name in GROUPS and isinstance(value, int | float | None):  # Hydra's message would not name the setting
+            raise UserError(f"{word}: should be the name of a file in conf/{name}/")
+        given[name] = value if isinstance(value, str) and not is_argument else word.partition("=")[2]
+    return given
 
 
 def _word(value: Any) -> str:

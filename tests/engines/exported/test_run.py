@@ -12,7 +12,6 @@ import torch
 from safetensors.torch import save_file
 
 from accelbench.data.arrays import load_split
-from accelbench.devices import packages
 from accelbench.devices.cpu import look, usable_cores
 from accelbench.engines.exported import run as exported_run
 from accelbench.engines.exported.compiler import Call, Compiler, Ran
@@ -110,16 +109,6 @@ def test_a_network_that_cannot_be_exported_is_skipped_with_the_exporters_sentenc
 def test_what_the_engines_do_not_support_names_an_alternative(changes, words):
     report = replace(look(), present=True, details={"usable_cores": "2", "instruction_sets": "avx2 avx512f"})
     assert words in why_not(make_cell(**{"engine": Engine.openvino, **changes}), report)
-
-
-def test_torchao_quantises_with_its_own_release_of_torch_alone(monkeypatch):
-    monkeypatch.setattr(packages, "folder", lambda name: Path(name))  # as if everything were installed
-    cell = make_cell(engine=Engine.aotinductor, precision=Precision.int8)
-    for version, runs in (("2.9.0+cpu", True), ("2.15.0", False)):
-        monkeypatch.setattr(packages, "version", lambda name, version=version: version)
-        reason = why_not(cell, look())
-        assert (reason is None) == runs, reason
-    assert "torchao needs torch 2.9, and 2.15.0 is installed: use engine=onnxruntime or" in reason
 
 
 class InTorch(Compiler):
