@@ -213,8 +213,8 @@ def of_mlflow(said, cells) -> None:
 
 def of_python(said, root) -> None:
     results = accelbench.read(root / "results")
-    for each in results:
-        said.speed("Python", each.row["cell"], each.samples_per_s)
+    for each, key in zip(results, results.to_frame()["cell"], strict=True):
+        said.speed("Python", key, each.samples_per_s)
     for where in {where for where, _ in said.names}:
         for line in repr(results).splitlines():
             if line.strip().startswith("cnn") and (where == "" or f", {where}:" in line):

@@ -1,9 +1,9 @@
 import dataclasses
 
 from accelbench.answers.ranking import answers
-from accelbench.schema.cell import Options, Window
+from accelbench.schema.cell import Window
 from accelbench.schema.measurement import Block, Data
-from accelbench.schema.vocab import Library, Mode, Pipeline, Protocol, Status
+from accelbench.schema.vocab import Library, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 
 
@@ -92,25 +92,6 @@ def test_a_single_setting_is_no_choice_and_a_limit_is_a_part_of_the_answer(answe
     assert answer.sentence == f"{gives} It is the only setting that was measured in full."
     assert (answer.lead, answer.command, answer.num_more) == (None, None, 0)
     assert dataclasses.replace(answer, limit_ms=200.0).sentence == f"{gives} Nothing else is within 200 ms."
-
-
-def test_devices_and_options_are_named_where_they_differ(answered, maker) -> None:
-    cells = [maker.cell(), maker.cell(device="xla_cpu"), maker.cell(options=Options(channels_last=True))]
-    (answer,) = answered([maker.ok(cell, rate) for cell, rate in zip(cells, (100, 300, 200), strict=True)])
-    assert [each.text for each in answer.candidates] == [
-        "fp32 on xla_cpu, batch 128",
-        "fp32 on cpu with channels_last, batch 128",
-        "fp32 on cpu, batch 128",
-    ]
-
-
-def test_the_command_measures_a_named_network_of_a_library_as_conf_has_it(answered, maker) -> None:
-    sgd = {"optimizer": "sgd", "learning_rate": 0.01}
-    model = ModelSpec(name="resnet18", library=Library.torchvision, input_shape=(3, 224, 224), num_classes=1000, **sgd)
-    data = DataSpec(name="random", pipeline=Pipeline.host)
-    cells = of_model([maker.cell(batch_size=size, mode=Mode.infer, data=data) for size in (1, 16)], model)
-    (answer,) = answered([maker.ok(cell, rate) for cell, rate in zip(cells, (100, 105), strict=True)])
-    assert "model=torchvision model.name=resnet18 mode=infer precision=fp32 batch_size=16" in answer.command
 
 
 def test_answers_of_one_name_say_what_tells_them_apart(answered, maker) -> None:

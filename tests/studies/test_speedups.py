@@ -2,7 +2,6 @@ from statistics import fmean
 
 import pytest
 
-from accelbench.schema.vocab import Mode
 from five_studies import published, speedups
 from report.conftest import inferring
 from report.tables.rows import texts
@@ -51,8 +50,3 @@ def test_the_headline_stands_beside_what_its_raw_data_gives(read, maker):
     assert times["tpu"] / times["gpu"] == pytest.approx(151, rel=0.005)
     (ours,) = (row for row in rows if row["devices"] == "gpu over tpu")
     assert (ours["ours: lowest (x)"], ours["ours: pairs of cells"]) == ("5.00", "1")
-
-
-def test_nothing_is_compared_where_no_device_has_an_equal_cell(read, maker):
-    sweep = read([maker.ok(maker.cell(), 10), maker.ok(maker.cell(device="gpu", mode=Mode.infer), 90)])
-    assert speedups.table(sweep) is speedups.headlines(sweep) is None

@@ -25,13 +25,6 @@ def test_published_times_stand_beside_ours_of_the_same_settings(read, maker):
     assert rows[4][0] == "vgg16"
 
 
-def test_a_cell_of_which_too_few_steps_were_waited_for_says_so(read, maker):
-    record = inferring(maker, "resnet50", rate=5, batch_size=32)
-    short = replace(record, measurement=replace(record.measurement, latency_s=record.measurement.latency_s[:3]))
-    rows = texts(steps.table(read([short], study="000"), "time_per_image"))
-    assert {row["why not"] for row in rows} == {steps.METRICS["time_per_image"].unknown}
-
-
 def loads(read, maker, device, precision, **series):
     system = SystemSeries(started_boot_s=0.0, t_s=[1.0, 2.0], values={name: [v, v] for name, v in series.items()})
     made = inferring(maker, "resnet18", device, precision, batch_size=16)

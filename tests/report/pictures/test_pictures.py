@@ -4,7 +4,6 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from accelbench.report.page import compose
-from accelbench.report.pictures import style
 from accelbench.report.pictures.batch_lines import MAX_LINES, batch_lines
 from accelbench.report.pictures.lines import MAX_DOTS, Dot, dots, phases
 from accelbench.report.read import read_all
@@ -28,17 +27,6 @@ def test_no_picture_of_the_report_cuts_what_it_says_and_all_say_what_they_measur
         drawn, (width, height) = picture.figure.get_tightbbox(canvas.get_renderer()), picture.figure.get_size_inches()
         assert max(-drawn.x0, -drawn.y0, drawn.x1 - width, drawn.y1 - height) <= MARGIN_INCH, picture.path
         assert any(axes.get_xlabel() or axes.get_ylabel() for axes in picture.figure.axes), picture.path
-
-
-def test_long_titles_stay_inside_of_their_picture():
-    figure = style.sized(6.5, 3)
-    figure.subplots()
-    name = "2026-11-21_18-00-00-adhoc"
-    style.finished(figure, f"Time per network and device, {name} (~ marks an estimated time)", "NOT MNIST: a stand-in")
-    FigureCanvasAgg(figure).draw()
-    box = figure._suptitle.get_window_extent()
-    assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
-    assert name in figure._suptitle.get_text()
 
 
 def test_speed_and_latency_stand_side_by_side_with_a_line_for_each_setting(answered, maker):

@@ -1,30 +1,14 @@
 from accelbench.judging.costs import Cost
 from accelbench.report.tables import best
-from accelbench.schema.cell import KerasSettings, Options
-from accelbench.schema.vocab import Device, Engine, Mode, Status
+from accelbench.schema.vocab import Device, Mode, Status
 from report.tables.rows import texts
-
-
-def rows(answers):
-    return texts(best.what_to_use(answers))
-
-
-def test_the_engine_and_options_are_chosen_too_and_named(answered, maker) -> None:
-    keras = maker.cell(engine=Engine.keras, keras=KerasSettings())
-    (line,) = rows(answered([maker.ok(maker.cell(), 1000), maker.ok(keras, 2000)]))
-    assert line["most samples/s with"] == "cpu fp32 b128, keras"
-    second = (line["next best"], line["its samples/s"], line["times as fast"])
-    assert second == ("cpu fp32 b128, lightning", "1,000", "2.00")
-    plain = [maker.ok(maker.cell(batch_size=size, repeat=repeat), 100 + size) for size in (1, 2) for repeat in (0, 1)]
-    found = answered([*plain, maker.ok(maker.cell(batch_size=1, options=Options(channels_last=True)), 50)])
-    (row,) = rows(found)
-    assert (row["most samples/s with"], row["next best"]) == ("cpu fp32 b2", "cpu fp32 b1, channels_last")
 
 
 def test_a_line_for_each_model_and_what_is_done_with_it(answered, maker) -> None:
     settings = [(word, size, rate * size) for word, rate in (("fp32", 10), ("bf16", 20)) for size in (32, 128)]
     made = [maker.ok(maker.cell(precision=word, batch_size=size), rate) for word, size, rate in settings]
-    train, infer = rows(answered([*made, maker.ok(maker.cell(mode=Mode.infer), 99, warnings=["a warning"])]))
+    infer = maker.ok(maker.cell(mode=Mode.infer), 99, warnings=["a warning"])
+    train, infer = texts(best.what_to_use(answered([*made, infer])))
     assert train["model, and what is done"] == "mlp train, mnist"
     assert (train["most samples/s with"], train["samples/s"], train["± (%)"]) == ("cpu bf16 b128", "2,560", "3.0")
     assert (train["next best"], train["times as fast"], train["how sure"]) == ("cpu fp32 b128", "2.00", "likely")

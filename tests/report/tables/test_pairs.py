@@ -1,5 +1,4 @@
-from accelbench.answers.ranking import answers
-from accelbench.report.tables import all_cells, best, pairs
+from accelbench.report.tables import pairs
 from accelbench.schema.cell import Options
 from accelbench.schema.measurement import Evaluation
 from accelbench.schema.vocab import Mode, Protocol
@@ -21,15 +20,6 @@ def test_pairs_that_differ_in_one_setting_stand_in_one_table(read, maker):
     assert {row["how sure"] for row in rows} == {"likely"}
     assert rows[0]["output error"] == "1.00e-06"
     assert pairs.of_sweep(found.cells[:1]) is None
-
-
-def test_tables_tell_cells_with_other_options_apart(read, maker):
-    batches = [(rate * size, size, on) for size in (1, 2, 4) for rate, on in ((10, Options()), (20, BOTH))]
-    cells = [(maker.cell(mode=Mode.infer, batch_size=size, options=on), rate) for rate, size, on in batches]
-    found = read([maker.ok(cell, rate) for cell, rate in cells])
-    (fastest, *_) = texts(best.by_criterion(answers(found.cells)))
-    assert (fastest["samples/s"], fastest["with"]) == ("80.0", "cpu fp32 b4, channels_last + compile")
-    assert {row["options"] for row in texts(all_cells.cells([found]).table)} == {"–", "channels_last + compile"}
 
 
 def test_equal_accuracies_are_judged_by_the_interval():
