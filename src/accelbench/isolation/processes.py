@@ -98,6 +98,15 @@ class _Usage(NamedTuple):
     page_faults: int  # minor and major ones
 
 
+class _Moment(NamedTuple):
+    """What was counted until a sample."""
+
+    at_s: float
+    usage: _Usage  # of the tree
+    machine: CpuTimes
+    waited_ns: dict[str, int]  # thread -> see `_waits`
+
+
 class Sampler:
     """Samples a process and its descendants at each call of `sample`; the host calls it again after `pause_s`.
 
@@ -139,10 +148,7 @@ class Sampler:
             self._started_s = int(_stat(pid)[19]) / TICKS_PER_S  # of CLOCK_BOOTTIME (field 22)
             self._cores, self._is_apart = os.sched_getaffinity(0), pid != os.getpid()
             self._children = frozenset(children(os.getpid()))
-            below = self._below(pid)
-            self._waited_ns = _waits([pid, *below])
-            self._last = (time.monotonic(), _measure(pid, below))
-            self._last_machine = (self._last[0], self._machine())
+            self._last = self._look(pid)
             self._root = pid
         except OSError:  # it has ended, or the system has no /proc
             pass
@@ -153,20 +159,15 @@ class Sampler:
             return False
         start_s = time.thread_time()
         try:
-            below = self._below(self._root)
-            usage = _measure(self._root, below)
+            before, self._last = self._last, self._look(self._root)
         except OSError:
             self._root = None
             return False
-        now = time.monotonic()
-        self._memory_bytes.append(usage.memory_bytes)
-        waiting_percent = self._waiting_percent(now - self._last[0], _waits([self._root, *below]))
-        rates = self._rates(now, usage)
+        memory_bytes = self._last.usage.memory_bytes
+        self._memory_bytes.append(memory_bytes)
         sampled: dict[str, float | None] = {
-            "host_memory_mb": usage.memory_bytes / MB,
-            **rates,
-            "waiting_percent": waiting_percent,
-            **self._others(now, rates["cpu_utilization_percent"]),
+            "host_memory_mb": memory_bytes / MB,
+            **_shares(before, self._last),
             **{name: gpu.ask(query) for name, query in self._queries.items()},
         }
         self._times_s.append(time.clock_gettime(time.CLOCK_BOOTTIME) - self._started_s)
@@ -192,18 +193,11 @@ class Sampler:
             num_cores=len(self._cores) if times else None,
         )
 
-    def _rates(self, now: float, usage: _Usage) -> dict[str, float | None]:
-        (before, used), self._last = self._last, (now, usage)
-        wall_s, faults = now - before, usage.page_faults - used.page_faults
-        # Whole ticks: as a part of the whole, the kernel's time is never larger by a rounding error.
-        spent, system = usage.cpu_ticks - used.cpu_ticks, usage.system_ticks - used.system_ticks
-        # The sums decrease when a process ends that its parent does not wait for: what it used is then lost.
-        whole = wall_s >= SHORTEST_INTERVAL_S and min(spent, system, faults) >= 0
-        return {
-            "cpu_utilization_percent": 100 * spent / TICKS_PER_S / wall_s if whole else None,
-            "cpu_system_percent": 100 * system / TICKS_PER_S / wall_s if whole else None,
-            "page_faults_per_s": faults / wall_s if whole else None,
-        }
+    def _look(self, root: int) -> _Moment:
+        """Raises an OSError if the root has ended."""
+        below = [pid for each in (root, *self._others_pids) for pid in descendants(each)]
+        tree = [root, *self._others_pids, *below]
+        return _Moment(time.monotonic(), _measure(tree), self._machine(), _waits(tree))
 
     def _machine(self) -> CpuTimes:
         """The times of the cores without those of this process and of the orphans that it adopted from the cell."""
@@ -216,34 +210,37 @@ class Sampler:
                     adopted_ticks += _of_process(pid).cpu_ticks
         return times._replace(busy_s=times.busy_s - time.process_time() - adopted_ticks / TICKS_PER_S)
 
-    def _others(self, now: float, tree_percent: float | None) -> dict[str, float | None]:
-        (before_s, before), self._last_machine = self._last_machine, (now, self._machine())
-        after, wall_s = self._last_machine[1], now - before_s
-        whole = tree_percent is not None and wall_s >= SHORTEST_INTERVAL_S
-        busy_percent = 100 * (after.busy_s - before.busy_s) / wall_s if whole else 0.0
-        return {
-            "other_cpu_utilization_percent": max(0.0, busy_percent - (tree_percent or 0.0)) if whole else None,
-            "steal_percent": 100 * (after.stolen_s - before.stolen_s) / wall_s if whole else None,
-        }
 
-    def _waiting_percent(self, wall_s: float, waited_ns: dict[str, int]) -> float | None:
-        before, self._waited_ns = self._waited_ns, waited_ns
-        if wall_s < SHORTEST_INTERVAL_S or not any(waited_ns.values()):
-            return None
-        return 100 * sum(max(0, ns - before.get(thread, 0)) for thread, ns in waited_ns.items()) / 1e9 / wall_s
+def _shares(before: _Moment, after: _Moment) -> dict[str, float | None]:
+    """What happened between two samples; None if they are too near, or a sum has decreased.
 
-    def _below(self, root: int) -> list[int]:
-        # The tree without its root.
-        below = [pid for each in (root, *self._others_pids) for pid in descendants(each)]
-        return [*self._others_pids, *below]
+    It does when a process ends that its parent does not wait for: what it used is then lost.
+    """
+    wall_s = after.at_s - before.at_s
+    used, now = before.usage, after.usage
+    # Whole ticks: as a part of the whole, the kernel's time is never larger by a rounding error.
+    spent, system = now.cpu_ticks - used.cpu_ticks, now.system_ticks - used.system_ticks
+    faults = now.page_faults - used.page_faults
+    is_known = wall_s >= SHORTEST_INTERVAL_S and min(spent, system, faults) >= 0
+    busy_s = after.machine.busy_s - before.machine.busy_s - spent / TICKS_PER_S
+    waited_ns = [max(0, ns - before.waited_ns.get(thread, 0)) for thread, ns in after.waited_ns.items()]
+    shares = {
+        "cpu_utilization_percent": 100 * spent / TICKS_PER_S / wall_s,
+        "cpu_system_percent": 100 * system / TICKS_PER_S / wall_s,
+        "page_faults_per_s": faults / wall_s,
+        "waiting_percent": sum(waited_ns) / 1e7 / wall_s if any(after.waited_ns.values()) else None,
+        "other_cpu_utilization_percent": max(0.0, 100 * busy_s / wall_s),
+        "steal_percent": 100 * (after.machine.stolen_s - before.machine.stolen_s) / wall_s,
+    }
+    return shares if is_known else dict.fromkeys(shares)
 
 
-def _measure(root: int, below: Sequence[int]) -> _Usage:
-    """What the tree uses; raises an OSError if the root has ended."""
-    of_each = [_of_process(root)]
+def _measure(tree: Sequence[int]) -> _Usage:
+    """What the tree uses; raises an OSError if its root has ended."""
+    of_each = [_of_process(tree[0])]
     if of_each[0].memory_bytes == 0:  # a zombie, or about to be one
-        raise ProcessLookupError(f"process {root} has ended")
-    for pid in below:
+        raise ProcessLookupError(f"process {tree[0]} has ended")
+    for pid in tree[1:]:
         with contextlib.suppress(OSError):  # it has ended meanwhile
             of_each.append(_of_process(pid))
     return _Usage(*map(sum, zip(*of_each, strict=True)))
