@@ -134,19 +134,6 @@ def test_the_cells_of_a_job_that_was_killed_for_good_come_with_the_next_start(co
     is_whole(commands, "left", 6)
 
 
-def test_cells_whose_jobs_were_cancelled_are_named_and_come_with_the_next_start(commands):
-    words = [*SLURM, "batch_size=1,2,4,8", LONG, "out=runs/cancelled"]
-    process = commands.start(*words)
-    commands.until_mid_cell("cancelled")
-    commands.run("scancel", *commands.jobs())
-    text = commands.end(process, status=2)
-    assert re.search(r"of 4 cells have no record: job \d+ ended: .*CANCELLED.* \(.*submitit/\d+_0_log.err\)", text), (
-        text
-    )
-    commands.sweep(*words)
-    is_whole(commands, "cancelled", 4)
-
-
 def test_a_request_that_slurm_refuses_is_a_message(commands):
     text = commands.sweep(*SLURM, "batch_size=1", "executor.slurm.partition=none", "out=runs/no", status=2)
     problem = "sbatch: error: Batch job submission failed: Invalid partition name specified"

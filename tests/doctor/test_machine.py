@@ -12,7 +12,7 @@ from accelbench.devices import packages
 from accelbench.devices.registry import look
 from accelbench.doctor import show
 from accelbench.project import OUR_LAUNCHER, Workplace
-from accelbench.schema.vocab import Device, Precision
+from accelbench.schema.vocab import Device
 
 
 @pytest.fixture
@@ -44,15 +44,6 @@ def test_the_summary_begins_with_the_devices_and_fits_a_terminal(project, width)
     assert max(map(len, others)) <= width
     for words in ("fp16*", "int8*", "2 suites", "doctor --all"):
         assert any(words in line for line in others)
-
-
-@pytest.mark.parametrize("width", [80, 120])
-def test_no_line_is_wider_than_the_terminal_and_nothing_is_cut(project, width):
-    text = shown(project, width)
-    assert max(map(len, text.splitlines())) <= width
-    assert "…" not in text
-    for word in [*Device, *Precision]:
-        assert word in text
 
 
 def test_says_of_each_device_what_it_is_or_why_it_is_not_there(project):
@@ -90,21 +81,6 @@ def test_says_of_each_data_set_whether_it_was_prepared(project, stand_in, told):
     line = next(line for line in shown(project).splitlines() if line.startswith("mnist"))
     assert line.removeprefix("mnist").strip() == told
     assert re.search(rf"^data +1 {told.partition(':')[0]}", shown(project, whole=False), re.MULTILINE)
-
-
-def test_outside_of_a_project(project, monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    place = Workplace.outside(project)
-    out = io.StringIO()
-    for prepared in (False, True):
-        if prepared:
-            (place.data / "mnist").mkdir(parents=True)
-            describe(Obtained(classes=(), source="somewhere"), "mnist", place.data / "mnist")
-        show.show(place, Console(file=out, width=200), whole=True)
-    text = out.getvalue()
-    assert f"none yet in {place.data}" in text
-    assert re.search(r"^mnist +ready: somewhere", text, re.MULTILINE)
-    assert "no params.yaml with suites here or above: `accelbench init` makes a project" in text
 
 
 @pytest.mark.parametrize("text", ["a: [", "- 1\n", "prfile: quick\n", "suites: true\n", "data: 1\n"])

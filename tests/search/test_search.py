@@ -92,13 +92,6 @@ def test_every_process_has_a_record_and_only_full_measurements_are_published(don
     assert f"{len(race.short)} records in runs/mine are of short windows of a search" in note
 
 
-def test_best_of_its_folder_says_how_sure_the_search_is(done, copied, capsys):
-    assert main(["best", "runs/mine"]) == 0
-    text = " ".join(capsys.readouterr().out.split())
-    assert "It is the only setting that was measured in full." in text
-    assert "With 95 % confidence none of the 3 cells that were tried is more than 2 % faster" in text
-
-
 def test_the_same_command_again_measures_nothing_again(copied, shared):
     first, before = read_race(copied / "runs/mine"), written(copied)
     console = Console(file=io.StringIO(), width=300)

@@ -2,19 +2,12 @@
 
 import errno
 import fnmatch
-import io
 import json
 import os
-import signal
-import subprocess
-import sys
-import tempfile
-import time
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from accelbench.data.manifest import digest_of
 from accelbench.errors import UserError
@@ -26,8 +19,8 @@ from accelbench.schema.vocab import Device, Engine, Library, Mode, Precision, Pr
 from accelbench.schema.workload import ModelSpec
 from accelbench.settings.config import Retry
 from accelbench.sinks import delivery
-from accelbench.sweep import run, session
-from fakes import TESTS, faulty_host, give_ceilings, make_cell, make_options, make_project
+from accelbench.sweep import session
+from fakes import faulty_host, make_cell
 
 
 @pytest.fixture
@@ -117,17 +110,6 @@ def test_a_record_is_there_before_the_next_cell_starts_and_holds_what_it_depende
     assert 0 < found.wall_s < 60
 
 
-def test_what_has_its_record_is_not_measured_again(swept, folder):
-    cells = [make_cell(), make_cell("raise")]
-    first, _ = swept(cells)
-    before = written(folder)
-    again, text = swept(cells)
-    assert written(folder) == before
-    assert again.records == first.records
-    assert again.num_unexpected == 1
-    assert "2 of 2 cells have their record already." in text
-
-
 def test_a_second_sweep_into_a_folder_runs_the_new_cells_only_and_adds_them_to_its_plan(swept, folder):
     swept(of_sizes(8, 16))
     before = written(folder)
@@ -139,14 +121,6 @@ def test_a_second_sweep_into_a_folder_runs_the_new_cells_only_and_adds_them_to_i
     (folder / "plan.json").unlink()  # then the records there are planned
     swept(of_sizes(64))
     assert sorted(planned_sizes(folder)) == [8, 16, 32, 64]
-
-
-def test_the_plan_of_a_pipelines_suite_names_the_cells_that_it_wants_and_no_others(project, shared):
-    folder = project / "results/test"
-    for sizes in ((8, 16), (32, 16)):
-        run.run(of_sizes(*sizes), make_options(), Console(file=io.StringIO()), folder, hosts=shared)
-    assert planned_sizes(folder) == [32, 16]
-    assert len(written(folder)) == 3
 
 
 def test_retry_tries_again_what_failed_timed_out_or_was_killed(swept, folder):
@@ -313,57 +287,18 @@ def test_what_does_not_run_here_is_a_record_with_its_reason_until_it_is_supporte
     assert statuses(swept(of_sizes(8))[0]) == [Status.ok]
 
 
-@pytest.fixture
-def tracked(monkeypatch):
-    """Has a tracker stand for MLflow, which fails as told, and notes what happens."""
-
-    def tracked(where=None, note=lambda what, record=None: None):
-        def do(here, record=None):
-            note(here, record)
-            if here == where:
-                raise ConnectionError("the server is gone")
-
-        store = SimpleNamespace(
-            deliver=lambda records: do("send", *records),
-            relate=lambda speeds: do("relate"),
-            show_cells=lambda cells: None,
-            link=lambda record: None,
-        )
-        monkeypatch.setattr(delivery, "open_store", lambda root: do("open") or store)
-
-    return tracked
-
-
-@pytest.mark.parametrize("where", ["open", "send"])
-def test_a_tracker_that_fails_loses_nothing(swept, folder, tracked, where):
-    tracked(where)
-    result, text = swept(of_sizes(32, 8), tracking="mlflow")
-    assert statuses(result) == [Status.ok, Status.ok]
-    assert len(written(folder)) == 2
-    assert "2 runs did not reach MLflow (the server is gone): `accelbench sync` delivers what is missing." in text
-
-
-def test_a_record_is_delivered_during_the_next_cell_once_nothing_more_is_timed(swept, project, tracked):
+def test_a_record_is_delivered_during_the_next_cell_once_nothing_more_is_timed(swept, project, monkeypatch):
     sent = []
 
-    def note(what, found=None):
-        if what == "send":
-            (project / "data/mnist/news").touch()
-            sent.append(found.cell.batch_size)
+    def send(records):
+        (project / "data/mnist/news").touch()
+        sent.extend(found.cell.batch_size for found in records)
 
-    tracked(note=note)
+    nothing = dict.fromkeys(("relate", "show_cells", "link"), lambda given: None)
+    monkeypatch.setattr(delivery, "open_store", lambda root: SimpleNamespace(deliver=send, **nothing))
     result, _ = swept([make_cell(), make_cell("await news", batch_size=8)], tracking="mlflow")
     assert [(found.status, found.reason) for found in result.records] == [(Status.ok, None)] * 2
     assert sent == [32, 8]
-
-
-def test_tracking_names_the_tracker_and_without_it_mlflow_is_not_imported(tmp_path):
-    with pytest.raises(UserError, match=r"tracking=wandb.*mlflow, none"):
-        delivery.Delivery("wandb", tmp_path)
-    script = "import sys, accelbench.sinks.sync, accelbench.sinks.ui; from pathlib import Path\n"
-    script += "from accelbench.sinks.delivery import Delivery\n"
-    script += "print(Delivery('none', Path('.')).open(), 'mlflow' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "None False\n"
 
 
 def test_what_libraries_print_is_shown_without_escapes_and_of_a_long_output_the_end():
@@ -372,66 +307,6 @@ def test_what_libraries_print_is_shown_without_escapes_and_of_a_long_output_the_
     assert len(shown) == session.MAX_LIBRARY_OUTPUT
     assert shown.startswith("…x")
     assert shown.endswith("xthe end")
-
-
-# Through the command line, in processes of their own.
-
-PROGRAM = f"""
-import sys
-sys.path.insert(0, {str(TESTS)!r})
-from accelbench.cli import main
-from accelbench.isolation import hosts
-from fakes import faulty_host
-Hosts = hosts.Hosts
-hosts.Hosts = lambda: Hosts(faulty_host)
-sys.exit(main(sys.argv[1:]))
-"""
-
-
-def start(project, temporary, *words):
-    # The fault takes 0.1 s.
-    given = ["-m", "+model.args.fault=last", "mode=infer", "threads=1", "tracking=none", *words, "out=runs/killed"]
-    return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *given],
-        cwd=project,
-        env={**os.environ, "TMPDIR": temporary},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-@pytest.fixture
-def temporary():
-    """A temporary folder with a path so short that a socket can be made in it."""
-    with tempfile.TemporaryDirectory() as folder:
-        yield folder
-
-
-def test_a_killed_sweep_goes_on_where_it_was_and_tmpdir_is_clean_afterwards(tmp_path, temporary):
-    project, folder = make_project(tmp_path / "p"), tmp_path / "p/runs/killed"
-    give_ceilings(project)
-    sizes = "batch_size=" + ",".join(map(str, range(1, 9)))
-    with start(project, temporary, sizes) as killed:
-        deadline = time.monotonic() + 120
-        while len(written(folder)) < 2 and killed.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.005)
-        killed.send_signal(signal.SIGKILL)
-        assert killed.wait() == -signal.SIGKILL
-    judged = {name for name in written(folder) if record.read(folder / name).status == Status.ok}
-    before = {name: time_ns for name, time_ns in written(folder).items() if name in judged}
-    assert 1 <= len(before) < 8
-    assert os.listdir(temporary) != []
-    with start(project, temporary, sizes) as resumed:
-        text, _ = resumed.communicate(timeout=120)
-    after = written(folder)
-    assert resumed.returncode == 0, text
-    assert os.listdir(temporary) == []
-    assert f"{len(before)} of 8 cells have their record already." in text
-    assert measured(before, after) == 8 - len(before)
-    records = list(plan_file.read_planned(folder))
-    assert [found.cell.batch_size for found in records] == list(range(1, 9))
-    assert {found.status for found in records} == {Status.ok}
 
 
 def test_the_command_line_writes_under_runs_alone(swept):

@@ -91,13 +91,6 @@ def test_the_card_says_what_was_checked_over_what_share():
     assert told["checked"] == "outputs 25 % (32 random rows of 128, of 1 of 1 tensors); settings (not observed)"
 
 
-def test_warnings_and_places_are_named():
-    link = "http://127.0.0.1:5000/#/experiments/1/runs/" + 32 * "a" + "?workflowType=machine_learning"
-    text = card(warnings=["the clock [drifted]", "others ran"], places={"MLflow": link}, width=80)
-    assert re.search(r"warning +the clock \[drifted\] *\n +warning +others ran", text)
-    assert f"  record    runs/x/y.json\n  MLflow    {link}\n" in text  # an address is never folded
-
-
 def test_of_many_warnings_two_are_shown_and_what_a_function_counts_is_said_once():
     note, model = "80 samples in a batch of 8, counted by ex.ten", make_cell().model
     cell = make_cell(model=dataclasses.replace(model, samples="ex.ten"))
