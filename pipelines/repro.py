@@ -27,19 +27,23 @@ sys.path.insert(0, str(ROOT / "src"))
 from rich.console import Console
 
 from accelbench import scratch
-from accelbench.errors import UnknownChoiceError
+from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.grid.estimate import Evidence, Length, read_evidence, total
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.measuring_code import code_digest
 from accelbench.grid.own_code import source_digest
+from accelbench.grid.plan import prepare, skip_reason
 from accelbench.isolation.hosts import Hosts
+from accelbench.judging.disturbed import is_retried
 from accelbench.lifeline import end_with_parent
 from accelbench.lock import hold
-from accelbench.project import PACKAGE, PARAMS
+from accelbench.project import PACKAGE, PARAMS, Workplace
 from accelbench.schema.cell import Cell
+from accelbench.schema.record import read_all
 from accelbench.schema.serialize import digest
 from accelbench.settings import params
-from accelbench.stages import confirming, stage, suites
+from accelbench.settings.config import Retry
+from accelbench.stages import confirming, stage, work
 
 PREVIEW = "runs/preview"
 PREVIEW_EVERY_S = 30.0  # building one takes some 5 s
@@ -83,8 +87,8 @@ class Job(contextlib.ExitStack):
         super().__init__()
         self.console = console
         self.read = _read()
-        self.suites = {suite.name: suite for suite in suites.suites(ROOT)}
-        self.lefts = {name: suite.left() for name, suite in self.suites.items()}
+        self.suites = {suite.name: suite for suite in work.suites(ROOT)}
+        self.lefts = {name: left(suite) for name, suite in self.suites.items()}
         self.started: list[Cell] = []  # cells whose hosts have started
         self.has_news = False  # whether the latest stage measured something
         self.previewed_at: float | None = None
@@ -152,7 +156,7 @@ class Job(contextlib.ExitStack):
         if name not in self.suites:
             raise UnknownChoiceError("suite", name, self.suites)
         suite, number = self.suites[name], list(self.suites).index(name) + 1
-        self.lefts[name] = suite.left()  # its data set is prepared by now
+        self.lefts[name] = left(suite)  # its data set is prepared by now
         evidence = self._evidence()
         self._say(
             f"Suite {number} of {len(self.suites)}: {name}, {len(self.lefts[name])} cells to measure: "
@@ -200,6 +204,20 @@ class Job(contextlib.ExitStack):
         self.console.print(f"\n{text}", markup=False, soft_wrap=True)
 
 
+def left(suite: work.Suite) -> list[Cell]:
+    """The cells to measure: not skipped, without a record that stands; all if the data set is not prepared yet."""
+    wanted = [cell for cell in suite.cells.values() if skip_reason(cell) is None]
+    try:
+        place = Workplace.of_project(suite.root).with_data(suite.options.data_root)
+        names = {item.cell.id: item.record_name for item in prepare(list(suite.cells.values()), place).planned}
+    except UserError:
+        return wanted
+    done = read_all([suite.folder / f"{names[cell.id]}.json" for cell in wanted])
+    retries = suite.options.retry == Retry.failed
+    stands = {record.name for record in done if not (retries and is_retried(record))}
+    return [cell for cell in wanted if names[cell.id] not in stands]
+
+
 @contextlib.contextmanager
 def _ending(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
     """Ends the process on leaving; an interrupted one ends by itself, as its stage does."""
@@ -242,12 +260,12 @@ def conclude() -> int:
     Returns:
         1 if a cell failed unexpectedly or its record can't be read, else 0; also 0 with `strict: false`.
     """
-    problems = suites.problems(ROOT)
+    problems = work.problems(ROOT)
     for line in problems:
         print(line, file=sys.stderr)
     shutil.rmtree(ROOT / PREVIEW, ignore_errors=True)
     print(f"\nReport:  {ROOT / 'report' / 'index.html'}\nMLflow:  make ui")
-    return int(bool(problems) and suites.is_strict(ROOT))
+    return int(bool(problems) and work.is_strict(ROOT))
 
 
 if __name__ == "__main__":

@@ -291,7 +291,7 @@ def test_plans_records_and_reports_import_nothing_of_the_users(faulty, capsys, m
 def test_a_suites_stage_exits_0_once_every_cell_has_a_record(own, monkeypatch, capsys):
     monkeypatch.setattr("accelbench.stages.stage.end_with_parent", lambda: None)
     monkeypatch.setattr("accelbench.sinks.delivery.open_store", lambda root: Mock())  # a suite's records go to MLflow
-    monkeypatch.setattr("accelbench.isolation.hosts.Hosts", lambda: Hosts(lambda cell: HostSpec("no_such_engine", ())))
+    monkeypatch.setattr("accelbench.stages.work.Hosts", lambda: Hosts(lambda cell: HostSpec("no_such_engine", ())))
     monkeypatch.delenv("ACCELBENCH_JOB", raising=False)
     settings = yaml.safe_load((own / "params.yaml").read_text())
     for model, status in (("mlp", 0), ("resnet", 2)):

@@ -12,8 +12,7 @@ from typing import Any, TextIO
 from rich.console import Console
 
 from accelbench.commands.command import Context
-from accelbench.commands.overview import overview
-from accelbench.commands.registry import choose, load_all
+from accelbench.commands.registry import choose, overview
 from accelbench.errors import UserError, WriteError
 from accelbench.schema.secrets import masked
 from accelbench.schema.text import clean
@@ -68,7 +67,7 @@ def _status(words: list[str], output: "_Output") -> int:
 
 def _run(words: list[str]) -> int:
     if not words or words[0] in {*HELP, "help"}:
-        print(overview(load_all()), end="")
+        print(overview(), end="")
         return 0
     if words[0] == "--version":
         print(f"accelbench {version('accelbench')}")

@@ -8,7 +8,7 @@ from rich.console import Console
 from accelbench.cli import main
 from accelbench.errors import UserError
 from accelbench.isolation.hosts import Hosts
-from accelbench.stages import confirming, stage, suites
+from accelbench.stages import confirming, stage, work
 from fakes import make_project
 from report.conftest import Maker
 
@@ -80,7 +80,7 @@ def test_records_of_a_suite_are_not_written_through_a_link(project, private, pla
     os.renames(project / "results", project / "earlier")
     link(project / place, private)
     (project / "params.yaml").write_text(f"suites: {{mnist_networks: {TINY}}}")
-    (suite,) = suites.suites(project)
+    (suite,) = work.suites(project)
     with Hosts() as hosts, pytest.raises(UserError, match=rf"{place}.*: is a link to"):
         suite.measure(Console(quiet=True), hosts)
 
@@ -114,4 +114,4 @@ def test_a_stage_refuses_a_suite_and_a_data_set_of_another_folder(project, priva
 def test_the_lists_of_retries_are_not_written_through_a_link(project, private, is_own):
     link(project / "retries", "retries" if is_own else private)
     with pytest.raises(UserError, match="retries: is a link to .*, which is no folder"):
-        suites.write_retries(project)
+        work.write_retries(project)

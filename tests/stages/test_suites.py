@@ -5,7 +5,7 @@ import pytest
 
 from accelbench.schema import plan_file, record
 from accelbench.schema.vocab import Status
-from accelbench.stages import stage, suites
+from accelbench.stages import stage, work
 from sinks import samples
 
 
@@ -21,7 +21,7 @@ def retries(root, retry, *records):
     """The list of the suite `nets` whose folder has these records."""
     (root / "params.yaml").write_text(f"retry: {retry}\nsuites: {{nets: {{model: mlp}}, other: {{model: cnn}}}}\n")
     planned(root, *records)
-    suites.write_retries(root)
+    work.write_retries(root)
     assert json.loads((root / "retries/other.json").read_text()) == {}
     return json.loads((root / "retries/nets.json").read_text())
 
@@ -44,7 +44,7 @@ def test_a_cell_that_would_end_the_same_way_is_not_listed(tmp_path):
 
 def test_before_the_first_sweep_nothing_is_listed(tmp_path):
     (tmp_path / "params.yaml").write_text("retry: failed\nsuites: {nets: {model: mlp}}\n")
-    suites.write_retries(tmp_path)
+    work.write_retries(tmp_path)
     assert json.loads((tmp_path / "retries/nets.json").read_text()) == {}
 
 

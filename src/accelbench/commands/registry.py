@@ -1,4 +1,4 @@
-"""All commands, and which of them a command line means.
+"""All commands, which of them a command line means, and what `accelbench --help` prints.
 
 A command's module is imported when it is needed: some import Hydra or more, and `accelbench --help` should not wait.
 """
@@ -11,7 +11,9 @@ from accelbench.errors import UserError
 
 # The commands, of which the first one is the default, and the module that has each in its `COMMANDS`.
 MODULES = {
-    **{name: name for name in ("run", "plan", "compare", "regressions", "best")},
+    **dict.fromkeys(("run", "plan"), "run"),
+    **dict.fromkeys(("compare", "regressions"), "compare"),
+    "best": "best",
     **dict.fromkeys(("doctor", "selfcheck"), "machine"),
     **dict.fromkeys(("report", "merge", "sync", "ui"), "records"),
     **{name: name for name in ("init", "completion")},
@@ -43,3 +45,21 @@ def choose(words: Sequence[str]) -> tuple[Command, list[str]]:
         problem = f"{rest[0][:MAX_SHOWN]}: unknown command"
         raise UserError(f"{problem}. Choose from: {', '.join(NAMES)}; or give name=value.")
     return command, rest
+
+
+def overview() -> str:
+    """The help of `accelbench` itself: every command with its summary."""
+    listed = "\n".join(f"  {command.name:<12}{command.summary}" for command in load_all())
+    return f"""\
+accelbench measures how fast a model trains and infers, and what is fastest.
+
+usage: accelbench [run] [-m] [name=value ...]
+       accelbench COMMAND [flags]; `accelbench COMMAND --help` lists them
+       accelbench --version
+
+commands:
+{listed}
+
+settings, such as model=cnn batch_size=32: `accelbench run --help` lists them
+exit status: 0 done; 1 a cell failed unexpectedly, or --fail-if; 2 a mistake
+"""

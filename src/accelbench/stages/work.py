@@ -1,22 +1,110 @@
-"""What each stage of dvc.yaml does, in the project of the current folder; the last argument is `${key}` of dvc.yaml.
-
-What only some stages need is imported there: `environment` and `retries` run every time.
-"""
+"""The suites of params.yaml, and what each stage of dvc.yaml does; the last argument is `${key}` of dvc.yaml."""
 
 import json
 import os
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from accelbench.errors import UserError
+from accelbench.cluster import dispatch
+from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.grid.fingerprint import fingerprint
-from accelbench.project import ENVIRONMENT, RESULTS, pipelines_place
+from accelbench.grid.plan import in_order
+from accelbench.isolation.hosts import Hosts
+from accelbench.judging.disturbed import is_retried
+from accelbench.project import (
+    CONFIRMED,
+    ENVIRONMENT,
+    PARAMS,
+    PLAN,
+    RESULTS,
+    RETRIES,
+    check_inside,
+    pipelines_place,
+    shown,
+)
+from accelbench.schema.cell import Cell
+from accelbench.schema.plan_file import read_planned
 from accelbench.schema.serialize import write_json
+from accelbench.schema.vocab import UNEXPECTED
 from accelbench.settings import params
+from accelbench.settings.compose import cells_of, compose
+from accelbench.settings.config import Retry, SweepOptions
+from accelbench.sweep import terminal
 
 EXPERIMENT = "DVC_EXP_BASELINE_REV"  # which DVC sets for the stages of an experiment
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A suite of the params.yaml in the project's folder `root`, and where its records are."""
+
+    root: Path
+    name: str
+    cells: Mapping[str, Cell]  # by id, in the order in which they run
+    options: SweepOptions
+
+    @property
+    def folder(self) -> Path:  # of its records
+        return self.root / RESULTS / self.name
+
+    def measure(self, console: Console, hosts: Hosts) -> None:
+        """Measures every cell that has no record, and shows the answer. Raises UserError."""
+        check_inside(self.folder, self.root)
+        result = dispatch.run(list(self.cells.values()), self.options, console, self.folder, hosts=hosts)
+        terminal.show_answer(result.records, shown(result.folder), console)
+
+
+def suites(root: Path, names: Sequence[str] | None = None) -> list[Suite]:
+    """The suites of params.yaml with these names, or all in its order. Raises UserError: a setting is wrong."""
+    settings = params.load(root)
+    retry = settings.get("retry") or Retry.none
+    if retry not in list(Retry):
+        raise UnknownChoiceError("retry", retry, Retry)
+    found = []
+    for name in map(str, settings.get("suites") or {}) if names is None else names:
+        cells, options = cells_of(compose(["-m", f"suite={name}", f"retry={retry}"]))
+        found.append(Suite(root, name, in_order(cells), options))
+    return found
+
+
+def write_retries(root: Path) -> None:
+    """Writes, for each suite of the project, the list of the cells that `retry: failed` measures again.
+
+    It holds when each record began, so that a cell that fails again makes another list. Raises UserError.
+    """
+    settings = params.load(root)
+    check_inside(root / RETRIES, root)
+    is_on = settings.get("retry") == Retry.failed
+    for suite in settings.get("suites") or {}:
+        folder = root / RESULTS / str(suite)
+        cells = {}
+        if is_on and (folder / PLAN).exists():
+            cells = {record.name: record.started_at for record in read_planned(folder) if is_retried(record)}
+        write_json(root / RETRIES / f"{suite}.json", cells)
+
+
+def problems(root: Path) -> list[str]:
+    """A line for each cell that failed unexpectedly, and for each record that can't be read."""
+    folders = [root / RESULTS / str(suite) for suite in params.load(root).suites]
+    folders += [plan.parent for plan in sorted((root / CONFIRMED).glob(f"*/{PLAN}"))]
+    lines = []
+    for readable in map(read_planned, folders):
+        failed = [record for record in readable if record.status in UNEXPECTED]
+        lines += [f"{record.cell.suite}: {record.label}: {record.status}: {record.reason}" for record in failed]
+        lines += readable.problems()
+    return lines
+
+
+def is_strict(root: Path) -> bool:
+    """Whether params.yaml asks for exit status 1 if a cell failed unexpectedly, as by default. Raises UserError."""
+    strict = params.load(root).get("strict", True)
+    if not isinstance(strict, bool):
+        raise UserError(f"{PARAMS}: strict={strict}: should be true or false")
+    return strict
 
 
 def run_suite(console: Console, name: str) -> None:
@@ -24,9 +112,6 @@ def run_suite(console: Console, name: str) -> None:
 
     It succeeds once every cell has a record, even if cells failed: else DVC would not build the report.
     """
-    from accelbench.isolation.hosts import Hosts
-    from accelbench.stages.suites import suites
-
     (suite,) = suites(pipelines_place().root, [name])
     with Hosts() as hosts:
         suite.measure(console, hosts)
@@ -34,7 +119,6 @@ def run_suite(console: Console, name: str) -> None:
 
 def confirm(console: Console) -> None:
     """Measures the two best cells of the cheapest questions again, interleaved, into confirmed/."""
-    from accelbench.isolation.hosts import Hosts
     from accelbench.stages import confirming
 
     with Hosts() as hosts:
@@ -73,9 +157,7 @@ def write_environment(_: Console) -> None:
 
 def list_retries(_: Console) -> None:
     """Run every time: writes retries/<suite>.json, on which a sweep depends: otherwise DVC would see no change."""
-    from accelbench.stages import suites
-
-    suites.write_retries(pipelines_place().root)
+    write_retries(pipelines_place().root)
 
 
 def build_report(_: Console) -> None:
@@ -92,13 +174,11 @@ def build_report(_: Console) -> None:
 
 def verdict(_: Console) -> int:
     """Names the cells that failed unexpectedly; returns 1 if there are any. DVC would drop an experiment that does."""
-    from accelbench.stages import suites
-
     root = pipelines_place().root
-    found = suites.problems(root)
+    found = problems(root)
     for line in found:
         print(line, file=sys.stderr)
-    return int(bool(found) and suites.is_strict(root) and EXPERIMENT not in os.environ)
+    return int(bool(found) and is_strict(root) and EXPERIMENT not in os.environ)
 
 
 def _write_if_changed(path: Path, value: object) -> None:
