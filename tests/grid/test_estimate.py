@@ -1,13 +1,11 @@
 """How long cells will take, by records of cells that took a given time."""
 
 import math
-import os
 import random
 from dataclasses import replace
 
 import pytest
 
-from accelbench.grid import estimate
 from accelbench.grid.estimate import (
     FACTOR,
     NUM_CHECK_STEPS,
@@ -16,7 +14,6 @@ from accelbench.grid.estimate import (
     expected_s,
     lengths,
     read_evidence,
-    steady_step_s,
     total,
 )
 from accelbench.measuring import clock
@@ -24,9 +21,8 @@ from accelbench.measuring.breakdown import measure_breakdown
 from accelbench.measuring.runner import Runner
 from accelbench.schema import record as records
 from accelbench.schema.cell import Window
-from accelbench.schema.measurement import Epoch
 from accelbench.schema.vocab import Engine, Mode, Precision, Protocol, Status
-from fakes import SHORT, make_cell, make_measurement
+from fakes import SHORT, make_cell
 from grid.finished import MACHINE, OVERHEAD_S, finished, of_model
 
 STEPS = make_cell(protocol=Protocol.steps, steps=100)
@@ -71,14 +67,6 @@ def test_a_fixed_number_of_steps_and_whole_epochs_are_counted(mode):
     # Two epochs of 100 steps, and of 30 to evaluate, which take a third; or three over the test set.
     num_steps = {Mode.train: 2 * (100 + 30 / 3), Mode.infer: 3 * 30}[mode]
     assert expected_s(fit, 0.1, (1000, 300)) == pytest.approx(0.1 * num_steps + checks_s)
-
-
-def test_a_steps_length_is_that_of_the_steady_state():
-    cell = make_cell(batch_size=32)
-    assert steady_step_s(cell, make_measurement()) == pytest.approx(0.01)
-    epochs = [Epoch(seconds=seconds, num_samples=100) for seconds in (5.0, 2.0)]  # the first one compiles
-    assert steady_step_s(cell, make_measurement(blocks=[], epochs=epochs)) == pytest.approx(2.0 / 4)
-    assert steady_step_s(cell, make_measurement(blocks=[], epochs=[])) is None
 
 
 def took(record):
@@ -150,16 +138,6 @@ def test_the_records_of_a_project_are_read_but_not_those_of_another_machine(tmp_
     assert read_evidence(tmp_path, MACHINE, {STEPS.id}).limits_s(STEPS) == took(seen[0])
     assert read_evidence(tmp_path, {"cpu_name": "another"}).limits_s(STEPS)[1] < math.inf
     assert read_evidence(tmp_path, {"cpu_name": "a third"}).limits_s(STEPS)[1] == math.inf
-
-
-def test_of_many_records_the_cells_own_and_the_newest_are_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(estimate, "MAX_READ", 1)
-    for age, name in enumerate(("newest", "older", "asked for")):
-        path = records.write(finished(of_model(name)), tmp_path / "runs")
-        os.utime(path, (1e9 - age, 1e9 - age))
-    found = read_evidence(tmp_path, MACHINE, {of_model("asked for").id})
-    known = [name for name in ("newest", "older", "asked for") if found.limits_s(of_model(name))[1] < math.inf]
-    assert known == ["newest", "asked for"]
 
 
 @pytest.mark.parametrize(("high", "is_known"), [(10.0, True), (22.5, True), (22.6, False), (math.inf, False)])

@@ -1,5 +1,3 @@
-import dataclasses
-
 import pytest
 
 from accelbench.errors import UserError
@@ -91,12 +89,3 @@ def test_a_module_that_is_no_python_is_named(folder):
     (folder / "broken.py").write_text("class Net:\n")
     with pytest.raises(UserError, match=r"model.target=broken.Net: can't be imported \(broken.py: expected an"):
         check("broken.Net")
-
-
-def test_every_path_of_a_cell_is_checked(folder):
-    cell = make_cell(model=ModelSpec(name="own", library=Library.custom, network="my_nets.Network"))
-    check_own_code([cell])
-    for name in ("batch", "loss"):
-        model = dataclasses.replace(cell.model, **{name: "my_nets.mak"})
-        with pytest.raises(UserError, match=f"model.{name}=my_nets.mak: the module my_nets has no mak"):
-            check_own_code([dataclasses.replace(cell, model=model)])

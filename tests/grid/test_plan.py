@@ -1,16 +1,14 @@
 import os
-import re
 
 import pytest
 
-from accelbench.devices.registry import absent
 from accelbench.errors import UserError
 from accelbench.grid import fingerprint, plan
 from accelbench.project import Workplace
 from accelbench.schema import plan_file
 from accelbench.schema.cell import Options
 from accelbench.schema.measurement import Data
-from accelbench.schema.vocab import MODULE, Allocator, Device, Engine, Library, Precision
+from accelbench.schema.vocab import MODULE, Allocator, Engine, Library
 from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
 
@@ -68,15 +66,6 @@ def test_the_identity_holds_the_contents_of_the_weights_file_and_not_its_age(tmp
     assert fingerprint.identity(cell, DATA, FINGERPRINT) != first
 
 
-def test_what_does_not_run_has_its_reason(monkeypatch):
-    monkeypatch.setattr(plan, "report_on", lambda device: plan.look(Device.cpu))
-    fine, tf32 = planned(make_cell(), make_cell(precision=Precision.tf32))
-    assert fine.skip_reason is None
-    assert "tf32" in tf32.skip_reason
-    monkeypatch.setattr(plan, "report_on", lambda device: absent(device, f"no {device} here"))
-    assert planned(make_cell(device=Device.tpu))[0].skip_reason == "no tpu here"
-
-
 def test_cells_of_one_label_are_told_apart_and_those_planned_earlier_keep_theirs():
     rates = [make_cell(model=ModelSpec(name="mlp", learning_rate=rate)) for rate in (0.1, 0.2, 0.3)]
     label = make_cell().label
@@ -84,18 +73,6 @@ def test_cells_of_one_label_are_told_apart_and_those_planned_earlier_keep_theirs
     earlier = [plan_file.WantedCell(rates[0], "of-it")]
     found = plan.plan(rates[:2], DATA, FINGERPRINTS, earlier)
     assert [item.label for item in found] == [label, f"{label}-learning_rate=0.2"]
-
-
-def test_record_names_differ_where_identities_do():
-    one, two = (plan.plan([make_cell()], DATA, dict.fromkeys(Engine, {"code": code}))[0] for code in ("a", "b"))
-    assert one.record_name != two.record_name
-    assert all(re.fullmatch(f"{make_cell().id}-[0-9a-f]{{8}}", item.record_name) for item in (one, two))
-
-
-def test_a_sweep_has_one_data_set():
-    assert plan.data_name([make_cell(), make_cell(batch_size=8)]) == make_cell().data.name
-    with pytest.raises(UserError, match="a sweep has one data set"):
-        plan.data_name([])
 
 
 def lit(path, target):

@@ -24,17 +24,6 @@ def test_many_items_are_computed_by_other_processes_and_come_in_order():
     assert os.getpid() not in by[2:]
 
 
-@pytest.mark.parametrize("num", [0, 1, 2])
-def test_few_items_are_computed_here(num):
-    assert list(mapped(lambda _: os.getpid(), iter(range(num)))) == [os.getpid()] * num
-
-
-def test_the_first_items_are_taken_one_at_a_time():
-    taken = []
-    next(mapped(taken.append, (taken.append("took") for _ in range(100))))
-    assert taken == ["took", None]
-
-
 def test_a_killed_process_is_an_error_that_says_so():
     here = os.getpid()
 

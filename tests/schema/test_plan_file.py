@@ -120,19 +120,3 @@ def test_a_text_that_reads_like_another_value_has_another_label(value, text, wor
         cells = [of_model(library=library, args={"x": each}) for each in (value, text)]
         found = labels(cells)
         assert [found[cell.id].rpartition("-")[2] for cell in cells] == words
-
-
-def test_labels_differ_though_their_texts_are_the_same_on_one_line():
-    cells = [of_model(args={"x": text}) for text in ("a b", "a\nb", "c")]
-    first, second, third = labels(cells).values()
-    assert first != second
-    assert third.endswith("-x=c")
-    known = {cells[0].id: "the first"}
-    assert labels(cells, known)[cells[0].id] == "the first"
-
-
-def test_a_long_value_is_its_digest():
-    first, second = (of_model(args={"widths": [width] * 40}) for width in (8, 9))
-    found = labels([first, second])
-    assert found[first.id] != found[second.id]
-    assert all(len(label) < 60 for label in found.values())

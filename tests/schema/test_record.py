@@ -226,11 +226,6 @@ def test_a_record_that_the_system_does_not_read_is_not_to_be_deleted(tmp_path):
     assert of_refused == f"{refused.name}: Too many levels of symbolic links"
 
 
-def test_a_list_of_files_names_the_first():
-    assert record.listed(["0", "1"]) == ["0", "1"]
-    assert record.listed([str(index) for index in range(7)]) == ["0", "1", "2", "3", "4", "and 2 more"]
-
-
 HIDDEN = "q8ZpL2xVw7"
 
 

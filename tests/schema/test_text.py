@@ -1,6 +1,6 @@
 import pytest
 
-from accelbench.schema.text import beginning, clean, ending, one_line
+from accelbench.schema.text import clean, one_line
 
 
 @pytest.mark.parametrize(
@@ -29,9 +29,3 @@ def test_ordinary_text_stays(text: str) -> None:
 
 def test_one_line_has_no_breaks_and_no_escapes():
     assert one_line(" a\n\tb\r\nc \x1b[2K") == r"a b c \x1b[2K"
-
-
-def test_a_long_text_keeps_its_beginning_or_its_end():
-    assert beginning("abcdef", 6) == ending("abcdef", 6) == "abcdef"
-    assert (beginning("abcdef", 4), ending("abcdef", 4)) == ("abc…", "…def")
-    assert len(beginning("\x1b" * 100, 10)) == 10

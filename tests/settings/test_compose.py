@@ -5,7 +5,6 @@ from omegaconf import OmegaConf
 
 from accelbench.api.run import words_of
 from accelbench.errors import UserError
-from accelbench.schema.vocab import Precision
 from accelbench.settings import compose as composing
 from accelbench.settings.compose import cells_of, compose, one_cell
 from accelbench.settings.hydra_errors import user_error_behind
@@ -67,26 +66,12 @@ def test_a_folder_may_have_any_name(project, folder):
     assert {one.out for one in compose(["-m", f"out={folder}", "batch_size=8,16"])} == {folder}
 
 
-def test_a_folder_in_quotes_of_hydras_is_read_as_before(project):
-    assert compose(["out='runs/ü, 7'"])[0].out == "runs/ü, 7"
-
-
-def test_settings_that_are_only_printed_make_no_configuration(project, capsys):
-    assert compose(["--cfg", "job"]) == []
-    assert "batch_size" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("word", ["--experimental-rerun=config.pickle", "--config-dir=elsewhere"])
 def test_no_flag_of_hydras_own_reaches_it(project, word):
     """Not even after `--`: Hydra would unpickle the one file, and read settings of the other folder."""
     for words in ([word], ["--", word]):
         with pytest.raises(UserError, match="unrecognized arguments|should be name=value"):
             compose(words)
-
-
-def test_one_cell_is_read_as_in_a_shell(project):
-    cell, options = one_cell("precision=bf16 'out=runs/my cell'")
-    assert (cell.precision, options.out) == (Precision.bf16, "runs/my cell")
 
 
 @pytest.mark.parametrize("words", ["-m batch_size=8", "repeat=1", "repeats=2", "'batch_size=8"])

@@ -2,7 +2,7 @@ import pytest
 
 from accelbench.errors import UserError
 from accelbench.settings.compose import cells_of, compose
-from accelbench.settings.config import Executor, ExecutorConfig, check_local
+from accelbench.settings.config import Executor, ExecutorConfig
 from fakes import make_project
 
 
@@ -52,9 +52,3 @@ def test_a_node_may_have_more_cores_than_this_machine():
     with pytest.raises(UserError, match="threads=4096"):
         executor_of("threads=4096")
     assert executor_of("threads=4096", "executor=slurm").name == Executor.slurm
-
-
-def test_what_measures_on_one_machine_says_so():
-    check_local(ExecutorConfig())
-    with pytest.raises(UserError, match="executor=slurm: spreads the cells"):
-        check_local(ExecutorConfig(name=Executor.slurm))

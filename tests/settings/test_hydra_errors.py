@@ -1,5 +1,5 @@
 import pytest
-from hydra.errors import ConfigCompositionException, MissingConfigException
+from hydra.errors import ConfigCompositionException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -51,38 +51,15 @@ def test_a_libraries_complaint_in_a_users_words(change, expected):
     assert told(error) == told(caused_by(error)) == expected
 
 
-def test_a_missing_file_of_a_group_has_the_groups_choices():
-    error = MissingConfigException("Could not find 'model/x'", "model/resnet", ["cnn", "mlp"])
-    assert told(error) == "model=resnet: unknown model. Choose from: cnn, mlp."
-
-
 def test_our_own_complaint_is_found_inside_a_librarys():
     inner = BusyError("another measurement is under way")
     assert user_error_behind(inner) is inner
     assert user_error_behind(caused_by(inner)) is inner
 
 
-def test_any_other_complaint_of_hydras_is_its_first_line():
-    assert told(ConfigCompositionException("Something is wrong\nwith a long story")) == "Something is wrong"
-
-
 @pytest.mark.parametrize("error", [ValueError("a defect"), KeyError("x"), OSError("disk")])
 def test_a_defect_is_no_users_mistake(error):
     assert user_error_behind(error) is None
-
-
-def stumble_over(error):
-    """As a library does that fails while it handles an error."""
-    try:
-        raise error
-    except OmegaConfBaseException:
-        raise RuntimeError("on the way out")  # noqa: B904
-
-
-def test_a_complaint_is_found_behind_an_error_that_it_led_to():
-    with pytest.raises(RuntimeError) as raised:
-        stumble_over(raised_by({"mode": "fit"}))
-    assert told(raised.value).startswith("mode=fit: unknown mode")
 
 
 def test_errors_that_caused_each_other_are_told_once():

@@ -32,11 +32,6 @@ def test_what_is_no_params_file_is_named_in_one_line(tmp_path, text, told):
     assert "\n" not in str(raised.value)
 
 
-def test_params_that_are_not_there_are_named(tmp_path):
-    with pytest.raises(UserError, match=r"^params\.yaml: not readable"):
-        params.load(tmp_path)
-
-
 def test_costs_are_read_by_device(tmp_path):
     root = written(tmp_path, "costs: {gpu: {price_per_hour: 2.5, power_w: 350}, cpu: {power_w: 65}}")
     assert params.costs(root) == {Device.gpu: Cost(price_per_hour=2.5, power_w=350), Device.cpu: Cost(power_w=65)}
@@ -91,11 +86,6 @@ def test_the_name_of_a_suite_or_a_data_set_is_that_of_a_folder(tmp_path, name):
         with pytest.raises(UserError, match=f"{section}.*: the name of a {what} is that of a folder") as told:
             params.load(root)
         assert str(told.value).isprintable()
-
-
-def test_plain_names_of_suites_stay(tmp_path):
-    suites = {name: {"data": "mnist"} for name in ("nets", "Nets_2", "nets-v1.5", "2026", "größen")}
-    assert params.load(written(tmp_path, yaml.safe_dump({"suites": suites})))
 
 
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(

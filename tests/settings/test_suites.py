@@ -39,12 +39,6 @@ def put(words, settings=SETTINGS):
     return suite.overrides(given, "-m" in words.split()) if suite else []
 
 
-def test_without_a_suite_nothing_is_added():
-    assert put("model=cnn") == []
-    assert put("-m model=cnn,mlp suite=adhoc") == []
-    assert put("model=cnn", OmegaConf.create({})) == []
-
-
 def test_a_sweep_gets_all_values_of_the_profile_in_force_and_a_run_the_first():
     values = ["data=mnist", "model=mlp,cnn", "batch_size=8,16", "protocol=window", "threads=null,1"]
     assert put("-m suite=nets") == [*values, "model.args.dropout=0.5", "profile=quick"]
@@ -60,12 +54,6 @@ def test_the_command_lines_profile_wins_over_params():
     full = OmegaConf.merge(SETTINGS, {"profile": "full"})
     assert put("-m suite=nets", full) == [*added, "profile=full"]
     assert "batch_size=8,16" in put("-m suite=nets profile=quick", full)
-
-
-def test_the_command_lines_values_win():
-    added = put("-m suite=nets model=rnn batch_size=1,2")
-    assert not [word for word in added if word.startswith(("model=", "batch_size="))]
-    assert "data=mnist" in added
 
 
 @pytest.mark.parametrize(
@@ -152,12 +140,6 @@ def test_a_rule_that_is_none_is_named(excluded, told):
     with pytest.raises(UserError, match=r"^params\.yaml: suites\.nets\.exclude: ") as raised:
         Suite("nets", {**GRID, "exclude": excluded}, "quick").rules({})
     assert told in str(raised.value)
-
-
-@pytest.mark.parametrize("suites", [["nets"], 3, None])
-def test_suites_that_are_no_mapping_have_no_suite(suites):
-    with pytest.raises(UserError, match="suite=nets: unknown suite"):
-        put("suite=nets", OmegaConf.create({"suites": suites}))
 
 
 def test_arguments_of_networks_that_accelbench_does_not_know_are_added():
