@@ -40,9 +40,10 @@ class Step:
 
 STEPS = [
     Step("ceilings", ("cells", "ceilings", "{device}", "{seconds}"), 30),
-    Step("cells compared with a plain loop", ("cells", "cells", "{device}", "{seconds}"), 340),
+    Step("cells compared with a plain loop", ("cells", "cells", "{device}", "{seconds}"), 310),
     Step("energy counter compared with power samples", ("energy",), 25, ("gpu",)),
     Step("options", ("cells", "options", "{device}", "{seconds}"), 80, ("gpu",)),
+    Step("Keras", ("cells", "keras", "{device}", "{seconds}"), 30, ("gpu",)),
     Step("tests", ("marked_tests", "{device}", "{seconds}"), 80, ("gpu", "tpu")),
 ]
 

@@ -1,11 +1,14 @@
 """What accelbench measures on the device: `python -m bench.gpu_check.cells PART DEVICE SECONDS`.
 
 `ceilings` probes the device as a sweep does. `cells` compares cells, each in a fresh process, with a plain loop before
-and after it. `options` tries options.
+and after it. `options` tries options. `keras` runs two cells on Keras, which has an environment of its own.
 """
 
 import dataclasses
 import importlib.util
+import json
+import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -16,10 +19,12 @@ from pathlib import Path
 from accelbench.devices.registry import look
 from accelbench.grid.support import why_not
 from accelbench.isolation.hosts import Hosts
+from accelbench.project import MANIFEST, workplace
 from accelbench.schema.ceilings import TRUE_PRECISIONS
-from accelbench.schema.cell import Cell, Options, Window
+from accelbench.schema.cell import Cell, KerasSettings, Options, Window
 from accelbench.schema.measurement import Measurement
-from accelbench.schema.vocab import Device, Library, Mode, Pipeline, Precision, Status
+from accelbench.schema.serialize import load
+from accelbench.schema.vocab import Device, Engine, Library, Mode, Pipeline, Precision, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.stats.order_statistics import median
 from bench import rounds
@@ -41,6 +46,9 @@ RESNET = ModelSpec(name="resnet50", library=Library.timm, input_shape=(3, 224, 2
 GRAPHS, COMPILED = Options(cuda_graphs=True), Options(compile=True)
 OPTIONS = [(CNN, Mode.train, GRAPHS), (CNN, Mode.infer, GRAPHS), (MLP, Mode.train, COMPILED)]
 OPTIONS += [(CNN, Mode.infer, COMPILED), (MLP, Mode.infer, Options(cuda_graphs=True, compile=True))]
+
+HOST = DataSpec(name="random", pipeline=Pipeline.host)
+KERAS_PYTHON = ".venv-keras-gpu/bin/python"
 
 
 def cell(device: Device, model: ModelSpec, mode: Mode, precision: Precision, batch_size: int = 128) -> Cell:
@@ -107,6 +115,32 @@ def probe(device: Device) -> None:
             problem(f"{word}: no kernel ran")
     if found.device != device:
         problem(f"{found.device} was probed instead of {device}")
+
+
+def on_keras(device: Device) -> None:
+    """Runs two cells on Keras, in its environment alone."""
+    python, root = workplace().root / KERAS_PYTHON, workplace().root
+    if not python.exists():
+        skipped("Keras' GPU environment is not installed (make setup-keras-gpu)")
+        return
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
+    for model in (MLP, CNN):
+        tried = cell(device, model, Mode.infer, Precision.fp32)
+        tried = dataclasses.replace(tried, engine=Engine.keras, keras=KerasSettings(), data=HOST)
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, MANIFEST).touch()  # random images need no data set
+            path = Path(folder, "cell.json")
+            path.write_text(json.dumps(tried.to_json()))
+            command = [python, "-m", "accelbench.worker", path, folder]
+            ran = subprocess.run(
+                command, capture_output=True, text=True, env=environment, timeout=TIMEOUT_S, check=False
+            )
+        if not ran.stdout:
+            problem(f"{tried.label}: {(ran.stderr.strip().splitlines() or ['no answer'])[-1]}")
+        elif (values := json.loads(ran.stdout))["status"] == "ok":
+            figure(f"{tried.label:<34} {_described(load(Measurement, values['measurement']), tried)}")
+        else:
+            problem(f"{tried.label}: {values['status']}: {values['reason']}")
 
 
 def run_cells(part: str, device: Device, end: float) -> None:
@@ -190,7 +224,7 @@ def _described(measured: Measurement, tried: Cell) -> str:
 
 if __name__ == "__main__":
     part, device = sys.argv[1], Device(sys.argv[2])
-    if part == "ceilings":
-        probe(device)
+    if part in ("ceilings", "keras"):
+        (probe if part == "ceilings" else on_keras)(device)
     else:
         run_cells(part, device, time.monotonic() + float(sys.argv[3]))
