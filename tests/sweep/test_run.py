@@ -192,16 +192,6 @@ def test_a_plan_that_cannot_be_read_is_kept(swept, folder):
     assert len(plan_file.read_plan(folder).cells) == 1
 
 
-def test_files_that_a_cell_deletes_are_written_again(swept, folder):
-    cells = [make_cell(), make_cell("raise"), make_cell("delete records"), make_cell(batch_size=8)]
-    result, text = swept(cells)
-    assert statuses(result) == [Status.ok, Status.failed, Status.ok, Status.ok]
-    assert list(plan_file.read_planned(folder)) == result.records
-    assert "3 files were deleted or changed while the sweep ran" in text
-    for name in ("plan", result.records[0].name, result.records[1].name):
-        assert f"  runs/test/{name}.json" in text
-
-
 def test_data_that_only_stands_in_is_said_first(swept, project):
     path = project / "data/mnist/manifest.json"
     manifest = json.loads(path.read_text()) | {"stand_in": True}

@@ -227,17 +227,10 @@ class GroupAnswer:
         return f"With 95 % confidence none of {which} is more than {100 * known:g} % {BETTER[goal.by]}{asked}"
 
     def columns(self) -> list[Column[int]]:
-        found, candidates, leader = self.found, self.race.candidates, self.ranking.leader
-
-        def behind(i: int) -> float | None:
-            if leader is None or leader == i:
-                return None
-            return -100 * math.expm1(candidates[i].score - candidates[leader].score)
-
+        found, candidates = self.found, self.race.candidates
         return [
             Column("with", lambda i: word(self._text(i))),
             Column(UNITS[self.goal.by], lambda i: number(found.value(i))),
-            Column("behind (%)", lambda i: number(behind(i), 2)),
             Column("processes", lambda i: count(candidates[i].num_samples)),
             Column("", lambda i: word(found.outcome(i))),
         ]

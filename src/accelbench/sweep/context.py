@@ -1,11 +1,10 @@
 """What the parts of a sweep share, and how every program that measures cells prepares them."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -20,14 +19,12 @@ from accelbench.schema import plan_file
 from accelbench.schema import record as records
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import PlanFile, WantedCell
-from accelbench.schema.record import Record, listed
+from accelbench.schema.record import Record
 from accelbench.schema.vocab import MODULE, RANDOM
 from accelbench.schema.workload import DataSpec
 from accelbench.settings.config import SweepOptions
 from accelbench.settings.params import data_settings
 from accelbench.sweep.terminal import say
-
-Signature = tuple[int, int, int]
 
 
 @dataclass
@@ -41,8 +38,6 @@ class SweepContext:
     folder: Path  # of the records
     sweep_id: str  # kept in every record
     earlier: Sequence[WantedCell] = ()  # the cells that the folder's plan names already, and keeps
-    # The files that it has written or found, and how each is written again: a cell's code may delete or change them.
-    _kept: dict[Path, tuple[Signature | None, Callable[[], object]]] = field(default_factory=dict)
 
     @classmethod
     def begin(
@@ -97,29 +92,8 @@ class SweepContext:
             left = f"{num} of {len(ready.planned)} cells have their record, run again to go on"
             raise UserError(f"{problem}; {left}") from error
 
-    @contextmanager
-    def restoring_files(self) -> Iterator[None]:
-        """Writes the plan and the records again that are deleted or changed meanwhile."""
-        try:
-            yield
-        finally:  # an interrupted sweep keeps its records too
-            lost = {path: write for path, (before, write) in self._kept.items() if _signature(path) != before}
-            for write in lost.values():
-                write()
-            if lost:
-                text = f"{len(lost)} files were deleted or changed while the sweep ran, and have been written again:"
-                self.say("\n  ".join([text, *listed([shown(path) for path in lost])]), "yellow")
-
-    def _keep(self, path: Path, write: Callable[[], object]) -> None:
-        self._kept[path] = _signature(path), write
-
     def write_record(self, record: Record) -> None:
         records.write(record, self.folder)
-        self.keep(record)
-
-    def keep(self, record: Record) -> None:
-        """Has `restoring_files` keep a record that is there."""
-        self._keep(self.folder / f"{record.name}.json", partial(records.write, record, self.folder))
 
     def set_aside_plan(self) -> None:
         """Keeps what is in the place of the plan and is no readable plan: the new plan would overwrite it."""
@@ -139,15 +113,6 @@ class SweepContext:
         )
         with writing_errors(f"out={shown(self.folder)}"):
             plan_file.write_plan(plan, self.folder)
-        self._keep(self.folder / PLAN, partial(plan_file.write_plan, plan, self.folder))
-
-
-def _signature(path: Path) -> Signature | None:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def set_aside(path: Path) -> Path:

@@ -88,18 +88,17 @@ def run(
 
 
 def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list[Record]:
-    with context.restoring_files():
-        context.write_plan([WantedCell(item.cell, item.record_name, item.label) for item in ready.planned])
-        measured, todo = known(context, ready.planned)
-        if measured:
-            context.say(f"{len(measured)} of {len(ready.planned)} cells have their record already.")
-        context.hosts.meanwhile = delivery.deliver
-        with Session(context, ready, todo) as session:
-            if sum(item.skip_reason is None for item in todo) > 1:
-                delivery.open()  # while the host imports its framework
-            for item in todo:
-                measured.append(session.measure(item))
-                delivery.add(measured[-1])
+    context.write_plan([WantedCell(item.cell, item.record_name, item.label) for item in ready.planned])
+    measured, todo = known(context, ready.planned)
+    if measured:
+        context.say(f"{len(measured)} of {len(ready.planned)} cells have their record already.")
+    context.hosts.meanwhile = delivery.deliver
+    with Session(context, ready, todo) as session:
+        if sum(item.skip_reason is None for item in todo) > 1:
+            delivery.open()  # while the host imports its framework
+        for item in todo:
+            measured.append(session.measure(item))
+            delivery.add(measured[-1])
     return measured
 
 
@@ -115,7 +114,6 @@ def known(context: SweepContext, planned: Sequence[Planned]) -> tuple[list[Recor
         # A cell that was skipped, and is not any more: what this machine supports has changed, no part of the identity.
         is_like = existing is not None and (existing.status == Status.skipped) == (item.skip_reason is not None)
         if existing is not None and is_like and stands(existing, context.options.retry):
-            context.keep(existing)
             done.append(existing)
         else:
             todo.append(item)

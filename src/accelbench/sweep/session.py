@@ -53,7 +53,6 @@ class Session:
         check_local(context.options.executor)
         self.context, self.ready, self.todo, self._new_progress = context, ready, todo, progress
         self._progress: SweepProgress | None = None
-        self._devices_said: set[Device] = set()  # the devices of which it was said which precisions are slow
 
     def __enter__(self) -> "Session":
         if self.todo:
@@ -81,6 +80,11 @@ class Session:
         self.evidence = read_evidence(place.root, environment["machine"], {cell.id for cell in runnable})
         self._preflight = Preflight(hosts, self.ready.data_folder)
         self._preflight.check(runnable)
+        runnable = [cell for cell in runnable if self._preflight.failure(cell) is None]
+        for device in dict.fromkeys(cell.device for cell in runnable):
+            cells = [cell for cell in runnable if cell.device == device]
+            for line in slow_formats(self._prober.ceilings(cells[0]), [cell.precision for cell in cells]):
+                self.context.say(line)
         self._progress = self._new_progress(self.context.console, self.todo, self.evidence).__enter__()
 
     def measure(self, item: Planned, left_s: float = math.inf) -> Record:
@@ -91,8 +95,6 @@ class Session:
         assert self._progress is not None, "entered, with something to do"
         self._progress.start(item)
         failure = self._preflight.failure(item.cell) if item.skip_reason is None else None
-        if item.skip_reason is None and failure is None:
-            self._say_slow_formats(item)
         environment = self.ready.environment(item.cell.engine)
         environment |= {"probe_code": self._prober.environment["code"], "idle_w": self._idle_w}
         environment |= {disturbed.BUSY: disturbed.ALLOWED} if is_allowed() else {}
@@ -134,15 +136,6 @@ class Session:
             measurement=without_secrets(outcome.measurement),
             system=outcome.system,
         )
-
-    def _say_slow_formats(self, item: Planned) -> None:
-        """Probes the cell's device before its first cell, and says which of the sweep's precisions lack units there."""
-        device, ceilings = item.cell.device, self._prober.ceilings(item.cell)
-        if device not in self._devices_said:
-            self._devices_said.add(device)
-            cells = [each.cell for each in self.todo if each.skip_reason is None and each.cell.device == device]
-            for line in slow_formats(ceilings, [each.precision for each in cells]):
-                self.context.say(line)
 
     def _changed(self, record: Record) -> str | None:
         if self.ready.data.name != MODULE:  # which has no manifest
