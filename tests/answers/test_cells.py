@@ -14,18 +14,15 @@ TWO = {"fp32": 1000, "bf16": 2000}
 @pytest.mark.parametrize(
     ("rates", "speed"), [([300], 300), ([300, 100], 200), ([300, 100, 120], 120), ([100, 900, 200, 300], 250)]
 )
-def test_the_speed_of_a_cell_is_the_median_of_its_processes(cells, maker, rates, speed) -> None:
-    (cell,) = cells([maker.ok(maker.cell(repeat=i, seed=i % 2), rate) for i, rate in enumerate(rates)])
+def test_the_speed_of_a_cell_is_the_median_of_its_processes_and_others_follow(maker, rates, speed) -> None:
+    costs = {Device.cpu: Cost(price_per_hour=3.6, power_w=10.0)}
+    records = [maker.ok(maker.cell(repeat=i, seed=i % 2), rate) for i, rate in enumerate(rates)]
+    (cell,) = cells_of(Process.of(each, costs) for each in records)
     assert cell.speed == cell.number("samples_per_s") == pytest.approx(speed)
     assert cell.num_processes == cell.row["num_processes"] == len(rates)
     assert cell.low < cell.speed < cell.high
-
-
-def test_what_follows_from_the_speed_follows_from_the_published_one(maker) -> None:
-    costs = {Device.cpu: Cost(price_per_hour=3.6, power_w=10.0)}
-    (cell,) = cells_of(Process.of(maker.ok(maker.cell(repeat=i), rate), costs) for i, rate in enumerate((100, 300)))
     found = [cell.number(name) for name in ("cost_per_million_samples", "energy_j_per_sample", "time_s")]
-    assert found == pytest.approx([5.0, 10 / 200, 5 * 60_000 / 200])
+    assert found == pytest.approx([1000 / speed, 10 / speed, 5 * 60_000 / speed])
 
 
 def test_the_speed_of_interleaved_processes_is_their_geometric_mean_and_each_has_a_row(cells, maker) -> None:

@@ -97,24 +97,6 @@ def test_a_plan_that_is_not_readable_is_named_and_all_records_beside_it_compared
         find("runs", root)
 
 
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        ("runs/y", "runs/y: no folder of records, suite or record"),
-        ("nets@9999", "Revisions: abc1abc1; machines: AMD EPYC, NVIDIA H100."),
-        ("", "no folder of records"),
-        ("empty@abc1", "empty@abc1: holds no records"),
-        ("results/nets/plan.json", "not a readable record"),
-    ],
-)
-def test_what_is_not_found_is_told(root, name, told):
-    plan(root / "results/nets", put(root / "results/nets"))
-    (root / "empty").mkdir()
-    with pytest.raises(UserError) as raised:
-        find(name, root)
-    assert told in str(raised.value)
-
-
 def test_a_process_that_did_not_end_well_has_no_rates():
     measured = make_measurement(blocks=[Block(num_steps=1, num_samples=30, seconds=0.1)] * 3)
     assert record_sets.ComparedProcess.of(make_record(measurement=measured)).rates == pytest.approx([300.0] * 3)

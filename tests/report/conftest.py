@@ -12,9 +12,10 @@ from accelbench.answers.ranking import answers
 from accelbench.report import build
 from accelbench.report.read import Sweep
 from accelbench.report.read import read as read_sweep
-from accelbench.schema import record, serialize
+from accelbench.schema import record
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Block, Data, Epoch, Evaluation, Measurement, SystemSeries
+from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Device, Engine, Mode, Pipeline, Precision, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
@@ -41,12 +42,8 @@ class Maker:
         values = {"suite": "nets", "mode": Mode.train, "batch_size": 128, "protocol": Protocol.window, "epochs": 5}
         values["data"] = DataSpec(name="mnist")
         values["engine"] = Engine.lightning
-        return Cell(
-            device=Device(device),
-            model=ModelSpec(name=model),
-            precision=Precision(precision),
-            **values | changes,
-        )
+        named = {"device": Device(device), "model": ModelSpec(name=model), "precision": Precision(precision)}
+        return Cell(**named, **values | changes)
 
     def measurement(self, cell: Cell, rate: float, **changes: Any) -> Measurement:
         seconds = cell.batch_size * 10 / rate
@@ -60,13 +57,9 @@ class Maker:
             epochs = [Epoch(seconds=60_000 / rate, num_samples=60_000) for _ in range(cell.epochs)]
             values = {"epochs": epochs, "evaluation": evaluation}
         sizes = {"num_params": 1_195_018, "num_train_samples": 60_000, "num_test_samples": 10_000}
-        return Measurement(
-            device=cell.device,
-            device_name="Example CPU",
-            precision=cell.precision,
-            num_devices=cell.devices,
-            **sizes | {"build_s": 0.1, "threads": 2} | values | changes,
-        )
+        ran = {"device": cell.device, "device_name": "Example CPU", "precision": cell.precision}
+        ran |= {"num_devices": cell.devices, "build_s": 0.1, "threads": 2}
+        return Measurement(**sizes | ran | values | changes)
 
     def ok(self, cell: Cell, rate: float, data: Data = MNIST, **changes: Any) -> Record:
         return self.record(cell, Status.ok, measurement=self.measurement(cell, rate, **changes), data=data)
@@ -96,14 +89,10 @@ class Maker:
     def suite(self, results: Path, records: list[Record], waiting: list[Cell] = (), study: str | None = "001") -> Path:
         """Writes records and a plan that names them and `waiting`; returns the suite's folder."""
         name = (records[0].cell if records else waiting[0]).suite
-        entries = [(each.cell, record.write(each, results / name).stem) for each in records]
-        entries += [(cell, f"{cell.id}-{'9' * 8}") for cell in waiting]
-        cells = [
-            {"cell_id": cell.id, "label": cell.label, "record": path, "cell": cell.to_json()} for cell, path in entries
-        ]
-        head = {"suite": name, "title": "Five networks on MNIST", "study": study, "profile": "quick"}
-        plan = {"schema_version": record.SCHEMA_VERSION, **head, "cells": cells}
-        serialize.write_json(results / name / "plan.json", plan)
+        cells = [WantedCell(each.cell, record.write(each, results / name).stem) for each in records]
+        cells += [WantedCell(cell, f"{cell.id}-{'9' * 8}") for cell in waiting]
+        plan = PlanFile(suite=name, title="Five networks on MNIST", study=study, profile="quick", cells=cells)
+        write_plan(plan, results / name)
         return results / name
 
     def everything(self) -> tuple[list[Record], list[Cell]]:

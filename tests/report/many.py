@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from accelbench.schema.measurement import Breakdown, Work
-from accelbench.schema.vocab import Library, Mode, Pipeline, Precision, Status
+from accelbench.schema.vocab import Library, Mode, Pipeline, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_ceilings
 from report.conftest import ENVIRONMENT, Maker
@@ -31,21 +31,19 @@ def finished(maker: Maker, cell, rate: float):
 
 
 def write(results: Path, maker: Maker) -> int:
-    """Writes two suites of 2,000 cells in all below `results` and returns that number."""
-    suites = {"imagenet_inference": [], "others": []}
+    """Writes a suite of 2,000 cells below `results` and returns that number."""
+    records = []
     data = DataSpec(name="random", pipeline=Pipeline.host)
     axes = itertools.product(enumerate(NETWORKS, 1), SPEEDS, EASE, (1, 4, 16, 32, 128))
     for (number, name), device, precision, size in axes:
-        suite = "others" if number > 15 else "imagenet_inference"
         model = ModelSpec(name=name, library=Library.timm, input_shape=(3, 224, 224))
-        cell = maker.cell(device=device, precision=Precision(precision), batch_size=size, data=data, suite=suite)
-        cell = replace(cell, model=model, mode=Mode.infer)
-        environment = {**ENVIRONMENT, "ceilings": {**CEILINGS.to_json(), "device": device}}
+        cell = maker.cell(device=device, precision=precision, batch_size=size, data=data, mode=Mode.infer)
+        cell = replace(cell, model=model)
         if SPEEDS[device] is None:
             made = maker.record(cell, Status.skipped, reason="no TPU chip on the PCI bus")
         else:
             made = finished(maker, cell, 100.0 / number * SPEEDS[device] * EASE[precision] * size**0.3)
-        suites[suite].append(replace(made, environment=environment))
-    for records, study in zip(suites.values(), ("000", None), strict=True):
-        maker.suite(results, records, study=study)
-    return sum(map(len, suites.values()))
+        ceilings = {**CEILINGS.to_json(), "device": device}
+        records.append(replace(made, environment={**ENVIRONMENT, "ceilings": ceilings}))
+    maker.suite(results, records, study="000")
+    return len(records)

@@ -4,7 +4,7 @@ from accelbench.answers.ranking import answers
 from accelbench.judging.costs import Cost
 from accelbench.report.questions import questions
 from accelbench.schema.measurement import Work
-from accelbench.schema.vocab import Device, Mode
+from accelbench.schema.vocab import Device
 from report.pictures.samples import working
 
 
@@ -40,14 +40,6 @@ def test_values_on_several_devices_are_told_apart_and_the_cost_is_that_of_the_ch
     assert "bf16 on the gpu: 3.00 times as fast as fp32 (mlp train b128 gpu; likely)." in text
     assert "gpu: 35.0 times as fast as the CPU in the median of 2 pairs" in found["Which device?"].sentence
     assert found["What does it cost?"].sentence.startswith("A million samples cost 1.00 at")
-
-
-def test_each_batch_is_compared_with_the_smallest_and_in_inference_weighed_against_latency(asked) -> None:
-    found = asked([({"batch_size": size, "mode": Mode.infer}, rate) for size, rate in ((8, 100), (32, 200))])
-    batch, latency = found["Which batch size?"], found["Speed or latency?"]
-    assert batch.sentence == "batch 32: 2.00 times as fast as batch 8 (mlp infer; likely)."
-    assert [picture.path for picture in batch.pictures] == ["plots/question_batch.png"]
-    assert latency.sentence.startswith("In 0 of 1 network one setting has both the most samples/s and the shortest")
 
 
 def test_a_cell_above_the_probed_peak_is_named_and_no_share_of_it(asked, maker) -> None:

@@ -47,6 +47,7 @@ def test_a_true_difference_of_5_percent_is_found(num, power):
     assert sum(found) / len(found) >= power
 
 
+@pytest.mark.slow
 def test_steps_taken_as_independent_would_raise_far_more_false_alarms():
     """The alarms above are few because a process counts once, not because the draws are easy."""
     rng = np.random.default_rng(0)

@@ -15,20 +15,6 @@ def texts(figure):
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
-def test_bars_are_grouped_by_family_and_batch(read, maker):
-    records = [
-        inferring(maker, model, precision=precision, batch_size=batch)
-        for model in ("resnet18", "vgg11", "resnet50", "nasnetalarge")
-        for precision in ("fp32", "bf16")
-        for batch in (16, 32)
-    ]
-    figure = pictures.families(read(records, study="000").cells, speed, "images/s", "title", "")
-    assert [axes.get_title() for axes in figure.axes] == ["resnet", "vgg", "others"] * 2
-    assert [axes.get_ylabel() for axes in figure.axes[::3]] == ["batch 16: images/s", "batch 32: images/s"]
-    assert [len(axes.patches) for axes in figure.axes] == [4, 2, 2] * 2
-    assert texts(figure) == ["cpu bf16", "cpu fp32", "has warnings: see its row"]
-
-
 @pytest.mark.parametrize("other", [{}, {"side": 64}, {"threads": 1}, {"seed": 1}, {"protocol": Protocol.steps}])
 def test_pictures_have_no_speedup_between_cells_that_differ_in_more_than_the_device(read, maker, other):
     records = [inferring(maker, "resnet18", "cpu", rate=10), inferring(maker, "resnet18", "gpu", rate=50, **other)]

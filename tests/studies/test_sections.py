@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from accelbench.report import build, page
+from accelbench.report import build, page, render
+from accelbench.report.read import read_all
 from accelbench.settings import params
-from accelbench.stages import stage
-from fakes import make_project
 from five_studies import sections
 from report.conftest import inferring
 
@@ -29,25 +28,15 @@ def test_the_checkouts_report_has_the_studies_and_another_has_not(tmp_path, make
         maker.suite(tmp_path / place, [maker.ok(maker.cell(suite=suite), 1000)], study="001")
     named = params.report_extension(ROOT)
     out = build.build(tmp_path / "results", tmp_path / "with", extension=named).parent
-    without = build.build(tmp_path / "results", tmp_path / "without").parent
+    without = page.compose(read_all(tmp_path / "results"))
     report = (out / "report.md").read_text()
     for title in ("Training time", "How a benchmark lies"):
         assert f"### {title}" in report
-        assert title not in (without / "report.md").read_text()
+        assert title not in render.markdown(without)
     assert (out / "plots" / f"times_{suite}.png").is_file()
     assert (out / "plots" / "times_below" / f"{suite}.png").is_file()
     assert "plots/times_50%20%25%20of%20%24x%24%20%26%20%3Ci%3E.png" in report
     assert str(named.parents[1]) not in sys.path[:1]
-
-
-def test_the_stage_that_builds_the_projects_report_adds_them_too(tmp_path, maker, monkeypatch):
-    project = make_project(tmp_path)
-    with (project / "params.yaml").open("a") as file:
-        file.write(f"\nreport_extension: {params.report_extension(ROOT)}\n")
-    maker.suite(project / "results", [maker.ok(maker.cell(), 1000)], study="001")
-    monkeypatch.chdir(project)
-    assert stage.main(["build_report"]) == 0
-    assert "### How a benchmark lies" in (project / "report" / "report.md").read_text()
 
 
 @pytest.mark.parametrize(("name", "why"), [("none.py", "no such file"), ("broken.py", "No module named 'nonesuch'")])

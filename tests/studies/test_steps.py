@@ -32,16 +32,13 @@ def loads(read, maker, device, precision, **series):
     return texts(steps.load_table(read([record], study="000")))
 
 
-def test_a_gpus_load_stands_beside_the_published(read, maker):
+def test_a_gpus_load_stands_beside_the_published_and_a_cpus_is_of_all_its_cores(read, maker):
     figures = {"utilization_percent": 97, "power_w": 250, "temperature_c": 61, "sm_clock_mhz": 1410}
     (row,) = loads(read, maker, "gpu", "fp16", **{f"gpu_0_{name}": value for name, value in figures.items()})
     ours = [row[name] for name in ("utilisation (%)", "power (W)", "temperature (°C)", "clock (MHz)")]
     assert ours == ["97.0", "250", "61.0", "1,410"]
     assert float(row["published: power (W)"]) < 100  # a mean over three GPUs, two of which were idle
     assert row["published by"].endswith("mean of 3 GPUs")
-
-
-def test_a_cpus_utilisation_is_of_all_its_cores(read, maker):
     rows = loads(read, maker, "cpu", "fp32", cpu_utilization_percent=200.0)
     assert {row["utilisation (%)"] for row in rows} == {"50.0"}  # two of four
     assert {row["published: utilisation (%)"] for row in rows} >= {"0.800"}  # one core of 128

@@ -1,9 +1,6 @@
-import pytest
-
 from accelbench.schema.measurement import Epoch, Evaluation
 from accelbench.schema.vocab import Mode, Protocol
 from five_studies import times
-from five_studies.comparison import compare_with_published
 from report.tables.rows import texts
 
 
@@ -37,20 +34,3 @@ def test_an_evaluations_time_stands_beside_inference_alone(read, maker) -> None:
     trained = maker.ok(fit, 1000, epochs=[tested(seconds) for seconds in (9.0, 0.5, 0.7)])
     (row, *_) = texts(times.table(read([trained, maker.ok(maker.cell(mode=Mode.infer), 20_000)]), Mode.infer))
     assert (row["ours (s)"], row["ours: one evaluation (s)"], row["published (s)"]) == ("~0.500", "0.600", "0.929")
-
-
-@pytest.mark.parametrize(
-    ("mode", "warning", "heading"),
-    [
-        (Mode.train, "", "Training time (the published times are of the study's own data and epochs)"),
-        (Mode.train, "NOT MNIST", "Training time (not comparable: the published times are of the study's own data and"),
-        (Mode.infer, "", "Testing time (the published times are evaluations of the study's own data)"),
-    ],
-)
-def test_bars_say_what_is_estimated_of_what_work_and_that_a_studys_may_be_another(read, maker, mode, warning, heading):
-    sweep = read([maker.ok(maker.cell(mode=mode), 20_000)])
-    (axes,) = times.picture(compare_with_published(sweep, mode), "title", warning).axes
-    assert axes.get_title(loc="left").startswith(heading)
-    if mode == Mode.train:
-        assert [text.get_text() for text in axes.texts][:4] == ["~15.0", "71.622", "8.983", "70.666"]
-        assert [text.get_text() for text in axes.get_xticklabels()] == ["mlp\nours: 5 x 60,000 samples"]

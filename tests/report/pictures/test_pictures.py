@@ -5,7 +5,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from accelbench.report.page import compose
 from accelbench.report.pictures.batch_lines import MAX_LINES, batch_lines
-from accelbench.report.pictures.lines import MAX_DOTS, Dot, dots, phases
+from accelbench.report.pictures.lines import phases
 from accelbench.report.read import read_all
 from accelbench.schema.measurement import Work
 from accelbench.schema.vocab import Mode
@@ -60,13 +60,3 @@ def test_the_phases_of_each_bar_add_up_to_the_whole(read, maker):
     assert "10.0 ms" in said(axes.texts)
     assert said(figure.legends[0].get_texts()) == ["data wait", "forward", "backward", "framework"]
     assert phases(cells[3:], "title") is None
-
-
-def test_dots_of_ratios_keep_those_farthest_from_one_and_name_them(maker) -> None:
-    found = [Dot(name=f"n{i}", value=1.1 + i / 100, text=str(i), cell=maker.cell()) for i in range(MAX_DOTS)]
-    slow = Dot(name="slow", value=0.1, text="0.1x", cell=maker.cell())
-    (axes,) = dots([*found, slow], "title", "axis", "base").axes
-    names = said(axes.get_yticklabels())
-    assert (len(names), names[-1]) == (MAX_DOTS, "slow")
-    assert "n0" not in names
-    assert dots([slow], "title", "axis") is dots([], "title", "axis") is None
