@@ -30,7 +30,7 @@ CELLS = [
     "print('as before:', state() == before)",
     "print('in this process:', {'torch', 'pandas'} & set(sys.modules))",
     "class Net: pass",
-    "accelbench.run('model=custom', **{'model.target': Net})",
+    "accelbench.run('model=custom mode=infer', **{'model.target': Net})",
     "accelbench.run('model=nope')",
     "accelbench.compare",
     "import accelbench.compare.sureness",
@@ -61,5 +61,5 @@ def test_a_notebook_measures_several_times_and_stays_as_it_is(tmp_path):
     ):
         assert line in session.stdout, session.stderr
     # Mistakes have the text of the command line.
-    assert "accelbench.errors.UserError: model.target: a cell's process can't import __main__.Net" in session.stderr
+    assert "accelbench.errors.UserError: model.target=__main__.Net: no package or module __main__" in session.stderr
     assert "model=nope: unknown model. Choose from: autoencoder, cnn" in session.stderr

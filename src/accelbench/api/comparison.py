@@ -1,6 +1,6 @@
 """`accelbench.compare`: whether the second records are as fast as the first."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,34 +34,23 @@ class PairVerdict:
 class Comparison(list[PairVerdict]):
     """A verdict for each pair of cells."""
 
-    def __init__(
-        self,
-        pairs: Sequence[PairVerdict],
-        names: tuple[str, str],
-        varied: Mapping[str, tuple[list[str], list[str]]],
-        warnings: Sequence[str],
-    ) -> None:
+    def __init__(self, pairs: Sequence[PairVerdict], about: Sequence[str], warnings: Sequence[str]) -> None:
         super().__init__(pairs)
-        self.names = names  # of the two sides
-        self.varied = dict(varied)  # the settings that were compared -> their values on either side
+        self.about = list(about)  # lines: the two sides, and the settings that were compared
         self.warnings = list(warnings)  # what a reader of the verdicts should know
 
     def is_slower_by(self, share: float) -> bool:
         """Whether the whole interval of a pair lies below `1 - share`: what `--fail-if slower:5%` checks, for 0.05."""
         return any(pair._comparison.is_slower_by(share) for pair in self)
 
-    def _lines(self) -> list[str]:
-        varied = [f"Compared: {name}: {', '.join(a)} | {', '.join(b)}" for name, (a, b) in self.varied.items()]
-        return [f"A: {self.names[0]}", f"B: {self.names[1]}", *varied]
-
     def __repr__(self) -> str:
         """What was compared, and a line for each pair."""
-        return "\n  ".join([*self._lines(), *map(repr, self), *self.warnings])
+        return "\n  ".join([*self.about, *map(repr, self), *self.warnings])
 
     def _repr_html_(self) -> str:
         """For notebooks: a table of the verdicts."""
         rows = [[pair.label, pair.verdict, difference(pair._comparison)] for pair in self]
-        return html.page([*self._lines(), *self.warnings], ["cell", "B is", "B against A"], rows)
+        return html.page([*self.about, *self.warnings], ["cell", "B is", "B against A"], rows)
 
 
 def compare(a: Records, b: Records, margin: float = comparing.MARGIN, *, anyway: bool = False) -> Comparison:
@@ -81,17 +70,13 @@ def compare(a: Records, b: Records, margin: float = comparing.MARGIN, *, anyway:
     first, second = _records(a), _records(b)
     found = compared(first, second, Terms(margin=margin, anyway=anyway))
     pairs = [
-        PairVerdict(
-            label=pair.label,
-            verdict=each.verdict(margin).value,
-            ratio=each.ratio,
-            low=each.low,
-            high=each.high,
-            _comparison=each,
-        )
+        PairVerdict(pair.label, each.verdict(margin).value, each.ratio, each.low, each.high, each)
         for pair, each in found.pairs
     ]
-    return Comparison(pairs, (first.name, second.name), found.matching.varied, found.warnings)
+    about = [f"A: {first.name}", f"B: {second.name}"]
+    for name, (of_a, of_b) in found.matching.varied.items():
+        about.append(f"Compared: {name}: {', '.join(of_a)} | {', '.join(of_b)}")
+    return Comparison(pairs, about, found.warnings)
 
 
 def _records(given: Records) -> RecordSet:

@@ -17,19 +17,8 @@ from torch import Tensor, nn
 from torch.autograd.profiler import profile
 
 from accelbench.engines.cell_run import CellRun, Observed
-from accelbench.engines.lightning import zoo
+from accelbench.engines.lightning import global_state, zoo
 from accelbench.engines.lightning.backends import Backend, backend_for
-from accelbench.engines.lightning.global_state import (
-    ANOMALIES,
-    BENCHMARK,
-    CUDNN_DETERMINISTIC,
-    DEFAULT_DEVICE,
-    DEFAULT_DTYPE,
-    DETERMINISTIC,
-    restore,
-    snapshot,
-    values_of_a_cell,
-)
 from accelbench.engines.lightning.module import BenchModule, InferStep, TrainStep, new_optimizer
 from accelbench.engines.lightning.outputs import NetworkOutputs, all_finite, size_of
 from accelbench.engines.lightning.own.batch import OwnBatch, OwnTask, tensors_of
@@ -44,16 +33,16 @@ from accelbench.schema.vocab import Device, Pipeline, Precision
 
 # Settings of the process that a measurement may keep, as they do not change the precision -> what one means if it is on
 KEPT = {
-    DETERMINISTIC: "deterministic algorithms are on",
-    CUDNN_DETERMINISTIC: "cuDNN's deterministic algorithms are on",
-    BENCHMARK: "cuDNN chooses algorithms by trial",
-    ANOMALIES: "anomaly detection is on",
+    global_state.DETERMINISTIC: "deterministic algorithms are on",
+    global_state.CUDNN_DETERMINISTIC: "cuDNN's deterministic algorithms are on",
+    global_state.BENCHMARK: "cuDNN chooses algorithms by trial",
+    global_state.ANOMALIES: "anomaly detection is on",
 }
 
 
 def _kept() -> list[str]:
     """A warning for each setting of the process that changes how long things take."""
-    found = snapshot()
+    found = global_state.snapshot()
     return [f"{meaning} in this process: {name}" for name, meaning in KEPT.items() if found[name]]
 
 
@@ -75,13 +64,14 @@ def _as_in_a_fresh_process(torch_type: str, dtype: torch.dtype, *, tf32: bool = 
         if _uses_cuda():
             stack.callback(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all())
         stack.callback(setattr, XLAAccelerator, "is_available", vars(XLAAccelerator)["is_available"])
-        stack.callback(restore, snapshot())
+        stack.callback(global_state.restore, global_state.snapshot())
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())  # type: ignore[no-untyped-call]
         for each in {"cpu", torch_type}:
             stack.enter_context(torch.autocast(each, enabled=False))
         # A default device costs time at each call of torch.
-        restore({**values_of_a_cell(allow_tf32=tf32), DEFAULT_DTYPE: dtype, DEFAULT_DEVICE: None})
+        values = global_state.values_of_a_cell(allow_tf32=tf32)
+        global_state.restore({**values, global_state.DEFAULT_DTYPE: dtype, global_state.DEFAULT_DEVICE: None})
         yield
 
 

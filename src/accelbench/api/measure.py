@@ -86,26 +86,6 @@ class Measurement:
     row: Row = dataclasses.field(compare=False)  # the columns of `cells.csv` that are known
     raw: schema.Measurement = dataclasses.field(compare=False)  # all raw times
 
-    @classmethod
-    def of(cls, record: Record, row: Row, *, is_function: bool) -> "Measurement":
-        """The measurement of `record`, whose row is `row`."""
-        raw = record.measurement
-        assert raw is not None, "it was measured"
-        return cls(
-            name=record.cell.model.name,
-            device=raw.device,
-            device_name=raw.device_name,
-            mode=None if is_function else record.cell.mode.value,
-            precision=None if is_function else raw.precision,
-            samples=record.cell.batch_size,
-            flops=raw.work.flops if raw.work else None,
-            warnings=[*warnings_of(row), NOT_ISOLATED],
-            notes=list(raw.notes),
-            row=row,
-            raw=raw,
-            **{name: number_of(row, name) for name in NUMBERS},
-        )
-
     def _lines(self) -> list[list[str]]:
         words = filter(None, [self.mode, self.device, self.precision, f"{self.samples} samples a step"])
         interval = html.interval(self.samples_per_s_low, self.samples_per_s_high)
@@ -148,7 +128,7 @@ def measure(
 
     A copy of the module runs, so that it stays as it is: weights, buffers, gradients, mode, dtype and device; so do
     PyTorch's settings and the random generators, also after an error or Ctrl-C. A function without arguments is
-    measured as it is: each call is a step. It waits until nothing else is measured on the machine.
+    measured as it is: each call is a step. It waits until nothing else is measured on the machine, and writes nothing.
 
     Args:
         model_or_function: the module; or the function, for which `batch`, `mode`, `precision`, `loss`, `optimizer` and
@@ -167,16 +147,39 @@ def measure(
         window: how long to measure; None for a `Window()`: about three seconds.
         name: for people; None for the name of the class or the function.
 
-    Returns:
-        The numbers, with intervals and warnings. Nothing is written to ./runs.
-
     Raises:
         UserError: a mistake in the arguments, or the device or precision is not supported here.
         InvalidError: another device or precision ran than was asked for, or the output is wrong, such as one that does
             not depend on the batch.
     """
     asked = _Asked(model_or_function, batch, mode, device, precision, loss, optimizer, learning_rate, samples, name)
-    return _judged(_measured_alone(asked, window), asked)
+    asked.check()
+    check_clocks()
+    cell = asked.cell(window or Window())
+    if (reason := support.why_not(cell, look(cell.device))) is not None:
+        raise UserError(reason)
+    with lock.hold_measuring(print):
+        try:
+            record, raw = _measured(asked, cell)
+        except UnsupportedError as error:
+            raise UserError(str(error)) from error
+    row = _judged(record, raw)
+    if asked.is_function:
+        row |= dict.fromkeys(("precision", "mode", "num_params"))
+    return Measurement(
+        name=cell.model.name,
+        device=raw.device,
+        device_name=raw.device_name,
+        mode=None if asked.is_function else mode,
+        precision=None if asked.is_function else raw.precision,
+        samples=record.cell.batch_size,
+        flops=raw.work.flops if raw.work else None,
+        warnings=[*warnings_of(row), NOT_ISOLATED],
+        notes=list(raw.notes),
+        row=row,
+        raw=raw,
+        **{name: number_of(row, name) for name in NUMBERS},
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -265,20 +268,7 @@ class _Asked:
         )
 
 
-def _measured_alone(asked: _Asked, window: Window | None) -> Record:
-    asked.check()
-    check_clocks()
-    cell = asked.cell(window or Window())
-    if (reason := support.why_not(cell, look(cell.device))) is not None:
-        raise UserError(reason)
-    with lock.hold_measuring(print):
-        try:
-            return _measured(asked, cell)
-        except UnsupportedError as error:
-            raise UserError(str(error)) from error
-
-
-def _measured(asked: _Asked, cell: Cell) -> Record:
+def _measured(asked: _Asked, cell: Cell) -> tuple[Record, schema.Measurement]:
     # Only the clock runs between the steps: the machine is looked at before and after.
     environment = fingerprint.fingerprint(Engine.lightning)
     started_at, start = datetime.now(UTC).isoformat(timespec="milliseconds"), time.perf_counter()
@@ -294,10 +284,12 @@ def _measured(asked: _Asked, cell: Cell) -> Record:
         cell, measurement = measure_network(asked.target, asked.batch, asked.loss, asked.samples, cell)
     sampler.sample()
     found = read_ceilings(workplace().cache, environment).get(cell.device.value)
+    # Of the whole process: what it had before is not the model's.
+    measurement = dataclasses.replace(measurement, peak_host_bytes=None, peak_device_bytes=None)
     # What other processes used of the machine, as one value for the whole measurement.
-    steady, others = measurement.steady_boot_s, sampler.series().values.get(OTHERS)
-    last = {OTHERS: others[-1:]} if others else None
-    return Record(
+    steady, others = measurement.steady_boot_s, sampler.series().values.get(OTHERS, [])[-1:]
+    load = {OTHERS: others} if others else {}
+    record = Record(
         cell=cell,
         identity="0" * 8,
         status=Status.ok,
@@ -305,28 +297,26 @@ def _measured(asked: _Asked, cell: Cell) -> Record:
         wall_s=time.perf_counter() - start,
         # The numbers of a process that does other things are warned of, however busy the machine was.
         environment={**environment, "ceilings": found.to_json() if found else None, BUSY: ALLOWED},
-        # Of the whole process: what it had before is not the model's.
-        measurement=dataclasses.replace(measurement, peak_host_bytes=None, peak_device_bytes=None),
-        system=SystemSeries(started_boot_s=steady[0], t_s=[0.0], values=last) if steady and last else None,
+        measurement=measurement,
+        system=SystemSeries(started_boot_s=steady[0], t_s=[0.0], values={OTHERS: others})
+        if steady and others
+        else None,
     )
+    return record, measurement
 
 
-def _judged(record: Record, asked: _Asked) -> Measurement:
-    """The measurement; an InvalidError if its numbers are not those of what was asked for."""
-    measurement = record.measurement
-    assert measurement is not None, "it was measured"
+def _judged(record: Record, measurement: schema.Measurement) -> Row:
+    """The row of the record; an InvalidError if its numbers are not those of what was asked for."""
+    name = record.cell.model.name
     if (defect := judge(record.cell, measurement)) is not None:
-        raise InvalidError(f"{record.cell.model.name}: {defect}")
+        raise InvalidError(f"{name}: {defect}")
     row = summarise(record)
     rate, ceiling = row["flops_per_s"], row["ceiling_flops_per_s"]
-    if isinstance(rate, float) and isinstance(ceiling, float) and rate > ceiling:
-        above = excess(rate, ceiling)
-        if verdict(rate, ceiling) == CeilingVerdict.beyond:
-            wrong = "if `accelbench doctor --probe` finds no higher ceiling, the number is wrong"
-            raise InvalidError(f"{record.cell.model.name}: {above}; {wrong}")
-        warned = dataclasses.replace(measurement, warnings=[*measurement.warnings, above])
-        record = dataclasses.replace(record, measurement=warned)
-        row = summarise(record)
-    if asked.is_function:
-        row |= dict.fromkeys(("precision", "mode", "num_params"))
-    return Measurement.of(record, row, is_function=asked.is_function)
+    if not (isinstance(rate, float) and isinstance(ceiling, float) and rate > ceiling):
+        return row
+    above = excess(rate, ceiling)
+    if verdict(rate, ceiling) == CeilingVerdict.beyond:
+        wrong = "if `accelbench doctor --probe` finds no higher ceiling, the number is wrong"
+        raise InvalidError(f"{name}: {above}; {wrong}")
+    warned = dataclasses.replace(measurement, warnings=[*measurement.warnings, above])
+    return summarise(dataclasses.replace(record, measurement=warned))

@@ -18,7 +18,6 @@ from accelbench.errors import UserError
 
 MULTIRUN = ("-m", "--multirun")
 PLAIN = re.compile(r"[A-Za-z_./][\w./:@+-]*", re.ASCII)  # a text that Hydra takes as it is
-OF_NO_MODULE = "__main__."
 # Composing replaces sys.argv, which all threads share: one at a time does it.
 _COMPOSING = threading.RLock()
 
@@ -105,13 +104,6 @@ def words_of(settings: str | Sequence[str], values: Mapping[str, Any]) -> list[s
         if not axis:
             raise UserError(f"{name}=[]: an axis needs at least one value")
         given.append(f"{name}={','.join(_word(name, each) for each in axis)}")
-    for word in [*words, *given]:
-        name, _, text = word.partition("=")
-        if OF_NO_MODULE in text:
-            raise UserError(
-                f"{name}: a cell's process can't import {text} from the session itself: put it into a module, or "
-                "measure the object with accelbench.measure(model, batch)"
-            )
     has_axis = any(isinstance(value, list) for value in values.values())
     return ["-m"] * (has_axis and not set(MULTIRUN) & set(words)) + words + given
 

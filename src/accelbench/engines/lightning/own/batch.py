@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any
 
 import torch
@@ -59,8 +58,7 @@ class BatchMaker:
     def __init__(self, cell: Cell, batch_size: int) -> None:
         self.model, self.batch_size, self.channels_last = cell.model, batch_size, cell.options.channels_last
         self.dtype = STORED_DTYPES[cell.precision]
-        self.num_samples: int | None = None
-        self.token_counts: list[int] = []  # of the batches for the feed
+        self.num_samples, self.num_tokens = 0, 0  # in all batches that were made
         model, self.flag = cell.model, f"model.batch={cell.model.batch}"
         self.make = import_path("model.batch", model.batch or "")
         called = ", ".join(["batch_size", *(f"{name}={value}" for name, value in model.batch_args.items())])
@@ -76,20 +74,15 @@ class BatchMaker:
             raise UserError(f"{self.flag}: should return tensors on the CPU; accelbench moves them to the device")
         batch = mapped(made, self._cast)
         num_samples = self._count(batch, tensors[0])
-        if self.num_samples not in (None, num_samples):
-            raise UserError(
-                f"model.samples={self.model.samples}: counted {self.num_samples} samples in one batch and "
-                f"{num_samples} in another: all batches should have as many"
-            )
-        self.num_samples = num_samples
+        self.num_samples += num_samples
         if self.count_tokens is not None:
-            self.token_counts.append(counted("model.tokens", self.count_tokens, batch))
+            self.num_tokens += counted("model.tokens", self.count_tokens, batch)
         return OwnBatch(batch, num_samples)
 
     @property
     def tokens_per_sample(self) -> float | None:
         """Of all batches that were made; None if nothing counts tokens."""
-        return fmean(self.token_counts) / self.num_samples if self.token_counts and self.num_samples else None
+        return None if self.count_tokens is None else self.num_tokens / self.num_samples
 
     def _cast(self, tensor: Tensor) -> Tensor:
         if not tensor.is_floating_point():

@@ -19,6 +19,7 @@ from accelbench.engines.cell_run import CellRun, Observed
 from accelbench.engines.lightning import outputs, structure, zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.own import trainer_loop as loop
+from accelbench.engines.lightning.own.batch import count_note
 from accelbench.engines.lightning.own.user_module import UserModule
 from accelbench.engines.lightning.own.workload import of_new_network
 from accelbench.engines.lightning.precision import Observer
@@ -52,7 +53,8 @@ class ModuleRun(CellRun):
             raise UnsupportedError("model=lightning: protocol=fit needs a test set: use protocol=window or steps")
         self.user_module = UserModule(cell, backend)
         self.module, self.trainer = self.user_module.module, self.user_module.trainer
-        self.step = loop.LoopStep(self._loop, self.user_module.batch_sizes, endless=not self.trains)
+        flag, count = self.user_module.owner_flag, self.user_module.count_samples
+        self.step = loop.LoopStep(self._loop, flag, cell.batch_size, count, endless=not self.trains)
         self.finite = True
         self.same_random = self.is_reference  # in other formats torch draws other numbers
         self.unchecked: str | None = None  # why outputs were not checked
@@ -132,8 +134,8 @@ class ModuleRun(CellRun):
 
     def _probed(self, observer: Observer | None = None) -> loop.StepProbe:
         """Runs one more step, and looks at it; an observer sees what it computes in, if no layer showed that."""
-        look = loop.StepProbe()
-        with loop.wrapped(self.trainer, look.wrap(self.module, observer)):
+        look = loop.StepProbe(self.module, observer)
+        with loop.wrapped(self.trainer, look.around, (*loop.PHASES, loop.LOADED)):
             self.step.compute(None)
         self.backend.wait()
         if outputs.computes_when_read(look.result):
@@ -290,6 +292,9 @@ class ModuleRun(CellRun):
     def notes(self) -> Iterator[str]:
         yield from self.user_module.notes()
         yield from self.backend.notes()
+        num_rows = structure.num_rows(self.looked.loaded)
+        if note := count_note(self.cell.model, self.step.sizes[0], self.cell.batch_size, num_rows):
+            yield note
         if self.trains and self.looked.loss is None:
             yield "training_step returns no loss, so that only the weights were checked to be finite"
 

@@ -6,14 +6,15 @@ loop calls for a batch, of its strategy and of the module, time, count or look; 
 """
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 from greenlet import getcurrent, greenlet
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
 from accelbench.engines.lightning.own.batch import counted
 from accelbench.engines.lightning.precision import Observer
@@ -22,9 +23,10 @@ from accelbench.errors import UserError
 from accelbench.schema.vocab import Phase
 
 ENDLESS = 2**62  # batches: Lightning predicts once over a loader
+COPIES = "batch_to_device"
 # What Lightning's loop calls of its strategy, and of the module in automatic optimisation -> the phase of its time.
 OF_STRATEGY = {
-    "batch_to_device": Phase.copy_in,
+    COPIES: Phase.copy_in,
     "training_step": Phase.forward,
     "predict_step": Phase.forward,
     "backward": Phase.backward,
@@ -32,52 +34,14 @@ OF_STRATEGY = {
 }
 PHASES = {**OF_STRATEGY, "optimizer_zero_grad": Phase.optimizer}
 LOADED = "convert_input"  # of the precision plugin: gets each batch as the loader gave it
-NOT_COMPUTING = (LOADED, "batch_to_device")
 
 Section = Callable[..., Any]
-# Makes a section, by its name, that is called instead of the given one.
-Wrap = Callable[[str, Section], Section]
+# Is called instead of a section, with its name, the section itself, and what it would be called with.
+Around = Callable[..., Any]
 
 
 class Stopped(BaseException):
     """Ends Lightning's loop when everything was measured. It runs its teardown, and no hook of an epoch's end."""
-
-
-class BatchSizes:
-    """Checks and keeps the number of samples of each batch: the batch size, but for the last one of an epoch.
-
-    The user's function `count` counts them, or the first dimension of the first tensor does. The setting `flag` names
-    what makes the batches.
-    """
-
-    def __init__(self, flag: str, batch_size: int, count: Callable[..., Any] | None) -> None:
-        self.flag, self.batch_size, self.count = flag, batch_size, count
-        self.sizes: list[int] = []  # of all batches, in their order
-        self.num_rows = 0  # of the first batch's first tensor; 0 if it has none
-        self.begin_epoch()
-
-    def begin_epoch(self) -> None:
-        """The next batch is the first one of an epoch."""
-        self.is_first = True
-        self.last = 0  # the size of its last batch, if that was smaller
-
-    def add(self, batch: Any) -> None:
-        """Notes a batch. Raises UserError: it has another size than it should have, or that can't be counted."""
-        num = _first_dimension(batch) if self.count is None else counted("model.samples", self.count, batch)
-        if not self.sizes:
-            self.num_rows = _first_dimension(batch)
-        if num != self.batch_size or self.last:
-            self._check(num)
-        self.is_first = False
-        self.sizes.append(num)
-
-    def _check(self, num: int) -> None:
-        if 0 < num < self.batch_size and not self.is_first and not self.last:
-            self.last = num
-            return
-        found = f"a batch has {self.last or num} samples, not batch_size={self.batch_size}"
-        hint = "that is given as an argument or an attribute of this name; model.samples=pkg.count may count others"
-        raise UserError(f"{self.flag}: {found}: {hint}")
 
 
 def _first_dimension(batch: Any) -> int:
@@ -91,22 +55,45 @@ def _first_dimension(batch: Any) -> int:
 class LoopStep:
     """One batch of Lightning's loop, as the clock sees it: everything happens inside `compute`.
 
-    `run` runs the whole loop, over a `SteppedLoader`. If `endless`, the loader begins again when it ends. If not,
-    Lightning does that, as a new epoch.
+    It checks and keeps the number of samples of each batch: the batch size, but for the last one of an epoch. The
+    user's function `count` counts them, or the first dimension of the first tensor does.
+
+    Args:
+        run: runs the whole loop, over a `SteppedLoader`.
+        flag: the setting that names what makes the batches.
+        endless: whether the loader begins again when it ends; if not, Lightning does that, as a new epoch.
     """
 
-    def __init__(self, run: Callable[[], None], sizes: BatchSizes, *, endless: bool) -> None:
-        self.batch_sizes, self.sizes, self.endless = sizes, sizes.sizes, endless
+    def __init__(
+        self, run: Callable[[], None], flag: str, batch_size: int, count: Callable[..., Any] | None, *, endless: bool
+    ) -> None:
+        self.flag, self.batch_size, self.count, self.endless = flag, batch_size, count, endless
         self._loop, clock = greenlet(run), getcurrent()
-        self._continue, self._to_clock = self._loop.switch, clock.switch
+        self._continue = self._loop.switch
+        self.pause = partial(clock.switch, True)  # called by the loop; returns when the clock wants the next batch
+        self.sizes: list[int] = []  # of all batches, in their order
         self.num_steps = 0
         self.num_early_ends = 0  # of the loader, before the batches that it said it has
         self.given: list[Any] = []  # batches that come before those of the loader
         self.mark: Callable[[Phase], None] = lambda phase: None
+        self.begin_epoch()
 
-    def pause(self) -> None:
-        """To be called by the loop: returns when the clock wants the next batch."""
-        self._to_clock(True)
+    def begin_epoch(self) -> None:
+        """The next batch is the first one of an epoch."""
+        self.is_first = True
+        self.last = 0  # the size of its last batch, if that was smaller
+
+    def add(self, batch: Any) -> None:
+        """Notes a batch. Raises UserError: it has another size than it should have, or that can't be counted."""
+        num = _first_dimension(batch) if self.count is None else counted("model.samples", self.count, batch)
+        if num != self.batch_size or self.last:
+            if not 0 < num < self.batch_size or self.is_first or self.last:
+                found = f"a batch has {self.last or num} samples, not batch_size={self.batch_size}"
+                hint = "an argument or an attribute of this name; model.samples=pkg.count may count others"
+                raise UserError(f"{self.flag}: {found}, which is given as {hint}")
+            self.last = num
+        self.is_first = False
+        self.sizes.append(num)
 
     def advance(self) -> None:
         """To be called by the clock: returns when the loop has run one batch, or before the first one.
@@ -134,7 +121,7 @@ class LoopStep:
         if self.num_early_ends > num_ends:
             self.advance()
             if self.num_early_ends > num_ends + 1:
-                raise UserError(f"{self.batch_sizes.flag}: its loader gave no batch in a whole epoch")
+                raise UserError(f"{self.flag}: its loader gave no batch in a whole epoch")
         self.num_steps += 1
 
     def num_samples(self, batch: None) -> int:
@@ -190,7 +177,7 @@ class SteppedLoader:
         except StopIteration:
             self.step.num_early_ends += self._has_length  # without a length, this call leads to the last batch's step
             raise
-        self.step.batch_sizes.add(batch)
+        self.step.add(batch)
         self.step.mark(Phase.data_wait)
         return batch
 
@@ -201,28 +188,28 @@ class SteppedLoader:
             except StopIteration:
                 if not self.step.endless:
                     raise
-        self.step.batch_sizes.begin_epoch()
+        self.step.begin_epoch()
         self._batches = iter(self.loader)
         return next(self._batches)
 
 
 @contextmanager
-def wrapped(trainer: Any, wrap: Wrap) -> Iterator[None]:
-    """While it is entered, the sections are those that `wrap` makes."""
+def wrapped(trainer: Any, around: Around, names: Iterable[str] = PHASES) -> Iterator[None]:
+    """While it is entered, `around` is called instead of the sections of these names."""
     owners = {**dict.fromkeys(OF_STRATEGY, trainer.strategy), LOADED: trainer.precision_plugin}
     with ExitStack() as stack:
-        for name in (*PHASES, LOADED):
+        for name in names:
             owner = owners.get(name, trainer.lightning_module)
             own = vars(owner)
             if name in own:  # such as a method that the user put into the object itself
                 stack.callback(own.__setitem__, name, own[name])
             else:
                 stack.callback(own.pop, name)
-            own[name] = wrap(name, getattr(owner, name))
+            own[name] = partial(around, name, getattr(owner, name))
         yield
 
 
-def marking(step: Any) -> Wrap:
+def marking(step: Any) -> Around:
     """Has `step.mark` called at the end of each section, and of what its caller did before it.
 
     In manual optimisation, training_step calls backward and optimiser: what else it does counts as `forward`. In
@@ -231,70 +218,58 @@ def marking(step: Any) -> Wrap:
     """
     running = [Phase.framework]
 
-    def wrap(name: str, section: Section) -> Section:
-        def marked(*args: Any, **kwargs: Any) -> Any:
-            step.mark(running[-1])
-            running.append(PHASES[name])
-            try:
-                return section(*args, **kwargs)
-            finally:
-                step.mark(running.pop())
+    def marked(name: str, section: Section, /, *args: Any, **kwargs: Any) -> Any:
+        step.mark(running[-1])
+        running.append(PHASES[name])
+        try:
+            return section(*args, **kwargs)
+        finally:
+            step.mark(running.pop())
 
-        return marked if name in PHASES else section
-
-    return wrap
+    return marked
 
 
-def counting(counter: TorchDispatchMode) -> Wrap:
+def counting(counter: TorchDispatchMode) -> Around:
     """Has `counter` entered during the sections that compute: neither in the loader nor in copies to the device."""
-    depth = 0
 
-    def wrap(name: str, section: Section) -> Section:
-        def counted(*args: Any, **kwargs: Any) -> Any:
-            nonlocal depth
-            if depth:
-                return section(*args, **kwargs)
-            depth += 1
-            try:
-                with counter:
-                    return section(*args, **kwargs)
-            finally:
-                depth -= 1
+    def counted(name: str, section: Section, /, *args: Any, **kwargs: Any) -> Any:
+        # A section may be called by another one.
+        left_out = name == COPIES or counter in _get_current_dispatch_mode_stack()
+        with nullcontext() if left_out else counter:
+            return section(*args, **kwargs)
 
-        return section if name in NOT_COMPUTING else counted
-
-    return wrap
+    return counted
 
 
 class StepProbe:
-    """What one step showed: its batch as the loader gave it, as it was copied, as a step got it, and the result."""
+    """What one step showed: its batch as the loader gave it, as it was copied, as a step got it, and the result.
+
+    An observer also watches the operators of the forward pass.
+    """
 
     loaded: Any
     batch: Any
     given: Any
     result: Any
 
-    def wrap(self, network: nn.Module, observer: Observer | None) -> Wrap:
-        """Keeps what passes through the sections; `observer` also watches the operators of the forward pass."""
+    def __init__(self, network: nn.Module, observer: Observer | None) -> None:
+        self.network, self.observer = network, observer
 
-        def wrap(name: str, section: Section) -> Section:
-            def looked(*args: Any, **kwargs: Any) -> Any:
-                self.given = args[0] if args else next(iter(kwargs.values()))
-                if observer is None:
-                    self.result = section(*args, **kwargs)
-                else:
-                    returned: list[Any] = []
-                    observer.look(network, lambda: returned.append(section(*args, **kwargs)))
-                    (self.result,) = returned
-                return self.result
+    def around(self, name: str, section: Section, /, *args: Any, **kwargs: Any) -> Any:
+        """Keeps what passes through a section."""
 
-            def noted(batch: Any, *args: Any, **kwargs: Any) -> Any:
-                setattr(self, "loaded" if name == LOADED else "batch", batch)
-                return section(batch, *args, **kwargs)
+        def run() -> None:
+            self.result = section(*args, **kwargs)
 
-            return noted if name in NOT_COMPUTING else looked if PHASES[name] == Phase.forward else section
-
-        return wrap
+        if name == LOADED:
+            self.loaded = args[0]
+        elif name == COPIES:
+            self.batch = args[0]
+        elif PHASES[name] == Phase.forward:
+            self.given = args[0]
+            run() if self.observer is None else self.observer.look(self.network, run)
+            return self.result
+        return section(*args, **kwargs)
 
     @property
     def rows_left(self) -> tuple[int, int] | None:

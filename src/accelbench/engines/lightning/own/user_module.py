@@ -13,8 +13,6 @@ import pytorch_lightning as pl
 from torch import nn
 
 from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.own.batch import count_note
-from accelbench.engines.lightning.own.trainer_loop import BatchSizes
 from accelbench.engines.lightning.precision import MIXED
 from accelbench.engines.targets import check_call, import_path, lightning_package
 from accelbench.errors import UnsupportedError, UserError
@@ -49,8 +47,7 @@ class UserModule:
         if self.data is not None:
             self.owner, self.owner_flag = self.data, f"data.target={cell.data.target}"
         self.loader = self._loader_name()
-        count = import_path("model.samples", cell.model.samples) if cell.model.samples else None
-        self.batch_sizes = BatchSizes(self.owner_flag, cell.batch_size, count)
+        self.count_samples = import_path("model.samples", cell.model.samples) if cell.model.samples else None
         self.trainer = _trainer(self.package, cell, self.asked, backend)
         strategy = self.trainer.strategy
         strategy.setup = self._timed(strategy.setup)  # puts the module and its optimisers onto the device
@@ -118,9 +115,6 @@ class UserModule:
             yield f"inference runs {runs}, on batches of {self.loader}"
         if self._overrides(self.module, MODULE, "configure_callbacks"):
             yield "callbacks of the module were left out"
-        sizes = self.batch_sizes
-        if note := count_note(self.cell.model, sizes.sizes[0], self.cell.batch_size, sizes.num_rows):
-            yield note
 
     def _new_module(self) -> Any:
         """The module, its weights drawn from the seed; with the batch size, if it has the data."""
