@@ -131,18 +131,16 @@ def measure(
     measured as it is: each call is a step. It waits until nothing else is measured on the machine, and writes nothing.
 
     Args:
-        model_or_function: the module; or the function, for which `batch`, `mode`, `precision`, `loss`, `optimizer` and
-            `learning_rate` mean nothing, and are refused.
-        batch: what the module is called with: a tensor, a tuple (positional arguments) or a mapping (keywords: of its
-            entries, those that `forward` takes). Its first tensor has the shape (samples, ...). Tensors in host memory
-            are copied to a GPU in each step; a batch that is on the GPU already is not.
-        mode: `infer`, or `train`: forward pass, loss, backward pass and the optimiser's step.
+        model_or_function: the module; or the function, for which what is said of a module is refused.
+        batch: what the module is called with: a tensor, a tuple (positional arguments) or a mapping (keywords that
+            `forward` takes). Its first tensor has the shape (samples, ...). Tensors in host memory are copied to a GPU
+            in each step.
+        mode: of a module: `infer`, or `train`: forward pass, loss, backward pass and the optimiser's step.
         device: `cpu` or `gpu`. For a function: what is waited for at the end of a step.
-        precision: `fp32`, `bf16`, `fp16`, `fp64`, `tf32`, `bf16_mixed` or `fp16_mixed`. Weights and floating-point
-            inputs are cast to it; mixed: fp32 weights under autocast.
-        loss: for training: called with (output, batch), returns a scalar tensor.
-        optimizer: `adam`, `adamw` or `sgd`.
-        learning_rate: of the optimiser.
+        precision: of a module: `fp32`, `bf16`, `fp16`, `fp64`, `tf32`, `bf16_mixed` or `fp16_mixed`. Weights and
+            floating-point inputs are cast to it; mixed: fp32 weights under autocast.
+        loss: of a module's training: called with (output, batch), returns a scalar tensor.
+        optimizer: of a module's training: `adam`, `adamw` or `sgd`, with the `learning_rate`.
         samples: in a step; None for the first dimension of the batch's first tensor, and 1 for a function.
         window: how long to measure; None for a `Window()`: about three seconds.
         name: for people; None for the name of the class or the function.
@@ -154,32 +152,10 @@ def measure(
     """
     asked = _Asked(model_or_function, batch, mode, device, precision, loss, optimizer, learning_rate, samples, name)
     asked.check()
-    check_clocks()
     cell = asked.cell(window or Window())
-    if (reason := support.why_not(cell, look(cell.device))) is not None:
-        raise UserError(reason)
     with lock.hold_measuring(print):
-        try:
-            record, raw = _measured(asked, cell)
-        except UnsupportedError as error:
-            raise UserError(str(error)) from error
-    row = _judged(record, raw)
-    if asked.is_function:
-        row |= dict.fromkeys(("precision", "mode", "num_params"))
-    return Measurement(
-        name=cell.model.name,
-        device=raw.device,
-        device_name=raw.device_name,
-        mode=None if asked.is_function else mode,
-        precision=None if asked.is_function else raw.precision,
-        samples=record.cell.batch_size,
-        flops=raw.work.flops if raw.work else None,
-        warnings=[*warnings_of(row), NOT_ISOLATED],
-        notes=list(raw.notes),
-        row=row,
-        raw=raw,
-        **{name: number_of(row, name) for name in NUMBERS},
-    )
+        record, raw = _measured(asked, cell)
+    return _of_row(_judged(record, raw), record.cell, raw, is_function=asked.is_function)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -241,10 +217,10 @@ class _Asked:
             )
 
     def cell(self, window: Window) -> Cell:
-        """The cell that is nearest to it; the number of samples may not be known yet."""
+        """The cell that is nearest to it; the number of samples may not be known yet. UserError: it can't run here."""
         kind = self.target if self.is_function else type(self.target)
         called = self.name or getattr(kind, "__name__", type(kind).__name__).replace("<lambda>", "function")
-        return Cell(
+        cell = Cell(
             suite="",
             engine=Engine.lightning,
             device=Device(self.device),
@@ -266,6 +242,10 @@ class _Asked:
             window=window,
             timeout_s=TIMEOUT_S,
         )
+        check_clocks()
+        if (reason := support.why_not(cell, look(cell.device))) is not None:
+            raise UserError(reason)
+        return cell
 
 
 def _measured(asked: _Asked, cell: Cell) -> tuple[Record, schema.Measurement]:
@@ -278,10 +258,13 @@ def _measured(asked: _Asked, cell: Cell) -> tuple[Record, schema.Measurement]:
     from accelbench.api.live import measure_function, measure_network
 
     random.setstate(generator)
-    if asked.is_function:
-        measurement = measure_function(asked.target, cell)
-    else:
-        cell, measurement = measure_network(asked.target, asked.batch, asked.loss, asked.samples, cell)
+    try:
+        if asked.is_function:
+            measurement = measure_function(asked.target, cell)
+        else:
+            cell, measurement = measure_network(asked.target, asked.batch, asked.loss, asked.samples, cell)
+    except UnsupportedError as error:
+        raise UserError(str(error)) from error
     sampler.sample()
     found = read_ceilings(workplace().cache, environment).get(cell.device.value)
     # Of the whole process: what it had before is not the model's.
@@ -298,9 +281,7 @@ def _measured(asked: _Asked, cell: Cell) -> tuple[Record, schema.Measurement]:
         # The numbers of a process that does other things are warned of, however busy the machine was.
         environment={**environment, "ceilings": found.to_json() if found else None, BUSY: ALLOWED},
         measurement=measurement,
-        system=SystemSeries(started_boot_s=steady[0], t_s=[0.0], values={OTHERS: others})
-        if steady and others
-        else None,
+        system=SystemSeries(started_boot_s=steady[0], t_s=[0.0], values=load) if steady and load else None,
     )
     return record, measurement
 
@@ -320,3 +301,22 @@ def _judged(record: Record, measurement: schema.Measurement) -> Row:
         raise InvalidError(f"{name}: {above}; {wrong}")
     warned = dataclasses.replace(measurement, warnings=[*measurement.warnings, above])
     return summarise(dataclasses.replace(record, measurement=warned))
+
+
+def _of_row(row: Row, cell: Cell, raw: schema.Measurement, *, is_function: bool) -> Measurement:
+    if is_function:
+        row |= dict.fromkeys(("precision", "mode", "num_params"))
+    return Measurement(
+        name=cell.model.name,
+        device=raw.device,
+        device_name=raw.device_name,
+        mode=None if is_function else cell.mode.value,
+        precision=None if is_function else raw.precision,
+        samples=cell.batch_size,
+        flops=raw.work.flops if raw.work else None,
+        warnings=[*warnings_of(row), NOT_ISOLATED],
+        notes=list(raw.notes),
+        row=row,
+        raw=raw,
+        **{name: number_of(row, name) for name in NUMBERS},
+    )
