@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from accelbench.data.arrays import RowFile, array_path, how_to_prepare, load_split
+from accelbench.data.arrays import array_path, load_split
 from accelbench.errors import DataError
 
 
@@ -30,16 +30,3 @@ def test_an_incomplete_file_is_named_with_what_mends_it(folder, num_bytes):
     path.write_bytes(path.read_bytes()[:num_bytes])
     with pytest.raises(DataError, match=rf"train_images.npy: not readable .*dvc repro data@{folder.name}"):
         load_split(folder, "train")
-
-
-def test_a_file_gets_its_rows_one_after_another(tmp_path):
-    rows = np.arange(24, dtype=np.uint8).reshape(12, 2)
-    with RowFile(tmp_path / "rows.npy", (2,)) as file:
-        for part in (rows[:1], rows[1:9], rows[9:]):
-            file.add(part.tobytes())
-    assert np.array_equal(np.load(tmp_path / "rows.npy"), rows)
-
-
-def test_outside_of_a_project_a_set_is_prepared_again_once_it_is_removed(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert how_to_prepare(tmp_path / "mnist") == f"remove {tmp_path}/mnist: the next run prepares it again"

@@ -21,13 +21,6 @@ def photo(width=90, height=70, mode="RGB"):
     return Image.fromarray(np.stack([x, y, 255 - x], -1).astype(np.uint8)).convert(mode)
 
 
-def test_resized_as_pillows_antialiased_bilinear():
-    rng = np.random.default_rng(0)
-    image = Image.fromarray(rng.integers(0, 256, (300, 400, 3), dtype=np.uint8))
-    expected = np.asarray(image.resize((224, 224), Image.Resampling.BILINEAR))
-    assert np.array_equal(decode(encoded(image), 224), expected)
-
-
 @pytest.mark.parametrize("kind", ["JPEG", "GIF", "BMP", "PNG", "WEBP"])
 def test_every_usual_format_whatever_the_name_says(kind):
     pixels = decode(encoded(photo(), kind), 32).astype(int)

@@ -1,4 +1,3 @@
-import errno
 import hashlib
 import socket
 import threading
@@ -66,10 +65,6 @@ def test_fetches_only_what_is_missing_or_damaged(small, mirror, tmp_path):
     assert kept.stat().st_mtime_ns == before
 
 
-def test_needs_no_network_once_it_has_all(small):
-    download(files(small), ["http://127.0.0.1:9/"], small.folder)
-
-
 def test_a_silent_mirror_is_given_up_soon_for_the_next_and_each_is_named(small, mirror, silent, tmp_path):
     download(files(small), [silent, mirror], tmp_path / "cache")
     check(tmp_path / "cache", small)
@@ -88,12 +83,3 @@ def test_what_comes_altered_or_breaks_off_is_not_kept(small, mirror, tmp_path, m
     with pytest.raises(DownloadError, match=r"came altered or incomplete \(40 bytes, md5|IncompleteRead"):
         download(files(small)[:1], [mirror], tmp_path / "other")
     assert list((tmp_path / "other").iterdir()) == []
-
-
-def test_a_full_disk_is_no_fault_of_the_mirror(small, mirror, tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(module, "writing", full)
-    with pytest.raises(OSError, match="No space left"):
-        download(files(small), [mirror], tmp_path)

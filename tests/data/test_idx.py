@@ -1,7 +1,6 @@
 """Sets in the idx format, and where any set of files is looked for (`obtain.FileSet`)."""
 
 import gzip
-import shutil
 
 import numpy as np
 import pytest
@@ -36,13 +35,6 @@ def test_reads_packed_and_unpacked_files(small, obtain, target, monkeypatch, sou
 def test_a_named_folder_that_is_none_never_falls_back(obtain):
     with pytest.raises(DataError, match="nowhere is not a readable folder"):
         obtain("nowhere")
-
-
-@pytest.mark.parametrize("place", ["data/Small/raw", "data/.downloads/small"])
-def test_auto_takes_what_is_there(small, project, obtain, target, place):
-    shutil.copytree(small.folder, project / place)
-    assert obtain("auto").stand_in_reason is None
-    assert is_small(target, small)
 
 
 def test_auto_falls_back_to_the_stand_in_and_says_why(small, obtain, target):

@@ -59,20 +59,6 @@ def test_each_folder_of_pictures_is_a_class(place, pictures):
         assert len(load_encoded(folder, split).ends) == 3 * num
 
 
-def test_a_folder_that_is_divided_keeps_its_division(place, tmp_path):
-    for number, (split, name) in enumerate((s, c) for s in ("train", "val") for c in "abc"):
-        picture(tmp_path / "divided" / split / name / "1.png", number)
-    picture(tmp_path / "divided" / "train" / "1.png", 99)
-    picture(tmp_path / "divided" / "other" / "a" / "1.png", 98)
-    obtained = prepare.prepare_own(place, of_folder(tmp_path / "divided"))
-    assert obtained.division == "its own"
-    assert obtained.refused == [
-        "other/a/1.png: in neither the training nor the test folder",
-        "train/1.png: in no folder of a class",
-    ]
-    assert [len(load_split(place.data / "mine", split).labels) for split in ("train", "test")] == [3, 3]
-
-
 @pytest.mark.parametrize(
     "names", [["1.png", ".git/1.png", ".a/2.png"], ["train/cat/1.png", "test/cat/1.png", "val/cat/2.png"]]
 )

@@ -1,5 +1,4 @@
 import os
-import resource
 import shutil
 import zipfile
 from dataclasses import dataclass
@@ -67,22 +66,6 @@ def test_a_zip_gives_the_same_bytes_as_the_folder(photos, out, tmp_path):
     convert(open_source(tmp_path / "photos.zip"), CLASSES, 16, tmp_path / "other", keep_encoded=True)
     for name in os.listdir(out):
         assert (out / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
-
-
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_full_disk_is_an_error_of_the_system(photos, out):
-    """A limit on the size of files stands for the full disk."""
-    pid = os.fork()
-    if pid == 0:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, 2_000))
-        try:
-            convert(Folder(photos), CLASSES, 64, out)
-        except OSError:
-            os._exit(3)
-        except BaseException:
-            os._exit(4)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ import pytest
 from accelbench.data.arrays import load_split
 from accelbench.data.manifest import read_manifest
 from accelbench.data.prepare import replacing
-from accelbench.errors import BusyError, DataError
 from accelbench.stages import stage
 
 
@@ -45,20 +44,6 @@ def test_without_a_network_the_stand_in_is_written_with_one_warning(pytestconfig
     capsys.readouterr()
     assert refused(capsys).count("missing") == 4
     assert contents(folder) == before, "a failing source leaves the earlier data whole"
-
-
-def test_the_script_runs_the_code_of_its_own_checkout(pytestconfig, project):
-    """A copy of the script finds the package in the src/ beside it, not the installed one."""
-    package = project / "src" / "accelbench" / "stages"
-    package.mkdir(parents=True)
-    for folder in (package, package.parent):
-        (folder / "__init__.py").touch()
-    (package / "stage.py").write_text("def main():\n    print('own code')\n")
-    script = project / "pipelines" / "stage.py"
-    script.parent.mkdir()
-    script.write_text((pytestconfig.rootpath / "pipelines" / "stage.py").read_text())
-    done = subprocess.run([sys.executable, script], cwd=project, capture_output=True, text=True, check=True)
-    assert done.stdout == "own code\n"
 
 
 @pytest.mark.parametrize("source", ["3", "", "donwload", "null", "[auto]", "{quick: auto}", "'  '"])
@@ -114,30 +99,3 @@ def test_takes_the_place_of_the_earlier_folder_also_behind_a_link(earlier, tmp_p
     replace(tmp_path / "link", "newer")
     assert (tmp_path / "link").is_symlink()
     assert (earlier / "value").read_text() == "newer"
-
-
-def test_an_error_leaves_the_earlier_folder_whole(earlier):
-    def fail():
-        with replacing(earlier) as new:
-            assert list(new.iterdir()) == []
-            (new / "value").write_text("half of the new")
-            raise RuntimeError("in the middle")
-
-    with pytest.raises(RuntimeError, match="in the middle"):
-        fail()
-    assert (earlier / "value").read_text() == "earlier"
-    assert names(earlier.parent) == ["set"]
-
-
-def test_two_of_the_same_at_once_are_refused_others_go_on_and_a_file_is_kept(earlier, tmp_path):
-    with replacing(earlier) as new:
-        with pytest.raises(BusyError, match="another process"):
-            replace(earlier, "other")
-        replace(earlier.with_name("other"), "other")
-        (new / "value").write_text("new")
-    assert (earlier / "value").read_text() == "new"
-    assert (earlier.with_name("other") / "value").read_text() == "other"
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(DataError, match="file: a file is in the way"):
-        replace(tmp_path / "file", "new")
-    assert (tmp_path / "file").read_text() == "mine"

@@ -43,12 +43,3 @@ def test_a_new_process_has_the_wanted_allocator_and_what_the_user_preloads_stays
     name, _, version = found.library.partition(" ")
     assert ".so." in name
     assert any(letter.isdigit() for letter in version)
-
-
-@pytest.mark.parametrize("allocator", [installed(each) for each in LIBRARIES])
-def test_an_allocator_that_the_users_variables_load_is_found_and_noted(allocator):
-    found = ran({"LD_PRELOAD": str(allocators.library(allocator))})
-    (note,) = allocators.notes(Allocator.default, found)
-    assert note.startswith(f"allocator=default ran with {allocator} (lib")
-    assert list(allocators.notes(allocator, found)) == []
-    assert list(allocators.notes(Allocator.default, Running("glibc", "libc.so.6 2.36"))) == []

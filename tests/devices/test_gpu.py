@@ -67,11 +67,3 @@ def test_a_mig_instance_has_its_gpus_capability():
     [found] = gpu.visible_gpus(FakeNvml(), {"CUDA_VISIBLE_DEVICES": "MIG-1"})
     assert (found.compute_capability, found.multiprocessors) == ((8, 0), 42)
     assert gpu.visible_gpus(FakeNvml(), {"CUDA_VISIBLE_DEVICES": "MIG-2"}) == []
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not gpu.look().present, reason="no usable NVIDIA GPU here")
-def test_a_real_gpu_is_described_in_full():
-    gpus = gpu.visible_gpus()
-    assert gpus
-    assert all(each.memory_bytes and each.compute_capability and each.name for each in gpus)

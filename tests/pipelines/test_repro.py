@@ -5,18 +5,14 @@ import socket
 import subprocess
 import sys
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
-from accelbench.grid.fingerprint import fingerprint
-from accelbench.presentation import duration
 from accelbench.schema import plan_file, record
 from accelbench.schema.vocab import Status
 from fakes import make_project
-from grid.finished import finished
 from sinks import samples
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,29 +66,6 @@ def test_the_exit_status_says_whether_a_cell_failed_unexpectedly(repro, statuses
     assert repro.calls == [("repro", "report")]
     change(repro.ROOT, strict=False)
     assert repro.main() == 0
-
-
-def test_a_record_that_cannot_be_read_is_named_and_counts_as_a_failure(repro, capsys):
-    write_records(repro.ROOT, Status.ok, Status.ok)
-    bad = next((repro.ROOT / "results" / "mnist_networks").glob("*-*.json"))
-    bad.write_text("{")
-    change(repro.ROOT, retry="failed")
-    assert repro.main() == 1
-    assert f"{bad.name}: not a readable record (" in capsys.readouterr().err
-
-
-def test_the_job_says_how_long_cells_take_whose_kind_was_measured_here(repro, capsys):
-    change(repro.ROOT, suites={"mnist_networks": {**SUITE, "batch_size": [8, 32], "protocol": "steps", "steps": 100}})
-    machine = {"machine": fingerprint()["machine"]}
-    with repro.Job(repro.Console(highlight=False, soft_wrap=True)) as job:
-        cells = job.lefts["mnist_networks"]
-        for at_s, cell in enumerate(replace(cell, seed=7) for cell in cells):
-            record.write(finished(cell, 0.5, at_s=60.0 * at_s, environment=machine), repro.ROOT / "runs" / "earlier")
-        job.announce()
-        took_s = sum(finished(cell, 0.5).wall_s for cell in cells)
-        job.started = cells
-        assert job._length(["mnist_networks"], job._evidence()).estimate_s == pytest.approx(took_s)
-    assert f"1 suite, 4 cells to measure: about {duration(took_s)}; then" in capsys.readouterr().out
 
 
 @pytest.fixture
@@ -163,14 +136,6 @@ def test_a_client_that_is_silent_or_never_ends_does_not_hold_the_job_up(repro, j
         ended.set()
         thread.join()
     assert capsys.readouterr().out.count("is no stage of this job") == 2
-    assert asked(job, "confirm") == "2\n"
-
-
-def test_a_stage_that_dies_while_it_is_measured_for_does_not_end_the_job(job, monkeypatch):
-    stage = sent(job, b'["sweep", "mnist_networks"]\n')
-    with monkeypatch.context() as measuring:
-        measuring.setattr(job, "_measure", lambda *words: stage.close())
-        job.serve()
     assert asked(job, "confirm") == "2\n"
 
 

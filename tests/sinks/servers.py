@@ -23,19 +23,6 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         """Says nothing."""
 
-    def _answer(self, status: int, body: bytes = b"", **headers: str) -> None:
-        self.send_response(status)
-        for name, value in {"Content-Length": str(len(body)), **headers}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def _unauthorized(self) -> None:
-        self._answer(401)
-
-    def _redirects_to_itself(self) -> None:
-        self._answer(302, Location=self.path)
-
     def _endless_body(self) -> None:
         self.send_response(200)
         self.end_headers()
@@ -50,7 +37,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(b" " * 65536)
 
 
-KINDS = ("unauthorized", "redirects_to_itself", "endless_body", "flood")
+KINDS = ("endless_body", "flood")
 
 
 @contextmanager

@@ -74,14 +74,6 @@ def test_what_does_not_open_or_fails_slowly_is_asked_for_nothing_more(delivered,
     assert (delivery.undelivered, delivery.problem, delivery.links(record())) == (1, "refused", {})
 
 
-def test_an_interrupt_is_no_failure_of_the_tracker(delivered):
-    def interrupt(number):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        delivered(1, refuses=interrupt)
-
-
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

@@ -1,5 +1,4 @@
 import contextlib
-import os
 import sqlite3
 
 import pytest
@@ -12,13 +11,6 @@ from accelbench.sinks import location
 def _own_store(monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.delenv("DVC_ROOT", raising=False)
-
-
-def test_a_writer_that_does_not_end_is_waited_for_only_so_long(tmp_path, monkeypatch):
-    monkeypatch.setattr(location, "PATIENCE_S", 0.1)
-    told = rf"^another writer of the MLflow store \(process {os.getpid()}\) is under way"
-    with location.locked(tmp_path), pytest.raises(UserError, match=told), location.locked(tmp_path):
-        pytest.fail("two writers")
 
 
 def written_by_another_program(root):

@@ -3,11 +3,7 @@
 import dataclasses
 import os
 import random
-import signal
 import subprocess
-import sys
-import time
-from contextlib import contextmanager, nullcontext
 
 import pytest
 
@@ -18,9 +14,8 @@ from accelbench.sinks import view
 from accelbench.sinks.delivery import Delivery
 from accelbench.sinks.mlflow_fields import AGGREGATE, CELL_KEY, KIND
 from accelbench.sinks.sync import sync
-from accelbench.sinks.ui import DIRECT
 from tests.sinks.samples import cell, record
-from tests.sinks.stores import SYNC, client_of, closed_port, split, started
+from tests.sinks.stores import SYNC, client_of, split, started
 
 
 def processes(num, first=0):
@@ -80,58 +75,27 @@ def test_means_that_a_killed_process_left_are_made_whole_and_not_twice(root):
     assert (mean.info.status, mean.data.metrics["cell/num_processes"]) == ("FINISHED", 3)
 
 
-@contextmanager
-def server(root, port):
-    """A real server on a sqlite store in `root`."""
-    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    command += ["--backend-store-uri", f"sqlite:///{root}/mlflow.db", "--artifacts-destination", str(root / "files")]
-    quiet = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
-    quiet.pop("MLFLOW_TRACKING_URI", None)
-    log = (root / "server.log").open("ab")
-    running = subprocess.Popen(command, env=quiet, cwd=root, stdout=log, stderr=log, start_new_session=True)
-    try:
-        deadline = time.monotonic() + 120
-        while True:
-            try:
-                with DIRECT.open(f"http://127.0.0.1:{port}/health", timeout=5):
-                    break
-            except OSError:
-                assert time.monotonic() < deadline, (root / "server.log").read_text()
-                assert running.poll() is None
-                time.sleep(0.2)
-        yield running
-    finally:
-        os.killpg(running.pid, signal.SIGKILL)
-        running.wait()
-        log.close()
-
-
 @pytest.mark.faults
-@pytest.mark.parametrize("is_served", [False, True], ids=["sqlite", "server"])
-def test_each_record_gets_one_run_however_often_a_sync_is_killed(is_served, tmp_path, monkeypatch):
+def test_each_record_gets_one_run_however_often_a_sync_is_killed(tmp_path):
     seed = int(os.environ.get("FAULTS_SEED", random.randrange(10**6)))
     print(f"FAULTS_SEED={seed}")
     dice = random.Random(seed)
     made = processes(100)
     write(tmp_path, made)
-    port = closed_port()
-    with server(tmp_path, port) if is_served else nullcontext():
-        if is_served:
-            monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
-        num_kills = 0
-        for _ in range(8):
-            running = started(SYNC, tmp_path, stderr=subprocess.DEVNULL)
-            try:
-                running.wait(timeout=dice.uniform(1, 3))
-                break
-            except subprocess.TimeoutExpired:
-                running.kill()
-                running.wait()
-                num_kills += 1
-        assert num_kills >= 2
-        done = sync(tmp_path, [tmp_path / "runs"])
-        assert done.num_delivered + done.num_already_there == len(made)
-        measured, (mean,) = split(tmp_path)
+    num_kills = 0
+    for _ in range(8):
+        running = started(SYNC, tmp_path, stderr=subprocess.DEVNULL)
+        try:
+            running.wait(timeout=dice.uniform(1, 3))
+            break
+        except subprocess.TimeoutExpired:
+            running.kill()
+            running.wait()
+            num_kills += 1
+    assert num_kills >= 2
+    done = sync(tmp_path, [tmp_path / "runs"])
+    assert done.num_delivered + done.num_already_there == len(made)
+    measured, (mean,) = split(tmp_path)
     assert keys(measured) == sorted((one.name, one.started_at) for one in made)
     assert {run.info.status for run in measured} == {"FINISHED"}
     assert mean.data.metrics["cell/num_processes"] == len(made)

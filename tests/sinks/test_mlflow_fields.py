@@ -1,14 +1,12 @@
-import dataclasses
-
 import pytest
 
 from accelbench.judging.row import MEASURED as COLUMNS
 from accelbench.judging.row import summarise
-from accelbench.schema.measurement import Block, SystemSeries
-from accelbench.schema.vocab import UNEXPECTED, Mode, Protocol, Status
+from accelbench.schema.measurement import SystemSeries
+from accelbench.schema.vocab import UNEXPECTED, Protocol, Status
 from accelbench.sinks import mlflow_fields
 from accelbench.sinks.mlflow_fields import NOTE, translate
-from tests.sinks.samples import STAND_IN, cell, measurement, record, system_series
+from tests.sinks.samples import STAND_IN, cell, record
 
 # Parameters, tags and parts of the description.
 ELSEWHERE = {"threads", "warnings", *mlflow_fields.TAGS}
@@ -75,18 +73,6 @@ def test_a_stand_in_never_passes_for_the_set():
     assert run.params["data"] == "mnist (stand-in)"
     assert run.tags["data.stand_in"] == "true"
     assert run.tags[NOTE].startswith("**Not mnist**")
-
-
-def test_where_nothing_is_known_nothing_is_said():
-    run = translate(record(status=Status.failed, data=None, system=None, environment={}, error=None, reason=None))
-    assert not any("git" in key or key.startswith("data.") for key in run.tags)
-    assert "threads" not in run.params
-    assert run.tags[NOTE] == "**failed**"
-    of = cell(mode=Mode.infer)
-    short = dataclasses.replace(measurement(of), blocks=[Block(num_steps=1, num_samples=128, seconds=0.1)])
-    run = translate(record(of, measurement=short))
-    assert "1,280 samples/s on AMD EPYC" in run.tags[NOTE]  # without an interval
-    assert system_series().peak_host_bytes == 1e6 * values_of(run)["memory/peak_host_mb"]
 
 
 def test_no_text_of_a_run_holds_an_escape():

@@ -8,7 +8,6 @@ from urllib.request import Request
 
 import pytest
 
-from accelbench.devices import packages
 from accelbench.errors import UserError
 from accelbench.sinks import view
 from accelbench.sinks.ui import DIRECT, serve
@@ -20,13 +19,6 @@ def test_without_a_store_or_a_run_it_says_what_to_do(root, tmp_path):
     for place in (tmp_path, root):
         with pytest.raises(UserError, match="run a sweep first"):
             serve(place, closed_port())
-
-
-def test_without_mlflows_server_it_says_what_to_install(root, monkeypatch):
-    version = packages.version
-    monkeypatch.setattr(packages, "version", lambda name: None if name == "mlflow" else version(name))
-    with pytest.raises(UserError, match="MLflow's server is not installed"):
-        serve(root, closed_port())
 
 
 def test_a_port_that_cannot_be_used_names_the_flag(root):

@@ -22,19 +22,6 @@ def test_every_metric_of_the_view_exists_and_it_is_left_alone_once_it_is_there()
     assert view.view_tags(2, tags) == {}
 
 
-def test_an_older_view_is_renewed_and_keeps_its_birthday():
-    older = {view.TAG: json.dumps({"name": "accelbench", "createdAt": 1, "updatedAt": 1, "state": "deflate;"})}
-    renewed = json.loads(view.view_tags(5, older)[view.TAG])
-    assert (renewed["createdAt"], renewed["updatedAt"]) == (1, 5)
-
-
-def test_the_url_opens_the_view():
-    assert view.view_url("http://127.0.0.1:5000/", "7") == (
-        "http://127.0.0.1:5000/#/experiments/7/runs?workflowType=machine_learning"
-        "&viewStateShareKey=accelbench&compareRunsMode=CHART"
-    )
-
-
 def test_ids_that_a_server_made_up_stay_in_their_place():
     assert view.run_url("http://x", "1/../2", "\x1b[31m?a#b") == (
         "http://x/#/experiments/1%2F..%2F2/runs/%1B%5B31m%3Fa%23b?workflowType=machine_learning"

@@ -55,13 +55,6 @@ def test_a_report_is_not_written_through_a_link(project, private, capsys):
     assert "runs/nets/report: is a link to" in capsys.readouterr().err
 
 
-def test_a_link_within_the_project_is_followed(project, private):
-    (project / "pages").mkdir()
-    link(project / "report", project / "pages")
-    assert main(["report"]) == 0
-    assert (project / "pages/index.html").exists()
-
-
 def test_a_file_of_the_report_that_is_a_link_is_replaced(project):
     precious = project.parent / "precious"
     precious.write_text("mine")

@@ -37,17 +37,6 @@ def test_a_cell_that_failed_is_listed_and_differently_after_it_failed_again(tmp_
     assert retries(tmp_path, "failed", samples.record(samples.cell(), Status.ok)) == {}
 
 
-def test_a_cell_that_would_end_the_same_way_is_not_listed(tmp_path):
-    for status in (Status.ok, Status.skipped, Status.oom, Status.invalid):
-        assert retries(tmp_path, "failed", samples.record(samples.cell(), status)) == {}
-
-
-def test_before_the_first_sweep_nothing_is_listed(tmp_path):
-    (tmp_path / "params.yaml").write_text("retry: failed\nsuites: {nets: {model: mlp}}\n")
-    work.write_retries(tmp_path)
-    assert json.loads((tmp_path / "retries/nets.json").read_text()) == {}
-
-
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A project with a failed cell; the stage runs in it."""

@@ -90,13 +90,6 @@ def test_an_altered_batch_is_refused_before_it_is_unpickled(batches, project, ta
     assert not (tmp_path / "harm").exists()
 
 
-def test_missing_batches_are_named(batches, project, target):
-    (batches / "data_batch_3").unlink()
-    (batches / "test_batch").unlink()
-    with pytest.raises(DataError, match="missing data_batch_3, test_batch"):
-        DATA_SET.obtain("cifar10", str(batches), project, target)
-
-
 def test_real_pictures_in_folders_by_class(shared, project, target):
     obtained = DATA_SET.obtain("cifar10", str(shared("cifar10")), project, target)
     assert obtained.refused == []
