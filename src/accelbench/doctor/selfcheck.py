@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -31,7 +30,7 @@ from accelbench.settings.compose import one_cell
 from accelbench.stats.order_statistics import median
 from accelbench.sweep.context import SweepContext
 from accelbench.sweep.session import Session
-from accelbench.sweep.terminal import SweepProgress, say
+from accelbench.sweep.terminal import say
 
 SLOWDOWN = 0.05
 FOLDER = "selfcheck"  # of the records: not among those of sweeps, which reports and trackers read
@@ -85,8 +84,7 @@ class _Measured:
 
     def run(self, budget_s: float, left_s: Callable[[], float]) -> None:
         """Measures rounds until there is no time for another one."""
-        progress = partial(SweepProgress, left_s=left_s, budget_s=budget_s)
-        session = Session(self.context, self.ready, self.ready.planned, progress)
+        session = Session(self.context, self.ready, self.ready.planned, is_brief=True)
         self.context.say(f"Measuring what verdicts are worth here, for {duration(budget_s)} ...")
         dice = random.Random(0)
         try:

@@ -1,11 +1,11 @@
 """`accelbench doctor`: prints what this machine and its project have and can do, after probing it if asked."""
 
 import functools
+import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Column, Table
@@ -39,13 +39,8 @@ UNREADABLE = f"unknown: {PARAMS} is not readable"
 Rows = list[tuple[str, str]]
 
 
-class Kind(NamedTuple):
-    """A kind of cell of our network `mlp`: `reason` says why it would not run here, None if it would."""
-
-    device: Device
-    precision: Precision
-    mode: Mode
-    reason: str | None
+# A device, a precision and a mode -> why a cell of our network `mlp` would not run here; None if it would.
+Kinds = Mapping[tuple[Device, Precision, Mode], str | None]
 
 
 def show(place: Workplace, console: Console | None = None, *, probe: bool = False, whole: bool = False) -> None:
@@ -60,7 +55,7 @@ def show(place: Workplace, console: Console | None = None, *, probe: bool = Fals
                 if look(device).present:
                     prober.probe(_plain_cell(device), TRUE_PRECISIONS)
     reports = [look(device) for device in Device]
-    kinds = list(kinds_on(report for report in reports if report.present))
+    kinds = kinds_on([report for report in reports if report.present])
     known = read_ceilings(place.cache, fingerprint(PROBING_ENGINE))
     if not whole:
         present = ", ".join(report.device for report in reports if report.present)
@@ -90,13 +85,15 @@ def _plain_cell(device: Device = Device.cpu, precision: Precision = Precision.fp
     )
 
 
-def kinds_on(reports: Iterable[DeviceReport]) -> Iterator[Kind]:
-    """Every combination of the reports' devices, precisions and modes."""
-    for report in reports:
-        for precision in NOT_QUANTIZED:
-            for mode in Mode:
-                cell = replace(_plain_cell(report.device, precision), mode=mode)
-                yield Kind(report.device, precision, mode, support.why_not(cell, report))
+def kinds_on(reports: Iterable[DeviceReport]) -> Kinds:
+    """Every kind of cell on the reports' devices."""
+    kinds = itertools.product(reports, NOT_QUANTIZED, Mode)
+    return {
+        (report.device, precision, mode): support.why_not(
+            replace(_plain_cell(report.device, precision), mode=mode), report
+        )
+        for report, precision, mode in kinds
+    }
 
 
 def _why_not(engine: Engine, precision: Precision = Precision.fp32) -> str | None:
@@ -114,9 +111,7 @@ def _table(rows: Rows) -> Table:
     return table
 
 
-def _summary(
-    place: Workplace, reports: Sequence[DeviceReport], kinds: Sequence[Kind], known: Mapping[str, Ceilings]
-) -> Rows:
+def _summary(place: Workplace, reports: Sequence[DeviceReport], kinds: Kinds, known: Mapping[str, Ceilings]) -> Rows:
     """A dozen lines of 80 columns."""
     rows = [
         (report.device.value, _described(report, is_brief=True))
@@ -139,7 +134,7 @@ def _summary(
 
 
 def _sections(
-    place: Workplace, reports: Sequence[DeviceReport], kinds: Sequence[Kind], known: Mapping[str, Ceilings]
+    place: Workplace, reports: Sequence[DeviceReport], kinds: Kinds, known: Mapping[str, Ceilings]
 ) -> dict[str, Rows]:
     """Title -> rows. Data sets that aren't prepared and a params.yaml that isn't readable are shown as such."""
     engines: Rows = []
@@ -177,13 +172,13 @@ def _described(report: DeviceReport, *, is_brief: bool = False) -> str:
     return ", ".join([count + report.name, *memory, *details])
 
 
-def _precisions(kinds: Sequence[Kind]) -> Rows:
+def _precisions(kinds: Kinds) -> Rows:
     """Device -> such as `bf16, fp32, fp16*`: an asterisk where only one mode runs, or few engines do."""
     rows: Rows = []
-    for device in dict.fromkeys(kind.device for kind in kinds):
+    for device in dict.fromkeys(device for device, _, _ in kinds):
         words = []
         for precision in NOT_QUANTIZED:
-            found = [kind.reason is None for kind in kinds if (kind.device, kind.precision) == (device, precision)]
+            found = [kinds[device, precision, mode] is None for mode in Mode]
             if any(found):
                 words.append(f"{precision}{'' if all(found) else '*'}")
         if device == Device.cpu and any(_why_not(engine, Precision.int8) is None for engine in Engine):
@@ -211,10 +206,10 @@ def _ceilings(known: Mapping[str, Ceilings]) -> Rows:
     return rows or [("", NOT_PROBED)]
 
 
-def _skipped(kinds: Sequence[Kind]) -> Rows:
+def _skipped(kinds: Kinds) -> Rows:
     rows: Rows = []
-    for device, precision, reason in dict.fromkeys((v.device, v.precision, v.reason) for v in kinds if v.reason):
-        modes = [v.mode for v in kinds if (v.device, v.precision, v.reason) == (device, precision, reason)]
+    for device, precision, reason in dict.fromkeys((*key[:2], reason) for key, reason in kinds.items() if reason):
+        modes = [mode for mode in Mode if kinds[device, precision, mode] == reason]
         which = f", {modes[0]}" if len(modes) < len(Mode) else ""
         rows.append((f"{device} {precision}{which}", reason))
     return rows or [("", "nothing, on the devices that are there")]

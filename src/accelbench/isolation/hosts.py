@@ -69,10 +69,9 @@ class Hosts:
 
     def __exit__(self, *_: object) -> None:
         with self._stack:
-            printed = [host.kill() for host in self._hosts.values()]
+            for host in self._hosts.values():
+                self._show(host.kill())
             self._hosts.clear()
-        for text in printed:
-            self._show(text)
 
     def start(self, cell: Cell) -> None:
         """Starts the host of `cell` and returns while it still imports the framework."""

@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import count
 
 from rich.console import Console
@@ -30,7 +30,7 @@ from accelbench.settings.config import SweepOptions
 from accelbench.sweep import run
 from accelbench.sweep.context import SweepContext
 from accelbench.sweep.session import Session
-from accelbench.sweep.terminal import SweepProgress, say_skipped
+from accelbench.sweep.terminal import say_skipped
 
 # What a process is taken to last if nothing like it was measured here; and if it compiles its network.
 UNKNOWN_S, COMPILED_S = 1.0, 20.0
@@ -91,9 +91,8 @@ class _Search:
 
     def run(self) -> None:
         budget_s, race = self.goal.budget_s, self.found.race
-        progress = partial(SweepProgress, left_s=self._left_s, budget_s=budget_s)
         self._write_plan()
-        self.session = Session(self.context, self.ready, self.ready.planned, progress)
+        self.session = Session(self.context, self.ready, self.ready.planned, is_brief=True)
         reasons = [item.skip_reason for item in self.ready.planned if item.skip_reason is not None]
         self.context.say(f"Searching {len(self.asked)} cells ({len(reasons)} skipped) for {duration(budget_s)} ...")
         say_skipped(reasons, self.context.console)

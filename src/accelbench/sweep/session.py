@@ -3,13 +3,12 @@
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
 from accelbench.data.manifest import read_manifest
@@ -48,10 +47,11 @@ class Session:
         context: SweepContext,
         ready: Prepared,
         todo: Sequence[Planned],
-        progress: Callable[[Console, Sequence[Planned], Evidence], SweepProgress] = SweepProgress,
+        *,
+        is_brief: bool = False,
     ) -> None:
         check_local(context.options.executor)
-        self.context, self.ready, self.todo, self._new_progress = context, ready, todo, progress
+        self.context, self.ready, self.todo, self._is_brief = context, ready, todo, is_brief
         self._progress: SweepProgress | None = None
 
     def __enter__(self) -> "Session":
@@ -85,7 +85,8 @@ class Session:
             cells = [cell for cell in runnable if cell.device == device]
             for line in slow_formats(self._prober.ceilings(cells[0]), [cell.precision for cell in cells]):
                 self.context.say(line)
-        self._progress = self._new_progress(self.context.console, self.todo, self.evidence).__enter__()
+        self._progress = SweepProgress(self.context.console, self.todo, self.evidence, is_brief=self._is_brief)
+        self._progress.__enter__()
 
     def measure(self, item: Planned, left_s: float = math.inf) -> Record:
         """Runs the cell, or skips it with its reason, judges it, writes its record, and shows the outcome.

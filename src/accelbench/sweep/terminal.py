@@ -1,7 +1,7 @@
 """What a sweep shows: its progress, how its cells ended, the card of one cell, and which of several is the fastest."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -41,22 +41,13 @@ FILLS = (("█", "blue"), ("░", "yellow"), ("▓", "cyan"), ("▒", "magenta")
 
 
 class SweepProgress:
-    """Progress of one sweep: a bar on a terminal, a line per cell elsewhere.
-
-    Of a program with a budget, whose seconds `left_s` gives, the bar shows what was spent, and only failures a line.
-    """
+    """Progress of one sweep: a bar on a terminal, a line per cell elsewhere; if it is `brief`, for failures alone."""
 
     def __init__(
-        self,
-        console: Console,
-        planned: Sequence[Planned],
-        evidence: Evidence,
-        left_s: Callable[[], float] | None = None,
-        budget_s: float = 0.0,
+        self, console: Console, planned: Sequence[Planned], evidence: Evidence, *, is_brief: bool = False
     ) -> None:
         self.console, self.planned, self.num, self.evidence = console, planned, len(planned), evidence
-        self._left_s, self._budget_s = left_s, budget_s
-        self.num_done = 0
+        self.is_brief, self.num_done = is_brief, 0
         self.bar = Progress(
             *([BarColumn(bar_width=24)] if console.width >= WIDE else []),  # else it would push out the cell's name
             MofNCompleteColumn(),
@@ -66,7 +57,7 @@ class SweepProgress:
             transient=True,
             disable=not console.is_terminal,
         )
-        self.task = self.bar.add_task("", total=round(budget_s) if left_s else self.num, left="")
+        self.task = self.bar.add_task("", total=None if is_brief else self.num, left="")
 
     def __enter__(self) -> "SweepProgress":
         self.bar.start()
@@ -76,13 +67,9 @@ class SweepProgress:
         self.bar.stop()
 
     def start(self, planned: Planned) -> None:
-        """Shows the cell that is measured now, and the time left or spent."""
-        if self._left_s:
-            spent_s = round(min(self._budget_s, self._budget_s - self._left_s()))
-            self.bar.update(self.task, description=f"s  {planned.label}", completed=spent_s)
-            return
+        """Shows the cell that is measured now, and the time left."""
         left = ""
-        if self.console.is_terminal:
+        if self.console.is_terminal and not self.is_brief:
             done, to_come = self.planned[: self.num_done], self.planned[self.num_done :]
             cells = [[item.cell for item in items if item.skip_reason is None] for items in (to_come, done)]
             left = f"{total(cells[0], self.evidence, cells[1])} left"
@@ -91,14 +78,11 @@ class SweepProgress:
     def finish(self, record: Record) -> None:
         """Prints the cell's outcome. Skipped cells get no line: `conclude` counts them by reason."""
         self.evidence.add(record)
-        if self._left_s:
-            is_cut = record.status == Status.timeout and self._left_s() <= 0
-            if record.status in UNEXPECTED and not is_cut:
-                say(self.console, f"{record.label}: {record.status}: {record.reason}", "red")
-            return
         self.num_done += 1
         self.bar.update(self.task, completed=self.num_done)
-        if record.status == Status.skipped:
+        if self.is_brief and record.status in UNEXPECTED:
+            say(self.console, f"{record.label}: {record.status}: {record.reason}", "red")
+        if self.is_brief or record.status == Status.skipped:
             return
         count = f"[{self.num_done:>{len(str(self.num))}}/{self.num}] "
         line = Text.assemble((count, "dim"), f"{record.label:<38} ")
