@@ -58,17 +58,6 @@ def test_the_steps_of_a_window_take_as_long_as_the_clock_lets_them(seconds, wind
     assert steps.time / 1.2 < expected < 1.2 * steps.time
 
 
-@pytest.mark.parametrize("mode", Mode)
-def test_a_fixed_number_of_steps_and_whole_epochs_are_counted(mode):
-    checks_s = 0.1 * NUM_CHECK_STEPS[mode]
-    fixed = make_cell(protocol=Protocol.steps, warmup=10, steps=50, breakdown_s=0.0, mode=mode)
-    assert expected_s(fixed, 0.1, (0, 0)) == pytest.approx(0.1 * (10 + 2 * 50) + checks_s)
-    fit = make_cell(protocol=Protocol.fit, epochs=2, batch_size=10, mode=mode)
-    # Two epochs of 100 steps, and of 30 to evaluate, which take a third; or three over the test set.
-    num_steps = {Mode.train: 2 * (100 + 30 / 3), Mode.infer: 3 * 30}[mode]
-    assert expected_s(fit, 0.1, (1000, 300)) == pytest.approx(0.1 * num_steps + checks_s)
-
-
 def took(record):
     return pytest.approx((record.wall_s, record.wall_s))
 

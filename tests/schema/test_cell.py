@@ -66,13 +66,6 @@ def test_the_window_is_part_of_a_window_cells_id_only(path):
         assert (with_another(cell, path).id == cell.id) == (protocol != Protocol.window)
 
 
-@pytest.mark.parametrize("name", ["warmup", "steps"])
-def test_the_number_of_steps_is_part_of_the_id_where_it_is_what_is_run(name):
-    for protocol in Protocol:
-        cell = make_cell(protocol=protocol)
-        assert (dataclasses.replace(cell, **{name: 7}).id == cell.id) == (protocol != Protocol.steps)
-
-
 def test_the_id_is_the_same_in_every_process():
     code = "import sys; sys.path.insert(0, sys.argv[1]); from fakes import make_cell; print(make_cell('raise').id)"
     ids = {

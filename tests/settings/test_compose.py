@@ -111,15 +111,6 @@ def test_study_002_s_batch_grows_with_the_devices_and_its_input_bound_cell_is_me
     assert decoded == {("lightning", device, mode) for device in ("cpu", "gpu", "tpu") for mode in ("train", "infer")}
 
 
-def test_in_study_000_every_device_has_all_numbers_of_steps_and_pretrained_weights_are_measured(project):
-    words = ("suite=imagenet_inference", "profile=full", "precision=fp32", "batch_size=16", "model.name=resnet18")
-    steps = {weights: {"cpu": set(), "gpu": set(), "tpu": set()} for weights in ("none", "pretrained")}
-    for cell in planned(*words):
-        steps[cell.model.weights][cell.device].add(cell.steps)
-    assert steps["none"] == dict.fromkeys(("cpu", "gpu", "tpu"), {32, 512, 1024})
-    assert steps["pretrained"]["cpu"] == {512}
-
-
 OWN = ["model=custom", "model.target=torch.nn.Linear"]
 
 

@@ -66,13 +66,6 @@ def test_a_file_of_torch_load_is_taken_where_torch_reads_it_safely(name, tmp_pat
         )
 
 
-def test_weights_are_saved_after_whole_epochs_of_training():
-    checked("save_weights=true", "mode=train", "protocol=fit")
-    for other in ("mode=infer", "protocol=window"):
-        with pytest.raises(UserError, match="^save_weights=true: saves what whole epochs have trained"):
-            checked("save_weights=true", "mode=train", "protocol=fit", other)
-
-
 def named(name, path, image_size=None):
     return checked_settings(replace(merged(), data=DataConfig(name=name, path=path, image_size=image_size))).data
 

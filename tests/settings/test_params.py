@@ -110,7 +110,3 @@ def test_a_file_that_would_fill_the_memory_is_refused_before_it_is_constructed(t
     with pytest.raises(UserError) as raised:
         params.check_yaml(text)
     assert told in str(raised.value)
-
-
-def test_an_ordinary_file_with_anchors_is_accepted():
-    params.check_yaml("a: &a {b: [1, 2]}\nc: *a\nd: {<<: *a, e: 1}\nlong: [" + "1, " * 10_000 + "]")

@@ -136,14 +136,6 @@ def test_what_is_out_of_range_is_named(setting):
     )
 
 
-@pytest.mark.parametrize("setting", ["window.measure_s=601.0", "window.warmup_s=1e9"])
-def test_what_takes_longer_than_a_cell_may_is_refused(setting):
-    with pytest.raises(UserError, match=r"the cell is ended after 600 s \(timeout_s\)"):
-        in_range(setting)
-    check_limits(merged(setting, "timeout_s=1e10"))
-    check_limits(merged(setting, "protocol=fit"))
-
-
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -53,14 +53,13 @@ def fingerprint(engine: Engine | None = None, package: Path = PACKAGE) -> dict[s
     except pynvml.NVMLError:
         gpus = []
     report = cpu.look()
-    capabilities = [None if (found := gpu.compute_capability) is None else f"{found[0]}.{found[1]}" for gpu in gpus]
     details = [
         {
             "memory_gb": None if gpu.memory_bytes is None else round(gpu.memory_bytes / 1e9),
             "multiprocessors": gpu.multiprocessors,
-            "compute_capability": capability,
+            "compute_capability": ".".join(map(str, gpu.compute_capability)) if gpu.compute_capability else None,
         }
-        for gpu, capability in zip(gpus, capabilities, strict=True)
+        for gpu in gpus
     ]
     kernel = ".".join(platform.release().split(".")[:2])
     machine = {

@@ -121,13 +121,10 @@ class Prepared:
         changes = self.stamps[sources].items() ^ _stamps(sources).items()
         source_digest.cache_clear()
         with suppress(UserError):  # it is gone
-            if not changes or self.identity(record.cell) == record.identity:  # its contents may be the same
+            today = identity(record.cell, self.data, self.fingerprints[record.cell.engine]) if changes else None
+            if today in (None, record.identity):  # its contents may be the same
                 return None
         return min(path for path, _ in changes)
-
-    def identity(self, cell: Cell) -> str:
-        """The identity that the cell's record has now."""
-        return identity(cell, self.data, self.fingerprints[cell.engine])
 
 
 def check_request(cells: Sequence[Cell]) -> None:

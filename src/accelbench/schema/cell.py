@@ -258,8 +258,7 @@ class Cell(RunSettings):
     def label(self) -> str:
         """A short name for people, such as `cnn-cpu-bf16-b128-train`, with the settings that differ from the defaults.
 
-        It leaves out the settings whose defaults conf/ and params.yaml decide: of these, `plan_file.labels` adds those
-        in which the cells of one folder differ.
+        `plan_file.labels` adds those in which cells differ whose defaults conf/ and params.yaml decide.
         """
         model, data = self.model, self.data
         parts = [

@@ -1,7 +1,7 @@
 """plan.json: the cells of a sweep, whether they have a record yet or not."""
 
 import os
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,7 +26,6 @@ from accelbench.schema.serialize import is_missing, load, plain, read_json, writ
 from accelbench.schema.text import one_line
 
 HEAD = ("suite", "title", "study", "profile")  # what a plan has beside its cells
-ID_LENGTH = 6  # characters of a cell's id in its label
 AGAIN = "; run the sweep again"
 
 
@@ -201,12 +200,7 @@ def labels(cells: Iterable[Cell], known: Mapping[str, str] = MappingProxyType({}
         for cell_id, settings in flat.items():
             words = [settings[name] for name in varied if name in settings]
             found.setdefault(cell_id, one_line("-".join([label, *words])))
-    num = Counter(found.values())
-    # Different texts may be the same on one line.
-    return {
-        cell_id: label if cell_id in known or num[label] == 1 else f"{label}-{cell_id[:ID_LENGTH]}"
-        for cell_id, label in found.items()
-    }
+    return found
 
 
 def _flat(settings: Mapping[str, Any], path: str = "") -> dict[str, str]:

@@ -50,8 +50,7 @@ ModelOutput = StrEnum("ModelOutput", ["logits", "any"])
 Scaling = StrEnum("Scaling", ["strong", "weak"])
 
 # Number formats. `fp16` to `fp64` hold weights and computation; `*_mixed` computes in 16 bits on fp32 weights. `int8`
-# multiplies integers wherever the engine can: weights and activations are quantised before the network runs
-# (statically), with ranges that were calibrated on the cell's data. The rest computes in fp32.
+# multiplies integers wherever the engine can, quantised statically with ranges of the cell's data; the rest is fp32.
 Precision = StrEnum("Precision", ["fp16", "bf16", "fp32", "tf32", "fp64", "fp16_mixed", "bf16_mixed", "int8"])
 # Precisions that a network must be quantised for; only engines that export it do that.
 QUANTIZED = frozenset({Precision.int8})
@@ -60,13 +59,11 @@ NOT_QUANTIZED = tuple(word for word in Precision if word not in QUANTIZED)
 # Whether a cell trains its model or only runs it forward.
 Mode = StrEnum("Mode", ["train", "infer"])
 
-# What gives a cell's process its memory. `default`: what a program gets that asks for none. `jemalloc`, `tcmalloc`:
-# these libraries. `glibc_reuse`: glibc's own, which keeps large freed blocks for the next step instead of returning
-# them to the kernel.
+# What gives a cell's process its memory. `glibc_reuse`: glibc's own, which keeps large freed blocks for the next step.
 Allocator = StrEnum("Allocator", ["default", "jemalloc", "tcmalloc", "glibc_reuse"])
 
-# What decides how many steps are measured. `window`: bounds in seconds and a target precision (`cell.Window`). `steps`:
-# a fixed number, as most studies used. `fit`: whole epochs.
+# What decides how many steps are measured: bounds in seconds and a target precision (`cell.Window`), a fixed number, or
+# whole epochs.
 Protocol = StrEnum("Protocol", ["window", "steps", "fit"])
 
 # How batches are made. From a prepared data set: `array` gathers decoded images, `jpeg` decodes picture files in worker
@@ -90,8 +87,8 @@ UNEXPECTED = frozenset({Status.failed, Status.oom, Status.timeout, Status.killed
 # Cells that `retry=failed` measures again.
 RETRIED = frozenset({Status.failed, Status.timeout, Status.killed})
 
-# Why a measurement of blocks ended. `precise`: the target precision (`Window.width`) is reached. `noisy`: too noisy to
-# reach it within the time limit. `limit`: the time limit is reached. `fixed`: the fixed number of steps is done.
+# Why a measurement of blocks ended: the target precision (`Window.width`) is reached, it is too noisy to be reached in
+# time, the time limit is reached, or the fixed number of steps is done.
 Stop = StrEnum("Stop", ["precise", "noisy", "limit", "fixed"])
 
 # What a published number promises.
@@ -105,7 +102,7 @@ Phase = StrEnum(
     ["data_wait", "copy_in", "forward", "backward", "optimizer", "trace", "execute", "copy_out", "framework"],
 )
 
-# How a published number was obtained. An unknown number is left empty, never 0.
+# How a published number was obtained.
 Provenance = StrEnum("Provenance", ["measured", "estimated"])
 # What limits a step's speed: arithmetic, memory traffic, operator launches, waiting for data, or copying it.
 Bound = StrEnum("Bound", ["compute", "memory", "launch", "data", "copy"])

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from accelbench.devices.cpu import usable_cores
 from accelbench.errors import UserError
-from accelbench.schema.cell import Cell, KerasSettings, Options, RunSettings, TrainerSettings, Window
+from accelbench.schema.cell import Cell, KerasSettings, Options, RunSettings, TrainerSettings
 from accelbench.schema.ranges import MAX_COUNT, Range
 from accelbench.schema.setting import Declared, declared
 from accelbench.schema.text import MAX_TEXT, beginning, one_line
@@ -34,8 +34,6 @@ from accelbench.settings.suites import MAX_BRACKETS, PATHS
 
 T = TypeVar("T")
 
-# What a cell of protocol=window spends at least so many seconds on.
-SPANS = ("warmup_s", "measure_s", "block_s")
 MAX_SHOWN = 60  # characters of a value or a name in a message
 DECLARED = tuple(declared(RunConfig))
 
@@ -143,10 +141,6 @@ def check_limits(run: RunConfig) -> None:
     is_here = run.executor.name == Executor.local  # a node may have more cores than this machine
     if is_here and run.threads is not None and run.threads > (cores := usable_cores()):
         raise UserError(f"threads={run.threads}: should be at most {cores}")
-    for name in SPANS if run.protocol == Protocol.window else ():
-        # A short time limit alone is no mistake: the cell may be quick.
-        if (value := getattr(run.window, name)) > max(getattr(Window, name), run.timeout_s):
-            raise UserError(f"window.{name}={value:g}: the cell is ended after {run.timeout_s:g} s (timeout_s)")
 
 
 def _check_range(setting: Declared, value: Any) -> None:
