@@ -75,7 +75,7 @@ def test_drift_is_said_and_is_no_spread_and_the_same_rounds_say_the_same():
 
 
 def test_noise_between_processes_is_told_from_noise_within_and_too_few_rounds_are_refused():
-    assert machine_error(Machine(7, between=0.03, within=0.005).rounds(80), SLOWED).between > 0.9
-    assert machine_error(Machine(8, between=0.0, within=0.05, bursts=0).rounds(80), SLOWED).between < 0.4
+    assert machine_error(Machine(7, between=0.03, within=0.005).rounds(60), SLOWED).between > 0.9
+    assert machine_error(Machine(8, between=0.0, within=0.05, bursts=0).rounds(60), SLOWED).between < 0.4
     with pytest.raises(ValueError, match="too few"):
         machine_error(Machine(1).rounds(MIN_ROUNDS - 1), SLOWED)

@@ -12,7 +12,7 @@ from accelbench.judging.disturbed import DISTURBED
 from accelbench.presentation import counted, significant
 from accelbench.report.extension import Addition, Extension
 from accelbench.report.pictures.style import Picture
-from accelbench.report.questions import Question, questions
+from accelbench.report.questions import QuestionSection, questions
 from accelbench.report.read import Sweep
 from accelbench.report.tables import all_cells, best, device_scaling, outcomes, pairs, search
 from accelbench.report.tables.table import Table
@@ -46,7 +46,7 @@ class Page:
     worth: list[str]  # how large a difference has to be to be told on each machine that checked itself
     num_machines: int  # on which the records were measured
     answers: list[Answer]  # the fastest setting for each model and mode
-    questions: list[Question]  # what users ask, each with a sentence and a picture
+    questions: list[QuestionSection]  # what users ask, each with a sentence and a picture
     notes: list[str]  # about records that are not shown
     counts: dict[str, int]  # number of cells by outcome, without zeros
     devices: list[str]  # each one that was asked for, with its name or the reason why it was not measured
@@ -71,7 +71,7 @@ class Page:
     @property
     def pictures(self) -> list[Picture]:
         """All pictures, in the page's order."""
-        parts: list[Question | Section] = [*self.questions, *self.sections]
+        parts: list[QuestionSection | Section] = [*self.questions, *self.sections]
         return [picture for part in parts for picture in part.pictures]
 
 

@@ -27,8 +27,8 @@ WAITING = (Phase.data_wait, Phase.copy_in, Phase.copy_out, Phase.framework)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
-    """A question with its answer; the table has the figures behind the pictures."""
+class QuestionSection:
+    """The part of the page on a question; the table has the figures behind the pictures."""
 
     title: str
     sentence: str
@@ -36,7 +36,7 @@ class Question:
     table: Table | None = None
 
 
-def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[Question]:
+def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[QuestionSection]:
     """The questions that the measurements answer."""
     cells = [cell for sweep in sweeps for cell in sweep.cells]
     fastest: list[MeasuredCell] = []  # of each engine
@@ -59,7 +59,7 @@ def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[Questi
     return [question for question in found if question is not None]
 
 
-def _gained(title: str, axis: Axis, base: str, cells: Sequence[MeasuredCell]) -> Question | None:
+def _gained(title: str, axis: Axis, base: str, cells: Sequence[MeasuredCell]) -> QuestionSection | None:
     found = pairs(cells, axis)
     if not found:
         return None
@@ -73,7 +73,7 @@ def _gained(title: str, axis: Axis, base: str, cells: Sequence[MeasuredCell]) ->
         for gain in found
     ]
     figure = dots(drawn, f"{title[:-1]}: times as fast as {base}, all else equal", f"speed over {base}", base)
-    return Question(
+    return QuestionSection(
         title=title,
         sentence=" ".join(_summaries(found, base)),
         pictures=_pictures(axis.name.partition(" ")[0], f"{title} Speed over {base}", figure),
@@ -100,7 +100,7 @@ def _summaries(found: Sequence[Pair], base: str) -> Iterator[str]:
         yield f"{text.format(significant(median(ratios)))} in the median of {len(each)} pairs ({spread}{sure})."
 
 
-def _batch(cells: Sequence[MeasuredCell], answers: Sequence[Answer]) -> Question | None:
+def _batch(cells: Sequence[MeasuredCell], answers: Sequence[Answer]) -> QuestionSection | None:
     question = _gained("Which batch size?", BATCH, SMALLEST, cells)
     if question is None:
         return None
@@ -108,7 +108,7 @@ def _batch(cells: Sequence[MeasuredCell], answers: Sequence[Answer]) -> Question
     return replace(question, pictures=lines or question.pictures)
 
 
-def _trade_off(answers: Sequence[Answer]) -> Question | None:
+def _trade_off(answers: Sequence[Answer]) -> QuestionSection | None:
     """In inference: whether the fastest cell has the shortest step, too."""
     known = [answer for answer in answers if len(answer.group.cells) > 1 and answer.fastest.cell.mode == Mode.infer]
     ends = [(answer.fastest, soonest) for answer in known if (soonest := best_by(answer.group.cells, "latency"))]
@@ -119,10 +119,10 @@ def _trade_off(answers: Sequence[Answer]) -> Question | None:
         f"In {num_both} of {counted(len(ends), 'network')} one setting has both the most samples/s and the shortest "
         'step. "What to use, by each criterion" has both of the others, and what lies between.'
     )
-    return Question(title="Speed or latency?", sentence=sentence, pictures=[])
+    return QuestionSection(title="Speed or latency?", sentence=sentence, pictures=[])
 
 
-def _time(fastest: Sequence[MeasuredCell]) -> Question | None:
+def _time(fastest: Sequence[MeasuredCell]) -> QuestionSection | None:
     figure = phases(fastest, "Where a step's time goes, in the fastest cell of each model and engine")
     if figure is None:
         return None
@@ -136,10 +136,10 @@ def _time(fastest: Sequence[MeasuredCell]) -> Question | None:
         "take more or less time than those of the speed."
     )
     pictures = _pictures("time", "Phases of a step", figure)
-    return Question(title="Where does the time go?", sentence=sentence, pictures=pictures)
+    return QuestionSection(title="Where does the time go?", sentence=sentence, pictures=pictures)
 
 
-def _limit(fastest: Sequence[MeasuredCell]) -> Question | None:
+def _limit(fastest: Sequence[MeasuredCell]) -> QuestionSection | None:
     every = [(cell, 100 * mfu) for cell in fastest if (mfu := cell.number("mfu"))]
     known = [(cell, percent) for cell, percent in every if percent <= 100]
     if not known:
@@ -159,15 +159,15 @@ def _limit(fastest: Sequence[MeasuredCell]) -> Question | None:
     ]
     title = "Share of the device's peak rate, and what bounds it, in the fastest cell of each model and engine"
     pictures = _pictures("limit", "Share of the peak rate", dots(drawn, title, "% of the peak rate that was probed"))
-    return Question(title="How near to the limit?", sentence=sentence, pictures=pictures)
+    return QuestionSection(title="How near to the limit?", sentence=sentence, pictures=pictures)
 
 
-def _cost(answers: Sequence[Answer]) -> Question | None:
+def _cost(answers: Sequence[Answer]) -> QuestionSection | None:
     """What a million samples cost with the cheapest cell of each model, where prices are known."""
     cheapest = [each for answer in answers if (each := best_by(answer.group.cells, "money")) is not None]
     costs = [each.number("cost_per_million_samples") or 0.0 for each in cheapest]
     sentence = f"A million samples cost {_range(costs)} at the prices in params.yaml." if costs else ""
-    return Question(title="What does it cost?", sentence=sentence, pictures=[]) if costs else None
+    return QuestionSection(title="What does it cost?", sentence=sentence, pictures=[]) if costs else None
 
 
 def _range(values: Sequence[float], digits: int = 3) -> str:

@@ -23,12 +23,3 @@ def test_every_cell_is_there_as_people_and_the_script_see_it(tmp_path: Path, mak
     assert rows[0]["label"] == "mlp-cpu-fp32-b128-train"
     assert (rows[1]["outcome"], rows[1]["remark"], rows[1]["samples_per_s"]) == ("skipped", "no GPU", None)
     assert len({row["name"] for row in rows}) == 6  # one cell of two suites is two
-
-
-def test_figures_that_a_cell_has_can_be_charted_and_what_the_script_is_told_are_columns(results: Path) -> None:
-    data = all_cells.cells(read.read_all(results)).data
-    metrics = {metric["name"]: metric for metric in data["metrics"]}
-    assert list(metrics)[:4] == ["samples_per_s", "latency_p50_ms", "latency_p99_ms", "peak_host_mb"]
-    told = {*data["series"], *data["csv"], *(name for _, name in data["filters"])}
-    told |= {name for _, name, _ in data["columns"]} | {metrics["samples_per_s"][end] for end in ("low", "high")}
-    assert told <= set(data["names"])

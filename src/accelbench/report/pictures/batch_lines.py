@@ -38,7 +38,7 @@ def batch_lines(answers: Sequence[Answer]) -> Figure | None:
             axes.set_xlabel("batch size", fontsize=8)
             axes.set_ylabel(unit, fontsize=8)
         panels[0].set_title(wrapped(answer.title, WIDTH_INCH, TITLE_LETTERS), fontsize=9, loc="left")
-        panels[0].legend(fontsize=7, frameon=False)
+        panels[1].legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.02, 0.5))
     return finished(figure, title)
 
 
