@@ -218,12 +218,3 @@ def test_a_loss_that_diverged_makes_the_cell_invalid_and_its_record_valid(digits
     assert judge(run.cell, measured) == why
     assert {epoch.loss for epoch in measured.epochs} == {measured.evaluation.loss} == {None}
     assert load(Measurement, dataclasses.asdict(measured)) == measured
-
-
-def test_a_fixed_number_of_steps_is_measured_in_the_first_rank_alone(digits, monkeypatch):
-    how = {"protocol": Protocol.steps, "warmup": 3, "steps": 12}
-    measured = Run(digits, **how).measure()
-    assert (measured.num_warmup_steps, len(measured.latency_s), measured.num_params) == (3, 12, 10)
-    assert sum(block.num_steps for block in measured.blocks) == 12
-    monkeypatch.setattr(Run, "observe", lambda run: None)
-    assert Run(digits, **how).measure() is None

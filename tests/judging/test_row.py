@@ -4,7 +4,7 @@ import pytest
 
 from accelbench.judging.row import MEASURED, summarise
 from accelbench.schema.measurement import Block, Breakdown, Data, Epoch, Evaluation, SystemSeries
-from accelbench.schema.vocab import Device, Mode, Protocol, Status, Stop
+from accelbench.schema.vocab import Mode, Protocol, Status
 from fakes import make_cell, make_measurement, make_record
 
 # The columns that users' scripts may rely on, in the order in which they are promised.
@@ -159,32 +159,9 @@ def test_memory_and_utilisation_over_the_steady_state():
     assert {name: row[name] for name in expected} == expected
 
 
-def test_memory_that_was_never_seen_is_empty():
-    row = row_of(system=SystemSeries(t_s=[0.0], values={"host_memory_mb": [None]}))
-    unseen = ("peak_host_mb", "mean_host_mb", "mean_gpu_used_mb", "cpu_utilization_percent", "system_time_share")
-    assert {row[name] for name in (*unseen, "page_faults_per_s")} == {None}
-
-
-def test_the_device_and_threads_are_those_that_ran():
-    row = row_of(make_cell(device=Device.gpu, threads=8), device_name="a GPU", threads=2, warnings=["hot", "late"])
-    assert (row["device"], row["device_name"], row["threads"]) == ("gpu", "a GPU", 2)
-    assert row["warnings"] == "hot; late"
-
-
 def test_the_breakdown_is_of_the_middle_steps_and_adds_up_to_them():
     phases = {"data_wait": [1e-3] * 8, "forward": [4e-3] * 6 + [50e-3] * 2, "framework": [0.0] * 8}
     row = row_of(breakdown=Breakdown(phases_s=phases, undisturbed_s=[4.9e-3] * 8))
     found = [row[f"breakdown_{phase}_ms"] for phase in (*phases, "backward")]
     assert found == [pytest.approx(1), pytest.approx(4), 0, None]
     assert row["breakdown_disturbance"] == pytest.approx(5 / 4.9 - 1)
-
-
-def test_how_long_was_measured_and_why_no_longer():
-    row = row_of(stop=Stop.precise, settled=True, num_warmup_steps=12, latency_s=[0.01, 0.011, 0.0105] * 20 + [0.2])
-    expected = {"num_blocks": 8, "num_steps": 80, "stopped": "precise", "settled": True, "num_warmup_steps": 12}
-    assert {name: row[name] for name in expected} == expected
-    assert row["num_outliers"] == 1
-
-
-def test_a_record_of_an_older_schema_keeps_the_id_that_its_file_is_named_after():
-    assert summarise(dataclasses.replace(make_record(), cell_id="0123456789ab"))["cell_id"] == "0123456789ab"

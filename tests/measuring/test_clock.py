@@ -186,12 +186,6 @@ def test_compilation_stays_out_of_the_steady_state(workload):
     assert timing.compiled_in_steady_state >= sum(block.num_steps for block in timing.blocks) + len(timing.latency_s)
 
 
-def test_a_long_warm_up_keeps_its_first_steps_and_its_whole_length(workload):
-    timing = run(workload, replace(WINDOW, warmup_s=5.0))
-    assert len(timing.warmup_s) == clock.MAX_WARMUP_KEPT
-    assert sum(timing.warmup_s) < timing.warmup_total_s == pytest.approx(5.0, abs=0.05)
-
-
 def test_slow_steps_get_the_samples_that_an_interval_needs_and_end_at_three_times_the_window():
     timing = run(Workload(compute=0.3))
     assert len(timing.blocks) >= clock.MIN_SAMPLES

@@ -240,11 +240,6 @@ def test_whole_numbers_are_constant_if_all_weights_give_them():
     assert said(**ONES, against=against) == ([output_check.SAME_FOR_ALL], [], [])
 
 
-def test_an_output_without_a_tensor_is_a_defect():
-    nothing = Outputs((None, None), SIZE, None, [], [])
-    assert check(nothing, Precision.fp32, references()).defects == [output_check.NO_TENSOR]
-
-
 def test_rows_are_drawn_anew_each_time_and_are_in_the_batch():
     drawn = [random_rows(100) for _ in range(5)]
     assert len({tuple(rows) for rows in drawn}) == 5

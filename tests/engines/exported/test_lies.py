@@ -97,12 +97,6 @@ def test_an_output_of_other_inputs_in_a_timed_step_makes_the_cell_invalid(digits
     assert reason.startswith("in a timed step the output was not that of ")
 
 
-def test_the_output_of_a_timed_step_is_that_of_its_own_memory(digits):
-    memory = torch.empty(32, 10)
-    reason, found = judged(digits, lambda compute, images: memory.copy_(compute()))
-    assert (reason, found.notes) == (None, [])
-
-
 def test_products_in_a_coarser_format_are_told_by_their_number(digits):
     class Coarse(InTorch):
         def ran(self, call):

@@ -1,10 +1,7 @@
-"""Keras on JAX, on two virtual CPUs, and on a TPU: its classes with a resolver that pretends there is one."""
+"""Keras on JAX, on two virtual CPUs, and on devices that are not there."""
 
 import numpy as np
 import pytest
-import tensorflow as tf
-from tensorflow.python.client.session import _DeviceAttributes
-from tensorflow.python.tpu.tpu_system_metadata import TPUSystemMetadata
 
 from accelbench.data.arrays import Arrays, save_split
 from accelbench.engines.keras import engine, on_tensorflow
@@ -48,9 +45,6 @@ def test_on_jax_what_was_asked_for_runs_and_compiles_once_and_is_seen(jax_side, 
 
 def test_on_jax_a_learning_rate_of_zero_makes_the_cell_invalid(jax_side):
     assert jax_side["still"][0].endswith("(the learning rate is 0)")
-
-
-CORES = [f"/job:localhost/replica:0/task:0/device:TPU:{index}" for index in range(8)]
 
 
 @pytest.mark.parametrize(("split", "num", "kept"), [("train", 321, 320), ("train", 324, 324), ("test", 97, 97)])
@@ -97,39 +91,3 @@ def test_windows_on_two_devices_count_every_sample(digits, hosts):
 def test_a_device_that_tensorflow_has_not_is_skipped(changes, words):
     with pytest.raises(UnsupportedError, match=words):
         on_tensorflow.strategy_for(keras_cell(**changes))
-
-
-class Resolver(tf.distribute.cluster_resolver.TPUClusterResolver):
-    """TensorFlow's own, which finds a TPU of eight cores."""
-
-    def get_tpu_system_metadata(self):
-        devices = [_DeviceAttributes(name, "TPU", 0, 0) for name in CORES]
-        host = _DeviceAttributes("/job:localhost/replica:0/task:0/device:CPU:0", "CPU", 0, 0)
-        return TPUSystemMetadata(8, 1, 8, None, [*devices, host])
-
-
-@pytest.fixture
-def asked(monkeypatch):
-    """The names that resolvers were asked for, on a machine that has a TPU."""
-    names = []
-    logical = [tf.config.LogicalDevice(name, "TPU") for name in CORES]
-    resolvers = tf.distribute.cluster_resolver
-    monkeypatch.setattr(resolvers, "TPUClusterResolver", lambda tpu: names.append(tpu) or Resolver("local"))
-    monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", lambda resolver: None)
-    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", lambda resolver: names.append("connected"))
-    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: logical)
-    return names
-
-
-def test_a_tpus_cores_are_all_taken_or_the_first_and_none_and_some_are_refused(asked, monkeypatch):
-    every = on_tensorflow.strategy_for(keras_cell({"tpu": "mine"}, device=Device.tpu, devices=8))
-    assert isinstance(every, tf.distribute.TPUStrategy)
-    assert (list(every.extended.worker_devices), every.num_replicas_in_sync) == (CORES, 8)
-    one = on_tensorflow.strategy_for(keras_cell(device=Device.tpu))
-    assert list(one.extended.worker_devices) == CORES[:1]
-    assert asked == ["mine", "connected", "local"]
-    with pytest.raises(UnsupportedError, match="devices=4: TensorFlow takes all 8 cores of a TPU, or one"):
-        on_tensorflow.strategy_for(keras_cell(device=Device.tpu, devices=4))
-    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [])
-    with pytest.raises(UnsupportedError, match="engine.tpu=local: TensorFlow finds no TPU core"):
-        on_tensorflow.strategy_for(keras_cell(device=Device.tpu))
