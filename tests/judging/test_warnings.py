@@ -4,9 +4,8 @@ import pytest
 
 from accelbench.judging.row import summarise
 from accelbench.judging.warnings import warnings_of_record
-from accelbench.schema.cell import Options
 from accelbench.schema.measurement import Block, SystemSeries
-from accelbench.schema.vocab import Allocator, Device, Stop
+from accelbench.schema.vocab import Device, Stop
 from fakes import make_cell, make_measurement, make_record
 
 
@@ -41,9 +40,7 @@ def test_a_median_step_that_does_not_fit_the_blocks_is_warned_of(step_s, device,
         assert found[0].startswith("the median step of 1.00 ms gives 25,000 samples/s, and blocks of steps ")
 
 
-@pytest.mark.parametrize(
-    ("stop", "words"), [(Stop.noisy, ", and more blocks would not help"), (Stop.limit, " when the time was up")]
-)
+@pytest.mark.parametrize(("stop", "words"), [(Stop.noisy, ", and more blocks would not help"), (Stop.limit, "")])
 def test_a_noisy_cell_is_marked_and_keeps_its_numbers(stop, words):
     found = warnings_about(blocks=blocks(around(0.1, 0.25, 12)), latency_s=[0.025] * 20, stop=stop)
     assert len(found) == 1
@@ -87,10 +84,10 @@ def test_what_slowed_the_machine_down_in_the_steady_state_is_warned_of():
     assert warnings_about(system, steady_boot_s=(101.0, 102.5)) == [
         "the CPU quota was used up for 0.5 s",
         "the CPU's temperature slowed it down 3 times",
-        "the GPU was slowed down by its temperature or its power supply in 1 of 2 samples",
+        "GPU 0 was slowed down by its temperature or its power supply in 1 of 2 samples",
     ]
     assert warnings_about(system, steady_boot_s=(102.6, 104.0)) == [
-        "the GPU was slowed down by its temperature or its power supply in 1 of 1 samples"
+        "GPU 0 was slowed down by its temperature or its power supply in 1 of 1 samples"
     ]
 
 
@@ -103,15 +100,14 @@ def with_faults(faults, system_percent, busy_percent=200.0):
 @pytest.mark.parametrize(
     ("system", "cell", "told"),
     [
-        (with_faults(58000.0, 52.0), {}, ": allocator=jemalloc may be faster"),
-        (with_faults(58000.0, 52.0), {"options": Options(allocator=Allocator.tcmalloc)}, ""),
-        (with_faults(58000.0, 52.0), {"device": Device.gpu}, None),
-        (with_faults(58000.0, 8.0), {}, None),  # 4 % of the time
-        (with_faults(5000.0, 52.0), {}, None),  # too few to be the reason
-        (with_faults(None, 52.0), {}, None),
+        (with_faults(58000.0, 52.0), {}, True),
+        (with_faults(58000.0, 52.0), {"device": Device.gpu}, False),
+        (with_faults(58000.0, 8.0), {}, False),  # 4 % of the time
+        (with_faults(5000.0, 52.0), {}, False),  # too few to be the reason
+        (with_faults(None, 52.0), {}, False),
     ],
 )
 def test_page_faults_that_cost_a_cpu_much_time_are_warned_of_with_what_may_help(system, cell, told):
     found = warnings_about(system, steady_boot_s=(0.5, 1.5), cell=cell)
-    expected = f"26 % of the CPU time is the kernel's, with 58,000 page faults a second{told}"
-    assert found == ([] if told is None else [expected])
+    expected = "26 % of the CPU time is the kernel's, with 58,000 page faults a second: another allocator may be faster"
+    assert found == ([expected] if told else [])

@@ -15,7 +15,6 @@ from accelbench.measuring.output_check import (
     check,
     in_time,
     random_order,
-    random_rows,
     wrong_shape,
 )
 from accelbench.schema.vocab import Precision
@@ -229,24 +228,6 @@ def test_inputs_that_are_the_same_accuse_nobody():
     assert said(THIRD, THIRD, against=references(Sound, SAME), **keys)[2] != []  # it is wrong all the same
 
 
-def test_whole_numbers_are_constant_if_all_weights_give_them():
-    drawn = iter([ONES, ZEROS])
-
-    def run(batches, *, other=False, **how):
-        outputs = next(drawn, ONES) if other else ONES
-        return [of(outputs[name]) for name in batches]
-
-    against = References(run)
-    assert said(**ONES, against=against) == ([output_check.SAME_FOR_ALL], [], [])
-
-
-def test_rows_are_drawn_anew_each_time_and_are_in_the_batch():
-    drawn = [random_rows(100) for _ in range(5)]
-    assert len({tuple(rows) for rows in drawn}) == 5
-    assert all(len(set(rows)) == output_check.NUM_ROWS and set(rows) <= set(range(100)) for rows in drawn)
-    assert sorted(random_rows(3)) == [0, 1, 2]
-
-
 @pytest.mark.parametrize("size", [2, 3, 8])
 def test_in_another_order_no_row_keeps_its_place(size):
     for _ in range(50):
@@ -294,18 +275,10 @@ def test_the_shape_is_one_of_those_allowed_or_has_more_than_one_row(shapes, allo
 
 def test_a_call_gives_its_result_or_its_error_and_is_left_behind_if_it_is_late():
     assert in_time(lambda: 3, 60) == 3
-    for error in (ZeroDivisionError, SystemExit):
-        with pytest.raises(error):
-            in_time(lambda error=error: (_ for _ in ()).throw(error()), 60)
-    ended, begun = threading.Event(), threading.Event()
-
-    def call():
-        begun.set()
-        ended.wait(60)
-
-    with pytest.raises(NotInTimeError):
-        in_time(call, 0.01)
-    assert begun.wait(60)
+    with pytest.raises(ZeroDivisionError):
+        in_time(lambda: 1 / 0, 60)
+    ended = threading.Event()
+    for left_s in (0.01, -1.0):
+        with pytest.raises(NotInTimeError):
+            in_time(lambda: ended.wait(60), left_s)
     ended.set()
-    with pytest.raises(NotInTimeError):
-        in_time(lambda: pytest.fail("it began"), -1.0)

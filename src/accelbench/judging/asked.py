@@ -64,16 +64,13 @@ def _few_cores(cell: Cell, measurement: Measurement, seen: Witnessed) -> str | N
     return f"{seen.num_cores} of {seen.num_allowed_cores} cores, and {measurement.threads} threads were to compute"
 
 
-def host_checks(cell: Cell, measurement: Measurement, seen: Witnessed | None) -> Iterator[Check]:
+def host_checks(cell: Cell, measurement: Measurement, seen: Witnessed | None) -> list[Check]:
     """What the host observed of each promise."""
-    if seen is None or not seen.timed_s:
-        yield Check(promise=Promise.times)
-    else:
+    times, counts = Check(promise=Promise.times), Check(promise=Promise.counts)
+    if seen is not None and seen.timed_s:
         claimed = _claimed_s(measurement)
         text = f"{claimed:.2f} s of blocks and steps, in {seen.timed_s:.2f} s on the host's clock"
-        yield Check(promise=Promise.times, observed=text, share=min(1.0, claimed / seen.timed_s))
+        times = Check(promise=Promise.times, observed=text, share=min(1.0, claimed / seen.timed_s))
     if cell.model.samples is None and measurement.blocks:
-        num = f"samples of {len(measurement.blocks)} blocks, compared with batch_size"
-        yield Check(promise=Promise.counts, observed=num, share=1.0)
-    else:
-        yield Check(promise=Promise.counts)
+        counts = Check(promise=Promise.counts, observed="samples of each block, beside batch_size", share=1.0)
+    return [times, counts]

@@ -44,14 +44,10 @@ def with_costs(row: Row, costs: Mapping[Device, Cost]) -> Row:
 def joules_per_sample(
     device: Device, measured: Measurement, system: SystemSeries, idle_w: Mapping[str, float]
 ) -> float | None:
-    """Joules of the device per sample in the steady state, without its idle power, in watts by series.
+    """Joules of the device per sample in the steady state, without its idle power, in watts by series; None if unknown.
 
     If whole epochs were run: of all epochs but the first, without the time between them. A CPU's counter covers the
     processor packages (RAPL, without memory and mainboard), a GPU's the whole card (NVML).
-
-    Returns:
-        None if the device has no counter, if its idle power is unknown or above the power used, or if the counter's
-        readings span less than a second of the steady state or of one of its epochs.
     """
     names = ["cpu_energy_j"] if device in (Device.cpu, Device.xla_cpu) else []
     if device == Device.gpu:

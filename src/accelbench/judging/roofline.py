@@ -23,9 +23,8 @@ def bound(
     """The resource that a step of so many seconds waits for longest.
 
     Data or copying if a step waits for them for more than half of its seconds (`data_s`, `copy_s`). Else the resource
-    with the longest least time; an estimate above the whole step's time is wrong and ignored. The memory's time is an
-    estimate without caches. None if the work or the ceilings are unknown, or if operators are `fused`, compiled or
-    launched together, which makes their bytes and launches unknown: the rest would be a guess.
+    with the longest least time; an estimate above the step's time is wrong. None if work or ceilings are unknown, or if
+    operators are `fused`, compiled or launched together, which makes their bytes and launches unknown.
     """
     for word, waited in ((Bound.data, data_s), (Bound.copy, copy_s)):
         if waited is not None and waited > seconds / 2:
@@ -44,10 +43,9 @@ def bound(
 
 
 def verdict(rate: float, ceiling: float) -> CeilingVerdict:
-    """Whether a rate can be true, of operations per second, beside the highest one that the probe measured.
+    """Whether operations per second can be true, beside the ceiling that the probe measured.
 
-    It is `below` the ceiling; or `above`, so that one of the two may be wrong: probe again; or `beyond`: above the
-    ceiling by more than Winograd's gain, so that the rate is wrong.
+    They are `below` it; `above`, so that one of the two may be wrong: probe again; or `beyond` Winograd's gain: wrong.
     """
     if rate <= ceiling:
         return CeilingVerdict.below

@@ -130,7 +130,6 @@ MEASURED = [*_MEASURED.split(), *BREAKDOWN]
 
 
 def _settings(record: Record) -> Row:
-    """What was asked for, and how it ended."""
     cell, data = record.cell, record.data
     is_xla = cell.device in XLA and cell.engine == Engine.lightning
     has_random_images = cell.data.name == RANDOM and not cell.model.batch and cell.model.library != Library.transformers
@@ -194,7 +193,6 @@ def _rates(record: Record, measured: Measurement) -> Row:
 
 
 def _latencies(measured: Measurement) -> Row:
-    """Milliseconds of the steps that were waited for, and of their parts."""
     row: Row = {}
     latency = Sample(measured.latency_s)
     for percent in (50, 90, 99):
@@ -265,7 +263,6 @@ def _work(record: Record, measured: Measurement, speed: object) -> Row:
 
 
 def _facts(measured: Measurement) -> Row:
-    """How much was measured, and what was seen."""
     evaluation, answers, busiest = measured.evaluation, measured.answers, measured.operators[:MAX_OPERATORS]
     # Without the first epoch's, which includes compilation, if there are others.
     evaluations_s = [epoch.evaluation.seconds for epoch in measured.steady_epochs if epoch.evaluation]
@@ -297,7 +294,6 @@ def _facts(measured: Measurement) -> Row:
 
 
 def _of_system(record: Record, system: SystemSeries) -> Row:
-    """Means of what was sampled in the steady state, and energy."""
     measured = record.measurement
     steady = measured.steady_boot_s if measured else None
 

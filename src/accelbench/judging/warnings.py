@@ -6,7 +6,7 @@ from accelbench.presentation import significant
 from accelbench.schema.ceilings import ceilings_in
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.record import Record, Row
-from accelbench.schema.vocab import SHARE_ONE_CPU, Allocator, Device, Mode, Precision, Protocol, Stop
+from accelbench.schema.vocab import SHARE_ONE_CPU, Device, Mode, Precision, Protocol, Stop
 from accelbench.stats import order_statistics
 
 # Percent of one core. Above it, other processes disturbed the measurement; the sampler and the kernel's threads stay
@@ -69,14 +69,13 @@ def page_faults_matter(faults_per_s: float, busy_percent: float) -> bool:
 def _about_blocks(record: Record, measured: Measurement, row: Row) -> Iterator[str]:
     blocks, window = measured.blocks, record.cell.window
     if 0 < len(blocks) < order_statistics.NUM_SAMPLES_FOR[50]:
-        yield f"only {len(blocks)} block{'s were' if len(blocks) > 1 else ' was'} measured"
+        yield f"only {len(blocks)} blocks were measured"
     short = sum(block.seconds < window.block_s for block in blocks) * (record.cell.protocol == Protocol.window)
     if short:
         yield f"{short} of {len(blocks)} blocks are shorter than {window.block_s:g} s: the speed was unsteady"
     width = relative_half_width(row) if blocks else None
     if width is not None and width > MAX_HALF_WIDTH:
-        ends = {Stop.noisy: ", and more blocks would not help", Stop.limit: " when the time was up"}
-        end = ends.get(measured.stop, "") if measured.stop else ""
+        end = ", and more blocks would not help" if measured.stop == Stop.noisy else ""
         yield f"noisy: samples/s are known to {100 * width:.0f} % only{end}"
     rates = [block.num_samples / block.seconds for block in blocks]
     changed = order_statistics.change(rates) if rates else 0.0
@@ -123,13 +122,11 @@ def _about_machine(record: Record, measured: Measurement, row: Row) -> Iterator[
     if not (isinstance(share, float) and isinstance(faults, float) and isinstance(busy, float)):
         return
     if record.cell.device in SHARE_ONE_CPU and share > MAX_SYSTEM_SHARE and page_faults_matter(faults, busy):
-        plain = record.cell.options.allocator == Allocator.default
-        advice = ": allocator=jemalloc may be faster" if plain else ""
-        yield f"{100 * share:.0f} % of the CPU time is the kernel's, with {faults:,.0f} page faults a second{advice}"
+        often = f"with {faults:,.0f} page faults a second: another allocator may be faster"
+        yield f"{100 * share:.0f} % of the CPU time is the kernel's, {often}"
 
 
 def _about_throttling(record: Record, measured: Measurement) -> Iterator[str]:
-    """Quota, heat and power limits that slowed the machine down during the steady state."""
     system, steady = record.system, measured.steady_boot_s
     if system is None or steady is None:
         return
@@ -142,5 +139,5 @@ def _about_throttling(record: Record, measured: Measurement) -> Iterator[str]:
     for index in range(measured.num_devices):
         gpu = system.within(f"gpu_{index}_throttled", steady)
         if any(gpu):
-            which, samples = f"GPU {index}" if index else "the GPU", f"{sum(gpu):.0f} of {len(gpu)} samples"
-            yield f"{which} was slowed down by its temperature or its power supply in {samples}"
+            samples = f"{sum(gpu):.0f} of {len(gpu)} samples"
+            yield f"GPU {index} was slowed down by its temperature or its power supply in {samples}"

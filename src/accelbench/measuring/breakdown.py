@@ -1,10 +1,9 @@
 """Where a step's wall time goes: steps timed phase by phase, alternating with steps timed as a whole."""
 
 import time
-from collections.abc import Callable
 from typing import Any, Protocol
 
-from accelbench.measuring.runner import ONE_RANK, Now, RankGroup, Step
+from accelbench.measuring.runner import ONE_RANK, Now, RankGroup
 from accelbench.schema.measurement import Breakdown
 from accelbench.schema.vocab import Phase
 
@@ -14,12 +13,6 @@ MAX_STEPS = 200
 # A breakdown is skipped if its fewest steps would take more than this share of the cell's time limit: running into the
 # limit would lose the record.
 MAX_SHARE = 0.1
-
-
-class PhasedStep(Step, Protocol):
-    """A step that calls `mark` at the end of each phase of its `compute`."""
-
-    mark: Callable[[Phase], None]
 
 
 class Stamps(Protocol):
@@ -38,12 +31,12 @@ def has_time(step_s: float, timeout_s: float) -> bool:
 
 
 def measure_breakdown(
-    step: PhasedStep, stamps: Stamps, seconds: float, now: Now = time.perf_counter, ranks: RankGroup = ONE_RANK
+    step: Any, stamps: Stamps, seconds: float, now: Now = time.perf_counter, ranks: RankGroup = ONE_RANK
 ) -> Breakdown:
     """Times the phases of steps, alternating with steps that are timed as a whole.
 
-    The phases of a step add up to its wall time: the phase `framework` is what the other phases leave.
-    `step` is warmed up; `seconds` is how long to measure, at least. The times are those of this process.
+    The phases of a step add up to its wall time: the phase `framework` is what the other phases leave. `step` is a warm
+    `Step` that calls its `mark` at the end of each phase of `compute`; it is measured for `seconds`, at least.
     """
     plain: list[float] = []
     phased: list[dict[Phase, float]] = []
@@ -64,7 +57,7 @@ def measure_breakdown(
     return Breakdown(phases_s=phases_s, undisturbed_s=plain)
 
 
-def _phased_step(step: PhasedStep, stamps: Stamps, now: Now) -> dict[Phase, float]:
+def _phased_step(step: Any, stamps: Stamps, now: Now) -> dict[Phase, float]:
     marks: list[tuple[Phase, Any]] = []
 
     def mark(phase: Phase) -> None:

@@ -126,10 +126,7 @@ def _warm_up(runner: Runner, window: Window) -> float:
 
 
 def _has_settled(steps: Sequence[float], elapsed: float, window: Window) -> bool | None:
-    """Whether the last third of the steps' seconds has the same level as the middle third; None: go on; False: no more.
-
-    `elapsed` is the sum of the steps.
-    """
+    """Whether the last third of the steps' seconds is level with the middle third; None: go on; False: no more."""
     num = len(steps) // 3
     if num >= 2 and order_statistics.alike(steps[-2 * num : -num], steps[-num:], SETTLED_WITHIN):
         return True
@@ -140,9 +137,8 @@ def _has_settled(steps: Sequence[float], elapsed: float, window: Window) -> bool
 def _run_blocks(runner: Runner, window: Window, typical_s: float) -> None:
     """Measures blocks of equal numbers of steps, each at least `block_s` long.
 
-    A block can be too short, because warm-up steps are slower: each is waited for. All blocks are then measured again
-    with more steps. Dropping only the short block would bias the result towards slow blocks. A compilation in a block
-    restarts the blocks too.
+    If one is too short, because warm-up steps are slower, or if it compiles, all are measured again: dropping the short
+    one alone would bias the result towards slow blocks.
     """
     timing, compiles = runner.timing, runner.compiles
     num_steps = max(1, math.ceil(BLOCK_MARGIN * window.block_s / max(typical_s, 1e-9)))
@@ -225,10 +221,7 @@ def measure_epoch(
 ) -> tuple[float, EpochTime]:
     """Times one of several epochs, and updates the first step and the steady state in `timing`, which they share.
 
-    The first epoch is expected to compile; a compilation in a later epoch counts as one in the steady state.
-
-    Returns:
-        When the epoch began, in seconds since the machine started, and how long it took.
+    The first epoch is expected to compile. Returns its begin, in seconds since the machine started, and its time.
     """
     steady, began_s, (compiled, _) = timing.steady_boot_s, boot_s(), compiles()
     took = time_epoch(step, wait, now, waits_for_first=steady is None)

@@ -55,7 +55,6 @@ class Products:
 
     @property
     def most(self) -> str | None:
-        """The format of most operations; None without products."""
         return next(iter(self.shares()), None)
 
     def shares(self) -> dict[str, float]:
@@ -135,7 +134,6 @@ class Training:
 
     @property
     def is_observed(self) -> bool:
-        """Whether enough steps were seen to say whether weights change."""
         return bool(self.start and self.end) and (self.has_trained or self._is_due(self.num_steps))
 
     @property

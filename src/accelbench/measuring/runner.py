@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import Stop
@@ -15,30 +15,21 @@ Now = Callable[[], float]
 Compiles = tuple[int, float]
 
 
-def no_compiles() -> Compiles:
-    """The count of an engine that compiles nothing."""
-    return 0, 0.0
-
-
 # Fields of `Timing` that a `Measurement` does not have.
 TIMING_ONLY = ("compiled_in_steady_state", "num_watched", "num_after_look")
 
 
 class Step(Protocol):
-    """One step of a workload, in the parts that are timed. The type of a batch is the engine's choice."""
+    """One step of a workload, in the parts that are timed. The type of a batch is the engine's choice.
+
+    If batches differ in size, as the last one of an epoch, it has `samples_of_last(num_steps)` too.
+    """
 
     def fetch(self) -> Any: ...  # the next batch, in host memory
     def copy_in(self, batch: Any) -> Any: ...  # copies it to the device; may return before the copy is done
     def compute(self, batch: Any) -> Any: ...  # launches the computation; may return before the result is there
     def copy_out(self, result: Any) -> None: ...  # copies the result to the host; returns when the copy is done
     def num_samples(self, batch: Any) -> int: ...  # in the batch, over all processes that compute a part of it
-
-
-@runtime_checkable
-class CountingStep(Protocol):
-    """A step whose batches may differ in size, such as the last one of an epoch."""
-
-    def samples_of_last(self, num_steps: int) -> int: ...  # in the batches of the last steps together
 
 
 class RankGroup:
@@ -103,9 +94,9 @@ class Watch(Protocol):
 class Runner:
     """Runs steps and times them, in three ways: waited for as a whole, as a block, or part by part."""
 
-    step: Step  # all batches have the same size, unless it is a `CountingStep`
+    step: Step
     wait: Callable[[], None]  # returns when everything launched on the device is done
-    compiles: Callable[[], Compiles] = no_compiles
+    compiles: Callable[[], Compiles] = lambda: (0, 0.0)
     now: Now = time.perf_counter
     ranks: RankGroup = ONE_RANK
     watch: Watch | None = None
@@ -115,7 +106,6 @@ class Runner:
     _last_batch: Any = None
 
     def plain_step(self) -> float:
-        """Seconds of one step, waited for at its end."""
         now, step = self.now, self.step
         self.ranks.begin(1)
         start = now()
@@ -135,8 +125,8 @@ class Runner:
         self.wait()
         self.ranks.end()
         seconds = now() - start
-        if isinstance(self.step, CountingStep):
-            num_samples = self.step.samples_of_last(num_steps)
+        if (samples_of_last := getattr(self.step, "samples_of_last", None)) is not None:
+            num_samples = samples_of_last(num_steps)
         else:  # all batches have the same size; asking each one would cost 2 % of a small model's step
             num_samples = num_steps * self.step.num_samples(batch)
         block = Block(num_steps=num_steps, num_samples=num_samples, seconds=seconds)
@@ -161,8 +151,8 @@ class Runner:
         computed = now()
         step.copy_out(result)
         end = now()
-        if isinstance(step, CountingStep):
-            num_samples = step.samples_of_last(1)
+        if (samples_of_last := getattr(step, "samples_of_last", None)) is not None:
+            num_samples = samples_of_last(1)
         timing.latency_s.append(end - start)
         timing.launch_s.append(launched - copied)
         timing.data_s.append(fetched - start)

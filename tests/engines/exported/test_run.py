@@ -1,9 +1,7 @@
 """Networks of PyTorch in the engines that they are exported to, each cell in a process of its own."""
 
 import importlib.util
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +12,10 @@ from safetensors.torch import save_file
 from accelbench.data.arrays import load_split
 from accelbench.devices.cpu import look, usable_cores
 from accelbench.engines.exported import run as exported_run
-from accelbench.engines.exported.compiler import Call, Compiler, Ran
+from accelbench.engines.exported.compiler import Compiler, Ran
 from accelbench.engines.exported.run import MIN_CALIBRATED
 from accelbench.engines.lightning import zoo
-from accelbench.engines.lightning.global_state import DENORMAL, NOT_SET
-from accelbench.engines.onnxruntime.engine import OnnxRuntime
-from accelbench.engines.openvino.engine import OpenVino
+from accelbench.engines.lightning.global_state import NOT_SET
 from accelbench.engines.registry import host_spec
 from accelbench.grid.support import MODULES, why_not
 from accelbench.judging.asked import judge
@@ -33,14 +29,8 @@ from fakes import make_cell, make_record
 
 FLUSHING = Options(flush_denormals=True)
 OPENVINO_BF16 = make_cell(engine=Engine.openvino, precision=Precision.bf16)
-TINY_VALUES = 1 << 20
 SMALL = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0})
 HAVE_FORMATS = (Engine.onnxruntime, Engine.openvino)  # AOTInductor does not say what its operators compute in
-
-
-class Times(torch.nn.Module):
-    def forward(self, numbers):
-        return numbers * 1.5
 
 
 def marked(engine, slow=False):
@@ -209,23 +199,6 @@ def test_a_cell_whose_engine_was_not_set_to_flush_is_invalid(digits):
     finally:
         torch.set_flush_denormal(False)
     assert found.defects == [NOT_SET]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", [marked(engine) for engine in HAVE_FORMATS])
-def test_a_compiled_network_computes_with_zero_where_it_is_set_to_flush(engine, tmp_path):
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:  # flushing is a state of threads
-        assert fresh.submit(num_left, engine, tmp_path).result() == [TINY_VALUES, 0]
-
-
-def num_left(engine, folder):
-    """How many of TINY_VALUES denormal numbers are not 0 before and after an engine multiplies them by 1.5."""
-    compilers = {Engine.onnxruntime: OnnxRuntime, Engine.openvino: OpenVino}
-    compiler = compilers[engine](make_cell(engine=engine, options=FLUSHING))
-    tiny = torch.full((1, TINY_VALUES), DENORMAL, dtype=torch.int32).view(torch.float32)
-    compiler.load(compiler.save(compiler.export(Times(), Call((tiny,)), folder), folder), 2)
-    (output,) = compiler(Call((tiny,)))
-    return [int(numbers.contiguous().view(torch.int32).count_nonzero()) for numbers in (tiny, output)]
 
 
 @pytest.fixture(scope="module")
