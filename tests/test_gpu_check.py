@@ -122,13 +122,3 @@ def test_the_tests_for_a_gpu_are_found_and_what_pytest_printed_is_counted():
     files = marked_tests.marked_files(ROOT, "gpu")
     assert {"tests/engines/lightning/test_engine.py", "tests/devices/test_gpu.py"} <= set(files)
     assert "tests/test_gpu_check.py" not in files
-
-
-def test_packages_that_are_missing_come_from_the_lock_with_their_hashes(tmp_path, monkeypatch):
-    lines = packages.locked([*packages.NEEDED, *packages.USEFUL], (ROOT / "requirements.lock").read_text())
-    names = [line.partition("==")[0] for line in lines.splitlines() if "==" in line]
-    assert names == [*packages.NEEDED, *packages.USEFUL]
-    assert lines.count("--hash=sha256:") >= len(names)
-    assert packages.missing({"one": "json", "other": "no_such_module"}) == ["other"]
-    monkeypatch.setattr(packages, "FOLDER", tmp_path / "gpu-check-wheels")
-    assert "make gpu-check-pack" in packages.install(["orjson"], tmp_path)

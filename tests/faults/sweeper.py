@@ -7,7 +7,6 @@ if the process had to be killed.
 """
 
 import ctypes
-import faulthandler
 import json
 import os
 import select
@@ -29,7 +28,6 @@ from accelbench.sweep import run, session, terminal  # noqa: E402, F401
 from fakes import faulty_host, make_cell, make_options  # noqa: E402
 
 SWEEP = 0  # the role, in shim.c
-SHOW_STACK = signal.SIGUSR2
 START_S, MARGIN_S = 10.0, 5.0  # how long a sweep waits for a host that is stopped, beyond the cell's limit
 
 
@@ -53,8 +51,6 @@ def _exit_code(pid: int, timeout_s: float) -> int | None:
     pidfd = os.pidfd_open(pid)
     in_time, _, _ = select.select([pidfd], [], [], timeout_s)
     if not in_time:
-        os.kill(pid, SHOW_STACK)
-        select.select([pidfd], [], [], 1)
         os.kill(pid, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     os.close(pidfd)
@@ -66,7 +62,6 @@ def _run(job: dict) -> None:
     output = os.open(job["output"], os.O_WRONLY | os.O_APPEND)
     for fd, copy in ((os.open(os.devnull, os.O_RDONLY), 0), (output, 1), (output, 2)):
         os.dup2(fd, copy)
-    faulthandler.register(SHOW_STACK)
     os.chdir(job["project"])
     tempfile.tempdir = None
     os.environ |= {"FAULTS_BED": job["watched"], "TMPDIR": job["scratch"], "ACCELBENCH_LOCK": job["watched"]}

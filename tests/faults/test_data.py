@@ -115,10 +115,8 @@ def test_zip_archives(tmp_path):
 
 def encoded(mode: str, kind: str, **options) -> bytes:
     pixels = np.random.default_rng(0).integers(0, 256, (9, 14), dtype=np.uint8)
-    picture = Image.fromarray(pixels)
-    picture = Image.fromarray(pixels.astype(np.uint16) * 257) if mode == "I;16" else picture.convert(mode)
     made = io.BytesIO()
-    picture.save(made, kind, **options)
+    Image.fromarray(pixels).convert(mode).save(made, kind, **options)
     return made.getvalue()
 
 
@@ -126,7 +124,7 @@ def pictures() -> list[bytes]:
     exif = Image.Exif()
     exif[0x0112] = 6  # turned by a quarter
     several = [Image.new("P", (14, 9), colour) for colour in (1, 2, 3)]
-    modes = {"JPEG": "RGB L CMYK", "PNG": "RGB RGBA P I;16 1", "GIF": "P", "BMP": "RGB 1", "WEBP": "RGB RGBA"}
+    modes = {"JPEG": "RGB L CMYK", "PNG": "RGB RGBA P 1", "GIF": "P", "BMP": "RGB 1", "WEBP": "RGB RGBA"}
     made = [encoded(mode, kind) for kind, found in modes.items() for mode in found.split()]
     made += [encoded("RGB", "JPEG", exif=exif), encoded("RGB", "JPEG", progressive=True)]
     made += [encoded("RGB", "PNG", exif=exif), encoded("LA", "PNG"), encoded("P", "PNG", transparency=3)]
@@ -166,13 +164,11 @@ def test_pictures(tmp_path):
 
 @pytest.mark.parametrize(
     ("mode", "kind"),
-    [("1", "PNG"), ("I;16", "PNG"), ("RGBA", "PNG"), ("P", "GIF"), ("CMYK", "JPEG"), ("RGB", "BMP"), ("RGBA", "WEBP")],
+    [("1", "PNG"), ("RGBA", "PNG"), ("P", "GIF"), ("CMYK", "JPEG"), ("RGBA", "WEBP")],
 )
 def test_a_picture_of_as_many_pixels_as_are_allowed_takes_a_bounded_memory(mode, kind):
     side = math.isqrt(MAX_PIXELS)
-    whole = Image.fromarray(np.zeros((side, side), np.uint16)) if mode == "I;16" else Image.new(mode, (side, side))
     made = io.BytesIO()
-    whole.save(made, kind)
-    del whole
+    Image.new(mode, (side, side)).save(made, kind)
     with bounded_memory(BOMB_BYTES):
         assert decode(made.getvalue(), 32).shape == (32, 32, 3)

@@ -134,23 +134,15 @@ def publish(found: Sweep) -> None:
         assert all(numbers.get(column, 1) > 0 for column in POSITIVE), numbers
         assert all(numbers.get(column, 0) >= 0 for column in NOT_NEGATIVE), numbers
     told = answers(found.cells)
-    tables = [best.by_criterion(told), best.what_to_use(told), outcomes.reasons([found])]
-    tables.append(outcomes.failures([found]))
+    tables = [best.by_criterion(told), best.what_to_use(told), outcomes.reasons([found]), outcomes.failures([found])]
     texts = [entry.text for table in tables if table for row in table.rows for entry in row]
     "\n".join([found.title, *texts]).encode()
 
 
-def planned(folder: Path, text: str) -> Path:
-    """Writes a record and a plan of its cell alone into `folder`; returns the record's path."""
-    values = json.loads(text)
-    made = record.from_values(values)
-    wanted = [plan_file.WantedCell(made.cell, made.name)]
-    plan_file.write_plan(
-        plan_file.PlanFile(suite="test", title="a title", study="001", profile="quick", cells=wanted), folder
-    )
-    path = folder / f"{made.name}.json"
-    path.write_text(text)
-    return path
+def write_plan(folder: Path, planned: list[Record]) -> None:
+    wanted = [plan_file.WantedCell(made.cell, made.name) for made in planned]
+    plan = plan_file.PlanFile(suite="test", title="a title", study="001", profile="quick", cells=wanted)
+    plan_file.write_plan(plan, folder)
 
 
 def read_and_publish(path: Path) -> None:
@@ -164,8 +156,10 @@ def read_and_publish(path: Path) -> None:
 
 def test_records(tmp_path):
     texts = [json.dumps(made.to_json()) for made in RECORDS]
-    paths = [planned(tmp_path / str(number), text) for number, text in enumerate(texts)]
-    for path in paths:
+    paths = [tmp_path / str(number) / f"{made.name}.json" for number, made in enumerate(RECORDS)]
+    for path, made in zip(paths, RECORDS, strict=True):
+        write_plan(path.parent, [made])
+        record.write(made, path.parent)
         read_and_publish(path)
 
     def of(dice):
@@ -183,19 +177,11 @@ def try_file(path: Path, read) -> None:
     try_all(path.parent, lambda dice: path.write_bytes(mutated_text(texts, dice)) and read)
 
 
-def outside(folder: Path, name: str) -> None:
-    """A record beside `folder`, which nothing in it may lead to."""
-    (folder.parent / f"{name}.json").write_text(json.dumps(RECORDS[0].to_json()))
-
-
 def test_plans(tmp_path):
     folder = tmp_path / "results"
     for made in RECORDS[:2]:
         record.write(made, folder)
-    outside(folder, "outside")
-    wanted = [plan_file.WantedCell(made.cell, made.name) for made in RECORDS[:3]]
-    plan = plan_file.PlanFile(suite="test", title="a title", study="001", profile="quick", cells=wanted)
-    plan_file.write_plan(plan, folder)
+    write_plan(folder, RECORDS[:3])
 
     def read() -> None:
         publish(sweeps.read(folder))  # without a readable plan, those of all records
@@ -211,7 +197,6 @@ def test_comparisons(tmp_path):
         made = make_record(make_cell(batch_size=32 * (1 + place % 2), repeat=place), place=place)
         record.write(made, folder)
         names[place % 2].append(made.name)
-    outside(folder, "outside")
     sides = [{"name": f"batch_size={size}", "records": of_side} for size, of_side in zip((32, 64), names, strict=True)]
     (folder / COMPARISON).write_text(json.dumps({"seed": 7, "sides": sides}))
     terms = answer.Terms(anyway=True)
@@ -230,13 +215,9 @@ def test_ceilings(tmp_path):
     write_ceilings(tmp_path, environment, "gpu", replace(CEILINGS, device="gpu", device_to_host_bytes_per_s=1e10))
     path = tmp_path / CEILINGS_FILE
     texts = [path.read_text()]
-    num_known = 0
 
     def read(*, writes: bool) -> None:
-        nonlocal num_known
-        found = read_ceilings(tmp_path, environment)
-        num_known += len(found)
-        for ceilings in found.values():
+        for ceilings in read_ceilings(tmp_path, environment).values():
             for known in (ceilings, ceilings.of_devices(8), ceilings.joined(CEILINGS), CEILINGS.joined(ceilings)):
                 rates = [rate for word in Precision if (rate := known.ceiling_of(word)) is not None]
                 rates += [known.memory_bytes_per_s, known.host_to_device_bytes_per_s or 1]
@@ -244,8 +225,7 @@ def test_ceilings(tmp_path):
                 assert 0 <= known.launch_s < math.inf
                 assert all(isinstance(rate, int | float) and 0 < rate < math.inf for rate in rates), rates
             probed = replace(RECORDS[0], environment={**environment, "ceilings": ceilings.to_json()})
-            row = numbers_of(summarise(probed))
-            assert row.get("mfu", 1) > 0
+            assert numbers_of(summarise(probed)).get("mfu", 1) > 0
         if writes:
             write_ceilings(tmp_path, environment, "gpu", CEILINGS)
             assert read_ceilings(tmp_path, environment)["gpu"] == CEILINGS
@@ -257,8 +237,7 @@ def test_ceilings(tmp_path):
         writes = dice.random() < 0.1  # it takes long
         return lambda: read(writes=writes)
 
-    num_read = try_all(tmp_path, of, refuses=False)
-    assert 0.1 < num_known / num_read / 2 < 0.9
+    try_all(tmp_path, of, refuses=False)
 
 
 PARAMS_TEXT = """\

@@ -93,13 +93,10 @@ def is_read(folder: Path, read: Callable[[], object]) -> bool:
     return refusal is None
 
 
-def try_all(folder: Path, of: Callable[[Random], Callable[[], object]], *, refuses: bool = True) -> int:
-    """Reads thousands of mutations in a bounded memory; returns how many were not refused.
+def try_all(folder: Path, of: Callable[[Random], Callable[[], object]], *, refuses: bool = True) -> None:
+    """Reads thousands of mutations in a bounded memory; only files in `folder` may be opened.
 
-    Args:
-        folder: has the files that may be opened.
-        of: writes the mutation that it draws, and returns what reads it.
-        refuses: whether the reader refuses some; else it gives nothing in their place.
+    `of` writes the mutation that it draws, and returns what reads it. That `refuses` some, or gives nothing for them.
     """
     outcomes: Counter[bool] = Counter()
     with bounded_memory():
@@ -111,4 +108,3 @@ def try_all(folder: Path, of: Callable[[Random], Callable[[], object]], *, refus
                 raise
     print(f"{NUM_MUTATIONS:,} mutations, {outcomes[True]:,} read")
     assert min(outcomes[True], outcomes[False] if refuses else NUM_MUTATIONS) >= MIN_SHARE * NUM_MUTATIONS, outcomes
-    return outcomes[True]
