@@ -6,8 +6,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from accelbench.data import download as module
-from accelbench.data.download import File, download
+from accelbench.data import obtain as module
+from accelbench.data.obtain import File, download
 from accelbench.errors import DataError, DownloadError
 
 

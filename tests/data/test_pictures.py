@@ -47,7 +47,6 @@ def out(tmp_path):
 def test_pictures_become_arrays_divided_by_file(photos, out):
     found = convert(open_source(photos), CLASSES, 16, out)
     assert found.refused == []
-    assert found.division == "20% of each class for testing, by file, seed 0"
     train, test = (load_split(out, split) for split in ("train", "test"))
     assert train.images.shape == (16, 16, 16, 3)
     assert np.bincount(train.labels).tolist() == [8, 8]

@@ -34,8 +34,7 @@ START_S, MARGIN_S = 10.0, 5.0  # how long a sweep waits for a host that is stopp
 def main() -> None:
     """Serves until standard input closes."""
     if "mlflow" in sys.argv[1:]:
-        import accelbench.sinks.mlflow
-        import accelbench.sinks.sync  # noqa: F401
+        import accelbench.sinks.delivery  # noqa: F401
     fingerprint(Engine.lightning)  # is kept
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:

@@ -10,7 +10,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
 from accelbench.schema.vocab import Mode, Precision, Protocol, Status
-from accelbench.sinks import view
+from accelbench.sinks import mlflow_fields as view
 from tests.sinks.samples import STAND_IN, cell, processes, record
 from tests.sinks.stores import SERVE, closed_port, deliver, started
 

@@ -10,10 +10,9 @@ import pytest
 from accelbench.answers.process import Process
 from accelbench.schema import record as records
 from accelbench.schema.vocab import Precision
-from accelbench.sinks import view
-from accelbench.sinks.delivery import Delivery
+from accelbench.sinks import mlflow_fields as view
+from accelbench.sinks.delivery import Delivery, sync
 from accelbench.sinks.mlflow_fields import AGGREGATE, CELL_KEY, KIND
-from accelbench.sinks.sync import sync
 from tests.sinks.samples import cell, record
 from tests.sinks.stores import SYNC, client_of, split, started
 

@@ -12,8 +12,9 @@ from accelbench.errors import UserError
 from accelbench.schema import record as records
 from accelbench.schema import serialize
 from accelbench.schema.vocab import Precision, Protocol, Status
-from accelbench.sinks import delivery, location, view
-from accelbench.sinks.sync import sync
+from accelbench.sinks import delivery, location
+from accelbench.sinks import mlflow_fields as view
+from accelbench.sinks.delivery import sync
 from accelbench.sinks.ui import serve
 from tests.sinks import servers
 from tests.sinks.samples import REASONS, STAND_IN, cell, record, resnet18
@@ -122,7 +123,7 @@ def test_a_store_of_another_release_is_neither_used_nor_migrated(root):
 def test_every_status_but_skipped_is_a_run_that_a_second_delivery_does_not_double(root):
     made = [record(status=status, number=number) for number, status in enumerate(Status)]
     deliver(root, *made)
-    before = client_of(root).get_experiment_by_name(f"accelbench/{SUITE}").tags[view.TAG]
+    before = client_of(root).get_experiment_by_name(f"accelbench/{SUITE}").tags[view.VIEW_TAG]
     deliver(root, *made)
     runs = runs_of(root)
     found = {run.data.tags["status"]: (run.info.status, run.data.tags.get("reason")) for run in runs}
@@ -130,7 +131,7 @@ def test_every_status_but_skipped_is_a_run_that_a_second_delivery_does_not_doubl
     expected = {status: (ends.get(status, "FAILED"), REASONS.get(status)) for status in Status}
     assert found == {status.value: end for status, end in expected.items() if status != Status.skipped}
     assert len(runs) == len(found)
-    assert client_of(root).get_experiment_by_name(f"accelbench/{SUITE}").tags[view.TAG] == before
+    assert client_of(root).get_experiment_by_name(f"accelbench/{SUITE}").tags[view.VIEW_TAG] == before
 
 
 def test_no_two_runs_of_an_experiment_share_a_name(root):

@@ -9,7 +9,7 @@ from urllib.request import Request
 import pytest
 
 from accelbench.errors import UserError
-from accelbench.sinks import view
+from accelbench.sinks import mlflow_fields as view
 from accelbench.sinks.ui import DIRECT, serve
 from tests.sinks.samples import cell, record
 from tests.sinks.stores import SERVE, client_of, closed_port, deliver, runs_of, started

@@ -14,7 +14,7 @@ from accelbench.schema import plan_file, record
 from accelbench.schema.plan_file import PlanFile, WantedCell
 from accelbench.schema.serialize import plain, write_json
 from accelbench.schema.vocab import Engine, Status
-from accelbench.sinks.sync import sync
+from accelbench.sinks.delivery import sync
 from fakes import give_ceilings, make_project
 from tests.sinks.samples import cell
 from tests.sinks.samples import record as make

@@ -41,7 +41,7 @@ def _merge(chosen: Namespace, context: Context) -> int:
 
 
 def _sync(chosen: Namespace, context: Context) -> int:
-    from accelbench.sinks.sync import sync
+    from accelbench.sinks.delivery import sync
 
     place = workplace()
     context.say(str(sync(place.store, place.record_folders)))

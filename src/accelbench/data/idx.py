@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accelbench.data.arrays import Arrays, save_split
-from accelbench.data.download import File
-from accelbench.data.obtain import FileSet, Obtained, Target
+from accelbench.data.obtain import File, FileSet, Obtained, Target
 from accelbench.data.stand_ins import save_drawn
 from accelbench.errors import DataError, RefusedError
 from accelbench.schema.serialize import read_bytes

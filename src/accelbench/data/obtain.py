@@ -1,21 +1,81 @@
 """What a data set is, and how it is obtained: from original files, else by download, else as a marked stand-in."""
 
+import errno
+import hashlib
 import importlib
 import os
 import pkgutil
+import shutil
+import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from http.client import HTTPException
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 from accelbench.data import sets
 from accelbench.errors import DownloadError, UnknownChoiceError
-from accelbench.schema.serialize import digest
+from accelbench.schema.serialize import digest, writing
 
-if TYPE_CHECKING:
-    from accelbench.data.download import File
+# After this long without data a mirror is given up.
+STALL_S = 4.5
+CHUNK_BYTES = 1 << 16
+OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES)
 
-OWN_DIVISION = "its own"
+
+@dataclass(frozen=True)
+class File:
+    """A file with a known checksum."""
+
+    name: str  # the file name, which is also appended to a mirror's address
+    algorithm: str  # of the checksum, by its name in hashlib
+    checksum: str  # in hexadecimal digits
+
+    def checksum_of(self, path: Path) -> str:
+        """The checksum of the file at `path`, with this file's algorithm."""
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, lambda: hashlib.new(self.algorithm, usedforsecurity=False)).hexdigest()
+
+
+def download(files: Sequence[File], mirrors: Sequence[str], folder: Path) -> None:
+    """Downloads what is missing in `folder` or not intact. Raises DownloadError, with the reason of each mirror."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = {file: folder / file.name for file in files}
+    missing = [file for file, path in paths.items() if not path.is_file() or file.checksum_of(path) != file.checksum]
+    failures = []
+    for mirror in mirrors:
+        try:
+            while missing:
+                _fetch(mirror + missing[0].name, missing[0], paths[missing[0]])
+                del missing[0]
+        except (_MirrorError, HTTPException, OSError) as error:
+            if isinstance(error, OSError) and error.errno in OF_THE_DISK:
+                raise
+            failures.append(f"\n  {mirror}: {getattr(error, 'reason', error)}")
+        else:
+            return
+    raise DownloadError(f"the download failed:{''.join(failures)}")
+
+
+class _MirrorError(Exception):
+    """A mirror sent a wrong or incomplete file."""
+
+
+def _fetch(url: str, file: File, path: Path) -> None:
+    from rich.console import Console  # here, since the parent asks this module for names
+    from rich.progress import wrap_file
+
+    request = urllib.request.Request(url, headers={"User-Agent": "accelbench"})
+    console = Console(stderr=True)
+    with urllib.request.urlopen(request, timeout=STALL_S) as response, writing(path) as part:
+        total = int(response.headers.get("Content-Length") or 0)
+        shown = wrap_file(response, total, description=f"Downloading {file.name}", console=console, transient=True)
+        with shown as body, part.open("wb") as target:
+            shutil.copyfileobj(body, target, CHUNK_BYTES)
+        found = file.checksum_of(part)
+        if found != file.checksum:
+            what = f"{part.stat().st_size:,} bytes, {file.algorithm} {found}"
+            raise _MirrorError(f"{file.name} came altered or incomplete ({what})")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +87,6 @@ class Obtained:
     # why this is a stand-in, or only a part of the set; None if it is the real data set
     stand_in_reason: str | None = None
     refused: Sequence[str] = ()  # one line for each file that was left out, with the reason
-    division: str = OWN_DIVISION  # how the data was divided into training and test; `its own` if the source says so
     part: str = ""  # how much of the source was read, such as `400 of 24,946 pictures`; empty if all of it was
 
 
@@ -61,7 +120,7 @@ class FileSet:
     title: str  # the name in messages
     home: str
     classes: Sequence[str]
-    files: "Sequence[File]"  # that are downloaded from `mirrors`: addresses that a file's name is appended to
+    files: Sequence[File]  # that are downloaded from `mirrors`: addresses that a file's name is appended to
     mirrors: Sequence[str]
     # verifies the original files at a path and writes their arrays; raises DataError
     read: Callable[[Path, Target], Obtained]
@@ -77,8 +136,6 @@ class FileSet:
         home = root / self.home
         if source == "auto" and (home.is_file() or (home.is_dir() and any(home.iterdir()))):
             return self._read(home, f"from {self.home}", target)  # the user put files there: wrong ones are an error
-        from accelbench.data.download import download  # here, since the parent asks this module for names
-
         folder = root / "data" / ".downloads" / name
         try:
             download(self.files, self.mirrors, folder)

@@ -20,7 +20,7 @@ import numpy as np
 
 from accelbench.data.arrays import SPLITS, RowFile, array_path, label_type
 from accelbench.data.decode import decode
-from accelbench.data.obtain import OWN_DIVISION, Obtained
+from accelbench.data.obtain import Obtained
 from accelbench.devices.cpu import usable_cores
 from accelbench.errors import DataError
 from accelbench.project import resolved
@@ -271,9 +271,7 @@ def convert(
         labels = np.array([picture.label for picture in splits[split]], label_type(len(known)))
         np.save(array_path(folder, split, "labels"), labels)
     _check_classes(splits, known, refused)
-    own = any(picture.split for picture in pictures)
-    division = OWN_DIVISION if own else f"{TEST_SHARE:.0%} of each class for testing, by file, seed {SEED}"
-    return Obtained(refused=refused, division=division, part=part, classes=known)
+    return Obtained(refused=refused, part=part, classes=known)
 
 
 class _Converted(NamedTuple):

@@ -13,13 +13,11 @@ from numpy.typing import NDArray
 
 from accelbench.data import manifest
 from accelbench.data.arrays import SPLITS, Arrays, label_type, load_split, save_split
-from accelbench.data.obtain import OWN_DIVISION, DataSet, Obtained, Target, find, listed
+from accelbench.data.obtain import DataSet, Obtained, Target, find, listed
 from accelbench.data.pictures import (
     DAMAGED,
     MAX_TOTAL_BYTES,
     MIN_PICTURES,
-    SEED,
-    TEST_SHARE,
     Folder,
     Picture,
     convert,
@@ -99,7 +97,6 @@ def describe(obtained: Obtained, name: str, folder: Path) -> None:
         "files": files,
         "counts": {},
         "refused": list(obtained.refused),
-        "division": obtained.division,
     }
     for split in SPLITS if files else ():
         nums = np.bincount(load_split(folder, split).labels, minlength=len(obtained.classes)).tolist()
@@ -190,9 +187,7 @@ def _files(data: DataSpec) -> object:
 
 def _write_arrays(path: Path, folder: Path) -> Obtained:
     arrays = _read_arrays(path)
-    division = OWN_DIVISION
     if "images" in arrays:
-        division = f"{TEST_SHARE:.0%} of each class for testing, seed {SEED}"
         rows = [Picture(f"{row:012}", int(label), None) for row, label in enumerate(arrays["labels"])]
         for split, chosen in divide(rows).items():
             numbers = [int(row.name) for row in chosen]
@@ -207,7 +202,7 @@ def _write_arrays(path: Path, folder: Path) -> Obtained:
         if images.shape[1:] != arrays["x_train"].shape[1:]:
             raise DataError("the images for training and testing differ in their shape")
         save_split(folder, split, Arrays(images, np.searchsorted(values, labels).astype(label_type(len(values)))))
-    return Obtained(classes=[str(value) for value in values], source=f"arrays of {path.name}", division=division)
+    return Obtained(classes=[str(value) for value in values], source=f"arrays of {path.name}")
 
 
 def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:

@@ -14,8 +14,17 @@ from accelbench.answers.cells import MeasuredCell
 from accelbench.schema.record import Record
 from accelbench.sinks import location, mlflow_fields
 from accelbench.sinks.location import InTime, folder_of, is_own, locked
-from accelbench.sinks.mlflow_fields import NUM_PROCESSES, RelativeSpeed, end_ms, start_ms, translate
-from accelbench.sinks.view import SHARE, VERDICT, run_url, view_tags
+from accelbench.sinks.mlflow_fields import (
+    NUM_PROCESSES,
+    SHARE,
+    VERDICT,
+    RelativeSpeed,
+    end_ms,
+    run_url,
+    start_ms,
+    translate,
+    view_tags,
+)
 
 # By MLflow's defaults, one call to a dead server takes four minutes, and usage is reported to Databricks.
 for _name, _value in {
@@ -34,7 +43,6 @@ from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # noqa: E402
 
 MAX_METRICS, MAX_TAG = 1000, 8000  # MLflow's limits: metrics per batch, characters per tag
 PLAIN = re.compile(r"[\w.=-]+")  # a name that needs no escapes in a search
-BATCH = 50  # records that are delivered while the lock is held: some three seconds
 DIGEST_LENGTH = 12  # MLflow shows all of it beside the name, and allows 36 characters
 
 Key = tuple[str, str]  # a record's name and start: the tags that identify its run

@@ -18,7 +18,7 @@ from accelbench.devices import packages
 from accelbench.errors import UserError
 from accelbench.schema.secrets import masked
 from accelbench.sinks.location import HOST, PORT, artifacts, database, is_own, server_uri, tracking_uri, unreachable
-from accelbench.sinks.view import view_url
+from accelbench.sinks.mlflow_fields import view_url
 
 DIRECT = build_opener(ProxyHandler({}))  # ignores the shell's proxy: the server is on this machine
 ALLOWED_HOSTS = (HOST, f"{HOST}:*", "localhost", "localhost:*")  # any port, for a tunnel's other end

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from accelbench.data.download import File
-from accelbench.data.obtain import FileSet, Obtained, Target
+from accelbench.data.obtain import File, FileSet, Obtained, Target
 from accelbench.data.pictures import Source, convert, open_source
 from accelbench.data.stand_ins import draw
 

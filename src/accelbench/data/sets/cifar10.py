@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from accelbench.data.arrays import Arrays, save_split
-from accelbench.data.download import File
-from accelbench.data.obtain import FileSet, Obtained, Target
+from accelbench.data.obtain import File, FileSet, Obtained, Target
 from accelbench.data.pictures import convert, open_source
 from accelbench.data.stand_ins import save_drawn
 from accelbench.errors import DataError
