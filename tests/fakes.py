@@ -176,8 +176,6 @@ def export(cell: Cell, data_folder: Path, folder: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     if fault == "no export":
         raise UnsupportedError("no exporter takes it")
-    if fault == "hang after export":
-        time.sleep(1.2)
     if fault == "die" and num == 1:
         assert not list(folder.parent.glob(f"{UNFINISHED}*")), "what the killed process left was not removed"
     folder.mkdir()
@@ -193,8 +191,6 @@ def run(
 ) -> Measurement | None:
     """The faulty engine: does what the cell's fault says, on the rank that it names (`raise@1`) if it names one."""
     if exported is not None:
-        if cell.model.args.get("fault") == "hang after export":
-            time.sleep(600)
         return make_measurement(artifact_bytes=Path(exported, "network").stat().st_size)
     fault, _, rank = cell.model.args.get("fault", "none").partition("@")
     if rank:

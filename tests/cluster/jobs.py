@@ -38,11 +38,9 @@ class ProcessEngine(ClusterEngine):
         return {job: "RUNNING" for job in jobs if self.is_alive(job)}
 
     def is_alive(self, job):
-        pid = self.processes[job].pid if job in self.processes else job
-        try:
-            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-        except OSError:
-            return False
+        if job in self.processes:
+            return self.processes[job].poll() is None
+        return Path(f"/proc/{job}").exists()  # of another controller
 
     def cancel(self, jobs):
         for job in jobs:

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -202,11 +203,6 @@ def test_an_unreadable_file_in_the_place_of_a_record_is_set_aside(project, stopp
     assert f"kept as {path.name}.unreadable" in text
 
 
-def test_a_scheduler_that_does_not_answer_is_named_once(stopped):
-    text = stopped(states=answering(*[{"0": controller.UNKNOWN}] * 4))
-    assert text.count("processes does not answer") == 1
-
-
 @pytest.mark.slow
 def test_the_records_and_the_plan_are_those_of_a_sweep_on_one_machine(project, swept, shared):
     cells = [*cells_of(*SIZES), make_cell(device=Device.gpu)]
@@ -312,18 +308,12 @@ def test_jobs_that_still_run_are_waited_for(project, swept):
 @pytest.mark.slow
 def test_an_interrupt_cancels_the_jobs(project, swept):
     processes, ours = ProcessEngine(), ProcessEngine()
-    ours.processes = {"0": Ours}
+    ours.processes = {"0": SimpleNamespace(pid=os.getpid())}
     kill_after_first(project, ours, signal.SIGINT)
     swept(cells_of(*range(1, 41)), processes=processes, error=KeyboardInterrupt)  # more than end before the signal
     (process,) = processes.processes.values()
     assert process.wait(20) != 0
     assert files(project)
-
-
-class Ours:
-    """This process, as a job has one."""
-
-    pid = os.getpid()
 
 
 @pytest.mark.slow

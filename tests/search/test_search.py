@@ -196,15 +196,6 @@ def test_plain_pytorch_in_fp32_is_tried_first(searched):
     assert all(cell.label in text for i, cell in enumerate(race.cells) if i != process.cell)
 
 
-def test_cells_that_the_budget_left_out_are_named_with_how_to_go_on(searched):
-    _, text, race = searched(batches(*range(1, 13)), dataclasses.replace(GOAL, budget_s=3.0))
-    untried = [cell.label for cell in race.cells if cell.outcome == RaceOutcome.untried]
-    assert len(untried) > 6
-    assert f"Not tried: {', '.join(untried[:6])} and {len(untried) - 6} more cells." in text
-    assert "To go on: the same command with out=runs/mine, which has a new budget then" in text
-    assert any(sentence.startswith("Not tried: ") for sentence in race.answers)
-
-
 def test_too_few_processes_to_recommend_a_cell_name_the_best_so_far(searched):
     status, text, _ = searched(batches(1, 8), dataclasses.replace(GOAL, budget_s=2.0))
     assert status == 1

@@ -40,15 +40,6 @@ def test_a_missing_set_is_prepared_once_and_a_line_says_so_but_for_random_images
     assert read_manifest(tmp_path / "data" / "random").name == "random"
 
 
-def test_outside_of_a_project_a_set_has_its_own_settings_and_lies_where_the_user_says(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    place = Workplace.outside(tmp_path)
-    for found in (place, place.with_data(str(tmp_path / "sets"))):
-        prepare_missing(found, DataSpec(name="random"), Console(file=io.StringIO()))
-    for folder in ("cache/accelbench/data", "sets"):
-        assert read_manifest(tmp_path / folder / "random").name == "random"
-
-
 @pytest.mark.parametrize(("name", "told"), [("mnist", "/nowhere"), ("cifar10", "Choose from: random, mnist")])
 def test_a_set_that_cannot_be_prepared_is_named(name, told, tmp_path):
     with pytest.raises(UserError, match=told):
@@ -83,14 +74,6 @@ def test_cells_that_differ_in_precision_and_batch_are_checked_once_with_the_smal
     cells = [own("good", batch_size=num, precision=precision) for num in (64, 8) for precision in Precision]
     assert Preflight(hosts, tmp_path).check([*cells, own("good", mode=Mode.train), make_cell()]) == 2
     assert [(cell.batch_size, cell.mode) for cell in hosts.checked] == [(8, Mode.infer), (32, Mode.train)]
-
-
-def test_a_failure_is_that_of_every_cell_of_the_network(tmp_path):
-    preflight, half = Preflight(Checks(), tmp_path), replace(BAD, precision=Precision.bf16)
-    preflight.check([BAD, half, own("good")])
-    for cell in (BAD, half, replace(BAD, seed=3), replace(half, device=Device.gpu)):
-        assert preflight.failure(cell) == Outcome(status=Status.failed, reason="nets.py:3: no", user_error=True)
-    assert preflight.failure(own("good")) is None
 
 
 def test_what_fails_in_fp32_on_the_cpu_may_run_on_a_gpu(tmp_path):

@@ -97,13 +97,6 @@ def test_only_the_precisions_of_the_cells_are_probed_and_later_the_missing_ones(
     assert probe_for("fp64")[1] == []  # all are known
 
 
-def test_a_device_that_can_not_be_probed_has_no_ceilings_and_is_told_once(prober, said):
-    failing = prober()
-    assert failing.ceilings(CELL) is failing.ceilings(CELL) is None
-    assert "cpu could not be probed: no such device" in said[-1]
-    assert failing.judged(record_of(1e12)).status == Status.ok
-
-
 @pytest.mark.parametrize(
     ("rates", "rate", "warning", "reason", "ceiling"),
     [
@@ -170,25 +163,11 @@ def test_the_next_sweep_takes_it_again_once_the_machine_is_quiet(load_counts, pr
     assert read_ceilings(tmp_path, ENVIRONMENT)["cpu"] == again
 
 
-def test_where_load_is_allowed_a_probe_counts(prober):
-    assert prober(90e9, busy=1, waits=[]).ceilings(CELL).disturbed == {}
-
-
 def test_a_probe_is_sampled_as_a_cell_is(load_counts, tmp_path, said, monkeypatch):
     monkeypatch.setattr("accelbench.isolation.hosts.while_sampled", lambda system: system and OTHERS)
     with Hosts(lambda cell: dataclasses.replace(faulty_host(cell), prober="faulty_prober")) as hosts:
         found = Prober(hosts, tmp_path, ENVIRONMENT, said.append).ceilings(CELL)
     assert found.disturbed == dict.fromkeys(found.probed, OTHERS)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_a_real_cpu_is_probed_in_a_process_of_its_own(tmp_path, said):
-    with Hosts() as hosts:
-        found = Prober(hosts, tmp_path, ENVIRONMENT, said.append).ceilings(CELL)
-    assert found.device_name
-    assert found.flops_per_s["fp32"] > 1e9
-    assert found.launch_s < 1e-3
 
 
 WITHOUT_UNITS = {"fp32": 90e9, "bf16": 15e9, "fp16": 2.4e9, "fp64": 44e9, "int8": 9e9}

@@ -1,6 +1,5 @@
 """What a sweep prints: its progress, the card of a cell, and the answer of several."""
 
-import dataclasses
 import io
 import re
 
@@ -9,21 +8,13 @@ from rich.console import Console
 
 from accelbench.grid.estimate import Evidence
 from accelbench.grid.plan import Planned
-from accelbench.schema.measurement import Block, Check, Epoch, Evaluation, SystemSeries
+from accelbench.schema.measurement import Block, Check, Epoch, SystemSeries
 from accelbench.schema.vocab import Mode, Phase, Precision, Promise, Protocol, Status
 from accelbench.sweep import terminal
-from accelbench.sweep.terminal import SweepProgress, outcome
+from accelbench.sweep.terminal import SweepProgress
 from fakes import make_cell, make_measurement, make_record
 
 # Progress
-
-
-def test_what_was_measured_is_the_outcome():
-    evaluation = Evaluation(num_samples=50, seconds=1.0, loss=0.1, accuracy=0.98765)
-    blocks = [Block(num_steps=100, num_samples=123_456, seconds=1.0)] * 6
-    told = outcome(make_record(measurement=make_measurement(blocks=blocks, evaluation=evaluation)))
-    assert told.split() == ["123,456", "samples/s", "±0.0", "%", "10.000", "ms/step", "accuracy", "0.9877"]
-    assert outcome(make_record(measurement=make_measurement(blocks=[], latency_s=[]))) == ""
 
 
 def progress_of(statuses, **options):
@@ -89,17 +80,6 @@ def test_the_card_says_what_was_checked_over_what_share():
     rows = Check(promise=Promise.outputs, observed="32 random rows of 128, of 1 of 1 tensors", share=0.25)
     told = lines(card(checks=[rows, Check(promise=Promise.settings)]))
     assert told["checked"] == "outputs 25 % (32 random rows of 128, of 1 of 1 tensors); settings (not observed)"
-
-
-def test_of_many_warnings_two_are_shown_and_what_a_function_counts_is_said_once():
-    note, model = "80 samples in a batch of 8, counted by ex.ten", make_cell().model
-    cell = make_cell(model=dataclasses.replace(model, samples="ex.ten"))
-    text = card(cell=cell, notes=[note], warnings=[f"{number}. warning" for number in range(5)])
-    assert "1. warning" in text
-    assert "2. warning" not in text
-    assert "and 3 more warnings, in the record" in text
-    assert text.count("counted by ex.ten") == 1
-    assert lines(text)["note"] == note
 
 
 @pytest.mark.parametrize("status", [Status.invalid, Status.failed])

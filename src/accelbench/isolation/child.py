@@ -8,7 +8,6 @@ import signal
 import sys
 import sysconfig
 import tempfile
-import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import replace
@@ -73,7 +72,7 @@ def main(
         answer = replace(answer, peak_host_bytes=high_water_bytes())
     sys.stdout.flush()
     sys.stderr.flush()
-    answers.send_bytes(encode(replace(answer, ended_s=time.monotonic())).encode())
+    answers.send_bytes(encode(answer).encode())
     os._exit(0)  # frameworks' exit handlers may hang, and there is nothing left to save
 
 

@@ -192,8 +192,7 @@ class _Run:
             process.join(END_S)
             failure = death(process.exitcode, oom_kills() - self.num_oom_kills, log_end(self.request.log))
         else:
-            index = min(failed, key=lambda rank: failed[rank].ended_s or 0.0)
-            failure = failed[index]
+            index, failure = next(iter(failed.items()))  # in the order in which they came
         if len(self.ranks) > 1 and failure.status != Status.skipped and not failure.user_error:  # of no single rank
             failure = replace(failure, reason=f"rank {index} of {len(self.ranks)}: {failure.reason}")
         return failure

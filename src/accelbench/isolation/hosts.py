@@ -171,25 +171,18 @@ def _request(spec: HostSpec, cell: Cell, data_folder: Path) -> CellRequest:
 
 def export_folder(parent: Path, exported_as: str, data_folder: Path) -> Path:
     """The folder of an exported network (`HostSpec.exported_as`); the data set may calibrate it."""
-    path = parent / digest([exported_as, str(data_folder)])[:16]
     parent.mkdir(parents=True, exist_ok=True)
-    if path.exists():
-        os.utime(path)
-    return path
+    return parent / digest([exported_as, str(data_folder)])[:16]
 
 
 def make_room(parent: Path, max_bytes: int = MAX_EXPORTS_BYTES) -> None:
-    """Removes the exported networks that were not used for the longest time, until the others take little room."""
+    """Removes all exported networks if they take much room: they are exported again when they are needed."""
     for path in parent.glob(f"{UNFINISHED}*"):  # of a process that was killed, and may still be ending
         rmtree(path, ignore_errors=True)
-    sizes: dict[Path, int] = {}
-    for folder in sorted(parent.iterdir(), key=lambda path: path.stat().st_mtime):
-        sizes[folder] = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    limit = min(max_bytes, MAX_EXPORTS_SHARE * (disk_usage(parent).free + sum(sizes.values())))
-    while sum(sizes.values()) > limit:
-        oldest = next(iter(sizes))
-        rmtree(oldest, ignore_errors=True)
-        del sizes[oldest]
+    num_bytes = sum(path.stat().st_size for path in parent.rglob("*") if path.is_file())
+    if num_bytes > min(max_bytes, MAX_EXPORTS_SHARE * (disk_usage(parent).free + num_bytes)):
+        rmtree(parent, ignore_errors=True)
+        parent.mkdir(exist_ok=True)
 
 
 class _Host:

@@ -74,7 +74,6 @@ class Outcome:
     ceilings: Ceilings | None = None  # of a probed device
     peak_host_bytes: int | None = None  # of the process's resident memory, up to the end of the measurement
     until_boot_s: float | None = None  # when that was, in seconds since the machine started; later samples don't count
-    ended_s: float | None = None  # when the process had its answer (`time.monotonic`)
     # What the host adds; None if it died: its samples, and what it saw of the process that timed a cell.
     system: SystemSeries | None = None
     witnessed: Witnessed | None = None

@@ -85,7 +85,6 @@ class _Search:
         work = [{k: v for k, v in item.cell.settings().items() if k not in chosen} for item in self.asked]
         race = Race(list(map(canonical_json, work)), goal.margin, limit=limit)
         self.found = Found(goal, race, [item.label for item in self.asked])
-        self.cut_s: dict[int, float] = {}  # how long cells ran that were cut off: they take longer
         self.ready_needs: set[tuple[object, ...]] = set()  # see `estimate.needs`: of the cells that have run
         self.now, self.began_s = now, now()
 
@@ -162,7 +161,7 @@ class _Search:
         if not cost_s < math.inf:  # unknown: infinite, or no number if no time at all is possible
             compiles = cell.options.compile or (cell.engine in COMPILED_FIRST and not is_ready)
             cost_s = max(shortest_s, COMPILED_S if compiles else UNKNOWN_S)
-        return max(self.cut_s.get(i, 0.0), cost_s)
+        return cost_s
 
     def _measure(self, i: int, is_long: bool, left_s: float) -> Sample:
         self._note_drops()
@@ -176,9 +175,7 @@ class _Search:
         sample = self.goal.sample(record, item.cell)
         if why := disturbed.reason(record):
             self.found.disturbed.append(why)
-        elif sample.is_cut:
-            self.cut_s[i] = record.wall_s
-        else:
+        elif not sample.is_cut:
             self.found.records.append((i, is_full, record))
             if is_full or sample.score is None:
                 self._write_plan()
