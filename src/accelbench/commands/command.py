@@ -65,11 +65,7 @@ class Command:
     has_hydra_words: bool = False  # whether other words than its flags are passed on to Hydra, as `words`, in order
 
     def parse(self, words: Sequence[str]) -> argparse.Namespace:
-        """Reads the words that follow the command's name.
-
-        Raises:
-            UserError: a flag or an argument is unknown, missing or malformed.
-        """
+        """Reads the words that follow the command's name. Raises UserError: one is unknown, missing or malformed."""
         parser = self._parser()
         if not self.has_hydra_words:
             return parser.parse_intermixed_args(words)

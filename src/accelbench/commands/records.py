@@ -57,10 +57,8 @@ def _ui(chosen: Namespace, context: Context) -> int:
 def default_folder(place: Workplace, context: Context) -> str:
     """The folder, below `place.root`; says which one it is if it is not always the same.
 
-    In a project that has results it is results/; elsewhere the folder below runs/ with the newest record.
-
-    Raises:
-        UserError: there are no records.
+    In a project that has results it is results/; elsewhere the folder below runs/ with the newest record. Raises
+    UserError: there are no records.
     """
     if place.project is not None and sweep_folders(place.root / RESULTS):
         return RESULTS

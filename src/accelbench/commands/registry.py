@@ -14,9 +14,9 @@ MODULES = {
     **dict.fromkeys(("run", "plan"), "run"),
     **dict.fromkeys(("compare", "regressions"), "compare"),
     "best": "best",
-    **dict.fromkeys(("doctor", "selfcheck"), "machine"),
+    **dict.fromkeys(("doctor", "selfcheck"), "setup"),
     **dict.fromkeys(("report", "merge", "sync", "ui"), "records"),
-    **{name: name for name in ("init", "completion")},
+    **dict.fromkeys(("init", "completion"), "setup"),
 }
 NAMES = tuple(MODULES)
 MAX_SHOWN = 60  # characters of an unknown word
@@ -34,11 +34,7 @@ def load_all() -> list[Command]:
 
 
 def choose(words: Sequence[str]) -> tuple[Command, list[str]]:
-    """The command that a command line names, `run` if it names none, and the words that follow the name.
-
-    Raises:
-        UserError: the first word is neither a command, a flag nor a setting.
-    """
+    """The command that a command line names, `run` if none, and the words that follow the name. Raises UserError."""
     named = bool(words) and words[0] in NAMES
     command, rest = load(words[0] if named else NAMES[0]), list(words[named:])
     if command.has_hydra_words and rest and "=" not in rest[0] and not rest[0].startswith("-"):

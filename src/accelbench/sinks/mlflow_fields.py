@@ -6,7 +6,8 @@ import math
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
 from accelbench.answers.cells import MeasuredCell
@@ -73,19 +74,12 @@ CELL_NOTE = (
     "one software), with its 95 % interval; its other figures are of the process that is nearest to it."
 )
 MAX_POINTS = 240  # of one series: a chart shows no more; the record keeps all
-# The format of MLflow's saved views (3.17) is documented only by the UI's source.
+# The charts and columns that MLflow's UI opens with: the state of a saved view of MLflow 3.17, as that keeps it.
+VIEW = Path(__file__).parent / "view.json"
 VIEW_KEY = "accelbench"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
-SPEED, SHARE, ACCURACY = "speed/samples_per_s", "speed/share_of_fastest", "quality/accuracy"
+SPEED, SHARE = "speed/samples_per_s", "speed/share_of_fastest"
 VERDICT = "verdict"  # the tag that says how far a run is behind the fastest of its kind, and how sure that is
-MEASUREMENTS = "tags.record != ''"  # without the means of cells, which are runs too
-COLUMNS = """
-tags.`status` params.`model` params.`mode` params.`device` params.`precision` params.`batch_size`
-metrics.`speed/samples_per_s` metrics.`speed/share_of_fastest` tags.`verdict` metrics.`latency/p50_ms`
-metrics.`time/job_s` tags.`time_provenance`
-metrics.`quality/accuracy` metrics.`memory/peak_host_mb` metrics.`memory/peak_device_mb`
-params.`data` tags.`reason`
-""".split()  # noqa: SIM905
 
 
 class Point(NamedTuple):
@@ -246,7 +240,7 @@ def relative_speeds(cells: Iterable[MeasuredCell]) -> list[RelativeSpeed]:
 
 def view_tags(now_ms: int, present: Mapping[str, str]) -> dict[str, str]:
     """The tags to set for the saved view, on an experiment with the tags `present`; empty if they are up to date."""
-    text = json.dumps(_state(), separators=(",", ":"))
+    text = json.dumps(json.loads(VIEW.read_text()), separators=(",", ":"))
     packed = "deflate;" + base64.b64encode(zlib.compress(text.encode())).decode()
     saved = json.loads(present.get(VIEW_TAG, "{}"))
     if saved.get("state") == packed:
@@ -266,54 +260,3 @@ def run_url(base: str, experiment_id: str, run_id: str) -> str:
     """The page of one run on the server at `base`. The ids come from a server, which may send anything."""
     path = f"experiments/{quote(experiment_id, safe='')}/runs/{quote(run_id, safe='')}"
     return f"{base.rstrip('/')}/#/{path}?workflowType=machine_learning"
-
-
-def _state() -> dict[str, Any]:
-    """The view's state in the UI."""
-    params = ["mode", "device", "precision", "batch_size", "model"]
-    charts = [
-        _chart("PARALLEL", selectedParams=params, selectedMetrics=[SPEED, SHARE], showAllRuns=True),
-        _scatter("setting/batch_size", SHARE),
-        _scatter(SPEED, "latency/p50_ms"),
-        *(_bars(metric) for metric in (SPEED, SHARE, "time/job_s")),
-        # Those of runs that have an accuracy; without any, they are hidden.
-        _scatter(SPEED, ACCURACY),
-        _scatter("time/job_s", ACCURACY),
-        _bars(ACCURACY),
-        _bars("quality/test_loss"),
-    ]
-    uuid = "accelbench-overview"
-    place = {"metricSectionId": uuid, "isGenerated": False, "deleted": False}
-    section = {"uuid": uuid, "name": "Overview", "display": True, "isReordered": True, "columns": 2, "cardHeight": 420}
-    return {
-        "searchFilter": MEASUREMENTS,
-        "orderByKey": f"metrics.`{SPEED}`",
-        "orderByAsc": False,
-        "startTime": "ALL",
-        "lifecycleFilter": "Active",
-        "datasetsFilter": [],
-        "modelVersionFilter": "All Runs",
-        "selectedColumns": ["attributes.`Duration`", *COLUMNS],
-        "runsExpanded": {},
-        "runsPinned": [],
-        "runsHidden": [],
-        "runsHiddenMode": "SHOW_ALL",
-        "hideEmptyCharts": True,
-        "isAccordionReordered": True,
-        "useGroupedValuesInCharts": False,
-        "groupBy": None,
-        "compareRunSections": [section],
-        "compareRunCharts": [{"uuid": f"{uuid}-{index}", **place, **chart} for index, chart in enumerate(charts)],
-    }
-
-
-def _chart(kind: str, num_runs: int = 100, **shown: Any) -> dict[str, Any]:
-    return {"type": kind, **shown, "runsCountToCompare": num_runs}
-
-
-def _scatter(x: str, y: str) -> dict[str, Any]:
-    return _chart("SCATTER", xaxis={"key": x, "type": "METRIC"}, yaxis={"key": y, "type": "METRIC"})
-
-
-def _bars(metric: str) -> dict[str, Any]:
-    return _chart("BAR", 20, metricKey=metric)

@@ -1,7 +1,6 @@
 """The stages of dvc.yaml: `python -m accelbench.stages NAME [suite or data set]`.
 
-What they do is in `work.py`, imported once it is needed: a stage that only asks `make repro` needs little, and so do
-the processes that decode pictures, which import the script that was started.
+What they do is in `work.py`, imported once it is needed: a stage that only asks `make repro` needs little.
 """
 
 import json
