@@ -82,28 +82,15 @@ class Scaled(nn.Module):
         return left @ self.weights
 
 
-class Frozen(nn.Module):
-    """A backbone that is not trained."""
-
-    def __init__(self):
-        super().__init__()
-        self.backbone, self.head = nn.Linear(32, 16), nn.Linear(16, 2)
-        self.backbone.requires_grad_(False)
-
-    def forward(self, left, right):
-        return {"sum": self.head(self.backbone(left))}
-
-
-def slow_adam(parameters, lr):
-    return torch.optim.Adam(parameters, lr=lr, foreach=False)
-
-
-def no_optimizer(parameters, lr):
-    return lr
-
-
-def constant(batch_size):
-    return torch.ones(batch_size, 32), torch.arange(float(batch_size * 8)).view(batch_size, 8)
+def losses_of_a_plain_loop(optimizer, batches, loss_of):
+    losses = []
+    for batch in batches:
+        optimizer.zero_grad()
+        loss = loss_of(batch)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
 
 
 COUNTS = []  # what `varying` gives next
@@ -113,15 +100,24 @@ FUNCTIONS = {
     "no_tensors": lambda batch_size: {"ids": [1, 2, 3]},
     "vector_loss": lambda output, batch: output["sum"].sum(1),
     "detached_loss": lambda output, batch: output["sum"].detach().mean(),
-    "no_loss": lambda output, batch: 1.0,
+    "no_optimizer": lambda parameters, lr: lr,
     "none": lambda batch: 0,
     "one_sample": lambda batch: 1,
     "two_samples": lambda batch: 2,
-    "ten_times": lambda batch: 10 * len(batch[0]),
     "num_tokens": lambda batch: batch["ids"].numel(),
     "varying": lambda batch: COUNTS.pop(0),
 }
 globals().update(FUNCTIONS)
+
+
+CHANGES = {
+    "matmul": lambda: torch.set_float32_matmul_precision("medium"),
+    "newer": lambda: setattr(torch.backends.mkldnn.matmul, "fp32_precision", "bf16"),
+    "cudnn": lambda: setattr(torch.backends.cudnn, "allow_tf32", True),
+    "threads": lambda: torch.set_num_threads(torch.get_num_threads() + 1),
+    "dtype": lambda: torch.set_default_dtype(torch.float64),
+    "deterministic": lambda: torch.use_deterministic_algorithms(True, warn_only=True),
+}
 
 
 class Sets(nn.Linear):
@@ -129,23 +125,9 @@ class Sets(nn.Linear):
 
     def __init__(self, when="built", what="matmul"):
         super().__init__(32, 4)
-        self.calls, self.what = (2 if when == "built" else 0), what
+        self.calls, self.change = (2 if when == "built" else 0), CHANGES[what]
         if when == "built":
             self.change()
-
-    def change(self):
-        if self.what == "matmul":
-            torch.set_float32_matmul_precision("medium")
-        elif self.what == "newer":
-            torch.backends.mkldnn.matmul.fp32_precision = "bf16"
-        elif self.what == "cudnn":
-            torch.backends.cudnn.allow_tf32 = True
-        elif self.what == "threads":
-            torch.set_num_threads(torch.get_num_threads() + 1)
-        elif self.what == "dtype":
-            torch.set_default_dtype(torch.float64)
-        elif self.what == "deterministic":
-            torch.use_deterministic_algorithms(True, warn_only=True)
 
     def forward(self, left, right):
         self.calls += 1

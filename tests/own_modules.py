@@ -7,7 +7,7 @@ import torch
 from pytorch_lightning.callbacks import EarlyStopping
 from torch import nn
 from torch.nn import functional
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 
 def samples(num=40):
@@ -27,16 +27,14 @@ class Data(pl.LightningDataModule):
         return DataLoader(self.samples, self.batch_size, shuffle=True, drop_last=self.drop_last)
 
 
-class LateSize(Data):
+class LateSize(pl.LightningDataModule):
     """Takes the batch size as an attribute, and has only a test set."""
 
-    def __init__(self):
-        super().__init__()
+    batch_size = 1
 
     def setup(self, stage):
         if stage == "test":
             self.tested = samples(20)
-        super().setup(stage)
 
     def test_dataloader(self):
         return DataLoader(self.tested, self.batch_size, drop_last=True)
@@ -45,20 +43,6 @@ class LateSize(Data):
 class NoSize(pl.LightningDataModule):
     def train_dataloader(self):
         return DataLoader(samples(), 8)
-
-
-class Numbers(IterableDataset):
-    def __iter__(self):
-        return iter(list(samples(20)))
-
-
-class Stream(pl.LightningDataModule):
-    """Batches without end in sight: their number is not known."""
-
-    batch_size = 0
-
-    def train_dataloader(self):
-        return DataLoader(Numbers(), self.batch_size)
 
 
 class Several(Data):
@@ -143,8 +127,15 @@ class Waits(Lit):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "monitor": "val_loss"}}
 
 
-class OneCycle(Lit):
-    """A schedule as long as the training."""
+class OwnLoader(Lit):
+    """Has its own loader, and a schedule as long as the training."""
+
+    def __init__(self, batch_size):
+        super().__init__()
+        self.batch_size = batch_size
+
+    def train_dataloader(self):
+        return DataLoader(samples(), self.batch_size)
 
     def configure_optimizers(self):
         optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
@@ -162,27 +153,7 @@ class Encoding(UserDict):
 
 class Encoded(Data):
     def predict_dataloader(self):
-        batches = [Encoding(inputs=torch.stack([self.samples[i][0] for i in range(self.batch_size)]))]
-        return DataLoader(batches, None)
-
-
-class OwnLoader(Lit):
-    def __init__(self, batch_size):
-        super().__init__()
-        self.batch_size = batch_size
-
-    def train_dataloader(self):
-        return DataLoader(samples(), self.batch_size)
-
-
-class NoStep(pl.LightningModule):
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=0.1)
-
-
-class Plain(nn.Linear):
-    def __init__(self):
-        super().__init__(8, 3)
+        return DataLoader([Encoding(inputs=torch.stack([self.samples[i][0] for i in range(self.batch_size)]))], None)
 
 
 def made(base, **methods):
@@ -194,40 +165,23 @@ def stop(self, *args):
     self.trainer.should_stop = len(self.losses) > 3
 
 
+def sets_precision(self, *args):
+    torch.set_float32_matmul_precision("medium")
+
+
+def returns_none(*batches):
+    """Returns no loss for these batches of an epoch, which has 5."""
+    return made(Lit, training_step=lambda self, *args: None if args[1] in batches else Lit.training_step(self, *args))
+
+
 Skips = made(Lit, on_train_batch_start=lambda self, batch, batch_idx: -1 if batch_idx == 2 else None)
 Stops = made(Lit, on_train_batch_end=stop)
-Fails = made(Lit, training_step=lambda self, batch, batch_idx: self.nowhere(batch))
+Sets = made(Lit, on_fit_start=sets_precision)  # where Lightning's users do
+SetsLater = made(Lit, on_train_batch_start=lambda self, batch, index: sets_precision(self) if index == 2 else None)
+ReturnsNone, ReturnsNothing = returns_none(3), returns_none(0, 1, 2, 3, 4)
 Predicts = made(Lit, predict_step=lambda self, batch, batch_idx: self(batch[0]).softmax(-1))
 PredictsEncoded = made(Lit, predict_step=lambda self, batch, batch_idx: self(batch.inputs))
 Pools = made(Lit, predict_step=lambda self, batch, batch_idx: self(batch[0]).mean(0, keepdim=True))
-
-
-class Sets(Lit):
-    """Changes a global setting of PyTorch where Lightning's users do, and in one of the first steps if asked to."""
-
-    def __init__(self, in_step=False):
-        super().__init__()
-        self.in_step = in_step
-
-    def configure_optimizers(self):
-        torch.set_float32_matmul_precision("medium")
-        return super().configure_optimizers()
-
-    def training_step(self, batch, batch_idx):
-        if self.in_step and batch_idx == 2:
-            torch.set_float32_matmul_precision("medium")
-        return super().training_step(batch, batch_idx)
-
-
-class ReturnsNone(Lit):
-    """Returns no loss for some batches of an epoch, which has 5."""
-
-    def __init__(self, batches=(3,)):
-        super().__init__()
-        self.none_for = batches
-
-    def training_step(self, batch, batch_idx):
-        return None if batch_idx in self.none_for else super().training_step(batch, batch_idx)
 
 
 def num_labels(batch):

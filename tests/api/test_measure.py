@@ -14,6 +14,11 @@ from accelbench.api import live
 # The older settings of fp32, which the tests read, warn.
 pytestmark = pytest.mark.filterwarnings("ignore:Please use the new API settings")
 QUICK = Window(warmup_steps=3, warmup_s=0.02, measure_s=0.1, block_s=0.01, latency_s=0.1, latency_steps=30)
+BATCH = torch.randn(4, 4)
+
+
+def measured(*args, **named):
+    return accelbench.measure(*args, window=QUICK, **named)
 
 
 class Net(nn.Module):
@@ -31,20 +36,17 @@ class Net(nn.Module):
 
 def state_of(net, batch):
     """What has to be as before: the network, the batch, and what PyTorch and the process have globally."""
-    backends = torch.backends
+    backends, parameters = torch.backends, list(net.parameters())
     return {
-        "tensors": {name: tensor.clone() for name, tensor in net.state_dict().items()},
-        "gradients": [None if each.grad is None else each.grad.clone() for each in net.parameters()],
-        "requires_grad": [each.requires_grad for each in net.parameters()],
-        "places": [(each.dtype, each.device, each.data_ptr()) for each in net.parameters()],
-        "modes": [module.training for module in net.modules()],
-        "hooks": [len(module._forward_hooks) for module in net.modules()],
-        "batch": batch.clone(),
+        "tensors": [tensor.clone() for tensor in [*net.state_dict().values(), batch]],
+        "gradients": [None if each.grad is None else each.grad.clone() for each in parameters],
+        "places": [(each.requires_grad, each.dtype, each.device, each.data_ptr()) for each in parameters],
+        "modules": [(module.training, len(module._forward_hooks)) for module in net.modules()],
         "generators": (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state()),
         "threads": torch.get_num_threads(),
         "default": torch.get_default_dtype(),
-        "grad_mode": (torch.is_grad_enabled(), torch.is_inference_mode_enabled()),
-        "autocast": (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")),
+        "modes": (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu")),
+        "autocast": torch.get_autocast_dtype("cpu"),
         "cudnn": backends.cudnn.benchmark,
         "fp32": [each.fp32_precision for each in (backends.mkldnn.matmul, backends.cudnn.conv, backends.cuda.matmul)],
         "matmul": torch.get_float32_matmul_precision(),
@@ -52,9 +54,9 @@ def state_of(net, batch):
 
 
 def assert_equal(one, other):
-    for name, before in one.items():
-        torch.testing.assert_close(other[name], before, rtol=0, atol=0) if name in ("tensors", "batch") else None
-        assert repr(other[name]) == repr(before), name
+    for before, after in zip(one.pop("tensors"), other.pop("tensors"), strict=True):
+        torch.testing.assert_close(after, before, rtol=0, atol=0)
+    assert repr(other) == repr(one)
 
 
 @pytest.fixture
@@ -80,11 +82,10 @@ def unusual():
     [{}, {"precision": "bf16_mixed"}, {"mode": "train", "loss": lambda output, batch: output.square().mean()}],
 )
 def test_the_network_and_the_process_are_as_before(unusual, asked):
-    net, batch = unusual
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
-        before = state_of(net, batch)
-        found = accelbench.measure(net, batch, window=QUICK, **asked)
-        after = state_of(net, batch)
+        before = state_of(*unusual)
+        found = measured(*unusual, **asked)
+        after = state_of(*unusual)
     assert found.precision == asked.get("precision", "fp32")
     assert found.samples_per_s > 0
     assert_equal(before, after)
@@ -92,7 +93,6 @@ def test_the_network_and_the_process_are_as_before(unusual, asked):
 
 @pytest.mark.parametrize("error", [RuntimeError("broken"), KeyboardInterrupt()])
 def test_all_is_as_before_after_an_error_or_an_interrupt(unusual, error):
-    net, batch = unusual
     losses = iter([0.0] * 5)
 
     def loss(output, batch):
@@ -100,25 +100,25 @@ def test_all_is_as_before_after_an_error_or_an_interrupt(unusual, error):
             raise error
         return output.square().mean()
 
-    before = state_of(net, batch)
+    before = state_of(*unusual)
     with pytest.raises(type(error)):
-        accelbench.measure(net, batch, "train", precision="bf16", loss=loss, window=QUICK)
-    assert_equal(before, state_of(net, batch))
+        measured(*unusual, "train", precision="bf16", loss=loss)
+    assert_equal(before, state_of(*unusual))
 
 
 def test_a_function_that_sleeps_has_the_latency_of_its_sleep():
-    found = accelbench.measure(lambda: time.sleep(0.005), samples=2, window=QUICK)
-    assert found.latency_p50_ms >= 5  # on a busy machine a sleep takes longer
-    assert 0 < found.samples_per_s <= 2 / 0.005
+    found = measured(lambda: time.sleep(0.005), samples=2)
+    assert 5 <= found.latency_p50_ms < 20  # on a busy machine a sleep takes longer
+    assert 2 / 0.02 < found.samples_per_s <= 2 / 0.005
     assert (found.mode, found.precision, found.flops, found.mfu, found.row["precision"]) == (None,) * 5
 
 
 def test_the_operations_of_a_step_are_counted():
     net, batch = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)), torch.randn(8, 16)
     forward = 2 * 8 * (16 * 32 + 32 * 4)
-    assert accelbench.measure(net, batch, window=QUICK).flops == forward
+    assert measured(net, batch).flops == forward
     # The backward pass computes the gradients of the weights, and of the second layer's inputs.
-    trained = accelbench.measure(net, batch, "train", loss=lambda output, _: output.sum(), window=QUICK)
+    trained = measured(net, batch, "train", loss=lambda output, _: output.sum())
     assert trained.flops == forward + forward + 2 * 8 * 32 * 4
 
 
@@ -131,7 +131,7 @@ def test_a_batch_is_a_tuple_or_a_mapping(batch):
         def forward(self, a, b):
             return {"out": super().forward(a + b)}
 
-    found = accelbench.measure(Two(4, 2), batch, window=QUICK)
+    found = measured(Two(4, 2), batch)
     assert found.samples == 6
     assert [note for note in found.notes if "label" in note] == found.notes
 
@@ -160,9 +160,6 @@ class Sets(nn.Linear):
         return super().forward(x)
 
 
-BATCH = torch.randn(4, 4)
-
-
 @pytest.mark.parametrize(
     ("kind", "precision", "batch", "defect"),
     [
@@ -176,7 +173,7 @@ BATCH = torch.randn(4, 4)
 def test_a_wrong_number_is_refused_and_the_process_is_as_before(kind, precision, batch, defect):
     before = torch.get_float32_matmul_precision()
     with pytest.raises(InvalidError, match=defect):
-        accelbench.measure(kind(4, 4), batch, precision=precision, window=QUICK)
+        measured(kind(4, 4), batch, precision=precision)
     assert torch.get_float32_matmul_precision() == before
 
 
@@ -190,7 +187,6 @@ def test_a_wrong_number_is_refused_and_the_process_is_as_before(kind, precision,
         ({"model_or_function": nn.Linear(4, 4).bfloat16()}, "weights are torch.bfloat16"),
         ({"model_or_function": Shared(4, 4)}, "shares weights"),
         ({"mode": "train"}, "loss: a function of"),
-        ({"loss": torch.sum}, "goes with mode='train' alone"),
         ({"batch": None}, "batch: is missing"),
         ({"batch": "text"}, "batch: should be a tensor, a tuple or a mapping"),
         ({"batch": torch.tensor(1.0)}, "samples: its number is unknown"),
@@ -201,26 +197,24 @@ def test_a_wrong_number_is_refused_and_the_process_is_as_before(kind, precision,
     ],
 )
 def test_a_mistake_names_the_argument(arguments, message):
-    usual = {"model_or_function": nn.Linear(4, 4), "batch": torch.ones(4, 4), "window": QUICK}
     with pytest.raises(UserError, match=message):
-        accelbench.measure(**{**usual, **arguments})
+        measured(**{"model_or_function": nn.Linear(4, 4), "batch": BATCH, **arguments})
 
 
 def test_what_a_function_decides_itself_and_a_variable_that_changes_the_precision_are_refused(monkeypatch):
-    for arguments in ({"mode": "train"}, {"batch": torch.ones(1)}, {"precision": "bf16"}, {"learning_rate": 0.1}):
-        (name,) = arguments
-        with pytest.raises(UserError, match=f"{name}: goes with a torch.nn.Module"):
-            accelbench.measure(lambda: None, **arguments)
+    for arguments in ({"mode": "train"}, {"batch": BATCH}, {"precision": "bf16"}, {"learning_rate": 0.1}):
+        with pytest.raises(UserError, match=f"{next(iter(arguments))}: goes with a torch.nn.Module"):
+            measured(lambda: None, **arguments)
     monkeypatch.setenv("ONEDNN_DEFAULT_FPMATH_MODE", "BF16")
     with pytest.raises(UserError, match="ONEDNN_DEFAULT_FPMATH_MODE: it may change the precision"):
-        accelbench.measure(nn.Linear(4, 4), torch.ones(4, 4), window=QUICK)
+        measured(nn.Linear(4, 4), BATCH)
     monkeypatch.delitem(sys.modules, "torch")  # without it everything is a function
     with pytest.raises(UserError, match="mode: goes with a torch.nn.Module"):
-        accelbench.measure(lambda: None, mode="train")
+        measured(lambda: None, mode="train")
 
 
 def test_a_measurement_says_that_it_was_not_isolated_and_shows_itself_safely():
-    found = accelbench.measure(nn.Linear(4, 4), torch.randn(4, 4), name="<b>net</b>", window=QUICK)
+    found = measured(nn.Linear(4, 4), BATCH, name="<b>net</b>")
     assert "not isolated: measured in a process that does other things" in found.warnings
     assert repr(found).startswith("<b>net</b>: infer, cpu, fp32, 4 samples a step")
     assert "&lt;b&gt;net&lt;/b&gt;" in found._repr_html_()
@@ -236,7 +230,7 @@ def test_fp32_is_computed_in_full_precision_whatever_the_process_has_set(unusual
             return super().forward(x)
 
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        accelbench.measure(Watched(4, 4, dtype=torch.float32), torch.randn(4, 4), window=QUICK)
+        measured(Watched(4, 4, dtype=torch.float32), BATCH)
     assert set(seen) == {("ieee", False)}
 
 
@@ -245,8 +239,8 @@ def test_a_batch_on_the_gpu_is_not_copied_and_the_gpus_generator_is_as_before():
     net, batch = Net(), torch.randn(8, 16)
     torch.cuda.manual_seed(4)
     before = torch.cuda.get_rng_state()
-    on_host = accelbench.measure(net, batch, "train", "gpu", loss=lambda output, _: output.sum(), window=QUICK)
-    on_gpu = accelbench.measure(net, batch.cuda(), device="gpu", precision="fp16", window=QUICK)
+    on_host = measured(net, batch, "train", "gpu", loss=lambda output, _: output.sum())
+    on_gpu = measured(net, batch.cuda(), device="gpu", precision="fp16")
     assert torch.equal(torch.cuda.get_rng_state(), before)
     assert (on_host.device, on_gpu.device, on_gpu.precision) == ("gpu", "gpu", "fp16")
     assert on_host.raw.copy_in_s
@@ -256,11 +250,11 @@ def test_a_batch_on_the_gpu_is_not_copied_and_the_gpus_generator_is_as_before():
 
 def test_a_function_that_uses_the_gpu_is_not_measured_as_one_of_the_cpu(monkeypatch):
     monkeypatch.setattr(live, "_runs_kernels", lambda function: function())  # stands in for a GPU
-    assert accelbench.measure(lambda: True, window=QUICK).device == "cpu"  # the process uses none
+    assert measured(lambda: True).device == "cpu"  # the process uses none
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    assert accelbench.measure(lambda: False, window=QUICK).device == "cpu"
+    assert measured(lambda: False).device == "cpu"
     with pytest.raises(UserError, match="device='cpu': the function used the GPU.* use device='gpu'"):
-        accelbench.measure(lambda: True, window=QUICK)
+        measured(lambda: True)
 
 
 @pytest.mark.gpu
@@ -268,9 +262,9 @@ def test_a_function_that_only_starts_kernels_on_the_gpu_is_found():
     weights, product = torch.randn(256, 256, device="cuda"), torch.empty(256, 256, device="cuda")
     torch.mm(weights, weights, out=product)
     with pytest.raises(UserError, match="device='cpu': the function used the GPU"):
-        accelbench.measure(lambda: product.add_(weights), window=QUICK)
-    assert accelbench.measure(lambda: product.add_(weights), device="gpu", window=QUICK).device == "gpu"
-    assert accelbench.measure(lambda: None, window=QUICK).device == "cpu"
+        measured(lambda: product.add_(weights))
+    assert measured(lambda: product.add_(weights), device="gpu").device == "gpu"
+    assert measured(lambda: None).device == "cpu"
 
 
 def test_an_output_may_have_one_row_for_all_rows_of_the_batch():
@@ -278,14 +272,14 @@ def test_an_output_may_have_one_row_for_all_rows_of_the_batch():
         def forward(self, nodes):
             return super().forward(nodes).mean(0, keepdim=True)
 
-    found = accelbench.measure(Pooled(4, 2), torch.randn(8, 4), samples=1, window=QUICK)
-    assert found.notes == ["samples=1, as given: the batch's first tensor has 8 rows"]
-    assert found.samples_per_s > 0
+    assert measured(Pooled(4, 2), BATCH, samples=1).notes == [
+        "samples=1, as given: the batch's first tensor has 4 rows"
+    ]
 
 
 def test_settings_of_the_process_that_slow_it_down_are_warnings():
     def told(*args):
-        warnings = accelbench.measure(*args, window=QUICK).warnings
+        warnings = measured(*args).warnings
         return [warning.partition(" in this process: torch")[0] for warning in warnings if "process: torch" in warning]
 
     torch.use_deterministic_algorithms(True, warn_only=True)
@@ -293,7 +287,7 @@ def test_settings_of_the_process_that_slow_it_down_are_warnings():
     torch.backends.cudnn.benchmark = True
     try:
         on = ["deterministic algorithms are on", "anomaly detection is on"]
-        assert told(nn.Linear(4, 4), torch.randn(4, 4)) == on
+        assert told(nn.Linear(4, 4), BATCH) == on
         assert told(lambda: None) == [on[0], "cuDNN chooses algorithms by trial", on[1]]
         assert (torch.is_anomaly_enabled(), torch.backends.cudnn.benchmark) == (True, True)
     finally:

@@ -45,7 +45,7 @@ def test_the_examples_of_the_python_page_run(tmp_path):
     command = [sys.executable, "-c", f"{head}{code}\nprint(page)"]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("Measurement of ") == 4
+    assert done.stdout.count(" samples a step, on ") == 4
     assert "can't tell, 1 and 1 processes" in done.stdout
     assert Path(done.stdout.splitlines()[-1]).exists()
 
@@ -76,25 +76,3 @@ def test_the_commands_of_the_ci_page_are_understood(tmp_path, monkeypatch, capsy
     (cell,) = re.findall(r'^cell="(.*)"$', script, re.MULTILINE)
     assert main(["plan", *cell.split(), "repeat=1", "out=runs/premerge"]) == 0
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
-
-
-@pytest.mark.slow
-def test_the_script_of_the_ci_page_fails_for_a_network_that_became_slower(tmp_path):
-    project = make_project(tmp_path)
-    give_ceilings(project)
-    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
-    (script,) = blocks("ci.md", "bash")
-    (project / "premerge.sh").write_text(script.replace(" tracking=none", SHORT + " data=random"))
-    (project / "nets.py").write_text(NETS)
-    (project / ".gitignore").write_text("runs/\n")
-    (project / "bin").mkdir()
-    (project / "bin" / "accelbench").write_text(f'#!/bin/sh\nexec {sys.executable} -m accelbench.cli "$@"\n')
-    (project / "bin" / "accelbench").chmod(0o755)
-    for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-qm", "fast"]):
-        subprocess.run([*git, *words], cwd=project, check=True)
-    slow = "nn.Linear(28 * 28, 4096), *[nn.Linear(4096, 4096)] * 4, nn.Linear(4096, 10)"
-    (project / "nets.py").write_text(NETS.replace("nn.Linear(28 * 28, 10)", slow))
-    run = f'PATH="$PWD/bin:$PATH" PYTHONPATH={Path(__file__).parents[2] / "src"}:. bash premerge.sh'
-    done = subprocess.run(["bash", "-c", run], cwd=project, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "B is slower than A" in done.stdout

@@ -38,13 +38,11 @@ def results(folder):
     return accelbench.read("runs/mine")
 
 
-def test_results_are_a_sequence_of_what_was_measured(results, folder):
-    assert [each.status for each in results].count("ok") == 2
+def test_results_are_a_sequence_of_what_was_measured(results):
     found = next(each for each in results if each.settings["precision"] == "fp32" and each.is_ok)
     assert found.samples_per_s == pytest.approx(3200)
     assert found.samples_per_s_low <= found.samples_per_s <= found.samples_per_s_high
     assert found.latency_p50_ms == pytest.approx(10)
-    assert found.settings["batch_size"] == 32
     assert json.loads(found.path.read_text())["label"] == found.label
     assert isinstance(results[1:], accelbench.Results)
     assert (len(results[1:]), results[1:].folder) == (2, results.folder)
@@ -53,7 +51,6 @@ def test_results_are_a_sequence_of_what_was_measured(results, folder):
 def test_a_cell_that_is_not_ok_has_its_reason_and_no_numbers(folder):
     records.write(make_record(make_cell(batch_size=2), Status.invalid, reason="wrong"), folder)
     found = {each.status: each for each in accelbench.read(folder)}
-    assert found["failed"].reason == "<b>a bad layer</b>"
     for status in ("failed", "invalid"):
         assert (found[status].samples_per_s, found[status].latency_p50_ms) == (None, None)
     assert "failed: <b>a bad layer</b>" in repr(found["failed"])
@@ -67,36 +64,26 @@ def test_the_best_is_the_fastest_within_the_limit_of_one_work(results, folder):
     records.write(make_record(make_cell(mode=Mode.train)), folder)
     with pytest.raises(accelbench.UserError, match="different works"):
         accelbench.read(folder).best()
+    with pytest.raises(accelbench.UserError, match="no sweep there"):
+        accelbench.read("nothing")
 
 
-def test_a_frame_has_the_columns_and_values_of_cells_csv(results, folder, tmp_path):
+def test_a_frame_has_the_columns_and_values_of_cells_csv_and_a_report_is_a_page(results, folder, tmp_path):
     frame = results.to_frame()
     csv_file.write(device_scaling.rows(read_all(folder)[0]), tmp_path / "cells.csv")
     written = pd.read_csv(tmp_path / "cells.csv")
     assert list(frame.columns) == list(written.columns)
     assert frame["samples_per_s"].dropna().tolist() == written["samples_per_s"].dropna().tolist()
+    assert "a bad layer" in results.report(tmp_path / "page").read_text()
 
 
-def test_the_html_is_escaped_and_well_formed_with_a_bar_for_each_speed(results):
+def test_a_notebook_shows_the_answer_and_a_line_with_a_bar_for_each(results):
     text = results._repr_html_()
     assert "&lt;b&gt;a bad layer" in text
     assert "bf16, batch 32 is fastest here" in text
     widths = [int(each) for each in re.findall(r"width:(\d+)px", text)]
     assert sorted(widths) == [0, 100, 200]  # of the failed cell, the slow one, and the one that is twice as fast
     assert len(list(ElementTree.fromstring(text).iter("tr"))) == 4
-
-
-def test_the_text_has_the_answer_and_a_line_for_each_and_the_report_is_a_page(results, tmp_path):
     lines = repr(results).splitlines()
-    assert lines[0] == f"Results of 3 cells in {results.folder}"
     assert "bf16, batch 32 is fastest here" in lines[1]
     assert len(lines) == 5
-    page = results.report(tmp_path / "page")
-    assert page == tmp_path / "page" / "index.html"
-    assert "a bad layer" in page.read_text()
-
-
-def test_a_folder_without_records_is_refused(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(accelbench.UserError, match="no sweep there"):
-        accelbench.read("nothing")

@@ -24,7 +24,7 @@ from accelbench.engines.lightning.outputs import NetworkOutputs, all_finite, siz
 from accelbench.engines.lightning.own.batch import OwnBatch, OwnTask, tensors_of
 from accelbench.engines.lightning.own.workload import OwnWorkload
 from accelbench.engines.lightning.precision import STORED_DTYPES, Observer, plugin_for, step_context
-from accelbench.engines.lightning.structure import is_same, mapped, varied_rows
+from accelbench.engines.lightning.structure import mapped
 from accelbench.engines.lightning.work import count
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
@@ -104,10 +104,15 @@ class _LiveWorkload(OwnWorkload):
         return _copy_of(self.original).to(device="cpu").float()
 
     def unseen(self, *, labelled: bool = False) -> OwnBatch:
-        """The samples change places, or the values of a single one; if all are the same, they are varied."""
-        fed, axis = self.example(), 0 if self.first.num_rows > 1 else -1
-        unseen: OwnBatch = mapped(fed, lambda tensor: tensor.roll(1, axis) if tensor.dim() else tensor)
-        return varied_rows(fed, self.first.num_rows) if is_same(fed, unseen) else unseen
+        """The samples change places, or the values of a single one, and floating-point numbers are a little smaller."""
+        axis, factor = 0 if self.first.num_rows > 1 else -1, random.SystemRandom().uniform(0.98, 0.99)
+
+        def changed(tensor: Tensor) -> Tensor:
+            moved = tensor.roll(1, axis) if tensor.dim() else tensor
+            return moved * factor if tensor.is_floating_point() else moved
+
+        unseen: OwnBatch = mapped(self.example(), changed)
+        return unseen
 
     def notes(self) -> Iterator[str]:
         yield from super().notes()

@@ -10,13 +10,13 @@ from accelbench.engines.lightning import engine
 from accelbench.engines.lightning.own import architectures
 from accelbench.engines.lightning.own.architectures import NO_LABEL, TokenMaker
 from accelbench.engines.lightning.spec import host_spec
-from accelbench.errors import UnsupportedError, UserError
+from accelbench.errors import UserError
 from accelbench.judging.asked import judge
-from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Device, Library, Mode, Pipeline, Precision, Protocol, Task
 from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
 from marks import IGNORES_LIGHTNINGS_WARNINGS
+from own_code import losses_of_a_plain_loop
 
 pytest.importorskip("transformers")
 pytestmark = IGNORES_LIGHTNINGS_WARNINGS
@@ -57,14 +57,7 @@ def measured(tmp_path, spec, **changes):
 
 
 @pytest.mark.parametrize(
-    ("name", "task"),
-    [
-        ("bert", CLASSIFIES),
-        ("bert", Task.masked_lm),
-        ("gpt2", CLASSIFIES),
-        ("llama", Task.causal_lm),
-        ("t5", CLASSIFIES),
-    ],
+    ("name", "task"), [("bert", Task.masked_lm), ("gpt2", CLASSIFIES), ("llama", Task.causal_lm), ("t5", CLASSIFIES)]
 )
 def test_each_task_trains_and_infers(tmp_path, name, task):
     train, infer = (measured(tmp_path, model(name, task), mode=mode) for mode in (Mode.train, Mode.infer))
@@ -78,11 +71,8 @@ def test_each_task_trains_and_infers(tmp_path, name, task):
         attention = 2 * 16 * width  # of a token's query with 16 keys, and of its weights with 16 values
         of_layers = 2 * tokens * (layers * (products + attention) + width * vocab)
         assert infer.work.flops == pytest.approx(of_layers, rel=0.01)
-
-
-@pytest.mark.parametrize("precision", [Precision.bf16, Precision.bf16_mixed])
-def test_token_ids_stay_whole_numbers_in_every_precision(tmp_path, precision):
-    measured(tmp_path, model(), mode=Mode.infer if precision == Precision.bf16 else Mode.train, precision=precision)
+    if name == "bert":
+        measured(tmp_path, model(), precision=Precision.bf16_mixed)  # token ids stay whole numbers
 
 
 def test_one_step_is_that_of_a_plain_loop(tmp_path):
@@ -97,13 +87,7 @@ def test_one_step_is_that_of_a_plain_loop(tmp_path):
     torch.manual_seed(0)
     network = transformers.BertForSequenceClassification(transformers.BertConfig(**SMALL, **still))
     optimizer = torch.optim.AdamW(network.parameters(), lr=asked.model.learning_rate)
-    losses = []
-    for batch in batches:
-        optimizer.zero_grad()
-        loss = network(**batch).loss
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
+    losses = losses_of_a_plain_loop(optimizer, batches, lambda batch: network(**batch).loss)
     assert any(found.loss == pytest.approx(loss, rel=1e-5) for loss in losses)
 
 
@@ -155,8 +139,6 @@ def test_later_tokens_do_not_change_the_output_of_a_causal_network():
     [
         (model("bertt"), "model.name=bertt: transformers has no such network."),
         (model("vit"), "model.task=masked_lm: vit has no such task on token ids"),
-        (model("wav2vec2"), "model.task=masked_lm: wav2vec2 has no such task on token ids"),
-        (model("gpt2"), "model.task=masked_lm: gpt2 has no such task"),
         (model(num_hidden_layer=2), "model.args.num_hidden_layer: bert's configuration has no such argument"),
         (model(num_hidden_layers="x"), "model.args: Validation error for field 'num_hidden_layers'"),
         (model(num_attention_heads=5), "model.args: bert: The hidden size (32) is not a multiple"),
@@ -172,13 +154,6 @@ def test_a_mistake_is_one_sentence_that_names_the_setting(tmp_path, spec, told):
 def test_a_network_is_checked_before_it_is_measured(tmp_path):
     for mode in (Mode.train, Mode.infer):
         engine.check(cell(model(), mode=mode), tmp_path)
-    with pytest.raises(UnsupportedError, match="^protocol=fit"):
-        engine.run(cell(model(), protocol=Protocol.fit), tmp_path)
-
-
-@pytest.mark.slow
-def test_compiled(tmp_path):
-    measured(tmp_path, model(), options=Options(compile=True))
 
 
 @pytest.mark.gpu
