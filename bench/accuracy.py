@@ -2,7 +2,7 @@
 
 from statistics import mean, stdev
 
-from accelbench.data.manifest import read_manifest
+from accelbench.data.arrays import read_manifest
 from accelbench.project import workplace
 from accelbench.schema.vocab import Engine
 from accelbench.stats.means import mean_difference

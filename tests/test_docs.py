@@ -16,7 +16,7 @@ from dvc.cli import parse_args
 from omegaconf import OmegaConf
 
 from accelbench.cli import main
-from accelbench.data.manifest import read_counts
+from accelbench.data.arrays import read_counts
 from accelbench.data.obtain import Target, find
 from accelbench.data.prepare import describe
 from accelbench.isolation import hosts

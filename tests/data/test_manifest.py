@@ -5,8 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from accelbench.data.arrays import SPLITS, Arrays, array_path, save_split
-from accelbench.data.manifest import check_arrays, digest_of, read_manifest
+from accelbench.data.arrays import SPLITS, Arrays, array_path, check_arrays, digest_of, read_manifest, save_split
 from accelbench.data.obtain import Obtained
 from accelbench.data.prepare import describe
 from accelbench.errors import DataError

@@ -9,8 +9,7 @@ from numpy.lib import format as npy
 from PIL import Image
 
 from accelbench.data import prepare
-from accelbench.data.arrays import load_encoded, load_split
-from accelbench.data.manifest import check_arrays, read_classes, read_manifest
+from accelbench.data.arrays import check_arrays, load_encoded, load_split, read_classes, read_manifest
 from accelbench.errors import DataError
 from accelbench.project import Workplace
 from accelbench.schema.workload import DataSpec

@@ -4,8 +4,7 @@ import sys
 
 import pytest
 
-from accelbench.data.arrays import load_split
-from accelbench.data.manifest import read_manifest
+from accelbench.data.arrays import load_split, read_manifest
 from accelbench.data.prepare import replacing
 from accelbench.stages import stage
 

@@ -14,9 +14,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from accelbench.data.arrays import SPLITS, Arrays, save_split
+from accelbench.data.arrays import (
+    SPLITS,
+    Arrays,
+    check_arrays,
+    digest_of,
+    read_classes,
+    read_counts,
+    read_manifest,
+    save_split,
+)
 from accelbench.data.decode import MAX_PIXELS, decode
-from accelbench.data.manifest import check_arrays, digest_of, read_classes, read_counts, read_manifest
 from accelbench.data.obtain import Obtained
 from accelbench.data.pictures import Zip
 from accelbench.data.prepare import describe

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from accelbench import lock
 from accelbench.cli import main
-from accelbench.data.manifest import read_manifest
+from accelbench.data.arrays import read_manifest
 from accelbench.errors import UserError
 from accelbench.isolation.messages import Outcome
 from accelbench.project import Workplace

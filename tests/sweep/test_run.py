@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from accelbench.data.manifest import digest_of
+from accelbench.data.arrays import digest_of
 from accelbench.errors import UserError
 from accelbench.grid import fingerprint, plan
 from accelbench.isolation.hosts import Hosts

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accelbench.data import manifest
-from accelbench.data.arrays import SPLITS, Arrays, label_type, load_split, save_split
+from accelbench.data.arrays import SPLITS, Arrays, digest_of, label_type, load_split, read_counts, save_split
 from accelbench.data.obtain import DataSet, Obtained, Target, find, listed
 from accelbench.data.pictures import (
     DAMAGED,
@@ -59,7 +58,7 @@ def prepare(place: Workplace, name: str, given: Mapping[str, Any]) -> Obtained:
 
 def summary(folder: Path, name: str, obtained: Obtained) -> str:
     """A line about the data set that was prepared in `folder`."""
-    sizes = ", ".join(f"{num:,} {split}" for split, num in manifest.read_counts(folder).items()) or "no"
+    sizes = ", ".join(f"{num:,} {split}" for split, num in read_counts(folder).items()) or "no"
     refused = f", files refused: {len(obtained.refused):,} (see {MANIFEST})" if obtained.refused else ""
     return f"data/{name}: {sizes} images{refused} ({obtained.source})"
 
@@ -101,7 +100,7 @@ def describe(obtained: Obtained, name: str, folder: Path) -> None:
     for split in SPLITS if files else ():
         nums = np.bincount(load_split(folder, split).labels, minlength=len(obtained.classes)).tolist()
         described["counts"][split] = dict(zip(obtained.classes, nums, strict=True))
-    write_json(folder / MANIFEST, {**described, "digest": manifest.digest_of(described)})
+    write_json(folder / MANIFEST, {**described, "digest": digest_of(described)})
 
 
 def _settings(name: str, data_set: DataSet, given: Mapping[str, Any]) -> tuple[str, dict[str, int]]:

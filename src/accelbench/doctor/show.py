@@ -12,7 +12,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from accelbench import lock
-from accelbench.data.manifest import read_manifest
+from accelbench.data.arrays import read_manifest
 from accelbench.devices.registry import DeviceReport, look
 from accelbench.errors import UserError
 from accelbench.grid import support

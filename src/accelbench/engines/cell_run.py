@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from accelbench.data.manifest import read_counts
+from accelbench.data.arrays import read_counts
 from accelbench.devices.proc import high_water_bytes
 from accelbench.devices.registry import look
 from accelbench.engines.formats import FORMATS

@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from accelbench.data.arrays import load_split
-from accelbench.data.manifest import read_classes
+from accelbench.data.arrays import load_split, read_classes
 from accelbench.data.order import Last, Order
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError
 from accelbench.schema.cell import Cell

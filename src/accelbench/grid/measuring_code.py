@@ -16,7 +16,7 @@ from accelbench.schema.vocab import EXPORTING, Engine
 # The rooms and files that a number passes through, besides the files of engines/ itself and the cell's engine.
 ROOMS = (
     *("devices", "isolation", "measuring", "stats", "lifeline.py", "judging/asked.py", "judging/load.py"),
-    *("data/arrays.py", "data/decode.py", "data/manifest.py", "data/order.py"),
+    *("data/arrays.py", "data/decode.py", "data/order.py"),
     *("schema/cell.py", "schema/measurement.py", "schema/workload.py"),
     "engines/lightning/probe.py",  # every engine's cells are judged by what it finds
 )

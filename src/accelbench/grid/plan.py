@@ -7,8 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from accelbench.data.arrays import how_to_prepare
-from accelbench.data.manifest import check_arrays, read_manifest
+from accelbench.data.arrays import check_arrays, how_to_prepare, read_manifest
 from accelbench.devices.registry import DeviceReport, look
 from accelbench.errors import UserError
 from accelbench.grid.fingerprint import fingerprint, git_state, identity

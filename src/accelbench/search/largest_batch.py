@@ -12,7 +12,7 @@ from dataclasses import replace
 import psutil
 from rich.console import Console
 
-from accelbench.data.manifest import read_counts
+from accelbench.data.arrays import read_counts
 from accelbench.devices.registry import look
 from accelbench.errors import UserError
 from accelbench.grid.plan import data_of

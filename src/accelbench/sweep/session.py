@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.text import Text
 
-from accelbench.data.manifest import read_manifest
+from accelbench.data.arrays import read_manifest
 from accelbench.devices import energy_counters
 from accelbench.errors import DataError
 from accelbench.grid.estimate import Evidence, read_evidence
