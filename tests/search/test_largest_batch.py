@@ -111,14 +111,6 @@ def test_when_the_time_is_over_the_largest_that_fits_is_told_with_an_estimate(pr
     ]
 
 
-def test_another_end_tells_what_was_seen_to_fit(tries):
-    status, text = tries(lambda batch: Status.ok if batch <= 50 else Status.skipped)
-    assert status == 1
-    assert "The search ended: mlp-cpu-fp32-b64-infer" in text
-    assert "skipped: told [/so]" in text
-    assert "32 fits." in text
-
-
 def test_a_try_is_a_process_of_one_host_that_takes_the_memory_that_is_told(project):
     console = Console(file=io.StringIO(), width=200)
     with Hosts(faulty_host) as hosts:

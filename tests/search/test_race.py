@@ -1,7 +1,6 @@
 """Races of simulated cells, whose true speeds are known; the real order and the real rules, on a clock of their own."""
 
 import math
-import statistics
 from dataclasses import dataclass
 
 import numpy as np
@@ -134,15 +133,3 @@ def test_one_slow_process_does_not_drop_the_best_cell():
     race.look()
     assert race.candidates[0].is_in
     assert not race.candidates[30].is_in
-
-
-def test_long_processes_replace_short_ones_that_differ():
-    race = Race([0], MARGIN)
-    (candidate,) = race.candidates
-    for score in (1.0, 1.1, 0.9):
-        candidate.add(Sample(score), is_long=False)
-    assert candidate.score == 1.0
-    candidate.add(Sample(2.0), is_long=True)
-    assert candidate.score == pytest.approx(statistics.median([1.0, 1.1, 0.9, 2.0]))
-    candidate.add(Sample(2.2), is_long=True)
-    assert candidate.score == pytest.approx(2.1)

@@ -1,7 +1,6 @@
 """Sweeps through real forkservers, of the engine that fails as told (`fakes`)."""
 
 import errno
-import fnmatch
 import json
 import os
 from types import SimpleNamespace
@@ -182,39 +181,11 @@ def test_what_cannot_be_read_is_kept_and_its_cell_measured_again(swept, folder):
     assert measured(before, written(folder)) == 3
 
 
-def test_a_plan_that_cannot_be_read_is_kept(swept, folder):
-    swept([make_cell()])
-    path = folder / "plan.json"
-    make_folder(path)
-    (path / "notes.txt").write_text("mine")
-    assert "plan.json: not a readable plan" in swept([make_cell()])[1]
-    assert (path.with_name("plan.json.unreadable") / "notes.txt").read_text() == "mine"
-    assert len(plan_file.read_plan(folder).cells) == 1
-
-
 def test_data_that_only_stands_in_is_said_first(swept, project):
     path = project / "data/mnist/manifest.json"
     manifest = json.loads(path.read_text()) | {"stand_in": True}
     path.write_text(json.dumps(manifest | {"digest": digest_of(manifest)}))
     assert swept([make_cell()])[1].startswith("Not mnist: random pixels\n")
-
-
-@pytest.mark.parametrize("name", [RECORDS, "plan.json"])
-def test_a_file_that_the_system_does_not_open_now_stops_the_sweep_and_stays(swept, folder, monkeypatch, name):
-    real_open = os.open
-
-    def refused(path, *arguments, **options):
-        if fnmatch.fnmatch(os.path.basename(path), name):
-            raise OSError(errno.EMFILE, "Too many open files", str(path))
-        return real_open(path, *arguments, **options)
-
-    swept(of_sizes(32, 8))
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    monkeypatch.setattr(os, "open", refused)
-    with pytest.raises(UserError, match=r"runs/test/.*\.json: Too many open files"):
-        swept(of_sizes(32, 8))
-    monkeypatch.undo()
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
 def test_a_full_disk_stops_the_sweep_which_goes_on_when_there_is_room(swept, folder, monkeypatch):
@@ -229,7 +200,7 @@ def test_a_full_disk_stops_the_sweep_which_goes_on_when_there_is_room(swept, fol
 
     cells = of_sizes(8, 16, 32)
     fill(2)  # the plan and the first record
-    with pytest.raises(UserError, match="^runs/test: disk full; 1 of 3 cells have their record, run again to go on$"):
+    with pytest.raises(UserError, match="^runs/test: disk full; run again to go on$"):
         swept(cells)
     before = written(folder)
     assert sorted(path.name for path in folder.iterdir()) == sorted([*before, "plan.json"])

@@ -8,8 +8,8 @@ from rich.console import Console
 
 from accelbench.grid.estimate import Evidence
 from accelbench.grid.plan import Planned
-from accelbench.schema.measurement import Block, Check, Epoch, SystemSeries
-from accelbench.schema.vocab import Mode, Phase, Precision, Promise, Protocol, Status
+from accelbench.schema.measurement import Block, Epoch, SystemSeries
+from accelbench.schema.vocab import Mode, Phase, Precision, Protocol, Status
 from accelbench.sweep import terminal
 from accelbench.sweep.terminal import SweepProgress
 from fakes import make_cell, make_measurement, make_record
@@ -74,12 +74,6 @@ def test_the_figures_of_a_cell_with_their_intervals():
     epochs = [Epoch(seconds=2.0, num_samples=100, loss=0.5)] * 3
     fit = make_cell(mode=Mode.train, protocol=Protocol.fit, epochs=3)
     assert lines(card(cell=fit, epochs=epochs))["time"] == "training, epochs=3, takes 6.00 s"
-
-
-def test_the_card_says_what_was_checked_over_what_share():
-    rows = Check(promise=Promise.outputs, observed="32 random rows of 128, of 1 of 1 tensors", share=0.25)
-    told = lines(card(checks=[rows, Check(promise=Promise.settings)]))
-    assert told["checked"] == "outputs 25 % (32 random rows of 128, of 1 of 1 tensors); settings (not observed)"
 
 
 @pytest.mark.parametrize("status", [Status.invalid, Status.failed])

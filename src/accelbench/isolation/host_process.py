@@ -1,10 +1,9 @@
 """The host: a small process that owns one preloaded forkserver and runs requests from it, one at a time.
 
 `hosts.Hosts` starts it. The first line on standard input is the list of modules to preload; each further line is a
-request (`messages.Request`) and gets one line on standard output, its `messages.Outcome`. An empty line before that one
-says that nothing more is timed: the sweep may use the machine meanwhile. A cell of several processes has the answer of
-the first one, its rank 0, and ends as soon as any rank fails. When standard input closes, the host kills what runs and
-exits.
+request and gets one line on standard output, its outcome. An empty line before that one says that nothing more is
+timed. A cell of several processes has the answer of its rank 0, and ends as soon as any rank fails. When standard input
+closes, the host kills what runs and exits.
 """
 
 import contextlib

@@ -3,8 +3,7 @@
 sweep  -- CellRequest or ProbeRequest -->  host  -- the same -->  child
 sweep  <-- Outcome --                      host  <-- Outcome --   child
 
-The child says when a timed section begins and ends, and when nothing more is timed (`measuring.witness.Moment`); the
-host says the last one by an empty line.
+The child says when a timed section begins and ends, and when nothing more is timed; the last one the host passes on.
 """
 
 import json

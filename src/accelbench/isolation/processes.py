@@ -110,16 +110,13 @@ class _Moment(NamedTuple):
 class Sampler:
     """Samples a process and its descendants at each call of `sample`; the host calls it again after `pause_s`.
 
-    `host_memory_mb` is the sum of the resident set sizes: pages shared between processes count once in each of them.
-    `cpu_utilization_percent` is processor time over wall time, 100 for one busy core; it includes processes that have
-    ended and been waited for, as do `cpu_system_percent`, the part of it that the kernel worked for the tree, and
-    `page_faults_per_s`. `other_cpu_utilization_percent` is the use by all others of the cores that this process may
-    use, which are the cell's. `steal_percent` is the time that a hypervisor gave to other machines while these cores
-    had work. `waiting_percent` is the time for which threads of the tree were ready to run and had no core, 100 for one
-    thread that always waits; of at most `MAX_THREADS`, and None where the kernel does not count it.
-
-    `gpu_<i>_...` describe the i-th visible GPU as a whole, whichever processes use it. A figure that the driver doesn't
-    report is None.
+    `host_memory_mb` is the sum of the resident set sizes: shared pages count in each process. The processor time
+    includes processes that have ended and been waited for; `cpu_system_percent` is the part of it that the kernel
+    worked. `other_cpu_utilization_percent` is the use by all others of the cores that this process may use, which are
+    the cell's, `steal_percent` the time that a hypervisor gave to other machines while these cores had work.
+    `waiting_percent` is the time for which threads of the tree were ready to run and had no core, 100 for one thread
+    that always waits; of at most `MAX_THREADS`. `gpu_<i>_...` describe the i-th visible GPU as a whole. A figure that
+    the system doesn't report is None.
     """
 
     def __init__(

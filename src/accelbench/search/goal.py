@@ -75,10 +75,6 @@ class Goal:
         score = math.log(value) if self.by == "throughput" else -math.log(value)
         return Sample(score, -math.inf if latency_ms is None else math.log(latency_ms))
 
-    def value_of(self, score: float) -> float:
-        """The value that has this score."""
-        return math.exp(score if self.by == "throughput" else -score)
-
     def value(self, record: Record) -> float | None:
         """Samples/s, ms of the median step, or J/sample; None unless ok and undisturbed. Raises UserError."""
         if record.status != Status.ok or record.measurement is None or disturbed.reason(record):
@@ -135,7 +131,9 @@ class Found:
     def value(self, i: int) -> float | None:
         """The median of the cell's processes; None if none gave a number."""
         candidate = self.race.candidates[i]
-        return self.goal.value_of(candidate.score) if candidate.scores else None
+        if not candidate.scores:
+            return None
+        return math.exp(candidate.score if self.goal.by == "throughput" else -candidate.score)
 
     def answers(self) -> list["GroupAnswer"]:
         """What is said of each group of cells."""

@@ -1,7 +1,6 @@
 """Finds the largest batch that fits in memory. Each try is one step in a process, with a record of its own.
 
-The peak memory of small batches tells where the limit is about: memory grows in proportion to the batch. Large batches,
-which take long, are tried only just below and just above it, and only if there is time: else the limit is an estimate.
+The peak memory of small batches tells where the limit is about: large batches are tried only around it, if at all.
 """
 
 import io

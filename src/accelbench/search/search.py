@@ -62,7 +62,7 @@ def search(
         ready = context.prepare(cells)  # without the earlier cells, which have numbers in their labels
         context.earlier = [] if is_missing(context.folder / PLAN) else plan_file.read_plan(context.folder).cells
         searched = _Search(context, ready, goal, now)
-        with context.telling_where_it_stopped(ready):
+        with context.stopping_where_refused():
             searched.run()
     return show(searched.found, context.folder, console)
 

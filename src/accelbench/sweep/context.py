@@ -80,17 +80,15 @@ class SweepContext:
         return ready
 
     @contextmanager
-    def telling_where_it_stopped(self, ready: Prepared) -> Iterator[None]:
-        """If a file can't be written, or the system refuses another call, says how many cells have their record."""
+    def stopping_where_refused(self) -> Iterator[None]:
+        """If a file can't be written, or the system refuses another call, says so, and that the sweep can go on."""
         try:
             yield
         except (WriteError, RefusedError, OSError) as error:
             if isinstance(error, OSError) and error.errno not in REFUSED:
                 raise
             problem = RefusedError(error) if isinstance(error, OSError) else error
-            num = sum(os.path.lexists(self.folder / f"{item.record_name}.json") for item in ready.planned)
-            left = f"{num} of {len(ready.planned)} cells have their record, run again to go on"
-            raise UserError(f"{problem}; {left}") from error
+            raise UserError(f"{problem}; run again to go on") from error
 
     def write_record(self, record: Record) -> None:
         records.write(record, self.folder)

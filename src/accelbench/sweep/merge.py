@@ -126,20 +126,25 @@ def _merge_record(wanted: tuple[Path, Path, str]) -> Merged:
     except (OSError, RefusedError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else one_line(str(error))
         return Merged(problems=[f"{path.name} of {source}: not a readable record ({why})"])
-    try:
-        is_new = _add(clean, there)
-    except FileExistsError:
+    present = None
+    if not is_missing(there):
         try:
-            is_new, is_same = False, _clean(read_bytes(there)) == clean
+            present = _clean(read_bytes(there))
         except (OSError, ValueError):  # the machine stopped while it was written; or it is no file
             set_aside(there)
-            return _merge_record(wanted)
-        if not is_same:
-            which = "another measurement of this cell, on this machine or an equal one"
-            return Merged(conflicts=[f"{shown(there)}: {source} has {which}; the one here stays"])
+    if present is None:
+        with tempfile.NamedTemporaryFile(dir=target, prefix=PREFIX, suffix=SUFFIX) as file:
+            file.write(clean)
+            file.flush()
+            os.fchmod(file.fileno(), 0o644)
+            with contextlib.suppress(FileExistsError):  # another merge was faster
+                os.link(file.name, there)
+    elif present != clean:
+        which = "another measurement of this cell, on this machine or an equal one"
+        return Merged(conflicts=[f"{shown(there)}: {source} has {which}; the one here stays"])
     lost = _add_weights(path.with_suffix(SAFETENSORS), target)
     problems = [f"{source}: weights left out ({lost})"] if lost else []
-    return Merged(num_new=int(is_new), num_same=int(not is_new), problems=problems)
+    return Merged(num_new=int(present is None), num_same=int(present is not None), problems=problems)
 
 
 def _add_weights(weights: Path, target: Path) -> str:
@@ -165,25 +170,3 @@ def _clean(content: bytes) -> bytes:
     check_settings(values.get("cell"))
     clean = cleared(values)
     return content if clean is values else json_text(clean).encode()
-
-
-def _add(content: bytes, path: Path) -> bool:
-    """Writes the file whole, unless it is there; whether it did. Raises FileExistsError: with another content."""
-    if not path.exists():
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=PREFIX, suffix=SUFFIX) as file:
-            file.write(content)
-            file.flush()
-            os.fchmod(file.fileno(), 0o644)
-            with contextlib.suppress(FileExistsError):  # another merge was faster
-                os.link(file.name, path)
-                return True
-    if not _holds(path, content):
-        raise FileExistsError(path)
-    return False
-
-
-def _holds(path: Path, content: bytes) -> bool:
-    try:
-        return read_bytes(path) == content
-    except OSError:  # a pipe, or too large
-        return False

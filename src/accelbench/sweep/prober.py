@@ -144,10 +144,9 @@ class Prober:
     def judged(self, record: Record) -> Record:
         """`record` with the ceilings of its device, and with a warning or a verdict if it is faster than they are.
 
-        The device is probed again for a cell above the ceiling, since another process may have slowed the probe. If
-        the cell is still above it, the record gets a warning. Beyond the gain of Winograd's algorithm it is invalid. A
-        ceiling that is known to be too low is probed again after the first cell that was not disturbed, and after one
-        that comes near it; then it judges no cell.
+        The device is probed again for a cell above the ceiling, since another process may have slowed the probe; and if
+        that is known, after the first undisturbed cell and one that comes near it. Beyond the gain of Winograd's
+        algorithm a cell is invalid.
         """
         device, rate = record.cell.device, flops_per_s(record)
         record = self._with_ceilings(record)

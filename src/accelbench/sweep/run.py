@@ -70,7 +70,7 @@ def run(
             # After the wait, in which the plan may have changed.
             context.earlier = plan_file.cells_in(context.folder) if out is None else []
             ready = context.prepare(cells)
-            with context.telling_where_it_stopped(ready):
+            with context.stopping_where_refused():
                 context.set_aside_plan()
                 result = SweepResult(context.folder, (measure or _measure)(context, ready, delivery))
         if result.records and show is not None:

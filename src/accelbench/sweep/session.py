@@ -159,9 +159,8 @@ class Preflight:
     def check(self, cells: Iterable[Cell]) -> int:
         """Checks one of all cells with the same network, batches and mode; returns how many networks were checked.
 
-        It is the one with the smallest batch. If that fails, the next larger batch is checked too: batch normalisation
-        can't train on a single sample. And if a cell in fp32 on the CPU fails, one that runs elsewhere is checked too:
-        the engine is not as sure of that.
+        It is the one with the smallest batch; if that fails, the next larger one too: batch normalisation can't train
+        on a single sample. If a cell in fp32 on the CPU fails, one that runs elsewhere is checked too.
         """
         batches: dict[tuple[str, bool], dict[int, Cell]] = defaultdict(dict)
         for cell in cells:
