@@ -41,8 +41,6 @@ def shared(tmp_path_factory):
 def enter(project, monkeypatch):
     monkeypatch.chdir(project)
     monkeypatch.setattr(sys, "argv", ["accelbench"])
-    for name in ("HYDRA_FULL_ERROR", "ACCELBENCH_SCRATCH"):  # set by `main`: to be put back
-        monkeypatch.setenv(name, "")
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     plan.report_on.cache_clear()

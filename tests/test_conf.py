@@ -35,7 +35,7 @@ def names(group):
 
 @pytest.fixture(scope="module", autouse=True)
 def hydra():
-    ConfigStore.instance().store(name="schema", node=structure())
+    ConfigStore.instance().store(name="accelbench_schema", node=structure())
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         yield
 

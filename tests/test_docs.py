@@ -87,8 +87,6 @@ def enter(folder, monkeypatch):
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.setattr(sys, "argv", ["accelbench"])
-    for name in ("HYDRA_FULL_ERROR", "ACCELBENCH_SCRATCH"):  # `main` sets them; monkeypatch restores them
-        monkeypatch.setenv(name, "")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
 
 

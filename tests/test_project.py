@@ -70,7 +70,7 @@ def test_a_configuration_of_another_program_is_not_used(here):
     (here / "conf").mkdir()
     (here / "conf" / "config.yaml").write_text("defaults: [model: resnet]\n")
     assert workplace().conf == Workplace.outside(here).conf
-    (here / "conf" / "config.yaml").write_text(f"defaults:\n  - {project.OUR_LAUNCHER}\n")
+    (here / "conf" / "config.yaml").write_text(f"defaults:\n  - {project.OUR_SCHEMA}\n")
     assert workplace().conf == here / "conf"
 
 

@@ -26,7 +26,7 @@ MANIFEST = "manifest.json"  # of a prepared data set
 RECORDS = f"{'[0-9a-f]' * 12}-{'[0-9a-f]' * 8}.json"  # the pattern of `Record.name`
 MAX_READ = 1_000_000  # characters, of files that are looked at to find out where a project is
 PACKAGE = Path(__file__).resolve().parent
-OUR_LAUNCHER = "override hydra/launcher: accelbench"  # in conf/config.yaml: another conf/ belongs to another program
+OUR_SCHEMA = "accelbench_schema"  # in conf/config.yaml: another conf/ belongs to another program
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +109,7 @@ def is_checkout() -> bool:
 
 
 def _conf(project: Path | None) -> Path:
-    if project is not None and OUR_LAUNCHER in _text(project / "conf" / "config.yaml"):
+    if project is not None and OUR_SCHEMA in _text(project / "conf" / "config.yaml"):
         return project / "conf"
     return (PACKAGE.parents[1] if is_checkout() else PACKAGE) / "conf"
 

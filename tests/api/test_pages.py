@@ -61,8 +61,6 @@ def test_the_commands_of_the_ci_page_are_understood(tmp_path, monkeypatch, capsy
     monkeypatch.chdir(make_project(tmp_path))
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "argv", ["accelbench"])
-    for name in ("HYDRA_FULL_ERROR", "ACCELBENCH_SCRATCH"):
-        monkeypatch.setenv(name, "")
     (tmp_path / "nets.py").write_text(NETS)
     commands = ci_commands()
     assert len(commands) == 2

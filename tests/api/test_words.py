@@ -38,8 +38,6 @@ def test_a_mistake_names_the_setting():
 def test_hydra_reads_odd_texts_as_they_are(tmp_path, monkeypatch):
     monkeypatch.chdir(make_project(tmp_path))
     monkeypatch.setattr("sys.argv", ["x"])
-    for name in ("HYDRA_FULL_ERROR", "ACCELBENCH_SCRATCH"):
-        monkeypatch.setenv(name, "")
     for text in ("it's, {odd}", "null", "3", "x=y z", 'say "hi"', "ends\\"):
         words = words_of("model=custom model.target=nets.Net", {"model.args.name": text, "model.args.widths": (4, 2)})
         (cell,) = cells_of(compose(words))[0]

@@ -13,8 +13,6 @@ from accelbench.stages.stage import STAGES
 def here(here, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setattr(sys, "argv", ["accelbench"])
-    for name in ("HYDRA_FULL_ERROR", "ACCELBENCH_SCRATCH"):  # set by `main`: to be put back
-        monkeypatch.setenv(name, "")
     return here
 
 

@@ -11,14 +11,14 @@ from accelbench.data.prepare import describe
 from accelbench.devices import packages
 from accelbench.devices.registry import look
 from accelbench.doctor import show
-from accelbench.project import OUR_LAUNCHER, Workplace
+from accelbench.project import OUR_SCHEMA, Workplace
 from accelbench.schema.vocab import Device
 
 
 @pytest.fixture
 def project(tmp_path):
     (tmp_path / "conf").mkdir()
-    (tmp_path / "conf/config.yaml").write_text(f"defaults:\n  - {OUR_LAUNCHER}\n")
+    (tmp_path / "conf/config.yaml").write_text(f"defaults:\n  - {OUR_SCHEMA}\n")
     (tmp_path / "params.yaml").write_text("profile: quick\ndata: {mnist: {source: auto}}\nsuites: {one: {}, two: {}}\n")
     return tmp_path
 

@@ -6,6 +6,7 @@ from omegaconf import OmegaConf
 from accelbench.api.run import words_of
 from accelbench.errors import UserError
 from accelbench.settings import compose as composing
+from accelbench.settings import jobs
 from accelbench.settings.compose import cells_of, compose, one_cell
 from accelbench.settings.hydra_errors import user_error_behind
 from fakes import make_project
@@ -16,8 +17,6 @@ def project(tmp_path, monkeypatch):
     root = make_project(tmp_path)
     monkeypatch.chdir(root)
     monkeypatch.setattr(sys, "argv", ["accelbench"])
-    for name in ("HYDRA_FULL_ERROR", "ACCELBENCH_SCRATCH"):  # set by `compose`: to be put back
-        monkeypatch.setenv(name, "")
     return root
 
 
@@ -37,14 +36,14 @@ def test_a_job_of_a_sweep_has_nothing_of_the_job_before(project):
 
 
 def test_a_configuration_made_of_the_one_before_is_the_same_as_a_new_one(project, monkeypatch):
-    made, original = [], composing.updated
+    made, original = [], jobs.updated
 
     def updated(run, composed, names):
         found = original(run, composed, names)
-        made.append((found, composing.typed(composed)))
+        made.append((found, jobs.typed(composed)))
         return found
 
-    monkeypatch.setattr(composing, "updated", updated)
+    monkeypatch.setattr(jobs, "updated", updated)
     arguments = ["model.args.widths=[8],[8,9]", "model.batch_size=4,5", "model.input_shape=[3,8,8],[1,9,9]"]
     axes = [
         "precision=fp32,bf16",

@@ -1,28 +1,25 @@
-"""From words to configurations and cells; the only module that calls Hydra's command line."""
+"""From words to configurations and cells; by Hydra's compose API."""
 
-import copy
-import os
 import shlex
-import sys
-from collections.abc import Iterable
-from dataclasses import fields
+from argparse import Namespace
 from typing import Any
 
 import hydra
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, Node, OmegaConf
 from omegaconf.resolvers import oc
 
-from accelbench import project, scratch
+from accelbench import project
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.secrets import is_secret
 from accelbench.settings import config, params, suites, to_cell
+from accelbench.settings.jobs import compose_all, typed
 from accelbench.settings.parser import Parser
 from accelbench.settings.to_cell import repeated
-
-MULTIRUN = "--multirun"
-SCRATCH = "ACCELBENCH_SCRATCH"  # the environment variable that conf/config.yaml reads
 
 
 def cells_of(configs: list[config.RunConfig]) -> tuple[list[Cell], config.SweepOptions]:
@@ -43,17 +40,12 @@ def cells_of(configs: list[config.RunConfig]) -> tuple[list[Cell], config.SweepO
 def compose(words: list[str]) -> list[config.RunConfig]:
     """The configurations that `words` ask for: one, or with -m one for each combination of values.
 
-    Returns:
-        They are empty if the words ask Hydra to print something instead, as `--cfg job` does.
+    They are empty if the words ask for the settings to be printed, as `--cfg job` does.
 
-    Raises:
-        UserError: a word is no setting, a value is not one of its choices, or there are too many combinations.
+    Raises UserError: a word is no setting, a value is not one of its choices, or there are too many combinations.
     """
     place = project.workplace()
-    ConfigStore.instance().store(name="schema", node=structure())
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises errors instead of printing them and exiting
     flags, words = _read(words)
-    is_sweep = MULTIRUN in flags
     given, settings = suites.given_in(words), params.load(place.project)
     if place.project is None and given.get("suite", suites.NO_SUITE) != suites.NO_SUITE:
         raise UserError(
@@ -61,28 +53,32 @@ def compose(words: list[str]) -> list[config.RunConfig]:
             "above: `accelbench init` makes one"
         )
     suite = suites.Suite.chosen(given, settings)
-    words = suites.with_arguments_added([*words, *(suite.overrides(given, is_sweep) if suite else [])])
+    words = suites.with_arguments_added([*words, *(suite.overrides(given, flags.multirun) if suite else [])])
     suites.given_in(words)  # checks what the suite adds, too
     words = suites.without_missing_file(words, given, place.conf)
-    sys.argv[1:] = [*flags, *words]
-    if is_sweep:
-        suites.check_combinations(map(suites.parse, words))
-    suites.RULES.set(suite.rules(given) if suite and is_sweep else [])
-    composed: list[list[config.RunConfig]] = []
-
-    def keep(found: DictConfig | list[config.RunConfig]) -> None:  # our launcher hands over a whole sweep in one call
-        composed.append(found if isinstance(found, list) else [typed(found)])
-
+    overrides = list(map(suites.parse, words))
+    if flags.multirun:
+        suites.check_combinations(overrides)
+    elif several := [word for word, each in zip(words, overrides, strict=True) if each.is_sweep_override()]:
+        raise UserError(f"{several[0]}: several values need -m")
+    ConfigStore.instance().store(name="accelbench_schema", node=structure())
     OmegaConf.register_new_resolver("oc.env", _variable, replace=True)
     try:
-        with scratch.folder() as folder:
-            os.environ[SCRATCH] = str(folder)  # for the multirun.yaml that Hydra's sweeper writes
-            hydra.main(version_base="1.3", config_path=str(place.conf), config_name="config")(keep)()
+        with hydra.initialize_config_dir(str(place.conf), version_base="1.3"):
+            if not flags.multirun:
+                composed = hydra.compose("config", words)
+                if flags.cfg:
+                    print(OmegaConf.to_yaml(composed, resolve=flags.resolve), end="")
+                    return []
+                return [typed(composed)]
+            parser = OverridesParser.create(GlobalHydra.instance().config_loader())
+            (jobs,) = BasicSweeper.split_arguments(parser.parse_overrides(words), None)
+            found = list(compose_all(jobs, suite.rules(given) if suite else []))
     finally:
         OmegaConf.register_new_resolver("oc.env", oc.env, replace=True)
-    if composed == [[]]:
+    if not found:
         raise UserError("params.yaml excludes every cell of this sweep: name the settings that you want")
-    return composed[0] if composed else []
+    return found
 
 
 def structure() -> DictConfig:
@@ -99,57 +95,25 @@ def structure() -> DictConfig:
     return whole
 
 
-def typed(composed: DictConfig) -> config.RunConfig:
-    """The composed configuration as a `RunConfig` with plain values."""
-    run = OmegaConf.to_object(composed)
-    assert isinstance(run, config.RunConfig), "conf/config.yaml starts from the schema"
-    return run
-
-
-def updated(run: config.RunConfig, composed: DictConfig, names: Iterable[str]) -> config.RunConfig:
-    """As `typed(composed)`, in a tenth of the time.
-
-    `run` is what `composed` was before the settings `names`, such as `model.args.width`, were changed; all of them were
-    set before.
-    """
-    referring = [each.name for each in fields(run) if OmegaConf.is_interpolation(composed, each.name)]
-    for name in [*names, *referring]:
-        value = OmegaConf.select(composed, name)
-        run = _replaced(run, name.split("."), OmegaConf.to_object(value) if OmegaConf.is_config(value) else value)
-    return run
-
-
-def _replaced(whole: Any, path: list[str], value: Any) -> Any:
-    """A copy of a group of settings, a dataclass or a mapping, with the value at `path`."""
-    name, *rest = path
-    found = copy.copy(whole)
-    settings = found if isinstance(found, dict) else vars(found)
-    settings[name] = _replaced(settings[name], rest, value) if rest else value
-    return found
-
-
-def _read(words: list[str]) -> tuple[list[str], list[str]]:
+def _read(words: list[str]) -> tuple[Namespace, list[str]]:
+    """The flags -m, --cfg and --resolve, and the other words."""
     parser = Parser(prog="accelbench run", add_help=False)
-    parser.add_argument("-m", MULTIRUN, action="store_true")
-    parser.add_argument("--cfg", choices=("job", "hydra", "all"))
+    parser.add_argument("-m", "--multirun", action="store_true")
+    parser.add_argument("--cfg", choices=("job",))
     parser.add_argument("--resolve", action="store_true")
     parser.add_argument("overrides", nargs="*")
-    parsed = parser.parse_intermixed_args(words)
-    if parsed.multirun and parsed.cfg:
+    flags = parser.parse_intermixed_args(words)
+    if flags.multirun and flags.cfg:
         raise UserError("--cfg shows the settings of one run: leave out -m, and plan")
-    if parsed.resolve and not parsed.cfg:
+    if flags.resolve and not flags.cfg:
         raise UserError("--resolve: goes with --cfg job")
-    for word in parsed.overrides:
-        if word.startswith("-"):  # after `--`
-            raise UserError(f"{word}: should be name=value")
-    given = {MULTIRUN: parsed.multirun, f"--cfg={parsed.cfg}": parsed.cfg, "--resolve": parsed.resolve}
-    return [flag for flag, is_given in given.items() if is_given], list(map(suites.readable, parsed.overrides))
+    return flags, list(map(suites.readable, flags.overrides))
 
 
 def _variable(name: str, *default: Any, _node_: Node) -> str | None:
     """The environment variable's value, for a setting that no record keeps; for any other one, a UserError."""
     setting = _node_._get_full_key(None)
-    if name == SCRATCH or (setting in suites.PATHS and not is_secret(name)):
+    if setting in suites.PATHS and not is_secret(name):
         return oc.env(name, *default)
     raise UserError(
         f"{setting}=${{oc.env:{name}}}: records and reports show the values of settings, and a variable may hold a "

@@ -36,8 +36,6 @@ def _translated(text: str) -> UserError | None:
     """What the libraries' texts mean, which name the setting in a line of its own."""
     full = re.search(r"full_key: ([\w.]+)", text)
     key = full[1] if full else ""
-    if found := re.search(r"Ambiguous value for argument '([^']*)'", text):
-        return UserError(f"{found[1]}: several values need -m")
     if found := re.search(r"Invalid value '([^']*)', expected one of \[([^]]*)\]", text):
         return UnknownChoiceError(key.removesuffix(".name"), found[1], map(str.strip, found[2].split(",")))
     if found := re.search(r"Value '([^']*)' (?:of type .*could not be converted to|is not a valid) (\w+)", text):

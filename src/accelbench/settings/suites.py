@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,8 +32,6 @@ MAX_BRACKETS = 20  # within each other; a parser calls itself for each
 AT_MOST = f"a sweep has at most {MAX_CELLS:,}: name fewer values, or run a sweep for each value of an axis"
 
 Rule = Mapping[str, Sequence[str]]  # setting -> values, as written; a cell that matches all settings is left out
-# The exclude rules of the sweep that is composed: the launcher, which Hydra makes, leaves out what matches one.
-RULES: ContextVar[Sequence[Rule]] = ContextVar("rules", default=())
 
 
 @dataclass(frozen=True)
