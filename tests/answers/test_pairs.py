@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from accelbench.answers.pairs import AXES, BATCH, DEVICE, ENGINE, OPTIONS, PRECISION, STEPS, WEIGHTS, pairs
+from accelbench.answers.pairs import AXES, BATCH, DEVICE, ENGINE, OPTIONS, PRECISION, pairs
 from accelbench.schema.cell import KerasSettings, Options
 from accelbench.schema.measurement import Epoch
 from accelbench.schema.vocab import Allocator, Engine, KerasBackend, Mode, Protocol, Status
@@ -47,17 +47,6 @@ def test_engines_and_options_are_named_with_their_settings_and_devices_compared_
         ("channels_last", "no options"): 0.8,
         ("channels_last + jemalloc", "no options"): 1.2,
     }
-
-
-def test_the_fewest_steps_and_drawn_weights_are_the_base(told, maker) -> None:
-    steps = {num: maker.cell(mode=Mode.infer, protocol=Protocol.steps, steps=num) for num in (512, 1024, 32)}
-    trained = dataclasses.replace(steps[512].model, weights="pretrained")
-    made = [*zip(steps.values(), (100, 99, 110), strict=True), (dataclasses.replace(steps[512], model=trained), 101)]
-    assert {key[1:]: ratio for key, ratio in told(STEPS, *made).items()} == {
-        ("512 steps", "32 steps"): 100 / 110,
-        ("1,024 steps", "32 steps"): 0.9,
-    }
-    assert {key[1:]: ratio for key, ratio in told(WEIGHTS, *made).items()} == {("pretrained", "drawn"): 1.01}
 
 
 def test_cells_that_differ_in_anything_else_or_were_measured_elsewhere_are_no_pair(cells, told, maker) -> None:

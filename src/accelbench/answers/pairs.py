@@ -9,7 +9,7 @@ from accelbench.answers.cells import Gap, MeasuredCell, gap
 from accelbench.answers.words import engine_text, feeding_text, model_text, switches_text
 from accelbench.schema.cell import Cell, Options
 from accelbench.schema.serialize import group_digest
-from accelbench.schema.vocab import Device, Engine, Precision, Protocol, Weights
+from accelbench.schema.vocab import Device, Engine, Precision
 
 Base = Callable[[Sequence[MeasuredCell]], MeasuredCell | None]
 
@@ -31,14 +31,6 @@ def _least(value: Callable[[Cell], int]) -> Base:
     return lambda group: min(group, key=lambda each: value(each.cell))
 
 
-def _num_steps(cell: Cell) -> int:
-    return cell.steps if cell.protocol == Protocol.steps else 0
-
-
-def _weights(cell: MeasuredCell) -> str:
-    return "drawn" if cell.cell.model.weights == Weights.none else str(cell.row["weights"])
-
-
 DEVICE = Axis("device", ("device",), _first(lambda cell: cell.device == Device.cpu), lambda each: each.cell.device)
 PRECISION = Axis(
     "precision", ("precision",), _first(lambda cell: cell.precision == Precision.fp32), lambda each: each.cell.precision
@@ -58,9 +50,7 @@ OPTIONS = Axis(
     base=_first(lambda cell: cell.options == Options()),
     text=lambda each: switches_text(each.row) or "no options",
 )
-STEPS = Axis("number of steps", ("steps",), _least(_num_steps), lambda each: f"{_num_steps(each.cell):,} steps")
-WEIGHTS = Axis("weights", ("model.weights",), _first(lambda cell: cell.model.weights == Weights.none), _weights)
-AXES = (DEVICE, PRECISION, BATCH, ENGINE, OPTIONS, STEPS, WEIGHTS)
+AXES = (DEVICE, PRECISION, BATCH, ENGINE, OPTIONS)
 
 
 @dataclass(frozen=True)

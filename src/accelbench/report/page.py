@@ -14,7 +14,7 @@ from accelbench.report.extension import Addition, Extension
 from accelbench.report.pictures.style import Picture
 from accelbench.report.questions import QuestionSection, questions
 from accelbench.report.read import Sweep
-from accelbench.report.tables import all_cells, best, device_scaling, outcomes, pairs, search
+from accelbench.report.tables import all_cells, best, outcomes, pairs
 from accelbench.report.tables.table import Table
 from accelbench.schema.record import DEVICE_MEASUREMENTS, hardware
 from accelbench.schema.selfcheck import read_selfcheck
@@ -28,7 +28,7 @@ LARGE = 1.2  # times: a difference between two measurements of one setting that 
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """One suite's part of the page; the caveats are to be read before comparing with the suite's study."""
+    """One suite's part of the page; the caveats are to be read first, such as what a search found."""
 
     sweep: Sweep
     caveats: list[str]
@@ -180,11 +180,8 @@ def _section(sweep: Sweep, extension: Extension | None) -> Section:
     warning = ", ".join(notice.partition(" (")[0] for notice in stand_ins([sweep]).values())
     added = extension.of_suite(sweep, warning) if extension else Addition()
     tables = [
-        search.table(sweep.race) if sweep.race else None,
         *added.tables,
-        pairs.of_sweep(sweep.cells),
         pairs.accuracies(sweep),
-        device_scaling.table(sweep),
     ]
     pictures = [
         Picture(
@@ -195,7 +192,12 @@ def _section(sweep: Sweep, extension: Extension | None) -> Section:
         for kind, what, figure in added.pictures
     ]
     known = [table for table in tables if table]
-    return Section(sweep=sweep, caveats=added.caveats, tables=known, pictures=pictures)
+    return Section(
+        sweep=sweep,
+        caveats=[*(sweep.race.answers if sweep.race else []), *added.caveats],
+        tables=known,
+        pictures=pictures,
+    )
 
 
 def _environments(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, str]]:

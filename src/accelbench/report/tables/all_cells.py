@@ -53,6 +53,7 @@ COLUMNS = [
     *(CsvColumn(f"latency p{percentile} (ms)", f"latency_p{percentile}_ms") for percentile in (50, 90, 99)),
     CsvColumn("launch p50 (ms)", "launch_p50_ms"),
     CsvColumn("threads", "threads", "count"),
+    CsvColumn("scaling efficiency (%)", "scaling_efficiency", "percent"),
     CsvColumn("compile (s)", "compile_s"),
     CsvColumn("peak host (MB)", "peak_host_mb"),
     CsvColumn("peak device (MB)", "peak_device_mb"),

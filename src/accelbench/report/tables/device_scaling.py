@@ -2,17 +2,11 @@
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.report.read import Sweep
-from accelbench.report.tables.table import Column, Table, count, number, percent, tabulate_known
 from accelbench.schema.record import Row
 from accelbench.schema.serialize import group_digest
 from accelbench.schema.vocab import SHARE_ONE_CPU, Device, Scaling
 
 COLUMN = "scaling_efficiency"
-NOTES = [
-    "Efficiency: samples/s on N devices over N times the samples/s of the same cell on one device, with the same whole "
-    "batch (strong) or the same batch per device (weak). CPU devices with a process each divide the CPU's cores: they "
-    "are compared with one process that has as many threads as each of them. Devices that share all cores have none.",
-]
 # An ok cell on several devices, and its counterpart on one device.
 Scaled = tuple[MeasuredCell, MeasuredCell]
 
@@ -24,18 +18,6 @@ def _speedup(scaled: Scaled) -> float:
 def _efficiency(scaled: Scaled) -> float:
     """Speed-up over the number of devices: 1 if no device waits for another."""
     return _speedup(scaled) / scaled[0].cell.devices
-
-
-COLUMNS: list[Column[Scaled]] = [
-    Column("cell", lambda scaled: scaled[0].label),
-    Column("scaling", lambda scaled: scaled[0].cell.scaling),
-    Column("devices", lambda scaled: scaled[0].cell.devices, count),
-    Column("threads each", lambda scaled: scaled[0].row["threads"], count),
-    Column("samples/s on one", lambda scaled: scaled[1].speed, number),
-    Column("samples/s", lambda scaled: scaled[0].speed, number),
-    Column("speed-up (x)", _speedup, number),
-    Column("efficiency (%)", _efficiency, percent),
-]
 
 
 def scaled_cells(sweep: Sweep) -> list[Scaled]:
@@ -63,8 +45,3 @@ def rows(sweep: Sweep) -> list[Row]:
     """The rows of `cells.csv`: each cell's row with its scaling efficiency, None if there is no counterpart."""
     efficiency = {scaled[0].name: _efficiency(scaled) for scaled in scaled_cells(sweep)}
     return [cell.row | {COLUMN: efficiency.get(cell.name)} for cell in sweep.cells]
-
-
-def table(sweep: Sweep) -> Table | None:
-    """What several devices gain; None if no such cell has a counterpart on one device."""
-    return tabulate_known("Several devices", COLUMNS, scaled_cells(sweep), NOTES)

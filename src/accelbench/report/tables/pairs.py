@@ -6,8 +6,8 @@ from itertools import combinations
 from statistics import fmean
 from typing import NamedTuple
 
-from accelbench.answers.cells import NOTE, MeasuredCell
-from accelbench.answers.pairs import ENGINE, OPTIONS, STEPS, WEIGHTS, Pair, pairs
+from accelbench.answers.cells import NOTE
+from accelbench.answers.pairs import OPTIONS, Pair
 from accelbench.answers.process import Process
 from accelbench.answers.words import options_text
 from accelbench.presentation import significant
@@ -28,7 +28,6 @@ MIN_SEEDS = 3
 
 COLUMNS: list[Column[Pair]] = [
     Column("model, and what is done", lambda pair: pair.what),
-    Column("differs in", lambda pair: pair.axis.name),
     Column("with", lambda pair: pair.value),
     Column("against", lambda pair: pair.base_value),
     Column("times as fast", lambda pair: pair.gap.ratio, number),
@@ -44,17 +43,9 @@ COLUMNS_OF_OPTIONS: list[Column[Pair]] = [
 
 def table(title: str, found: Sequence[Pair]) -> Table | None:
     """A line for each pair; None without pairs."""
-    axes = {pair.axis.name for pair in found}
-    shown = [column for column in COLUMNS if column.heading != "differs in" or len(axes) > 1]
-    if OPTIONS.name not in axes:
-        return tabulate_known(title, shown, found, [NOTE])
-    return tabulate_known(title, shown + COLUMNS_OF_OPTIONS, found, [NOTE, ERROR])
-
-
-def of_sweep(cells: Sequence[MeasuredCell]) -> Table | None:
-    """The pairs of a sweep's cells in the settings that only some sweeps vary."""
-    found = [pair for axis in (ENGINE, OPTIONS, STEPS, WEIGHTS) for pair in pairs(cells, axis)]
-    return table("Pairs that differ in one setting", found)
+    if all(pair.axis is OPTIONS for pair in found):
+        return tabulate_known(title, COLUMNS + COLUMNS_OF_OPTIONS, found, [NOTE, ERROR])
+    return tabulate_known(title, COLUMNS, found, [NOTE])
 
 
 class Trained(NamedTuple):
