@@ -1,6 +1,5 @@
 """The images that an engine's feeds give, and the networks that take them, looked up by their words."""
 
-import difflib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,6 @@ from accelbench.schema.workload import ModelSpec
 
 Shape = tuple[int, ...]
 Made = TypeVar("Made")
-MAX_CHOICES = 8  # names in a message
 
 
 def is_random(cell: Cell) -> bool:
@@ -97,12 +95,9 @@ def own_network(model: ModelSpec, makers: Mapping[str, Callable[..., Made]]) -> 
 
 
 def check_name(model: ModelSpec, known: Sequence[str]) -> None:
-    """Raises a UserError with the names near the network's if its library does not know it."""
+    """Raises a UserError if the network's library does not know it."""
     if model.definition not in known:
-        near = difflib.get_close_matches(model.definition, known, n=MAX_CHOICES) or known[:MAX_CHOICES]
-        raise UserError(
-            f"model.name={model.definition}: {model.library} has no such network. Near it: {', '.join(near)}."
-        )
+        raise UserError(f"model.name={model.definition}: {model.library} has no such network.")
 
 
 def output_shapes(model: ModelSpec, batch_size: int, image: Shape, num_classes: int) -> Sequence[Shape] | None:

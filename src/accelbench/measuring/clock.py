@@ -107,7 +107,6 @@ def _note_warmup(timing: Timing, steps: list[float]) -> None:
 
 
 def _warm_up(runner: Runner, window: Window) -> float:
-    """Returns the median of the last steps."""
     timing, compiles = runner.timing, runner.compiles
     steps: list[float] = []
     began, elapsed = 0, 0.0  # the first step after the last compilation, and the seconds since then

@@ -189,7 +189,7 @@ def test_a_target_that_is_not_a_network_is_a_user_error(target, more, told):
         built("x", (3, 4, 4), library=Library.custom, network=target.format(__name__), **more)
 
 
-NEAR = "has no such network. Near it: .*resnet50"
+NEAR = "has no such network"
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,6 @@ class _Run(NetworkOutputs):
             torch.set_default_dtype(self.dtype)
 
     def _calibration(self) -> tuple[list[Call], int]:
-        """Calls with batches of the cell's data, and how many samples they have."""
         calls, num = [], 0
         shapes = [tensor.shape for tensor in self._call().tensors()]
         for batch in self.workload.calibration():
@@ -230,7 +229,6 @@ class _Run(NetworkOutputs):
         )
 
     def _work(self) -> Work:
-        """Of the network that was exported, in the precision of the cell: one product is as much work everywhere."""
         precision = self.precision if self.quantizes else self.cell.precision
         dtype, batch = STORED_DTYPES[precision], self.workload.some_batch()
         batch = mapped(batch, lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
@@ -341,7 +339,6 @@ def _busiest(times: Sequence[tuple[str, float]]) -> list[Operator]:
 
 
 def _products(formats: Mapping[str, int]) -> Products:
-    """How many matrix products compute in each format: the engines do not say how large each of them is."""
     nums: Counter[str] = Counter()
     for name, num in formats.items():
         nums[Precision.int8 if name in INTEGERS else name] += num

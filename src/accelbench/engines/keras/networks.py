@@ -35,22 +35,34 @@ OPTIMIZERS: dict[str, Callable[..., keras.Optimizer]] = {
 Layers = list[keras.Layer]
 
 
-def mlp(shape: Shape, num_classes: int, *, widths: Sequence[int] = (512,) * 4, dropout: float = 0.45) -> Layers:
-    """Studies 001 and 004: dense layers of `widths` units, each with ReLU and, if any, dropout."""
-    stack: Layers = [layers.Flatten()]
+def _dense(widths: Sequence[int], dropout: float) -> Layers:
+    """Dense layers, each with ReLU and, if any, dropout."""
+    stack: Layers = []
     for width in widths:
         stack += [layers.Dense(width, activation="relu"), *([layers.Dropout(dropout)] if dropout else [])]
-    return [*stack, layers.Dense(num_classes)]
+    return stack
+
+
+def _convolutions(channels: Sequence[int], padding: str = "same", *, normalised: bool = False) -> Layers:
+    """3x3 convolutions, each with ReLU, batch normalisation if `normalised`, and max-pooling."""
+    stack: Layers = []
+    for num in channels:
+        stack += [layers.Conv2D(num, 3, padding=padding, activation="relu")]
+        stack += [*([layers.BatchNormalization()] if normalised else []), layers.MaxPooling2D()]
+    return stack
+
+
+def mlp(shape: Shape, num_classes: int, *, widths: Sequence[int] = (512,) * 4, dropout: float = 0.45) -> Layers:
+    """Studies 001 and 004: dense layers of `widths` units."""
+    return [layers.Flatten(), *_dense(widths, dropout), layers.Dense(num_classes)]
 
 
 def cnn(shape: Shape, num_classes: int, *, channels: int = 64, dropout: float = 0.2) -> Layers:
-    """Study 001: three padded 3x3 convolutions, each followed by max-pooling, and a fourth."""
+    """Study 001: three padded convolutions, and a fourth without padding."""
     check_size("cnn", shape[:2], 24)
     stack: Layers = [layers.Reshape((*shape, 1))] if len(shape) == 2 else []
-    for _ in range(3):
-        stack += [layers.Conv2D(channels, 3, padding="same", activation="relu"), layers.MaxPooling2D()]
-    stack += [layers.Conv2D(channels, 3, activation="relu"), layers.Flatten(), layers.Dropout(dropout)]
-    return [*stack, layers.Dense(num_classes)]
+    stack += [*_convolutions([channels] * 3), layers.Conv2D(channels, 3, activation="relu")]
+    return [*stack, layers.Flatten(), layers.Dropout(dropout), layers.Dense(num_classes)]
 
 
 def rnn(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0.2) -> Layers:
@@ -83,29 +95,18 @@ def autoencoder(shape: Shape, num_classes: int, *, code: int = 16) -> Layers:
 
 
 def pets_cnn(shape: Shape, num_classes: int, *, dropout: float = 0.1) -> Layers:
-    """Study 002: three 3x3 convolutions, each with batch normalisation and max-pooling, and three dense layers.
-
-    Two classes share one logit.
-    """
+    """Study 002: three normalised convolutions and three dense layers. Two classes share one logit."""
     check_colour("pets_cnn", shape, shape[:2], 22)
-    stack: Layers = []
-    for channels in (32, 64, 128):
-        stack += [layers.Conv2D(channels, 3, activation="relu"), layers.BatchNormalization(), layers.MaxPooling2D()]
-    stack += [layers.Flatten(), layers.Dense(128, activation="relu"), layers.Dropout(dropout)]
-    stack += [layers.Dense(64, activation="relu"), layers.Dropout(dropout)]
-    return [*stack, layers.Dense(1 if num_classes == 2 else num_classes)]
+    stack = [*_convolutions((32, 64, 128), "valid", normalised=True), layers.Flatten()]
+    return [*stack, *_dense((128, 64), dropout), layers.Dense(1 if num_classes == 2 else num_classes)]
 
 
 def scaling_cnn(
     shape: Shape, num_classes: int, *, channels: Sequence[int] = (64, 128, 256), hidden: int = 512, dropout: float = 0.5
 ) -> Layers:
-    """Study 003: padded 3x3 convolutions, each followed by max-pooling, and two dense layers."""
+    """Study 003: padded convolutions and two dense layers."""
     check_colour("scaling_cnn", shape, shape[:2], 2 ** len(channels))
-    stack: Layers = []
-    for outputs in channels:
-        stack += [layers.Conv2D(outputs, 3, padding="same", activation="relu"), layers.MaxPooling2D()]
-    stack += [layers.Flatten(), layers.Dense(hidden, activation="relu"), layers.Dropout(dropout)]
-    return [*stack, layers.Dense(num_classes)]
+    return [*_convolutions(channels), layers.Flatten(), *_dense([hidden], dropout), layers.Dense(num_classes)]
 
 
 NETWORKS: Mapping[str, Callable[..., Layers]] = {

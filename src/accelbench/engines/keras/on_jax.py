@@ -47,7 +47,6 @@ class Jax(Backend):
         return nullcontext() if self.on_host else jax.default_device(jax.local_devices(backend="cpu")[0])
 
     def executed(self, model: keras.Model, kind: Kind) -> Execute:
-        """With the model's variables as its state, taken from the model before the first step."""
         function, names = getattr(model, f"{kind}_function"), STATES[kind]
 
         def execute(batch: Any) -> Any:

@@ -76,13 +76,11 @@ class OnnxRuntime(Compiler):
         return path
 
     def load(self, path: Path, threads: int) -> None:
-        """A session, which optimises the graph."""
         self.path, self.threads = path, threads
         self.session = self._session()
         self.names = [each.name for each in self.session.get_inputs()]
 
     def _session(self, profile: str | None = None) -> Any:
-        """A new session; with the beginning of a path, one that writes a profile there."""
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -119,7 +117,6 @@ class OnnxRuntime(Compiler):
 
 
 def _has_attention(path: Path) -> bool:
-    """Whether a softmax of the network's is not its output."""
     import onnx
 
     graph = onnx.load(path, load_external_data=False).graph
@@ -128,8 +125,6 @@ def _has_attention(path: Path) -> bool:
 
 
 class _Calibration:
-    """ONNX Runtime's CalibrationDataReader."""
-
     def __init__(self, path: Path, calls: Sequence[Call]) -> None:
         import onnx
 
@@ -148,7 +143,6 @@ def _inputs(names: Sequence[str], call: Call) -> dict[str, NDArray[Any]]:
 
 
 def _format(kernel: Mapping[str, Any]) -> str:
-    """The dtype of an operator's first input, by its name in NumPy."""
     (name,) = kernel["input_type_shape"][0]
     return str(DTYPES.get(name, name))
 
