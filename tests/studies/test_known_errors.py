@@ -48,9 +48,7 @@ def test_every_cell_has_the_columns_that_the_sentences_name(tmp_path, protocol, 
     # A part of the sentence -> the columns that it names, and whether it says that they have a value.
     named = {
         "the number that ran is a column, empty for XLA and JAX": (["threads"], True),
-        "Lightning's cells, but for XLA and whole epochs, name their busiest": (
-            *(["busiest_operators"], protocol != Protocol.fit),
-        ),
+        "Lightning's windows, but for XLA, name their busiest": (*(["busiest_operators"], protocol != Protocol.fit),),
         "first_step_s is a column": (["first_step_s"], True),
         "The share of the time that waits for batches is a column, empty where": (["data_wait_share"], True),
         "The launch time is a column beside": (["latency_p50_ms", "launch_p50_ms"], protocol != Protocol.fit),

@@ -158,9 +158,6 @@ class _NetworkRun(NetworkOutputs):
             self.step = make(cast(BenchModule, self.module), itertools.repeat(first))
             self.measure_window(self.step)
             self.last_result = self.step.result
-            if not self.observer.has_seen:
-                self.note_resources()
-                self.observer.look(self.plain, self._run_plain)
             if not self.trains:
                 if first.num_samples != first.num_rows:  # the user says what is a sample
                     workload.num_rows = size_of(self.last_result, (first.num_rows, first.num_samples))

@@ -18,9 +18,7 @@ class ModelSpec:
     # the name in its library, for the user's own the class's dotted path; None if it equals `name`
     network: str | None = setting(None, "the accelbench network behind the name")
     factory: bool = setting(False, "whether target is any callable that makes a network")
-    weights: str = setting(
-        Weights.none.value, "none, pretrained, or the path of a file (.safetensors; .pth with torch 2.10)", column=True
-    )
+    weights: str = setting(Weights.none.value, "none, pretrained, or the path of a .safetensors file", column=True)
     # of the network's constructor, such as dropout; for `transformers`, of its configuration
     args: dict[str, Any] = setting(factory=dict, help="arguments of the network; model.args.width=64,128 is an axis")
     task: Task | None = setting(None, "transformers: the head of the network")

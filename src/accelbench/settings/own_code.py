@@ -5,7 +5,6 @@ from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
 
-from accelbench.devices import packages
 from accelbench.engines.targets import check_path
 from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.project import SAFETENSORS, TORCH_FILES
@@ -108,16 +107,15 @@ def _users_own(model: ModelConfig, run: RunConfig) -> ModelConfig:
 
 
 def _with_weights(model: ModelConfig) -> ModelConfig:
-    given, installed = Path(model.weights), packages.version("torch") or ""
-    if given.suffix in TORCH_FILES and not packages.is_safe_torch(installed):
+    given = Path(model.weights)
+    if given.suffix in TORCH_FILES:
         raise UserError(
-            f"model.weights={given}: torch 2.10 or newer is needed to read it, and here is {installed or 'none'}: a "
-            "hostile file of this kind corrupts the memory of an older one (CVE-2026-24747). Convert it elsewhere, "
-            "with a later torch:\n"
+            f"model.weights={given}: is not read, since a hostile file of this kind may corrupt torch's memory "
+            "(CVE-2026-24747). Convert one that you trust, with torch 2.10 or newer:\n"
             "  from safetensors.torch import save_file\n"
             f"  save_file(torch.load({given.name!r}, weights_only=True), {given.with_suffix(SAFETENSORS).name!r})"
         )
-    if given.suffix in (SAFETENSORS, *TORCH_FILES):
+    if given.suffix == SAFETENSORS:
         path = Path.cwd() / given.expanduser()
         if not path.is_file():
             raise UserError(f"model.weights={given}: there is no such file")

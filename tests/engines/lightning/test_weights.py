@@ -69,40 +69,6 @@ def test_a_network_of_any_library_gets_the_weights_of_a_file(tmp_path, model, sh
         assert_has(drawn(2, model, shape), other.state_dict())
 
 
-@pytest.mark.parametrize("name", ["mine.pth", "mine.ckpt"])
-def test_a_safe_torch_reads_its_own_files_of_weights_and_an_older_one_does_not(tmp_path, monkeypatch, name):
-    other, model = drawn(1, MLP), replace(MLP, weights=str(tmp_path / name))
-    state = {"epoch": 3, "state_dict": other.state_dict()} if name.endswith("ckpt") else other.state_dict()
-    torch.save(state, tmp_path / name)
-    monkeypatch.setattr(torch, "__version__", SAFE)
-    assert_has(drawn(2, model), other.state_dict())
-    monkeypatch.setattr(torch, "__version__", UNSAFE)
-    with pytest.raises(UserError, match=rf"{name}: torch 2.10 or newer is needed to read it, and here is {UNSAFE}: "):
-        drawn(2, model)
-
-
-class Own:
-    """What only a full unpickling would make."""
-
-
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        (b"no pickle", "not readable as a file of weights alone"),
-        (Own(), "not readable as a file of weights alone"),
-        ({"weight": 3}, "should hold a state_dict"),
-        ({"other": torch.ones(1)}, "its weights are not those of the network: 1.weight, "),
-    ],
-)
-def test_a_file_of_torch_load_that_holds_something_else_is_a_mistake_of_the_user(tmp_path, monkeypatch, content, told):
-    monkeypatch.setattr(torch, "__version__", SAFE)
-    path = tmp_path / "mine.pth"
-    path.write_bytes(content) if isinstance(content, bytes) else torch.save(content, path)
-    with pytest.raises(UserError, match=rf"^model.weights={path}: {told}") as found:
-        drawn(2, replace(MLP, weights=str(path)))
-    assert len(str(found.value).splitlines()) == 1
-
-
 @needs("transformers")
 def test_weights_are_checked_before_anything_is_measured(tmp_path):
     save_file({"some": torch.ones(1)}, tmp_path / "other.safetensors")

@@ -155,18 +155,6 @@ def test_dropout_of_a_sequence_is_the_same_at_every_step_and_off_in_inference():
     assert dropout.eval()(torch.ones(2, 3, 4)).eq(1).all()
 
 
-@pytest.mark.parametrize("library", [TIMM, Library.torchvision])
-def test_weights_that_cannot_be_had_are_a_clear_error(library, monkeypatch, tmp_path):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("HF_HOME", str(tmp_path))
-    monkeypatch.setattr("torch.hub.get_dir", lambda: str(tmp_path))
-    monkeypatch.setattr("torch.hub.urlopen", lambda *_, **__: (_ for _ in ()).throw(OSError("no network")))
-    if library == Library.timm:
-        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(UserError, match=r"model.weights=pretrained: the weights of resnet18 can't be had \(.+\); use"):
-        built("resnet18", (3, 32, 32), 1000, library, weights=Weights.pretrained)
-
-
 @pytest.mark.parametrize(("target", "factory"), [("MyNet", False), ("make", True)])
 def test_a_network_of_ones_own_gets_its_arguments(target, factory):
     own = {"library": Library.custom, "network": f"{__name__}.{target}", "factory": factory}

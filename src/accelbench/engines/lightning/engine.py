@@ -221,7 +221,7 @@ class _Run(NetworkOutputs):
         self._note_built(step)
         if not self.ranks.leads:
             self.ranks.follow(step, self.backend.wait)
-            self._note_result(step)
+            self.last_result = step.result
             return
         self.measure_window(step)
         if self.trains:
@@ -233,7 +233,7 @@ class _Run(NetworkOutputs):
         if self.trains:
             self._look_further(step)
         self.ranks.dismiss()
-        self._note_result(step)
+        self.last_result = step.result
         self._keep_outputs(step)
         if not self.trains:
             self._look_further(step)
@@ -241,7 +241,7 @@ class _Run(NetworkOutputs):
     def _epoch(self, step: InferStep) -> None:
         self._note_built(step)
         self.measure_epoch(step)
-        self._note_result(step)
+        self.last_result = step.result
         if not self.trains and len(self.epochs) == NUM_INFER_EPOCHS:
             self._keep_outputs(step)
 
@@ -269,13 +269,6 @@ class _Run(NetworkOutputs):
             self.check_computed(self.step.result)
             rows = self.rows_of(self.workload.num_rows)
             self.timed = batch, described(self.step.result, self.workload.num_rows, rows)
-
-    def _note_result(self, step: InferStep) -> None:
-        """Observes one more forward pass if no layer showed what the steps computed in."""
-        self.last_result = step.result
-        if not self.observer.has_seen:
-            self.note_resources()
-            self.observer.look(self.network, lambda: options.run_plain(self.network, step, self.workload.example()))
 
     @check_timed
     def _look_further(self, step: InferStep) -> None:

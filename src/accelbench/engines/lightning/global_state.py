@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from lightning_fabric.plugins.precision.utils import _DtypeContextManager
 
 from accelbench.errors import UnsupportedError
 
@@ -37,6 +38,7 @@ FLAGS = (
 )
 
 
+new_tensors_in = _DtypeContextManager  # a context in which new tensors have a dtype
 # How a setting is read and set.
 _Setting = tuple[Callable[[], Any], Callable[[Any], object]]
 
@@ -70,17 +72,6 @@ SETTINGS: dict[str, _Setting] = {
         for kind in ("cpu", "cuda")
     },
 }
-
-
-@contextmanager
-def new_tensors_in(dtype: torch.dtype) -> Iterator[None]:
-    """New tensors have `dtype`, and afterwards that which they had before."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
 
 
 def hush_lightning() -> None:

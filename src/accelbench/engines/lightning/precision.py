@@ -12,7 +12,6 @@ from pytorch_lightning.plugins.precision import DoublePrecision, HalfPrecision, 
 from pytorch_lightning.plugins.precision import Precision as LightningPrecision
 from pytorch_lightning.plugins.precision.xla import XLAPrecision
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.hooks import RemovableHandle
 
 from accelbench.engines.formats import FORMATS, word_for
@@ -90,78 +89,46 @@ def step_context(plugin: Any) -> Callable[[], AbstractContextManager[Any]]:
     return getattr(plugin, "autocast_context_manager", nullcontext)
 
 
-# Operators that multiply matrices. In inference mode torch shows composite ones, such as `linear`, and not their parts.
-PRODUCTS = {
-    *("mm", "addmm", "bmm", "baddbmm", "matmul", "linear", "einsum", "convolution", "conv1d", "conv2d", "conv3d"),
-    *("scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu"),
-    *("_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention"),
-}
 WATCHED = (nn.Linear, nn.modules.conv._ConvNd, nn.RNNBase)
-
-
-class _FirstProduct(TorchDispatchMode):
-    """Finds the result of the first matrix product, or of the first operator on floating-point numbers without one."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.result: Tensor | None = None
-        self.is_product = False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        first = next(tensors_in(result), None)
-        if first is not None and first.is_floating_point() and not self.is_product:
-            self.is_product = func.overloadpacket.__name__ in PRODUCTS
-            if self.result is None or self.is_product:
-                self.result = first
-        return result
 
 
 class Observer:
     """Watches the first step of a network: which dtypes and device its matrix products really used.
 
-    It looks at the first module that runs and has a weight matrix: the dtype of its result is what was computed in. If
-    no such module runs, `look` watches the operators of a further forward pass.
+    It looks at the first layer that runs and has a weight matrix: the dtype of its result is what was computed in. If
+    no such layer runs, it looks at the network's own output, or at its input if the output has no such numbers.
     """
 
     def __init__(self, network: nn.Module) -> None:
         self.weights: Tensor
         self.result: Tensor | None = None
-        self.handles: list[RemovableHandle] = [
-            module.register_forward_hook(self._see) for module in network.modules() if isinstance(module, WATCHED)
-        ]
+        watched = [each for each in network.modules() if each is network or isinstance(each, WATCHED)]
+        self.handles: list[RemovableHandle] = [each.register_forward_hook(self.see) for each in watched]
 
-    def _see(self, module: nn.Module, inputs: Any, output: Any) -> None:
-        if self.result is None:
-            self.weights = next(module.parameters())
-            self.result = next(tensors_in(output), None)
+    def see(self, module: nn.Module, inputs: Any, output: Any) -> None:
+        """Keeps a result of `module`, which may be the network, if it has none yet."""
+        results = [tensor for tensor in tensors_in((output, inputs)) if tensor.is_floating_point()]
+        if self.result is None and results:
+            self.result = results[0]
+            self.weights = next((each for each in module.parameters() if each.is_floating_point()), results[0])
         for handle in self.handles:
             handle.remove()
-
-    @property
-    def has_seen(self) -> bool:
-        return self.result is not None
-
-    def look(self, network: nn.Module, forward: Callable[[], object]) -> None:
-        """Watches the operators of `forward`, which runs the network once, on floating-point numbers."""
-        with _FirstProduct() as found:
-            forward()
-        if found.result is None:
-            raise UnsupportedError("the network computes nothing with floating-point numbers")
-        self.result = found.result
-        self.weights = next((each for each in network.parameters() if each.is_floating_point()), self.result)
 
     def precision(self, most: str | None = None) -> str:
         """The word for the precision that ran, or its dtypes if there is no word for them.
 
         `most` is the format of most matrix products of a whole step; None if only the first one was observed.
         """
-        assert self.result is not None, "look was called"
-        stored, computed = (str(tensor.dtype).removeprefix("torch.") for tensor in (self.weights, self.result))
-        tf32 = self.result.device.type == "cuda" and multiplies_in_tf32()
+        stored, computed = (str(tensor.dtype).removeprefix("torch.") for tensor in (self.weights, self._seen))
+        tf32 = self._seen.device.type == "cuda" and multiplies_in_tf32()
         return word_for(stored, most or computed, tf32=tf32)
 
     def device(self) -> torch.device:
         """PyTorch's device that computed; its type is `cpu`, `cuda` or `xla`."""
-        assert self.result is not None, "look was called"
-        return self.result.device
+        return self._seen.device
+
+    @property
+    def _seen(self) -> Tensor:
+        if self.result is None:
+            raise UnsupportedError("the network computes nothing with floating-point numbers")
+        return self.result

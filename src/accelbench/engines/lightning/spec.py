@@ -4,7 +4,7 @@ import re
 import sys
 from contextlib import suppress
 from functools import cache
-from importlib.machinery import PathFinder
+from itertools import product
 from pathlib import Path
 
 from accelbench.engines.registry import HostSpec
@@ -47,13 +47,7 @@ def host_spec(cell: Cell) -> HostSpec:
 def _named(*paths: str) -> frozenset[str]:
     """The slow packages that the modules of these dotted paths name, so that a host imports them once for all cells."""
     found: set[bytes] = set()
-    for path in paths:
-        places: list[str] | None = ["", *sys.path]
-        for part in path.split(".")[:-1]:
-            # By its last part alone: of a dotted name, the package would have to be imported.
-            spec = PathFinder.find_spec(part, places) if places else None
-            places = list(spec.submodule_search_locations or []) if spec else None
-            if spec and spec.origin and spec.origin.endswith(".py"):
-                with suppress(OSError, UserError):
-                    found.update(NAMES.findall(read_bytes(Path(spec.origin))))
+    for place, path in product(["", *sys.path], paths):
+        with suppress(OSError, ValueError, UserError):
+            found.update(NAMES.findall(read_bytes(Path(place, *path.split(".")[:-1]).with_suffix(".py"))))
     return frozenset(name.decode() for name in found)

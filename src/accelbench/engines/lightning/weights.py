@@ -1,15 +1,15 @@
 """Weights in files: the user's, loaded into a network or saved from one as safetensors, and a library's.
 
 `torch.load` before torch 2.10 lets a hostile file corrupt memory, even with `weights_only=True` (CVE-2026-24747). There
-it reads only a library's own file, once its checksum was verified; all other weights have to be safetensors, which hold
-numbers alone. A later torch reads all of them, never with `weights_only=False`.
+it reads only a library's own file, once its checksum was verified. A later torch also reads what the user's code loads,
+never with `weights_only=False`. `model.weights` is safetensors, which hold numbers alone.
 """
 
 import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,10 +21,8 @@ from torch import Tensor, nn
 
 from accelbench.devices.packages import is_safe_torch
 from accelbench.errors import UserError
-from accelbench.project import TORCH_FILES
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import writing
-from accelbench.schema.text import one_line
 from accelbench.schema.workload import ModelSpec
 
 MAX_NAMED = 3  # weights in a message
@@ -101,7 +99,13 @@ def load(network: nn.Module, path: str) -> None:
     Of weights that are one tensor, as the first and the last layer of some language models, one is enough. A UserError
     says that the file can't be read, or that its weights are not the network's.
     """
-    found = (_read_torch if Path(path).suffix in TORCH_FILES else _read_safetensors)(path)
+    from safetensors import SafetensorError  # a machine may have torch and Lightning alone
+    from safetensors.torch import load_file
+
+    try:
+        found: dict[str, Tensor] = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"model.weights={path}: not readable as safetensors ({error})") from error
     own = network.state_dict(keep_vars=True)
     present = {id(own[name]) for name in found if name in own}
     wrong = [name for name, tensor in own.items() if id(tensor) not in present]
@@ -115,36 +119,6 @@ def load(network: nn.Module, path: str) -> None:
         )
     if all(tensor.device.type != "meta" for tensor in own.values()):  # such a network has shapes alone
         network.load_state_dict(found, strict=False)
-
-
-def _read_safetensors(path: str) -> dict[str, Tensor]:
-    from safetensors import SafetensorError  # a machine may have torch and Lightning alone
-    from safetensors.torch import load_file
-
-    try:
-        found: dict[str, Tensor] = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"model.weights={path}: not readable as safetensors ({error})") from error
-    return found
-
-
-def _read_torch(path: str) -> dict[str, Tensor]:
-    """A mapping of names to tensors, or the `state_dict` of a checkpoint."""
-    flag = f"model.weights={path}"
-    if not is_safe_torch(torch.__version__):
-        raise UserError(
-            f"{flag}: torch 2.10 or newer is needed to read it, and here is {torch.__version__}: a hostile file of "
-            "this kind corrupts the memory of an older one (CVE-2026-24747): save the weights as safetensors"
-        )
-    try:
-        found = torch_load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged or hostile file may raise anything
-        first_line = one_line(str(error).partition("\n")[0])
-        raise UserError(f"{flag}: not readable as a file of weights alone ({first_line})") from error
-    state = found.get("state_dict", found) if isinstance(found, Mapping) else found
-    if not isinstance(state, Mapping) or not all(isinstance(tensor, Tensor) for tensor in state.values()):
-        raise UserError(f"{flag}: should hold a state_dict, a mapping of names to tensors")
-    return {str(name): tensor for name, tensor in state.items()}
 
 
 def save(network: nn.Module, path: Path) -> None:

@@ -18,7 +18,6 @@ from accelbench.engines.lightning import weights
 from accelbench.engines.lightning.own import architectures
 from accelbench.engines.targets import check_call, import_target, lightning_package
 from accelbench.errors import UnsupportedError, UserError
-from accelbench.schema.text import message_of
 from accelbench.schema.vocab import Library, Weights
 from accelbench.schema.workload import ModelSpec
 
@@ -66,7 +65,7 @@ def _timm(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     check_name(model, timm.list_models())
     in_colour = len(shape) == 3
     args = {"in_chans": shape[0] if in_colour else 1, "num_classes": num_classes, **model.args}
-    network = _weighted(model, lambda pretrained: timm.create_model(model.definition, pretrained=pretrained, **args))
+    network: nn.Module = timm.create_model(model.definition, pretrained=model.weights != Weights.none, **args)
     # Grey images have no channel axis.
     return network if in_colour else nn.Sequential(nn.Unflatten(1, (1, shape[0])), network)
 
@@ -77,15 +76,13 @@ def _torchvision(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     check_name(model, models.list_models(module=models))  # networks that classify images
     if len(shape) != 3 or shape[0] != 3:
         raise UserError(f"model={model.definition}: torchvision's networks take images in colour")
-
-    def make(pretrained: bool) -> Any:
-        if not pretrained:
-            return models.get_model(model.definition, weights=None, num_classes=num_classes, **model.args)
-        default = models.get_model_weights(model.definition).DEFAULT
-        with weights.verified(default.url):  # its classes are fixed: torchvision refuses another number
-            return models.get_model(model.definition, weights=default, **model.args)
-
-    network: nn.Module = _weighted(model, make)
+    network: nn.Module
+    if model.weights == Weights.none:
+        network = models.get_model(model.definition, weights=None, num_classes=num_classes, **model.args)
+        return network
+    default = models.get_model_weights(model.definition).DEFAULT
+    with weights.verified(default.url):  # its classes are fixed: torchvision refuses another number
+        network = models.get_model(model.definition, weights=default, **model.args)
     return network
 
 
@@ -98,22 +95,6 @@ def _custom(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
             f"model.target={model.definition}: should make a torch.nn.Module, not a {type(network).__name__}"
         )
     return network
-
-
-def _weighted(model: ModelSpec, make: Callable[[bool], Any]) -> Any:
-    """Raises a UserError if the library has no weights, or they can't be downloaded."""
-    if model.weights == Weights.none:
-        return make(False)
-    try:
-        return make(True)
-    except (TypeError, UserError):
-        raise
-    except Exception as error:  # clients of model hubs raise many kinds
-        why = " ".join(message_of(error).split())[:200] or type(error).__name__
-        raise UserError(
-            f"model.weights=pretrained: the weights of {model.definition} can't be had ({why}); "
-            "use model.weights=none to measure it without"
-        ) from error
 
 
 BUILDERS: Mapping[Library, Callable[[ModelSpec, Shape, int], nn.Module]] = {

@@ -83,7 +83,8 @@ class ModuleRun(CellRun):
                     with self.seen.checking():
                         self.seen.training.end = self.trained.states()
                 self._break_down()
-                self.looked = self._probed(None if self.observer.has_seen else self.observer)
+                self.looked = self._probed()
+                self.observer.see(self.module, None, self.looked.result)  # in training, forward may not run
                 weights = list(self.module.parameters()) if self.trains else []
                 self.finite = outputs.all_finite([self.looked.result, weights])
                 self.work = self.work_of_step(self._count)
@@ -132,9 +133,9 @@ class ModuleRun(CellRun):
                 output = outputs.described(look.result, self.timed_size, self.rows_of(self.timed_size))
         self.timed = look.batch, output
 
-    def _probed(self, observer: Observer | None = None) -> loop.StepProbe:
-        """Runs one more step, and looks at it; an observer sees what it computes in, if no layer showed that."""
-        look = loop.StepProbe(self.module, observer)
+    def _probed(self) -> loop.StepProbe:
+        """Runs one more step, and looks at it."""
+        look = loop.StepProbe()
         with loop.wrapped(self.trainer, look.around, (*loop.PHASES, loop.LOADED)):
             self.step.compute(None)
         self.backend.wait()
@@ -281,7 +282,7 @@ class ModuleRun(CellRun):
         return Observed(
             device=self.backend.ran_on(device.type),
             device_name=self.device_name(),
-            precision=self.observer.precision(),
+            precision=self.observer.precision(self.seen.products.most),
             num_devices=1,
             threads=torch.get_num_threads(),
             loss=None if loss is None else self.checked_loss(loss),

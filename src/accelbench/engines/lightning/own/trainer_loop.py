@@ -13,11 +13,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from greenlet import getcurrent, greenlet
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
 from accelbench.engines.lightning.own.batch import counted
-from accelbench.engines.lightning.precision import Observer
 from accelbench.engines.lightning.structure import tensors_in
 from accelbench.errors import UserError
 from accelbench.schema.vocab import Phase
@@ -242,32 +241,22 @@ def counting(counter: TorchDispatchMode) -> Around:
 
 
 class StepProbe:
-    """What one step showed: its batch as the loader gave it, as it was copied, as a step got it, and the result.
-
-    An observer also watches the operators of the forward pass.
-    """
+    """What one step showed: its batch as the loader gave it, as it was copied, as a step got it, and the result."""
 
     loaded: Any
     batch: Any
     given: Any
     result: Any
 
-    def __init__(self, network: nn.Module, observer: Observer | None) -> None:
-        self.network, self.observer = network, observer
-
     def around(self, name: str, section: Section, /, *args: Any, **kwargs: Any) -> Any:
         """Keeps what passes through a section."""
-
-        def run() -> None:
-            self.result = section(*args, **kwargs)
-
         if name == LOADED:
             self.loaded = args[0]
         elif name == COPIES:
             self.batch = args[0]
         elif PHASES[name] == Phase.forward:
             self.given = args[0]
-            run() if self.observer is None else self.observer.look(self.network, run)
+            self.result = section(*args, **kwargs)
             return self.result
         return section(*args, **kwargs)
 

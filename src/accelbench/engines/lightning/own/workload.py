@@ -141,7 +141,8 @@ def of_new_network(
 
     with context, new_tensors_in(dtype):
         network = network.to(dtype)
-        outputs = list(seeded(batches, lambda batch: infer(network, mapped(batch, copied))))
+        copies = [mapped(batch, copied) for batch in batches]  # at once: code may keep outputs by address
+        outputs = list(seeded(copies, lambda batch: infer(network, batch)))
     return [described(output, *size_and_rows) for output in outputs]
 
 
