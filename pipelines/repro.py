@@ -43,7 +43,7 @@ from accelbench.schema.record import read_all
 from accelbench.schema.serialize import digest
 from accelbench.settings import params
 from accelbench.settings.config import Retry
-from accelbench.stages import confirming, stage, work
+from accelbench.stages import stage, work
 
 PREVIEW = "runs/preview"
 PREVIEW_EVERY_S = 30.0  # building one takes some 5 s
@@ -150,7 +150,7 @@ class Job(contextlib.ExitStack):
 
     def _measure(self, console: Console, kind: str, *names: str) -> None:
         if kind == "confirm":
-            confirming.confirm(ROOT, console, self.hosts)
+            work.confirm_best(ROOT, console, self.hosts)
             return
         (name,) = names
         if name not in self.suites:

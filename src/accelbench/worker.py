@@ -54,9 +54,7 @@ def parse(words: Sequence[str]) -> tuple[Cell, Path]:
         values = json.loads(chosen.cell.read_text())
         check_readable(values.get("schema_version", SCHEMA_VERSION))
         cell = load(Cell, values.get("cell", values))
-    except UserError as error:
-        parser.error(str(error))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (UserError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         parser.error(f"{chosen.cell}: no readable cell ({type(error).__name__}: {error})")
     if cell.data.name != MODULE and not (chosen.data_folder / MANIFEST).exists():
         parser.error(f"{chosen.data_folder}: no prepared data set (it has no {MANIFEST})")

@@ -11,8 +11,8 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.report import read
 from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Status
-from accelbench.stages import confirming
-from accelbench.stages.confirming import questions
+from accelbench.stages import work
+from accelbench.stages.work import questions
 from accelbench.sweep import run
 from fakes import faulty_host, make_cell, make_options, make_project
 from report.conftest import Maker
@@ -77,9 +77,9 @@ def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(pro
     (question,) = questions(read.read_all(project / "results"), 1000.0)
     folder = project / "confirmed"
     with Hosts(faulty_host) as hosts:
-        done = confirming.answer([question], folder, console, hosts)
+        done = work.answer([question], folder, console, hosts)
         assert [record.status for record in done] == [Status.ok] * 10
-        again = confirming.answer([question], folder, console, hosts)
+        again = work.answer([question], folder, console, hosts)
     assert again == done
     sweeps = read.read_all(project / "results")
     assert [each.key for each in questions(sweeps, 1000.0)] == [
@@ -90,7 +90,7 @@ def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(pro
     assert found.lead.is_interleaved
     assert "too few blocks" not in found.lead.how_sure
     assert [cell.num_processes for cell in found.cells] == [5, 5]
-    confirming.relate(project, ["test"])
+    work.relate(project, ["test"])
     client = client_of(project)
     (experiment,) = client.search_experiments(filter_string="name LIKE 'accelbench/%'")
     measured = client.search_runs([experiment.experiment_id], "tags.record != ''")
@@ -101,6 +101,6 @@ def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(pro
     assert len(told) == 2
     assert "Question 1 of 1" in console.file.getvalue()
 
-    confirming.answer([], folder, console, None)
+    work.answer([], folder, console, None)
     assert len(list(folder.glob("*/*-*.json"))) == 10  # the records stay
     assert [cell.num_processes for cell in read.read_all(project / "results")[0].cells] == [1, 1]

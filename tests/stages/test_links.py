@@ -8,7 +8,7 @@ from rich.console import Console
 from accelbench.cli import main
 from accelbench.errors import UserError
 from accelbench.isolation.hosts import Hosts
-from accelbench.stages import confirming, stage, work
+from accelbench.stages import stage, work
 from fakes import make_project
 from report.conftest import Maker
 
@@ -82,7 +82,7 @@ def test_answers_of_a_pipeline_are_not_written_through_a_link(project, private):
     link(project / "confirmed", private)
     (project / "params.yaml").write_text(f"confirm_s: 60\nsuites: {{nets: {TINY}}}")
     with Hosts() as hosts, pytest.raises(UserError, match="confirmed: is a link to"):
-        confirming.confirm(project, Console(quiet=True), hosts)
+        work.confirm_best(project, Console(quiet=True), hosts)
 
 
 @pytest.mark.parametrize(

@@ -27,14 +27,10 @@ class Context:
 
     console: Console  # where results and progress are printed
 
-    def say(self, text: object) -> None:
-        """Prints a line as it is, but for what a terminal would take as a command."""
-        self.console.print(clean(str(text)), markup=False, soft_wrap=True)
-
-    def wrap(self, *lines: str) -> None:
-        """Prints lines, which break between words on a terminal; in a file a line stays whole."""
+    def say(self, *lines: object) -> None:
+        """Prints each line as it is, but for what a terminal would take as a command."""
         for line in lines:
-            self.console.print(line, markup=False, highlight=False, soft_wrap=not self.console.is_terminal)
+            self.console.print(clean(str(line)), markup=False, soft_wrap=True)
 
 
 class Flag(NamedTuple):

@@ -84,7 +84,7 @@ def _regressions(chosen: Namespace, context: Context) -> int:
     if chosen.json:
         print(json.dumps({"cells": [dataclasses.asdict(each) for each in told], "notes": notes}, indent=1))
     else:
-        context.wrap(*_lines(told), *notes)
+        context.say(*_lines(told), *notes)
     if all(each.change == Change.cant_tell for each in told):
         raise UserError("regressions: no cell could be tested; docs/comparing.md says how to measure two revisions")
     return int(any(each.change in (Change.failed, Change.slower) for each in told))

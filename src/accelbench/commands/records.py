@@ -35,8 +35,8 @@ def _merge(chosen: Namespace, context: Context) -> int:
     os.sync()  # once, since once for each of a hundred thousand files takes many minutes
     context.say(f"{done.num_new} records added to {chosen.into}, {done.num_same} were there already.")
     for what, found in (("Not added", done.conflicts), ("Not readable", done.problems)):
-        for line in [f"{what}: {len(found)}", *(f"  {line}" for line in listed(found))] if found else ():
-            context.say(line)
+        if found:
+            context.say(f"{what}: {len(found)}", *(f"  {line}" for line in listed(found)))
     return 1 if done.problems or done.conflicts else 0
 
 

@@ -119,7 +119,7 @@ def _plan(chosen: Namespace, context: Context) -> int:
     if len(runs) > len(named):
         lines.append(f"and {len(runs) - len(named)} more: --cells names every cell")
     lines += _skipped({names[key]: reason for key, reason in reasons.items() if reason is not None}, chosen.cells)
-    context.wrap(*lines)
+    context.say(*lines)
     if chosen.check:
         _check({key: ordered[key] for key in runs}, names, context, workplace().with_data(options.data_root))
     return 0

@@ -161,8 +161,6 @@ class Store:
             if experiment is None:
                 place = location.proxied(suite) if is_own(self._root) else None
                 experiment = self._client.get_experiment(self._client.create_experiment(name, place))
-            elif experiment.lifecycle_stage == entities.LifecycleStage.DELETED:
-                self._client.restore_experiment(experiment.experiment_id)
             if is_own(self._root):
                 folder_of(experiment.artifact_location, self._root)  # refuses one of another place
             for key, value in view_tags(_now_ms(), experiment.tags).items():

@@ -38,39 +38,39 @@ def pixels_of(name: str) -> np.ndarray:
 
 
 @pytest.fixture
-def batches(tmp_path, monkeypatch):
-    """Little batches in the original's form, whose checksums stand for the original's."""
-    folder = tmp_path / "above" / BATCHES
-    folder.mkdir(parents=True)
+def packed(tmp_path, monkeypatch):
+    """Packs little batches in the original's form, whose checksums stand for the original's, and others besides."""
+    folder = tmp_path / BATCHES
+    folder.mkdir()
     for files in cifar10.FILES.values():
         for name in files:
             content = as_python_2_pickles(pixels_of(name), [i % 10 for i in range(20)])
             (folder / name).write_bytes(content)
             monkeypatch.setitem(files, name, hashlib.md5(content).hexdigest())
-    return folder
+
+    def packed(**others):
+        for name, content in others.items():
+            (folder / name).write_bytes(content)
+        path = tmp_path / "cifar.tar.gz"
+        with tarfile.open(path, "w:gz") as made:
+            made.add(folder, BATCHES)
+        md5 = hashlib.md5(path.read_bytes()).hexdigest()
+        monkeypatch.setattr(cifar10, "ARCHIVE", dataclasses.replace(cifar10.ARCHIVE, checksum=md5))
+        return path
+
+    return packed
 
 
-def check(target):
+def test_the_original_archive_is_read_and_no_other(packed, project, target):
+    path = packed()
+    DATA_SET.obtain("cifar10", str(path), project, target)
     train, test = (load_split(target.folder, split) for split in ("train", "test"))
     assert train.images.shape == (100, 32, 32, 3)
     assert test.labels.tolist() == [i % 10 for i in range(20)]
     assert np.array_equal(train.images[20].transpose(2, 0, 1).ravel(), pixels_of("data_batch_2")[0])
-
-
-def test_the_python_batches_and_their_archive_are_read_and_no_other_archive(
-    batches, project, target, tmp_path, monkeypatch
-):
-    DATA_SET.obtain("cifar10", str(batches), project, target)
-    check(target)
-    path = tmp_path / "cifar.tar.gz"
-    with tarfile.open(path, "w:gz") as made:
-        made.add(batches, BATCHES)
-    with pytest.raises(DataError, match="cifar.tar.gz: altered or incomplete"):
+    path.write_bytes(path.read_bytes() + b"more")
+    with pytest.raises(DataError, match="cifar.tar.gz: missing, altered or incomplete"):
         DATA_SET.obtain("cifar10", str(path), project, target)
-    md5 = hashlib.md5(path.read_bytes()).hexdigest()
-    monkeypatch.setattr(cifar10, "ARCHIVE", dataclasses.replace(cifar10.ARCHIVE, checksum=md5))
-    DATA_SET.obtain("cifar10", str(path), project, target)
-    check(target)
 
 
 class Harm:
@@ -83,10 +83,10 @@ class Harm:
         return (open, (str(self.path), "w"))
 
 
-def test_an_altered_batch_is_refused_before_it_is_unpickled(batches, project, target, tmp_path):
-    (batches / "test_batch").write_bytes(pickle.dumps(Harm(tmp_path / "harm")))
+def test_an_altered_batch_is_refused_before_it_is_unpickled(packed, project, target, tmp_path):
+    path = packed(test_batch=pickle.dumps(Harm(tmp_path / "harm")))
     with pytest.raises(DataError, match="a batch is altered or incomplete: test_batch"):
-        DATA_SET.obtain("cifar10", str(batches), project, target)
+        DATA_SET.obtain("cifar10", str(path), project, target)
     assert not (tmp_path / "harm").exists()
 
 

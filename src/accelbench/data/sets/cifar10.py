@@ -1,4 +1,4 @@
-"""CIFAR-10: its Python batches, or the same pictures as PNG files by class; drawn digits as a stand-in."""
+"""CIFAR-10: its archive of Python batches, or the same pictures as PNG files by class; drawn digits as a stand-in."""
 
 import hashlib
 import pickle
@@ -14,7 +14,6 @@ from accelbench.data.obtain import File, FileSet, Obtained, Target
 from accelbench.data.pictures import convert, open_source
 from accelbench.data.stand_ins import save_drawn
 from accelbench.errors import DataError
-from accelbench.schema.serialize import read_bytes
 
 SIDE = 32
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -35,20 +34,14 @@ NAMES = [name for files in FILES.values() for name in files]
 
 
 def read(path: Path, target: Target) -> Obtained:
-    """Reads the original archive, the folder of its batches, or PNG files by class (folder or zip)."""
-    if path.is_file() and path.name.endswith((".tar.gz", ".tgz")):
-        if ARCHIVE.checksum_of(path) != ARCHIVE.checksum:
-            raise DataError(f"{path}: altered or incomplete: its md5 is not the original's ({ARCHIVE.checksum})")
-        with tarfile.open(path) as archive:
-            members = {name: archive.extractfile(f"{BATCHES}/{name}") for name in NAMES}
-            return _save(path, {name: member.read() for name, member in members.items() if member}, target)
-    missing = [name for name in NAMES if not (path / name).is_file()]
-    if missing == NAMES:
+    """Reads the original archive, or PNG files by class (folder or zip)."""
+    if not path.name.endswith((".tar.gz", ".tgz")):
         return convert(open_source(path), CLASSES, SIDE, target.folder, resizes=False)
-    if missing:
-        raise DataError(f"{path} does not hold the original files of CIFAR-10: missing {', '.join(missing)}")
-    # Each is read once: another process can't replace it after its check.
-    return _save(path, {name: read_bytes(path / name) for name in NAMES}, target)
+    if not path.is_file() or ARCHIVE.checksum_of(path) != ARCHIVE.checksum:
+        raise DataError(f"{path}: missing, altered or incomplete: its md5 is not the original's ({ARCHIVE.checksum})")
+    with tarfile.open(path) as archive:
+        members = {name: archive.extractfile(f"{BATCHES}/{name}") for name in NAMES}
+        return _save(path, {name: member.read() for name, member in members.items() if member}, target)
 
 
 def _save(place: Path, contents: Mapping[str, bytes], target: Target) -> Obtained:
@@ -69,7 +62,7 @@ def _save(place: Path, contents: Mapping[str, bytes], target: Target) -> Obtaine
 
 DATA_SET = FileSet(
     title="CIFAR-10",
-    home="data/cifar-10-batches-py",  # torchvision's own place
+    home="data/cifar-10-python.tar.gz",  # torchvision's own place
     classes=CLASSES,
     files=[ARCHIVE],
     mirrors=["https://www.cs.toronto.edu/~kriz/"],
