@@ -38,15 +38,9 @@ COMPUTING = (
 def fingerprint(engine: Engine | None = None, package: Path = PACKAGE) -> dict[str, Any]:
     """The part of a record's identity that is not in its cell. Records with equal fingerprints are comparable.
 
-    Args:
-        engine: the engine whose code measures; None for the code of all engines.
-        package: the folder of the accelbench package whose code measures.
-
-    Returns:
-        `machine` (cpu_name, instruction_sets, num_cores, num_threads, memory_gb, gpus, tpus, platform, python; with
-        GPUs, gpu_details), `versions` (of the libraries that compute), `variables` (environment variables that tune
-        them, see `schema.secrets.kept`) and `code` (`measuring_code.code_digest`), as plain JSON values. They do not
-        depend on the load, the time or the host's name; the kernel counts by its major and minor release.
+    As plain JSON values: `machine`, `versions` of the libraries that compute, `variables` that tune them
+    (`schema.secrets.kept`) and `code` (`measuring_code.code_digest` of the `engine`; None: of all engines). They do not
+    depend on the load, the time or the host's name; the kernel counts by its major and minor release.
     """
     try:
         gpus = visible_gpus()
@@ -104,11 +98,9 @@ def identity(cell: Cell, data: Data, fingerprint: Mapping[str, Any]) -> str:
 
 
 def git_state(root: Path) -> dict[str, Any]:
-    """The checkout at `root`. It is recorded with the fingerprint, and is no part of the identity.
+    """The checkout at `root`, which is no part of the identity: `revision`, `branch` (None when detached) and `dirty`.
 
-    Returns:
-        `revision` (None before the first commit), `branch` (None when detached) and `dirty` (whether tracked files
-        were changed); empty without a checkout, without git, or if git does not answer within `GIT_S`.
+    `dirty`: whether tracked files were changed. Empty without a checkout, or if git does not answer within `GIT_S`.
     """
     # Without dvc.lock, which DVC writes while it runs, and without untracked files: the code's digest covers those.
     command = ["git", "--no-optional-locks", "-C", str(root), "status", "--porcelain=v2", "--branch"]

@@ -148,16 +148,15 @@ def _looks_random(value: object) -> bool:
 
 
 def masked(text: str, environ: Mapping[str, str] = os.environ) -> str:
-    """The text with *** for secrets: passwords in addresses, known kinds of tokens, and values in `environ`.
-
-    Of the environment variables, the values of those with a secret's name are looked for, but for paths and what is
-    shorter than `MIN_LENGTH`.
-    """
+    """The text with *** for secrets: see `masker`."""
     return masker(environ)(text)
 
 
 def masker(environ: Mapping[str, str] = os.environ) -> Callable[[str], str]:
-    """`masked` for many texts: the variables are looked through once."""
+    """What puts *** for the passwords in addresses, known kinds of tokens, and values of variables with secrets' names.
+
+    Paths are no such values, nor what is shorter than `MIN_LENGTH`.
+    """
     hidden = [environ[name] for name in environ if is_secret(name)]
     lines = {
         line.strip()

@@ -30,12 +30,10 @@ MAX_MB = 512
 def load(cls: type[T], values: Mapping[str, Any], *, clean: bool = False) -> T:
     """The dataclass `cls` from `values`, which are what `dataclasses.asdict` gave or JSON made of it.
 
-    A field that `values` lack takes its default. Each value has to fit the type of its field: numbers are finite and
-    within their range (`schema.ranges`), text matches its pattern, `Any` is plain JSON. With `clean`, texts are made
-    safe to show and cut (`text.beginning`), as is right for a file that anyone may have written.
+    A field that `values` lack takes its default. With `clean`, texts are made safe to show and cut (`text.beginning`).
 
-    Raises ValueError: `values` have an unknown field, lack one without a default, or a value does not fit; the message
-    begins with the value's path, such as `measurement.blocks[3].seconds`.
+    Raises ValueError: `values` have an unknown field, lack one without a default, or a value does not fit its type; the
+    message begins with the value's path, such as `measurement.blocks[3].seconds`.
     """
     try:
         kind: Any = cls

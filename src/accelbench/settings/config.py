@@ -4,10 +4,9 @@ Settings of a cell are declared in `schema/cell.py` and `schema/workload.py`, al
 Hydra, so that a help text does not wait for it.
 """
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 from accelbench.errors import UserError
 from accelbench.schema.cell import KerasSettings, Options, RunSettings, TrainerSettings
@@ -34,26 +33,15 @@ class Retry(StrEnum):
     none, failed = "none", "failed"
 
 
-def _with_optional(settings: type) -> Callable[[type[T]], type[T]]:
-    """Adds the settings of a dataclass to another class, each None unless the user gives it."""
-
-    def add(kind: type[T]) -> type[T]:
-        hints = get_type_hints(settings, include_extras=True)
-        for each in fields(settings):
-            kind.__annotations__[each.name] = hints[each.name] | None
-            setattr(kind, each.name, field(default=None, metadata=each.metadata))
-        return kind
-
-    return add
-
-
 @dataclass(frozen=True, kw_only=True)
-@_with_optional(KerasSettings)
-class EngineConfig:
+class EngineConfig(KerasSettings):
     """conf/engine: `xla_processes` is for Lightning, all others are Keras'."""
 
     name: Engine = MISSING
-    xla_processes: bool | None = setting(None, "lightning on a TPU: a process for each core")
+    jit_compile: bool | None = setting(  # type: ignore[assignment]
+        None, "keras: whether it compiles with XLA; unless given, with the backend jax alone"
+    )
+    xla_processes: bool = setting(False, "lightning on a TPU: a process for each core")
 
 
 @dataclass(frozen=True, kw_only=True)

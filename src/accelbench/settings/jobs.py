@@ -1,8 +1,8 @@
 """The configurations of all jobs of a sweep, composed in a fraction of the time that Hydra takes for each."""
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from functools import cache
 from typing import Any
 
@@ -47,45 +47,21 @@ def compose_all(jobs: Iterable[Sequence[str]], rules: Sequence[Rule]) -> Iterato
     composer, parsed = _Composer(), cache(parse)
     # Each job of a sweep sets the same names, so that of each choice of files, the next job only needs the values that
     # differ: a new configuration takes 4 ms, and another 2 ms to be typed.
-    latest: dict[tuple[str, ...], _Job] = {}
+    latest: dict[tuple[str, ...], tuple[DictConfig, Mapping[str, str], RunConfig]] = {}
     for words in jobs:
         choices = tuple(word for word in words if not _is_value(word))
         values = {word.partition("=")[0]: word for word in words if _is_value(word)}
         overrides = {name: parsed(word) for name, word in values.items()}
         merges = any(isinstance(each.value(), dict) for each in overrides.values())  # with what is there
-        if merges or choices not in latest:
-            latest[choices] = _Job(composer.compose(choices))
-        job = latest[choices]
-        for name in _differing(values, job.values):
-            OmegaConf.update(job.config, overrides[name].key_or_group, overrides[name].value(), merge=True)
-        job.values = values
-        if not is_excluded(job.config, rules):
-            yield job.run({name: each.key_or_group for name, each in overrides.items()})
-
-
-@dataclass
-class _Job:
-    """The latest job of a choice of files."""
-
-    config: DictConfig
-    values: dict[str, str] = field(default_factory=dict)  # name -> the word that sets it, in `config`
-    _typed: RunConfig | None = None  # of the latest job that was not excluded
-    _typed_values: dict[str, str] = field(default_factory=dict)
-
-    def run(self, paths: dict[str, str]) -> RunConfig:
-        """The configuration with plain values; `paths` says where each name is in it."""
-        if self._typed is None:
-            self._typed = typed(self.config)
-        else:
-            changed = _differing(self.values, self._typed_values)
-            self._typed = updated(self._typed, self.config, [paths[name] for name in changed])
-        self._typed_values = self.values
-        return self._typed
-
-
-def _differing(values: dict[str, str], present: dict[str, str]) -> list[str]:
-    """The names whose words are not those of `present`."""
-    return [name for name, word in values.items() if present.get(name) != word]
+        is_new = merges or choices not in latest
+        config, present, run = (composer.compose(choices), {}, None) if is_new else latest[choices]
+        changed = [overrides[name] for name, word in values.items() if present.get(name) != word]
+        for each in changed:
+            OmegaConf.update(config, each.key_or_group, each.value(), merge=True)
+        run = updated(run, config, [each.key_or_group for each in changed]) if run else typed(config)
+        latest[choices] = config, values, run
+        if not is_excluded(config, rules):
+            yield run
 
 
 class _Composer:

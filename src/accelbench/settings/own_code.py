@@ -69,7 +69,7 @@ def _model(run: RunConfig) -> ModelConfig:
     for name, libraries in MODEL_GOES_WITH.items():
         if library not in libraries:
             these = " or ".join(f"model={each}" for each in libraries)
-            _refuse("model", model, name, f"goes with {these}, and not with model={model.name}")
+            refuse("model", model, name, f"goes with {these}, and not with model={model.name}")
     model = _with_weights(model)
     if run.save_weights and (run.mode, run.protocol) != (Mode.train, Protocol.fit):
         raise UserError("save_weights=true: saves what whole epochs have trained: use mode=train protocol=fit")
@@ -78,9 +78,9 @@ def _model(run: RunConfig) -> ModelConfig:
     if model.optimizer not in list(Optimizer) and not ("." in model.optimizer and library == Library.custom):
         raise UnknownChoiceError("model.optimizer", model.optimizer, Optimizer)
     for name in OF_THE_MODULE if library == Library.lightning else ():
-        _refuse("model", model, name, "goes not with model=lightning, whose module decides it itself")
+        refuse("model", model, name, "goes not with model=lightning, whose module decides it itself")
     for name in vars(run.trainer) if library != Library.lightning else ():
-        _refuse("trainer", run.trainer, name, f"goes with model={Library.lightning}")
+        refuse("trainer", run.trainer, name, f"goes with model={Library.lightning}")
     if library == Library.transformers:
         return _of_transformers(model, run.data.name)
     return _users_own(model, run) if library in USERS_OWN else model
@@ -94,7 +94,7 @@ def _users_own(model: ModelConfig, run: RunConfig) -> ModelConfig:
     model = replace(model, network=target, name=name)
     if not model.batch:
         for setting in ("batch_args", "inputs", "tokens", *(["samples"] if model.library == Library.custom else [])):
-            _refuse("model", model, setting, "goes with model.batch")
+            refuse("model", model, setting, "goes with model.batch")
         return model
     if run.data.name != RANDOM:
         raise UserError(f"model.batch={model.batch}: makes the data itself, so that data={run.data.name} is not used")
@@ -145,16 +145,16 @@ def _data(run: RunConfig) -> DataConfig:
     for name, sets in DATA_GOES_WITH.items():
         if data.name not in sets:
             these = " or ".join(f"data={each}" for each in sets)
-            _refuse("data", data, name, f"goes with {these}, not {data.name}")
+            refuse("data", data, name, f"goes with {these}, not {data.name}")
     if (data.name == MODULE) != (run.model.library == Library.lightning):
         raise UserError(
             f"data={MODULE} and model={Library.lightning} go together: a LightningModule and its DataModule"
         )
     if data.name == MODULE:
         if not data.target:
-            _refuse("data", data, "args", "goes with data.target")
+            refuse("data", data, "args", "goes with data.target")
         for name in ("pipeline", "augment"):
-            _refuse("data", data, name, "goes with other data; a DataModule makes the batches itself")
+            refuse("data", data, name, "goes with other data; a DataModule makes the batches itself")
     return _named(data) if data.name in (FOLDER, ARRAYS) else data
 
 
@@ -174,17 +174,13 @@ def _named(data: DataConfig) -> DataConfig:
     return replace(data, path=str(path), name=name, args=args)
 
 
-def _refuse(group: str, settings: Any, name: str, why: str) -> None:
+def refuse(group: str, settings: Any, name: str, why: str) -> None:
     """Raises a UserError if the user gave the setting."""
     field = next(field for field in fields(settings) if field.name == name)
     value, default = getattr(settings, name), field.default
     default = field.default_factory() if field.default_factory is not MISSING else default
     value = tuple(value) if isinstance(value, list) else value  # OmegaConf's
     if value != default:
-        word = f".{next(iter(value))}" if isinstance(value, dict) else f"={value_word(value)}"
+        shown = str(value).lower() if isinstance(value, bool) else value
+        word = f".{next(iter(value))}" if isinstance(value, dict) else f"={shown}"
         raise UserError(f"{group}.{name}{word}: {why}")
-
-
-def value_word(value: object) -> str:
-    """A value as the command line has it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -33,11 +33,7 @@ REFERENCE = "${"
 
 
 def load(project: Path | None) -> DictConfig:
-    """Reads `project`/params.yaml; it is empty outside of a project (None).
-
-    Raises UserError: the file is missing, is no YAML mapping, is too large, or has an unknown key or a section that is
-    none, or a data set or a suite whose name is none for a folder.
-    """
+    """Reads `project`/params.yaml; it is empty outside of a project (None). Raises UserError: it is not usable."""
     if project is None:
         return DictConfig({})
     try:
@@ -70,8 +66,6 @@ def check_name(flag: str, name: str, what: str) -> None:
 def data_settings(project: Path | None, name: str) -> dict[str, Any]:
     """The settings of data set `name`, such as its `source`, with the values of the profile in force.
 
-    Outside of a project (None) they are the set's defaults.
-
     Raises UserError: params.yaml has no such data set.
     """
     if project is None:
@@ -87,10 +81,7 @@ def _of_profile(value: Any, profile: str | None) -> Any:
 
 
 def confirm_s(project: Path | None) -> float:
-    """Seconds for measuring the best cells again, interleaved; 0 for none.
-
-    Raises UserError: it is not a number, or below 0.
-    """
+    """Seconds for measuring the best cells again, interleaved; 0 for none. Raises UserError: they are no number."""
     settings: Any = OmegaConf.to_container(load(project))
     value = _of_profile(settings.get("confirm_s", 0), settings.get("profile"))
     found = seconds_of(value) if isinstance(value, str) else value
@@ -110,10 +101,7 @@ def report_extension(project: Path | None) -> Path | None:
 
 
 def costs(project: Path | None) -> dict[Device, Cost]:
-    """The section `costs`: device -> price_per_hour and power_w, either of which may be missing.
-
-    Raises UserError: a device or a key is unknown, or a value is no number above 0.
-    """
+    """The section `costs`: device -> price_per_hour and power_w. Raises UserError: a key or a value is none."""
     section, _ = _section(project, "costs")
     try:
         return typed(dict[Device, Cost], section)

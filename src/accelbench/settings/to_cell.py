@@ -28,7 +28,7 @@ from accelbench.schema.vocab import (
 )
 from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.settings.config import EngineConfig, Executor, RunConfig, SweepOptions, check_executor
-from accelbench.settings.own_code import checked, value_word
+from accelbench.settings.own_code import checked, refuse
 from accelbench.settings.params import check_name
 from accelbench.settings.suites import MAX_BRACKETS, PATHS
 
@@ -64,7 +64,7 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
         device=run.device.name,
         model=_taken(ModelSpec, run.model, network=None if run.model.network == run.model.name else run.model.network),
         data=_taken(DataSpec, run.data),
-        xla_processes=bool(run.engine.xla_processes),
+        xla_processes=run.engine.xla_processes,
         options=_taken(Options, run),
         keras=_keras(run.engine, run.device.name),
         trainer=run.trainer if run.model.library == Library.lightning else None,
@@ -80,18 +80,17 @@ def _taken(kind: type[T], settings: Any, **others: Any) -> T:
 
 def _keras(engine: EngineConfig, device: Device) -> KerasSettings | None:
     """The settings of Keras, None for another engine. For JAX, `jit_compile` is true unless it was given."""
-    given = {name: value for name, value in vars(engine).items() if name != "name" and value is not None}
-    for name, value in given.items():
-        takes_it = Engine.lightning if name == "xla_processes" else Engine.keras
-        if takes_it != engine.name:
-            flag = f"engine.{name}={value_word(value)}"
-            raise UserError(f"{flag}: goes with engine={takes_it}, and not with engine={engine.name}")
+    for field in fields(engine):
+        takes_it = Engine.lightning if field.name == "xla_processes" else Engine.keras
+        if field.name != "name" and takes_it != engine.name:
+            refuse("engine", engine, field.name, f"goes with engine={takes_it}, and not with engine={engine.name}")
     if engine.name != Engine.keras:
         return None
-    keras = KerasSettings(**{"jit_compile": given.get("backend") == KerasBackend.jax, **given})
+    on_jax = engine.backend == KerasBackend.jax
+    keras = _taken(KerasSettings, engine, jit_compile=on_jax if engine.jit_compile is None else engine.jit_compile)
     if device != Device.tpu:
         return replace(keras, tpu=KerasSettings.tpu)  # no effect here: the cell's id must not depend on it
-    if keras.backend == KerasBackend.jax and keras.tpu != KerasSettings.tpu:
+    if on_jax and keras.tpu != KerasSettings.tpu:
         problem = f"engine.tpu={keras.tpu}: JAX drives the TPU of its own machine"
         raise UserError(f"{problem}: use engine.tpu={KerasSettings.tpu}, or engine.backend=tensorflow")
     return keras
@@ -106,7 +105,7 @@ def _without_unused_settings(run: RunConfig) -> RunConfig:
     if run.devices == 1:
         run = replace(run, scaling=RunSettings.scaling)
     if engine.name == Engine.lightning and (run.devices == 1 or run.device.name not in XLA):
-        engine = replace(engine, xla_processes=None)
+        engine = replace(engine, xla_processes=False)
     if run.protocol == Protocol.fit:
         run = replace(run, breakdown_s=RunSettings.breakdown_s)
     if data.pipeline != Pipeline.jpeg:
