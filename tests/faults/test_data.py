@@ -152,6 +152,7 @@ def with_crcs(content: bytes) -> bytes:
     return bytes(changed)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Pillow's, of unusual Exif data
 def test_pictures(tmp_path):
     wholes = pictures()
 
