@@ -124,15 +124,6 @@ def test_outside_a_project_there_are_no_suites_and_a_file_in_the_place_of_runs_i
     assert "runs: a file is where the folder of the records should be" in capsys.readouterr().err
 
 
-def test_the_users_folder_of_data_is_no_part_of_a_cell(capsys, project):
-    printed = []
-    for words in ([], ["data.root=/tmp/my sets"]):
-        assert main(["plan", "--json", "model=mlp", *words]) == 0
-        printed.append(capsys.readouterr().out)
-    assert printed[0] == printed[1]
-    assert "my sets" not in printed[1]
-
-
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -348,13 +339,6 @@ def test_an_interruption_and_what_the_system_refuses_is_one_line(project, monkey
     monkeypatch.setattr("accelbench.sweep.context.prepare", raising(error))
     assert main(["tracking=none"]) == status
     assert capsys.readouterr().err == f"{told}\n"
-
-
-@pytest.mark.parametrize("defect", [ZeroDivisionError("a defect"), FileNotFoundError(errno.ENOENT, "a defect")])
-def test_what_is_no_users_mistake_keeps_its_traceback(project, monkeypatch, defect):
-    monkeypatch.setattr("accelbench.sweep.context.prepare", raising(defect))
-    with pytest.raises(type(defect), match="a defect"):
-        main(["tracking=none"])
 
 
 SCRIPT = os.path.join(os.path.dirname(sys.executable), "accelbench")

@@ -2,11 +2,9 @@
 
 import dataclasses
 import json
-import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from unittest.mock import Mock
@@ -16,7 +14,6 @@ from dvc.cli import parse_args
 from omegaconf import OmegaConf
 
 from accelbench.cli import main
-from accelbench.data.arrays import read_counts
 from accelbench.data.obtain import Target, find
 from accelbench.data.prepare import describe
 from accelbench.isolation import hosts
@@ -161,23 +158,3 @@ def test_links_and_paths_of_a_page_lead_somewhere_and_no_cell_of_a_table_is_long
     lines = [line for line in text.splitlines() if line.startswith("|")]
     cells = [cell.strip() for line in lines for cell in re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", line).split("|")]
     assert [cell for cell in cells if len(cell) > MAX_CELL] == []
-
-
-@pytest.mark.slow
-def test_a_new_data_set_is_prepared_and_measured_as_the_page_says(tmp_path):
-    (code, *_), (conf, params), (commands,) = (blocks("extending.md", kind) for kind in ("python", "yaml", "sh"))
-    root = make_project(tmp_path)
-    give_ceilings(root)
-    shutil.copytree(ROOT / "src", root / "src")
-    shutil.copytree(ROOT / "pipelines", root / "pipelines")
-    (root / "src/accelbench/data/sets/stripes.py").write_text(code)
-    (root / "conf/data/stripes.yaml").write_text(conf)
-    settings = (root / "params.yaml").read_text()
-    (root / "params.yaml").write_text(settings.replace("data:\n", f"data:\n{params}", 1))
-    env = {**os.environ, "PYTHONPATH": str(root / "src")}
-    (line,) = [line for line in commands.splitlines() if line.startswith("accelbench")]
-    measure = [sys.executable, "-m", "accelbench.cli", *shlex.split(line)[1:], *SHORT]
-    done = subprocess.run(measure, cwd=root, env=env, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"cnn-cpu-fp32-b8-train +ok ", done.stdout), done.stdout
-    assert read_counts(root / "data/stripes") == {"train": 1000, "test": 500}

@@ -96,28 +96,6 @@ def test_all_measurements_of_a_machine_take_turns(tmp_path, user, end):
             second.stdin.close()
 
 
-def test_a_holder_that_does_not_measure_is_named_with_what_to_do(monkeypatch):
-    monkeypatch.setenv("ACCELBENCH_LOCK", f"{os.getpid()}-foreign")
-    script = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(bytes.fromhex(sys.argv[1])); s.listen()"
-    script += "; print(flush=True); sys.stdin.read()"
-    command = [sys.executable, "-c", script, lock._address().encode().hex(), "[bold]\x1b[31m"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as foreign:
-        foreign.stdout.readline()
-        said = []
-
-        def end(message):
-            said.append(message)
-            foreign.stdin.close()
-
-        with lock.hold_measuring(end):
-            pass
-    (message,) = said
-    assert message.startswith(f"Waiting for another measurement (process {foreign.pid}: {sys.executable} -c import soc")
-    assert message.endswith(" If that process measures nothing, set ACCELBENCH_LOCK=mine to use another lock.")
-    assert len(message) < 320
-    assert message.isprintable()
-
-
 def test_one_that_waits_says_for_how_long(tmp_path, monkeypatch):
     monkeypatch.setenv("ACCELBENCH_LOCK", str(tmp_path))
     monkeypatch.setattr(lock, "REMIND_S", 0.2)

@@ -40,14 +40,6 @@ def test_another_programs_params_file_is_passed_over(here, text, monkeypatch):
     assert workplace().project == above
 
 
-def test_a_folder_or_a_pipe_named_params_is_no_project(here):
-    (here / "params.yaml").mkdir()
-    assert workplace().project is None
-    (here / "params.yaml").rmdir()
-    os.mkfifo(here / "params.yaml")  # reading it would wait for a writer
-    assert workplace().project is None
-
-
 def test_outside_of_a_project_data_is_shared_and_the_rest_is_here(here):
     place = workplace()
     assert (place.root, place.store, place.project) == (here, here, None)

@@ -8,10 +8,8 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 
 import pytest
-from omegaconf import DictConfig
 from rich.console import Console
 
 from accelbench.answers.ranking import answers
@@ -29,7 +27,7 @@ from accelbench.schema.ceilings import read_ceilings, write_ceilings
 from accelbench.schema.cell import Cell, KerasSettings
 from accelbench.schema.measurement import Breakdown, Data, Epoch, Evaluation, Operator, SystemSeries, Work
 from accelbench.schema.record import Record, Row
-from accelbench.schema.vocab import Device, Engine, Library, Mode, Phase, Precision, Protocol, Status, Stop
+from accelbench.schema.vocab import Device, Engine, Library, Mode, Phase, Protocol, Status, Stop
 from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.settings import params, suites
 from accelbench.sweep.interleaved import load_comparison
@@ -170,11 +168,11 @@ def test_records(tmp_path):
     try_all(tmp_path, of)
 
 
-def try_file(path: Path, read) -> None:
+def try_file(path: Path, read, *, refuses: bool = True) -> None:
     """Reads what is there, and then its mutations."""
     texts = [path.read_text()]
     read()
-    try_all(path.parent, lambda dice: path.write_bytes(mutated_text(texts, dice)) and read)
+    try_all(path.parent, lambda dice: path.write_bytes(mutated_text(texts, dice)) and read, refuses=refuses)
 
 
 def test_plans(tmp_path):
@@ -212,47 +210,15 @@ def test_comparisons(tmp_path):
 def test_ceilings(tmp_path):
     environment = RECORDS[0].environment
     write_ceilings(tmp_path, environment, "cpu", CEILINGS)
-    write_ceilings(tmp_path, environment, "gpu", replace(CEILINGS, device="gpu", device_to_host_bytes_per_s=1e10))
-    path = tmp_path / CEILINGS_FILE
-    texts = [path.read_text()]
 
-    def read(*, writes: bool) -> None:
+    def read() -> None:
         for ceilings in read_ceilings(tmp_path, environment).values():
-            for known in (ceilings, ceilings.of_devices(8), ceilings.joined(CEILINGS), CEILINGS.joined(ceilings)):
-                rates = [rate for word in Precision if (rate := known.ceiling_of(word)) is not None]
-                rates += [known.memory_bytes_per_s, known.host_to_device_bytes_per_s or 1]
-                rates += [known.device_to_host_bytes_per_s or 1]
-                assert 0 <= known.launch_s < math.inf
-                assert all(isinstance(rate, int | float) and 0 < rate < math.inf for rate in rates), rates
             probed = replace(RECORDS[0], environment={**environment, "ceilings": ceilings.to_json()})
             assert numbers_of(summarise(probed)).get("mfu", 1) > 0
-        if writes:
-            write_ceilings(tmp_path, environment, "gpu", CEILINGS)
-            assert read_ceilings(tmp_path, environment)["gpu"] == CEILINGS
 
-    read(writes=True)
-
-    def of(dice):
-        path.write_bytes(mutated_text(texts, dice))
-        writes = dice.random() < 0.1  # it takes long
-        return lambda: read(writes=writes)
-
-    try_all(tmp_path, of, refuses=False)
+    try_file(tmp_path / CEILINGS_FILE, read, refuses=False)
 
 
-PARAMS_TEXT = """\
-profile: quick  # a comment
-costs: {gpu: {price_per_hour: 2.5, power_w: 350}, cpu: {power_w: 65}}
-retry: none
-data:
-  mnist: {source: auto, image_size: 224}
-suites:
-  mine: &mine
-    data: mnist
-    batch_size: {quick: [1, 32], full: 64}
-    exclude: {quick: [], full: [{batch_size: [64], data: mnist}]}
-  other: *mine
-"""
 PARAMS_VALUES = {
     "profile": "quick",
     "costs": {"gpu": {"price_per_hour": 2.5, "power_w": 350}},
@@ -269,46 +235,26 @@ YAML = [
 ]
 
 
-def mutated_params(dice: Random) -> bytes:
-    kind = dice.choice(("nodes", "nodes", "bytes", "YAML"))
-    if kind == "bytes":
-        return change_bytes(PARAMS_TEXT.encode(), dice)
-    document = change_node(PARAMS_VALUES, dice)
-    if kind == "YAML" and isinstance(document, dict):
-        part = dice.choice([part for part in document.values() if isinstance(part, dict)] or [document])
-        part[dice.choice([*part, "another"])] = raw(dice.choice(YAML))
-    return to_text(document).encode()
-
-
 def test_params(tmp_path):
-    path = tmp_path / PARAMS
     row = summarise(RECORDS[0])
 
-    def read_costs() -> None:
+    def read() -> None:
+        settings = params.load(tmp_path)
         for device in (costs := params.costs(tmp_path)):
             numbers_of(with_costs({**row, "device": device.value}, costs))
-
-    def read_data() -> None:
-        for name in map(str, params.load(tmp_path).get("data") or {}):
+        for name in map(str, settings.get("data") or {}):
             assert isinstance(params.data_settings(tmp_path, name), dict)
-
-    def read_suites() -> None:
-        settings = params.load(tmp_path)
-        known = settings.get("suites")
-        for suite in known if isinstance(known, DictConfig) else ():
-            given = {"suite": str(suite)}
-            if (chosen := suites.Suite.chosen(given, settings)) is not None:
-                chosen.overrides(given, is_sweep=True)
-                chosen.rules(given)
-
-    readers = [read_costs, read_data, read_suites]
-    for text in (PARAMS_TEXT, json.dumps(PARAMS_VALUES)):
-        path.write_text(text)
-        for read in readers:
-            read()
+        for name in map(str, settings.get("suites") or {}):
+            if (chosen := suites.Suite.chosen({"suite": name}, settings)) is not None:
+                chosen.overrides({"suite": name}, is_sweep=True)
 
     def of(dice):
-        path.write_bytes(mutated_params(dice))
-        return dice.choice(readers)
+        document = change_node(PARAMS_VALUES, dice)
+        if isinstance(document, dict) and dice.random() < 0.3:
+            part = dice.choice([part for part in document.values() if isinstance(part, dict)] or [document])
+            part[dice.choice([*part, "another"])] = raw(dice.choice(YAML))
+        text = to_text(document).encode()
+        (tmp_path / PARAMS).write_bytes(change_bytes(text, dice) if dice.random() < 0.25 else text)
+        return read
 
     try_all(tmp_path, of)

@@ -192,35 +192,12 @@ class WarmsUp(Lit):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
-class KeepsAverages(Lit):
-    """Keeps an exponential average of its weights, which is not trained."""
-
-    def __init__(self):
-        super().__init__()
-        self.average = nn.Linear(WIDTH, 10).requires_grad_(False)
-
-    def on_train_batch_end(self, outputs, batch, batch_idx):
-        with torch.no_grad():
-            for mine, its in zip(self.average.parameters(), self.head.parameters(), strict=True):
-                mine.lerp_(its, 0.01)
-
-
 def crop_pictures(self, batch, dataloader_idx):
     """Takes parts of each picture, and none of the samples away."""
     return batch[0] * (torch.rand_like(batch[0]) > 0.1), batch[1]
 
 
 Crops = made(Lit, on_after_batch_transfer=crop_pictures)
-
-
-class TimeFirstBatch(Lit):
-    """A hook puts the first dimension of features before that of the samples."""
-
-    def on_after_batch_transfer(self, batch, dataloader_idx):
-        return [batch[0].unflatten(1, (4, 16)).transpose(0, 1).contiguous(), batch[1]]
-
-    def training_step(self, batch, batch_idx):
-        return super().training_step([batch[0].transpose(0, 1).flatten(1), batch[1]], batch_idx)
 
 
 class Pairs(Lit):
