@@ -40,7 +40,6 @@ from accelbench.sweep.merge import Merged, merge_into
 from accelbench.sweep.run import stands
 from accelbench.sweep.terminal import SweepProgress
 
-UNKNOWN = "no answer"  # the state of each job while the scheduler does not answer
 OF_NODE = ("nvidia-driver",)  # versions of the node, and not of the packages, which all nodes share
 SETTLE_S = 10.0  # for which a job that an earlier controller was submitting may come
 POLL_S = 5.0
@@ -245,13 +244,9 @@ class Controller:
         if len(todo) > 1:
             self.delivery.open()
         seen: set[Path] = set()
-        has_warned = False
         with SweepProgress(self.context.console, todo, Evidence()) as progress:
             while True:
                 states = self._states(spread)  # before the records: a job leaves none after it has ended
-                if UNKNOWN in states.values() and not has_warned:
-                    self.context.say(f"{self.engine.name} does not answer: still waiting for its jobs", "yellow")
-                    has_warned = True
                 new = {path for part in spread.parts() for path in finished(part).glob(RECORDS)} - seen
                 seen |= new
                 for record in sorted(read_all(new), key=lambda record: record.started_at):

@@ -21,7 +21,6 @@ from accelbench.schema.text import one_line
 from accelbench.settings.config import RayConfig
 
 LOCAL = "local"
-AUTO = "auto"
 LOOPBACK = "127.0.0.1"
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
 THREADS = "OMP_NUM_THREADS"  # Ray sets it to the CPUs of a task, which would be another environment than without Ray
@@ -37,7 +36,7 @@ class RayEngine(ClusterEngine):
         self.num_jobs = config.nodes or 1
         self._tasks: dict[str, Any] = {}
         self._num_on = Counter[str]()  # node -> tasks that it got
-        address = config.address or AUTO  # without an address, Ray would start one that others reach
+        address = config.address or "auto"  # without an address, Ray would start one that others reach
         try:
             if address == LOCAL:
                 _start_on_loopback()

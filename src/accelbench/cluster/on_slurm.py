@@ -11,7 +11,7 @@ import submitit
 from submitit.core.utils import DelayedSubmission
 from submitit.slurm.slurm import SlurmExecutor
 
-from accelbench.cluster.controller import UNKNOWN, ClusterEngine, Need
+from accelbench.cluster.controller import ClusterEngine, Need
 from accelbench.cluster.job import run_part
 from accelbench.errors import UserError
 from accelbench.project import shown
@@ -21,6 +21,7 @@ from accelbench.settings.config import SlurmConfig
 
 TIMEOUT_S = 60.0  # of a call of Slurm's commands
 PENDING = "PENDING"
+UNKNOWN = "no answer"  # the state of each job while Slurm does not answer
 LOGS = "submitit"  # the folder of the pickles and of what the jobs say
 PROGRAMS = ("sbatch", "squeue", "scancel")
 

@@ -143,8 +143,10 @@ def _sections(
         words = ", ".join(word for word in Precision if _why_not(engine, word) is None)
         engines.append((engine, f"yes: {words}" if reason is None else f"no: {reason}"))
     sets = data_sets(place)
-    texts = {name: data if isinstance(data, str) else data.source for name, data in (sets or {}).items()}
-    data = [(clean(name), f"{_state((sets or {})[name])}: {text}") for name, text in texts.items()]
+    data = [
+        (clean(name), f"{_state(each)}: {each if isinstance(each, str) else each.source}")
+        for name, each in (sets or {}).items()
+    ]
     none = UNREADABLE if sets is None else f"{PARAMS} names none" if place.project else f"none yet in {place.data}"
     machine = fingerprint()
     return {

@@ -45,9 +45,7 @@ class ProbeFailedError(Exception):
 class Hosts:
     """One host per environment that cells need, started when first needed, ended on leaving the context.
 
-    Args:
-        spec_of: cell -> the host that it needs.
-        margin_s: seconds beyond a request's `timeout_s` after which a host that does not answer is killed.
+    `margin_s` seconds beyond a request's `timeout_s`, a host that does not answer is killed.
 
     Attributes:
         listener: gets what cells and hosts printed, after they ended; None to drop it.

@@ -101,11 +101,6 @@ class Ranking:
     margin: float = math.inf  # no tried cell of the group is better than the leader by more than this share
     rivals: list[int] = field(default_factory=list)  # the others that may be the best, by their scores, best first
 
-    @property
-    def left(self) -> list[int]:
-        """The leader, if there is one, and its rivals."""
-        return [*([] if self.leader is None else [self.leader]), *self.rivals]
-
 
 class Race:
     """The races of several groups of cells; cells are numbered from 0.
@@ -251,7 +246,7 @@ class Schedule:
         found = []
         for group, ranking in self.race.rankings.items():
             if not self.race.is_decided(group):
-                left = ranking.left
+                left = ranking.rivals if ranking.leader is None else [ranking.leader, *ranking.rivals]
                 num = max(NUM_TOP, math.ceil(ROUND_SHARE * len(left)))
                 found += [(i, len(left) <= NUM_FEW) for i in left[:num]]
         self._generator.shuffle(found)

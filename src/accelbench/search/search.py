@@ -101,8 +101,7 @@ class _Search:
                     if item.skip_reason is not None:
                         self.session.measure(item)
                 first = [min(members, key=self._plainness) for members in race.groups.values()]
-                seed = len(self.asked)
-                Schedule(race, self._measure, self._cost_s, self._left_s, budget_s, first, seed).run()
+                Schedule(race, self._measure, self._cost_s, self._left_s, budget_s, first).run()
         finally:  # an interrupted search keeps what it tells too
             self._note_drops()
             if self.found.records:

@@ -52,11 +52,8 @@ class SweepContext:
     ) -> "SweepContext":
         """The context of a sweep over `cells`, whose mistakes are reported now, not after waiting for the lock.
 
-        Args:
-            out: the folder of a pipeline's suite; None for the user's `out=`, or for a new folder under runs/.
-            kind: the end of the name of a new folder; by default the suite.
-
-        Raises UserError: the cells have several data sets, or `out=` is not below runs/.
+        `out` is the folder of a pipeline's suite, `kind` the end of the name of a new folder under runs/. Raises
+        UserError: the cells have several data sets, or `out=` is not below runs/.
         """
         sweep_id = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{kind or options.suite}"
         place = workplace().with_data(options.data_root)

@@ -75,11 +75,9 @@ class Quiet:
 class Prober:
     """Probes each device before its first cell, in the cells' precisions, unless ceilings.json has its ceilings.
 
-    Args:
-        root: the folder of ceilings.json.
-        environment: the fingerprint for `PROBING_ENGINE`: ceilings of another one do not count.
-        cells: those that will be measured: their precisions are probed at once.
-        quiet: waits for a quiet machine, to repeat a probe that other load disturbed; None: it is not repeated.
+    `root` is the folder of ceilings.json, `environment` the fingerprint for `PROBING_ENGINE`: ceilings of another one
+    do not count. The precisions of all `cells` are probed at once. If other load disturbed a probe, and `quiet` waits
+    for its end, it is repeated.
     """
 
     def __init__(

@@ -43,12 +43,7 @@ class Session:
     evidence: Evidence  # of how long cells take; once entered, with something to do
 
     def __init__(
-        self,
-        context: SweepContext,
-        ready: Prepared,
-        todo: Sequence[Planned],
-        *,
-        is_brief: bool = False,
+        self, context: SweepContext, ready: Prepared, todo: Sequence[Planned], *, is_brief: bool = False
     ) -> None:
         check_local(context.options.executor)
         self.context, self.ready, self.todo, self._is_brief = context, ready, todo, is_brief

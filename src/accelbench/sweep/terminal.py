@@ -35,7 +35,6 @@ MAX_WARNINGS = 2  # of a card or an answer
 FIGURES = ("samples/s", "± (%)", "tokens/s", "p50 (ms)", "warnings")
 BAR_WIDTH = 48
 NAME_WIDTH = 8
-GIGA = 1e9
 MAX_ERROR_LINES = 16  # of the user's own code; a traceback through frameworks is longer, and is in the record
 FILLS = (("█", "blue"), ("░", "yellow"), ("▓", "cyan"), ("▒", "magenta"))  # of a step's phases, one after the other
 
@@ -255,7 +254,7 @@ def _use(record: Record, row: Row) -> Iterator[tuple[str, str]]:
     share, ceiling = number_of(row, "mfu"), number_of(row, "ceiling_flops_per_s")
     if share is not None and ceiling is not None:
         unit = "GOP/s" if cell.precision in QUANTIZED else "GFLOP/s"
-        limits.append(f"{100 * share:.1f} % of the {significant(ceiling / GIGA)} {unit} that were probed")
+        limits.append(f"{100 * share:.1f} % of the {significant(ceiling / 1e9)} {unit} that were probed")
     peaks = {"the processes": number_of(row, "peak_host_mb"), "the device": number_of(row, "peak_device_mb")}
     memory = [f"{significant(peak)} MB of {place}" for place, peak in peaks.items() if peak is not None]
     accuracies = {"test accuracy": "accuracy", "training accuracy": "train_accuracy"}
