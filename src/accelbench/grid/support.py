@@ -48,11 +48,11 @@ MODULES = {
     Engine.openvino: ("openvino",),
     Engine.aotinductor: (),
 }
-QUANTIZERS = {Engine.onnxruntime: (), Engine.openvino: ("nncf",), Engine.aotinductor: ("torchao",)}
+QUANTIZERS = {Engine.onnxruntime: (), Engine.openvino: ("nncf",)}
 PRECISIONS = {
     Engine.onnxruntime: (Precision.fp32, Precision.int8),
     Engine.openvino: (Precision.fp32, Precision.bf16, Precision.fp16, Precision.int8),
-    Engine.aotinductor: (Precision.fp32, Precision.bf16, Precision.fp16, Precision.fp64, Precision.int8),
+    Engine.aotinductor: (Precision.fp32, Precision.bf16, Precision.fp16, Precision.fp64),
 }
 OPTIONS = {Engine.aotinductor: ("channels_last", "freeze")}
 # The instruction sets, any of which OpenVINO needs to compute in a format.
@@ -68,8 +68,8 @@ def why_not(cell: Cell, report: DeviceReport) -> str | None:
 
 
 def _reasons(cell: Cell, report: DeviceReport) -> Iterator[str]:
-    if cell.precision in QUANTIZED and cell.engine not in EXPORTING:
-        engines = " or ".join(f"engine={word}" for word in Engine if word in EXPORTING)
+    if cell.precision in QUANTIZED and cell.engine not in QUANTIZERS:
+        engines = " or ".join(f"engine={word}" for word in QUANTIZERS)
         yield f"engine={cell.engine} does not quantise networks: for {cell.precision} use {engines}"
     if cell.keras is not None:
         yield from _of_keras(cell, cell.keras)
@@ -127,7 +127,7 @@ def _of_keras(cell: Cell, keras: KerasSettings) -> Iterator[str]:
 
 def _of_exported(cell: Cell, report: DeviceReport) -> Iterator[str]:
     engine, precision, instead = cell.engine, cell.precision, "or engine=lightning"
-    quantizers = QUANTIZERS[engine] if precision in QUANTIZED else ()
+    quantizers = QUANTIZERS.get(engine, ()) if precision in QUANTIZED else ()
     for missing in (name for name in (*MODULES[engine], *quantizers) if packages.folder(name) is None):
         where = f"engine={engine} precision={precision}" if missing in quantizers else f"engine={engine}"
         yield f"{where}: {missing} is not installed: {packages.how_to_install(engine)}"

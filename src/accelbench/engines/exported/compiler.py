@@ -56,14 +56,12 @@ class Compiler:
 
     Attributes:
         computes_in: the precision that the network and its inputs are given in; None: that of the cell.
-        formats: see `Ran.formats`, of an engine that knows them before the network runs; else empty.
     """
 
     computes_in: Precision | None = Precision.fp32
 
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
-        self.formats: Mapping[str, int] = {}
 
     def export(self, network: nn.Module, call: Call, folder: Path) -> Any:
         """The network in a form that `save` takes, or the path of a file in `folder` that has it."""
@@ -111,11 +109,8 @@ def skipping(exporter: str) -> Iterator[None]:
         raise UnsupportedError(f"{exporter} can't take the network: {type(error).__name__}: {why}") from error
 
 
-def program_of(network: nn.Module, call: Call, *, strict: bool = False) -> torch.export.ExportedProgram:
-    """The network as PyTorch exports it, for inputs of exactly these shapes.
-
-    With `strict`, Python's bytecode is analysed, which takes fewer networks and keeps the layers' names.
-    """
+def program_of(network: nn.Module, call: Call) -> torch.export.ExportedProgram:
+    """The network as PyTorch exports it, for inputs of exactly these shapes."""
     with skipping("torch.export"), torch.no_grad():
-        program = torch.export.export(GivesTensors(network).eval(), call.args, dict(call.kwargs), strict=strict)
+        program = torch.export.export(GivesTensors(network).eval(), call.args, dict(call.kwargs), strict=False)
     return program  # noqa: RET504  # for mypy a context may swallow errors

@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,6 @@ class Artifact:
     quantize_s: float | None = None  # calibration included; None if it was not quantised
     num_calibrated: int = 0  # samples that it was calibrated on
     compile_s: float = 0.0  # to compile it before it was saved; next to 0 of an engine that compiles what it loads
-    formats: Mapping[str, int] = field(default_factory=dict)  # see `Compiler`
     num_bytes: int  # of its files
     num_rows: int  # of a batch, as its output in PyTorch showed; see `workloads.Images`
 
@@ -148,7 +147,6 @@ class _Run(NetworkOutputs):
             quantize_s=quantize_s,
             num_calibrated=num_calibrated,
             compile_s=compile_s,
-            formats=compiled.formats,
             num_bytes=sum(each.stat().st_size for each in folder.rglob("*") if each.is_file()),
             num_rows=self.workload.num_rows,
         )
@@ -182,7 +180,7 @@ class _Run(NetworkOutputs):
             self._use_dtype()  # the user's code has run
             self.backend.hold(self.dtype)
             self.workload.num_rows = artifact.num_rows
-        self.artifact, self.compiled.formats = artifact, artifact.formats
+        self.artifact = artifact
         _, load_s = _timed(self.compiled.load, folder / artifact.file, torch.get_num_threads())
         if self.backend.flushes_denormals:
             self.backend.flush_denormals()  # an engine may have set this thread back
