@@ -28,12 +28,6 @@ def test_every_usual_format_whatever_the_name_says(kind):
     assert np.abs(pixels - decode(encoded(photo()), 32)).mean() < 12
 
 
-@pytest.mark.parametrize(("mode", "kind"), [("L", "JPEG"), ("CMYK", "JPEG"), ("P", "PNG"), ("1", "PNG"), ("LA", "PNG")])
-def test_grey_palette_and_cmyk_become_rgb(mode, kind):
-    expected = np.asarray(photo(mode=mode).convert("RGB").resize((32, 32), Image.Resampling.BILINEAR)).astype(int)
-    assert np.abs(decode(encoded(photo(mode=mode), kind), 32) - expected).mean() < 3
-
-
 def test_transparency_is_white_and_an_orientation_is_applied():
     assert decode(encoded(Image.new("RGBA", (8, 8), (200, 0, 0, 0))), 8).min() == 255
     exif = Image.Exif()

@@ -1,11 +1,9 @@
 import os
 import shutil
 import zipfile
-from dataclasses import dataclass
 from io import BytesIO
 
 import numpy as np
-import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,28 +63,6 @@ def test_a_zip_gives_the_same_bytes_as_the_folder(photos, out, tmp_path):
     convert(open_source(tmp_path / "photos.zip"), CLASSES, 16, tmp_path / "other", keep_encoded=True)
     for name in os.listdir(out):
         assert (out / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
-
-
-@dataclass(frozen=True)
-class Repeated:
-    """The same picture many times."""
-
-    num: int
-    content: bytes
-
-    def names(self):
-        return [f"{CLASSES[number % 2]}.{number}.jpg" for number in range(self.num)]
-
-    def read(self, name):
-        return self.content + name.encode()  # behind the end marker
-
-
-def test_memory_does_not_grow_with_the_set(out):
-    content, process = jpeg(0, 64), psutil.Process()
-    convert(Repeated(200, content), CLASSES, 224, out)
-    before = process.memory_full_info().uss
-    convert(Repeated(1_000, content), CLASSES, 224, out)  # 150 MB of arrays
-    assert process.memory_full_info().uss - before < 60e6
 
 
 def test_a_copy_of_a_test_picture_is_not_trained_on_and_no_bytes_of_it_are_kept(photos, out):

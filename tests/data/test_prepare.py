@@ -58,19 +58,6 @@ def test_an_unknown_set_or_key_says_the_choices(project, capsys):
     assert refused(capsys) == "error: data.mnist: unknown key sorce. It has: source.\n"
 
 
-def test_in_an_experiment_s_checkout_folders_are_the_project_s_own(
-    project, small, monkeypatch, tmp_path, capsys, ask_for
-):
-    """DVC runs a queued experiment in a temporary checkout and names the project in DVC_ROOT."""
-    ask_for("inputs")
-    checkout = tmp_path / "temporary"
-    project.rename(checkout)
-    (project / "inputs").mkdir(parents=True)
-    monkeypatch.chdir(checkout)
-    monkeypatch.setenv("DVC_ROOT", str(project))
-    assert f"{project}/inputs does not hold" in refused(capsys)
-
-
 @pytest.fixture
 def earlier(tmp_path):
     """A folder to replace, and what a process that was killed left beside it."""

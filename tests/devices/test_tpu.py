@@ -1,6 +1,6 @@
 import pytest
 
-from accelbench.devices import packages, tpu
+from accelbench.devices import tpu
 
 
 def machine(root, devices, nodes=()):
@@ -61,15 +61,3 @@ NO_CHIP = "no TPU chip on the PCI bus"
 def test_why_there_is_none(tmp_path, torch_xla, chips, environ, reason):
     report = tpu.look(machine(tmp_path, chips, ["vfio/vfio"]), environ, torch_xla)
     assert (report.present, report.reason) == (False, reason)
-
-
-def test_without_libtpu_it_cannot_run_and_jax_does_without_torch_xla(tmp_path, monkeypatch):
-    root, installed = machine(tmp_path, [("0x1ae0", "0x0063")], ["accel0"]), {"jax", "libtpu"}
-    monkeypatch.setattr(packages, "folder", lambda name: tmp_path if name in installed else None)
-    assert tpu.look(root, {}).present
-    installed.remove("libtpu")
-    for folder in (None, tmp_path):
-        assert tpu.look(root, {}, folder).reason == "libtpu is not installed: pip install 'torch_xla[tpu]'"
-    assert tpu.look(root, {"TPU_LIBRARY_PATH": "/opt/libtpu.so"}, tmp_path).present
-    installed.clear()
-    assert tpu.look(root, {}).reason.startswith("torch_xla is not installed")

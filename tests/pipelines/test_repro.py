@@ -147,26 +147,6 @@ def test_a_stage_measures_itself_after_code_or_settings_have_changed(repro, job,
     assert not (repro.ROOT / "results").exists()
 
 
-def test_a_preview_says_what_is_still_to_come_and_is_gone_after_the_report(repro, capsys):
-    change(repro.ROOT, suites={"mnist_networks": SUITE, "mlp_cifar10": {**SUITE, "data": "cifar10", "mode": "train"}})
-    write_records(repro.ROOT, Status.ok)
-    page = repro.ROOT / "runs" / "preview" / "index.html"
-    with repro.Job(repro.Console(highlight=False)) as job:
-        left = job.lefts
-        job.lefts = {name: [] for name in left}  # nothing to come: the report is next
-        job._preview()
-        assert not page.exists()
-        job.lefts = {**left, "mnist_networks": []}
-        job._preview()
-        job._preview()
-    assert "Preview: 1 of 2 suites measured; still to come: mlp_cifar10." in page.read_text()
-    out = capsys.readouterr().out.replace("\n", "")
-    assert out.count(f"A first report to look at, with more suites later: {page}") == 1
-    change(repro.ROOT, suites={"mnist_networks": SUITE})
-    repro.main()
-    assert not page.parent.exists()
-
-
 def test_the_report_depends_on_every_module_that_makes_it():
     code = "import sys, accelbench.report.build; print(*(m.__file__ for m in map(sys.modules.get, sorted(sys.modules)) "
     code += "if m.__name__.startswith('accelbench.') and m.__file__))"

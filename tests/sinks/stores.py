@@ -10,7 +10,6 @@ SCRIPT = "import sys; from pathlib import Path; from accelbench.sinks.{module} i
 SERVE = SCRIPT.format(
     module="ui", what="serve", call="sys.exit(serve(Path(sys.argv[1]), int(sys.argv[2]), open_browser=False))"
 )
-SYNC = SCRIPT.format(module="sync", what="sync", call="sync(Path(sys.argv[1]), [Path(sys.argv[1]) / 'runs'])")
 SUITE = "mnist_networks"
 
 

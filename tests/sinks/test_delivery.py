@@ -101,12 +101,3 @@ def test_a_record_is_compared_with_those_that_did_the_same_on_the_same_machine()
     assert slower.share == slower.cell.speed / fastest.cell.speed
     assert slower.verdict.startswith(f"{slower.share:.3f} times as fast, ")
     assert slower.verdict.endswith((", likely", ", can't tell"))  # one process of each is never sure
-
-
-def test_it_is_sure_where_five_processes_of_each_were_interleaved():
-    both = [cell(repeat=repeat, precision=word) for repeat in range(5) for word in (Precision.fp32, Precision.bf16)]
-    found = relations([record(each, number=number) for number, each in enumerate(both)])
-    assert len(found) == 10
-    assert max(each.share for each in found) == 1
-    ((share, verdict),) = {(each.share, each.verdict) for each in found if each.share < 1}
-    assert verdict == f"{share:.3f} times as fast, sure"

@@ -8,17 +8,19 @@ from contextlib import closing
 
 import pytest
 
+from accelbench.answers.process import Process
 from accelbench.errors import UserError
 from accelbench.schema import record as records
 from accelbench.schema import serialize
 from accelbench.schema.vocab import Precision, Protocol, Status
-from accelbench.sinks import delivery, location
+from accelbench.sinks import location
 from accelbench.sinks import mlflow_fields as view
-from accelbench.sinks.delivery import sync
+from accelbench.sinks.delivery import Delivery, sync
+from accelbench.sinks.mlflow_fields import AGGREGATE, CELL_KEY, KIND
 from accelbench.sinks.ui import serve
 from tests.sinks import servers
 from tests.sinks.samples import REASONS, STAND_IN, cell, record, resnet18
-from tests.sinks.stores import SUITE, client_of, closed_port, deliver, files_of, runs_of
+from tests.sinks.stores import SUITE, client_of, closed_port, deliver, files_of, runs_of, split
 
 
 def execute(root, statement):
@@ -68,24 +70,6 @@ def test_runs_of_one_model_are_compared_with_the_fastest_by_sync_too(root):
     assert view.SHARE not in runs[other.name].data.metrics
     assert slow.data.tags["verdict"].endswith((", likely", ", can't tell"))
     assert fast.data.tags["verdict"] == "fastest"
-
-
-def test_records_that_a_locked_store_missed_are_delivered_by_sync(root, monkeypatch, capfd):
-    monkeypatch.setattr(location, "PATIENCE_S", 0.1)
-    monkeypatch.setattr(delivery, "PATIENCE_S", 0.3)
-    kept = [record(number=number) for number in range(5)]
-    for one in kept:
-        records.write(one, root / "results" / SUITE)
-    found = deliver(root, kept[0])
-    with location.locked(root):
-        for one in kept[1:]:
-            found.add(one)
-        found.deliver()
-    assert found.undelivered == 4
-    assert "another writer of the MLflow store" in found.problem
-    assert sync(root, [root / "results"]).num_delivered == 4
-    assert len(runs_of(root)) == 5
-    assert capfd.readouterr() == ("", "")
 
 
 def no_database(root):
@@ -214,3 +198,56 @@ def test_sync_reads_records_alone_names_unreadable_ones_and_fills_a_new_store(ro
     new = shutil.copytree(empty_store, tmp_path / "new")
     assert "Not readable: 1\n" in str(sync(new, [root / "runs"]))
     assert len(runs_of(new, "other")) == 1
+
+
+def of_one_cell(num, first=0):
+    """Processes of one cell in fp32."""
+    return [record(dataclasses.replace(cell(), repeat=first + i), number=first + i) for i in range(num)]
+
+
+def write(root, made):
+    for one in made:
+        records.write(one, root / "runs" / "mine")
+
+
+def test_the_speed_of_a_cell_is_a_run_that_is_updated_and_no_measurement(root):
+    write(root, [*of_one_cell(3), record(cell(precision=Precision.bf16), number=50)])
+    assert sync(root, [root / "runs"]).num_delivered == 4
+    measured, (mean,) = split(root)
+    assert len(measured) == 4
+    rates = [run.data.metrics[view.SPEED] for run in measured if run.data.params["precision"] == "fp32"]
+    metrics = mean.data.metrics
+    assert metrics["cell/num_processes"] == 3
+    assert metrics["cell/samples_per_s"] == pytest.approx(sorted(rates)[1])
+    assert metrics["cell/samples_per_s_low"] < metrics["cell/samples_per_s"] < metrics["cell/samples_per_s_high"]
+    assert view.SPEED not in metrics
+    assert view.SHARE not in metrics
+    assert mean.data.params["model"] == "cnn"
+
+    write(root, of_one_cell(2, first=3))
+    again = sync(root, [root / "runs"])
+    assert (again.num_delivered, again.num_already_there) == (2, 4)
+    measured, (updated,) = split(root)
+    assert len(measured) == 6
+    assert updated.data.metrics["cell/num_processes"] == 5
+
+    with Delivery("mlflow", root) as delivery:  # a sweep that knows fewer processes takes none back
+        for one in of_one_cell(2):
+            delivery.add(one)
+        delivery.finish()
+        delivery.relate(map(Process.of, of_one_cell(2)))
+    assert sync(root, [root / "runs"]).num_delivered == 0
+    measured, (mean,) = split(root)
+    assert (len(measured), mean.data.metrics["cell/num_processes"]) == (6, 5)
+
+
+def test_means_that_a_killed_process_left_are_made_whole_and_not_twice(root):
+    write(root, of_one_cell(3))
+    sync(root, [root / "runs"])
+    _, (mean,) = split(root)
+    client = client_of(root)
+    client.set_terminated(mean.info.run_id, "RUNNING")
+    client.create_run(mean.info.experiment_id, tags={KIND: AGGREGATE, CELL_KEY: mean.data.tags[CELL_KEY]})
+    sync(root, [root / "runs"])
+    _, (mean,) = split(root)
+    assert (mean.info.status, mean.data.metrics["cell/num_processes"]) == ("FINISHED", 3)

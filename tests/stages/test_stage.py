@@ -5,7 +5,6 @@ import pytest
 
 from accelbench.errors import UserError
 from accelbench.stages import stage, work
-from report.conftest import Maker
 
 
 @pytest.fixture
@@ -69,14 +68,3 @@ def test_an_unknown_stage_is_answered_with_the_choices(capsys):
     assert stage.main(["sweep"]) == 2
     assert all(callable(getattr(work, name)) for name in stage.STAGES)
     assert capsys.readouterr().err.startswith("error: sweep: unknown stage. Choose from: run_suite, confirm,")
-
-
-def test_the_report_s_stage_says_where_it_is_or_why_there_is_none(tmp_path, monkeypatch, capsys):
-    (tmp_path / "params.yaml").write_text("suites:\n  nets: {data: random}\n")
-    monkeypatch.chdir(tmp_path)
-    assert stage.main(["build_report"]) == 2
-    out, error = capsys.readouterr()
-    assert (out, error[:7], "no sweep there" in error) == ("", "error: ", True)
-    Maker().suite(tmp_path / "results", [Maker().ok(Maker().cell(), 1000)])
-    assert stage.main(["build_report"]) == 0
-    assert capsys.readouterr() == (f"report: {tmp_path}/report/index.html\n", "")
