@@ -21,7 +21,7 @@ from accelbench.measuring.breakdown import measure_breakdown
 from accelbench.measuring.runner import Runner
 from accelbench.schema import record as records
 from accelbench.schema.cell import Window
-from accelbench.schema.vocab import Engine, Mode, Precision, Protocol, Status
+from accelbench.schema.vocab import Mode, Precision, Protocol
 from fakes import SHORT, make_cell
 from grid.finished import MACHINE, OVERHEAD_S, finished, of_model
 
@@ -98,23 +98,6 @@ def test_the_first_cell_of_a_host_waits_for_its_start_which_is_no_part_of_a_cell
     first, second = lengths([STEPS, replace(STEPS, seed=1)], found)
     assert first.estimate_s == pytest.approx(second.estimate_s + 8.0)
     assert lengths([STEPS], found, started=[replace(STEPS, batch_size=8)]) == [second]
-
-
-def test_the_first_of_the_cells_that_load_an_exported_network_waits_for_its_export():
-    cell = replace(STEPS, engine=Engine.openvino)
-    found = Evidence([finished(cell, 0.1, waited_s=60.0)])
-    first, second, another = lengths([cell, replace(cell, seed=1), replace(cell, batch_size=8)], found)
-    assert first.shortest_s == pytest.approx(second.shortest_s + 60.0)
-    assert another.longest_s >= 15.0  # another network is exported for another batch
-
-
-@pytest.mark.parametrize("status", [Status.skipped, Status.failed, Status.timeout, Status.killed, Status.oom])
-def test_a_cell_that_measured_nothing_shows_nothing(status):
-    found = Evidence()
-    found.add(finished(STEPS, 0.1, status=status, measurement=None, reason="a reason", wall_s=0.1))
-    assert found.limits_s(STEPS)[1] == math.inf
-    found.add(finished(STEPS, 0.1))
-    assert found.limits_s(STEPS)[1] < math.inf
 
 
 def test_the_records_of_a_project_are_read_but_not_those_of_another_machine(tmp_path):

@@ -1,6 +1,5 @@
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +8,6 @@ import pytest
 
 from accelbench.devices.gpu import visible_gpus
 from accelbench.grid import fingerprint, own_code
-from accelbench.project import ENVIRONMENT
 from devices.fakes import FakeNvml
 
 REPO = Path(__file__).resolve().parents[2]
@@ -58,33 +56,6 @@ def test_a_git_that_does_not_answer_is_not_waited_for(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setattr(fingerprint, "GIT_S", 0.2)
     assert fingerprint.git_state(REPO) == {}
-
-
-@pytest.fixture
-def checkout(tmp_path):
-    """A second checkout, whose own code must run whatever is installed."""
-    root = tmp_path / "checkout"
-    shutil.copytree(REPO / "src", root / "src", ignore=shutil.ignore_patterns("__pyc*"))
-    (root / "pipelines").mkdir()
-    shutil.copy(REPO / "pipelines/stage.py", root / "pipelines")
-    return root
-
-
-def write(checkout):
-    subprocess.run([sys.executable, "pipelines/stage.py", "write_environment"], cwd=checkout, check=True)
-    return (checkout / ENVIRONMENT).stat().st_mtime_ns
-
-
-def test_the_stage_writes_only_what_has_changed_and_mends_a_broken_file(checkout):
-    (checkout / ENVIRONMENT).write_text("{")
-    first = write(checkout)
-    written = json.loads((checkout / ENVIRONMENT).read_text())
-    assert written == fingerprint.fingerprint(package=checkout / "src/accelbench")
-    assert write(checkout) == first
-    with (checkout / "src/accelbench/isolation/processes.py").open("a") as file:
-        file.write("MORE = 1\n")
-    assert write(checkout) != first
-    assert json.loads((checkout / ENVIRONMENT).read_text())["code"] != written["code"]
 
 
 # The source of a user's own network.

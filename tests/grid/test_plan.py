@@ -5,7 +5,6 @@ import pytest
 from accelbench.errors import UserError
 from accelbench.grid import fingerprint, plan
 from accelbench.project import Workplace
-from accelbench.schema import plan_file
 from accelbench.schema.cell import Options
 from accelbench.schema.measurement import Data
 from accelbench.schema.vocab import MODULE, Allocator, Engine, Library
@@ -64,15 +63,6 @@ def test_the_identity_holds_the_contents_of_the_weights_file_and_not_its_age(tmp
     assert fingerprint.identity(cell, DATA, FINGERPRINT) == first
     path.write_bytes(b"more")
     assert fingerprint.identity(cell, DATA, FINGERPRINT) != first
-
-
-def test_cells_of_one_label_are_told_apart_and_those_planned_earlier_keep_theirs():
-    rates = [make_cell(model=ModelSpec(name="mlp", learning_rate=rate)) for rate in (0.1, 0.2, 0.3)]
-    label = make_cell().label
-    assert [item.label for item in planned(*rates[:2])] == [f"{label}-learning_rate={rate}" for rate in (0.1, 0.2)]
-    earlier = [plan_file.WantedCell(rates[0], "of-it")]
-    found = plan.plan(rates[:2], DATA, FINGERPRINTS, earlier)
-    assert [item.label for item in found] == [label, f"{label}-learning_rate=0.2"]
 
 
 def lit(path, target):

@@ -16,14 +16,6 @@ def few_are_many(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
 
 
-def test_many_items_are_computed_by_other_processes_and_come_in_order():
-    found = list(mapped(lambda item: (item, os.getpid()), range(12)))
-    assert [item for item, _ in found] == list(range(12))
-    by = [pid for _, pid in found]
-    assert by[:2] == [os.getpid()] * 2
-    assert os.getpid() not in by[2:]
-
-
 def test_a_killed_process_is_an_error_that_says_so():
     here = os.getpid()
 
@@ -34,14 +26,6 @@ def test_a_killed_process_is_an_error_that_says_so():
 
     with pytest.raises(UserError, match="a process that read records was killed"):
         list(mapped(square, range(20)))
-
-
-def test_an_error_of_the_function_is_raised_here(capfd):
-    found = mapped(lambda item: 1 / (7 - item), range(20))
-    assert [next(found) for _ in range(5)] == [1 / (7 - item) for item in range(5)]
-    with pytest.raises(ZeroDivisionError):
-        list(found)
-    assert capfd.readouterr().err == ""
 
 
 def test_no_process_is_left_if_the_rest_is_not_wanted():

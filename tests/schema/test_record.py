@@ -91,16 +91,6 @@ def test_a_record_or_a_plan_of_another_schema_is_named(tmp_path, version):
             read(file)
 
 
-def test_what_can_not_be_read_is_counted_anew(tmp_path):
-    good = record.write(make_record(), tmp_path)
-    (tmp_path / "a.json").write_text("{")
-    found = record.read_all([tmp_path / "a.json", good])
-    for _ in range(2):
-        assert list(found) == [make_record()]
-        assert found.refused_text == "1 without a readable record"
-    assert record.read_all([good]).refused_text == ""
-
-
 def planned(folder, records):
     cells = [plan_file.WantedCell(one.cell, one.name) for one in records]
     plan_file.write_plan(plan_file.PlanFile(suite="s", title="", study=None, profile=None, cells=cells), folder)

@@ -6,7 +6,6 @@ from accelbench.schema.selfcheck import (
     Estimate,
     MachineError,
     SelfCheck,
-    percent,
     read_selfcheck,
     write_selfcheck,
 )
@@ -50,8 +49,3 @@ def test_a_file_that_is_not_ours_or_has_no_figures_counts_as_none(check, tmp_pat
     for spoilt in ({"took_s": -1}, {"cells": {}}):
         write_selfcheck(tmp_path, HERE, SelfCheck(**{**vars(check), **spoilt}))
         assert read_selfcheck(tmp_path, HERE) is None
-
-
-@pytest.mark.parametrize(("share", "text"), [(0.0611, "6.2 %"), (0.05, "5.0 %"), (0.1201, "13 %"), (0.3, "30 %")])
-def test_percentages_are_rounded_up(share, text):
-    assert percent(share) == text

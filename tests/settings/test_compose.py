@@ -5,7 +5,6 @@ from omegaconf import OmegaConf
 
 from accelbench.api.run import words_of
 from accelbench.errors import UserError
-from accelbench.settings import compose as composing
 from accelbench.settings import jobs
 from accelbench.settings.compose import cells_of, compose, one_cell
 from accelbench.settings.hydra_errors import user_error_behind
@@ -93,21 +92,6 @@ def test_paths_of_ones_own_files_may_have_spaces_commas_and_signs(project):
     assert config.data.path == str(project / "my pictures, 2020")
     several = compose(["-m", *of_network, f"model.weights=none,{weights[1]}"])
     assert [config.model.weights for config in several] == ["none", weights[1]]
-
-
-def planned(*words):
-    """The cells of a sweep of the project's own params.yaml."""
-    return composing.cells_of(compose(["-m", *words]))[0]
-
-
-def test_study_002_s_batch_grows_with_the_devices_and_its_input_bound_cell_is_measured(project):
-    cells = planned("suite=cats_vs_dogs", "profile=full", "protocol=window", "precision=fp32", "seed=0")
-    several = {(cell.engine, cell.device, cell.devices, cell.batch_size) for cell in cells if cell.devices > 1}
-    devices = (("cpu", 2, 64), ("gpu", 2, 64), ("tpu", 8, 256))
-    assert several == {(engine, *each) for engine in ("lightning", "keras") for each in devices}
-    assert {cell.scaling for cell in cells if cell.devices > 1} == {"weak"}
-    decoded = {(cell.engine, cell.device, cell.mode) for cell in cells if cell.data.pipeline == "jpeg"}
-    assert decoded == {("lightning", device, mode) for device in ("cpu", "gpu", "tpu") for mode in ("train", "infer")}
 
 
 OWN = ["model=custom", "model.target=torch.nn.Linear"]

@@ -2,7 +2,7 @@ import pytest
 
 from accelbench.errors import UserError
 from accelbench.settings.compose import cells_of, compose
-from accelbench.settings.config import Executor, ExecutorConfig
+from accelbench.settings.config import ExecutorConfig
 from fakes import make_project
 
 
@@ -41,14 +41,3 @@ def test_each_executor_has_its_settings_and_their_defaults():
 def test_a_setting_that_does_not_apply_or_fit_is_named(words, message):
     with pytest.raises(UserError, match=message):
         executor_of(*words)
-
-
-def test_a_sweep_has_one_executor():
-    with pytest.raises(UserError, match="executor: holds for a whole sweep"):
-        cells_of(compose(["-m", "model=mlp", "executor=slurm", "executor.slurm.partition=a,b"]))
-
-
-def test_a_node_may_have_more_cores_than_this_machine():
-    with pytest.raises(UserError, match="threads=4096"):
-        executor_of("threads=4096")
-    assert executor_of("threads=4096", "executor=slurm").name == Executor.slurm

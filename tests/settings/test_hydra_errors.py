@@ -60,12 +60,3 @@ def test_our_own_complaint_is_found_inside_a_librarys():
 @pytest.mark.parametrize("error", [ValueError("a defect"), KeyError("x"), OSError("disk")])
 def test_a_defect_is_no_users_mistake(error):
     assert user_error_behind(error) is None
-
-
-def test_errors_that_caused_each_other_are_told_once():
-    one, other = KeyError("one"), ValueError("other")
-    one.__context__, other.__context__ = other, one
-    assert user_error_behind(one) is None
-    other.__cause__ = UserError("the mistake")
-    other.__cause__.__context__ = one
-    assert told(one) == "the mistake"

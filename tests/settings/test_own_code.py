@@ -15,11 +15,6 @@ def checked(*settings):
     return checked_settings(found).model
 
 
-def test_a_network_of_transformers_has_sequences_of_128_tokens_by_default():
-    assert checked().batch_args == {"seq_len": 128}
-    assert checked("model.batch_args.seq_len=64").batch_args == {"seq_len": 64}
-
-
 @pytest.mark.parametrize(
     ("setting", "told"),
     [

@@ -1,7 +1,7 @@
 import pytest
 import yaml
 
-from accelbench.errors import UnknownChoiceError, UserError
+from accelbench.errors import UserError
 from accelbench.judging.costs import Cost
 from accelbench.schema.vocab import Device
 from accelbench.settings import params
@@ -55,17 +55,6 @@ def test_costs_are_read_by_device(tmp_path):
 def test_a_mistake_in_costs_is_told_with_the_choices(tmp_path, text, told):
     with pytest.raises(UserError, match=f"^params.yaml: {told}"):
         params.costs(written(tmp_path, text))
-
-
-def test_a_data_set_has_the_values_of_the_profile(tmp_path):
-    text = "profile: {0}\ndata: {{pets: {{source: auto, max_images: {{quick: 400, full: 25000}}}}}}"
-    for profile, num in (("quick", 400), ("full", 25000)):
-        root = written(tmp_path, text.format(profile))
-        assert params.data_settings(root, "pets") == {"source": "auto", "max_images": num}
-    with pytest.raises(UnknownChoiceError, match=r"data=cifar: unknown data. Choose from: pets\."):
-        params.data_settings(tmp_path, "cifar")
-    with pytest.raises(UserError, match="data should map names to settings"):
-        params.data_settings(written(tmp_path, "data: {mnist: auto}"), "mnist")
 
 
 def test_the_seconds_for_confirming_are_those_of_the_profile(tmp_path):

@@ -10,7 +10,6 @@ from accelbench.settings.suites import (
     given_in,
     is_excluded,
     parse,
-    with_arguments_added,
 )
 
 SETTINGS = OmegaConf.create(
@@ -140,15 +139,6 @@ def test_a_rule_that_is_none_is_named(excluded, told):
     with pytest.raises(UserError, match=r"^params\.yaml: suites\.nets\.exclude: ") as raised:
         Suite("nets", {**GRID, "exclude": excluded}, "quick").rules({})
     assert told in str(raised.value)
-
-
-def test_arguments_of_networks_that_accelbench_does_not_know_are_added():
-    words = ["model.args.width=1,2", "data.args.num=3", "model.batch_args.seq_len=8", "batch_size=8"]
-    added = ["++model.args.width=1,2", "++data.args.num=3", "++model.batch_args.seq_len=8", "batch_size=8"]
-    for model in ("custom", "timm", "mlp,custom"):
-        assert with_arguments_added([f"model={model}", *words]) == [f"model={model}", *added]
-    for own in (["model=mlp"], []):
-        assert with_arguments_added([*own, *words]) == [*own, *words]
 
 
 def combinations(*words):

@@ -1,4 +1,3 @@
-import dataclasses
 import functools
 from dataclasses import replace
 
@@ -7,9 +6,7 @@ import pytest
 from accelbench.errors import UserError
 from accelbench.schema.cell import KerasSettings
 from accelbench.schema.vocab import KerasBackend, Scaling
-from accelbench.settings.config import differing_options
-from accelbench.settings.to_cell import cell_and_options, check_limits, repeated
-from fakes import make_cell
+from accelbench.settings.to_cell import cell_and_options, check_limits
 from settings.composed import merged
 
 
@@ -44,29 +41,6 @@ def test_processes_of_xla_devices_are_lightnings_and_of_several_devices():
         assert not cell_and_options(merged(*idle, "engine.xla_processes=true"))[0].xla_processes
     with pytest.raises(UserError, match="^engine.xla_processes=true: goes with engine=lightning, and not with engine"):
         cell_and_options(merged("engine.name=keras", "engine.xla_processes=true"))
-
-
-def test_a_tpus_name_is_for_tensorflow_on_a_tpu_alone():
-    named = ("engine.name=keras", "engine.tpu=mine")
-    assert cell_and_options(merged(*named, "device.name=tpu"))[0].keras.tpu == "mine"
-    for idle in ("device.name=cpu", "device.name=gpu"):
-        assert cell_and_options(merged(*named, idle))[0].id == cell_and_options(merged("engine.name=keras", idle))[0].id
-        assert cell_and_options(merged(*named, idle, "engine.backend=jax"))[0].keras.tpu == KerasSettings.tpu
-    with pytest.raises(UserError, match="^engine.tpu=mine: JAX drives .* use engine.tpu=local"):
-        cell_and_options(merged(*named, "device.name=tpu", "engine.backend=jax"))
-    assert cell_and_options(merged("engine.name=keras", "engine.tpu=local", "device.name=tpu", "engine.backend=jax"))
-
-
-def test_a_cell_is_repeated_as_other_processes_of_the_same_settings():
-    again = repeated([make_cell(), make_cell(batch_size=8, repeat=4)], 2)
-    assert [(cell.batch_size, cell.repeat) for cell in again] == [(32, 0), (32, 1), (8, 4), (8, 5)]
-
-
-def test_options_of_the_sweep_that_differ_are_named_but_for_those_of_the_suite():
-    _, options = cell_and_options(merged())
-    assert differing_options(options, options) == ""
-    other = dataclasses.replace(options, title="T", study="002", tracking="mlflow", repeats=2, data_root="there")
-    assert differing_options(options, other) == "tracking, data.root, repeats"
 
 
 CUSTOM = ("model.name=custom", "model.library=custom")
