@@ -105,12 +105,9 @@ def _seconds(call: Callable[[], object]) -> float:
 
 def report() -> None:
     """Prints how long the report on 2,000 cells takes to build and to open, and how large it is."""
-    from report.conftest import Maker  # of tests/, where bench.synthetic looks too
-    from report.many import write
-
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        num_cells = write(folder / "results", Maker())
+        num_cells = synthetic.fill(folder / "results", num_machines=1, num_processes=1)
         seconds = _seconds(lambda: build(folder / "results", folder / "report"))
         print(f"built in {seconds:.1f} s: {num_cells:,} cells")
         _show_page(folder / "report" / "index.html")

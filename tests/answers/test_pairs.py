@@ -4,8 +4,7 @@ import pytest
 
 from accelbench.answers.pairs import AXES, BATCH, DEVICE, ENGINE, OPTIONS, PRECISION, pairs
 from accelbench.schema.cell import KerasSettings, Options
-from accelbench.schema.measurement import Epoch
-from accelbench.schema.vocab import Allocator, Engine, KerasBackend, Mode, Protocol, Status
+from accelbench.schema.vocab import Allocator, Engine, KerasBackend, Mode, Status
 
 LAST, BOTH = Options(channels_last=True), Options(channels_last=True, allocator=Allocator.jemalloc)
 
@@ -60,7 +59,3 @@ def test_cells_that_differ_in_anything_else_or_were_measured_elsewhere_are_no_pa
     failed = maker.record(maker.cell(precision="bf16"), Status.failed, reason="no")
     for both in ([there, faster], [here, stand_in], [here, failed]):
         assert pairs(cells(both), PRECISION) == []
-    for num, is_pair in ((1, False), (3, True)):  # a single epoch holds the compilation
-        epochs = [Epoch(seconds=1.0, num_samples=1000)] * num
-        both = [maker.cell(precision=word, protocol=Protocol.fit, epochs=num) for word in ("fp32", "bf16")]
-        assert bool(pairs(cells([maker.ok(cell, 1000, epochs=epochs) for cell in both]), PRECISION)) == is_pair

@@ -62,18 +62,11 @@ def test_the_answer_is_a_word_and_the_interval(speed, margin, shown, conclusion)
 
 
 def test_what_is_compared_the_sides_and_unread_records_are_named():
-    git = {"revision": "abcd" * 10, "branch": "main", "dirty": True}
-    first = records(environment={**HERE, "git": git})
-    first = replace(first, left_out="1 without a readable record", problems=["x.json: bad"], notes=["plan.json: bad"])
-    second = records(900.0, environment={**HERE, "git": {**git, "dirty": False}}, device=Device.xla_cpu)
-    text = answered(first, second)[1]
+    first = replace(records(), left_out="1 without a readable record", problems=["x.json: bad"])
+    text = answered(first, records(900.0, device=Device.xla_cpu))[1]
     assert "Compared: device: cpu | xla_cpu" in text
     assert re.search(r"^mlp-xla_cpu-fp32-b32-infer +slower ", text, re.MULTILINE)  # the verdict is B's
-    assert "A: runs/x (5 ok; git abcdabcd (changed))" in text
-    assert "B: runs/x (5 ok; git abcdabcd)" in text
     assert "A: records that are not read, so left out: 1 without a readable record\n  x.json: bad\n" in text
-    assert "A: plan.json: bad\n" in text
-    assert "environment" not in text
 
 
 @pytest.mark.parametrize(

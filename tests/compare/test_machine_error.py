@@ -63,17 +63,6 @@ def test_the_slow_down_that_was_built_in_is_measured_and_more_processes_find_sma
         assert smallest[-1] > 0
 
 
-def test_drift_is_said_and_is_no_spread_and_the_same_rounds_say_the_same():
-    slower = []
-    for number, each in enumerate(Machine(9, between=0.001, within=0.001, drift=0.0, bursts=0).rounds(30)):
-        plain = tuple([rate * (1 - 0.01 * number) for rate in blocks] for blocks in each.plain)
-        slower.append(Round(plain=plain, slowed=each.slowed))
-    found = machine_error(slower, SLOWED)
-    assert found.drift == pytest.approx(-0.21, abs=0.03)
-    assert found.spread < 0.005
-    assert machine_error(slower, SLOWED) == found
-
-
 def test_noise_between_processes_is_told_from_noise_within_and_too_few_rounds_are_refused():
     assert machine_error(Machine(7, between=0.03, within=0.005).rounds(60), SLOWED).between > 0.9
     assert machine_error(Machine(8, between=0.0, within=0.05, bursts=0).rounds(60), SLOWED).between < 0.4

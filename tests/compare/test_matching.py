@@ -7,9 +7,7 @@ from accelbench.compare.sureness import are_interleaved, compare_processes
 from accelbench.errors import UserError
 from accelbench.schema.vocab import Precision
 from accelbench.schema.workload import ModelSpec
-from accelbench.sweep import interleaved
 from compare.conftest import process
-from fakes import make_cell
 
 
 def processes(num=5, **changes):
@@ -64,12 +62,6 @@ def test_sides_that_cannot_be_paired_are_refused():
 def test_turns_are_seen_from_when_each_began(order, took):
     sides = [[process(at=at) for at, side in enumerate(order) if side == which] for which in "AB"]
     assert are_interleaved(*sides) is took
-
-
-def test_rounds_drawn_at_random_are_turns():
-    for seed in range(50):
-        drawn = interleaved.shuffled_runs(make_cell(), make_cell(), 5, seed).is_second
-        assert are_interleaved(*([process(at=at) for at, is_b in enumerate(drawn) if is_b == side] for side in (0, 1)))
 
 
 @pytest.mark.parametrize(("node", "is_interleaved"), [("one", True), ("node{repeat}", True), ("node{side}", False)])

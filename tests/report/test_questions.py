@@ -1,10 +1,8 @@
 import pytest
 
 from accelbench.answers.ranking import answers
-from accelbench.judging.costs import Cost
 from accelbench.report.questions import questions
 from accelbench.schema.measurement import Work
-from accelbench.schema.vocab import Device
 from report.pictures.samples import working
 
 
@@ -29,17 +27,6 @@ def test_each_question_has_a_sentence_with_its_figures(asked) -> None:
     assert len(precision.table.rows) == 2
     assert not {"Which device?", "What does it cost?", "Speed or latency?"} & set(found)
     assert asked([({}, 100)]) == {}
-
-
-def test_values_on_several_devices_are_told_apart_and_the_cost_is_that_of_the_cheapest(asked) -> None:
-    cells = [{"device": device, "precision": word} for device in ("cpu", "gpu") for word in ("fp32", "bf16")]
-    prices = {Device.cpu: Cost(price_per_hour=0.36), Device.gpu: Cost(price_per_hour=36)}
-    found = asked(zip(cells, (100, 50, 1000, 3000), strict=True), costs=prices)
-    text = found["Which precision?"].sentence
-    assert "bf16 on the cpu: 0.500 times as fast as fp32 (mlp train b128; likely)." in text
-    assert "bf16 on the gpu: 3.00 times as fast as fp32 (mlp train b128 gpu; likely)." in text
-    assert "gpu: 35.0 times as fast as the CPU in the median of 2 pairs" in found["Which device?"].sentence
-    assert found["What does it cost?"].sentence.startswith("A million samples cost 1.00 at")
 
 
 def test_a_cell_above_the_probed_peak_is_named_and_no_share_of_it(asked, maker) -> None:

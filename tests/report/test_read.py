@@ -9,9 +9,8 @@ from accelbench.errors import UserError
 from accelbench.report import build
 from accelbench.report import read as sweeps
 from accelbench.schema import record
-from accelbench.schema.vocab import Status
 from fakes import refuse_listing
-from report import many
+from report.pictures.samples import working
 
 
 def test_reads_what_the_plan_names_in_its_order_and_names_the_other_records(tmp_path: Path, maker) -> None:
@@ -29,16 +28,6 @@ def test_reads_what_the_plan_names_in_its_order_and_names_the_other_records(tmp_
         "Not in the plan of results/nets, and not shown: 4 records (of cells that are no longer wanted, or of other "
         f"code, versions or machines): {', '.join(names[:3])}, ..."
     )
-
-
-def test_an_invalid_cell_keeps_its_reason_and_loses_its_numbers(read, maker) -> None:
-    cell = maker.cell()
-    measured = maker.measurement(cell, 1e9, warnings=["ran as bf16"])
-    invalid = maker.record(cell, Status.invalid, reason="another precision ran", measurement=measured)
-    row = read([invalid]).cells[0].row
-    assert (row["status"], row["reason"]) == ("invalid", "another precision ran")
-    assert row["warnings"].startswith("ran as bf16")
-    assert [row[column] for column in ("samples_per_s", "latency_p50_ms", "time_s", "num_params")] == [None] * 4
 
 
 def test_sweeps_are_read_at_any_depth_by_name_and_told_apart(tmp_path: Path, maker) -> None:
@@ -117,8 +106,8 @@ def test_records_that_cannot_be_read_are_named_and_the_others_are_shown(tmp_path
 def test_cells_of_two_engines_have_the_same_ceilings_of_their_device(tmp_path: Path, maker) -> None:
     records = []
     for model, code, rate in (("mlp", "lightning's", 1e11), ("cnn", "keras'", 2e11)):
-        ceilings = {**many.CEILINGS.to_json(), "flops_per_s": {"fp32": rate}}
-        made = many.finished(maker, maker.cell(model), 10)
+        made = working(maker, model)
+        ceilings = {**made.environment["ceilings"], "flops_per_s": {"fp32": rate}}
         records.append(replace(made, environment={"code": code, "probe_code": "probe", "ceilings": ceilings}))
     maker.suite(tmp_path, records)
     (found,) = sweeps.read_all(tmp_path)
