@@ -27,7 +27,6 @@ def test_settings_become_the_words_of_the_command_line(settings, values, words):
 def test_a_mistake_names_the_setting():
     for settings, values, message in (
         ("--cfg job", {}, "--cfg: a flag of the command line"),
-        ("'", {}, "not readable as words"),
         ("", {"batch_size": []}, "an axis needs at least one value"),
         ("", {"batch_size": object()}, "a object is no setting"),
     ):

@@ -51,9 +51,7 @@ def _as_in_a_fresh_process(torch_type: str, dtype: torch.dtype, *, tf32: bool = 
     """Sets what a cell's own process has, and puts the process's state back on leaving.
 
     Inside, autocast is off, gradients are on, new tensors are `dtype`, cuDNN chooses algorithms by its rules, and fp32
-    is computed in full precision, or on a GPU in TF32. Deterministic algorithms and the detection of anomalies stay as
-    they are. Put back are these, the random generators, the numbers of threads, and what Lightning and the user's
-    network change of them.
+    is computed in full precision, or in TF32. Deterministic algorithms and the detection of anomalies stay as they are.
     """
     with contextlib.ExitStack() as stack:
         if torch_type == "cuda":  # else no GPU is started
@@ -201,8 +199,7 @@ def measure_network(
     """Measures a copy of `model`; returns the cell with the batch's samples and place, and the measurement.
 
     Raises:
-        UserError: the model can't be copied, the batch is no tensor, tuple or mapping of tensors, or the number of
-            samples is unknown.
+        UserError: the model can't be copied, or the batch is none, or has an unknown number of samples.
         UnsupportedError: the model computes nothing with floating-point numbers.
     """
     tensors = tensors_of("batch: should be", batch)
@@ -224,13 +221,7 @@ def measure_network(
 
         network = _copy_of(model).to(device=backend.device(), dtype=dtype)
         workload = _LiveWorkload(cell, model, OwnBatch(mapped(batch, copied), samples), loss)
-        return cell, _result(_NetworkRun(cell, network, workload, backend))
-
-
-def _result(run: CellRun) -> Measurement:
-    measurement = run.measure()
-    assert measurement is not None, "a single process has the measurement"
-    return measurement
+        return cell, cast(Measurement, _NetworkRun(cell, network, workload, backend).measure())
 
 
 def _uses_cuda() -> bool:
@@ -246,17 +237,16 @@ def _runs_kernels(function: Callable[[], object]) -> bool:
 
 
 class _FunctionRun(CellRun):
-    """A run of a function without arguments, one call of which is a step; the cell's device is waited for.
-
-    On the CPU it must not use a GPU, which nothing waits for.
-    """
+    """A run of a function, one call of which is a step. On the CPU it must not use a GPU, which nothing waits for."""
 
     backend: Backend
     fetches_inside = True  # what moves data, if anything does, is part of the function
 
+    build_s, num_params = 0.0, 0
+
     def __init__(self, cell: Cell, function: Callable[[], object], backend: Backend) -> None:
         super().__init__(cell, Path(), backend)
-        self.function, self.build_s, self.num_params = function, 0.0, 0
+        self.function = function
 
     def new_step(self) -> Any:
         return _Call(self.function, self.cell.batch_size)
@@ -303,6 +293,6 @@ def measure_function(called: Callable[[], object], cell: Cell) -> Measurement:
     """Measures calls of `called`, and waits for the cell's device; PyTorch's state is what the function finds."""
     finds_tpus = vars(XLAAccelerator)["is_available"]
     try:
-        return _result(_FunctionRun(cell, called, backend_for(cell.device)))
+        return cast(Measurement, _FunctionRun(cell, called, backend_for(cell.device)).measure())
     finally:
         XLAAccelerator.is_available = finds_tpus

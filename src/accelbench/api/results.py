@@ -34,9 +34,9 @@ class Result:
     """
 
     label: str  # the cell's short name, such as `cnn-cpu-fp32-b128-infer`
-    # A word of `cells.csv`'s column status, `disturbed`, `not run yet` or `not readable`. `disturbed`: other programs
-    # took the cores that it needed, so that it has no numbers.
-    status: str
+    status: (
+        str  # a word of `cells.csv`'s column status, `disturbed` (docs/measuring.md), `not run yet` or `not readable`
+    )
     is_ok: bool  # whether the cell was measured, and its numbers are valid
     reason: str | None  # why the status is not `ok`, in one line
     samples_per_s: float | None  # of a process the median of its blocks of steps, of several the median of these
@@ -100,14 +100,9 @@ class Results(list[Result]):
         return Results(found, self.folder, self.notes) if isinstance(index, slice) else found
 
     def best(self, latency_ms: float | None = None) -> Result:
-        """The ok result with the most samples/s.
+        """The ok result with the most samples/s, of those whose median latency is known and at most `latency_ms`.
 
-        Args:
-            latency_ms: results whose median latency is longer, or unknown, do not count; None for no limit.
-
-        Raises:
-            UserError: no result is ok and within the limit, or they are of several models, modes or data, whose speeds
-                can't be compared.
+        Raises UserError: there is none, or they are of several models, modes or data, whose speeds can't be compared.
         """
         found = groups(each._cell for each in self)
         works = {each.fastest.workload_key: workload_text(each.fastest) for each in found}
@@ -175,11 +170,7 @@ class Results(list[Result]):
 def read(folder: str | Path) -> Results:
     """The results of a folder of records, such as `runs/mine` or `results`; those of the folders below it too.
 
-    Args:
-        folder: relative to the current folder, or else to the project's.
-
-    Raises:
-        UserError: it holds no sweep, or none can be read.
+    It is relative to the current folder, or else to the project's. Raises UserError: no sweep there can be read.
     """
     top = Path(folder)
     if not top.exists():

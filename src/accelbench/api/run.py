@@ -23,7 +23,7 @@ _COMPOSING = threading.RLock()
 
 
 def run(settings: str | Sequence[str] = "", *, quiet: bool = False, **values: Any) -> Results:
-    """Measures one cell, or every combination of listed values, each in a fresh process.
+    """Measures one cell, or every combination of listed values, each in a fresh process, and returns all of them.
 
     `run("model=cnn mode=infer", batch_size=[32, 128])` is `accelbench -m model=cnn mode=infer batch_size=32,128`, with
     the same records in ./runs (`out="runs/mine"` chooses the folder), trackers and rules. The process that calls it
@@ -35,10 +35,6 @@ def run(settings: str | Sequence[str] = "", *, quiet: bool = False, **values: An
         **values: further settings, also `out`, `tracking`, `repeats`, `verbose`. A list is an axis: each of its values
             is measured with those of the other axes. A tuple is one value, such as `(3, 32, 32)`. Names with dots go
             into a mapping: `**{"model.args.width": 64}`. A class or function stands for its dotted path.
-
-    Returns:
-        A result for each cell, in the order of the combinations. A cell that failed, was skipped or is invalid is among
-        them, with its reason and without numbers.
 
     Raises:
         UserError: a mistake in the settings, with the text that the command line prints; also if every cell that was
@@ -89,12 +85,9 @@ def words_of(settings: str | Sequence[str], values: Mapping[str, Any]) -> list[s
     """The words of the command line for a call of `run`, which says what its arguments mean.
 
     Raises:
-        UserError: a word is a flag other than -m, a text is not readable as words, or a value has no word.
+        UserError: a word is a flag other than -m, or a value has no word.
     """
-    try:
-        words = shlex.split(settings) if isinstance(settings, str) else list(settings)
-    except ValueError as error:
-        raise UserError(f"{settings}: not readable as words ({error})") from error
+    words = shlex.split(settings) if isinstance(settings, str) else list(settings)
     for word in words:
         if word.startswith("-") and word not in MULTIRUN:
             raise UserError(f"{word}: a flag of the command line; run takes settings, such as batch_size=32")

@@ -124,7 +124,6 @@ def test_samples_are_what_a_function_counts(tmp_path):
         (("TwoInputs", "no_tensors"), {}, f"model.batch={OWN}.no_tensors: should return a tensor, a tuple or a"),
         (("TwoInputs", "tokens"), {}, f"model.batch={OWN}.tokens: has ids, mask, labels, and the network gets left"),
         (("Tokens", "tokens"), {"inputs": ("id",)}, f"model.batch={OWN}.tokens: has ids, mask, labels, and the netw"),
-        (TWO, {"inputs": ("left",)}, "model.inputs=[left]: goes with a batch that is a mapping"),
         (TWO, {"tokens": f"{OWN}.none"}, "model.tokens: should return a whole number above 0, not 0"),
         ((*TWO, "detached_loss"), {}, f"model.loss={OWN}.detached_loss: should return a scalar tensor that depends"),
         ((*TWO, "one_sample"), {}, f"model.loss={OWN}.one_sample, called with (output, batch): too many positional"),

@@ -13,7 +13,6 @@ from accelbench.engines.lightning.own.batch import OwnBatch
 from accelbench.engines.lightning.precision import STORED_DTYPES
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
-from accelbench.schema.text import message_of, one_line
 from accelbench.schema.vocab import Mode, Task
 from accelbench.schema.workload import ModelSpec
 
@@ -33,7 +32,7 @@ def config_of(model: ModelSpec) -> Any:
     """The configuration, with the settings that a plain forward pass for `model.task` needs.
 
     Raises:
-        UserError: there is no such architecture, argument or value, or it has no such task on token ids.
+        UserError: there is no such architecture or argument, or it has no such task on token ids.
     """
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
@@ -47,10 +46,7 @@ def config_of(model: ModelSpec) -> Any:
     known = {*default.to_dict(), *default.attribute_map, *ALSO_KNOWN} - {"model_type", "transformers_version"}
     if unknown := [arg for arg in model.args if arg not in known]:  # transformers would keep them in silence
         raise UserError(f"model.args.{unknown[0]}: {name}'s configuration has no such argument")
-    try:
-        config = transformers.AutoConfig.for_model(name, **model.args)
-    except Exception as error:  # configurations check their values in many ways
-        raise UserError(f"model.args: {one_line(message_of(error))}") from error
+    config = transformers.AutoConfig.for_model(name, **model.args)
     config.use_cache = False
     if model.task == Task.causal_lm and hasattr(config, "is_decoder") and not config.is_encoder_decoder:
         config.is_decoder = True  # else BERT and its kin would attend to later tokens
@@ -62,18 +58,10 @@ def config_of(model: ModelSpec) -> Any:
 
 
 def build(model: ModelSpec) -> nn.Module:
-    """The network, its weights drawn from torch's generator.
-
-    Raises:
-        UserError: as `config_of` does, or values of the configuration that do not go together.
-    """
+    """The network, its weights drawn from torch's generator. Raises UserError, as `config_of` does."""
     import transformers
 
-    config = config_of(model)
-    try:
-        network: nn.Module = getattr(transformers, CLASSES[model.task][0]).from_config(config)
-    except (ValueError, AttributeError, ImportError) as error:
-        raise UserError(f"model.args: {model.definition}: {one_line(message_of(error))}") from error
+    network: nn.Module = getattr(transformers, CLASSES[model.task][0]).from_config(config_of(model))
     return network
 
 

@@ -124,8 +124,8 @@ class OwnTask:
     """A network on batches of any structure; see `module.ImageTask`.
 
     A tensor is the one argument of the network's `forward`, a tuple has its positional ones, a mapping its keywords:
-    those that `forward` takes, or `inputs`. The others go to the loss alone, which is a function of (output, batch).
-    The flags name the batch and the loss in messages. Raises UserError: the first batch has no such keys.
+    those that `forward` takes, or `inputs`; the loss gets all. The flags name the batch and the loss in messages.
+    Raises UserError: the first batch has no such keys.
     """
 
     def __init__(
@@ -146,8 +146,6 @@ class OwnTask:
             keys = list(first.content)
             self.keys = _taken(network, keys, inputs, batch_flag)
             self.left_out = [key for key in keys if key not in self.keys]
-        elif inputs:
-            raise UserError(f"model.inputs=[{','.join(inputs)}]: goes with a batch that is a mapping")
 
     put = staticmethod(put_batch)
 

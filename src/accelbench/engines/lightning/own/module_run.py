@@ -1,7 +1,6 @@
 """A LightningModule of the user, measured as Lightning's Trainer runs it.
 
-The Trainer's own loop runs, with the module's own training_step, optimisers and hooks. A step is one batch of the loop
-with everything that the loop does, such as the end of an epoch (`trainer_loop`).
+A step is one batch of the Trainer's own loop with everything that the loop does, such as the end of an epoch.
 """
 
 import copy
@@ -55,7 +54,6 @@ class ModuleRun(CellRun):
         self.module, self.trainer = self.user_module.module, self.user_module.trainer
         flag, count = self.user_module.owner_flag, self.user_module.count_samples
         self.step = loop.LoopStep(self._loop, flag, cell.batch_size, count, endless=not self.trains)
-        self.finite = True
         self.same_random = self.is_reference  # in other formats torch draws other numbers
         self.unchecked: str | None = None  # why outputs were not checked
         # id of a compared batch -> the batch, which keeps it alive, and what predict_step got for it, on the CPU
@@ -86,7 +84,8 @@ class ModuleRun(CellRun):
                 self.looked = self._probed()
                 self.observer.see(self.module, None, self.looked.result)  # in training, forward may not run
                 weights = list(self.module.parameters()) if self.trains else []
-                self.finite = outputs.all_finite([self.looked.result, weights])
+                if not outputs.all_finite([self.looked.result, weights]):
+                    self.mark_not_finite()
                 self.work = self.work_of_step(self._count)
                 if not self.trains:
                     self._keep_outputs()
@@ -276,8 +275,6 @@ class ModuleRun(CellRun):
         return outputs.size_of(look.result, (rows, counted)) if self.cell.model.samples else rows
 
     def observe(self) -> Observed:
-        if not self.finite:
-            self.mark_not_finite()
         loss, device = self.looked.loss, self.observer.device()
         return Observed(
             device=self.backend.ran_on(device.type),

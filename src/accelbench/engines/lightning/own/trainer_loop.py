@@ -1,8 +1,8 @@
 """Lightning's own loop as steps of the clock: one batch, with everything that the loop does for it.
 
-The loop runs in a coroutine, whose loader returns to the clock before each batch. A greenlet runs in the same thread as
-the clock: what torch keeps for each thread, such as whether gradients are recorded, holds in both. Hooks into what the
-loop calls for a batch, of its strategy and of the module, time, count or look; timed steps have none.
+The loop runs in a coroutine, whose loader returns to the clock before each batch. A greenlet runs in the thread of the
+clock: what torch keeps for each thread holds in both. Hooks into what the loop calls time, count or look; timed steps
+have none.
 """
 
 import importlib
@@ -54,13 +54,9 @@ def _first_dimension(batch: Any) -> int:
 class LoopStep:
     """One batch of Lightning's loop, as the clock sees it: everything happens inside `compute`.
 
-    It checks and keeps the number of samples of each batch: the batch size, but for the last one of an epoch. The
-    user's function `count` counts them, or the first dimension of the first tensor does.
-
-    Args:
-        run: runs the whole loop, over a `SteppedLoader`.
-        flag: the setting that names what makes the batches.
-        endless: whether the loader begins again when it ends; if not, Lightning does that, as a new epoch.
+    `run` runs the whole loop, over a `SteppedLoader`. If `endless`, that begins again when it ends; else Lightning does
+    that, as a new epoch. The samples of each batch are checked and kept: the batch size, but for the last one of an
+    epoch, as the user's function `count` or the first tensor tells. The setting `flag` names what makes the batches.
     """
 
     def __init__(
@@ -95,10 +91,7 @@ class LoopStep:
         self.sizes.append(num)
 
     def advance(self) -> None:
-        """To be called by the clock: returns when the loop has run one batch, or before the first one.
-
-        What the loop raises is raised here too. Raises UserError: it ended by itself.
-        """
+        """To be called by the clock: returns when the loop has run one batch, or before the first one."""
         if self._continue() is not True:
             raise UserError("Lightning's loop ended by itself: it had no batch, or the module set trainer.should_stop")
 
@@ -211,9 +204,8 @@ def wrapped(trainer: Any, around: Around, names: Iterable[str] = PHASES) -> Iter
 def marking(step: Any) -> Around:
     """Has `step.mark` called at the end of each section, and of what its caller did before it.
 
-    In manual optimisation, training_step calls backward and optimiser: what else it does counts as `forward`. In
-    automatic optimisation the optimiser calls training_step and backward: what else it does, such as clipping, counts
-    as `optimizer`. What is in no section is `framework`.
+    Sections call each other, in automatic and in manual optimisation differently: what a section does beside those that
+    it calls counts as its own phase. What is in no section is `framework`.
     """
     running = [Phase.framework]
 
@@ -241,11 +233,11 @@ def counting(counter: TorchDispatchMode) -> Around:
 
 
 class StepProbe:
-    """What one step showed: its batch as the loader gave it, as it was copied, as a step got it, and the result."""
+    """What one step showed."""
 
-    loaded: Any
-    batch: Any
-    given: Any
+    loaded: Any  # its batch, as the loader gave it
+    batch: Any  # before it was copied to the device
+    given: Any  # as training_step or predict_step got it
     result: Any
 
     def around(self, name: str, section: Section, /, *args: Any, **kwargs: Any) -> Any:
@@ -288,8 +280,7 @@ class StepProbe:
 def noting_skipped(package: str, num_steps: Callable[[], int]) -> Iterator[set[int]]:
     """While it is entered, notes the steps in which training_step returned None, in automatic optimisation.
 
-    Lightning, of this package, warns of each such batch, and of no other one: this stands in for what it warns with, so
-    that a step that trains takes no longer.
+    This stands in for what Lightning, of this package, warns of each such batch with: other steps take no longer.
     """
     closure = importlib.import_module(f"{package}.loops.optimization.automatic").Closure
     steps: set[int] = set()

@@ -5,7 +5,6 @@ import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -82,13 +81,9 @@ class UserModule:
 
     def changed_settings(self) -> list[str]:
         """A sentence for each of the Trainer's settings that is not as it was asked for."""
-        asked = asdict(self.asked)
-        now = {name: getattr(self.trainer, name) for name in STEP_SETTINGS if self.trains}
-        return [
-            f"its code set trainer.{name}={found}, and {asked[name]} was asked for"
-            for name, found in now.items()
-            if (found or 0) != (asked[name] or 0)
-        ]
+        both = [(name, getattr(self.trainer, name), getattr(self.asked, name)) for name in STEP_SETTINGS if self.trains]
+        changed = [each for each in both if (each[1] or 0) != (each[2] or 0)]
+        return [f"its code set trainer.{name}={now}, and {asked} was asked for" for name, now, asked in changed]
 
     def rebuilt(self) -> nn.Module:
         """A new module like that which is measured, without a Trainer."""
@@ -117,7 +112,7 @@ class UserModule:
             yield "callbacks of the module were left out"
 
     def _new_module(self) -> Any:
-        """The module, its weights drawn from the seed; with the batch size, if it has the data."""
+        """With weights drawn from the seed; and with the batch size, if it has the data."""
         pl.seed_everything(self.cell.seed, verbose=False)
         model = self.cell.model
         kind = import_path("model.target", model.definition)
