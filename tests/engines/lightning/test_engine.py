@@ -171,12 +171,6 @@ def test_a_substituted_precision_is_seen(digits, monkeypatch):
     assert judge(cell, engine.run(cell, digits)) == "asked for precision fp16_mixed, but bf16_mixed ran"
 
 
-def test_a_fixed_number_of_steps(digits):
-    measured = engine.run(make_cell(model=SGD, protocol=Protocol.steps, warmup=3, steps=12), digits)
-    assert (len(measured.warmup_s), len(measured.latency_s)) == (3, 12)
-    assert sum(block.num_steps for block in measured.blocks) == 12
-
-
 @pytest.mark.parametrize(
     ("precision", "low", "high"),
     [(Precision.fp64, 1e-9, 1e-5), (Precision.fp16, 1e-5, 1e-2), (Precision.bf16, 1e-4, 0.05)],

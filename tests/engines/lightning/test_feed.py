@@ -44,19 +44,6 @@ def test_shuffled_batches_are_those_of_the_order_whether_it_ends_or_not_and_are_
         assert order(itertools.islice(iterator, 6)) == expected
 
 
-def test_batches_in_order_are_views_of_the_arrays():
-    arrays = numbered(8)
-    images, _ = next(iter(ArrayFeed(arrays, Order(8, 4, last="keep"))))
-    arrays.images[0] = 77
-    assert images[0].eq(77).all()
-
-
-def test_a_feed_for_inference_has_images_alone():
-    batches = list(feed(10, 4, labelled=False, last="pad"))
-    assert [len(batch) for batch in batches] == [1, 1, 1]
-    assert order((images, None) for (images,) in batches) == [*range(10), 0, 0]
-
-
 def test_random_images_are_normal_differ_from_batch_to_batch_and_are_the_same_each_time():
     def drawn(**changes):
         settings = {"labelled": True, "seed": 0, **changes}
@@ -74,12 +61,6 @@ def test_random_images_are_normal_differ_from_batch_to_batch_and_are_the_same_ea
     assert [len(batch) for batch in drawn(labelled=False)] == [1, 1, 1]
     fresh = DrawnFeed(RandomImages((2, 2), 5, 4, torch.float32, labelled=False, seed=0), 4, fresh=True)
     assert len({tuple(images.flatten().tolist()) for (images,) in itertools.islice(fresh, 20)}) == 20
-
-
-def test_a_resident_batch_stays_where_it_is():
-    images = RandomImages((4, 4), 2, 8, torch.float32, labelled=True, seed=0)
-    first, second = itertools.islice(DrawnFeed(images, 8, put=lambda batch: batch), 2)
-    assert first[0] is second[0]
 
 
 def encoded(arrays):

@@ -12,14 +12,6 @@ def test_grey_bytes_become_floats_from_0_to_1_and_random_floats_stay_as_they_are
     assert ImageTask(torch.float32).inputs(images) is images
 
 
-def test_the_channels_of_colour_come_first_and_the_memory_stays_as_it_is():
-    images = torch.randint(0, 256, (2, 5, 7, 3), dtype=torch.uint8)
-    inputs = ImageTask(torch.bfloat16).inputs(images)
-    assert (inputs.shape, inputs.dtype) == ((2, 3, 5, 7), torch.bfloat16)
-    assert inputs.is_contiguous(memory_format=torch.channels_last)
-    assert inputs[1, 2, 3, 4] == (images[1, 3, 4, 2] / 255).to(torch.bfloat16)
-
-
 def test_one_logit_is_binary_cross_entropy():
     task, output, labels = ImageTask(torch.float32), torch.tensor([[0.3], [-1.2]]), torch.tensor([1, 0])
     expected = -(torch.sigmoid(output[0, 0]).log() + (1 - torch.sigmoid(output[1, 0])).log()) / 2

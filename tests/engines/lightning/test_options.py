@@ -1,8 +1,5 @@
 """Options against the plain network: what they do to it, and that its output stays."""
 
-import dataclasses
-import re
-
 import pytest
 import torch
 import torch._inductor.config
@@ -18,7 +15,7 @@ from accelbench.grid.support import why_not
 from accelbench.isolation.child import NOT_IMPLEMENTED
 from accelbench.judging.asked import judge
 from accelbench.schema.cell import Options
-from accelbench.schema.vocab import Device, Library, Mode, Pipeline, Precision, Protocol
+from accelbench.schema.vocab import Device, Library, Pipeline, Precision
 from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
 from marks import IGNORES_LIGHTNINGS_WARNINGS
@@ -156,58 +153,6 @@ def test_compiled_in_every_precision(nothing, precision, freeze):
     assert judge(cell, measured) is None
     assert measured.output_error < (1e-5 if precision in (Precision.fp32, Precision.fp64) else 0.05)
     assert measured.warnings == []
-
-
-@compiles
-@pytest.mark.slow
-def test_compiled_training_has_the_plain_losses(digits):
-    cell = make_cell(model=MLP, mode=Mode.train, protocol=Protocol.fit, epochs=3)
-    plain = engine.run(cell, digits)
-    compiled = engine.run(dataclasses.replace(cell, options=Options(compile=True)), digits)
-    assert [e.loss for e in compiled.epochs] == pytest.approx([e.loss for e in plain.epochs], rel=1e-5)
-    assert compiled.evaluation.loss == pytest.approx(plain.evaluation.loss, rel=1e-5)
-    assert compiled.num_compiles >= 3  # forward for two batch sizes, and to test
-
-
-@compiles
-@pytest.mark.slow
-def test_frozen_weights_are_constants_of_the_compiled_code():
-    images = torch.rand(4, 3, 32, 32)
-    outputs = {}
-    for freeze in (False, True):
-        on = Options(compile=True, freeze=freeze)
-        network = resnet_network()
-        with options.empty_cache(on), torch.no_grad():
-            options.prepare_compiler(on)
-            compiled = options.compiled(options.prepared(network, on), on)
-            before = compiled(images)
-            for weights in network.parameters():
-                if weights.dim() > 1:  # constants share vectors with the network that they were made from
-                    weights.mul_(2)
-            outputs[freeze] = torch.equal(compiled(images), before)
-    assert outputs == {False: False, True: True}
-
-
-class Broken(nn.Module):
-    """A network that torch.compile takes in two parts."""
-
-    def __init__(self):
-        super().__init__()
-        self.one, self.other = nn.Linear(784, 16), nn.Linear(16, 10)
-
-    def forward(self, images):
-        hidden = self.one(images.flatten(1))
-        torch._dynamo.graph_break()
-        return self.other(hidden)
-
-
-@compiles
-@pytest.mark.slow
-def test_graph_breaks_are_warned_of(digits):
-    own = ModelSpec(name="mine", library=Library.custom, network=f"{__name__}.Broken")
-    measured = engine.run(make_cell(model=own, options=Options(compile=True)), digits)
-    (told,) = measured.warnings
-    assert re.fullmatch("torch.compile left parts of the network as they are: [1-9][0-9]* graph breaks", told)
 
 
 def test_where_nothing_is_compiled_there_is_no_number(digits):

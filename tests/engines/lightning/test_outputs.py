@@ -10,18 +10,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from accelbench.data.obtain import Obtained
-from accelbench.data.prepare import describe
 from accelbench.engines.lightning import engine
-from accelbench.engines.lightning.outputs import all_finite, described
+from accelbench.engines.lightning.outputs import all_finite
 from accelbench.engines.lightning.structure import tensors_in
 from accelbench.errors import UserError
 from accelbench.judging.asked import judge
 from accelbench.measuring import output_check
-from accelbench.schema.cell import Options
-from accelbench.schema.vocab import Device, Library, Mode, ModelOutput, Pipeline, Precision, Protocol, Status
-from accelbench.schema.workload import DataSpec, ModelSpec
-from engines.lightning.test_options import compiles
+from accelbench.schema.vocab import Library, Mode, ModelOutput, Precision, Protocol
+from accelbench.schema.workload import ModelSpec
 from fakes import make_cell
 from marks import IGNORES_LIGHTNINGS_WARNINGS
 
@@ -60,7 +56,6 @@ OUTPUTS = {
     "detected": lambda images, logits: Detected(logits[:, None, :4], Scores(logits)),
     "two times": lambda images, logits: times(logits, 2),  # as many as images are compared
     "times like images": lambda images, logits: times(logits, 32, first=3),
-    "scaled times": lambda images, logits: times(logits, 32, first=3) * len(images),  # the reference has few images
     "sum": lambda images, logits: logits.sum(0),
     "integers": lambda images, logits: logits.argmax(1),
     "batches of 32": lambda images, logits: logits.view(32, 10),
@@ -88,16 +83,6 @@ class Cached(Dense):
         if self.kept is None:
             self.kept = super().forward(images)
         return self.kept + 1e-5 * images.mean() if isinstance(self.kept, Tensor) else (self.kept[0], images.sum())
-
-
-class CachedByAddress(Dense):
-    """Keeps the output of each tensor by its address: a feed on the device gives the same one in every step."""
-
-    def forward(self, images):
-        self.known = getattr(self, "known", {})
-        if images.data_ptr() not in self.known:
-            self.known[images.data_ptr()] = super().forward(images)
-        return self.known[images.data_ptr()]
 
 
 class Counting(Dense):
@@ -152,12 +137,6 @@ def test_an_output_that_is_kept_from_an_earlier_batch_makes_the_cell_invalid(dig
     assert judged(cell_of(Cached, precision=precision), digits)[0] == output_check.STALE
 
 
-def test_an_output_that_is_kept_by_its_inputs_address_makes_the_cell_invalid(tmp_path):
-    describe(Obtained(classes=(), source="random"), "random", tmp_path)
-    why, _ = judged(cell_of(CachedByAddress, data=DataSpec(name="random", pipeline=Pipeline.device)), tmp_path)
-    assert why == output_check.STALE
-
-
 def test_a_network_with_a_state_is_valid_with_a_note(digits):
     assert judged(cell_of(Counting), digits) == (None, [output_check.STATE])
 
@@ -179,10 +158,6 @@ def test_any_structure_of_tensors_is_valid_if_asked_for(digits, network):
     assert measured.breakdown is not None
 
 
-def test_a_wrong_output_is_found_if_its_times_are_as_many_as_its_images(digits):
-    assert 14 < engine.run(cell_of("scaled times", ModelOutput.any, **BF16), digits).output_error < 16
-
-
 @pytest.mark.parametrize(
     ("network", "why", "warnings"),
     [
@@ -197,29 +172,6 @@ def test_any_output_is_checked_as_far_as_it_can_be(digits, network, why, warning
     assert judged(cell_of(network, ModelOutput.any), digits) == (why, warnings)
 
 
-@compiles
-@pytest.mark.slow
-def test_a_compiled_network_that_keeps_an_output_is_invalid(digits):
-    why, _ = judged(cell_of(Cached, options=Options(compile=True)), digits)
-    assert why == output_check.STALE  # kept from before it was compiled
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize(
-    ("network", "changes", "why"),
-    [
-        ("several", {"output": ModelOutput.any}, None),
-        ("logits", {"options": Options(cuda_graphs=True)}, None),
-        ("logits", {"options": Options(cuda_graphs=True, compile=True)}, None),
-        (Cached, {}, output_check.STALE),
-    ],
-)
-def test_outputs_on_a_gpu(hosts, digits, network, changes, why):
-    outcome = hosts.run(cell_of(network, device=Device.gpu, **changes), digits)
-    assert outcome.reason == why, outcome.error
-    assert outcome.status == (Status.invalid if why else Status.ok)
-
-
 def test_the_tensors_of_a_structure_are_all_found_in_order():
     one, two, three = torch.ones(2), torch.zeros(2, 3), torch.tensor([1, 2])
     output = {"a": [one, None, "text"], "b": Detected(two, Scores(three))}
@@ -228,10 +180,3 @@ def test_the_tensors_of_a_structure_are_all_found_in_order():
     assert all_finite(output)
     assert not all_finite([output, torch.tensor(torch.nan)])
     assert all_finite(torch.tensor(1e200, dtype=torch.float64))
-
-
-def test_rows_are_those_of_the_batchs_dimension():
-    time_first = torch.arange(24.0).reshape(3, 4, 2)
-    (found,) = described(time_first, 4, [0, 3])
-    assert (found.shape, found.rows.keys()) == ((3, 4, 2), {1})
-    assert found.rows[1].tolist() == time_first[:, [0, 3]].movedim(1, 0).tolist()

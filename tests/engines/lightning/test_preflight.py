@@ -73,11 +73,6 @@ def test_a_mistake_in_a_name_or_an_argument_is_one_on_every_device(tmp_path, fau
         engine.check(cell, tmp_path)
 
 
-@pytest.mark.parametrize("loss", [None, "token_loss"])
-def test_inputs_of_ones_own_pass(tmp_path, loss):
-    engine.check(own_cell("Tokens", "tokens", loss), tmp_path)
-
-
 @pytest.mark.parametrize(
     ("cell", "told"),
     [

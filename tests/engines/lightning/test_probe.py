@@ -1,4 +1,3 @@
-import json
 import time
 
 import numpy as np
@@ -7,8 +6,7 @@ import torch
 
 from accelbench.engines.lightning import global_state, probe
 from accelbench.engines.lightning.backends import Backend, Cuda
-from accelbench.schema.ceilings import TRUE_PRECISIONS, Ceilings
-from accelbench.schema.serialize import load
+from accelbench.schema.ceilings import TRUE_PRECISIONS
 from accelbench.schema.vocab import Precision
 
 NUM_TRIES = 4  # what else runs on the machine may spoil some
@@ -103,25 +101,6 @@ def test_the_products_of_all_libraries_are_the_same(name, transposed):
 
 def test_the_stopwatch_tells_a_calls_own_time():
     assert probe._best(Backend(), 0.0, lambda: time.sleep(0.01)) >= 0.01
-
-
-ON_XLA = """
-import json
-from accelbench.engines.lightning.backends import backend_for
-from accelbench.engines.lightning.probe import probe
-from accelbench.schema.vocab import Device, Precision
-found = probe(backend_for(Device.xla_cpu), (Precision.fp32, Precision.bf16, Precision.fp64), seconds_each=0.001)
-print(json.dumps(found.to_json()))
-"""
-
-
-@pytest.mark.slow
-def test_xla_has_ceilings(printed):
-    (line,) = printed(ON_XLA)
-    found = load(Ceilings, json.loads(line))
-    assert (found.device, found.threads) == ("xla_cpu", None)
-    assert set(found.flops_per_s) == {"fp32", "bf16", "fp64"}
-    assert min(*found.flops_per_s.values(), found.memory_bytes_per_s, found.launch_s) > 0
 
 
 @pytest.mark.gpu

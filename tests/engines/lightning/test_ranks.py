@@ -14,7 +14,6 @@ from accelbench.engines.lightning.engine import trainer_for
 from accelbench.engines.lightning.ranks import NetworkDDP, Ranks, Seen, joined
 from accelbench.errors import UnsupportedError
 from accelbench.isolation.hosts import Hosts
-from accelbench.schema.cell import Options
 from accelbench.schema.vocab import NOT_QUANTIZED, Device, Mode, Precision, Protocol, Status
 from accelbench.schema.workload import ModelSpec
 from fakes import make_cell
@@ -110,13 +109,6 @@ def test_steps_count_the_whole_batch(run, mode, protocol):
     assert measured.peak_host_bytes <= outcome.system.peak_host_bytes
 
 
-def test_the_work_is_that_of_all_devices_and_threads_are_those_of_each_process(run):
-    one, two = (run(devices=num, threads=2, protocol=Protocol.steps, steps=6).measurement for num in (1, 2))
-    assert two.work.flops == one.work.flops
-    assert two.work.num_operators == one.work.num_operators
-    assert two.threads == one.threads == 2
-
-
 def test_a_process_knows_its_place_among_those_of_all_hosts(monkeypatch):
     for name, value in {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "RANK": "3", "LOCAL_RANK": "1"}.items():
         monkeypatch.setenv(name, value)
@@ -163,14 +155,6 @@ def test_a_gpu_that_two_ranks_share_counts_once():
     found, resources = joined([seen("cuda:0"), seen("cuda:1", peak=30, loss=2.0)])
     assert (found.num_devices, found.device_name, found.loss) == (2, "a GPU", 1.5)
     assert resources == Resources((1, 0.5), None, 30, 40)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", list(Mode))
-def test_a_compiled_network_runs_on_two_devices(run, mode):
-    outcome = run(mode=mode, options=Options(compile=True), timeout_s=280.0)
-    assert outcome.status == Status.ok, outcome.reason
-    assert outcome.measurement.num_compiles > 0
 
 
 @pytest.mark.gpu

@@ -8,12 +8,10 @@ import dataclasses
 import pytest
 
 import xla_world
-from accelbench.data.obtain import Obtained
-from accelbench.data.prepare import describe
 from accelbench.engines.lightning import engine
 from accelbench.isolation.hosts import Hosts
-from accelbench.schema.vocab import Device, Mode, Pipeline, Precision, Protocol, Scaling, Status
-from accelbench.schema.workload import DataSpec, ModelSpec
+from accelbench.schema.vocab import Device, Mode, Precision, Protocol, Scaling, Status
+from accelbench.schema.workload import ModelSpec
 from fakes import SHORT, make_cell, needs
 
 pytestmark = needs("torch_xla")
@@ -64,18 +62,6 @@ def test_xla_runs_what_was_asked_and_compiles_nothing_in_the_steady_state(hosts,
     assert (measured.precision, measured.num_devices, measured.fallbacks) == (precision, devices, [])
     assert all(block.num_samples == 64 * block.num_steps for block in measured.blocks)
     assert measured.operators == []
-
-
-def test_resident_images_are_not_copied_for_each_step_and_those_on_the_host_are(hosts, tmp_path):
-    describe(Obtained(classes=(), source="random"), "random", tmp_path)
-    model = ModelSpec(name="pets_cnn", input_shape=(3, 24, 24), num_classes=2)
-    cells = [
-        make_cell(model=model, data=DataSpec(name="random", pipeline=pipeline), batch_size=4)
-        for pipeline in (Pipeline.host, Pipeline.device)
-    ]
-    host, device = (measured_on_xla(hosts, cell, tmp_path) for cell in cells)
-    assert len(host.copy_in_s) == len(host.latency_s)
-    assert device.copy_in_s == []
 
 
 IMPORTS = """
@@ -198,23 +184,6 @@ def test_weights_that_were_not_joined_are_found_out(world, digits, protocol):
     outcome = world.run(ranks_cell(mode=Mode.train, protocol=protocol, epochs=2, batch_size=50), digits)
     assert (outcome.status, outcome.reason) == (Status.invalid, "the devices' weights differ after training")
     assert (outcome.measurement.warnings, outcome.measurement.fallbacks) == ([], [])
-
-
-PART_OF_A_HOST = """
-tpu.num_available_chips = lambda: 4
-try:
-    Xla(Device.tpu, ranks=Ranks(2)).prepare(allow_tf32=False)
-except UnsupportedError as error:
-    print(error)
-"""
-
-
-@pytest.mark.slow
-def test_a_part_of_a_tpus_chips_is_refused_before_libtpu_waits_for_the_others(printed):
-    ranks = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0"}
-    (told,) = printed(IMPORTS + PART_OF_A_HOST, PJRT_DEVICE="TPU", **ranks)
-    assert "this host has 4 chips" in told
-    assert told.endswith("for 2 processes: use devices=4 for each host")
 
 
 # The device of a world of two, whose sum over all devices is of one alone: each gradient comes out halved.

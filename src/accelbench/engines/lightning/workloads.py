@@ -14,10 +14,8 @@ from accelbench.engines.images import Shape, input_of, is_random, output_shapes,
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.feed import Feed, feed_of
-from accelbench.engines.lightning.global_state import new_tensors_in
 from accelbench.engines.lightning.module import ImageTask
-from accelbench.engines.lightning.outputs import changed, described, in_precision, seeded, set_again
-from accelbench.engines.lightning.own.workload import OwnWorkload, TransformersWorkload
+from accelbench.engines.lightning.own.workload import OwnWorkload, TransformersWorkload, of_new_network
 from accelbench.engines.lightning.precision import STORED_DTYPES
 from accelbench.engines.lightning.ranks import Ranks
 from accelbench.engines.targets import import_path
@@ -120,7 +118,6 @@ class Images:
         other = torch.randn(images.shape) if random else torch.from_numpy(pictures_alike(images.numpy()))
         return (other.to(images.dtype), *labels)
 
-    @torch.no_grad()
     def reference(
         self,
         batches: Sequence[tuple[Tensor, ...]],
@@ -135,15 +132,14 @@ class Images:
         `other`, the network has other weights.
         """
         pl.seed_everything(self.cell.seed, verbose=False)
-        network = changed(self.build(), other=other).eval()
-        set_again()
-        dtype, context = in_precision(precision or Precision.fp32)
-        network, task = network.to(dtype), ImageTask(dtype)
+        dtype = STORED_DTYPES[precision or Precision.fp32]
         chosen = torch.tensor(rows[:NUM_SAMPLES])
-        images = [batch[0][chosen] for batch in batches]
-        with context, new_tensors_in(dtype):
-            outputs = list(seeded(images, lambda each: network(task.inputs(each).to(dtype))))
-        return [described(output, len(chosen), range(len(chosen))) for output in outputs]
+        images, kept = [batch[0][chosen] for batch in batches], (len(chosen), range(len(chosen)))
+
+        def infer(network: nn.Module, batch: Tensor) -> Any:
+            return network(ImageTask(dtype).inputs(batch).to(dtype))
+
+        return of_new_network(self.build, infer, images, kept, other=other, precision=precision)
 
     def tokens_per_sample(self) -> None:
         """Tokens of the batches over their samples; None if nothing counts them."""
