@@ -27,18 +27,12 @@ INTEGERS = frozenset({"int8", "uint8"})  # NumPy's names of integers that quanti
 
 
 def computed_in(formats: Mapping[str, int]) -> str:
-    """What a network computes in whose matrix products compute in `formats` (format -> how many).
-
-    It is int8 if any product multiplies integers: quantisers leave products alone that would lose too much.
-    """
+    """What matrix products compute in, of `formats` (format -> how many); int8 if any multiplies integers."""
     return "int8" if INTEGERS & set(formats) else ", ".join(sorted(formats))
 
 
 def word_for(stored: str, computed: str, *, tf32: bool) -> str:
-    """The word for the precision that ran, of the dtypes of weights and outputs; their names if there is no word.
-
-    `tf32` says whether fp32 matrix products run in TF32.
-    """
+    """The word for the precision that ran, of the dtypes of weights and outputs; their names if there is no word."""
     if stored == computed == "float32":
         return Precision.tf32 if tf32 else Precision.fp32
     for word, formats in FORMATS.items():

@@ -25,10 +25,7 @@ class Cost:
 
 
 def with_costs(row: Row, costs: Mapping[Device, Cost]) -> Row:
-    """`row` with the cost of a million samples, and with estimated energy if it was not measured.
-
-    The cost covers the time in which the device computes, not the time in which it waits.
-    """
+    """`row` with the cost of a million samples while the device computes, and estimated energy if none was measured."""
     rate, device = row["samples_per_s"], Device(str(row["device"]))
     cost, num = costs.get(device), 1 if device in SHARE_ONE_CPU else int(row["devices"] or 1)
     if cost is None or not isinstance(rate, float):

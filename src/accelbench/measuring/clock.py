@@ -65,10 +65,7 @@ def measure(runner: Runner, window: Window, reference: Now = raw_s) -> Timing:
 
 
 def measure_steps(runner: Runner, warmup: int, steps: int, reference: Now = raw_s) -> Timing:
-    """Measures a fixed number of steps in up to `NUM_PARTS` blocks, then as many single steps, but one step only once.
-
-    `warmup` single steps come before.
-    """
+    """Measures that many steps in up to `NUM_PARTS` blocks, then as many single ones, but one step only once."""
     runner.timing.stop = Stop.fixed
     _note_warmup(runner.timing, [runner.plain_step() for _ in range(warmup)])
     num_parts = min(NUM_PARTS, steps)

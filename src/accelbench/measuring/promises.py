@@ -211,14 +211,11 @@ class Replay:
 
     @property
     def depends(self) -> bool:
-        """Whether the same inputs take as long once more, so that the work depends on them.
-
-        Kept results would make the second time shorter by as much as unseen inputs made blocks longer; half of that, as
-        a factor, parts the two.
-        """
-        if not self.again_s:
-            return False
-        return min(self.first_s) / min(self.again_s) <= math.sqrt(min(self.unseen_s) / min(self.fed_s))
+        """Whether the same inputs take as long once more: kept results would make the second time as much shorter."""
+        # Half of that, as a factor, parts the two.
+        return bool(self.again_s) and min(self.first_s) / min(self.again_s) <= math.sqrt(
+            min(self.unseen_s) / min(self.fed_s)
+        )
 
     def warnings(self) -> Iterator[str]:
         if self.differs and self.depends:

@@ -50,9 +50,7 @@ class Ran:
 
 
 class Compiler:
-    """An engine: a network -> a file -> what runs, perhaps in another process.
-
-    Each step raises an UnsupportedError with the reason if it is not possible.
+    """An engine: a network -> a file -> what runs, perhaps in another process; an UnsupportedError if it can't be.
 
     Attributes:
         computes_in: the precision that the network and its inputs are given in; None: that of the cell.

@@ -56,10 +56,7 @@ class Backend(BaseBackend, ABC):
 
     @abstractmethod
     def trained(self, model: keras.Model) -> list[NDArray[Any]]:
-        """The values of the model's trainable variables, after its last step; of several equal replicas, the first's.
-
-        They may share memory with the variables: to be read before a further step.
-        """
+        """The values of the model's trainable variables, perhaps views of them; of several replicas, the first's."""
 
     @abstractmethod
     def kinds(self, weights: keras.Variable) -> Iterable[str]:
@@ -93,10 +90,7 @@ class Backend(BaseBackend, ABC):
         return self._num_compiles, self._compile_s
 
     def function(self, model: keras.Model, kind: Kind) -> Execute:
-        """Keras' own step as `fit`, `evaluate` or `predict` calls it; the result of `predict` stays on the device.
-
-        It keeps its result in `last`, and adds its seconds to `compiles` if it traced something.
-        """
+        """Keras' own step as `fit`, `evaluate` or `predict` calls it; the result of `predict` stays on the device."""
         step = getattr(model, f"{kind}_step")
 
         def counted(*args: Any, **kwargs: Any) -> Any:  # called only to be traced

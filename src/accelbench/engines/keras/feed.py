@@ -21,10 +21,7 @@ Batch = tuple[NDArray[Any], ...]  # images (uint8; floats if random) and targets
 
 
 class ArrayFeed:
-    """Batches gathered by index from images (n, ...) and labels (n), which may be memory-mapped.
-
-    `target` is the second part of a batch: `labels`, `images` (for the autoencoder), or None for only images.
-    """
+    """Batches gathered by index, with `target` as their second part: `labels`, `images` (autoencoder), or None."""
 
     def __init__(self, arrays: Arrays, order: Order, target: str | None) -> None:
         images = np.asarray(arrays.images)
@@ -43,10 +40,7 @@ class ArrayFeed:
 
 
 class RandomFeed:
-    """Normally distributed random images without end, drawn on the host by the cell's seed.
-
-    A few batches are repeated, a single one if it stays on the device; with `pipeline=fresh` each is drawn when needed.
-    """
+    """Random images without end, drawn by the cell's seed: a few batches are repeated; fresh ones drawn when needed."""
 
     num_batches = None
 

@@ -1,9 +1,8 @@
 """The networks of the studies in Keras, the same layers as in the Lightning engine, and what they are trained on.
 
-Each network is built for images of one shape, (height, width) or (height, width, channels), with values in [0, 1].
-It returns logits (batch, classes), or (batch, 1) if a study has a single logit for two classes: softmax and sigmoid are
-part of the loss. So are study 004's ten sigmoids: Keras on TensorFlow computes their cross-entropy from the logits, as
-softmax does. The autoencoder returns images. Weights start as Keras' layers initialise them.
+Each takes images of one shape, (height, width) or (height, width, channels), with values in [0, 1], and returns logits
+(batch, classes), or (batch, 1) if a study has one logit for two classes; the autoencoder returns images. Study 004's
+sigmoids are part of the loss: Keras on TensorFlow computes their cross-entropy from the logits, as softmax does.
 """
 
 from collections.abc import Callable, Mapping, Sequence

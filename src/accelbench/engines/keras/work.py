@@ -50,10 +50,7 @@ class Observer:
         return word_for(keras.backend.standardize_dtype(self.weights.dtype), computed, tf32=tf32)
 
     def products(self, *, train: bool) -> Products:
-        """The products of the forward pass for a sample, by what each layer was seen to compute in.
-
-        In training there are other products too, which are not seen: those of gradients.
-        """
+        """Those of the forward pass for a sample, by what each layer was seen to compute in, without gradients'."""
         found = Products(uncounted={"gradients"} if train else set(), of="forward matrix products")
         for layer in self.network.layers:
             num = _multiplications(layer)
@@ -66,10 +63,7 @@ class Observer:
 
 
 def count(network: keras.Sequential, batch_size: int, *, train: bool) -> Work:
-    """The work of one step; unknown, with the names of the layers, if that of a layer is.
-
-    In training: the forward pass, the gradients of all weights, and those of all inputs of layers except the images.
-    """
+    """The work of one step, in training with the gradients of all weights and of all layers' inputs but the images."""
     uncounted = sorted({type(layer).__name__ for layer in network.layers if _multiplications(layer) is None})
     if uncounted:
         return Work(uncounted=uncounted)
