@@ -47,7 +47,7 @@ def converter(hint: Any, clean: bool) -> Converter:
     if kind is list:
         return _list(args[0], clean)
     if kind is tuple:
-        return _tuple(args, clean)
+        return _tuple(_list(args[0], clean), None if Ellipsis in args else len(args))
     if args:
         return _mapping(converter(args[0], clean), {}, converter(args[1], clean))
     if kind is Any:
@@ -132,9 +132,8 @@ def _list(hint: Any, clean: bool) -> Converter:
     return convert
 
 
-def _tuple(hints: tuple[Any, ...], clean: bool) -> Converter:
+def _tuple(items: Converter, num: int | None) -> Converter:
     """For `tuple[X, ...]`, and for tuples of a fixed length whose items are of one type."""
-    items, num = _list(hints[0], clean), None if Ellipsis in hints else len(hints)
 
     def convert(values: Any) -> Any:
         found = tuple(items(values))

@@ -82,9 +82,7 @@ class Epoch:
     seconds: Duration  # wall time, loading of data and compilation included
     num_samples: AtLeastOne  # samples that were computed
     began_boot_s: Seconds | None = None  # when it began, in seconds since the machine started
-    # of `seconds`, the time to get the batches, while an accelerator may still compute those before; None if the steps
-    # fetch them themselves
-    data_s: Seconds | None = None
+    data_s: Seconds | None = None  # of `seconds`, the time to get the batches; None if the steps fetch them themselves
     loss: Number | None = None  # mean over the epoch's steps; None in inference
     accuracy: Share | None = None  # share of right answers during training; None for a model that does not classify
     evaluation: Evaluation | None = None  # on the test set after the epoch, not part of `seconds`; None in inference
@@ -95,8 +93,7 @@ class Breakdown:
     """How the wall time of steps divides into phases."""
 
     phases_s: dict[Phase, list[Difference]]  # seconds, one value per step; the phases of a step add up to the step
-    # seconds of alternate steps that were timed only as a whole; the difference is what timing the phases costs
-    undisturbed_s: list[Duration]
+    undisturbed_s: list[Duration]  # of alternate steps that were timed as a whole: the difference is the timing's cost
 
     def __post_init__(self) -> None:
         nums = {len(seconds) for seconds in self.phases_s.values()}
@@ -155,17 +152,15 @@ class Measurement:
     stop: Stop | None = None  # why no more blocks were measured; None for whole epochs
     blocks: list[Block] = field(default_factory=list)  # the steady state, from which the throughput is computed
     dropped_s: Seconds | None = None  # seconds of the steady state that belong to no block and no step
-    # further steps of the steady state, each waited for. In Keras a step is one execution, of `steps_per_execution`
-    # batches. Of each of these steps: the time until the call returned, to get the batch (empty if the step itself
-    # fetches it), and to copy the batch to the device and the result back (empty if nothing is copied)
+    # further steps of the steady state, each waited for; in Keras, each of `steps_per_execution` batches. Of each:
+    # the time until the call returned, to get the batch (empty if the step itself fetches it), and to copy it and back
     latency_s: list[Duration] = field(default_factory=list)
     launch_s: list[Seconds] = field(default_factory=list)
     data_s: list[Seconds] = field(default_factory=list)
     copy_in_s: list[Seconds] = field(default_factory=list)
     copy_out_s: list[Seconds] = field(default_factory=list)
     num_steady_samples: AtLeastOne | None = None  # computed in the steady state, discarded blocks included
-    # begin and end of the steady state, or of the epochs, in seconds since the machine started
-    steady_boot_s: tuple[Seconds, Seconds] | None = None
+    steady_boot_s: tuple[Seconds, Seconds] | None = None  # its begin and end, or the epochs', since the machine started
     clock_drift: Number | None = None  # how much faster the clock ran than one that is never adjusted, as a share
     breakdown: Breakdown | None = None  # phases of additional steps
     operators: list[Operator] = field(default_factory=list)  # those that take most of a step's time, longest first
@@ -174,8 +169,8 @@ class Measurement:
     loss: Number | None = None  # of the last training step's batch
     evaluation: Evaluation | None = None  # on the test set after the last epoch of training
     answers: Answers | None = None  # of a trained classifier in inference, by an engine that exports it
-    # norm of the difference between the output for two samples and that of the same weights in fp32 on the CPU, over
-    # the norm of the latter; None in training, and for plain fp32 on the CPU
+    # norm of the difference between the output for two samples and that in fp32 on the CPU, over the latter's norm;
+    # None in training, and for plain fp32 on the CPU
     output_error: Number | None = None
     peak_device_bytes: Count | None = None  # of the accelerator's allocator, of several devices the largest
     peak_host_bytes: Count | None = None  # the kernel's high-water mark when measuring ended, of all processes
@@ -205,15 +200,12 @@ class Measurement:
 class SystemSeries:
     """Samples of the system, taken from the start of a cell's process to the end of its measurement."""
 
-    # when the cell's process started, in seconds since the machine started; None without samples
-    started_boot_s: Seconds | None = None
+    started_boot_s: Seconds | None = None  # when the process started, since the machine did; None without samples
     t_s: list[Difference] = field(default_factory=list)  # seconds since the process started, one value per sample
     # name -> one value per sample; None if that sample failed. Names end in their unit, such as `gpu_0_power_w`
     values: dict[SeriesName, list[Reading | None]] = field(default_factory=dict)
-    # the larger of the kernel's high-water mark of the cell's processes and the largest sample; None if unknown
-    peak_host_bytes: Count | None = None
-    # logical cores that `other_cpu_utilization_percent` is of; None without samples
-    num_cores: AtLeastOne | None = None
+    peak_host_bytes: Count | None = None  # the larger of the kernel's high-water mark and the largest sample
+    num_cores: AtLeastOne | None = None  # logical cores that `other_cpu_utilization_percent` is of
 
     def __post_init__(self) -> None:
         for name, values in self.values.items():

@@ -101,9 +101,7 @@ def write_plan(plan: PlanFile, folder: Path) -> None:
 def read_entries(folder: Path) -> tuple[PlanFile, list[PlanEntry]]:
     """`folder`/plan.json without its cells, and its entries; reading all cells of one takes ten times as long.
 
-    Raises:
-        RefusedError: the system does not read the file now.
-        UserError: the file is missing or not readable.
+    Raises RefusedError: the system does not read the file now; UserError: it is missing or not readable.
     """
     path = folder / PLAN
     if is_missing(path):
@@ -162,8 +160,7 @@ def joined(earlier: Sequence[WantedCell], new: Sequence[WantedCell]) -> list[Wan
 def sweep_folders(top: Path) -> dict[Path, RefusedError | None]:
     """The folders that hold a plan or records: `top` and those below it, sorted, links followed, no hidden ones.
 
-    Returns:
-        Folder -> None; or why the system does not list it, so that nobody knows what it holds.
+    Folder -> None; or why the system does not list it, so that nobody knows what it holds.
     """
     found: dict[Path, RefusedError | None] = {}
 

@@ -76,10 +76,8 @@ class Record:
     # the fingerprint of machine, versions, measuring code and git, and `DEVICE_MEASUREMENTS`
     environment: Annotated[Mapping[str, Any], Environment]
     reason: str | None = None  # why the status is not `ok`, in one line; None if it is
-    # the end of the traceback, of the process's output, or of the calls it hung in; None if the cell is ok
-    error: str | None = None
-    # whether the cell failed because of a mistake in the user's request, which `reason` explains
-    user_error: bool = False
+    error: str | None = None  # the end of the traceback, of the process's output, or of the calls it hung in
+    user_error: bool = False  # whether a mistake in the user's request, which `reason` explains, made it fail
     # data, measurement, system: None if the cell did not get that far
     data: Data | None = None
     measurement: Measurement | None = None
@@ -88,8 +86,7 @@ class Record:
     schema_version: int = SCHEMA_VERSION  # the schema of the release that wrote the record
     # `cell.id`, which takes long to compute, if it is known
     cell_id: Annotated[str, re.compile("[0-9a-f]{12}")] | None = field(default=None, compare=False)
-    # the cell's name for people, which tells it apart from the others of its sweep; by default `cell.label`
-    label: str = ""
+    label: str = ""  # tells the cell apart from the others of its sweep; by default `cell.label`
 
     def __post_init__(self) -> None:
         if not self.label:
@@ -115,9 +112,7 @@ FIELDS = frozenset(field.name for field in dataclasses.fields(Record))
 
 
 def from_values(values: Mapping[str, Any]) -> Record:
-    """The record that `Record.to_json` gave, its texts made safe to show.
-
-    Texts have *** for secrets, and environment variables that this release does not keep are left out.
+    """The record that `Record.to_json` gave, `cleared` again, its texts made safe to show.
 
     Raises TypeError, ValueError, KeyError: `values` are no record of this schema, or one that no cell can leave, or its
     settings hold a secret; the message names the field.

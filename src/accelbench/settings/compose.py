@@ -23,11 +23,7 @@ from accelbench.settings.to_cell import repeated
 
 
 def cells_of(configs: list[config.RunConfig]) -> tuple[list[Cell], config.SweepOptions]:
-    """The cells of a sweep's configurations, repeats included, and the options of the whole sweep.
-
-    Raises UserError: a value is out of range, an option of the whole sweep has several values, or there are too many
-    cells.
-    """
+    """The cells of a sweep's configurations, repeats included, and its options. Raises UserError: they can't be."""
     pairs = [to_cell.cell_and_options(one) for one in configs]
     options = pairs[0][1]
     for _, other in pairs:
@@ -124,8 +120,7 @@ def _variable(name: str, *default: Any, _node_: Node) -> str | None:
 def one_cell(words: str) -> tuple[Cell, config.SweepOptions]:
     """The one cell that `words`, separated as in a shell, describe, and the options of its run.
 
-    Raises UserError: the words are not readable, describe several cells, or hold a flag, a number of repeats or an
-    executor of a cluster.
+    Raises UserError: they describe none or several, or hold a flag, a number of repeats or an executor of a cluster.
     """
     try:
         given = shlex.split(words)

@@ -73,8 +73,6 @@ def _model(run: RunConfig) -> ModelConfig:
     model = _with_weights(model)
     if run.save_weights and (run.mode, run.protocol) != (Mode.train, Protocol.fit):
         raise UserError("save_weights=true: saves what whole epochs have trained: use mode=train protocol=fit")
-    if run.save_weights and library == Library.lightning:
-        raise UserError("save_weights=true: goes with other networks than a LightningModule, which saves its own")
     if model.optimizer not in list(Optimizer) and not ("." in model.optimizer and library == Library.custom):
         raise UnknownChoiceError("model.optimizer", model.optimizer, Optimizer)
     for name in OF_THE_MODULE if library == Library.lightning else ():
