@@ -25,7 +25,7 @@ def test_each_question_has_a_sentence_with_its_figures(asked) -> None:
     assert precision.sentence == "bf16: 1.75 times as fast as fp32 in the median of 2 pairs (0.500 to 3.00)."
     assert [picture.path for picture in precision.pictures] == ["plots/question_precision.png"]
     assert len(precision.table.rows) == 2
-    assert not {"Which device?", "What does it cost?", "Speed or latency?"} & set(found)
+    assert not {"Which device?", "Which engine?"} & set(found)
     assert asked([({}, 100)]) == {}
 
 

@@ -7,18 +7,17 @@ from dataclasses import dataclass, replace
 from matplotlib.figure import Figure
 
 from accelbench.answers.cells import MeasuredCell, Word
-from accelbench.answers.groups import best_by
 from accelbench.answers.pairs import BATCH, DEVICE, ENGINE, OPTIONS, PRECISION, Axis, Pair, pairs
 from accelbench.answers.ranking import Answer
 from accelbench.judging.row import phases_ms
-from accelbench.presentation import counted, significant
+from accelbench.presentation import significant
 from accelbench.report.pictures.batch_lines import batch_lines
 from accelbench.report.pictures.lines import Dot, dots, phases
 from accelbench.report.pictures.style import Picture
 from accelbench.report.read import Sweep
 from accelbench.report.tables import pairs as pair_table
 from accelbench.report.tables.table import Table
-from accelbench.schema.vocab import Mode, Phase
+from accelbench.schema.vocab import Phase
 from accelbench.stats.order_statistics import median
 
 SMALLEST = "the smallest batch"
@@ -49,12 +48,10 @@ def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[Questi
         _gained("Which device?", DEVICE, "the CPU", cells),
         _gained("Which precision?", PRECISION, "fp32", cells),
         _batch(cells, answers),
-        _trade_off(answers),
         _gained("Which engine?", ENGINE, "PyTorch (lightning)", cells),
         _gained("Which options?", OPTIONS, "no options", cells),
         _time(fastest),
         _limit(fastest),
-        _cost(answers),
     ]
     return [question for question in found if question is not None]
 
@@ -108,20 +105,6 @@ def _batch(cells: Sequence[MeasuredCell], answers: Sequence[Answer]) -> Question
     return replace(question, pictures=lines or question.pictures)
 
 
-def _trade_off(answers: Sequence[Answer]) -> QuestionSection | None:
-    """In inference: whether the fastest cell has the shortest step, too."""
-    known = [answer for answer in answers if len(answer.group.cells) > 1 and answer.fastest.cell.mode == Mode.infer]
-    ends = [(answer.fastest, soonest) for answer in known if (soonest := best_by(answer.group.cells, "latency"))]
-    if not ends:
-        return None
-    num_both = sum(fastest is soonest for fastest, soonest in ends)
-    sentence = (
-        f"In {num_both} of {counted(len(ends), 'network')} one setting has both the most samples/s and the shortest "
-        'step. "What to use, by each criterion" has both of the others, and what lies between.'
-    )
-    return QuestionSection(title="Speed or latency?", sentence=sentence, pictures=[])
-
-
 def _time(fastest: Sequence[MeasuredCell]) -> QuestionSection | None:
     figure = phases(fastest, "Where a step's time goes, in the fastest cell of each model and engine")
     if figure is None:
@@ -146,33 +129,21 @@ def _limit(fastest: Sequence[MeasuredCell]) -> QuestionSection | None:
         return None
     counts = Counter(str(cell.row["bound"] or "unknown") for cell, _ in known)
     bounds = ", ".join(f"{bound} in {num}" for bound, num in counts.most_common())
-    beyond = ", ".join(cell.label for cell, percent in every if percent > 100)
+    shares = " to ".join(dict.fromkeys(significant(end(percent for _, percent in known), 2) for end in (min, max)))
     sentence = (
-        f"The fastest cells reach {_range([percent for _, percent in known], 2)} % of the operations per "
-        f"second that their device reached in the probe. What bounds them: {bounds}."
-        + f" Not drawn, since it ran faster than the probe: {beyond}."
-        * bool(beyond)
+        f"The fastest cells reach {shares} % of the operations per second that their device reached in the probe. "
+        f"What bounds them: {bounds}."
     )
+    if beyond := ", ".join(cell.label for cell, percent in every if percent > 100):
+        sentence += f" Not drawn, since it ran faster than the probe: {beyond}."
     drawn = [
-        Dot(name=cell.label, value=percent, text=f"{significant(percent, 2)} %, {cell.row['bound']}", cell=cell.cell)
+        Dot(name=cell.label, value=percent, text=f"{significant(percent, 2)} %, {bound}", cell=cell.cell)
         for cell, percent in known
+        for bound in [cell.row["bound"] or "bound unknown"]
     ]
     title = "Share of the device's peak rate, and what bounds it, in the fastest cell of each model and engine"
     pictures = _pictures("limit", "Share of the peak rate", dots(drawn, title, "% of the peak rate that was probed"))
     return QuestionSection(title="How near to the limit?", sentence=sentence, pictures=pictures)
-
-
-def _cost(answers: Sequence[Answer]) -> QuestionSection | None:
-    """What a million samples cost with the cheapest cell of each model, where prices are known."""
-    cheapest = [each for answer in answers if (each := best_by(answer.group.cells, "money")) is not None]
-    costs = [each.number("cost_per_million_samples") or 0.0 for each in cheapest]
-    sentence = f"A million samples cost {_range(costs)} at the prices in params.yaml." if costs else ""
-    return QuestionSection(title="What does it cost?", sentence=sentence, pictures=[]) if costs else None
-
-
-def _range(values: Sequence[float], digits: int = 3) -> str:
-    """The least and the most of them, such as `3 to 5`; one if they are equal."""
-    return " to ".join(dict.fromkeys(significant(value, digits) for value in (min(values), max(values))))
 
 
 def _pictures(name: str, what: str, figure: Figure | None) -> list[Picture]:
