@@ -104,8 +104,8 @@ FUNCTIONS = {
     "none": lambda batch: 0,
     "one_sample": lambda batch: 1,
     "two_samples": lambda batch: 2,
-    "num_tokens": lambda batch: batch["ids"].numel(),
     "varying": lambda batch: COUNTS.pop(0),
+    "num_tokens": lambda batch: batch["ids"].numel(),
 }
 globals().update(FUNCTIONS)
 

@@ -154,12 +154,10 @@ TARGET, DATA = "model.target=own_modules", "data.target=own_modules"
     [
         ("Encoding", "Data", {}, f"{TARGET}.Encoding: should extend LightningModule"),
         ("Lit", "Encoding", {}, f"{DATA}.Encoding: should extend LightningDataModule"),
-        ("Lit", "Data", {"args": {"depth": 2}}, "model.args: own_modules.Lit: got an unexpected keyword argument"),
         ("Lit", "Data", {"data_args": {"batch_size": 2}}, "data.args.batch_size=2: use batch_size=2"),
         ("Lit", None, {}, f"{TARGET}.Lit: has no train_dataloader: define it, or use data.target"),
         ("Lit", "NoSize", {"batch_size": 4}, f"{DATA}.NoSize: a batch has 8 samples, not batch_size=4"),
         ("Lit", "Data", {"batch_size": 64}, "Lightning's loop ended by itself: it had no batch"),
-        ("Lit", "Data", {"samples": "own_code.one_sample"}, f"{DATA}.Data: a batch has 1 samples, not batch_size=8"),
         ("Stops", "Data", {}, "Lightning's loop ended by itself"),
         ("Skips", "Data", {}, f"{TARGET}.Skips: on_train_batch_start returned -1, which skips batches"),
         ("Lit", "Several", {}, f"{DATA}.Several: train_dataloader returns several loaders"),
