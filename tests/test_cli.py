@@ -139,14 +139,6 @@ def test_a_typo_in_params_is_named(change, told, capsys, own):
     assert told in complaint(["-m", "suite=mnist_networks"], capsys, own)
 
 
-def test_data_that_is_not_whole_is_named_with_what_mends_it(capsys, own):
-    images, manifest = (own / "data" / "mnist" / name for name in ("train_images.npy", "manifest.json"))
-    images.write_bytes(images.read_bytes()[: images.stat().st_size // 2])
-    assert "prepare it with: dvc repro data@mnist" in complaint(["model=mlp"], capsys, own)
-    manifest.write_text(manifest.read_text().replace("mnist", "mnest"))
-    assert "prepare it with: dvc repro data@mnist" in complaint(["model=mlp"], capsys, own)
-
-
 def test_a_folder_that_cannot_be_written_is_named(capsys, own):
     (own / "file").touch()
     assert complaint(["out=file/x", "tracking=none"], capsys, own).startswith("out=file/x: ")
@@ -210,14 +202,6 @@ def test_a_plan_of_many_cells_names_some_unless_it_is_asked_for_all(capsys, proj
     named = planned(f"{words} --cells", capsys)
     assert len([line for line in named if line.startswith(("mlp-", "cnn-"))]) == 24
     assert named[-1].count("tf32") == 24
-
-
-def test_all_settings_are_printed(capsys, project):
-    assert main(["--cfg", "job", "batch_size=8"]) == 0
-    printed = yaml.safe_load(capsys.readouterr().out)
-    assert (printed["batch_size"], printed["epochs"]) == (8, "${model.epochs}")
-    assert main(["--cfg", "job", "--resolve"]) == 0
-    assert yaml.safe_load(capsys.readouterr().out)["epochs"] == 5
 
 
 @pytest.fixture
@@ -384,12 +368,6 @@ def test_a_command_whose_output_is_full_ends_with_one_line(words, capsys, projec
     with contextlib.suppress(OSError):
         full.close()
     assert capsys.readouterr().err == "accelbench: standard output: disk full\n"
-
-
-@pytest.mark.parametrize(("words", "status"), [(["--help"], 0), (["bogus"], 2)])
-def test_closed_outputs_change_no_exit_status(words, status, project):
-    done = subprocess.run(["sh", "-c", 'exec "$0" "$@" >&- 2>&-', SCRIPT, *words], check=False)
-    assert done.returncode == status
 
 
 def test_the_version_is_accelbenchs_own(capsys, project):

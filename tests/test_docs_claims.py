@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 
 from accelbench.judging.row import summarise
-from accelbench.schema.vocab import Status
-from accelbench.settings import params
 from report.conftest import Maker
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,22 +28,3 @@ def test_every_column_is_explained_once_and_those_that_the_pages_name_exist() ->
     named = set(re.findall(r"`(\w+_(?:ms|mb|per_sample|per_s|share|shares|provenance))`", text))
     assert len(named) > 5
     assert named <= {*COLUMNS, "counts"}
-
-
-def text_of(name: str) -> str:
-    """A page, with its lines joined where a sentence goes on."""
-    return " ".join((ROOT / name).read_text().split())
-
-
-def test_the_pages_name_every_status() -> None:
-    pattern = r"gets a `skipped` record with the reason[.;] (?:Every|any) other(?: cell)? ends as ([^.(]*)"
-    for page_name in ("README.md", "docs/sweeps.md"):
-        (sentence,) = re.findall(pattern, text_of(page_name))
-        assert {*re.findall(r"`(\w+)`", sentence), "skipped"} == set(Status)
-
-
-def test_the_page_of_the_studies_lists_every_suite() -> None:
-    table = (ROOT / "docs/studies.md").read_text().partition("| study | what it measured | suite |")[2]
-    rows = table.partition("\n\n")[0].splitlines()
-    listed = {name for line in rows for name in re.findall(r"`(\w+)`", line.rpartition(" | ")[2])}
-    assert listed == set(params.load(ROOT).suites)

@@ -1,4 +1,3 @@
-import itertools
 import math
 import subprocess
 import sys
@@ -7,9 +6,7 @@ from pathlib import Path
 import pytest
 from bench.gpu_check import cells, energy, marked_tests, packages
 from bench.gpu_check.__main__ import Step, run
-from bench.gpu_check.findings import Finding, Kind, Part, page, parse, within
-
-from accelbench.schema.vocab import NOT_QUANTIZED, Device, Library, Mode
+from bench.gpu_check.findings import Kind, parse, within
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -51,17 +48,6 @@ def test_power_is_sampled_between_two_readings_of_the_counter_and_compared_with_
         assert (finding.kind, f"ratio {counted_j / 2000:.3f}" in finding.text) == (kind, True)
 
 
-def test_the_page_names_first_what_falls_short():
-    good = Part("ceilings", [Finding(Kind.figure, "fp32 50 TFLOP/s")], 3.0)
-    bad = Part("tests", [Finding(Kind.problem, "test_a   failed"), Finding(Kind.skipped, "no transformers")], 60.0)
-    text = page(["a machine"], [good, bad])
-    assert text.splitlines()[:4] == ["a machine", "", "1 FALL SHORT (1 skipped)", "  tests: test_a failed"]
-    assert "== ceilings (3 s)\n  fp32 50 TFLOP/s\n" in text
-    assert "! test_a   failed\n- no transformers\n" in text
-    assert page(["a machine"], [good]).splitlines()[2] == "PASS"
-    assert [parse(line) for line in ("Downloading ...\n", "{}", "[1]", '{"kind": "other", "text": ""}')] == [None] * 4
-
-
 @pytest.mark.parametrize(
     ("code", "seconds", "found"),
     [
@@ -79,14 +65,6 @@ def test_a_part_that_fails_keeps_what_it_found(code, seconds, found, tmp_path, m
     monkeypatch.setattr(packages, "ROOT", tmp_path)
     part = run(Step("it", ("it",), 1), "gpu", seconds)
     assert [finding.text for finding in part.findings] == found
-
-
-def test_every_network_mode_and_precision_is_compared_on_a_gpu():
-    compared = list(cells.compared(Device.gpu))
-    points = {(cell.model.name, cell.mode, cell.precision) for cell in compared}
-    assert points == set(itertools.product(("mlp", "cnn", "resnet50"), Mode, NOT_QUANTIZED))
-    assert {cell.model.library for cell in compared} == {Library.accelbench, Library.timm}
-    assert all(cell.device == Device.gpu for cell in compared)
 
 
 def test_the_tests_for_a_gpu_are_found():

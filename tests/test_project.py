@@ -57,15 +57,6 @@ def test_the_user_names_the_folder_of_the_data(here):
         assert place.with_data("~/sets").data == project.Path(os.path.expanduser("~/sets"))
 
 
-def test_a_configuration_of_another_program_is_not_used(here):
-    (here / "params.yaml").write_text(OURS)
-    (here / "conf").mkdir()
-    (here / "conf" / "config.yaml").write_text("defaults: [model: resnet]\n")
-    assert workplace().conf == Workplace.outside(here).conf
-    (here / "conf" / "config.yaml").write_text(f"defaults:\n  - {project.OUR_SCHEMA}\n")
-    assert workplace().conf == here / "conf"
-
-
 def test_what_outlives_an_experiment_belongs_to_the_main_checkout(here, monkeypatch):
     (here / "params.yaml").write_text(OURS)
     assert workplace().store == workplace().cache == here

@@ -142,14 +142,6 @@ def test_a_checkout_that_can_not_be_written(project):
     assert sorted(path.name for path in project.iterdir()) == [CEILINGS_FILE, "conf", "data", "params.yaml", "runs"]
 
 
-def test_variables_of_a_bare_environment(project):
-    without = ("HOME", "USER", "LOGNAME", "LANG", "PATH", "TERM")
-    bare = {"TMPDIR": "/nonexistent", "LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    for words in ([*TINY, "out=runs/a"], ["best", "runs/a"]):
-        accelbench(project, *words, without=without, environment=bare)
-    assert is_measured(project / "runs/a")
-
-
 def test_outputs_that_are_full_or_closed(project):
     with Path("/dev/full").open("w") as full:
         accelbench(project, *TINY, "out=runs/full", status=2, stdout=full, stderr=subprocess.PIPE)

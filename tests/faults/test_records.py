@@ -3,22 +3,19 @@
 They are refused with a clear message, or published truly.
 """
 
-import io
 import json
 import math
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from accelbench.answers.ranking import answers
-from accelbench.compare import answer
 from accelbench.grid.estimate import read_evidence
 from accelbench.judging.costs import with_costs
 from accelbench.judging.row import MEASURED, summarise
 from accelbench.project import CEILINGS as CEILINGS_FILE
-from accelbench.project import COMPARISON, PARAMS, PLAN
+from accelbench.project import PARAMS, PLAN
 from accelbench.report import read as sweeps
 from accelbench.report.read import Sweep
 from accelbench.report.tables import best, outcomes
@@ -30,7 +27,6 @@ from accelbench.schema.record import Record, Row
 from accelbench.schema.vocab import Device, Engine, Library, Mode, Phase, Protocol, Status, Stop
 from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.settings import params, suites
-from accelbench.sweep.interleaved import load_comparison
 from fakes import make_ceilings, make_cell, make_measurement
 from fakes import make_record as make_bare_record
 from faults.mutations import HOSTILE_TARGET, change_bytes, change_node, mutated_text, raw, to_text
@@ -186,25 +182,6 @@ def test_plans(tmp_path):
         plan_file.read_plan(folder)
 
     try_file(folder / PLAN, read)
-
-
-def test_comparisons(tmp_path):
-    folder = tmp_path / "results"
-    names: list[list[str]] = [[], []]
-    for place in range(4):
-        made = make_record(make_cell(batch_size=32 * (1 + place % 2), repeat=place), place=place)
-        record.write(made, folder)
-        names[place % 2].append(made.name)
-    sides = [{"name": f"batch_size={size}", "records": of_side} for size, of_side in zip((32, 64), names, strict=True)]
-    (folder / COMPARISON).write_text(json.dumps({"seed": 7, "sides": sides}))
-    terms = answer.Terms(anyway=True)
-
-    def compare() -> None:
-        shown = io.StringIO()
-        assert answer.answer(*load_comparison(folder), terms, Console(file=shown)) in (0, 1)
-        shown.getvalue().encode()
-
-    try_file(folder / COMPARISON, compare)
 
 
 def test_ceilings(tmp_path):
