@@ -53,8 +53,7 @@ NO_CHIP = "no TPU chip on the PCI bus"
         (
             [("0x1ae0", "0x005e")] * 4,
             {},
-            "4 TPU v4 chips on the PCI bus, but no /dev/accel* or /dev/vfio/*: give the container access to them "
-            "(docker run --privileged)",
+            "no /dev/accel* or /dev/vfio/* of the TPU: run the container with --privileged",
         ),
     ],
 )

@@ -26,13 +26,9 @@ def look(
     chips = find_chips(root)
     if not chips:
         return absent(Device.tpu, "no TPU chip on the PCI bus")
-    name, num_chips = Counter(chips).most_common(1)[0]
     if not any(root.glob("dev/accel*")) and not any(root.glob("dev/vfio/[0-9]*")):  # up to v4, and from v5e on
-        return absent(
-            Device.tpu,
-            f"{num_chips} {name} chips on the PCI bus, but no /dev/accel* or /dev/vfio/*: "
-            "give the container access to them (docker run --privileged)",
-        )
+        return absent(Device.tpu, "no /dev/accel* or /dev/vfio/* of the TPU: run the container with --privileged")
+    name, num_chips = Counter(chips).most_common(1)[0]
     torch_xla_folder = torch_xla_folder or packages.folder("torch_xla")
     has_xla = torch_xla_folder is not None or packages.folder("jax") is not None
     # As torch_xla, or JAX without it, finds libtpu: named by a variable, bundled, or installed.
