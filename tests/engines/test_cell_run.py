@@ -17,7 +17,7 @@ from accelbench.measuring.runner import Step
 from accelbench.schema.cell import Options
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load
-from accelbench.schema.vocab import Mode, Pipeline, Precision, Promise, Protocol
+from accelbench.schema.vocab import Mode, Pipeline, Precision, Protocol
 from accelbench.schema.workload import DataSpec
 from fakes import assert_epochs_in_turn, make_cell
 
@@ -191,15 +191,6 @@ def test_a_reference_that_takes_too_long_leaves_the_measurement_as_it_is(digits,
     assert (judge(run.cell, measured), measured.output_error) == (None, None)
     assert measured.warnings == ["the engine's", NOT_IN_TIME]
     assert measured.blocks
-
-
-def test_the_record_says_what_was_observed_and_what_was_not(digits):
-    found = [*Run(digits).measure().checks, *Run(digits, mode=Mode.train).measure().checks]
-    seen = {check.promise: (check.observed, check.share) for check in found}
-    assert seen[Promise.outputs] == ("32 random rows of 32, of 1 of 1 tensors", 1.0)
-    assert seen[Promise.precision] == seen[Promise.training] == ("not observed", None)
-    # This backend reads nothing back.
-    assert seen[Promise.settings] == ("the number of threads alone was read back", None)
 
 
 @pytest.mark.parametrize(

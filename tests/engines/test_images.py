@@ -5,9 +5,9 @@ import pytest
 
 from accelbench.engines import images
 from accelbench.engines.formats import FORMATS, word_for
-from accelbench.engines.images import channels_last, check_has_epochs, input_of, order_of, unseen_images
+from accelbench.engines.images import channels_last, check_has_epochs, input_of, unseen_images
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError
-from accelbench.schema.vocab import Library, ModelOutput, Pipeline, Precision, Protocol, Weights
+from accelbench.schema.vocab import Pipeline, Precision, Protocol, Weights
 from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
 
@@ -36,16 +36,6 @@ def test_what_can_not_be_had_is_refused(refuse, error, words):
         refuse()
 
 
-def test_a_maker_is_found_by_its_word_and_the_output_has_a_row_of_logits_for_each_image():
-    assert images.optimizer_named("sgd", {"sgd": dict})(lr=0.1) == {"lr": 0.1}
-    assert images.own_network(ModelSpec(name="wide", network="mlp"), {"mlp": list})() == []
-    assert images.output_shapes(ModelSpec(name="mlp"), 8, (28, 28), 10) == [(8, 10)]
-    assert images.output_shapes(ModelSpec(name="pets_cnn"), 8, (3, 28, 28), 2) == [(8, 2), (8, 1)]
-    assert images.output_shapes(ModelSpec(name="autoencoder"), 8, (28, 20), 10) == [(8, 28, 20)]
-    own = ModelSpec(name="Mine", library=Library.custom, network="nets.Mine", output=ModelOutput.any)
-    assert images.output_shapes(own, 8, (28, 28), 10) is None
-
-
 def test_a_precision_is_recognised_by_its_formats_and_others_are_described():
     for precision in Precision:
         assert word_for(*FORMATS[precision], tf32=precision == Precision.tf32) == precision
@@ -58,16 +48,6 @@ def test_random_images_are_as_the_model_says_and_others_as_their_arrays(digits, 
     assert input_of(cell, tmp_path) == ((3, 8, 6), 5)
     assert input_of(make_cell(), digits) == ((28, 28), 10)
     assert (channels_last((3, 8, 6)), channels_last((8, 6))) == ((8, 6, 3), (8, 6))
-
-
-def test_training_is_shuffled_by_the_seed_and_only_a_fit_ends():
-    def first(split, **changes):
-        return next(iter(order_of(make_cell(**changes), split, 96, last="keep"))).tolist()
-
-    assert first("test") == list(range(32))
-    assert first("train", seed=1) == first("train", seed=1) != first("train", seed=2)
-    assert order_of(make_cell(), "train", 96, last="keep").endless
-    assert len(order_of(make_cell(protocol=Protocol.fit), "train", 100, last="keep")) == 4
 
 
 @pytest.mark.parametrize(("floats", "ends"), [(False, (0, 255)), (True, (-2, 2))])

@@ -21,14 +21,6 @@ def test_money_and_estimated_energy_follow_from_what_is_stated():
         assert parts[column] == pytest.approx(row[column])  # parts of one CPU
 
 
-def test_what_was_measured_stays_and_what_is_unknown_stays_empty():
-    measured = ROW | {"energy_j_per_sample": 0.2, "energy_provenance": "measured"}
-    assert with_costs(measured, {Device.gpu: Cost(power_w=350)}) == measured
-    assert with_costs(ROW, {Device.cpu: Cost(power_w=65)}) == ROW
-    unknown = ROW | {"samples_per_s": None}
-    assert with_costs(unknown, {Device.gpu: Cost(price_per_hour=1)}) == unknown
-
-
 def series(*watts_at, names=("cpu_energy_j",)):
     """Counters read ten times a second for 14 s, of devices that use so many watts at a time."""
     times = [place / 10 for place in range(140)]

@@ -1,12 +1,11 @@
 import math
 import random
 from dataclasses import replace
-from statistics import median
 
 import pytest
 
 from accelbench.measuring import clock
-from accelbench.measuring.runner import RankGroup, Runner, Timing
+from accelbench.measuring.runner import Runner, Timing
 from accelbench.schema.cell import Window
 from accelbench.schema.vocab import Stop
 from accelbench.stats import order_statistics
@@ -233,33 +232,3 @@ def test_the_first_step_of_the_first_epoch_is_waited_for_and_no_other(workload):
     assert timing.first_step_s == pytest.approx(0.001 + 5 + 0.0005 + 0.010)  # it copies while it compiles
     assert took.first_step_s is None
     assert took.seconds == pytest.approx(7 * 0.012 + 0.0005, rel=0.05)  # without a wait in between
-
-
-class Slow(RankGroup):
-    """Other ranks that finish 5 ms after this one; counts the steps that were announced to them."""
-
-    def __init__(self, workload):
-        self.workload, self.num_steps, self.waiting = workload, 0, False
-
-    def begin(self, num_steps):
-        assert not self.waiting
-        self.num_steps, self.waiting = self.num_steps + num_steps, True
-
-    def end(self):
-        assert self.waiting
-        self.workload.time += 0.005
-        self.waiting = False
-
-
-def test_other_processes_take_every_step_and_the_slowest_ends_it(workload):
-    ranks = Slow(workload)
-    timing = clock.measure(runner_of(workload, ranks=ranks), WINDOW)
-    assert ranks.num_steps == workload.num_computed
-    assert not ranks.waiting
-    alone = run(Workload())
-    assert median(timing.latency_s) == pytest.approx(median(alone.latency_s) + 0.005)
-    assert timing.first_step_s == pytest.approx(alone.first_step_s + 0.005)
-    for block in timing.blocks:
-        assert block.seconds == pytest.approx(block.num_steps * 0.012 + 0.0015 + 0.005, rel=0.01)
-    clock.measure_steps(runner_of(workload, ranks=ranks), 3, 12)
-    assert ranks.num_steps == workload.num_computed

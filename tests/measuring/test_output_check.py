@@ -11,7 +11,6 @@ from accelbench.measuring.output_check import (
     Outputs,
     OutputTensor,
     References,
-    batch_axes,
     check,
     in_time,
     random_order,
@@ -234,24 +233,6 @@ def test_in_another_order_no_row_keeps_its_place(size):
         order = random_order(size)
         assert sorted(order) == list(range(size))
         assert all(row != place for place, row in enumerate(order))
-
-
-@pytest.mark.parametrize(
-    ("shape", "size", "axes"),
-    [
-        ((8, 10), 8, [0]),
-        ((5, 8, 3), 8, [1]),
-        ((8, 8, 3), 8, [0, 1]),
-        ((1, 8, 3), 8, [1]),  # a recurrent layer's last state
-        ((1, 8), 8, []),
-        ((1, 10), 8, []),
-        ((1, 10), 1, [0]),
-        ((10,), 8, []),
-        ((), 8, []),
-    ],
-)
-def test_the_batchs_dimension_is_found_but_in_a_single_row(shape, size, axes):
-    assert batch_axes(shape, size) == axes
 
 
 @pytest.mark.parametrize(

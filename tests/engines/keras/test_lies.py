@@ -228,12 +228,3 @@ def test_an_output_of_other_images_in_a_timed_step_makes_the_cell_invalid(digits
     spoilt(monkeypatch, lambda compute, _: compute()[::-1] if runs[-1].resources is None else compute())
     reason, _ = judged(digits, protocol=Protocol.steps, warmup=1, steps=10)
     assert reason.startswith("in a timed step the output was not that of ")
-
-
-def test_a_network_whose_weights_are_others_is_the_reference_of_one_whose_output_is_constant():
-    cell, images = keras_cell(model=SGD), np.zeros((2, 28, 28), np.uint8)
-    same, again, other = (
-        networks.reference(cell, [images], (28, 28), 10, other=other)[0] for other in (False, False, True)
-    )
-    assert np.array_equal(same, again)
-    assert not np.allclose(same, other)

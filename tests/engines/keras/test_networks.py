@@ -68,20 +68,6 @@ def test_it_has_as_many_trainable_parameters(twins, name):
     assert sum(weight.value.shape.num_elements() for weight in network.trainable_weights) == twins[f"{name}/params"]
 
 
-def test_a_layer_of_unknown_work_leaves_it_uncounted():
-    network = keras.Sequential([keras.Input((8, 4)), layers.GRU(3)])
-    counted = work.count(network, 1, train=False)
-    assert (counted.flops, counted.uncounted) == (None, ["GRU"])
-
-
-def test_initialisers_are_the_studies():
-    network = networks.build(ModelSpec(name="lstm", args={"units": 8}), (28, 28), 10)
-    kernel, recurrent, bias = network.layers[0].get_weights()
-    assert np.abs(kernel).max() <= np.sqrt(6 / (28 + 32))
-    assert recurrent @ recurrent.T == pytest.approx(np.eye(8), abs=1e-5)
-    assert bias.tolist() == [0] * 8 + [1] * 8 + [0] * 16
-
-
 @pytest.mark.parametrize(
     ("model", "shape", "error", "words"),
     [
