@@ -195,11 +195,7 @@ def read_evidence(root: Path, machine: Mapping[str, Any], cell_ids: Collection[s
 
 
 def lengths(cells: Iterable[Cell], evidence: Evidence, started: Collection[Cell] = ()) -> list[Length]:
-    """How long each of `cells` takes, one after another.
-
-    The first cell of a host waits for its start, and the first one of an exported network for the export, unless cells
-    that need the same have `started`.
-    """
+    """How long each of `cells` takes, one after another; only the first that `needs` what none has `started` waits."""
     ready, found = {needs(cell) for cell in started}, []
     for cell in cells:
         shortest_s, longest_s = evidence.limits_s(cell, waits=needs(cell) not in ready)

@@ -127,9 +127,9 @@ class Prepared:
 
 
 def check_request(cells: Sequence[Cell]) -> None:
-    """Checks what can be checked at once, before another's measurement is waited for.
+    """Raises a UserError if `cells` use several data sets, or name code of the user's that is not there.
 
-    Raises UserError: `cells` use several data sets, or name code of the user's that is not there.
+    It can be called at once, before another's measurement is waited for.
     """
     data_name(cells)
     check_own_code(cells)
@@ -175,10 +175,7 @@ def _of_module(cells: Sequence[Cell]) -> Data:
 
 
 def prepare(cells: Sequence[Cell], place: Workplace, earlier: Sequence[WantedCell] = ()) -> Prepared:
-    """Plans `cells` on this machine's data and environment.
-
-    Raises UserError: the cells use several data sets, or theirs is not prepared.
-    """
+    """Plans `cells` on this machine's data and environment. Raises as `data_of` does."""
     source_digest.cache_clear()  # a notebook plans again and again, and the user's code changes meanwhile
     stamps = {sources: _stamps(sources) for sources in {_sources(cell) for cell in cells}}
     data, folder = data_of(cells, place)

@@ -133,11 +133,10 @@ class TrainerSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """The bounds of the `window` protocol.
+    """The bounds of the `window` protocol: see docs/measuring.md.
 
     Warm-up goes on for up to ten times its minimum until step times have settled. `width` is half of the 95 % interval
-    of the median block, as a share of the median. The steps of a block run freely and are waited for at its end; single
-    steps are waited for one by one.
+    of the median block, as a share of the median.
     """
 
     warmup_steps: Count = setting(5, "steps before anything counts, at least", least=1)
@@ -157,13 +156,11 @@ class RunSettings:
 
     mode: Mode = setting(help="train or infer", column=True)
     precision: Precision = setting(help="what the network is to compute in", column=True)
-    # of a cell, over all devices; on the command line with `scaling=weak`, of each device
+    # on the command line with `scaling=weak`, of each device
     batch_size: AtLeastOne = setting(
         help="samples of a batch, of all devices together; unless given, the model's own", column=True
     )
-    # how many devices of the cell's kind compute, each an equal part of every batch
     devices: AtLeastOne = setting(1, "how many devices compute the cell", column=True)
-    # `strong` if `batch_size` is as the user gave it, `weak` if it was multiplied by `devices`
     scaling: Scaling = setting(
         Scaling.strong,
         "of several devices: strong shares the batch, weak gives each a batch of that size",
@@ -212,14 +209,12 @@ class Cell(RunSettings):
     device: Device
     model: ModelSpec
     data: DataSpec
-    # True: one process per XLA device, as on a TPU pod. False: one process drives them all.
     xla_processes: bool = setting(
         False, "lightning on a TPU: a process for each core", column=True, empty="other devices and engines"
     )
     options: Options = Options()
     keras: KerasSettings | None = None  # None for another engine
-    # how the Trainer runs a LightningModule of the user; None for other networks
-    trainer: TrainerSettings | None = None
+    trainer: TrainerSettings | None = None  # None for another network than a LightningModule
 
     def settings(self) -> dict[str, Any]:
         """The settings that the id is made of, as plain JSON values: all but `suite` and `timeout_s`.

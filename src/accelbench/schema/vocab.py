@@ -56,7 +56,6 @@ Precision = StrEnum("Precision", ["fp16", "bf16", "fp32", "tf32", "fp64", "fp16_
 QUANTIZED = frozenset({Precision.int8})
 NOT_QUANTIZED = tuple(word for word in Precision if word not in QUANTIZED)
 
-# Whether a cell trains its model or only runs it forward.
 Mode = StrEnum("Mode", ["train", "infer"])
 
 # What gives a cell's process its memory. `glibc_reuse`: glibc's own, which keeps large freed blocks for the next step.
@@ -91,7 +90,6 @@ RETRIED = frozenset({Status.failed, Status.timeout, Status.killed})
 # time, the time limit is reached, or the fixed number of steps is done.
 Stop = StrEnum("Stop", ["precise", "noisy", "limit", "fixed"])
 
-# What a published number promises.
 Promise = StrEnum("Promise", ["times", "counts", "training", "outputs", "precision", "settings"])
 
 # The parts of a step's wall time. `framework` is the time outside of all others. A device that records a step and then
@@ -102,7 +100,6 @@ Phase = StrEnum(
     ["data_wait", "copy_in", "forward", "backward", "optimizer", "trace", "execute", "copy_out", "framework"],
 )
 
-# How a published number was obtained.
 Provenance = StrEnum("Provenance", ["measured", "estimated"])
 # What limits a step's speed: arithmetic, memory traffic, operator launches, waiting for data, or copying it.
 Bound = StrEnum("Bound", ["compute", "memory", "launch", "data", "copy"])

@@ -190,10 +190,7 @@ class SweepOptions:
 
 
 def differing_options(first: SweepOptions, second: SweepOptions) -> str:
-    """The names of the options with different values, separated by commas; "" if all are equal.
-
-    `title` and `study` come with the suite: they are not compared.
-    """
+    """The names of the options with different values but `title` and `study`, which come with the suite."""
     others = asdict(second)
     names = [name for name, value in asdict(first).items() if value != others[name] and name not in ("title", "study")]
     return ", ".join("data.root" if name == "data_root" else name for name in names)
@@ -210,8 +207,6 @@ def check_executor(executor: ExecutorConfig) -> None:
             raise UserError(
                 f"executor.name={name}: without executor.{name}.nodes: use executor={name}, which has defaults"
             )
-    if executor.ray.address == "":
-        raise UserError("executor.ray.address=: should be auto, host:port, or local")
 
 
 def check_local(executor: ExecutorConfig) -> None:

@@ -62,9 +62,7 @@ class Suite:
         return cls(str(name), {str(setting): axis for setting, axis in axes.items()}, str(profile))
 
     def overrides(self, given: Mapping[str, str], is_sweep: bool) -> list[str]:
-        """The overrides that set the suite's values, such as `model=mlp,cnn`; for what is `given`, none are made.
-
-        A sweep has all values of an axis, a run the first.
+        """The overrides of the suite's values but those `given`. A sweep has all values of an axis, a run the first.
 
         Raises UserError: a setting is unknown, or has no value; the suite does not name exactly one data set.
         """
@@ -87,9 +85,7 @@ class Suite:
         return [*result, *([] if "profile" in given else [f"profile={self.profile}"])]
 
     def rules(self, given: Mapping[str, str]) -> list[Rule]:
-        """The exclude rules: a list of `{setting: value or list of values}`, or a mapping with one for each profile.
-
-        What the command line names is never left out.
+        """The exclude rules, such as `{model: lstm, device: [cpu, gpu]}`. What is `given` is never left out.
 
         Raises UserError: a rule is malformed, or names a setting that the suite doesn't set.
         """
