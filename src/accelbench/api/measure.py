@@ -147,8 +147,7 @@ def measure(
 
     Raises:
         UserError: a mistake in the arguments, or the device or precision is not supported here.
-        InvalidError: another device or precision ran than was asked for, or the output is wrong, such as one that does
-            not depend on the batch.
+        InvalidError: another device or precision ran than was asked for, or the output is wrong.
     """
     asked = _Asked(model_or_function, batch, mode, device, precision, loss, optimizer, learning_rate, samples, name)
     asked.check()
@@ -212,9 +211,7 @@ class _Asked:
         if first is not None and first.dtype.itemsize != 4 and self.precision == Precision.fp32:
             raise UserError(f"precision='fp32': the network's weights are {first.dtype}: name that, or use .float()")
         if set_here := [name for name in PRECISION_VARIABLES if os.environ.get(name)]:
-            raise UserError(
-                f"{', '.join(set_here)}: it may change the precision unseen: start Python without it, or use run"
-            )
+            raise UserError(f"{', '.join(set_here)}: it may change the precision unseen: start Python without it")
 
     def cell(self, window: Window) -> Cell:
         """The cell that is nearest to it; the number of samples may not be known yet. UserError: it can't run here."""

@@ -30,15 +30,14 @@ def run(settings: str | Sequence[str] = "", *, quiet: bool = False, **values: An
     imports no framework, and keeps its arguments, environment variables, current folder and signal handlers.
 
     Args:
-        settings: words of the command line, such as `"model=cnn mode=infer"`, or a list of them.
+        settings: words of the command line, or a list of them.
         quiet: whether to print nothing; else progress is shown as on the command line.
         **values: further settings, also `out`, `tracking`, `repeats`, `verbose`. A list is an axis: each of its values
             is measured with those of the other axes. A tuple is one value, such as `(3, 32, 32)`. Names with dots go
             into a mapping: `**{"model.args.width": 64}`. A class or function stands for its dotted path.
 
     Raises:
-        UserError: a mistake in the settings, with the text that the command line prints; also if every cell that was
-            not skipped failed because of one.
+        UserError: a mistake in the settings, with the text that the command line prints.
     """
     words = words_of(settings, values)
     console = Console(highlight=False, quiet=quiet)
@@ -82,11 +81,7 @@ def _unchanged() -> Iterator[None]:
 
 
 def words_of(settings: str | Sequence[str], values: Mapping[str, Any]) -> list[str]:
-    """The words of the command line for a call of `run`, which says what its arguments mean.
-
-    Raises:
-        UserError: a word is a flag other than -m, or a value has no word.
-    """
+    """The words of the command line for a call of `run`. Raises UserError: a flag other than -m, or no setting."""
     words = shlex.split(settings) if isinstance(settings, str) else list(settings)
     for word in words:
         if word.startswith("-") and word not in MULTIRUN:

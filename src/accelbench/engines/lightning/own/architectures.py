@@ -80,9 +80,9 @@ class TokenMaker:
         self.tokens_per_sample: int = cell.model.batch_args["seq_len"]
         most = getattr(config, "max_position_embeddings", None)
         if isinstance(most, int) and 0 < most < self.tokens_per_sample:
+            name = cell.model.definition
             raise UserError(
-                f"model.batch_args.seq_len={self.tokens_per_sample}: {cell.model.definition} has {most} positions: use "
-                f"at most {most}, or another model.args.max_position_embeddings"
+                f"model.batch_args.seq_len={self.tokens_per_sample}: {name} has {most} positions: use fewer"
             )
         self.end = _ids(config.eos_token_id)
         special = {*_ids(config.pad_token_id), *self.end}

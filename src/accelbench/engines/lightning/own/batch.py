@@ -49,10 +49,9 @@ def tensors_of(should: str, batch: Any) -> list[Tensor]:
 
 
 class BatchMaker:
-    """Makes batches with the user's functions, which the cell's model names, and checks and casts them.
+    """Makes batches with the user's functions, and checks them. Raises UserError: a function can't be imported.
 
-    Floating-point tensors get the cell's dtype, and with `channels_last` the channels innermost in memory if they have
-    4 dimensions; others are left as they are. Raises UserError: a function can't be imported.
+    Floating-point tensors get the cell's dtype, and with `channels_last` the channels innermost if there are 4 axes.
     """
 
     def __init__(self, cell: Cell, batch_size: int) -> None:
@@ -95,10 +94,8 @@ class BatchMaker:
         if self.count_samples is not None:
             return counted("model.samples", self.count_samples, batch)
         if first.shape[:1] != (self.batch_size,):
-            raise UserError(
-                f"{self.flag}: was asked for {self.batch_size} samples, and its first tensor has the shape "
-                f"{tuple(first.shape)}: its first dimension should be {self.batch_size}, or model.samples counts them"
-            )
+            asked = f"{self.flag}: was asked for {self.batch_size} samples"
+            raise UserError(f"{asked}, and its first tensor has the shape {tuple(first.shape)}: see model.samples")
         return self.batch_size
 
 

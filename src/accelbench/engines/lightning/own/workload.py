@@ -63,8 +63,7 @@ class OwnWorkload:
     def check_layout(self) -> None:
         if all(tensor.dim() != 4 for tensor in tensors_in(self.first)):
             raise UnsupportedError(
-                "channels_last=true: no tensor of the batch has 4 dimensions (samples, channels, height, width): use "
-                "channels_last=false"
+                "channels_last=true: no tensor of the batch has 4 dimensions: use channels_last=false"
             )
 
     def check_first(self, output: object) -> None:
