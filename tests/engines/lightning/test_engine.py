@@ -7,8 +7,6 @@ from functools import partial
 
 import pytest
 import torch
-from pytorch_lightning import LightningModule
-from torch import nn
 from torch.nn import functional
 
 from accelbench.data.arrays import load_split
@@ -100,34 +98,6 @@ def test_networks_train_and_infer(digits, name, small, mode):
     assert measured.copy_in_s == measured.copy_out_s == []  # nothing is copied on the CPU
     assert (measured.loss is None) == (mode == Mode.infer)
     assert measured.output_error is None  # of fp32 on the CPU, and of training
-
-
-class OwnTraining(LightningModule):
-    """With a training of its own, which must not be replaced in silence."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(784, 10)
-
-    def forward(self, images):
-        return self.layer(images.flatten(1))
-
-    def training_step(self, batch, index):
-        pytest.fail("accelbench does not call it")
-
-    def configure_optimizers(self):
-        pytest.fail("accelbench does not call it")
-
-
-def test_a_lightning_module_infers_as_any_network_and_is_not_trained(digits):
-    own = ModelSpec(name="OwnTraining", library=Library.custom, network=f"{__name__}.OwnTraining")
-    measured = engine.run(make_cell(mode=Mode.infer, model=own), digits)
-    assert judge(make_cell(mode=Mode.infer, model=own), measured) is None
-    assert measured.num_params == 7850
-    with pytest.raises(
-        UnsupportedError, match="^model=OwnTraining is a LightningModule, and .* its training_step: use "
-    ):
-        engine.run(make_cell(mode=Mode.train, model=own), digits)
 
 
 def test_a_fit_is_tested_on_every_test_sample_outside_of_its_epochs_times(digits):
@@ -232,3 +202,9 @@ def test_work_that_was_counted_before_is_not_counted_again(digits):
     assert counted.flops is not None
     before = dataclasses.replace(counted, flops=counted.flops + 1)
     assert engine.run(dataclasses.replace(cell, seed=1), digits, work=before).work == before
+
+
+def test_a_lightning_module_is_not_trained_as_a_plain_network(digits):
+    own = ModelSpec(name="Lit", library=Library.custom, network="own_modules.Lit")
+    with pytest.raises(UnsupportedError, match="^model=Lit is a LightningModule, and .* its training_step: use "):
+        engine.run(make_cell(mode=Mode.train, model=own), digits)

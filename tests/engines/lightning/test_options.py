@@ -96,25 +96,10 @@ def test_channels_last_is_how_weights_and_inputs_lie_in_memory():
     assert torch.equal(last, images)
 
 
-class Branching(nn.Module):
-    """A network whose code asks for its input's values."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(784, 10)
-
-    def forward(self, images):
-        flat = images.flatten(1)
-        if flat.sum() > 1e9:
-            flat = flat * 2
-        return self.layer(flat)
-
-
 @pytest.mark.parametrize(
     ("network", "on", "told"),
     [
         (nn.Linear(784, 10), Options(freeze=True), "freeze=true: the network has no batch normalisation to fold"),
-        (Branching(), Options(freeze=True), "freeze=true: torch.fx can't trace the network (symbolically traced"),
     ],
 )
 def test_options_that_do_not_work_together_are_refused(network, on, told):

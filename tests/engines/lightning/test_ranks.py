@@ -4,14 +4,12 @@ import shutil
 
 import pytest
 import torch
-from pytorch_lightning.accelerators import CUDAAccelerator
 
 import rank_faults
 from accelbench.devices.cpu import usable_cores
 from accelbench.engines.cell_run import Observed, Resources
 from accelbench.engines.lightning.backends import backend_for
-from accelbench.engines.lightning.engine import trainer_for
-from accelbench.engines.lightning.ranks import NetworkDDP, Ranks, Seen, joined
+from accelbench.engines.lightning.ranks import Ranks, Seen, joined
 from accelbench.errors import UnsupportedError
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema.vocab import NOT_QUANTIZED, Device, Mode, Precision, Protocol, Status
@@ -123,29 +121,6 @@ def test_a_process_knows_its_place_among_those_of_all_hosts(monkeypatch):
             Ranks(num)
 
 
-@pytest.mark.filterwarnings("ignore:Please use the new API settings to control TF32")
-@pytest.mark.parametrize("rank", [0, 1])
-def test_each_rank_takes_the_gpu_of_its_number_and_lightning_starts_no_process(monkeypatch, rank):
-    """Runs up to the first call of CUDA, which needs a GPU."""
-    chosen = []
-    monkeypatch.setattr(CUDAAccelerator, "is_available", staticmethod(lambda: True))
-    monkeypatch.setattr("lightning_fabric.accelerators.cuda._get_all_visible_cuda_devices", lambda: [0, 1])
-    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
-    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
-    for name, value in {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}.items():
-        monkeypatch.setenv(name, value)
-    ranks = Ranks(2)
-    backend = backend_for(Device.gpu, 2, ranks)
-    backend.prepare(allow_tf32=False)
-    strategy = trainer_for(make_cell(device=Device.gpu, devices=2), backend, ranks).strategy
-    assert isinstance(strategy, NetworkDDP)
-    assert strategy.root_device == torch.device("cuda", rank)
-    assert strategy.determine_ddp_device_ids() == chosen == [rank]
-    assert strategy._get_process_group_backend() == "nccl"
-    assert strategy.cluster_environment.creates_processes_externally
-    assert backend.cudnn_benchmark() is False
-
-
 def test_a_gpu_that_two_ranks_share_counts_once():
     def seen(place, peak=10, loss=1.0):
         observed = Observed(device="gpu", device_name="a GPU", precision="fp32", num_devices=1, threads=2, loss=loss)
@@ -155,14 +130,3 @@ def test_a_gpu_that_two_ranks_share_counts_once():
     found, resources = joined([seen("cuda:0"), seen("cuda:1", peak=30, loss=2.0)])
     assert (found.num_devices, found.device_name, found.loss) == (2, "a GPU", 1.5)
     assert resources == Resources((1, 0.5), None, 30, 40)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
-@pytest.mark.parametrize("precision", list(NOT_QUANTIZED))
-def test_two_gpus_learn_as_one(run, precision):
-    one, two = (run(device=Device.gpu, precision=precision, devices=num, **FIT) for num in (1, 2))
-    assert (two.status, two.measurement.num_devices) == (Status.ok, 2), two.reason
-    ours, theirs = ([epoch.loss for epoch in each.measurement.epochs] for each in (two, one))
-    assert ours == pytest.approx(theirs, rel=0.02)
-    assert {name for name in two.system.values if name.endswith("power_w")} >= {"gpu_0_power_w", "gpu_1_power_w"}

@@ -8,7 +8,7 @@ from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.module import BenchModule, ImageTask
 from accelbench.engines.lightning.work import count
-from accelbench.errors import UnsupportedError, UserError
+from accelbench.errors import UserError
 from accelbench.schema.vocab import Library, Precision, Weights
 from accelbench.schema.workload import ModelSpec
 from fakes import needs
@@ -108,20 +108,6 @@ def test_study_000s_networks_have_its_parameters_and_multiply_adds(name):
     assert work.flops / 2e9 == pytest.approx(giga_macs, abs=6e-4)
 
 
-@pytest.mark.parametrize(
-    ("name", "shape", "told"),
-    [
-        ("rnn", (3, 32, 32), "model=rnn takes grey images, not 3 x 32 x 32"),
-        ("autoencoder", (3, 32, 32), "model=autoencoder takes grey images"),
-        ("pets_cnn", MNIST, "model=pets_cnn takes images in colour of at least 22 x 22 pixels, not 28 x 28"),
-        ("cnn", (3, 16, 16), "model=cnn takes images of at least 24 x 24 pixels, not 16 x 16"),
-    ],
-)
-def test_images_that_a_network_can_not_take_are_refused(name, shape, told):
-    with pytest.raises(UnsupportedError, match=told):
-        built(name, shape)
-
-
 @pytest.mark.parametrize("name", ["rnn", "lstm"])
 def test_the_second_bias_stays_zero_in_training(name):
     network = built(name, args={"units": 8})
@@ -153,12 +139,6 @@ def test_dropout_of_a_sequence_is_the_same_at_every_step_and_off_in_inference():
     assert set(dropped.unique().tolist()) == {0.0, 2.0}
     assert (dropped == dropped[:, :1]).all()
     assert dropout.eval()(torch.ones(2, 3, 4)).eq(1).all()
-
-
-@pytest.mark.parametrize(("target", "factory"), [("MyNet", False), ("make", True)])
-def test_a_network_of_ones_own_gets_its_arguments(target, factory):
-    own = {"library": Library.custom, "network": f"{__name__}.{target}", "factory": factory}
-    assert built("mine", args={"width": 5}, **own).out_features == 5
 
 
 @pytest.mark.parametrize(

@@ -310,7 +310,6 @@ class _Run(NetworkOutputs):
         self.keep_outputs(self.workload.num_rows, self.workload.shapes())
 
     def _seen(self) -> Seen:
-        """What this rank observed."""
         assert self.resources is not None
         device, backend = self.observer.device(), self.backend
         observed = Observed(

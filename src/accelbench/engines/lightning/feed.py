@@ -92,8 +92,6 @@ class JpegFeed(_OrderedFeed):
 
 
 class _Pictures(Dataset[Batch]):
-    """Decodes the batch of some indices, in a worker process."""
-
     def __init__(self, encoded: Encoded, side: int, labelled: bool) -> None:
         from accelbench.data.decode import decode  # imports a library that only pictures need
 

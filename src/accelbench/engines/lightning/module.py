@@ -57,15 +57,14 @@ def new_optimizer(model: ModelSpec, parameters: list[nn.Parameter]) -> Optimizer
 class ImageTask:
     """Images, and what is learnt from them. `own.batch.OwnTask` has the same methods for the user's batches.
 
-    A batch is (images, labels), or (images,). The network's input has `dtype`; if it `reconstructs`, the target is its
-    input. `own_loss` is a loss of the user's for (output, (inputs, labels)); None for the built-in one.
+    A batch is (images, labels), or (images,). The network's input has `dtype`; if it `reconstructs`, it is the target.
     """
 
     dtype: torch.dtype
     augment: Augment = Augment.none
     reconstructs: bool = False
     channels_last: bool = False
-    own_loss: Loss | None = None
+    own_loss: Loss | None = None  # of the user's, for (output, (inputs, labels))
 
     def put(self, put: Put, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return put(batch)

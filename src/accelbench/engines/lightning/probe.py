@@ -180,11 +180,7 @@ def _copy_bytes_per_s(backend: Backend, best: Best) -> tuple[float | None, float
 
 
 def _launch_s(backend: Backend) -> float:
-    """Seconds per operator in a chain of operators on one number, launched without waiting.
-
-    On the CPU this is the dispatch and the computation of one number; on XLA the recording of the operator and its
-    share of the launch.
-    """
+    """Seconds per operator in a chain of operators on one number, launched without waiting; on XLA, recorded."""
     number = torch.zeros(1, device=backend.device())
     least = float("inf")
     for _ in range(MIN_REPEATS + 7):
@@ -200,14 +196,11 @@ def _launch_s(backend: Backend) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """One computation: a candidate for the ceiling of arithmetic.
-
-    `flops` counts a multiply-add as two; `make` allocates the tensors and returns the call that computes.
-    """
+    """One computation: a candidate for the ceiling of arithmetic."""
 
     name: str
-    flops: int
-    make: Callable[[], Call]
+    flops: int  # a multiply-add is two
+    make: Callable[[], Call]  # allocates the tensors and returns the call that computes
 
 
 def families(dtype: torch.dtype, device: torch.device) -> Iterator[list[Kernel]]:
@@ -251,7 +244,6 @@ def _int8_linear(inputs: Tensor, weight: Tensor) -> Call:
 
 
 def _int8_convolution(inputs: Tensor, weight: Tensor) -> Call:
-    """The convolution with a packed weight, rounded to 8 bits, as quantised networks compute it."""
     inputs = inputs.view(torch.uint8).contiguous(memory_format=torch.channels_last)
     scales, one = _scales(len(weight)), [1, 1]
     placed = (one, one, one, 1)  # stride, padding, dilation, groups

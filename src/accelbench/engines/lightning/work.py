@@ -163,9 +163,8 @@ def watched(into: Products) -> Iterator[None]:
 def busiest(step: Step, backend: Backend, ranks: RankGroup = ONE_RANK) -> list[Operator]:
     """The `MAX_OPERATORS` busiest operators of one more step, which torch's profiler slows down, the busiest first.
 
-    The time of an operator excludes the operators that it calls, so that the kernel is named that did the work:
-    `aten::mkldnn_convolution`, not `aten::conv2d`, which chose it. On a GPU it is the time on the device. A device that
-    runs recorded steps as a whole has no operators.
+    Their time, on a GPU that on the device, excludes the operators that they call: `aten::mkldnn_convolution` did the
+    work, and not `aten::conv2d`, which chose it. A device that runs recorded steps as a whole has no operators.
     """
     if backend.fused:
         return []

@@ -78,8 +78,7 @@ class Images:
 
     def shapes(self) -> Sequence[Shape] | None:
         """The shapes that the output may have; None if it may be any structure of tensors."""
-        num_logits = zoo.num_logits(self.cell.model, self.num_classes)
-        return output_shapes(self.cell.model, self.num_rows, self.shape, num_logits)
+        return output_shapes(self.cell.model, self.num_rows, self.shape, self.num_classes)
 
     def example(self) -> Any:
         """A whole batch as the feed gives it to inference: the first images, repeated."""

@@ -106,15 +106,6 @@ BUILDERS: Mapping[Library, Callable[[ModelSpec, Shape, int], nn.Module]] = {
 }
 
 
-def num_logits(model: ModelSpec, num_classes: int) -> int:
-    """The number of classes of the network: `num_classes`, or those that torchvision's weights were trained for."""
-    if (model.library, model.weights) != (Library.torchvision, Weights.pretrained):
-        return num_classes
-    from torchvision import models
-
-    return len(models.get_model_weights(model.definition).DEFAULT.meta["categories"])
-
-
 def check_logits(output: object, model: ModelSpec, num_classes: int | None) -> None:
     """Raises a UserError if an output is no tensor, or not the logits (batch, classes) of so many classes."""
     if not isinstance(output, Tensor):
