@@ -57,10 +57,6 @@ def planned_sizes(folder):
     return [found.cell.batch_size for found in plan_file.read_planned(folder)]
 
 
-def interrupted(*_):
-    raise KeyboardInterrupt
-
-
 FAULTS = {
     "none": Status.ok,
     "raise": Status.failed,

@@ -9,7 +9,7 @@ from rich.console import Console
 from accelbench.grid.estimate import Evidence
 from accelbench.grid.plan import Planned
 from accelbench.schema.measurement import Block, Epoch, SystemSeries
-from accelbench.schema.vocab import Mode, Phase, Precision, Protocol, Status
+from accelbench.schema.vocab import Mode, Precision, Protocol, Status
 from accelbench.sweep import terminal
 from accelbench.sweep.terminal import SweepProgress
 from fakes import make_cell, make_measurement, make_record
@@ -43,15 +43,12 @@ def test_a_terminal_has_a_bar_with_the_cell_the_count_and_the_time_left():
 
 # The card of a cell
 
-PHASES = {Phase.data_wait: [0.001] * 8, Phase.forward: [0.007] * 8, Phase.framework: [0.002] * 8}
 
-
-def card(status=Status.ok, width=120, places=None, cell=None, reason=None, **changes):
+def card(status=Status.ok, width=120, cell=None, reason=None, **changes):
     system = SystemSeries(t_s=[], values={}, peak_host_bytes=612_000_000)
     made = make_record(cell, status, reason=reason, measurement=make_measurement(**changes), system=system)
     console = Console(file=io.StringIO(), width=width)
     terminal.show_card(made, "runs/x/y.json", console)
-    terminal.show_places(places or {}, console)
     return console.file.getvalue()
 
 

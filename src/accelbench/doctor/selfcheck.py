@@ -83,14 +83,14 @@ class _Measured:
         """Measures rounds until there is no time for another one."""
         session = Session(self.context, self.ready, self.ready.planned, is_brief=True)
         self.context.say(f"Measuring what verdicts are worth here, for {duration(budget_s)} ...")
-        dice, round_s = random.Random(0), 0.0  # how long the last round took
+        dice, round_s = random.Random(0), 0.0  # how long a round takes; the first one waits for the framework
         try:
             with session:
                 while left_s() > round_s or not self.wanted:
-                    start_s = left_s()
+                    is_first, start_s = not self.wanted, left_s()
                     for name, (plain, slowed) in self.sides.items():
                         self._round(session, name, dice.sample([plain, plain, slowed], 3))
-                    round_s = start_s - left_s()
+                    round_s = 0.0 if is_first else start_s - left_s()
         finally:
             self.context.write_plan(self.wanted)
 
