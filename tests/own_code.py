@@ -7,8 +7,6 @@ from torch.nn import functional
 
 
 class Tokens(nn.Module):
-    """A transformer over token ids, with a mask."""
-
     def __init__(self, vocab=100, width=16, layers=1):
         super().__init__()
         self.embedding = nn.Embedding(vocab, width)
@@ -30,8 +28,6 @@ def token_loss(output, batch):
 
 
 class TwoInputs(nn.Module):
-    """Takes two tensors, and returns a mapping."""
-
     def __init__(self):
         super().__init__()
         self.left, self.right = nn.Linear(32, 16), nn.Linear(8, 16)
@@ -49,16 +45,12 @@ def sum_of_squares(output, batch):
 
 
 class OtherWhenExported(TwoInputs):
-    """Computes something else where it is exported."""
-
     def forward(self, left, right):
         left, right = self.left(left), self.right(right)
         return left - right if torch.compiler.is_exporting() else left + right
 
 
 class Pixels(nn.Module):
-    """An image for each image."""
-
     def __init__(self, width=4):
         super().__init__()
         self.down, self.up = nn.Conv2d(3, width, 3, padding=1), nn.Conv2d(width, 2, 1)
@@ -72,8 +64,6 @@ def pictures(batch_size):
 
 
 class Scaled(nn.Module):
-    """No layer of torch.nn at all."""
-
     def __init__(self):
         super().__init__()
         self.weights = nn.Parameter(torch.randn(32, 4))

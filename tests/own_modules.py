@@ -28,8 +28,6 @@ class Data(pl.LightningDataModule):
 
 
 class LateSize(pl.LightningDataModule):
-    """Takes the batch size as an attribute, and has only a test set."""
-
     batch_size = 1
 
     def setup(self, stage):
@@ -116,8 +114,6 @@ class Manual(Lit):
 
 
 class Waits(Lit):
-    """Brings a callback, and a scheduler that waits for a metric of validation."""
-
     def configure_callbacks(self):
         return [EarlyStopping("val_loss")]
 
@@ -128,8 +124,6 @@ class Waits(Lit):
 
 
 class OwnLoader(Lit):
-    """Has its own loader, and a schedule as long as the training."""
-
     def __init__(self, batch_size):
         super().__init__()
         self.batch_size = batch_size
