@@ -192,18 +192,6 @@ def test_plan_lists_the_cells_what_is_skipped_and_the_time(capsys, project):
     assert not (project / "runs").exists()
 
 
-def test_a_plan_of_many_cells_names_some_unless_it_is_asked_for_all(capsys, project):
-    words = "model=mlp,cnn mode=train,infer precision=fp32,tf32 batch_size=1,2,3,4,5,6"
-    lines = planned(words, capsys)
-    assert lines[0].startswith("48 cells: 24 to run, ")
-    assert len([line for line in lines if line.startswith(("mlp-", "cnn-"))]) == 20
-    assert "and 4 more: --cells names every cell" in lines
-    assert lines[-1].endswith(" and 20 more")
-    named = planned(f"{words} --cells", capsys)
-    assert len([line for line in named if line.startswith(("mlp-", "cnn-"))]) == 24
-    assert named[-1].count("tf32") == 24
-
-
 @pytest.fixture
 def faulty(own, monkeypatch):
     """A project whose cells are run by the faulty engine."""

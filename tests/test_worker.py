@@ -9,22 +9,6 @@ from accelbench import worker
 from accelbench.schema.vocab import Mode
 from fakes import TESTS, make_cell, make_project, make_record
 
-# What a machine that only measures need not have.
-NOT_NEEDED = [
-    *("hydra", "omegaconf", "mlflow", "dvc", "pandas", "matplotlib", "jinja2", "rich", "scipy", "sklearn", "timm"),
-    *("PIL", "torchvision", "torch_xla", "tensorflow", "keras", "psutil", "pynvml", "orjson"),
-]
-WITHOUT = f"""
-import sys
-from importlib.machinery import PathFinder
-
-class Few:
-    def find_spec(name, path=None, target=None):
-        return None if name.partition(".")[0] in {NOT_NEEDED} else PathFinder.find_spec(name, path, target)
-
-sys.meta_path = [Few if finder is PathFinder else finder for finder in sys.meta_path]
-"""
-
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
@@ -44,17 +28,6 @@ def run_alone(project, tmp_path):
         return done, json.loads(done.stdout) if done.stdout else None
 
     return run_alone
-
-
-@pytest.mark.slow
-def test_a_cell_runs_alone_where_there_is_torch_and_lightning_and_little_else(run_alone):
-    code = f"{WITHOUT}\nfrom accelbench.worker import main; sys.exit(main(sys.argv[1:]))"
-    done, outcome = run_alone((sys.executable, "-c", code), mode=Mode.train)
-    assert (done.returncode, outcome["status"]) == (0, "ok"), outcome or done.stderr
-    assert outcome["measurement"]["device"] == "cpu"
-    assert outcome["measurement"]["blocks"]
-    assert list(outcome) == ["status", "reason", "user_error", "measurement", "peak_host_bytes", "until_boot_s"]
-    assert outcome["reason"] is None
 
 
 FAKED = f"""
