@@ -128,7 +128,6 @@ class CellRun:
         self.operators: list[Operator] = []
         self.defects: list[str] = []
         self.resources: Resources | None = None
-        self.output_error: float | None = None
         self.known_work: Work | None = None
         self.rows: list[int] = []  # of the output that are compared, once they were drawn
 
@@ -402,7 +401,6 @@ class CellRun:
             with self.seen.checking():
                 found = output_check.check(self.outputs, precision, self.references())
         self.defects += self.seen.defects()
-        self.output_error = None if self.is_reference else found.error
         checks = self.seen.checks(self.outputs, len(self.rows), found, trains=self.trains)
         asked = FORMATS[precision].computed
         own_warnings = [*self.warnings(), *self._common_warnings(None if found.defects else found.error)]
@@ -419,7 +417,7 @@ class CellRun:
             operators=self.operators,
             epochs=self.epochs,
             evaluation=self.epochs[-1].evaluation if self.epochs else None,
-            output_error=self.output_error,
+            output_error=None if self.is_reference else found.error,
             peak_device_bytes=self.resources.peak_device_bytes,
             peak_host_bytes=self.resources.peak_host_bytes,
             tokens_per_sample=self.tokens_per_sample(),

@@ -228,7 +228,7 @@ def test_a_quantised_network_multiplies_integers_and_its_accuracy_stands_beside_
     assert sum(found.formats.get(name, 0) for name in ("int8", "uint8")) == 3
     assert found.quantize_s > 0
     assert 0 < found.output_error < 0.2
-    for note in ("3 of 3 matrix products multiply integers", "calibrated on 128 samples of the training set"):
+    for note in ("3 of 3 matrix products multiply integers", "calibrated on 128 samples"):
         assert any(note in each for each in found.notes)
     assert found.answers.num_samples == 90
     row = summarise(replace(make_record(), cell=cell, measurement=found))

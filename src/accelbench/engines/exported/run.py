@@ -282,10 +282,7 @@ class _Run(NetworkOutputs):
             yield f"int8: {num_integers} of {sum(formats.values())} matrix products multiply integers"
             if not has_any(look(self.cell.device), FAST_INTEGERS):
                 yield "int8: this CPU has no instructions for it (VNNI or AMX), so that it gains little"
-            where = "the training set" if self.cell.data.pipeline in IMAGES else "the kind that was measured"
-            yield f"int8: calibrated on {self.artifact.num_calibrated} samples of {where}"
-            if self.output_error is not None:
-                yield f"int8: the output differs from fp32's by {100 * self.output_error:.1f} %"
+            yield f"int8: calibrated on {self.artifact.num_calibrated} samples"
 
     def tokens_per_sample(self) -> float | None:
         return self.workload.tokens_per_sample()

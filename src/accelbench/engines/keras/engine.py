@@ -42,11 +42,10 @@ class ExecutionStep:
     `num_samples` is per execution, apart from a short last one; a prediction `copies_out` its result to the host.
     """
 
-    def __init__(
-        self, execute: Execute, executions: Iterator[Any], backend: Backend, num_samples: int, *, copies_out: bool
-    ) -> None:
-        self.executions, self.compute, self._num_samples = executions, execute, num_samples
-        self.copies_out = copies_out and not backend.on_host
+    def __init__(self, run: "_Run", execute: Execute, executions: Iterator[Any]) -> None:
+        backend, self._num_samples = run.backend, run.samples_per_execution
+        self.executions, self.compute = executions, execute
+        self.copies_out = not run.trains and not backend.on_host
         self.copy_in = (lambda batch: batch) if backend.on_host else backend.copy_in
 
     def fetch(self) -> Any:
@@ -137,14 +136,11 @@ class _Run(CellRun):
         executions = self.backend.executions(self.feed, labelled=self.trains)
         if self.cell.data.pipeline == Pipeline.device:
             executions = cycle([self.backend.copy_in(next(executions))])
-        return ExecutionStep(
-            self.execute, executions, self.backend, self.samples_per_execution, copies_out=not self.trains
-        )
+        return ExecutionStep(self, self.execute, executions)
 
     def new_test_step(self) -> ExecutionStep:
         self.model.reset_metrics()
-        executions = self.backend.executions(self.test_feed, labelled=True)
-        return ExecutionStep(self.test, executions, self.backend, self.samples_per_execution, copies_out=False)
+        return ExecutionStep(self, self.test, self.backend.executions(self.test_feed, labelled=True))
 
     @property
     def fetches_inside(self) -> bool:
