@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import axe_core_python
-import pandas as pd
 import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -104,19 +103,6 @@ def test_the_address_of_another_report_does_no_harm(show) -> None:
     browser = show("#device=abacus&nonsense=1&cell=none&sort=nothing&show=nothing&words=%3Cb%3E")
     assert text(browser, "shown") == "0 of 44 cells"
     assert browser.get_log("browser") == []
-
-
-def test_the_download_holds_what_is_shown_as_cells_csv_does(show, report: Path) -> None:
-    browser = show("#model=lstm&model=cnn&sort=-batch_size")
-    for path in browser.downloads.iterdir():
-        path.unlink()
-    browser.execute_script("document.getElementById('download').click()")
-    path = browser.downloads / "cells.csv"
-    WebDriverWait(browser, 10).until(lambda _: path.exists() and path.stat().st_size)
-    got, whole = (pd.read_csv(each).set_index("cell_id") for each in (path, report / "cells.csv"))
-    assert list(got["batch_size"]) == sorted(got["batch_size"], reverse=True)
-    assert set(got["model"]) == {"lstm", "cnn"}
-    pd.testing.assert_frame_equal(got, whole.loc[got.index], check_dtype=False)
 
 
 def test_a_cell_tells_its_figures_and_has_a_card(show) -> None:

@@ -7,31 +7,21 @@ from accelbench.schema.serialize import group_digest
 from accelbench.schema.vocab import SHARE_ONE_CPU, Device, Scaling
 
 COLUMN = "scaling_efficiency"
-# An ok cell on several devices, and its counterpart on one device.
-Scaled = tuple[MeasuredCell, MeasuredCell]
 
 
-def _speedup(scaled: Scaled) -> float:
-    return (scaled[0].speed or 0.0) / (scaled[1].speed or 1.0)
-
-
-def _efficiency(scaled: Scaled) -> float:
-    """Speed-up over the number of devices: 1 if no device waits for another."""
-    return _speedup(scaled) / scaled[0].cell.devices
-
-
-def scaled_cells(sweep: Sweep) -> list[Scaled]:
-    """The cells on several devices whose counterpart on one was measured too."""
+def rows(sweep: Sweep) -> list[Row]:
+    """The rows of `cells.csv`: each cell's row with its scaling efficiency, None if there is no counterpart."""
     ok = [cell for cell in sweep.cells if cell.speed]
     singles = {_key(cell, cell.cell.batch_size): cell for cell in ok if cell.cell.devices == 1}
-    found = []
+    efficiency: dict[str, float] = {}
     for cell in ok:
         of = cell.cell
         # Devices that share one process' threads have no cell on one device with comparable threads.
         if of.devices > 1 and not (of.device in SHARE_ONE_CPU and of.num_processes == 1):
             batch_size = of.batch_size if of.scaling == Scaling.strong else of.batch_size_per_device
-            found.append((cell, singles.get(_key(cell, batch_size))))
-    return [(cell, single) for cell, single in found if single is not None]
+            if (single := singles.get(_key(cell, batch_size))) is not None:
+                efficiency[cell.name] = (cell.speed or 0.0) / (single.speed or 1.0) / of.devices
+    return [cell.row | {COLUMN: efficiency.get(cell.name)} for cell in sweep.cells]
 
 
 def _key(cell: MeasuredCell, batch_size: int) -> str:
@@ -39,9 +29,3 @@ def _key(cell: MeasuredCell, batch_size: int) -> str:
     settings = cell.all_but("devices", "xla_processes", "scaling", "batch_size", "threads")
     threads = cell.row["threads"] if cell.cell.device == Device.cpu else cell.cell.threads
     return group_digest([settings, batch_size, threads])
-
-
-def rows(sweep: Sweep) -> list[Row]:
-    """The rows of `cells.csv`: each cell's row with its scaling efficiency, None if there is no counterpart."""
-    efficiency = {scaled[0].name: _efficiency(scaled) for scaled in scaled_cells(sweep)}
-    return [cell.row | {COLUMN: efficiency.get(cell.name)} for cell in sweep.cells]
