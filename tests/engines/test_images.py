@@ -5,7 +5,7 @@ import pytest
 
 from accelbench.engines import images
 from accelbench.engines.formats import FORMATS, word_for
-from accelbench.engines.images import channels_last, check_has_epochs, input_of, unseen_images
+from accelbench.engines.images import check_has_epochs, unseen_images
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError
 from accelbench.schema.vocab import Pipeline, Precision, Protocol, Weights
 from accelbench.schema.workload import DataSpec, ModelSpec
@@ -41,13 +41,6 @@ def test_a_precision_is_recognised_by_its_formats_and_others_are_described():
         assert word_for(*FORMATS[precision], tf32=precision == Precision.tf32) == precision
     assert word_for("float64", "float32", tf32=False) == "weights float64, computed in float32"
     assert word_for("float32", "bfloat16", tf32=True) == Precision.bf16_mixed  # only fp32 can be tf32
-
-
-def test_random_images_are_as_the_model_says_and_others_as_their_arrays(digits, tmp_path):
-    cell = make_cell(**RANDOM)
-    assert input_of(cell, tmp_path) == ((3, 8, 6), 5)
-    assert input_of(make_cell(), digits) == ((28, 28), 10)
-    assert (channels_last((3, 8, 6)), channels_last((8, 6))) == ((8, 6, 3), (8, 6))
 
 
 @pytest.mark.parametrize(("floats", "ends"), [(False, (0, 255)), (True, (-2, 2))])

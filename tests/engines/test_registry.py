@@ -7,8 +7,8 @@ import pytest
 
 from accelbench.engines import registry
 from accelbench.engines.registry import host_spec
-from accelbench.schema.cell import KerasSettings, Options
-from accelbench.schema.vocab import Allocator, Device, Engine, KerasBackend
+from accelbench.schema.cell import KerasSettings
+from accelbench.schema.vocab import Device, Engine, KerasBackend
 from fakes import TESTS, make_cell
 
 
@@ -27,18 +27,6 @@ def test_each_device_gets_the_environment_that_its_library_reads_at_import_in_a_
     }
     assert len({spec.key for spec in specs.values()}) == len(Device)
     assert host_spec(make_cell(batch_size=1)).key == host_spec(make_cell(batch_size=2)).key
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="needs glibc")
-@pytest.mark.parametrize(
-    "changes", [{}, {"device": Device.xla_cpu}, {"engine": Engine.keras, "keras": KerasSettings()}]
-)
-def test_cells_with_another_allocator_have_another_host_of_every_engine(changes):
-    reuse = Options(allocator=Allocator.glibc_reuse)
-    plain, other = (host_spec(make_cell(**changes, options=options)) for options in (Options(), reuse))
-    assert plain.key != other.key
-    assert "trim_threshold" in other.environment.pop("GLIBC_TUNABLES")
-    assert other.environment == plain.environment
 
 
 def test_each_backend_of_keras_has_its_own_host_which_sees_no_gpu_on_a_cpu_cell():

@@ -1,9 +1,7 @@
-import dataclasses
-
 import pytest
 
 from accelbench.judging.row import MEASURED, summarise
-from accelbench.schema.measurement import Block, Breakdown, Epoch, Evaluation, SystemSeries
+from accelbench.schema.measurement import Block, Breakdown, Epoch, SystemSeries
 from accelbench.schema.vocab import Mode, Protocol, Status
 from fakes import make_cell, make_measurement, make_record
 
@@ -69,15 +67,6 @@ def test_a_fits_time_is_measured_and_its_rate_without_the_first_epoch(mode, seco
     assert row["samples_per_s_low"] is None  # three epochs are too few for bounds
     row = row_of(make_cell(mode=mode, protocol=Protocol.fit), blocks=[], epochs=EPOCHS[:1])
     assert (row["time_s"], row["samples_per_s"]) == (20.0, 30.0)
-
-
-def test_an_evaluation_gives_accuracy_and_its_loss_apart_from_trainings():
-    evaluation = Evaluation(num_samples=50, seconds=1.0, loss=0.1, accuracy=0.98)
-    cell = make_cell(mode=Mode.train, protocol=Protocol.fit)
-    row = row_of(cell, blocks=[], epochs=EPOCHS, evaluation=evaluation, loss=0.3)
-    assert (row["accuracy"], row["test_loss"], row["loss"]) == (0.98, 0.1, EPOCHS[-1].loss)
-    no_classes = dataclasses.replace(evaluation, accuracy=None)
-    assert row_of(cell, epochs=EPOCHS, evaluation=no_classes)["accuracy"] is None
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 import pytest
 
 from accelbench.measuring.breakdown import MAX_STEPS, MIN_STEPS, measure_breakdown
-from accelbench.measuring.runner import RankGroup
 from accelbench.schema.vocab import Phase
 
 LENGTHS = {Phase.forward: 0.004, Phase.backward: 0.008, Phase.optimizer: 0.002}
@@ -67,12 +66,3 @@ def test_a_slow_step_gets_its_few_and_a_fast_one_no_more_than_enough():
     device = Device()
     assert len(measure_breakdown(device, device, 1e-9, device.now).undisturbed_s) == MIN_STEPS
     assert len(measure_breakdown(device, device, 1e9, device.now).undisturbed_s) == MAX_STEPS
-
-
-def test_other_processes_take_every_step():
-    calls = {"begin": [], "end": []}
-    ranks = RankGroup()
-    ranks.begin, ranks.end = calls["begin"].append, lambda: calls["end"].append(1)
-    device = Device()
-    measure_breakdown(device, device, 0.5, device.now, ranks)
-    assert sum(calls["begin"]) == sum(calls["end"]) == device.num_steps
