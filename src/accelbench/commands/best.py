@@ -12,7 +12,9 @@ from accelbench.project import workplace
 
 def _run(chosen: Namespace, context: Context) -> int:
     _check(chosen)
-    limit_ms = _latency_limit_ms(chosen.latency_ms)
+    limit_ms = chosen.latency_ms
+    if limit_ms is not None and not 0 < limit_ms < math.inf:
+        raise UserError(f"--latency-ms={limit_ms:g}: should be a number of milliseconds above 0")
     if not (chosen.search or chosen.largest_batch):
         return _show_best(next(iter(chosen.words), None), limit_ms, context)
     budget_s = budget_in_s("1m" if chosen.budget is None else chosen.budget)
@@ -53,18 +55,6 @@ def _check(chosen: Namespace) -> None:
     for is_wrong, problem in rules:
         if is_wrong:
             raise UserError(problem)
-
-
-def _latency_limit_ms(text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        limit = float(text)
-    except ValueError:
-        limit = math.nan
-    if not 0 < limit < math.inf:
-        raise UserError(f"--latency-ms={text}: should be a number of milliseconds above 0")
-    return limit
 
 
 def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> int:
@@ -115,7 +105,7 @@ COMMANDS = (
         run=_run,
         flags=(
             flag("words", nargs="*", metavar="folder", help=FOLDER),
-            flag("--latency-ms", metavar="MS", help="leave out cells with a longer median latency (p50)"),
+            flag("--latency-ms", metavar="MS", type=float, help="leave out cells with a longer median latency (p50)"),
             flag("--largest-batch", help="find the largest batch that fits: measures the cell of name=value"),
             flag("--search", help="find the best of all combinations of name=value,value within --budget"),
             flag("--budget", metavar="5m", help="the time for --search, or for --largest-batch (1m); in s, m or h"),

@@ -27,21 +27,18 @@ def main(words: Sequence[str] | None = None) -> int:
     if name not in STAGES:
         print(f"error: {name}: unknown stage. Choose from: {', '.join(STAGES)}.", file=sys.stderr)
         return 2
-    kept = "every finished cell has its record"
     try:
         if name in MEASURING:
             end_with_parent()
             status = _ask([MEASURING[name], *keys])
             if status is not None:
                 return status
-        else:
-            kept = "what it writes is as it was"
         from accelbench.stages import work
 
         stage = getattr(work, name)
         return status_of(lambda console: stage(console, *keys))
     except KeyboardInterrupt:
-        print(f"\nInterrupted; {kept}.", file=sys.stderr)
+        print("\nInterrupted.", file=sys.stderr)
         return 130
 
 
