@@ -65,13 +65,6 @@ def test_interleaved_processes_need_no_command_where_they_decide(answered, maker
     assert "times as fast as bf16, batch 128, but can't tell: " in answer.sentence
 
 
-def test_how_far_the_output_is_from_fp32s_is_said_of_lower_precisions(answered, maker) -> None:
-    for bf16, fp32, error, said in ((200, 100, 0.0123, "1.2 %"), (200, 100, 1e-7, "<0.1 %"), (800, 900, 0.0123, "")):
-        cells = ((maker.cell(precision="bf16"), bf16), (maker.cell(), fp32))
-        (answer,) = answered([maker.ok(cell, rate, output_error=error) for cell, rate in cells])
-        assert answer.remark == (said and f"Its output differs from fp32's by {said} for two samples.")
-
-
 def test_that_no_larger_batch_was_tried_is_said_only_if_none_was(cells, maker) -> None:
     """Of any setting, whatever became of it: a larger batch may have run out of memory."""
 

@@ -81,22 +81,6 @@ def test_records_that_are_not_readable_are_counted_and_named(root):
         find("old@abc1", root)
 
 
-def test_a_plan_that_is_not_readable_is_named_and_all_records_beside_it_compared(root):
-    for repeat in (1, 2):
-        put(root / "results/bad", repeat=repeat)
-    (root / "results/bad/plan.json").write_text("{")
-    plan(root / "results/good", put(root / "results/good", 3))
-    found = find("results", root)
-    (note,) = found.notes
-    assert repeats(found) == [1, 2, 3]
-    assert note.startswith("results/bad/plan.json: not a readable plan (")
-    assert note.endswith("; all records beside it are compared")
-    (root / "runs/bad").mkdir(parents=True)
-    (root / "runs/bad/plan.json").write_text("{")
-    with pytest.raises(UserError, match="runs: holds no readable records\n  runs/bad/plan.json: not a readable plan"):
-        find("runs", root)
-
-
 def test_a_process_that_did_not_end_well_has_no_rates():
     measured = make_measurement(blocks=[Block(num_steps=1, num_samples=30, seconds=0.1)] * 3)
     assert record_sets.ComparedProcess.of(make_record(measurement=measured)).rates == pytest.approx([300.0] * 3)
