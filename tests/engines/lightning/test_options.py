@@ -12,7 +12,6 @@ from accelbench.engines.lightning import engine, options, zoo
 from accelbench.engines.lightning.module import ImageTask
 from accelbench.errors import UnsupportedError
 from accelbench.grid.support import why_not
-from accelbench.isolation.child import NOT_IMPLEMENTED
 from accelbench.judging.asked import judge
 from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Device, Library, Pipeline, Precision
@@ -121,23 +120,6 @@ def test_a_compiled_network_gives_the_plain_ones_output_and_its_compilation_is_t
     assert measured.output_error < 1e-5
     assert measured.warnings == []
     assert measured.num_params == engine.run(make_cell(model=MLP), digits).num_params
-
-
-@compiles
-@pytest.mark.slow
-@pytest.mark.parametrize("precision", [Precision.fp32, Precision.bf16, Precision.bf16_mixed, Precision.fp64])
-@pytest.mark.parametrize("freeze", [False, True])
-def test_compiled_in_every_precision(nothing, precision, freeze):
-    on = Options(channels_last=True, compile=True, freeze=freeze)
-    cell = resnet(precision=precision, options=on)
-    if freeze and precision == Precision.fp64:  # inductor packs the convolutions for oneDNN, which has no fp64
-        with pytest.raises(RuntimeError, match=NOT_IMPLEMENTED):
-            engine.run(cell, nothing)
-        return
-    measured = engine.run(cell, nothing)
-    assert judge(cell, measured) is None
-    assert measured.output_error < (1e-5 if precision in (Precision.fp32, Precision.fp64) else 0.05)
-    assert measured.warnings == []
 
 
 def test_where_nothing_is_compiled_there_is_no_number(digits):

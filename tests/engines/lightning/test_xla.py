@@ -161,13 +161,6 @@ def world():
 
 
 @pytest.mark.slow
-def test_processes_that_pjrt_does_not_join_measure_nothing(hosts, digits):
-    outcome = hosts.run(ranks_cell(), digits)
-    assert outcome.status == Status.skipped
-    assert outcome.reason.endswith("PJRT joined 1 devices, and this process has 1, where devices=2 have a process each")
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("protocol", [Protocol.window, Protocol.fit])
 def test_each_process_infers_its_share_of_the_batches(world, digits, protocol):
     outcome = world.run(ranks_cell(mode=Mode.infer, protocol=protocol), digits)
