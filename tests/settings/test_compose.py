@@ -27,13 +27,6 @@ def test_a_run_is_one_configuration_and_a_sweep_one_for_each_combination(project
     assert [(one.model.name, one.batch_size) for one in configs] == expected
 
 
-def test_a_job_of_a_sweep_has_nothing_of_the_job_before(project):
-    words = ["model.args={dropout:0.1}", "model.args={channels:8}"]
-    configs = compose(["-m", "model=cnn", "threads=1,null", f"model.args={words[0][11:]},{words[1][11:]}"])
-    composed = [compose(["model=cnn", f"threads={num}", word])[0] for num in ("1", "null") for word in words]
-    assert configs == composed
-
-
 def test_a_configuration_made_of_the_one_before_is_the_same_as_a_new_one(project, monkeypatch):
     made, original = [], jobs.updated
 

@@ -57,14 +57,6 @@ def test_a_mistake_in_costs_is_told_with_the_choices(tmp_path, text, told):
         params.costs(written(tmp_path, text))
 
 
-def test_the_seconds_for_confirming_are_those_of_the_profile(tmp_path):
-    assert params.confirm_s(written(tmp_path, "profile: full\nconfirm_s: {quick: 60, full: 3600}")) == 3600
-    assert params.confirm_s(written(tmp_path, "confirm_s: 0")) == 0
-    assert params.confirm_s(written(tmp_path, "confirm_s: 1m")) == 60
-    with pytest.raises(UserError, match="confirm_s=soon: should be a number of seconds, or 0"):
-        params.confirm_s(written(tmp_path, "confirm_s: soon"))
-
-
 @pytest.mark.parametrize(
     "name", ["../../../x", "..", ".hidden", "a/b", "/tmp/x", "-x", "a b", "a\\b", "x\x1b[2J", "a$(b)"]
 )
