@@ -32,18 +32,6 @@ def test_reads_packed_and_unpacked_files(small, obtain, target, monkeypatch, sou
     assert (obtained.source, obtained.stand_in_reason) == (f"Small, from {shown}", None)
 
 
-def test_a_named_folder_that_is_none_never_falls_back(obtain):
-    with pytest.raises(DataError, match="nowhere is not a readable folder"):
-        obtain("nowhere")
-
-
-def test_auto_falls_back_to_the_stand_in_and_says_why(small, obtain, target):
-    obtained = obtain("auto")
-    assert not is_small(target, small)
-    assert obtained.source.startswith("stand-in for Small: a drawn digit for each class")
-    assert obtained.stand_in_reason.startswith("data/Small/raw is not there; the download failed")
-
-
 @pytest.mark.parametrize("source", ["auto", "../small"])
 def test_each_missing_or_altered_file_that_is_wanted_is_named_with_what_is_wrong(small, project, obtain, source):
     small.packed("train-l").unlink()

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from accelbench.data.order import Order
-from accelbench.errors import UnsupportedError
 
 
 def flat(batches):
@@ -25,18 +24,6 @@ def test_the_short_last_batch(last, sizes):
     assert [len(batch) for batch in order] == sizes
     assert len(order) == len(sizes)
     assert order.num_samples == sum(sizes)  # padding is the feed's, and not counted
-
-
-def test_an_endless_order_goes_on_with_full_batches():
-    order = Order(10, 4, endless=True, last="keep")
-    assert [len(batch) for batch in itertools.islice(order, 25)] == [4] * 25
-    with pytest.raises(TypeError):
-        len(order)
-
-
-def test_a_batch_that_can_never_be_filled_is_refused():
-    with pytest.raises(UnsupportedError, match="batch_size=11"):
-        Order(10, 11, endless=True, last="keep")
 
 
 @pytest.mark.parametrize("num_parts", [1, 2, 4])

@@ -34,15 +34,3 @@ def test_a_counter_that_may_not_be_read_is_none_and_gpus_are_read_from_nvml(tmp_
     assert {name: read() for name, read in found.items()} == {"gpu_0_energy_j": 1234.567, "gpu_1_energy_j": 1235.567}
     for nvml in (FakeNvml(failing=["nvmlDeviceGetTotalEnergyConsumption"]), FakeNvml(driver=False)):
         assert energy_counters.counters(1, nvml, {}, tmp_path) == {}
-
-
-def test_idle_power_is_what_is_used_while_nothing_runs(monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr(energy_counters.time, "monotonic", lambda: now[0])
-
-    def sleep(seconds):
-        now[0] += 2 * seconds  # a busy machine wakes it late
-
-    counters = {"cpu_energy_j": lambda: 20 * now[0], "gpu_0_energy_j": lambda: None}
-    assert energy_counters.idle_w(counters, 0.05, sleep) == {"cpu_energy_j": pytest.approx(20)}
-    assert energy_counters.idle_w({}, 60) == {}

@@ -19,7 +19,7 @@ from accelbench.sinks.delivery import Delivery, sync
 from accelbench.sinks.mlflow_fields import AGGREGATE, CELL_KEY, KIND
 from accelbench.sinks.ui import serve
 from tests.sinks import servers
-from tests.sinks.samples import REASONS, STAND_IN, cell, record, resnet18
+from tests.sinks.samples import STAND_IN, cell, record, resnet18
 from tests.sinks.stores import SUITE, client_of, closed_port, deliver, files_of, runs_of, split
 
 
@@ -102,20 +102,6 @@ def test_a_store_of_another_release_is_neither_used_nor_migrated(root):
     assert found.undelivered == 1
     assert "is left as it is: name another" in found.problem
     assert [execute(root, f"SELECT * FROM {table}") for table in ("alembic_version", "sqlite_master")] == before
-
-
-def test_every_status_but_skipped_is_a_run_that_a_second_delivery_does_not_double(root):
-    made = [record(status=status, number=number) for number, status in enumerate(Status)]
-    deliver(root, *made)
-    before = client_of(root).get_experiment_by_name(f"accelbench/{SUITE}").tags[view.VIEW_TAG]
-    deliver(root, *made)
-    runs = runs_of(root)
-    found = {run.data.tags["status"]: (run.info.status, run.data.tags.get("reason")) for run in runs}
-    ends = {Status.ok: "FINISHED", Status.killed: "KILLED"}
-    expected = {status: (ends.get(status, "FAILED"), REASONS.get(status)) for status in Status}
-    assert found == {status.value: end for status, end in expected.items() if status != Status.skipped}
-    assert len(runs) == len(found)
-    assert client_of(root).get_experiment_by_name(f"accelbench/{SUITE}").tags[view.VIEW_TAG] == before
 
 
 def test_no_two_runs_of_an_experiment_share_a_name(root):

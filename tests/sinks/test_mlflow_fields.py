@@ -7,7 +7,7 @@ import pytest
 from accelbench.judging.row import MEASURED as COLUMNS
 from accelbench.judging.row import summarise
 from accelbench.schema.measurement import SystemSeries
-from accelbench.schema.vocab import UNEXPECTED, Protocol, Status
+from accelbench.schema.vocab import UNEXPECTED, Status
 from accelbench.sinks import mlflow_fields
 from accelbench.sinks.mlflow_fields import NOTE, translate
 from tests.sinks.samples import STAND_IN, cell, record
@@ -45,19 +45,6 @@ def test_what_went_wrong_shows_no_speed(status):
     assert sections == {"setting", "time", "memory", "system"}
     assert run.status == ("KILLED" if status == Status.killed else "FAILED")
     assert run.tags["reason"] in run.tags[NOTE]
-
-
-def test_epochs_blocks_and_the_system_are_series():
-    fit = translate(record(cell(protocol=Protocol.fit)))
-    losses = [(point.step, point.value) for point in fit.points if point.key == "epoch/loss"]
-    assert losses[:2] == [(0, 0.9), (1, 0.45)]
-    assert len(losses) == 5
-    run = translate(record())
-    assert len([point for point in run.points if point.key == "block/samples_per_s"]) == 12
-    memory = [point for point in run.points if point.key == "system/host_memory_mb"]
-    assert [point.timestamp_ms - run.start_ms for point in memory] == [100 * i for i in range(10)]
-    cpu = [point for point in run.points if point.key == "system/cpu_utilization_percent"]
-    assert [point.step for point in cpu] == list(range(1, 10))  # the first sample is unknown, and no 0
 
 
 @pytest.mark.parametrize(("num_samples", "num_points"), [(240, 240), (241, 121), (36_000, 240)])

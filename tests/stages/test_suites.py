@@ -55,10 +55,3 @@ def test_a_failed_cell_is_named_and_is_the_exit_status_but_no_experiment_is_lost
         monkeypatch.setenv(name, value)
     assert stage.main(["verdict"]) == status
     assert ": failed: " in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("strict", "status"), [("false", 0), ("true", 1), ("maybe", 2)])
-def test_strict_decides(project, capsys, strict, status):
-    (project / "params.yaml").write_text(f"strict: {strict}\nsuites: {{nets: {{model: mlp}}}}\n")
-    assert stage.main(["verdict"]) == status
-    assert ("strict=maybe: should be true or false" in capsys.readouterr().err) == (status == 2)
