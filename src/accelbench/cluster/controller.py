@@ -132,6 +132,12 @@ class Round:
             return list(map(str, read_json(self.folder / "jobs.json")))
         return []
 
+    def unfinished_jobs(self) -> list[str]:
+        """Those that have not left a record for each cell of their part, in whose order they were submitted."""
+        parts = [self.folder / f"part-{number}.json" for number in range(len(self.parts()))]
+        num_left = [len(read_json(part)["labels"]) - len(list(finished(part).glob(RECORDS))) for part in parts]
+        return [job for job, num in zip(self.jobs(), num_left, strict=False) if num]
+
 
 class Controller:
     """Spreads one sweep over the jobs of an engine."""
@@ -233,7 +239,7 @@ class Controller:
             self._cancel(spread)
             self._collect(Retry.none)
             raise
-        ends = {job: self.engine.last_words(spread.folder, job) for job in spread.jobs()}
+        ends = {job: self.engine.last_words(spread.folder, job) for job in spread.unfinished_jobs()}
         lines = [path.read_text().strip() for path in sorted(spread.folder.glob(f"*{PROBLEM}"))]
         self._problems = lines or listed([f"job {job} ended: {text}" for job, text in ends.items() if text])
 
