@@ -1,19 +1,29 @@
 """What a process needs before it runs cells on Lightning."""
 
+import re
+import sys
+from contextlib import suppress
+from functools import cache
+from importlib.machinery import PathFinder
+from pathlib import Path
+
 from accelbench.engines.registry import HostSpec
+from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
+from accelbench.schema.serialize import read_bytes
 from accelbench.schema.vocab import Device, Library
 
 ENGINE = "accelbench.engines.lightning.engine"
 PROBER = "accelbench.engines.lightning.probe"
 LIGHT_IMPORT = "accelbench.engines.lightning.light_import"  # before Lightning
-SLOW = ("timm", "torchvision", "transformers")  # their imports take seconds: once for the cells of a library
+SLOW = ("timm", "torchvision", "transformers")  # their imports take seconds: once, if a cell needs them
 
 
 def host_spec(cell: Cell) -> HostSpec:
     """The host of `cell`: plain torch, CUDA or torch_xla."""
     preload: tuple[str, ...] = (LIGHT_IMPORT, "accelbench.isolation.host_process", ENGINE)
-    preload += tuple(name for name in SLOW if name == cell.model.library)
+    named = _named(*cell.own_code.values())
+    preload += tuple(name for name in SLOW if name in named or name == cell.model.library)
     environment: dict[str, str] = {}
     if cell.model.library == Library.transformers:
         environment = {"HF_HUB_OFFLINE": "1"}  # networks are built from their configuration alone
@@ -28,3 +38,19 @@ def host_spec(cell: Cell) -> HostSpec:
         devices_per_process = cell.devices // cell.num_processes
         environment |= {"PJRT_DEVICE": "CPU", "CPU_NUM_DEVICES": str(devices_per_process)}
     return HostSpec(ENGINE, preload, environment, prober=PROBER)
+
+
+@cache
+def _named(*paths: str) -> frozenset[str]:
+    """The slow packages that the modules of these dotted paths name, so that a host imports them once for all cells."""
+    found: set[str] = set()
+    for path in paths:
+        places: list[str] | None = ["", *sys.path]
+        for part in path.split(".")[:-1]:
+            # By its last part alone: of a dotted name, the package would have to be imported.
+            spec = PathFinder.find_spec(part, places) if places else None
+            places = list(spec.submodule_search_locations or []) if spec else None
+            if spec and spec.origin and spec.origin.endswith(".py"):
+                with suppress(OSError, UserError):
+                    found.update(re.findall(r"\w+", read_bytes(Path(spec.origin)).decode(errors="replace")))
+    return frozenset(found.intersection(SLOW))
