@@ -34,9 +34,7 @@ class Result:
     """
 
     label: str  # the cell's short name, such as `cnn-cpu-fp32-b128-infer`
-    status: (
-        str  # a word of `cells.csv`'s column status, `disturbed` (docs/measuring.md), `not run yet` or `not readable`
-    )
+    status: str  # a word of the column status of `cells.csv`, `disturbed`, `not run yet` or `not readable`
     is_ok: bool  # whether the cell was measured, and its numbers are valid
     reason: str | None  # why the status is not `ok`, in one line
     samples_per_s: float | None  # of a process the median of its blocks of steps, of several the median of these

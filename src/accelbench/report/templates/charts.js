@@ -57,20 +57,8 @@ function describe(cell) {
   add(`${text(cell.samples_per_s)} samples/s`, metric.name !== "samples_per_s" && cell.samples_per_s !== null);
   add(`latency p50 ${text(cell.latency_p50_ms)} ms, p99 ${text(cell.latency_p99_ms)} ms`, cell.latency_p50_ms !== null);
   add(cell.ratio, cell.ratio);
-  add(comparedWithChosen(cell), state.cell && state.cell !== cell);
   add(`${String(cell.warnings).split("; ").length} warnings: ${cell.warnings}`, cell.warnings);
   return lines;
-}
-
-// The cell compared with the chosen one.
-function comparedWithChosen(cell) {
-  const [mine, other] = [cell, state.cell].map(each => each && number(each, state.metric.name));
-  if (!mine || !other) return "";
-  const [a, b] = [bounds(cell), bounds(state.cell)];
-  const verdict = !a || !b ? "no interval: can't tell"
-    : a[0] <= b[1] && b[0] <= a[1] ? "the intervals overlap: can't tell"
-      : "the intervals do not overlap; one process each is no proof";
-  return `${text(mine / other)} x the chosen ${state.cell.label}; ${verdict}`;
 }
 
 function ticks(low, high) {
