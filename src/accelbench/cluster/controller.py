@@ -27,7 +27,7 @@ from accelbench.grid.fingerprint import identity
 from accelbench.grid.plan import Prepared
 from accelbench.lock import hold
 from accelbench.presentation import counted
-from accelbench.project import CLUSTER, RECORD_FOLDERS, RECORDS, SAFETENSORS, Workplace, resolved, shown
+from accelbench.project import CLUSTER, RECORD_FOLDERS, RECORDS, Workplace, resolved, shown
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record, listed, read_all
@@ -42,6 +42,7 @@ from accelbench.sweep.terminal import SweepProgress
 
 OF_NODE = ("nvidia-driver",)  # versions of the node, and not of the packages, which all nodes share
 SETTLE_S = 10.0  # for which a job that an earlier controller was submitting may come
+REPLACED = "replaced"  # the folder of records of cells that were measured again
 POLL_S = 5.0
 
 
@@ -145,6 +146,7 @@ class Controller:
     def __init__(self, engine: ClusterEngine) -> None:
         self.engine = engine
         self._problems: list[str] = []  # why jobs ended before their cells were measured
+        self._is_merged = True  # whether the sweep's folder has all that the jobs left
 
     def measure(self, context: SweepContext, ready: Prepared, delivery: Delivery) -> list[Record]:
         """Measures every cell without a record; the records of all that have one. Raises BusyError."""
@@ -178,7 +180,10 @@ class Controller:
 
     def _forget_round(self) -> None:
         if last := self._last_round():
-            shutil.rmtree(last.folder)
+            if self._is_merged:
+                shutil.rmtree(last.folder, ignore_errors=True)
+            else:  # a record, or weights, that lie nowhere else
+                last.folder.rename(self.folder / f"kept-{last.folder.name}")
 
     def _states(self, spread: Round) -> Mapping[str, str]:
         return self.engine.states(spread.jobs(), spread.job_name)
@@ -245,11 +250,13 @@ class Controller:
 
     def _wait(self, spread: Round) -> None:
         """Waits until no job runs or is to run, and delivers the records that come meanwhile."""
+        collected = {path.name for path in self.context.folder.glob(RECORDS)}
+        seen = {path for part in spread.parts() for path in finished(part).glob(RECORDS) if path.name in collected}
         wanted = {cell_id for path in spread.parts() for cell_id in read_json(path)["labels"]}
+        wanted -= {path.stem.partition("-")[0] for path in seen}
         todo = [item for item in self.ready.planned if item.cell.id in wanted]
         if len(todo) > 1:
             self.delivery.open()
-        seen: set[Path] = set()
         with SweepProgress(self.context.console, todo, Evidence()) as progress:
             while True:
                 states = self._states(spread)  # before the records: a job leaves none after it has ended
@@ -268,12 +275,13 @@ class Controller:
     def _collect(self, retry: Retry) -> dict[str, Record]:
         """Brings the finished records into the sweep's folder, and writes its plan: cell id -> the record that stands.
 
-        The others are removed: new ones will have their names.
+        The others are set aside: new ones will have their names.
         """
         folder, merged = self.context.folder, Merged()
         last = self._last_round()
         sources = [finished(part) for part in last.parts()] if last else []
         merge_into(folder, [(source, "a job") for source in sources if source.exists()], merged)
+        self._is_merged = not (merged.conflicts or merged.problems)
         for line in [*merged.conflicts, *merged.problems]:
             self.context.say(line, "yellow")
         ids = {item.cell.id for item in self.ready.planned}
@@ -285,10 +293,12 @@ class Controller:
         done = {record.cell.id: record for record in present if stands(record, retry)}
         for record in present:
             if not stands(record, retry):
-                for ending in (".json", SAFETENSORS):
-                    (folder / f"{record.name}{ending}").unlink(missing_ok=True)
-        records = {item.label: done[item.cell.id] for item in self.ready.planned if item.cell.id in done}
-        self.context.write_plan([WantedCell(record.cell, record.name, label) for label, record in records.items()])
+                replaced = self.folder / REPLACED
+                replaced.mkdir(exist_ok=True)
+                for path in folder.glob(f"{record.name}.*"):  # and its weights
+                    shutil.move(path, replaced / path.name)
+        kept = [(done[item.cell.id], item.label) for item in self.ready.planned if item.cell.id in done]
+        self.context.write_plan([WantedCell(record.cell, record.name, label) for record, label in kept])
         return done
 
     def _is_of_today(self, record: Record) -> bool:
