@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from accelbench.errors import RefusedError, UserError, writing_errors
-from accelbench.project import PLAN, RECORDS, SAFETENSORS, resolved, shown
+from accelbench.project import COMPARISON, PLAN, RACE, RECORDS, SAFETENSORS, resolved, shown
 from accelbench.schema import plan_file
 from accelbench.schema.parallel import mapped
 from accelbench.schema.plan_file import PlanFile
@@ -103,6 +103,17 @@ def merge_into(target: Path, parts: Sequence[Part], done: Merged) -> None:
     found = ((path, target, source) for folder, source in parts for path in sorted(folder.glob(RECORDS)))
     for merged in mapped(_merge_record, found):
         done.add(merged)
+    for folder, source in parts:  # the order of interleaved processes, and that of a search
+        for name in (COMPARISON, RACE):
+            if not is_missing(folder / name):
+                try:
+                    content = read_bytes(folder / name)
+                    if is_missing(target / name):
+                        (target / name).write_bytes(content)
+                    elif read_bytes(target / name) != content:
+                        done.conflicts.append(f"{shown(target / name)}: {source} has another one; the one here stays")
+                except (OSError, UserError, ValueError) as error:
+                    done.problems.append(f"{name} of {source}: not readable ({one_line(str(error))})")
     if plan is not None:
         plan_file.write_plan(replace(plan, cells=list(cells.values())), target)
 
@@ -137,8 +148,10 @@ def _merge_record(wanted: tuple[Path, Path, str]) -> Merged:
             file.write(clean)
             file.flush()
             os.fchmod(file.fileno(), 0o644)
-            with contextlib.suppress(FileExistsError):  # another merge was faster
+            try:
                 os.link(file.name, there)
+            except FileExistsError:  # another merge was faster
+                return _merge_record(wanted)
     elif present != clean:
         which = "another measurement of this cell, on this machine or an equal one"
         return Merged(conflicts=[f"{shown(there)}: {source} has {which}; the one here stays"])
