@@ -248,6 +248,9 @@ def run(
     if fault in ("tell rank", "tell environment"):
         name = os.environ["LOCAL_RANK"] if fault == "tell rank" else "environment.json"
         Path(data_folder, name).write_text(json.dumps(dict(os.environ)))
+    if fault == "delete records":
+        for path in Path(data_folder).parents[1].glob("runs/*/*.json"):
+            path.unlink()
     if fault == "lose data":
         Path(data_folder, "manifest.json").unlink()
     if fault.startswith(("change ", "touch ")):

@@ -177,6 +177,13 @@ def test_what_cannot_be_read_is_kept_and_its_cell_measured_again(swept, folder):
     assert measured(before, written(folder)) == 3
 
 
+def test_files_that_a_cell_deletes_are_written_again(swept, folder):
+    cells = [make_cell(), make_cell("raise"), make_cell("delete records"), make_cell(batch_size=8)]
+    result, _ = swept(cells)
+    assert statuses(result) == [Status.ok, Status.failed, Status.ok, Status.ok]
+    assert list(plan_file.read_planned(folder)) == result.records
+
+
 def test_data_that_only_stands_in_is_said_first(swept, project):
     path = project / "data/mnist/manifest.json"
     manifest = json.loads(path.read_text()) | {"stand_in": True}

@@ -12,6 +12,7 @@ from accelbench.errors import UserError
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.disturbed import is_retried
+from accelbench.project import PLAN
 from accelbench.schema import plan_file
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import WantedCell
@@ -55,12 +56,10 @@ def run(
 ) -> SweepResult:
     """Measures every cell that has no record yet, and writes a record for each, whatever happens.
 
-    Args:
-        out: the folder of a pipeline's suite, which wants these cells and no others; None for the user's `out=`, whose
-            plan gets these cells in addition to its own, or for a new folder under runs/.
-        hosts: from which the cells are forked; the caller ends them.
-        show: shows the result once every cell has its record; None: as `conclude` does.
-        measure: has the planned cells measured elsewhere, and returns their records; None: on this machine.
+    `out` is the folder of a pipeline's suite, which wants these cells and no others; None for the user's `out=`, whose
+    plan gets these cells in addition to its own, or for a new folder under runs/. The caller ends the `hosts`. `show`
+    shows the result once every cell has its record, None: as `conclude` does. `measure` has the cells measured
+    elsewhere, and returns their records.
 
     Raises UserError: the sweep could not start, or not go on, for a reason that the user can mend.
     """
@@ -88,17 +87,26 @@ def run(
 
 
 def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list[Record]:
-    context.write_plan([WantedCell(item.cell, item.record_name, item.label) for item in ready.planned])
+    plan = [WantedCell(item.cell, item.record_name, item.label) for item in ready.planned]
+    context.write_plan(plan)
     measured, todo = known(context, ready.planned)
     if measured:
         context.say(f"{len(measured)} of {len(ready.planned)} cells have their record already.")
     context.hosts.meanwhile = delivery.deliver
-    with Session(context, ready, todo) as session:
-        if sum(item.skip_reason is None for item in todo) > 1:
-            delivery.open()  # while the host imports its framework
-        for item in todo:
-            measured.append(session.measure(item))
-            delivery.add(measured[-1])
+    num_known = len(measured)
+    try:
+        with Session(context, ready, todo) as session:
+            if sum(item.skip_reason is None for item in todo) > 1:
+                delivery.open()  # while the host imports its framework
+            for item in todo:
+                measured.append(session.measure(item))
+                delivery.add(measured[-1])
+    finally:  # a cell's code may have deleted files; an interrupted sweep keeps its records too
+        if not (context.folder / PLAN).exists():
+            context.write_plan(plan)
+        for record in measured[num_known:]:
+            if not (context.folder / f"{record.name}.json").exists():
+                context.write_record(record)
     return measured
 
 
