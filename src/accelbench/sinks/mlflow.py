@@ -97,8 +97,9 @@ class Store:
         with locked(self._root):
             for suite in dict.fromkeys(each.cell.suite for each in [*several, *(one.cell for one in speeds)]):
                 experiment_id = self._experiment(suite)
-                self._compare(experiment_id, [each for each in speeds if each.cell.cell.suite == suite])
                 self._show_cells(experiment_id, [each for each in several if each.cell.suite == suite])
+                # Last: the tag on each run says that everything was done (`delivered`).
+                self._compare(experiment_id, [each for each in speeds if each.cell.cell.suite == suite])
 
     def _compare(self, experiment_id: str, speeds: Sequence[RelativeSpeed]) -> None:
         runs = self._runs_of(experiment_id, [each.record for each in speeds])
@@ -111,17 +112,18 @@ class Store:
     def _show_cells(self, experiment_id: str, cells: Sequence[MeasuredCell]) -> None:
         """Makes a run for each of these cells, without a tag `record`; one that counts more processes stays."""
         runs: dict[str, entities.Run] = {}
+        ours = {each.measured_key for each in cells}  # another writer of a shared server may be making others
         for run in list(self._runs(experiment_id, mlflow_fields.IS_CELL)) if cells else ():
-            key = run.data.tags[mlflow_fields.CELL_KEY]
+            key = run.data.tags.get(mlflow_fields.CELL_KEY)
             if _is_finished(run) and key not in runs:
                 runs[key] = run
-            else:  # of a killed process
+            elif key in ours:  # of a killed process
                 self._client.delete_run(run.info.run_id)
         for cell in cells:
             metrics, params, tags = mlflow_fields.cell_fields(cell)
             if (earlier := runs.get(cell.measured_key)) is not None:
                 written = earlier.data.metrics
-                if written[NUM_PROCESSES] > cell.num_processes or written == metrics:
+                if written.get(NUM_PROCESSES, 0) > cell.num_processes or written == metrics:
                     continue
                 self._client.delete_run(earlier.info.run_id)
             records = [each.record for each in cell.counted if each.record is not None]
@@ -161,6 +163,8 @@ class Store:
             if experiment is None:
                 place = location.proxied(suite) if is_own(self._root) else None
                 experiment = self._client.get_experiment(self._client.create_experiment(name, place))
+            elif experiment.lifecycle_stage == entities.LifecycleStage.DELETED:
+                self._client.restore_experiment(experiment.experiment_id)
             if is_own(self._root):
                 folder_of(experiment.artifact_location, self._root)  # refuses one of another place
             for key, value in view_tags(_now_ms(), experiment.tags).items():
