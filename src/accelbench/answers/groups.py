@@ -1,6 +1,6 @@
 """Cells that did the same on one machine with the same packages, so that their speeds compare, and the best of them."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -113,7 +113,12 @@ def groups(cells: Iterable[MeasuredCell]) -> list[Group]:
     alike: dict[str, list[Group]] = defaultdict(list)
     for group in made:
         alike[group.what].append(group)
-    return [replace(group, where=_where(group, alike[group.what])) for group in made]
+    named = [replace(group, where=_where(group, alike[group.what])) for group in made]
+    nums = Counter(group.what for group in named)
+    return [
+        replace(group, where=f"{group.where}, {group.fastest.folder}") if nums[group.what] > 1 else group
+        for group in named
+    ]
 
 
 def _where(group: Group, alike: Sequence[Group]) -> str:

@@ -94,14 +94,10 @@ class Answer:
     def remark(self) -> str:
         """How far the output of the fastest is from fp32's; empty if it is not of a lower precision."""
         text = output_error_text(self.fastest.cell.precision, self.fastest.number("output_error"))
-        return text and f"Its output differs from fp32's by {text} for two samples."
+        return text and f"Its output differs from fp32's by {text}."
 
     def larger_batch(self, planned: Iterable[Process]) -> str:
-        """Says that no larger batch was tried, if the fastest has the largest of several; else empty.
-
-        Args:
-            planned: everything, whatever became of it: a larger batch may have run out of memory.
-        """
+        """That no larger batch was tried, of all that was planned, if the fastest has the largest; else empty."""
         fastest = self.fastest.cell
         alike = [each.cell for each in planned if (each.cell.model, each.cell.mode) == (fastest.model, fastest.mode)]
         sizes = {cell.batch_size for cell in alike}
@@ -162,9 +158,7 @@ def verdict_text(group: Group, cell: MeasuredCell) -> str:
 def answers(cells: Iterable[MeasuredCell], limit_ms: float | None = None) -> list[Answer]:
     """An answer for each model and what is done with it; those that chose between several settings first.
 
-    Args:
-        cells: of all sweeps.
-        limit_ms: cells with a longer median latency, or an unknown one, do not count; None for no limit.
+    Cells with a median latency above `limit_ms`, or an unknown one, do not count.
     """
     inside = [each.within(limit_ms) for each in groups(cells)]
     found = [Answer(each, limit_ms) for each in inside if each is not None]
