@@ -31,8 +31,7 @@ NO_LABEL = -100  # the label of a token that no loss is computed for
 def config_of(model: ModelSpec) -> Any:
     """The configuration, with the settings that a plain forward pass for `model.task` needs.
 
-    Raises:
-        UserError: there is no such architecture or argument, or it has no such task on token ids.
+    Raises UserError: there is no such architecture or argument, or it has no such task on token ids.
     """
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
@@ -106,8 +105,12 @@ class TokenMaker:
             labelled = torch.rand(ids.shape) < LABELLED
             labelled[:, 0] = True  # a batch without labels would have no loss
             return torch.where(labelled, ids, NO_LABEL)
-        num, classes = len(ids), self.config.num_labels
-        return torch.randint(classes, (num,)) if classes > 1 else torch.rand(num).to(self.dtype)
+        num, classes, problem = len(ids), self.config.num_labels, self.config.problem_type
+        if problem == "multi_label_classification":
+            return torch.randint(2, (num, classes)).to(self.dtype)
+        if problem == "regression" or classes == 1:
+            return torch.rand(num, *([] if classes == 1 else [classes])).to(self.dtype)
+        return torch.randint(classes, (num,))
 
 
 def _ids(given: int | list[int] | None) -> list[int]:

@@ -58,6 +58,7 @@ class BatchMaker:
         self.model, self.batch_size, self.channels_last = cell.model, batch_size, cell.options.channels_last
         self.dtype = STORED_DTYPES[cell.precision]
         self.num_samples, self.num_tokens = 0, 0  # in all batches that were made
+        self._counted: int | None = None  # samples in the first batch
         model, self.flag = cell.model, f"model.batch={cell.model.batch}"
         self.make = import_path("model.batch", model.batch or "")
         called = ", ".join(["batch_size", *(f"{name}={value}" for name, value in model.batch_args.items())])
@@ -73,6 +74,10 @@ class BatchMaker:
             raise UserError(f"{self.flag}: should return tensors on the CPU; accelbench moves them to the device")
         batch = mapped(made, self._cast)
         num_samples = self._count(batch, tensors[0])
+        self._counted = self._counted or num_samples
+        if num_samples != self._counted:  # the samples of a block are those of a batch, times its steps
+            counts = f"counted {self._counted} samples in one batch and {num_samples} in another"
+            raise UserError(f"model.samples={self.model.samples}: {counts}: all batches should have as many")
         self.num_samples += num_samples
         if self.count_tokens is not None:
             self.num_tokens += counted("model.tokens", self.count_tokens, batch)
@@ -143,6 +148,8 @@ class OwnTask:
             keys = list(first.content)
             self.keys = _taken(network, keys, inputs, batch_flag)
             self.left_out = [key for key in keys if key not in self.keys]
+        elif inputs:
+            raise UserError("model.inputs: the batch has no keys, leave it out")
 
     put = staticmethod(put_batch)
 

@@ -145,8 +145,7 @@ class ModuleRun(CellRun):
     def _check_counts(self, skipped: set[int]) -> None:
         """Notes a defect if steps trained nothing, or the optimiser made fewer of them than batches ask for.
 
-        Raises:
-            UserError: all steps were skipped, so that nothing is known of the network.
+        Raises UserError: all steps were skipped, so that nothing is known of the network.
         """
         first, num = self.timing.num_warmup_steps, self.step.num_steps - self.timing.num_warmup_steps
         if num_skipped := sum(step >= first for step in skipped):

@@ -158,7 +158,7 @@ class UserModule:
     def _replace_hooks(self) -> None:
         """Leaves out the callbacks that the module brings, and lets no hook fetch or skip batches itself."""
         module, hook = self.module, self.module.on_train_batch_start
-        if "dataloader_iter" in inspect.signature(module.training_step).parameters:
+        if self.trains and "dataloader_iter" in inspect.signature(module.training_step).parameters:
             raise UnsupportedError("training_step(dataloader_iter) fetches batches itself: use training_step(batch)")
 
         def guarded(*args: Any, **kwargs: Any) -> Any:
