@@ -194,7 +194,6 @@ class _Run(NetworkOutputs):
             module.train_step, module.evaluate = EpochStep, self.evaluate
             self.test_feed = self.workload.test_feed()
             self.trainer.fit(module, loader, SingleItemLoader(self.test_feed))
-            self.note_resources()
             training = self.seen.training
             training.end, training.evaluating = self.trained.states(), evaluating(self.network)
         else:
@@ -215,7 +214,8 @@ class _Run(NetworkOutputs):
                 self.trained.begin()
                 self.seen.training.start = self.trained.states() if self.fits else {}
             if self.is_compiled:  # compiled code runs no hooks: let them see the plain network first
-                options.run_plain(self.network, step, self.workload.example())
+                with watched(self.seen.products):
+                    options.run_plain(self.network, step, self.workload.example())
 
     def _window(self, step: InferStep) -> None:
         self._note_built(step)

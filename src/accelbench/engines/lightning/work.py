@@ -201,6 +201,8 @@ def _has_no_flops(func: OpOverload) -> bool:
     if func.namespace not in ("aten", "prims"):
         return False
     name = func.overloadpacket.__name__
+    if name.startswith("_foreach_"):  # of an optimiser, such as `_foreach_sqrt`
+        return True
     return torch.Tag.pointwise in func.tags or "upsample" in name or PRODUCTS.search(name) is None
 
 
