@@ -278,6 +278,8 @@ class CellRun:
         loss, accuracy = self.outcome(step, num_samples)
         tested = Evaluation(num_samples=num_samples, seconds=seconds, loss=loss, accuracy=accuracy)
         self.epochs[-1] = replace(self.epochs[-1], evaluation=tested)
+        if len(self.epochs) == self.cell.epochs:  # before a trainer ends, which copies the weights into host memory
+            self.note_resources()
 
     def _wait_for_ranks(self) -> None:
         self.backend.wait()

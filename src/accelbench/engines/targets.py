@@ -69,8 +69,7 @@ def import_target(model: ModelSpec, network: type, named: str) -> Callable[..., 
 
     `network` is the framework's class that all networks extend, `named` its name as a user knows it.
 
-    Raises:
-        UserError: there is no such target, or nothing says that it makes a network, and `model.factory` is false.
+    Raises UserError: there is no such target, or nothing says that it makes a network, and `model.factory` is false.
     """
     target = model.definition
     found = import_path("model.target", target)

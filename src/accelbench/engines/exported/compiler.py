@@ -50,13 +50,9 @@ class Ran:
 
 
 class Compiler:
-    """An engine: a network -> a file -> what runs, perhaps in another process; an UnsupportedError if it can't be.
+    """An engine: a network -> a file -> what runs, perhaps in another process; an UnsupportedError if it can't be."""
 
-    Attributes:
-        computes_in: the precision that the network and its inputs are given in; None: that of the cell.
-    """
-
-    computes_in: Precision | None = Precision.fp32
+    computes_in: Precision | None = Precision.fp32  # what the network and its inputs are given in; None: the cell's
 
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
