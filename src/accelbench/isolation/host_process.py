@@ -10,6 +10,7 @@ import contextlib
 import json
 import multiprocessing as mp
 import os
+import re
 import signal
 import socket
 import sys
@@ -39,7 +40,9 @@ MAX_WORD = 32  # bytes of what a process says
 LOCALHOST = "127.0.0.1"
 ERROR_SIZE = 4000  # characters of the end of a cell's output, which become its error
 READ_BYTES = 1 << 18  # of the end of a log, so that a secret at the edge of what is kept is seen whole, and masked
-HUNG_SIZE = 8000  # of a cell that hung: its innermost calls come first
+HUNG_SIZE = 1000  # of the end of the output of a cell that hung: stacks say more
+STACK = re.compile(r"^.*\(most recent call first\):$", re.MULTILINE)  # the first line of what faulthandler prints
+STACK_CALLS = 12  # innermost calls of a stack that are kept
 # The statuses of processes that did their work: they end by themselves.
 GOOD = (Status.ok, Status.invalid)
 
@@ -203,7 +206,10 @@ class _Run:
                     os.kill(rank.pid, child.STACK_DUMP_SIGNAL)  # it ends a process that has no handler yet
                     time.sleep(STACK_S)
         reason = f"no result within {self.request.timeout_s:g} s (timeout_s)"
-        return Outcome(status=Status.timeout, reason=reason, error=log_end(self.request.log, HUNG_SIZE).strip())
+        printed, *stacks = STACK.split(log_end(self.request.log, READ_BYTES))
+        innermost = ["\n".join(stack.strip().splitlines()[:STACK_CALLS]) for stack in stacks]
+        error = "\nIt was here:\n".join([printed.strip()[-HUNG_SIZE:], *innermost]).strip()
+        return Outcome(status=Status.timeout, reason=reason, error=error)
 
     def _judged(self, answer: Outcome, seen: Witnessed) -> Outcome:
         """The answer with the status that its measurement deserves: its process has run the user's code."""

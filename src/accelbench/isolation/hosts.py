@@ -45,11 +45,8 @@ class ProbeFailedError(Exception):
 class Hosts:
     """One host per environment that cells need, started when first needed, ended on leaving the context.
 
-    `margin_s` seconds beyond a request's `timeout_s`, a host that does not answer is killed.
-
-    Attributes:
-        listener: gets what cells and hosts printed, after they ended; None to drop it.
-        meanwhile: is called while a cell runs, as soon as nothing more is timed there; None to do nothing.
+    `margin_s` seconds beyond a request's `timeout_s`, a host that does not answer is killed. `listener` gets what cells
+    and hosts printed, after they ended; `meanwhile` is called while a cell runs, as soon as nothing is timed there.
     """
 
     def __init__(self, spec_of: Callable[[Cell], HostSpec] = host_spec, margin_s: float = MARGIN_S) -> None:

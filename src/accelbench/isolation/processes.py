@@ -129,10 +129,8 @@ class Sampler:
     ) -> None:
         """Starts without a sample; the utilisation of the first one is measured from here.
 
-        Args:
-            pid: the root of the process tree; if there is no such process, the series is empty.
-            num_gpus: how many of the visible GPUs the cell uses, the first ones.
-            others: further ranks of the cell, whose trees are included. Sampling goes on if one of them ends.
+        `pid` is the root of the process tree; the cell uses the first `num_gpus` of the visible GPUs. The trees of
+        `others`, further ranks of the cell, are included; sampling goes on if one of them ends.
         """
         self._others_pids = others
         self._root: int | None = None
