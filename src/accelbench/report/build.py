@@ -42,16 +42,10 @@ def build(
 
     Everything is written to a temporary folder first: a failure leaves the earlier report. Other files in `out` stay.
 
-    Args:
-        results: the records' folder.
-        out: where the report goes.
-        costs: of devices, as the user states them.
-        say: shows the user a note about what the report leaves out.
-        notices, cache: see `page.compose`.
-        extension: the file of a module that adds to the report (`report.extension`); None for none.
+    `results` is the records' folder; `say` shows the user what the report leaves out; for `notices` and `cache` see
+    `page.compose`; `extension` is the file of a module that adds to the report (`report.extension`).
 
-    Raises:
-        UserError: there are no results, or none is readable, or the report can't be written; or `out` is a link.
+    Raises UserError: there are no results, or none is readable, or the report can't be written; or `out` is a link.
     """
     for folder in (out, out / "plots"):
         check_inside(folder, out.parent)

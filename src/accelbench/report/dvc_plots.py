@@ -40,8 +40,7 @@ def write(report: Path) -> None:
 def page() -> str:
     """The page, with DVC's placeholders.
 
-    Raises:
-        UserError: vl-convert-python, which comes with the extra `dvc`, is missing.
+    Raises UserError: vl-convert-python, which comes with the extra `dvc`, is missing.
     """
     try:
         import vl_convert

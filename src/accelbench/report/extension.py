@@ -35,8 +35,7 @@ class Extension(Protocol):
 def load(path: Path | None) -> Extension | None:
     """The module in the file `path`, which lies in a package; None for none.
 
-    Raises:
-        UserError: there is no such file, or it can't be imported.
+    Raises UserError: there is no such file, or it can't be imported.
     """
     if path is None:
         return None

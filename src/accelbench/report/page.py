@@ -84,12 +84,8 @@ def compose(
 ) -> Page:
     """The page on `sweeps`, with `notices` at its top.
 
-    Args:
-        sweeps: what was measured.
-        notices: sentences for the top of the page.
-        cache: the folder of selfcheck.json; None for none.
-        extension: adds to the sections and the page; None for nothing.
-        shown: the sweeps that are shown cell by cell; None for all. The answers are of all.
+    `cache` is the folder of selfcheck.json; `extension` adds to the sections and the page; `shown` are the sweeps that
+    are shown cell by cell, None for all. The answers are of all.
     """
     shown = sweeps if shown is None else shown
     found = answers(cell for sweep in sweeps for cell in sweep.cells)

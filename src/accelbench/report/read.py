@@ -86,8 +86,7 @@ def read_all(results: Path, costs: Costs = NO_COSTS) -> list[Sweep]:
 
     Of a folder in which nothing can be read, the sweep has no cells, and a note that says why.
 
-    Raises:
-        UserError: there is no sweep, or none can be read.
+    Raises UserError: there is no sweep, or none can be read.
     """
     folders = plan_file.sweep_folders(results)
     if not folders:
@@ -113,8 +112,7 @@ def read_all(results: Path, costs: Costs = NO_COSTS) -> list[Sweep]:
 def read(folder: Path, costs: Costs = NO_COSTS) -> Sweep:
     """The sweep in `folder`: the cells that its plan names, or without a plan those of all its records.
 
-    Raises:
-        UserError: neither the plan nor any record is readable.
+    Raises UserError: neither the plan nor any record is readable.
     """
     return with_cells([_read(folder, costs)])[0]
 
@@ -151,8 +149,7 @@ def _with_confirming(sweeps: list[Sweep], folder: Path, costs: Costs) -> list[Sw
 def _read(folder: Path, costs: Costs, refused: RefusedError | None = None) -> Sweep:
     """The sweep in a folder, without cells: of its plan, or of all records but a search's short ones.
 
-    Raises:
-        UserError: neither the plan nor any record is readable, or the folder was `refused`.
+    Raises UserError: neither the plan nor any record is readable, or the folder was `refused`.
     """
     if refused is not None:
         raise refused
@@ -232,10 +229,7 @@ def _notes(folder: Path, processes: Sequence[Process], short: Set[str], unread: 
             "counts them. The same sweep with retry=failed measures them again."
         )
     if short:
-        yield (
-            f"{len(short):,} records in {place} are of short windows of a search: too short to publish, "
-            "and only the table of the search counts them."
-        )
+        yield (f"{len(short):,} records in {place} are of short windows of a search: too short to publish.")
     if unread is not None:
         is_missing = not os.path.lexists(folder / PLAN)
         yield (

@@ -32,13 +32,8 @@ class Dot:
 def dots(found: Sequence[Dot], title: str, axis: str, base: str | None = None) -> Figure | None:
     """A line for each dot, the largest first; None for a single one, which its sentence says better.
 
-    Of more than `MAX_DOTS` ratios those farthest from 1 are drawn, of other values the largest.
-
-    Args:
-        found: what is drawn.
-        title: of the picture.
-        axis: what the values are.
-        base: what a value of 1 stands for: ratios are drawn on a logarithmic scale around it. None for other values.
+    Of more than `MAX_DOTS` ratios those farthest from 1 are drawn, of other values the largest. `axis` says what the
+    values are. Ratios are drawn on a logarithmic scale around 1, which stands for `base`; None for other values.
     """
     if len(found) < 2:
         return None

@@ -153,7 +153,7 @@ def cells(sweeps: Sequence[Sweep]) -> Cells:
     found = pairs((cell for _, cell in every), ENGINE)
     compared: dict[str, Row] = {pair.base.measured_key: {"pair": pair.base.name, "ratio": None} for pair in found}
     for each in found:
-        ratio = f"{each.gap.text} as {each.base_value}"
+        ratio = f"{each.gap.text} as {each.base_value}, {each.gap.word}"
         compared[each.cell.measured_key] = {"pair": each.base.name, "ratio": ratio}
     alone: Row = {"pair": None, "ratio": None}
     rows = [

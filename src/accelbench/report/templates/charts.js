@@ -224,14 +224,14 @@ function drawCharts(shown) {
     const drawn = cells.filter(cell => number(cell, state.metric.name) !== null);
     const byPanel = [...grouped(drawn, cell => `${cell.model}, ${cell.mode}`).values()];
     const ratios = !isByBatch && state.metric.name === "samples_per_s" && drawn.some(cell => cell.ratio)
-      ? "In brackets: samples/s over the first engine's, with equal settings; one process each is no proof of a difference. "
+      ? "In brackets: samples/s over the first engine's, with equal settings. "
       : "";
     const note = ratios + (drawn.some(bounds)
-      ? "Whiskers: the 95 % interval within one process; processes may differ by more. " : "");
+      ? "Whiskers: the 95 % interval; of a single process it is within that process, and others may differ by more. " : "");
     box.replaceChildren(make("h3", {}, `${unit()[0].toUpperCase()}${unit().slice(1)}`),
       ...(isByBatch && !byPanel.every(isNamed) ? [legend(drawn)] : []), make("div", {class: "panels"}, ...panels),
       make("p", {class: "note"}, !cells.length ? "No cell of this suite passes the filters."
-        : panels.length ? `${note}Point at a cell for its figures; choose one (click, Enter) to compare others with it. ${missing(cells)}`
+        : panels.length ? `${note}Point at a cell for its figures; choose one (click, Enter) for its record and its row. ${missing(cells)}`
           : `No shown cell has this figure. ${missing(cells)}`));
   }
 }

@@ -75,7 +75,7 @@ place("download").addEventListener("click", () => {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 });
 
-// The chosen cell is kept in the fragment, marked in charts and table, and shown on a card; others are compared with it.
+// The chosen cell is kept in the fragment, marked in charts and table, and shown on a card.
 const card = place("card");
 const rowNamed = name => [...body.rows].find(row => row.dataset.cell === name);
 function choose(cell) {
