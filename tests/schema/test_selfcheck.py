@@ -24,7 +24,7 @@ def error(*slowdowns):
 @pytest.fixture
 def check():
     cells = {"light": error(0.0611, 0.04, 0.02), "heavy": error(0.05, 0.041, 0.03)}
-    return SelfCheck(measured_at="2026-11-20T09:00:00+00:00", took_s=600.0, cells=cells, advice=["Stop it."])
+    return SelfCheck(measured_at="2026-11-20T09:00:00+00:00", took_s=600.0, cells=cells)
 
 
 def test_the_sentence_says_the_larger_of_both_cells_differences(check):

@@ -62,8 +62,7 @@ def compare(a: Records, b: Records, margin: float = comparing.MARGIN, *, anyway:
         margin: differences that count as the same, as a share: 0.02 for 2 %.
         anyway: whether to compare even if model, data, mode or protocol differ, or if the sides were not interleaved.
 
-    Raises:
-        UserError: there are no such records, they have some in common, or what they measured can't be compared.
+    Raises UserError: there are no such records, they have some in common, or what they measured can't be compared.
     """
     if not isinstance(margin, int | float) or isinstance(margin, bool) or not 0 <= margin < 1:
         raise UserError(f"margin={margin}: should be a share from 0 to below 1, such as 0.02")

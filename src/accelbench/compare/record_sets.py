@@ -88,8 +88,7 @@ def find(name: str, root: Path, default: str = RESULTS) -> RecordSet:
     `default` in that, those of earlier sweeps included, whose git revision begins with WORD, whose branch is WORD, or
     whose CPU, GPU or TPU has WORD in its name.
 
-    Raises:
-        UserError: nothing has this name, or nothing of it is readable.
+    Raises UserError: nothing has this name, or nothing of it is readable.
     """
     path, word = name, ""
     if "@" in name and _located(name, root) is None:

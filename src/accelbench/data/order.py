@@ -27,13 +27,9 @@ class Order:
     An iterator makes one pass over the data, or, if `endless`, one after another. If shuffled, each pass has a new
     order, from a generator that depends only on the seed.
 
-    Args:
-        num: samples in the data set.
-        endless: epochs follow each other, each without a short last batch.
-        last: what a pass does with a short last batch; `pad` (with black images labelled -1) is for devices that
-            compile each shape anew.
-        part: (index, number): which of how many equal parts of every batch to give. A short last batch that can't be
-            divided evenly is dropped instead of kept.
+    `num` is the number of samples; of `endless` passes none has a short last batch. `last` says what a pass does with
+    one: `pad` (with black images labelled -1) is for devices that compile each shape anew. `part`, (index, number), is
+    which of how many equal parts of every batch to give: a short one that can't be divided evenly is dropped.
 
     Raises UnsupportedError: the data set does not fill a single batch.
     """

@@ -34,6 +34,7 @@ TEST_SHARE = 0.2
 SEED = 0
 MIN_PICTURES = 3  # the fewest that give a test split of one picture: round(0.2 * 3)
 MAX_REFUSED_SHARE = 0.5  # if more of a class is refused, the source as a whole is damaged
+MAX_THREADS = 8  # each holds a picture, of half a gigabyte at most
 CHUNK = 64  # pictures that are decoded before they are written, so that memory does not grow with their number
 SAME = "the same bytes as"
 ENDINGS = {".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp"}
@@ -242,12 +243,10 @@ def convert(
 ) -> Obtained:
     """Writes the arrays of `source`'s pictures into `folder`. Memory does not grow with the number of pictures.
 
-    Args:
-        classes: names in lower case and singular, in the order of the labels; None: those of the folders.
-        folder: gets {train,test}_{images,labels}.npy.
-        keep_encoded: also write the files' bytes, concatenated, and where each ends, for `data.pipeline=jpeg`.
-        resizes: whether pictures of another size are resized, or refused.
-        max_images: take at most this many pictures, the same share of each split, in its random order.
+    `folder` gets {train,test}_{images,labels}.npy, and with `keep_encoded` the files' bytes, concatenated, and where
+    each ends, for `data.pipeline=jpeg`. `classes` are names in lower case and singular, in the order of the labels;
+    None: those of the folders. Unless it `resizes`, pictures of another size are refused. At most `max_images` pictures
+    are taken, the same share of each split, in its random order.
 
     Raises DataError: a split would have no picture of a class, or most pictures of a class can't be read.
     """
@@ -294,7 +293,7 @@ def _converted(source: Source, names: Sequence[str], side: int, resizes: bool) -
             raise DataError(f"{name}: not readable ({error.strerror})") from error
         return _Converted(content, hashlib.sha256(content).digest(), pixels.tobytes())
 
-    with ThreadPoolExecutor(usable_cores()) as pool, warnings.catch_warnings():
+    with ThreadPoolExecutor(min(MAX_THREADS, usable_cores())) as pool, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of unusual Exif data; here, since it holds for all threads
         for start in range(0, len(names), CHUNK):
             yield from pool.map(one, names[start : start + CHUNK])

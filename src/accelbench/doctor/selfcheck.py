@@ -122,7 +122,7 @@ def _judged(measured: _Measured, began_at: datetime, took_s: float) -> SelfCheck
         bad = f"; {len(measured.failures)} processes do not count: {measured.failures[0]}" if measured.failures else ""
         raise UserError(f"--budget: {fewest} rounds were measured, and {MIN_ROUNDS} are needed: give it more time{bad}")
     cells = {name: machine_error(rounds, SLOWDOWN) for name, rounds in measured.rounds.items()}
-    return SelfCheck(measured_at=began_at.isoformat(), took_s=took_s, cells=cells, advice=[])
+    return SelfCheck(measured_at=began_at.isoformat(), took_s=took_s, cells=cells)
 
 
 def show(found: SelfCheck, place: Workplace, folder: Path, console: Console) -> None:
@@ -133,7 +133,7 @@ def show(found: SelfCheck, place: Workplace, folder: Path, console: Console) -> 
     for name, texts in _lines(found):
         table.add_row(name, *texts)
     console.print(table)
-    kept = f"Kept in {shown(place.cache / SELFCHECK)}, which compare and report read."
+    kept = f"Kept in {shown(place.cache / SELFCHECK)}, which the report reads."
     say(console, f"{kept} Records: {shown(folder)}")
 
 

@@ -169,7 +169,7 @@ class Measurement:
     loss: Number | None = None  # of the last training step's batch
     evaluation: Evaluation | None = None  # on the test set after the last epoch of training
     answers: Answers | None = None  # of a trained classifier in inference, by an engine that exports it
-    # norm of the difference between the output for two samples and that in fp32 on the CPU, over the latter's norm;
+    # norm of the difference between the output for some samples and that in fp32 on the CPU, over the latter's norm;
     # None in training, and for plain fp32 on the CPU
     output_error: Number | None = None
     peak_device_bytes: Count | None = None  # of the accelerator's allocator, of several devices the largest

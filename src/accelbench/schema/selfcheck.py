@@ -55,7 +55,6 @@ class SelfCheck:
     measured_at: str  # ISO 8601, UTC
     took_s: NotNegative  # seconds
     cells: dict[str, MachineError]  # what each cell's rounds say, by the cell's name
-    advice: list[str]  # what to do about the noise, in sentences
 
     def detectable(self) -> dict[int, float]:
         """Processes a side -> the slow-down that is found in 80 % of all tries, in the cell where it is the largest."""

@@ -261,7 +261,7 @@ def _use(record: Record, row: Row) -> Iterator[tuple[str, str]]:
     values = {name: number_of(row, column) for name, column in accuracies.items()}
     quality = [f"{name} {100 * value:.2f} %" for name, value in values.items() if value is not None]
     if error := output_error_text(cell.precision, number_of(row, "output_error")):
-        quality.append(f"output differs from fp32's by {error} for two samples")
+        quality.append(f"output differs from fp32's by {error}")
     if limits:
         yield "limit", ", ".join(limits)
     if memory:
