@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from bench.gpu_check import cells, energy, marked_tests, packages
+from bench.gpu_check import cells, energy, packages
 from bench.gpu_check.__main__ import Step, run
 from bench.gpu_check.findings import Kind, parse, within
 
@@ -65,9 +65,3 @@ def test_a_part_that_fails_keeps_what_it_found(code, seconds, found, tmp_path, m
     monkeypatch.setattr(packages, "ROOT", tmp_path)
     part = run(Step("it", ("it",), 1), "gpu", seconds)
     assert [finding.text for finding in part.findings] == found
-
-
-def test_the_tests_for_a_gpu_are_found():
-    files = marked_tests.marked_files(ROOT, "gpu")
-    assert {"tests/engines/lightning/test_engine.py", "tests/engines/lightning/test_probe.py"} <= set(files)
-    assert "tests/test_gpu_check.py" not in files

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from accelbench import project
 from accelbench.errors import UserError
 from accelbench.project import Workplace, pipelines_place, workplace
 
@@ -48,13 +47,6 @@ def test_outside_of_a_project_data_is_shared_and_the_rest_is_here(here):
     assert place.records == "runs"
     assert place.record_folders == [here / "runs"]
     assert (place.conf / "model" / "mlp.yaml").exists()
-
-
-def test_the_user_names_the_folder_of_the_data(here):
-    for place in (workplace(), Workplace.of_project(here)):
-        assert place.with_data(None) == place
-        assert place.with_data("sets").data == here / "sets"
-        assert place.with_data("~/sets").data == project.Path(os.path.expanduser("~/sets"))
 
 
 def test_what_outlives_an_experiment_belongs_to_the_main_checkout(here, monkeypatch):

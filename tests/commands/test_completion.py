@@ -21,17 +21,12 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 CASES = [
     ("accelbench comp", {"compare", "completion", "compile="}),
     ("accelbench compare --f", {"--fail-if"}),
-    ("accelbench ui --", {"--port", "--no-browser"}),
-    ("accelbench prec", {"precision="}),
     ("accelbench plan chan", {"channels_last="}),
     ("accelbench mode=", {"train", "infer"}),
     ("accelbench -m precision=bf16", {"bf16", "bf16_mixed"}),
     ("accelbench -m device=cpu,xla", {"cpu,xla_cpu"}),
-    ("accelbench plan compile=", {"true", "false"}),
     ("accelbench engine.backend=", {"tensorflow", "jax"}),
-    ("accelbench profile=f", {"full"}),
     ("accelbench batch_size=", set()),
-    ("accelbench report runs/", set()),
 ]
 
 

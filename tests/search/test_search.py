@@ -160,20 +160,6 @@ def test_a_limit_of_latency_leaves_slower_steps_out(searched):
     assert race.cells[2].outcome == RaceOutcome.over
 
 
-def test_each_batch_can_have_a_best_cell(searched):
-    _, text, race = searched(batches(1, 8), dataclasses.replace(GOAL, per_batch=True))
-    assert "batch 1: fastest with cpu fp32 b1" in text
-    assert "batch 8: fastest with cpu fp32 b8" in text
-    assert text.count("It is the only cell that was measured. Cells: 1 best.") == 2
-    assert len({cell.group for cell in race.cells}) == 2
-
-
-def test_unknown_energy_is_told_at_once(searched, project):
-    with pytest.raises(UserError, match="--by energy: cpu has no counter of energy here"):
-        searched(batches(1, 8), dataclasses.replace(GOAL, by="energy"))
-    assert len(written(project)) == 1
-
-
 def test_a_process_that_the_budget_cuts_off_says_nothing_about_its_cell(searched, project):
     goal = dataclasses.replace(GOAL, budget_s=1.0)
     with pytest.raises(UserError, match="too short"):
@@ -194,15 +180,6 @@ def test_plain_pytorch_in_fp32_is_tried_first(searched):
     assert race.cells[process.cell].label == plain.label
     assert "Not tried: " in text
     assert all(cell.label in text for i, cell in enumerate(race.cells) if i != process.cell)
-
-
-def test_too_few_processes_to_recommend_a_cell_name_the_best_so_far(searched):
-    status, text, _ = searched(batches(1, 8), dataclasses.replace(GOAL, budget_s=2.0))
-    assert status == 1
-    so_far = (
-        r"no cell was measured often enough to recommend it; so far fastest with cpu fp32 b(1: 100|8: 800) samples/s."
-    )
-    assert re.search(so_far, text)
 
 
 @pytest.mark.parametrize(

@@ -31,10 +31,8 @@ def test_each_executor_has_its_settings_and_their_defaults():
     [
         (["executor=ray", "executor.slurm.qos=high"], "executor.slurm.qos: goes with executor=slurm, and not with"),
         (["executor.ray.address=auto"], "executor.ray.address: goes with executor=ray, and not with executor=local"),
-        (["executor.name=ray"], "executor.name=ray: without executor.ray.nodes: use executor=ray"),
         (["executor.name=slurm"], "executor.name=slurm: without executor.slurm.nodes: use executor=slurm"),
         (["executor=slurm", "executor.slurm.time=0"], "executor.slurm.time=0: should be at least 1"),
-        (["executor=ray", "executor.ray.num_retries=-1"], "executor.ray.num_retries=-1: should be at least 0"),
     ],
 )
 def test_a_setting_that_does_not_apply_or_fit_is_named(words, message):

@@ -62,9 +62,3 @@ def test_a_stage_measures_what_the_job_can_not(job, measured, monkeypatch, capsy
     job(b"null\n")
     assert stage.main(["confirm"]) == 2
     assert capsys.readouterr().err == "error: this can't be measured\n"
-
-
-def test_an_unknown_stage_is_answered_with_the_choices(capsys):
-    assert stage.main(["sweep"]) == 2
-    assert all(callable(getattr(work, name)) for name in stage.STAGES)
-    assert capsys.readouterr().err.startswith("error: sweep: unknown stage. Choose from: run_suite, confirm,")

@@ -149,6 +149,14 @@ def test_what_is_no_file_or_too_large_is_named_and_left_out(here):
     assert sorted(contents(here / "all/nets")) == sorted([f"{good.name}.json", f"{other.name}.json", "plan.json"])
 
 
+def test_the_order_of_interleaved_processes_comes_along_once(here):
+    for folder, text in (("a", "{}"), ("b", "[]")):
+        (sweep(here / folder / "nets", CNN) / "compare.json").write_text(text)
+    assert said(merge(["a"], here / "all")) == (1, 0, [], [])
+    assert "b has another one; the one here stays" in merge(["b"], here / "all").conflicts[0]
+    assert (here / "all/nets/compare.json").read_text() == "{}"
+
+
 def test_an_address_is_read_by_fsspec(here):
     folder = sweep(here / "a/nets", CNN)
     fsspec.filesystem("memory").put(str(folder), "/bucket/results/nets", recursive=True)

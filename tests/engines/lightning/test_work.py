@@ -25,6 +25,15 @@ def counted(network, images, precision=Precision.fp32, *, train=False, optimizer
     return work.count(module, (images, labels) if train else (images,), precision, train=train)
 
 
+@pytest.mark.parametrize("foreach", [False, True])
+def test_an_optimiser_has_no_products(foreach):
+    network = nn.Linear(5, 7)
+    network(torch.rand(3, 5)).sum().backward()
+    with work.Counter() as counter:
+        torch.optim.AdamW(network.parameters(), foreach=foreach).step()
+    assert (counter.uncounted, sum(counter.flops_in.values())) == (set(), 0)
+
+
 class Given(nn.Module):
     """A function of the images and a parameter as a network."""
 

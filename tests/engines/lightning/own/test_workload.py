@@ -151,6 +151,12 @@ def test_tokens_are_of_the_batches_that_were_fed(tmp_path):
     assert measured(tmp_path, *TWO, tokens="own_code.varying").tokens_per_sample == 2
 
 
+def test_batches_of_other_counts_of_samples_are_refused(tmp_path):
+    own_code.COUNTS[:] = [8, 800] * 10
+    with pytest.raises(UserError, match="counted 8 samples in one batch and 800 in another"):
+        measured(tmp_path, *TWO, samples="own_code.varying")
+
+
 def test_what_a_network_compiles_itself_is_counted(tmp_path):
     found = engine.run(own_cell("Compiles", "two_inputs", **TWO_STEPS), tmp_path)
     assert found.num_compiles >= 5
