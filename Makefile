@@ -29,8 +29,8 @@ endef
 .venv/.installed: requirements.lock pyproject.toml
 	$(call install,.venv,requirements.lock)
 
-# Separate environments: TensorFlow's CUDA libraries conflict with torch's, JAX' libtpu with torch_xla's, and S3's clients
-# with the python-dateutil of requirements.lock.
+# Separate environments: TensorFlow's CUDA libraries conflict with torch's, and JAX' libtpu with torch_xla's. That of a
+# cluster has what only `make test-cluster` needs.
 .venv-keras-gpu/.installed .venv-jax-tpu/.installed .venv-cluster/.installed: .venv-%/.installed: environments/%.lock pyproject.toml
 	$(call install,.venv-$*,environments/$*.lock)
 

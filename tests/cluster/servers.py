@@ -2,7 +2,7 @@
 
     servers.py up | down
 
-All listen on the loopback only, work in `FOLDER`, and run as daemons until `down`.
+They listen on the loopback only, work in `FOLDER`, and run as daemons until `down`.
 """
 
 import json
