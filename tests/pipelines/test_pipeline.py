@@ -148,7 +148,7 @@ def test_one_changed_value_measures_the_new_cells_only(project):
     assert measured(output) == 1
     assert "2 of 4 cells have their record already." in output
     assert len(project.records()) == 6  # the records of batch 16 are kept
-    assert "b16" not in (project.root / "report" / "cells.csv").read_text()
+    assert "-b16" not in (project.root / "report" / "cells.csv").read_text()
     assert re.search(r"num_cells_ok.*\nreport/metrics.json +[\d.]+ +0 +2 +2 +0 ", project.dvc("metrics", "show"))
     changed = r"params.yaml +suites.mnist_networks.batch_size +\[8, 16\] +\[8, 32\]"
     assert re.search(changed, project.dvc("params", "diff"))
