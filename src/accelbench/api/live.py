@@ -199,7 +199,7 @@ def measure_network(
     """Measures a copy of `model`; returns the cell with the batch's samples and place, and the measurement.
 
     Raises:
-        UserError: the model can't be copied, or the batch is none, or has an unknown number of samples.
+        UserError: the model can't be copied, or the batch has no tensors or an unknown number of samples.
         UnsupportedError: the model computes nothing with floating-point numbers.
     """
     tensors = tensors_of("batch: should be", batch)

@@ -100,7 +100,7 @@ class Results(list[Result]):
     def best(self, latency_ms: float | None = None) -> Result:
         """The ok result with the most samples/s, of those whose median latency is known and at most `latency_ms`.
 
-        Raises UserError: there is none, or they are of several models, modes or data, whose speeds can't be compared.
+        Raises UserError: no result counts, or they are of several models, modes or data, whose speeds don't compare.
         """
         found = groups(each._cell for each in self)
         works = {each.fastest.workload_key: workload_text(each.fastest) for each in found}

@@ -79,14 +79,14 @@ def pictures_alike(fed: NDArray[Any]) -> NDArray[Any]:
 
 
 def optimizer_named(word: str, makers: Mapping[str, Callable[..., Made]]) -> Callable[..., Made]:
-    """The maker of the optimiser `word`; an UnknownChoiceError if there is none."""
+    """The maker of the optimiser `word`; an UnknownChoiceError for an unknown word."""
     if word not in makers:
         raise UnknownChoiceError("model.optimizer", word, makers)
     return makers[word]
 
 
 def own_network(model: ModelSpec, makers: Mapping[str, Callable[..., Made]]) -> Callable[..., Made]:
-    """The maker of one of accelbench's own networks; a UserError if there is none, or weights were asked for."""
+    """The maker of one of accelbench's own networks; a UserError for an unknown name, or if weights were asked for."""
     if model.definition not in makers:
         raise UnknownChoiceError("model", model.definition, makers)
     if model.weights != Weights.none:

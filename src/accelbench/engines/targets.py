@@ -22,7 +22,7 @@ LIGHTNING = {"lightning": "lightning.pytorch", "pytorch_lightning": "pytorch_lig
 def check_path(flag: str, path: str) -> None:
     """Checks the dotted path that the setting `flag` names, before anything is imported.
 
-    Raises UserError: it is none, or in Python's standard library.
+    Raises UserError: it is no dotted path, or in Python's standard library.
     """
     root, dot, _ = path.partition(".")
     if not dot or not all(part.isidentifier() for part in path.split(".")):

@@ -116,7 +116,7 @@ def _list(hint: Any, clean: bool) -> Converter:
     def convert(values: Any) -> Any:
         if not isinstance(values, list | tuple):
             _refuse(values, "a list")
-        # Thousands of numbers are faster looked at together. Their sum is no number if one of them is none, which
+        # Thousands of numbers are faster looked at together. Their sum is no number if one of them is NaN, which
         # `min` and `max` may miss.
         are_numbers = values and isinstance(bounds, Range) and {kind, int}.issuperset(map(type, values))
         if are_numbers and bounds.low <= min(values) and max(values) <= bounds.high and not math.isnan(sum(values)):

@@ -101,7 +101,7 @@ def report_extension(project: Path | None) -> Path | None:
 
 
 def costs(project: Path | None) -> dict[Device, Cost]:
-    """The section `costs`: device -> price_per_hour and power_w. Raises UserError: a key or a value is none."""
+    """The section `costs`: device -> price_per_hour and power_w. Raises UserError: a wrong key or value."""
     section, _ = _section(project, "costs")
     try:
         return typed(dict[Device, Cost], section)

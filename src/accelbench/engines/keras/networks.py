@@ -125,7 +125,7 @@ def set_policy(precision: Precision) -> None:
 def build(model: ModelSpec, shape: Shape, num_classes: int) -> keras.Sequential:
     """The network of `model`, one of accelbench's own, under Keras' global policy, drawn from its generator.
 
-    Raises a UserError if there is none or it takes no such argument, an UnsupportedError for images of another shape.
+    Raises a UserError for an unknown network or argument, an UnsupportedError for images of another shape.
     """
     make = own_network(model, NETWORKS)
     try:

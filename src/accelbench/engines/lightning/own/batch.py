@@ -41,7 +41,7 @@ def put_batch(put: Put, batch: OwnBatch) -> OwnBatch:
 
 
 def tensors_of(should: str, batch: Any) -> list[Tensor]:
-    """The tensors of a batch; a UserError, which begins with `should`, if it is none."""
+    """The tensors of a batch; a UserError, which begins with `should`, if it has no tensor."""
     tensors = list(tensors_in(batch))
     if not isinstance(batch, Tensor | tuple | list | Mapping) or not tensors:
         raise UserError(f"{should} a tensor, a tuple or a mapping of tensors, not a {type(batch).__name__}")
@@ -67,7 +67,7 @@ class BatchMaker:
         self.count_tokens = import_path("model.tokens", model.tokens) if model.tokens else None
 
     def __call__(self) -> OwnBatch:
-        """A further batch, in host memory, drawn from torch's generator. Raises UserError: what was made is none."""
+        """A further batch, in host memory, drawn from torch's generator. Raises UserError: it is no batch."""
         made = self.make(self.batch_size, **self.model.batch_args)
         tensors = tensors_of(f"{self.flag}: should return", made)
         if any(tensor.device.type != "cpu" for tensor in tensors):
