@@ -233,6 +233,22 @@ def test_the_time_of_sections_is_that_of_the_hosts_clock():
     assert seen.num_cores == seen.num_allowed_cores == len(os.sched_getaffinity(0))
 
 
+SHARES = """
+import os, subprocess, sys, time
+from accelbench.isolation.processes import no_core_s
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+    while no_core_s() < 0.05:  # two busy processes take turns
+        pass
+    other.kill()
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/thread-self/schedstat"), reason="the kernel does not count it")
+def test_a_host_that_had_no_core_knows_it():
+    subprocess.run([sys.executable, "-c", SHARES], timeout=60, check=True)
+
+
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 @pytest.mark.parametrize("bound", [False, True])
 def test_a_process_that_binds_itself_to_a_core_is_seen_whatever_threads_wait_in_it(bound):

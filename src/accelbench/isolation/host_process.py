@@ -23,7 +23,7 @@ from typing import Any
 
 from accelbench.isolation import child
 from accelbench.isolation.messages import CellRequest, Outcome, Request, decode, decode_request, encode
-from accelbench.isolation.processes import Sampler, Witness, children, end_orphans
+from accelbench.isolation.processes import Sampler, Witness, children, end_orphans, no_core_s
 from accelbench.judging.asked import host_checks, host_warnings, judge
 from accelbench.lifeline import adopt_orphans
 from accelbench.measuring.witness import Moment
@@ -148,7 +148,7 @@ class _Run:
         deadline = time.monotonic() + self.request.timeout_s
         while (left := deadline - time.monotonic()) > 0:
             pipes = {rank.answers: index for index, rank in enumerate(self.ranks) if index not in self.answers}
-            before, pause_s = time.monotonic(), min(sampler.pause_s, left)
+            before, waited_s, pause_s = time.monotonic(), no_core_s(), min(sampler.pause_s, left)
             ready = connection.wait([*pipes, *timed, stdin], timeout=pause_s)
             witness.woke_late(time.monotonic() - before - pause_s)
             if first.timed in ready and (moment := first.hear()) != Moment.done:
@@ -156,6 +156,7 @@ class _Run:
                     timed.clear()
                 else:
                     witness.hear(moment)
+                    witness.woke_late(no_core_s() - waited_s)
                 continue
             answered = [index for pipe, index in pipes.items() if pipe in ready]
             self.answers |= {index: self.ranks[index].read() for index in answered}

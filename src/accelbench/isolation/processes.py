@@ -255,6 +255,14 @@ def _waits(pids: Iterable[int]) -> dict[str, int]:
     return found
 
 
+def no_core_s() -> float:
+    """Seconds for which this thread was ready and had no core; 0 if the kernel does not count them."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_bytes().split()[1]) / 1e9
+    except OSError:
+        return 0.0
+
+
 def _of_process(pid: int) -> _Usage:
     """Raises an OSError if the process has been waited for. One file: psutil's three cost a busy cell more."""
     fields = _stat(pid)

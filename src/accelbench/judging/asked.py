@@ -8,7 +8,7 @@ from accelbench.schema.vocab import Allocator, Device, Promise
 
 # Between two steps the clock notes times, and the host hears of a section's begin and end a moment later.
 MAX_UNCLAIMED = 0.1  # share of the seconds that the host saw
-MAX_UNCLAIMED_S = 0.2
+MAX_UNCLAIMED_S = 0.3  # beside other work, 0.26 s were seen of an honest cell
 # Beside busy threads of the cell the host hears of a begin late, and then sees less than was claimed: 0.14 s were seen.
 MAX_UNHEARD_S = 0.5
 

@@ -74,7 +74,8 @@ DIFFER, TRAIN = "the devices' weights differ after training", {"mode": Mode.trai
 )
 def test_what_goes_wrong_in_a_rank_is_named(run, fault, changes, status, reason):
     outcome = run(suite=fault, **changes)
-    assert (outcome.status, outcome.reason) == (status, reason)
+    assert outcome.status == status
+    assert reason in outcome.reason
 
 
 @pytest.mark.parametrize(
