@@ -14,6 +14,7 @@ import yaml
 from accelbench.presentation import exact
 from accelbench.report.tables.table import Column, Entry, Table, tabulate
 from accelbench.schema.vocab import Precision
+from five_studies import raw
 
 FOLDER = Path(__file__).parent
 
@@ -29,8 +30,7 @@ class Published:
         metric: `train_time`, `test_time` (s), `accuracy` (of the test set), `train_accuracy` (of the last epoch; %),
             `loss` (of training), `validation_loss`, `epochs`, `one_epoch_time` (s), `time_per_image`, `latency` (ms),
             `communication_share` (%), `peak_memory` (MB), `utilization` (%), `power` (W), `temperature` (°C);
-            `speedup_over_<device>` (x), or its bounds with `low_` and `high_` before it, or with `end_to_end_` the same
-            from the study's raw data.
+            `speedup_over_<device>` (x), or its bounds with `low_` and `high_` before it; `optimal_batch`, `max_batch`.
         assumed: which of these the source does not say: `batch_size`, `metric` or `value`.
         source: where the number was published.
     """
@@ -52,6 +52,7 @@ def load(study: str | None) -> tuple[Published, ...]:
     """The numbers of `study`, in the order of its tables; empty for a study without numbers here."""
     with (FOLDER / "published.csv").open(encoding="utf-8") as file:
         rows: list[dict[str, Any]] = [row for row in csv.DictReader(file) if row["study"] == study]
+    rows += raw.numbers() if study == raw.STUDY else []
     for row in rows:
         row |= {"precision": Precision(row["precision"]), "value": float(row["value"])}
         row |= {"device": row["device"] or None, "assumed": row["assumed"] or None}

@@ -21,6 +21,7 @@ def of_suite(sweep: Sweep, warning: str) -> Addition:
     tables = (
         *(times.table(sweep, mode) for mode in Mode),
         speedups.headlines(sweep),
+        speedups.like_for_like(sweep),
         speedups.table(sweep),
         *(steps.table(sweep, metric) for metric in steps.METRICS),
         steps.load_table(sweep),

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from statistics import fmean
 from typing import Any
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Entry, Table, count, number, tabulate, tabulate_known
 from accelbench.schema.vocab import Device, Mode, Precision
-from five_studies import published
+from five_studies import published, raw
 from five_studies.comparison import describe, equal_on, one_per_setting, published_for_sweep, ratio
 from five_studies.published import Published, by_place
 
@@ -27,17 +28,20 @@ NOTES = [
     "on a GPU may be TF32, and its batch may differ between the devices: then the batch is empty.",
 ]
 HEADLINE_NOTES = [
-    "The study's headline divides means of its launch times. From its raw data, end to end: copying and waiting "
-    "included, which the launch times leave out. Its means are over other precisions on the CPU (2) than on the GPU "
-    "and the TPU (4). Ours: each pair of cells that differ only in the device."
+    "The study's headline divides means of its launch times, of its runs of 512 steps on the EPYC and the A100, and of "
+    "10 on the TPU. The same runs, end to end: copying and waiting included. With both CPUs: also those on the i7. "
+    "Ours: each pair of cells that differ only in the device.",
 ]
 
 
 COLUMNS = by_place(*("network", "mode", "devices", "whose", "speed-up (x)", "precision", "batch", "cells or source"))
 HEADLINE_COLUMNS = by_place(
-    *("devices", "published (x)", "from its raw data, end to end (x)", "ours: lowest (x)", "ours: highest (x)"),
-    "ours: pairs of cells",
+    *("devices", "published (x)", "the same runs, end to end (x)", "with both CPUs, end to end (x)"),
+    *("ours: lowest (x)", "ours: highest (x)", "ours: pairs of cells"),
 )
+MACHINES = {GPU: raw.A100, TPU: raw.TPU_V2}
+PRECISIONS = ("float32", "float64")  # those that study 000 ran on each device
+HEADLINE_PAIRS: Sequence[Devices] = ((GPU, CPU), (TPU, CPU), (GPU, TPU))
 
 
 def _pairs(sweep: Sweep, devices: Devices) -> list[tuple[MeasuredCell, MeasuredCell]]:
@@ -113,15 +117,52 @@ def _from_times(entries: Sequence[Published], devices: Devices, mode: Mode) -> I
 
 
 def headlines(sweep: Sweep) -> Table | None:
-    """A study's headline speed-ups over all networks, beside its own raw data and ours; None if it has none."""
+    """Study 000's headline speed-ups over all networks, beside its own raw data and ours; None of another study."""
+    if sweep.study != raw.STUDY:
+        return None
     found = []
-    for devices in PAIRS:
-        name = f"speedup_over_{devices[1]}"
-        printed = published.find(sweep.study, ALL, name, devices[0])
-        end_to_end = published.find(sweep.study, ALL, f"end_to_end_{name}", devices[0])
-        if printed and end_to_end:
-            ratios = [each for pair in _pairs(sweep, devices) if (each := ratio(*pair)) is not None]
-            theirs = [Entry(f"{each.value:g}", each.value) for each in (printed, end_to_end)]
-            ends = number(min(ratios, default=None)), number(max(ratios, default=None))
-            found.append([_name(devices), *theirs, *ends, count(len(ratios))])
-    return tabulate("The study's headline speed-ups", HEADLINE_COLUMNS, found, HEADLINE_NOTES) if found else None
+    for devices in HEADLINE_PAIRS:
+        printed = published.find(sweep.study, ALL, f"speedup_over_{devices[1]}", devices[0])
+        ratios = [each for pair in _pairs(sweep, devices) if (each := ratio(*pair)) is not None]
+        theirs = [number(end_to_end(devices, cpus), 4) for cpus in ([raw.EPYC], [raw.EPYC, raw.I7])]
+        ends = number(min(ratios, default=None)), number(max(ratios, default=None))
+        found.append([_name(devices), published.entry(printed), *theirs, *ends, count(len(ratios))])
+    return tabulate("The study's headline speed-ups", HEADLINE_COLUMNS, found, HEADLINE_NOTES)
+
+
+def end_to_end(devices: Devices, cpus: Sequence[str], precision: str | None = None, *, same: bool = False) -> float:
+    """The ratio of study 000's mean times per image; with `same`, only over the networks that it ran on these CPUs."""
+    models = {run.model for cpu in cpus for run in raw.compared(cpu)} if same else set()
+
+    def runs(device: Device) -> list[raw.Run]:
+        machines = cpus if device == CPU else [MACHINES[device]]
+        return [run for machine in machines for run in raw.compared(machine, precision, models)]
+
+    return raw.times_as_fast(runs(devices[0]), runs(devices[1]))
+
+
+def like_for_like(sweep: Sweep) -> Table | None:
+    """Study 000's speed-ups end to end, a precision and a CPU at a time; None of another study."""
+    if sweep.study != raw.STUDY:
+        return None
+
+    def of(devices: Devices, precision: str) -> list[float]:
+        return [end_to_end(devices, [cpu], precision, same=True) for cpu in (raw.EPYC, raw.I7)]
+
+    settings = [(devices, precision) for devices in HEADLINE_PAIRS for precision in PRECISIONS]
+    lines = [[_name(devices), each, *map(number, of(devices, each))] for devices, each in settings]
+    slower, faster = (of((TPU, CPU), precision) for precision in PRECISIONS)
+    fp32_ms, fp64_ms = (fmean(run.total_ms for run in raw.compared(raw.TPU_V2, each)) for each in PRECISIONS)
+    mean = end_to_end((TPU, CPU), [raw.EPYC])
+    notes = [
+        f"What the study's mean hides: the TPU over the CPU is {mean:.2f} in the mean, a loss of "
+        f"{1 / max(slower):.1f} to {1 / min(slower):.1f} times in float32, and a gain of {min(faster):.0f} to "
+        f"{max(faster):.0f} times in float64.",
+        "The gain is none of float64: PyTorch/XLA computed a TPU's float64 in float32. Those runs took "
+        f"{fp64_ms:.1f} ms an image, the ones in float32 {fp32_ms:.0f}. They came after these in one process: probably "
+        "their programs were compiled already.",
+        "Of the mean times per image in one precision, over the networks and batches that the study ran on the "
+        'column\'s CPU. The "float32" of its GPU is TF32.',
+    ]
+    headings = [f"{raw.EPYC} (16 networks)", f"{raw.I7} (18 networks)"]
+    return tabulate("End to end, like for like", by_place("devices", "precision", *headings), lines, notes)

@@ -30,8 +30,12 @@ class StepMetric(NamedTuple):
 
     title: str
     ours: Callable[[MeasuredCell], float | None]
-    note: str = "Ours is the median over steps that were each waited for."
-    unknown: str = "its steps are so long that fewer than 6 were waited for one by one"  # why there is no such number
+    note: str = (
+        "Ours is the median over single steps that were each waited for; where fewer than 6 were, as steps are long, "
+        "it follows from samples/s, of steps without a wait between them."
+    )
+    unknown: str = "too few steps were waited for, and there is no rate"  # why there is no such number
+    from_rate: Callable[[MeasuredCell, float], float] | None = None  # the same from samples/s, where too few were
 
 
 def _time_per_image(reported: MeasuredCell) -> float | None:
@@ -53,15 +57,25 @@ def communication_percent(reported: MeasuredCell) -> float | None:
 
 
 METRICS: Mapping[str, StepMetric] = {
-    "time_per_image": StepMetric("Time per image, end to end (ms)", _time_per_image),
-    "latency": StepMetric("Time per batch (ms)", lambda reported: reported.number("latency_p50_ms")),
+    "time_per_image": StepMetric(
+        "Time per image, end to end (ms)", _time_per_image, from_rate=lambda reported, rate: 1e3 / rate
+    ),
+    "latency": StepMetric(
+        "Time per batch (ms)",
+        lambda reported: reported.number("latency_p50_ms"),
+        from_rate=lambda reported, rate: 1e3 * reported.cell.batch_size / rate,
+    ),
     "communication_share": StepMetric(
-        "Share of copying (%)", communication_percent, unknown="nothing is copied, or too few steps were waited for"
+        "Share of copying (%)",
+        communication_percent,
+        "Ours is the median over single steps that were each waited for.",
+        unknown="nothing is copied, or too few steps were waited for",
     ),
     "peak_memory": StepMetric(
         "Memory of the device (MB)",
         lambda reported: reported.number("peak_device_mb"),
-        "Ours is the allocator's peak.",
+        "Ours is the allocator's peak in the cell's own process. Study 000 ran all its cells in one process and never "
+        "reset the peak: only those of its cells that raised it are shown.",
         unknown="the device reports no peak",
     ),
 }
@@ -76,29 +90,49 @@ def table(sweep: Sweep, name: str) -> Table | None:
     entries = [entry for entry in published.load(sweep.study) if entry.metric == name]
     if not entries:
         return None
-    lines: list[tuple[MeasuredCell, float | None, Published | None]] = []
+    lines: list[_Line] = []
     for reported in one_per_setting(reported for reported in sweep.cells if reported.cell.mode == Mode.infer):
-        value = metric.ours(reported) if reported.is_ok else None
+        value, source = _ours(metric, reported)
         same: list[Published | None] = [entry for entry in entries if has_same_settings(entry, reported)]
-        lines += [(reported, value, entry) for entry in same or ([None] if value is not None else [])]
+        lines += [_Line(reported, value, source, each) for each in same or ([None] if value is not None else [])]
 
-    def why_not(line: tuple[MeasuredCell, float | None, Published | None]) -> str | None:
-        if not line[0].is_ok:
-            return line[0].outcome
-        return metric.unknown if line[1] is None else None
+    def why_not(line: _Line) -> str | None:
+        if not line.reported.is_ok:
+            return line.reported.outcome
+        return metric.unknown if line.value is None else None
 
-    columns: list[Column[tuple[MeasuredCell, float | None, Published | None]]] = [
-        *columns_of(lambda line: line[0], [each for each in SETTINGS if each.heading != "mode"]),
-        Column("ours", lambda line: line[1], number),
+    columns: list[Column[_Line]] = [
+        *columns_of(lambda line: line.reported, [each for each in SETTINGS if each.heading != "mode"]),
+        Column("ours", lambda line: line.value, number),
+        Column("ours: from", lambda line: line.source),
         Column("why not", why_not),
-        Column("published", lambda line: published.entry(line[2])),
-        Column("published by", lambda line: line[2] and line[2].source),
+        Column("published", lambda line: published.entry(line.published)),
+        Column("published by", lambda line: line.published and line.published.source),
     ]
     notes = [
         f"{metric.note} Published numbers were measured by the study, on its machines; they enter none of our "
         "statistics."
     ]
     return tabulate_known(metric.title, columns, lines, notes)
+
+
+class _Line(NamedTuple):
+    """One of our cells with one published number of its settings, if there is any."""
+
+    reported: MeasuredCell
+    value: float | None
+    source: str | None  # of our value, where a metric has two
+    published: Published | None
+
+
+def _ours(metric: StepMetric, reported: MeasuredCell) -> tuple[float | None, str | None]:
+    """Our value, and what it is from: single steps, else the published samples/s."""
+    value = metric.ours(reported) if reported.is_ok else None
+    if metric.from_rate is None or not reported.is_ok:
+        return value, None
+    if value is None and reported.speed:
+        return metric.from_rate(reported, reported.speed), "samples/s"
+    return value, "single steps" if value is not None else None
 
 
 def has_same_settings(entry: Published, reported: MeasuredCell) -> bool:

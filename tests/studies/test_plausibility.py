@@ -1,11 +1,8 @@
-"""What a plausibility check finds in study 000's own figures, which shared/published has where it is."""
+"""What a plausibility check finds in study 000's own figures."""
 
-import csv
 import re
-from pathlib import Path
 
-import pytest
-
+from five_studies import raw
 from five_studies.published import known_errors
 
 # Multiply-adds of an image of 224 x 224 in 1e9, by study 000's names.
@@ -18,7 +15,6 @@ GIGA_MACS = {
 # FLOP/s as the makers state them; an A100's fp32 as TF32, its fp64 on the tensor cores.
 A100 = {"float16": 312e12, "bfloat16": 312e12, "float32": 156e12, "float64": 19.5e12}
 I7_8750H = {"float32": 749e9, "float64": 374e9}  # 6 cores, 3.9 GHz, two AVX2 units
-PUBLISHED = Path(__file__).resolve().parents[3] / "shared" / "published"
 # Above this share of a step, the reported communication includes the wait for the computation.
 MAX_COMMUNICATION_SHARE = 0.9
 
@@ -45,30 +41,26 @@ def test_a_launch_time_is_told_from_a_computing_time():
     assert found.startswith("98.7 % of the time is called communication")
 
 
-def judged(name, peaks):
-    """Each row of a file with what is implausible about it."""
-    if not (PUBLISHED / name).exists():
-        pytest.skip(f"study 000's raw data are not beside the project ({name})")
-    with (PUBLISHED / name).open(newline="") as file:
-        for row in csv.DictReader(file):
-            communication = float(row["host_to_device_time"]) + float(row["device_to_host_time"])
-            macs, compute = 1e9 * GIGA_MACS[row["model_name"]], float(row["inference_time"])
-            yield row, implausibilities(macs, compute, communication, peaks[row["precision"]])
+def judged(machine, peaks):
+    """Each of the machine's runs with what is implausible about it."""
+    for run in raw.runs():
+        if run.machine == machine:
+            macs, seconds = 1e9 * GIGA_MACS[run.model], (run.launch_ms / 1e3, run.copying_ms / 1e3)
+            yield run, implausibilities(macs, *seconds, peaks[run.precision])
 
 
 def test_in_the_raw_data_those_rows_are_flagged_that_no_device_can_reach():
-    found = list(judged("000_gpu_data.csv", A100))
-    flagged = [(row, reasons) for row, reasons in found if reasons]
-    models = {row["model_name"] for row, reasons in flagged if any("peak" in reason for reason in reasons)}
+    found = list(judged(raw.A100, A100))
+    flagged = [(run, reasons) for run, reasons in found if reasons]
+    models = {run.model for run, reasons in flagged if any("peak" in reason for reason in reasons)}
     assert models >= {"vgg11", "vgg13", "vgg16", "vgg19", "resnet152"}
     assert not [model for model in models if model.startswith(("mobilenet", "efficientnet_b0"))]
-    for row, _ in found:  # their totals are possible
-        total = float(row["avg_time"]) / float(row["batch_size"])
-        assert not implausibilities(1e9 * GIGA_MACS[row["model_name"]], total, 0.0, A100[row["precision"]])
+    for run, _ in found:  # their totals are possible
+        assert not implausibilities(1e9 * GIGA_MACS[run.model], run.total_ms / 1e3, 0.0, A100[run.precision])
     (shown,) = [error for error in known_errors() if "plausibility" in error.how]
     assert f"{len(flagged)} of the {len(found)} rows of the study's GPU data" in shown.how
     rate = re.match(r".* device: ([\d,]+ TFLOP/s on a) card( with a peak of 312)", shown.done)
     assert any(reasons[0].startswith(f"{rate[1]} device{rate[2]}") for _, reasons in flagged)
-    of_tpu = [reasons for _, reasons in judged("000_tpu_data.csv", dict.fromkeys(A100, 45e12))]
+    of_tpu = [reasons for _, reasons in judged(raw.TPU_V2, dict.fromkeys(A100, 45e12))]
     assert sum(any("communication" in reason for reason in reasons) for reasons in of_tpu) > len(of_tpu) / 2
-    assert not any(reasons for _, reasons in judged("000_cpu_data_p1.csv", I7_8750H))  # a laptop's CPU is believed
+    assert not any(reasons for _, reasons in judged(raw.I7, I7_8750H))  # a laptop's CPU is believed

@@ -20,9 +20,33 @@ def test_published_times_stand_beside_ours_of_the_same_settings(read, maker):
     head = ["resnet50", "cpu", "fp32", "32"]
     assert [row[:4] for row in rows[:2]] == [head, head]  # the study's two CPUs
     assert [float(row[4]) for row in rows[:2]] == [27.0, 27.0]  # the median of its steps over 32
-    assert [row[6] for row in rows] == ["98.47", "103.0", "–", "0.4906", "–"]
-    assert rows[3][4:6] == ["–", "skipped"]
+    assert [row[7] for row in rows] == ["98.47", "103.0", "–", "0.4906", "–"]
+    assert rows[3][4:7] == ["–", "–", "skipped"]
     assert rows[4][0] == "vgg16"
+
+
+def test_a_time_per_image_is_from_the_rate_where_too_few_single_steps_were_waited_for(read, maker):
+    made = inferring(maker, "resnet50", batch_size=32)
+    slow = maker.ok(made.cell, 28.2, data=None, latency_s=[1.1, 1.2, 1.3])
+    for name, ours in (("time_per_image", "35.5"), ("latency", None)):
+        table = steps.table(read([slow], study="000"), name)
+        assert (
+            [(row["ours"], row["ours: from"]) for row in texts(table)] == [(ours, "samples/s")] * 2
+            if ours
+            else not table
+        )
+
+
+def test_of_a_memory_that_was_never_reset_only_what_raised_it_is_shown(read, maker):
+    sizes = [inferring(maker, "efficientnet_b0", "gpu", "fp16", batch_size=size) for size in (16, 32, 64)]
+    records = [maker.ok(each.cell, 100, data=None, peak_device_bytes=200_000_000) for each in sizes]
+    records.append(
+        maker.ok(inferring(maker, "resnet18", "gpu", "fp16").cell, 100, data=None, peak_device_bytes=9_000_000)
+    )
+    rows = texts(steps.table(read(records, study="000"), "peak_memory"))
+    assert [(row["batch"], row["ours"], row["published"]) for row in rows] == [
+        *(("16", "200", "217.2"), ("32", "200", "279.8"), ("64", "200", "427.1"), ("16", "9.00", "–")),
+    ]
 
 
 def loads(read, maker, device, precision, **series):
