@@ -168,7 +168,7 @@ def try_file(path: Path, read, *, refuses: bool = True) -> None:
     """Reads what is there, and then its mutations."""
     texts = [path.read_text()]
     read()
-    try_all(path.parent, lambda dice: path.write_bytes(mutated_text(texts, dice)) and read, refuses=refuses)
+    try_all(path.parent, lambda dice: (path.write_bytes(mutated_text(texts, dice)), read)[1], refuses=refuses)
 
 
 def test_plans(tmp_path):

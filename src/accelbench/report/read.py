@@ -5,11 +5,13 @@ thousand whole records take a gigabyte of memory.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from accelbench.answers.cells import MeasuredCell, cells_of
 from accelbench.answers.process import Process
@@ -21,7 +23,7 @@ from accelbench.schema import plan_file
 from accelbench.schema.ceilings import RATES, Ceilings, ceilings_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.parallel import mapped
-from accelbench.schema.plan_file import PlanEntry, WantedCell
+from accelbench.schema.plan_file import PlanEntry, PlanFile
 from accelbench.schema.race_file import RaceFile, read_race
 from accelbench.schema.record import Record, listed
 from accelbench.schema.record import read_all as read_records
@@ -91,20 +93,19 @@ def read_all(results: Path, costs: Costs = NO_COSTS) -> list[Sweep]:
     folders = plan_file.sweep_folders(results)
     if not folders:
         raise UserError(f"{results}: no sweep there (no {PLAN}, no records); run one first, or name another folder")
-    sweeps, errors = [], []
-    for folder, refused in folders.items():
+    found = _read(folders, costs)
+    errors = [each for each in found.values() if isinstance(each, UserError)]
+    if len(errors) == len(found):
+        raise errors[0]
+    sweeps = []
+    for folder, each in found.items():
         is_deep = results not in (folder, folder.parent)
         # Not resolved, since its links may form a circle.
         name = clean(str(folder.relative_to(results)) if is_deep else folder.absolute().name)
-        try:
-            found = _read(folder, costs, refused)
-        except UserError as error:
-            errors.append(error)
+        if isinstance(each, UserError):
             last = clean(folder.name)
-            found = Sweep(folder=name, suite=last, title=last, notes=[_unread(folder, error)])
-        sweeps.append(replace(found, folder=name))
-    if len(errors) == len(sweeps):
-        raise errors[0]
+            each = Sweep(folder=name, suite=last, title=last, notes=[_unread(folder, each)])
+        sweeps.append(replace(each, folder=name))
     sweeps = _judged_alike(_with_confirming(sweeps, results.parent / CONFIRMED, costs), costs)
     return sorted(with_cells(sweeps), key=lambda sweep: (sweep.study or "none", sweep.folder))
 
@@ -114,7 +115,10 @@ def read(folder: Path, costs: Costs = NO_COSTS) -> Sweep:
 
     Raises UserError: neither the plan nor any record is readable.
     """
-    return with_cells([_read(folder, costs)])[0]
+    (found,) = _read({folder: None}, costs).values()
+    if isinstance(found, UserError):
+        raise found
+    return with_cells([found])[0]
 
 
 def _unread(folder: Path, error: UserError) -> str:
@@ -130,14 +134,17 @@ def _place(folder: Path) -> str:
 
 def _with_confirming(sweeps: list[Sweep], folder: Path, costs: Costs) -> list[Sweep]:
     """The same sweeps, with the processes of `folder`'s plans that repeat one of their cells on the same machine."""
+    folders = {  # without a plan, its question is not asked any more
+        place: refused
+        for place, refused in plan_file.sweep_folders(folder).items()
+        if refused is not None or os.path.lexists(place / PLAN)
+    }
     found: list[Process] = []
-    for place, refused in plan_file.sweep_folders(folder).items():
-        if refused is None and not os.path.lexists(place / PLAN):
-            continue  # its question is not asked any more
-        try:
-            found += [replace(each, is_confirming=True) for each in _read(place, costs, refused).processes]
-        except UserError as error:
-            sweeps[0].notes.append(_unread(place, error))
+    for place, each in _read(folders, costs).items():
+        if isinstance(each, UserError):
+            sweeps[0].notes.append(_unread(place, each))
+        else:
+            found += [replace(process, is_confirming=True) for process in each.processes]
     joined = []
     for sweep in sweeps:
         known = {(each.cell.suite, each.measured_key) for each in sweep.processes}
@@ -146,25 +153,93 @@ def _with_confirming(sweeps: list[Sweep], folder: Path, costs: Costs) -> list[Sw
     return joined
 
 
-def _read(folder: Path, costs: Costs, refused: RefusedError | None = None) -> Sweep:
-    """The sweep in a folder, without cells: of its plan, or of all records but a search's short ones.
+def _read(folders: Mapping[Path, RefusedError | None], costs: Costs) -> dict[Path, Sweep | UserError]:
+    """Folder -> its sweep without cells, or why nothing in it can be read.
 
-    Raises UserError: neither the plan nor any record is readable, or the folder was `refused`.
+    The records of all plans are read in one pass: processes that start later would be copies of a larger one. A sweep
+    without a readable plan has the cells of all its records but a search's short ones.
     """
-    if refused is not None:
-        raise refused
-    race, unread = read_race(folder), None
-    short = race.short if race else set()
+    _entries.cache_clear()  # a file may have changed since
+    plans: dict[Path, tuple[PlanFile, int]] = {}
+    found: dict[Path, Sweep | UserError] = {}
+    for folder, refused in folders.items():
+        try:
+            if refused is not None:
+                raise refused
+            plan, entries = _entries(folder)
+            plans[folder] = plan, len(entries)
+        except UserError as error:
+            found[folder] = error
+    items = [(folder, number) for folder, (_, num) in plans.items() for number in range(num)]
+    made = _sharing_environments(mapped(partial(_planned, costs), items))
+    for folder, (plan, num) in plans.items():
+        processes = list(islice(made, num))
+        bad = [each for each in processes if isinstance(each, str)]
+        found[folder] = (
+            UserError(f"{folder / PLAN}: not a readable plan ({bad[0]}); run the sweep again")
+            if bad
+            else _sweep(folder, plan, processes)
+        )
+    for folder, each in found.items():
+        if isinstance(each, UserError) and folders[folder] is None:
+            try:
+                found[folder] = _of_records(folder, costs, each)
+            except UserError as error:
+                found[folder] = error
+    return {folder: found[folder] for folder in folders}
+
+
+@lru_cache(maxsize=4)
+def _entries(folder: Path) -> tuple[PlanFile, list[PlanEntry]]:
+    return plan_file.read_entries(folder)
+
+
+def _planned(costs: Costs, item: tuple[Path, int]) -> Process | str:
+    """The process of an entry, by its number, of the plan in a folder; or why the entry is not readable."""
+    folder, number = item
     try:
-        plan, entries = plan_file.read_entries(folder)
-        processes = _processes(folder, entries, costs)
-    except UserError as error:
-        unread = error
-        plan = plan_file.plan_of_records(folder)
-        wanted = [each for each in plan.cells if each.record_name not in short]
-        if not wanted:
-            raise _nothing_is_readable(folder, error) from error
-        processes = _processes(folder, wanted, costs)
+        wanted = _entries(folder)[1][number].read()
+    except (UserError, IndexError) as error:
+        return str(error)
+    return _of_file(folder / f"{wanted.record_name}.json", wanted.cell, wanted.label, costs)
+
+
+def _sharing_environments(processes: Iterable[Any]) -> Iterator[Any]:
+    """The same; equal environments of records are one object, since many would fill the memory."""
+    environments: dict[str, Mapping[str, object]] = {}
+    for each in processes:
+        if isinstance(each, Process) and each.record is not None:
+            shared = environments.setdefault(each.environment_key, each.record.environment)
+            each = replace(each, record=replace(each.record, environment=shared))
+        yield each
+
+
+def _of_records(folder: Path, costs: Costs, unread: UserError) -> Sweep:
+    """The sweep of a folder whose plan is `unread`. Raises UserError: no record is readable."""
+    race, readable = read_race(folder), read_records(sorted(folder.glob(RECORDS)))
+    found = [
+        replace(each, path=path)
+        for path, each in readable.each(lambda record: Process.of(record, costs).without_samples())
+    ]
+    made = [each for each in _sharing_environments(found) if race is None or each.name not in race.short]
+    problems = readable.problems(lambda path: f"{_place(folder)}/{path.name}")
+    if not made and (found or not problems):  # without records, or all are short ones of a search
+        raise unread
+    if not made:
+        first = f"{counted(len(problems), 'record')}, none of which can be read; the first: {problems[0]}"
+        raise UserError(f"{unread}; {first}" if os.path.lexists(folder / PLAN) else f"{folder}: {first}") from unread
+    if len({each.label for each in made}) < len({each.cell.id for each in made}):
+        labels = plan_file.labels(each.cell for each in made)
+        made = [replace(each, label=labels[each.cell.id]) for each in made]
+    suites = ", ".join(dict.fromkeys(each.cell.suite for each in made))
+    plan = PlanFile(suite=suites, title=folder.resolve().name, study=None, profile=None, cells=[])
+    return _sweep(folder, plan, sorted(made, key=lambda each: (each.started_at, each.name)), problems, unread)
+
+
+def _sweep(
+    folder: Path, plan: PlanFile, made: list[Process], unreadable: Sequence[str] = (), unread: UserError | None = None
+) -> Sweep:
+    race = read_race(folder)
     return Sweep(
         folder=clean(folder.resolve().name),
         suite=plan.suite,
@@ -172,35 +247,9 @@ def _read(folder: Path, costs: Costs, refused: RefusedError | None = None) -> Sw
         study=plan.study,
         profile=plan.profile,
         race=race,
-        processes=processes,
-        notes=list(_notes(folder, processes, short, unread)),
+        processes=made,
+        notes=list(_notes(folder, made, race.short if race else set(), unreadable, unread)),
     )
-
-
-def _processes(folder: Path, entries: Sequence[PlanEntry | WantedCell], costs: Costs) -> list[Process]:
-    """The planned processes, each with a label of its own. Raises UserError: an entry is not readable."""
-    found: list[Process] = []
-    environments: dict[str, Mapping[str, object]] = {}
-    for each in mapped(partial(_process, folder, costs), entries):
-        if isinstance(each, str):
-            raise UserError(f"{folder / PLAN}: not a readable plan ({each}); run the sweep again")
-        if each.record is not None:  # equal environments are one object, since many would fill the memory
-            shared = environments.setdefault(each.environment_key, each.record.environment)
-            each = replace(each, record=replace(each.record, environment=shared))
-        found.append(each)
-    if len({each.label for each in found}) < len({each.cell.id for each in found}):  # of records without a plan
-        labels = plan_file.labels(each.cell for each in found)
-        found = [replace(each, label=labels[each.cell.id]) for each in found]
-    return found
-
-
-def _process(folder: Path, costs: Costs, entry: PlanEntry | WantedCell) -> Process | str:
-    """A planned process, with its record if that is readable; or why its entry in the plan is not."""
-    try:
-        wanted = entry if isinstance(entry, WantedCell) else entry.read()
-    except UserError as error:
-        return str(error)
-    return _of_file(folder / f"{wanted.record_name}.json", wanted.cell, wanted.label, costs)
 
 
 def _of_file(path: Path, cell: Cell, label: str, costs: Costs, ceilings: Ceilings | None = None) -> Process:
@@ -213,16 +262,13 @@ def _of_file(path: Path, cell: Cell, label: str, costs: Costs, ceilings: Ceiling
     return made.without_samples()
 
 
-def _notes(folder: Path, processes: Sequence[Process], short: Set[str], unread: UserError | None) -> Iterator[str]:
+def _notes(
+    folder: Path, processes: Sequence[Process], short: Set[str], unreadable: Sequence[str], unread: UserError | None
+) -> Iterator[str]:
     """What a reader should know of a folder's records and of its plan, which may be `unread`."""
     place, names = _place(folder), {each.name for each in processes} | short
-    problems = [each.problem for each in processes if each.problem]
     others = sorted(path for path in folder.glob(RECORDS) if path.stem not in names)
-    if unread is not None:
-        readable = read_records(others)
-        list(readable)
-        problems += readable.problems(lambda path: f"{place}/{path.name}")
-    yield from listed(problems)
+    yield from listed([*unreadable, *(each.problem for each in processes if each.problem)])
     if disturbed := [each.disturbed for each in processes if each.disturbed]:
         yield (
             f"Disturbed: {len(disturbed):,} of {len(processes):,} processes in {place} ({disturbed[0]}): no answer "
@@ -243,16 +289,6 @@ def _notes(folder: Path, processes: Sequence[Process], short: Set[str], unread: 
             f"Not in the plan of {place}, and not shown: {counted(len(others), 'record')} (of cells that are no "
             f"longer wanted, or of other code, versions or machines): {named}"
         )
-
-
-def _nothing_is_readable(folder: Path, of_plan: UserError) -> UserError:
-    """Why the folder has no cells: the error of its plan, and of its records the number and the first one's error."""
-    readable = read_records(sorted(folder.glob(RECORDS)))
-    num, problems = len(list(readable)), readable.problems()
-    if num or not problems:  # without records; or those that are readable are short ones of a search
-        return of_plan
-    first = f"{counted(len(problems), 'record')}, none of which can be read; the first: {problems[0]}"
-    return UserError(f"{of_plan}; {first}" if os.path.lexists(folder / PLAN) else f"{folder}: {first}")
 
 
 def _judged_alike(sweeps: Sequence[Sweep], costs: Costs) -> list[Sweep]:

@@ -1,7 +1,6 @@
 """Typed values <-> JSON: loading, canonical text, digests, and files that are written whole or not at all."""
 
 import contextlib
-import dataclasses
 import errno
 import hashlib
 import json
@@ -20,6 +19,7 @@ from accelbench.schema.converters import converter
 T = TypeVar("T")
 
 CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+FIELDS = "__dataclass_fields__"
 PREFIX, SUFFIX = ".accelbench-", ".tmp"  # of the names of files that are being written
 ABANDONED_S = 3600.0  # another process, perhaps on another machine, is still writing a younger one
 # Of a file that is read whole. A record of a million single steps (`cell.MAX_STEPS`) has some 120 MB, and a
@@ -52,9 +52,9 @@ def load_if_fits(cls: type[T], values: Any) -> T | None:
 
 def plain(value: Any) -> Any:
     """A dataclass as a mapping, those in its fields and in lists too; the lists of numbers are not copied."""
-    if dataclasses.is_dataclass(value):
+    if hasattr(value, FIELDS):  # `dataclasses.is_dataclass` takes three times as long
         return {name: plain(part) for name, part in vars(value).items()}
-    is_of_dataclasses = isinstance(value, list) and value and dataclasses.is_dataclass(value[0])
+    is_of_dataclasses = type(value) is list and value and hasattr(value[0], FIELDS)
     return [plain(part) for part in value] if is_of_dataclasses else value
 
 
