@@ -1,16 +1,18 @@
 """Our times and a study's published ones: which of our cells is compared, and the speed-ups of both."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 from accelbench.answers.cells import MeasuredCell
-from accelbench.answers.words import options_text
+from accelbench.answers.words import choice_text
+from accelbench.presentation import seconds as seconds_text
 from accelbench.report.read import Sweep
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
-from accelbench.schema.vocab import RANDOM, Device, Engine, Mode, Precision, Protocol
+from accelbench.schema.vocab import RANDOM, Device, Engine, Mode, Precision, Protocol, Provenance
 from five_studies import published
 from five_studies.published import Published
 
@@ -22,52 +24,98 @@ PRECISIONS = [Precision(word) for word in ("fp32", "tf32", "fp64", "bf16_mixed",
 USUAL_BATCH = 128  # study 001's
 
 
+class Seconds(NamedTuple):
+    """A time in seconds, whether it is an estimate, and what it is of, such as `5 x 60,000 samples`."""
+
+    value: float
+    estimated: bool
+    job: str
+
+    @property
+    def text(self) -> str:
+        """With `~` before an estimate."""
+        return seconds_text(self.value, estimated=self.estimated)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OurTime:
+    """The time of the study's job by one of our cells; what is not known is None."""
+
+    cell: MeasuredCell | None  # the ok cell nearest to the study's settings; if none is ok, the nearest planned one
+    seconds: Seconds | None
+    evaluation: Seconds | None  # of one evaluation on the test set, by the nearest training cell that timed any
+    speedup: float | None  # the CPU's time / this device's time, of cells that differ only in the device
+
+
 @dataclass(frozen=True, kw_only=True)
 class PublishedComparison:
-    """One network in one mode on one device: our time and the published one; what is not known is None."""
+    """One network in one mode on one or several devices: our time with each engine and the published one."""
 
     model: str
     mode: Mode
     device: Device
-    ours: MeasuredCell | None  # the ok cell nearest to the study's settings; if none is ok, the nearest planned one
-    speedup: float | None  # the CPU's time / this device's time, of cells that differ only in the device
-    evaluation_s: float | None  # of one evaluation on the test set, by the nearest training cell that timed any
+    devices: int  # how many of them computed
+    job: str  # what the seconds are of: the study's job, else that of our cell; may be empty
+    ours: Mapping[Engine, OurTime]  # the study's own framework first
     published: Published | None  # the published time
     published_speedup: float | None  # the published CPU time / the published time of this device
 
     @property
-    def time_s(self) -> float | None:
-        """Seconds of ours; None if unknown."""
-        return _time_s(self.ours)
-
-    @property
-    def estimated(self) -> bool:
-        """Whether our time is an estimate."""
-        return self.ours is not None and self.ours.row["time_provenance"] == "estimated"
-
-    @property
-    def work(self) -> str:
-        """What `time_s` is of; see `work_text`."""
-        measured = self.ours.record.measurement if self.ours and self.ours.record else None
-        return work_text(self.ours.cell, measured) if self.ours and measured else ""
+    def device_text(self) -> str:
+        """The device, and how many if several: `tpu x 8`."""
+        return self.device + (f" x {self.devices}" if self.devices > 1 else "")
 
 
-def work_text(cell: Cell, measured: Measurement) -> str:
-    """What a cell's time is of, such as `2 x 370 samples`; empty for random images, which no whole job has."""
+def measurement_of(reported: MeasuredCell | None) -> Measurement | None:
+    """What an ok cell measured; None of another."""
+    return reported.record.measurement if reported is not None and reported.is_ok and reported.record else None
+
+
+def _job(study: str | None, model: str, mode: Mode) -> tuple[int, int] | None:
+    """Epochs and samples of the study's job; None if it published no time of one, and then a cell's own job counts."""
+    trains = mode == Mode.train
+    samples = published.find(study, model, "train_samples" if trains else "test_samples", None)
+    epochs = published.find(study, model, "epochs", None) if trains else None
+    if samples is None or (trains and epochs is None):
+        return None
+    return int(epochs.value) if epochs else 1, int(samples.value)
+
+
+def _own_job(cell: Cell, measured: Measurement) -> tuple[int, int] | None:
+    """Epochs and samples of a cell's job; None for random images, which have none."""
     trains = cell.mode == Mode.train
     num_samples = measured.num_train_samples if trains else measured.num_test_samples
     num_epochs = len(measured.epochs) or (cell.epochs if trains else 1)
-    return "" if num_samples is None else f"{num_epochs} x {num_samples:,} samples"
+    return None if num_samples is None else (num_epochs, num_samples)
+
+
+def _job_text(job: tuple[int, int] | None) -> str:
+    return "" if job is None else f"{job[0]} x {job[1]:,} samples"
+
+
+def _seconds(reported: MeasuredCell | None, job: tuple[int, int] | None) -> Seconds | None:
+    """The time of `job` by a cell: what the cell took for its own, and what the rest takes at its speed."""
+    measured = measurement_of(reported)
+    if reported is None or measured is None:
+        return None
+    time_s, speed = reported.number("time_s"), reported.number("samples_per_s")
+    own = _own_job(reported.cell, measured)
+    if time_s is None or speed is None or own is None:
+        return None
+    rest = 0 if job is None else math.prod(job) - math.prod(own)
+    estimated = rest != 0 or reported.row["time_provenance"] == Provenance.estimated
+    return Seconds(time_s + rest / speed, estimated, _job_text(job or own))
 
 
 def describe(reported: MeasuredCell | None) -> str:
     """Which cell a number belongs to, or why there is no number."""
     if reported is None:
         return "not planned"
-    cell, measured = reported.cell, reported.record.measurement if reported.record else None
-    if not reported.is_ok or measured is None:
+    cell, measured = reported.cell, measurement_of(reported)
+    if measured is None:
         return f"{reported.outcome}: {reported.reason}" if reported.reason else reported.outcome
-    parts = [options_text(reported.row), work_text(cell, measured), cell.protocol.value]
+    job = _job_text(_own_job(cell, measured)) if measured.epochs else ""  # of a window only as an estimate
+    parts = [choice_text(reported, has_engines=True), job, cell.protocol.value]
     return ", ".join([cell.precision, f"batch {cell.batch_size}", *filter(None, parts)])
 
 
@@ -77,46 +125,88 @@ def published_for_sweep(sweep: Sweep) -> list[Published]:
     return [entry for entry in published.load(sweep.study) if entry.model in models]
 
 
+def num_published_devices(study: str | None, model: str, device: str) -> int:
+    """How many devices a study's numbers of this one are of."""
+    found = published.find(study, model, "devices", device)
+    return int(found.value) if found else 1
+
+
 def compare_with_published(sweep: Sweep, mode: Mode) -> list[PublishedComparison]:
     """One comparison per network and device that was published or planned, the study's networks first."""
     entries = [entry for entry in published_for_sweep(sweep) if entry.metric == METRICS[mode]]
     cells = [reported.cell for reported in sweep.cells if reported.cell.mode == mode]
     models = dict.fromkeys([entry.model for entry in entries] + [cell.model.name for cell in cells])
-    known = {(entry.model, entry.device) for entry in entries} | {(cell.model.name, cell.device) for cell in cells}
-    pairs = [pair for pair in product(models, Device) if pair in known]
+    known = {(e.model, e.device, num_published_devices(e.study, e.model, str(e.device))) for e in entries}
+    known |= {(cell.model.name, cell.device, cell.devices) for cell in cells}
+    numbers = sorted({num for _, _, num in known})
+    places = [place for place in product(models, Device, numbers) if place in known]
     # A sweep over random images alone has no whole job, and so no time to compare.
     has_jobs = entries or any(cell.data.name != RANDOM for cell in cells)
-    return [_compare(sweep, model, mode, device) for model, device in pairs] if has_jobs else []
+    return [_compare(sweep, model, mode, device, num) for model, device, num in places] if has_jobs else []
 
 
-def _compare(sweep: Sweep, model: str, mode: Mode, device: Device) -> PublishedComparison:
-    ours, our_cpu = (nearest_cell(sweep, model, mode, each) for each in (device, Device.cpu))
-    theirs, their_cpu = (published.find(sweep.study, model, METRICS[mode], each) for each in (device, Device.cpu))
-    tested = nearest_cell(sweep, model, Mode.train, device, known="evaluation_s") if mode == Mode.infer else None
+def engines(sweep: Sweep) -> list[Engine]:
+    """Those of the sweep's cells and the study's own framework, which comes first."""
+    own = published.framework(sweep.study)
+    return list(dict.fromkeys([*([own] if own else []), *(reported.cell.engine for reported in sweep.cells)]))
+
+
+def _compare(sweep: Sweep, model: str, mode: Mode, device: Device, devices: int) -> PublishedComparison:
+    has_published = num_published_devices(sweep.study, model, device) == devices
+    theirs = published.find(sweep.study, model, METRICS[mode], device) if has_published else None
+    their_cpu = published.find(sweep.study, model, METRICS[mode], Device.cpu)
+    ours = {engine: _our_time(sweep, model, mode, device, devices, engine) for engine in engines(sweep)}
+    job = _job_text(_job(sweep.study, model, mode))
     return PublishedComparison(
         model=model,
         mode=mode,
         device=device,
+        devices=devices,
+        job=job or next((each.seconds.job for each in ours.values() if each.seconds), ""),
         ours=ours,
-        speedup=_speedup(our_cpu, ours),
-        evaluation_s=tested.number("evaluation_s") if tested is not None and tested.is_ok else None,
         published=theirs,
         published_speedup=their_cpu.value / theirs.value if theirs and their_cpu else None,
     )
 
 
-def _time_s(reported: MeasuredCell | None) -> float | None:
-    return reported.number("time_s") if reported is not None and reported.is_ok else None
+def _our_time(sweep: Sweep, model: str, mode: Mode, device: Device, devices: int, engine: Engine) -> OurTime:
+    job = _job(sweep.study, model, mode)
+    ours = nearest_cell(sweep, model, mode, device, engine, devices=devices)
+    seconds = _seconds(ours, job)
+    our_cpu = nearest_cell(sweep, model, mode, Device.cpu, engine)
+    cpu = _seconds(our_cpu, job)
+    is_pair = our_cpu is not None and ours is not None and our_cpu.key_but_device == ours.key_but_device
+    tested = None
+    if mode == Mode.infer:
+        tested = nearest_cell(sweep, model, Mode.train, device, engine, devices=devices, known="evaluation_s")
+    return OurTime(
+        cell=ours,
+        seconds=seconds,
+        evaluation=_evaluation(tested, job),
+        speedup=cpu.value / seconds.value if is_pair and cpu and seconds else None,
+    )
 
 
-def _speedup(cpu: MeasuredCell | None, ours: MeasuredCell | None) -> float | None:
-    cpu_s, ours_s = _time_s(cpu), _time_s(ours)
-    if cpu is None or ours is None or cpu_s is None or ours_s is None:
+def _evaluation(tested: MeasuredCell | None, job: tuple[int, int] | None) -> Seconds | None:
+    """The time of one evaluation on the study's test set, by a cell's own."""
+    measured = measurement_of(tested)
+    if tested is None or measured is None or measured.evaluation is None:
         return None
-    return cpu_s / ours_s if cpu.key_but_device == ours.key_but_device else None
+    evaluation_s, num = tested.number("evaluation_s") or 0.0, measured.evaluation.num_samples
+    wanted = num if job is None else math.prod(job)
+    return Seconds(evaluation_s * wanted / num, wanted != num, _job_text((1, wanted)))
 
 
-def nearest_cell(sweep: Sweep, model: str, mode: Mode, device: Device, known: str | None = None) -> MeasuredCell | None:
+def nearest_cell(
+    sweep: Sweep,
+    model: str,
+    mode: Mode,
+    device: Device,
+    engine: Engine,
+    *,
+    devices: int = 1,
+    known: str | None = None,
+) -> MeasuredCell | None:
     """The cell nearest to the study's settings, an ok cell first; never a mean over cells.
 
     With `known`, only among those that have a value in this column of `cells.csv`.
@@ -125,10 +215,12 @@ def nearest_cell(sweep: Sweep, model: str, mode: Mode, device: Device, known: st
         reported
         for reported in sweep.cells
         if (reported.cell.model.name, reported.cell.mode, reported.cell.device) == (model, mode, device)
+        and (reported.cell.engine, reported.cell.devices) == (engine, devices)
         and (known is None or reported.row[known] is not None)
     ]
-    # The study's own settings; study 001's where it names none.
-    entry = next((entry for entry in published.load(sweep.study) if entry.model == model), None)
+    # The study's own settings, of this device if it names them; study 001's where it names none.
+    named = [entry for entry in published.load(sweep.study) if entry.model == model and entry.batch_size]
+    entry = min(named, key=lambda entry: entry.device != device, default=None)
     precision = entry.precision if entry else Precision.fp32
     batch_size = (entry.batch_size if entry else None) or USUAL_BATCH
     epochs = published.find(sweep.study, model, "epochs", None)
@@ -139,8 +231,6 @@ def nearest_cell(sweep: Sweep, model: str, mode: Mode, device: Device, known: st
         return (
             not reported.is_ok,
             len(cell.options.enabled),  # no study used options
-            cell.devices,  # nor several devices
-            cell.engine != Engine.lightning,  # the engines have a table of their own
             PRECISIONS.index(cell.precision) if cell.precision != precision else -1,
             abs(math.log(cell.batch_size / batch_size)),
             cell.batch_size,

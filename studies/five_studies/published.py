@@ -13,7 +13,7 @@ import yaml
 
 from accelbench.presentation import exact
 from accelbench.report.tables.table import Column, Entry, Table, tabulate
-from accelbench.schema.vocab import Precision
+from accelbench.schema.vocab import Engine, Precision
 from five_studies import raw
 
 FOLDER = Path(__file__).parent
@@ -28,7 +28,8 @@ class Published:
         model: the network; `all` for a mean over all of the study's.
         batch_size: None if the source does not say.
         metric: `train_time`, `test_time` (s), `accuracy` (of the test set), `train_accuracy` (of the last epoch; %),
-            `loss` (of training), `validation_loss`, `epochs`, `one_epoch_time` (s), `time_per_image`, `latency` (ms),
+            `loss` (of training), `validation_loss`, `epochs`, `train_samples`, `test_samples` (of one pass), `devices`
+            (how many its numbers are of; 1 unless given), `one_epoch_time` (s), `time_per_image`, `latency` (ms),
             `communication_share` (%), `peak_memory` (MB), `utilization` (%), `power` (W), `temperature` (°C);
             `speedup_over_<device>` (x), or its bounds with `low_` and `high_` before it; `optimal_batch`, `max_batch`.
         assumed: which of these the source does not say: `batch_size`, `metric` or `value`.
@@ -115,6 +116,17 @@ def studies() -> dict[str, Any]:
     """What studies.yaml has: by the study's number its name, caveats and errors."""
     found: dict[str, Any] = yaml.safe_load((FOLDER / "studies.yaml").read_text(encoding="utf-8"))
     return found
+
+
+def framework(study: str | None) -> Engine | None:
+    """The engine of ours that is the study's own framework; None if the study has none or no whole job."""
+    name = studies().get(study or "", {}).get("framework")
+    return Engine(name) if name else None
+
+
+def devices(study: str | None) -> list[tuple[str, str, str]]:
+    """The devices that a study ran on: their word, their name, and what is known of them."""
+    return [(each["device"], each["name"], each["has"]) for each in studies().get(study or "", {}).get("devices", [])]
 
 
 def caveats(study: str | None) -> list[str]:

@@ -9,7 +9,7 @@ from accelbench.report.extension import Addition
 from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Table
 from accelbench.schema.vocab import Device, Mode
-from five_studies import pictures, published, speedups, steps, times, training
+from five_studies import devices, pictures, published, speedups, steps, times, training
 from five_studies.comparison import compare_with_published, equal_on, ratio
 
 # File name of a picture, what it shows, and the picture; None if there is nothing to draw.
@@ -20,6 +20,7 @@ def of_suite(sweep: Sweep, warning: str) -> Addition:
     """The study's part of a suite's section; `warning`, which may be empty, stands on each picture."""
     tables = (
         *(times.table(sweep, mode) for mode in Mode),
+        devices.order(sweep),
         speedups.headlines(sweep),
         speedups.like_for_like(sweep),
         speedups.table(sweep),
@@ -27,6 +28,7 @@ def of_suite(sweep: Sweep, warning: str) -> Addition:
         steps.load_table(sweep),
         training.quality(sweep),
         training.one_epoch(sweep),
+        devices.table(sweep),
     )
     return Addition(
         caveats=published.caveats(sweep.study),

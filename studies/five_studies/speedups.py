@@ -17,8 +17,8 @@ Devices = tuple[Device, Device]  # the first one's speed over the second's
 CPU, GPU, TPU = Device.cpu, Device.gpu, Device.tpu
 PAIRS: Sequence[Devices] = ((GPU, CPU), (TPU, CPU), (TPU, GPU), (GPU, TPU))
 # Times that a study published of several devices, from which its speed-ups follow where it prints none itself.
-TIMES = {"000": "time_per_image", "002": "train_time"}
-MODES = {"002": Mode.train}  # of the published speed-ups; else inference
+TIMES = {"000": "time_per_image", "002": "train_time", "004": "train_time"}
+MODES = {"002": Mode.train, "004": Mode.train}  # of the published speed-ups; else inference
 UNEQUAL_BATCHES = {"002"}  # studies whose batch was not the same on both devices
 ALL = "all"  # the network of a published number that is a mean over all networks
 NOTES = [
@@ -84,7 +84,7 @@ def _ours(sweep: Sweep, devices: Devices) -> Iterator[list[Any]]:
         first, second = others[first.name]
         cell = first.cell
         if (gain := ratio(first, second)) is not None:
-            settings = (cell.precision, count(cell.batch_size), f"{cell.engine}, {describe(first)}")
+            settings = (cell.precision, count(cell.batch_size), describe(first))
             yield [cell.model.name, cell.mode, _name(devices), "ours", number(gain), *settings]
 
 

@@ -1,20 +1,22 @@
 """What networks learnt, and the times of a single epoch, beside the published ones."""
 
 from collections.abc import Iterator
+from itertools import product
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Table, number, percent, tabulate_known
 from accelbench.schema.vocab import Device, Mode
 from five_studies import published
-from five_studies.comparison import describe, nearest_cell, published_for_sweep
+from five_studies.comparison import Seconds, describe, engines, measurement_of, nearest_cell, published_for_sweep
 from five_studies.published import Line, by_place
+from five_studies.times import seconds_entry
 
 QUALITY_COLUMNS = by_place(
     *("network", "whose", "device", "training accuracy (%)", "test accuracy (%)", "training loss", "test loss"),
     "cell or source",
 )
-ONE_EPOCH_COLUMNS = by_place("network", "device", "ours (s)", "ours: cell", "published (s)", "published by")
+ONE_EPOCH_COLUMNS = by_place("network", "device", "engine", "published (s)", "ours (s)", "ours: cell", "published by")
 
 
 def quality(sweep: Sweep) -> Table | None:
@@ -30,8 +32,8 @@ def quality(sweep: Sweep) -> Table | None:
 
 
 def _our_quality(sweep: Sweep, model: str) -> Iterator[Line]:
-    for device in Device:
-        ours = nearest_cell(sweep, model, Mode.train, device, known="test_loss")
+    for device, engine in product(Device, engines(sweep)):
+        ours = nearest_cell(sweep, model, Mode.train, device, engine, known="test_loss")
         if ours is not None and ours.is_ok:
             accuracies = percent(ours.row["train_accuracy"]), percent(ours.row["accuracy"])
             losses = number(ours.row["loss"]), number(ours.row["test_loss"])
@@ -52,16 +54,24 @@ def one_epoch(sweep: Sweep) -> Table | None:
     found: list[Line] = []
     for entry in published_for_sweep(sweep):
         if entry.metric == "one_epoch_time" and entry.device is not None:
-            wanted = (sweep, entry.model, Mode.train, Device(entry.device))
-            tested = nearest_cell(*wanted, known="test_loss")
-            ours = tested if tested is not None and tested.is_ok else nearest_cell(*wanted)
-            times = [number(_first_epoch_s(ours)), describe(ours), published.entry(entry)]
-            found.append([entry.model, entry.device, *times, entry.source])
-    notes = ["One run with building and compiling; ours is the first epoch of the cell, whichever number it runs."]
+            for engine in engines(sweep):
+                wanted = (sweep, entry.model, Mode.train, Device(entry.device), engine)
+                tested = nearest_cell(*wanted, known="test_loss")
+                ours = tested if tested is not None and tested.is_ok else nearest_cell(*wanted)
+                times = [published.entry(entry), seconds_entry(_first_epoch(ours, sweep.study))]
+                found.append([entry.model, entry.device, engine, *times, describe(ours), entry.source])
+    notes = [
+        "One run with building and compiling; ours is the first epoch of the cell, whichever number it runs. ~: of "
+        "fewer samples, plus what the rest takes at the cell's samples/s."
+    ]
     return tabulate_known("One epoch", ONE_EPOCH_COLUMNS, found, notes)
 
 
-def _first_epoch_s(ours: MeasuredCell | None) -> float | None:
+def _first_epoch(ours: MeasuredCell | None, study: str | None) -> Seconds | None:
     """Seconds of building, and of the first epoch with its compilation."""
-    measured = ours.record.measurement if ours is not None and ours.record else None
-    return measured.build_s + measured.epochs[0].seconds if measured is not None and measured.epochs else None
+    measured = measurement_of(ours)
+    if ours is None or measured is None or not measured.epochs or not ours.speed:
+        return None
+    first, wanted = measured.epochs[0], published.find(study, ours.cell.model.name, "train_samples", None)
+    rest = int(wanted.value) - first.num_samples if wanted else 0
+    return Seconds(measured.build_s + first.seconds + rest / ours.speed, rest != 0, "")

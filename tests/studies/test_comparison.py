@@ -3,25 +3,51 @@ import dataclasses
 import pytest
 
 from accelbench.schema.cell import KerasSettings
+from accelbench.schema.measurement import Epoch
 from accelbench.schema.vocab import Device, Engine, Mode, Protocol, Status
 from five_studies import comparison
 
 
 @pytest.fixture
 def compare(read):
-    """From records to the comparison of one network per device."""
+    """From records to the comparison of one network per device, and our time with Lightning."""
 
-    def compare(records, model="mlp", study="001"):
+    def compare(records, model="mlp", study="001", engine=Engine.lightning):
         found = comparison.compare_with_published(read(records, study=study), Mode.train)
-        return {each.device: each for each in found if each.model == model}
+        return {each.device_text: (each, each.ours[engine]) for each in found if each.model == model}
 
     return compare
 
 
 def test_speedup_is_cpu_time_over_device_time(compare, maker) -> None:
     found = compare([maker.ok(maker.cell(device="cpu"), 1000), maker.ok(maker.cell(device="gpu"), 34_000)])
-    assert (found["gpu"].speedup, found["gpu"].estimated) == (pytest.approx(34), True)
-    assert found["cpu"].time_s == pytest.approx(5 * 60_000 / 1000)
+    (_, cpu), (_, gpu) = found["cpu"], found["gpu"]
+    assert (gpu.speedup, gpu.seconds.estimated) == (pytest.approx(34), True)
+    assert cpu.seconds.value == pytest.approx(5 * 60_000 / 1000)
+
+
+def test_a_time_is_of_the_studys_job_scaled_from_the_speed_of_a_cell_on_fewer_samples(compare, maker) -> None:
+    small = {"data": maker.stand_in, "num_train_samples": 12_000}
+    (window, ours), *_ = compare([maker.ok(maker.cell(), 1000, **small)]).values()
+    assert (window.job, ours.seconds.value, ours.seconds.estimated) == ("5 x 60,000 samples", pytest.approx(300), True)
+    # The first epoch took 4 s longer, for its compilation: that is in the time once.
+    epochs = [Epoch(seconds=12 + 4 * (each == 0), num_samples=12_000) for each in range(5)]
+    fit = maker.ok(maker.cell(protocol=Protocol.fit), 1000, epochs=epochs, **small)
+    (_, ours), *_ = compare([fit]).values()
+    assert (ours.seconds.value, ours.seconds.estimated) == (pytest.approx(304), True)
+    (own, ours), *_ = compare([maker.ok(maker.cell(), 1000, **small)], study=None).values()
+    assert (own.job, ours.seconds.value) == ("5 x 12,000 samples", pytest.approx(60))
+
+
+def test_a_time_of_several_devices_stands_beside_the_cell_of_as_many_and_keras_before_lightning(compare, maker) -> None:
+    one = maker.cell("pets_cnn", "tpu", batch_size=32, epochs=10)
+    eight = dataclasses.replace(one, devices=8, batch_size=256, engine=Engine.keras, keras=KerasSettings())
+    found = compare([maker.ok(one, 500), maker.ok(eight, 4000)], "pets_cnn", "002", Engine.keras)
+    assert list(found) == ["gpu", "tpu", "tpu x 8"]
+    alone, together = found["tpu"], found["tpu x 8"]
+    assert (alone[0].published, alone[0].ours[Engine.lightning].seconds.value) == (None, pytest.approx(400))
+    assert (together[0].published.value, together[1].seconds.value) == (94, pytest.approx(50))
+    assert list(together[0].ours) == [Engine.keras, Engine.lightning]
 
 
 @pytest.mark.parametrize(
@@ -31,37 +57,38 @@ def test_speedup_is_cpu_time_over_device_time(compare, maker) -> None:
 def test_no_speedup_between_cells_that_differ_in_more_than_the_device(compare, maker, other) -> None:
     changes, data = ({}, {"data": maker.stand_in}) if other == "stand-in" else (other, {})
     gpu = maker.ok(maker.cell(device="gpu", **changes), 34_000, **data)
-    found = compare([maker.ok(maker.cell(device="cpu"), 1000), gpu])["gpu"]
-    assert (found.time_s is None, found.speedup) == (False, None)
+    _, found = compare([maker.ok(maker.cell(device="cpu"), 1000), gpu])["gpu"]
+    assert (found.seconds is None, found.speedup) == (False, None)
 
 
 def test_the_nearest_cell_is_the_study_s_own_setting_not_the_fastest_nor_a_mean(compare, maker) -> None:
     def nearest(*cells, model="mlp"):
         """Each of these is faster than the one before."""
-        return compare([maker.ok(cell, 1000 * (i + 1)) for i, cell in enumerate(cells)], model)["cpu"]
+        return compare([maker.ok(cell, 1000 * (i + 1)) for i, cell in enumerate(cells)], model)["cpu"][1]
 
     batches = [(word, size) for word in ("bf16_mixed", "fp32") for size in (32, 128, 1024)]
     cells = [maker.cell(precision=word, batch_size=size) for word, size in batches]
     found = nearest(*cells)
-    assert (found.ours.cell, found.time_s) == (cells[4], pytest.approx(300_000 / 5000))
+    assert (found.cell.cell, found.seconds.value) == (cells[4], pytest.approx(300_000 / 5000))
     one = maker.cell()
-    keras = dataclasses.replace(one, engine=Engine.keras, keras=KerasSettings())
-    assert nearest(one, dataclasses.replace(one, devices=2), keras).ours.cell == one
     # Precision counts before batch, and measured before estimated.
     measured = maker.cell(batch_size=1024, protocol=Protocol.fit)
     found = nearest(maker.cell(precision="bf16_mixed"), maker.cell(batch_size=1024), measured)
-    assert (found.ours.cell, found.estimated) == (measured, False)
+    assert (found.cell.cell, found.seconds.estimated) == (measured, False)
     sizes = [maker.cell("autoencoder", batch_size=size, epochs=1) for size in (32, 128)]
-    assert nearest(*sizes, model="autoencoder").ours.cell == sizes[0]
+    assert nearest(*sizes, model="autoencoder").cell.cell == sizes[0]
     skipped = maker.record(one, Status.skipped, reason="no GPU")  # an ok cell goes before a nearer one that is not
-    assert compare([skipped, maker.ok(maker.cell(batch_size=64), 10)])["cpu"].ours.cell.batch_size == 64
-    assert (compare([skipped])["cpu"].ours.record.reason, compare([skipped])["cpu"].time_s) == ("no GPU", None)
+    _, found = compare([skipped, maker.ok(maker.cell(batch_size=64), 10)])["cpu"]
+    assert found.cell.cell.batch_size == 64
+    _, found = compare([skipped])["cpu"]
+    assert (found.cell.record.reason, found.seconds) == ("no GPU", None)
 
 
 def test_published_speedups_are_those_of_the_study(compare, maker) -> None:
     found = compare([maker.ok(maker.cell("cnn"), 1000)], "cnn")
-    assert found["gpu"].published.value == 36.711
-    assert round(100 * (found["gpu"].published_speedup - 1)) == 3332  # as the study prints it
+    gpu, _ = found["gpu"]
+    assert gpu.published.value == 36.711
+    assert round(100 * (gpu.published_speedup - 1)) == 3332  # as the study prints it
     assert set(found) == {Device.cpu, Device.gpu, Device.tpu}
     found = compare([maker.ok(maker.cell("resnet"), 1000)], "resnet", study=None)
-    assert {device: each.published for device, each in found.items()} == {Device.cpu: None}
+    assert {device: each.published for device, (each, _) in found.items()} == {Device.cpu: None}

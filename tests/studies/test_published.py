@@ -28,15 +28,25 @@ def test_the_times_are_the_published_ones(model: str) -> None:
 def test_every_number_has_a_source_and_what_no_text_says_is_marked_as_assumed() -> None:
     rows = published.load("001")
     assert all(entry.source for entry in rows)
-    assert len({(entry.device, entry.model, entry.metric) for entry in rows}) == len(rows) == 41
+    assert len({(entry.device, entry.model, entry.metric) for entry in rows}) == len(rows) == 51
     learnt = [entry for entry in rows if entry.metric in ("accuracy", "loss", "validation_loss")]
     assert {(entry.model, entry.metric, entry.value) for entry in learnt} == LEARNT_001
     assert {entry.device for entry in learnt} == {None}
     assert {(entry.metric, entry.assumed) for entry in published.load("002")} == {
-        *(("train_time", "batch_size"), ("epochs", "value"), ("speedup_over_gpu", None)),
+        *(("train_time", "batch_size"), ("epochs", "value"), ("speedup_over_gpu", None), ("devices", None)),
+        *(("train_samples", "value"), ("test_samples", "value")),
     }
     found = {(e.metric, e.value, e.assumed) for e in published.load("004") if "accuracy" in e.metric}
     assert found == {
         *(("train_accuracy", 54.97, None), ("train_accuracy", 55.23, None)),
         *(("train_accuracy", 88.64, "metric"), ("train_accuracy", 88.77, "metric")),
     }
+
+
+def test_the_only_figure_of_study_004_cannot_be_of_seconds() -> None:
+    """Its caveat says so: training takes six operations for each weight and image."""
+    weights = 3072 * 3000 + 3000 * 1000 + 1000 * 10
+    assert round(6 * weights * 10 * 50_000 / 14 / 1e12, 1) == 2.6
+    (entry,) = (each for each in published.load("004") if each.metric == "speedup_over_cpu")
+    assert (entry.value, entry.assumed) == (14 / 2, "value")
+    assert "2.6 TFLOP/s" in published.caveats("004")[0]

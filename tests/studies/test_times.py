@@ -9,17 +9,20 @@ def test_times_stand_beside_the_published_with_the_settings_of_ours(read, maker)
     window = maker.ok(maker.cell("cnn", device="xla_cpu", batch_size=64, epochs=10), 2000)
     table = times.table(read([fit, window]), Mode.train)
     (row,) = texts(table, "mlp", "cpu")
-    assert (row["ours (s)"], row["ours: cell"]) == ("15.0", "fp32, batch 128, 5 x 60,000 samples, fit")
+    assert (row["lightning (s)"], row["time of"]) == ("15.0", "5 x 60,000 samples")
+    cell = "fp32, batch 128, lightning, 5 x 60,000 samples, fit"
+    assert row["ours: cells"] == f"keras not planned; {cell}"
     assert (row["published (s)"], row["published: speed-up as the study prints it (%)"]) == ("71.622", "0")
     (row,) = texts(table, "cnn", "xla_cpu")
-    assert (row["ours (s)"], row["ours: cell"]) == ("~300", "fp32, batch 64, 10 x 60,000 samples, window")
-    assert (row["ours: speed-up (x)"], row["published (s)"]) == ("–", "–")
+    assert row["lightning (s)"] == "~300"
+    assert row["ours: cells"] == "keras not planned; fp32, batch 64, lightning, window"
+    assert (row["lightning: speed-up (x)"], row["published (s)"]) == ("–", "–")
     (gpu,) = texts(table, "cnn", "gpu")
-    assert gpu["ours: cell"] == "not planned"
+    assert gpu["ours: cells"] == "not planned"
     assert gpu["published: speed-up as the study prints it (%)"] == "3,332"
     assert "(CPU time / device time - 1) x 100 %" in " ".join(table.notes)
     own = read([maker.ok(maker.cell(), 1000)], study=None)
-    assert times.table(own, Mode.train).headings[-1] == "ours: cell"
+    assert times.table(own, Mode.train).headings[-1] == "ours: cells"
     assert times.table(own, Mode.infer) is None
     assumed = times.table(read([maker.ok(maker.cell("pets_cnn"), 100)], study="002"), Mode.train)
     assert "batch 32 (assumed), 10 epochs (assumed): pets_cnn on gpu" in " ".join(assumed.notes)
@@ -33,4 +36,5 @@ def test_an_evaluations_time_stands_beside_inference_alone(read, maker) -> None:
     fit = maker.cell(protocol=Protocol.fit, epochs=3)
     trained = maker.ok(fit, 1000, epochs=[tested(seconds) for seconds in (9.0, 0.5, 0.7)])
     (row, *_) = texts(times.table(read([trained, maker.ok(maker.cell(mode=Mode.infer), 20_000)]), Mode.infer))
-    assert (row["ours (s)"], row["ours: one evaluation (s)"], row["published (s)"]) == ("~0.500", "0.600", "0.929")
+    times_s = [row[f"lightning: {what} (s)"] for what in ("inference", "one evaluation")]
+    assert (times_s, row["published (s)"]) == (["~0.500", "0.600"], "0.929")

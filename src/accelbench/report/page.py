@@ -141,7 +141,8 @@ def stand_ins(sweeps: Sequence[Sweep]) -> dict[str, str]:
     for (name, source), num in Counter((found.name, found.source) for found in data).items():
         found.setdefault(name, []).append(
             f"NOT {name.upper()}: a stand-in ({source}) was measured in {counted(num, 'cell')}. "
-            f"Their times, accuracies and losses are not {name.upper()}'s and cannot be compared with published ones."
+            f"Their accuracies and losses are not {name.upper()}'s and cannot be compared with published ones, their "
+            "times only where they are estimated for as many samples."
         )
     return {name: " ".join(sentences) for name, sentences in found.items()}
 

@@ -1,0 +1,80 @@
+"""The devices of a study beside ours, and which of them suits which network."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from accelbench.report.read import Sweep
+from accelbench.report.tables.table import Table, number, tabulate_known
+from accelbench.schema.ceilings import ceilings_in
+from accelbench.schema.measurement import Machine
+from accelbench.schema.vocab import Device, Mode
+from five_studies import published
+from five_studies.comparison import compare_with_published, engines, measurement_of
+from five_studies.published import Line, by_place
+
+COLUMNS = by_place(
+    *("whose", "device", "name", "what it has", "measured: fp32 (TFLOP/s)", "measured: bf16 (TFLOP/s)"),
+    "measured: memory (GB/s)",
+)
+NOTES = [
+    "Of the study's devices: what its text or its data say. Measured: the highest speeds that the probe reached.",
+]
+ORDER_NOTES = [
+    "In brackets the CPU's time / the device's time. Ours are of cells that differ only in the device: one without an "
+    "equal cell on the CPU is left out. The network that gained most in the study comes first."
+]
+
+
+def table(sweep: Sweep) -> Table | None:
+    """The study's devices, and those that computed ours; None if the study names none."""
+    theirs: list[Line] = [["published", *each, *[None] * 3] for each in published.devices(sweep.study)]
+    return tabulate_known("Devices", COLUMNS, [*theirs, *_ours(sweep)], NOTES) if theirs else None
+
+
+def _ours(sweep: Sweep) -> Iterator[Line]:
+    seen = set()
+    for reported in sweep.cells:
+        measured, device = measurement_of(reported), reported.cell.device
+        if measured is None or reported.record is None or (device, measured.device_name) in seen:
+            continue
+        seen.add((device, measured.device_name))
+        environment = reported.record.environment
+        found = ceilings_in(environment)
+        rates: list[Any] = [None] * 3
+        if found is not None:
+            rates = [found.ceiling_of("fp32"), found.ceiling_of("bf16"), 1000 * found.memory_bytes_per_s]
+        has = _has(environment.get("machine", {}), device)
+        yield ["ours", device, measured.device_name, has, *(number(rate and rate / 1e12) for rate in rates)]
+
+
+def _has(machine: Machine, device: Device) -> str:
+    """What a record's machine says of the device."""
+    if device == Device.tpu:
+        return f"{len(machine.get('tpus', []))} chips"
+    if device == Device.gpu:
+        details: dict[str, Any] = dict(next(iter(machine.get("gpu_details", [])), {}))
+        return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in details.items() if value is not None)
+    return f"{machine.get('num_cores')} cores, {machine.get('num_threads')} threads"
+
+
+def order(sweep: Sweep) -> Table | None:
+    """Which device is fastest for which network, by the published times and by ours; None without published ones."""
+    own = engines(sweep)
+    lines: list[Line] = []
+    for mode in Mode:
+        compared = compare_with_published(sweep, mode)
+        gains = {each.model: 0.0 for each in compared}
+        for each in compared:
+            gains[each.model] = max(gains[each.model], each.published_speedup or 0.0)
+        for model in sorted(filter(gains.get, gains), key=gains.__getitem__, reverse=True):
+            of_model = [each for each in compared if each.model == model]
+            theirs = _fastest_first({each.device_text: each.published_speedup for each in of_model})
+            ours = [{each.device_text: each.ours[engine].speedup for each in of_model} for engine in own]
+            lines.append([model, mode, theirs, *map(_fastest_first, ours)])
+    columns = by_place("network", "mode", "published: fastest first", *(f"{engine}: fastest first" for engine in own))
+    return tabulate_known("Which device suits which network", columns, lines, ORDER_NOTES)
+
+
+def _fastest_first(gains: dict[str, float | None]) -> str:
+    known = sorted(((gain, device) for device, gain in gains.items() if gain is not None), reverse=True)
+    return ", ".join(f"{device} ({number(gain).text})" for gain, device in known)
