@@ -80,7 +80,11 @@ def measurement(of: Cell) -> Measurement:
     blocks = [
         Block(num_steps=9, num_samples=9 * of.batch_size, seconds=9 * step_s * dice.gauss(1, 0.02)) for _ in "x" * 12
     ]
-    epochs = [Epoch(seconds=60_000 / speed, num_samples=60_000, loss=0.9 / (i + 1)) for i in range(of.epochs)]
+    tests = [Evaluation(num_samples=10_000, seconds=3.0, loss=0.4 / i, accuracy=1 - 0.1 / i) for i in range(1, 99)]
+    trained = {"seconds": 60_000 / speed, "num_samples": 60_000}
+    epochs = [
+        Epoch(**trained, loss=0.9 / i, accuracy=1 - 0.3 / i, evaluation=tests[i - 1]) for i in range(1, of.epochs + 1)
+    ]
     return Measurement(
         device=of.device,
         device_name="AMD EPYC, 2 threads",

@@ -12,7 +12,7 @@ from accelbench.answers.process import Process
 from accelbench.errors import UserError
 from accelbench.schema import record as records
 from accelbench.schema import serialize
-from accelbench.schema.vocab import Precision, Protocol, Status
+from accelbench.schema.vocab import Pipeline, Precision, Protocol, Status
 from accelbench.sinks import location
 from accelbench.sinks import mlflow_fields as view
 from accelbench.sinks.delivery import Delivery, sync
@@ -225,6 +225,21 @@ def test_the_speed_of_a_cell_is_a_run_that_is_updated_and_no_measurement(root):
     assert sync(root, [root / "runs"]).num_delivered == 0
     measured, (mean,) = split(root)
     assert (len(measured), mean.data.metrics["cell/num_processes"]) == (6, 5)
+
+
+def test_cells_are_told_apart_by_their_parameters_and_their_epochs_are_curves(root):
+    ways = [dataclasses.replace(cell().data, pipeline=pipeline) for pipeline in (Pipeline.array, Pipeline.jpeg)]
+    fits = [cell(protocol=Protocol.fit, data=data, repeat=repeat) for data in ways for repeat in range(2)]
+    write(root, [record(fit, number=number) for number, fit in enumerate(fits)])
+    sync(root, [root / "runs"])
+    measured, means = split(root)
+    assert [len({str(run.data.params) for run in runs}) for runs in (measured, means)] == [4, 2]
+    assert {run.data.params["pipeline"] for run in means} == {"array", "jpeg"}
+    assert measured[0].data.params["model.learning_rate"] == "0.001"
+    for name, last in {"accuracy": 0.94, "loss": 0.18, "test_accuracy": 0.98, "test_loss": 0.08}.items():
+        history = client_of(root).get_metric_history(measured[0].info.run_id, f"epoch/{name}")
+        assert [point.step for point in history] == [1, 2, 3, 4, 5]
+        assert history[-1].value == pytest.approx(last)
 
 
 def test_means_that_a_killed_process_left_are_made_whole_and_not_twice(root):

@@ -1,19 +1,28 @@
 import base64
+import dataclasses
 import json
 import zlib
+from enum import Enum
+from types import NoneType, UnionType
+from typing import Annotated, Union, get_args, get_origin
 
 import pytest
 
 from accelbench.judging.row import MEASURED as COLUMNS
 from accelbench.judging.row import summarise
+from accelbench.schema.cell import Cell, KerasSettings, TrainerSettings
 from accelbench.schema.measurement import SystemSeries
-from accelbench.schema.vocab import UNEXPECTED, Status
+from accelbench.schema.setting import declared
+from accelbench.schema.vocab import UNEXPECTED, Device, Engine, Pipeline, Protocol, Status
 from accelbench.sinks import mlflow_fields
 from accelbench.sinks.mlflow_fields import NOTE, translate
 from tests.sinks.samples import STAND_IN, cell, record
 
 # Parameters, tags and parts of the description.
 ELSEWHERE = {"threads", "warnings", *mlflow_fields.TAGS}
+LONG = "a" * 7000
+VALUES = {bool: [True, False], int: [0, 1, 2, 32], float: [0.0, 0.5, 1.0], str: ["None", "x", "/a/x", LONG, LONG + "b"]}
+VALUES |= {NoneType: [None], dict: [{}, {"a": 1}, {"a": "1"}, {"b": 1}, {"a": LONG}, {"a": LONG + "b"}]}
 
 
 def values_of(run):
@@ -36,6 +45,41 @@ def test_metrics_are_the_published_row_and_times_the_records_own():
     assert row["accuracy"] is None
     assert not values.keys() & {"quality/accuracy", "time/compile_s", "memory/peak_device_mb", "latency/p99_ms"}
     assert (run.start_ms, run.end_ms) == (1_795_165_203_000, 1_795_165_205_250)
+
+
+def values_of_type(kind):
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return [value for part in parts for value in values_of_type(part)]
+    if origin is tuple:
+        return [(), *[(value,) for value in values_of_type(parts[0])], tuple(values_of_type(parts[0])[1:3])]
+    if origin is Annotated:
+        return values_of_type(parts[0])
+    return list(kind) if isinstance(kind, type) and issubclass(kind, Enum) else VALUES[origin or kind]
+
+
+def changed(whole, path, value):
+    """The same with another value at a dotted path."""
+    name, _, rest = path.partition(".")
+    return dataclasses.replace(whole, **{name: changed(getattr(whole, name), rest, value) if rest else value})
+
+
+def test_cells_that_differ_in_any_setting_have_different_parameters():
+    jpeg = dataclasses.replace(cell().data, pipeline=Pipeline.jpeg)
+    bases = [cell(), cell(protocol=Protocol.steps, devices=2, data=jpeg), cell(device=Device.tpu)]
+    bases += [cell(engine=Engine.keras, keras=KerasSettings()), cell(trainer=TrainerSettings(), protocol=Protocol.fit)]
+    cells = [dataclasses.replace(cell(), engine=engine) for engine in Engine]
+    cells += [dataclasses.replace(cell(), device=device) for device in Device]
+    for base in bases:
+        for each in declared(Cell):
+            if each.path.partition(".")[0] not in {"keras", "trainer"} or each.value(base) is not None:
+                cells += [changed(base, each.path, value) for value in values_of_type(each.kind)]
+    by_id = {each.id: translate(record(each, Status.skipped, system=None)).params for each in [*bases, *cells]}
+    assert len(by_id) > 500
+    assert len({json.dumps(params, sort_keys=True) for params in by_id.values()}) == len(by_id)
+    # MLflow takes no more in a call, and would cut a longer text.
+    assert max(map(len, by_id.values())) <= 100
+    assert max(len(text) for params in by_id.values() for name, text in params.items() if "." in name) < 6000
 
 
 @pytest.mark.parametrize("status", sorted(UNEXPECTED))
@@ -87,6 +131,8 @@ def test_every_metric_of_the_view_exists_and_it_is_left_alone_once_it_is_there()
         if chart["type"] == "PARALLEL":
             keys |= set(chart["selectedMetrics"])
             assert set(chart["selectedParams"]) <= set(mlflow_fields.PARAMS)
+        if chart["type"] == "LINE":
+            assert set(chart["selectedMetricKeys"]) <= set(mlflow_fields.EPOCHS)
     keys |= {column.split("`")[1] for column in state["selectedColumns"] if column.startswith("metrics.")}
     assert keys <= {*(mlflow_fields.SETTINGS | mlflow_fields.OUTCOME | mlflow_fields.MEASURED), mlflow_fields.SHARE}
     assert mlflow_fields.view_tags(2, tags) == {}

@@ -15,6 +15,7 @@ from accelbench.schema.record import Record
 from accelbench.sinks import location, mlflow_fields
 from accelbench.sinks.location import InTime, folder_of, is_own, locked
 from accelbench.sinks.mlflow_fields import (
+    DIGEST_LENGTH,
     NUM_PROCESSES,
     SHARE,
     VERDICT,
@@ -43,7 +44,6 @@ from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # noqa: E402
 
 MAX_METRICS, MAX_TAG = 1000, 8000  # MLflow's limits: metrics per batch, characters per tag
 PLAIN = re.compile(r"[\w.=-]+")  # a name that needs no escapes in a search
-DIGEST_LENGTH = 12  # MLflow shows all of it beside the name, and allows 36 characters
 
 Key = tuple[str, str]  # a record's name and start: the tags that identify its run
 

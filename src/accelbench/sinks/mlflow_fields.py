@@ -4,21 +4,23 @@ import base64
 import json
 import math
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import reduce
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.groups import groups
-from accelbench.answers.process import Process
+from accelbench.answers.process import PROCESS_SETTINGS, Process
 from accelbench.answers.ranking import verdict_text
 from accelbench.judging.disturbed import DISTURBED
 from accelbench.judging.row import summarise, warnings_of
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Data, Measurement
+from accelbench.schema.measurement import Data, Epoch
 from accelbench.schema.record import Record, Row
+from accelbench.schema.serialize import canonical_json, digest
 from accelbench.schema.setting import declared
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Phase, Status
@@ -55,8 +57,17 @@ MEASURED = {
     **_in("quality", "train_accuracy output_error loss test_loss"),
     **_in("setting", "num_params batch_size_per_device num_devices"),
 }
-# Columns of a run's parameters: every setting that has a column, besides the suite, which is a tag.
+# Series over the epochs, from 1 on, as the studies plot them: metric -> its value.
+EPOCHS: dict[str, Callable[[Epoch], float | None]] = {
+    "epoch/time_s": lambda epoch: epoch.seconds,
+    "epoch/accuracy": lambda epoch: epoch.accuracy,
+    "epoch/loss": lambda epoch: epoch.loss,
+    "epoch/test_accuracy": lambda epoch: epoch.evaluation.accuracy if epoch.evaluation else None,
+    "epoch/test_loss": lambda epoch: epoch.evaluation.loss if epoch.evaluation else None,
+}
+# Parameters that are columns: every setting that has one, besides the suite, a tag. The others have their paths.
 PARAMS = ("model", "engine", "device", "arguments", *(each.column for each in declared(Cell) if each.said.column))
+MAX_PARAM = 500  # characters of a parameter's value
 # Columns of its tags.
 TAGS = (
     *("disturbed", "time_provenance", "stopped", "bound", "busiest_operators", "allocator_library", "cudnn_benchmark"),
@@ -68,11 +79,11 @@ KIND, AGGREGATE, CELL_KEY = "accelbench.kind", "aggregate", "accelbench.cell_key
 IS_CELL = f"tags.`{KIND}` = '{AGGREGATE}'"  # as MLflow searches
 NUM_PROCESSES = "cell/num_processes"
 CELL_COLUMNS = ("samples_per_s", "samples_per_s_low", "samples_per_s_high", "latency_p50_ms", "energy_j_per_sample")
-CELL_PARAMS = ("model", "mode", "data", "device", "precision", "batch_size", "engine", "protocol")
 CELL_NOTE = (
     "No measurement: the published speed of a cell, of all its processes (its repeats and seeds, on one machine with "
     "one software), with its 95 % interval; its other figures are of the process that is nearest to it."
 )
+DIGEST_LENGTH = 12  # MLflow shows all of it beside a name, and allows 36 characters
 MAX_POINTS = 240  # of one series: a chart shows no more; the record keeps all
 # The charts and columns that MLflow's UI opens with: the state of a saved view of MLflow 3.17, as that keeps it.
 VIEW = Path(__file__).parent / "view.json"
@@ -123,9 +134,12 @@ def translate(record: Record) -> Run:
     is_ok = record.status == Status.ok and not row["disturbed"]
     known = {key: row[column] for key, column in (SETTINGS | OUTCOME | (MEASURED if is_ok else {})).items()}
     points = [Point(key, float(value), ended_ms, 0) for key, value in known.items() if value is not None]
-    if record.measurement is not None and is_ok:
-        for key, values in _steps(record.measurement).items():  # their times are unknown
-            points += _series(key, values, [ended_ms] * len(values))
+    if record.measurement is not None and is_ok:  # the times of blocks and epochs are unknown
+        blocks, epochs = record.measurement.blocks, record.measurement.epochs
+        rates = [block.num_samples / block.seconds for block in blocks]
+        points += _series("block/samples_per_s", rates, [ended_ms] * len(blocks))
+        for key, value_of in EPOCHS.items():
+            points += _series(key, list(map(value_of, epochs)), [ended_ms] * len(epochs), first_step=1)
     if record.system is not None:
         moments = [start_ms(record) + round(1000 * t_s) for t_s in record.system.t_s]
         for key, values in record.system.values.items():
@@ -138,7 +152,8 @@ def translate(record: Record) -> Run:
 def cell_fields(cell: MeasuredCell) -> tuple[dict[str, float], dict[str, str], dict[str, str]]:
     """The metrics, parameters and tags of the run of a cell."""
     known = {f"cell/{name}": value for name in CELL_COLUMNS if (value := cell.number(name)) is not None}
-    params = {name: str(cell.row[name]) for name in CELL_PARAMS if cell.row[name] is not None}
+    assert cell.record
+    params = {key: text for key, text in _params(cell.record, cell.row).items() if key not in PROCESS_SETTINGS}
     tags = {KIND: AGGREGATE, CELL_KEY: cell.measured_key, "mlflow.source.name": "accelbench", NOTE: CELL_NOTE}
     return known | {NUM_PROCESSES: float(cell.num_processes)}, params, tags
 
@@ -149,27 +164,40 @@ def data_name(data: Data) -> str:
 
 
 def _params(record: Record, row: Row) -> dict[str, str]:
+    """Every setting of the identity, so that no two cells have the same ones: by its column, or by its dotted path.
+
+    By its path, too, if the column does not hold all of it, such as the name of a file without its folder. A setting
+    that the cell does not use has no column: it is named only if it isn't the default.
+    """
     threads = record.measurement.threads if record.measurement else record.cell.threads
     params = {key: str(row[key]) for key in PARAMS if row[key] is not None}
+    settings: Any = record.cell.settings()
+    for each in declared(Cell):
+        value = reduce(lambda group, name: (group or {}).get(name), each.path.split("."), settings)
+        column = each.column if each.said.column else each.path.removesuffix(".name")  # `model` is `model.name`
+        held = params.get(column) or (_text(each.field.default) if each.said.column else "")
+        if value is not None and (text := _text(value)) != held:
+            params[each.path] = text
     params["data"] = clean(data_name(record.data) if record.data else record.cell.data.name)
     return params | ({} if threads is None else {"threads": str(threads)})
 
 
-def _steps(measured: Measurement) -> Mapping[str, Sequence[float | None]]:
-    """Series over blocks and epochs."""
-    return {
-        "block/samples_per_s": [block.num_samples / block.seconds for block in measured.blocks],
-        "epoch/time_s": [epoch.seconds for epoch in measured.epochs],
-        "epoch/loss": [epoch.loss for epoch in measured.epochs],
-    }
+def _text(value: object) -> str:
+    """A setting's value, a shape as `3x224x224`, nothing as an empty text; of a long one its begin and digest."""
+    if value == {} or (isinstance(value, list | tuple) and all(isinstance(each, int) for each in value)):
+        return "x".join(map(str, value))
+    text = clean(canonical_json(value) if isinstance(value, list | tuple | dict) else str(value))
+    return text if len(text) <= MAX_PARAM else f"{text[:MAX_PARAM]}... ({digest(text)[:DIGEST_LENGTH]})"
 
 
-def _series(key: str, values: Sequence[float | None], timestamps_ms: Sequence[int]) -> Iterator[Point]:
+def _series(
+    key: str, values: Sequence[float | None], timestamps_ms: Sequence[int], first_step: int = 0
+) -> Iterator[Point]:
     """The known values among every k-th value, with the smallest k that leaves at most `MAX_POINTS`."""
     for step in range(0, len(values), math.ceil(len(values) / MAX_POINTS) or 1):
         value = values[step]
         if value is not None:
-            yield Point(key, value, timestamps_ms[step], step)
+            yield Point(key, value, timestamps_ms[step], first_step + step)
 
 
 def _tags(record: Record, row: Row) -> dict[str, str]:
