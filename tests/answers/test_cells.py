@@ -49,6 +49,7 @@ def test_confirming_processes_alone_count_where_there_are_enough(maker) -> None:
     assert (first.num_processes, second.num_processes) == (5, 5)
     assert first.speed == pytest.approx(1020, rel=0.001)
     assert first.label == planned[0].label
+    assert first.row["repeat"] == planned[0].cell.repeat != first.own_row["repeat"]
     few, _ = cells_of([*planned, *confirming[:4]])
     assert few.num_processes == 3
     assert cells_of(confirming) == []

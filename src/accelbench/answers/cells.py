@@ -13,7 +13,7 @@ from functools import cached_property
 from statistics import geometric_mean
 from typing import Any
 
-from accelbench.answers.process import Process
+from accelbench.answers.process import PROCESS_SETTINGS, Process
 from accelbench.compare.command_words import settling_command
 from accelbench.compare.sureness import MIN_PROCESSES, Judgement, Side, Steps, judge
 from accelbench.compare.sureness import NOTE as NOTE
@@ -56,7 +56,7 @@ class MeasuredCell(Process):
     @cached_property
     def row(self) -> Row:
         """Its row of `cells.csv`: the typical process' numbers, with the published speed and what follows from it."""
-        row = self.own_row
+        row = self.own_row | {name: getattr(self.cell, name) for name in PROCESS_SETTINGS}
         own = row["samples_per_s"]
         if self.speed is None or not isinstance(own, float):
             return row | {CELL: self.measured_key, NUM_PROCESSES: None}
