@@ -102,10 +102,11 @@ class Remedy(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class KnownError:
-    """A way in which a study published a false number, what accelbench does about it, how, and the test of that."""
+    """A way in which a study published a false number, where that is seen, what is done about it here, and its test."""
 
     study: str
     done: str
+    seen: str
     here: Remedy
     how: str
     test: str
@@ -145,13 +146,15 @@ def known_errors() -> list[KnownError]:
 
 def known_errors_table() -> Table:
     """`known_errors` as the report's table."""
-    columns = by_place("study", "what was done", "here", "how", "the test that shows it")
+    columns = by_place("study", "what was done", "where it is seen", "here", "how", "the test that shows it")
     lines = [
-        [f"{error.study}, {studies()[error.study]['name']}", error.done, error.here, error.how, error.test]
+        [f"{error.study}, {studies()[error.study]['name']}", error.done, error.seen, error.here, error.how, error.test]
         for error in known_errors()
     ]
     notes = [
         "Impossible: accelbench can't produce such a number. Invalid: such a cell is recorded with the reason, and its "
         "numbers are not published. Shown: the report shows the figure that reveals it.",
+        "Where it is seen: the study's own words or code, or what follows from its numbers. Study 004 publishes none: "
+        "there they are codebasics', whose networks it trains.",
     ]
     return tabulate("How a benchmark lies", columns, lines, notes)

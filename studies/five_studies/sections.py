@@ -9,7 +9,7 @@ from accelbench.report.extension import Addition
 from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Table
 from accelbench.schema.vocab import Device, Mode
-from five_studies import devices, pictures, published, speedups, steps, times, training
+from five_studies import batches, devices, pictures, published, speedups, steps, times, training
 from five_studies.comparison import compare_with_published, equal_on, ratio
 
 # File name of a picture, what it shows, and the picture; None if there is nothing to draw.
@@ -24,6 +24,7 @@ def of_suite(sweep: Sweep, warning: str) -> Addition:
         speedups.headlines(sweep),
         speedups.like_for_like(sweep),
         speedups.table(sweep),
+        batches.table(sweep),
         *(steps.table(sweep, metric) for metric in steps.METRICS),
         steps.load_table(sweep),
         training.quality(sweep),

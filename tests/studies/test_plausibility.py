@@ -58,7 +58,7 @@ def test_in_the_raw_data_those_rows_are_flagged_that_no_device_can_reach():
     for run, _ in found:  # their totals are possible
         assert not implausibilities(1e9 * GIGA_MACS[run.model], run.total_ms / 1e3, 0.0, A100[run.precision])
     (shown,) = [error for error in known_errors() if "plausibility" in error.how]
-    assert f"{len(flagged)} of the {len(found)} rows of the study's GPU data" in shown.how
+    assert f"{len(flagged)} of the {len(found)} rows of its GPU" in shown.seen
     rate = re.match(r".* device: ([\d,]+ TFLOP/s on a) card( with a peak of 312)", shown.done)
     assert any(reasons[0].startswith(f"{rate[1]} device{rate[2]}") for _, reasons in flagged)
     of_tpu = [reasons for _, reasons in judged(raw.TPU_V2, dict.fromkeys(A100, 45e12))]

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from accelbench.schema.measurement import SystemSeries
 from accelbench.schema.vocab import Status
-from five_studies import steps
+from five_studies import batches, steps
 from report.conftest import inferring
 from report.tables.rows import texts
 
@@ -66,3 +66,14 @@ def test_a_gpus_load_stands_beside_the_published_and_a_cpus_is_of_all_its_cores(
     rows = loads(read, maker, "cpu", "fp32", cpu_utilization_percent=200.0)
     assert {row["utilisation (%)"] for row in rows} == {"50.0"}  # two of four
     assert {row["published: utilisation (%)"] for row in rows} >= {"0.800"}  # one core of 128
+
+
+def test_the_best_batch_stands_beside_the_studys(scaled):
+    ours = {"cpu": ("16", "300", "1.03"), "gpu": ("16", "1,500", "1.03")}
+    theirs = {"cpu": ("8", "218", "1.00"), "gpu": ("16", "1,420", "1.32")}
+    rows = texts(batches.table(scaled))
+    for whose, best in (("ours", ours), ("published", theirs)):
+        found = {row["device"]: tuple(row.values())[4:7] for row in rows if row["whose"] == whose}
+        assert found == best
+    named = [(row["device"], row["the study's optimal batch"], row["at most"]) for row in rows if row["at most"] != "–"]
+    assert named == [("gpu", "8", "16")]

@@ -1,0 +1,88 @@
+"""Study 003's best batch beside ours: the fastest, and the one with the most samples/s for the device's memory."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from accelbench.answers.cells import MeasuredCell, gap
+from accelbench.answers.words import options_text
+from accelbench.report.read import Sweep
+from accelbench.report.tables.table import Table, count, number, tabulate_known
+from accelbench.schema.vocab import Mode
+from five_studies import published
+from five_studies.comparison import one_per_setting
+from five_studies.published import Line, by_place
+
+COLUMNS = by_place(
+    *(
+        "network",
+        "device",
+        "precision",
+        "options",
+        "whose",
+        "fastest batch",
+        "samples/s",
+        "times as fast as the study's",
+    ),
+    *("how sure", "batch of most samples/s per MB", "largest batch", "the study's optimal batch", "at most"),
+)
+NOTES = [
+    'The study calls batch 8 optimal ("best speed/VRAM balance") and 16 the largest for 2 GB, and computes neither. '
+    "The published fastest is by its own times. Ours: of the batches that ran; the memory is the allocator's peak on "
+    "the device, and a CPU has none. accelbench best --largest-batch finds the largest that fits."
+]
+
+
+def table(sweep: Sweep) -> Table | None:
+    """The best batch of each network on each device, ours and the study's; None if the study named none."""
+    optimal = next((entry for entry in published.load(sweep.study) if entry.metric == "optimal_batch"), None)
+    if optimal is None:
+        return None
+    lines = [*_ours(sweep, int(optimal.value)), *_theirs(sweep, int(optimal.value))]
+    models = dict.fromkeys(reported.cell.model.name for reported in sweep.cells)
+    return tabulate_known(
+        "The best batch", COLUMNS, [line for name in models for line in lines if line[0] == name], NOTES
+    )
+
+
+def _ours(sweep: Sweep, optimal: int) -> Iterator[Line]:
+    groups: dict[tuple[str | None, ...], dict[int, MeasuredCell]] = defaultdict(dict)
+    for each in one_per_setting(each for each in sweep.cells if each.is_ok and each.cell.mode == Mode.infer):
+        cell = each.cell
+        groups[cell.model.name, cell.device, cell.precision, options_text(each.row)][cell.batch_size] = each
+    for settings, by_batch in groups.items():
+        if len(by_batch) > 1:  # else there is nothing to choose
+            fastest = max(by_batch.values(), key=lambda each: each.speed or 0.0)
+            per_mb = {
+                each: (each.speed or 0.0) / mb for each in by_batch.values() if (mb := each.number("peak_device_mb"))
+            }
+            leanest = max(per_mb, key=lambda each: per_mb[each]).cell.batch_size if per_mb else None
+            base = by_batch.get(optimal)
+            found = gap(fastest, base) if base is not None and base is not fastest else None
+            times = (number(found.ratio), found.how_sure) if found else (number(1.0 if base else None), None)
+            best = (count(fastest.cell.batch_size), number(fastest.speed))
+            yield [*settings, "ours", *best, *times, count(leanest), count(max(by_batch)), None, None]
+
+
+def _theirs(sweep: Sweep, optimal: int) -> Iterator[Line]:
+    """From the study's times: on each device, the batch with the most samples/s."""
+    rates: dict[tuple[str, str | None, str], dict[int, float]] = defaultdict(dict)
+    for entry in published.load(sweep.study):
+        if entry.metric == "latency" and entry.batch_size:
+            rates[entry.model, entry.device, entry.precision][entry.batch_size] = 1e3 * entry.batch_size / entry.value
+    for settings, by_batch in rates.items():
+        fastest = max(by_batch, key=lambda size: by_batch[size])
+        named = [
+            published.find(sweep.study, *(settings[0], metric, settings[1]))
+            for metric in ("optimal_batch", "max_batch")
+        ]
+        best = (count(fastest), number(by_batch[fastest]), number(by_batch[fastest] / by_batch[optimal]))
+        yield [
+            *settings,
+            None,
+            "published",
+            *best,
+            None,
+            None,
+            None,
+            *(count(each.value if each else None) for each in named),
+        ]
