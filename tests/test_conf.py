@@ -2,12 +2,16 @@ import inspect
 from pathlib import Path
 
 import pytest
+import torch
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 
 from accelbench.data import obtain
+from accelbench.engines import images
+from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.module import OPTIMIZERS
 from accelbench.engines.lightning.zoo import NETWORKS
+from accelbench.grid.support import why_unfit
 from accelbench.schema.vocab import ARRAYS, FOLDER, MODULE, RANDOM, Device, Engine, Library
 from accelbench.settings import config, params, to_cell
 from accelbench.settings.compose import structure, typed
@@ -82,23 +86,35 @@ def test_a_models_arguments_are_all_of_the_networks_and_its_defaults_where_it_ha
         assert cell.model.args == plain
 
 
+# Its data, its trainable parameters there, and how it is trained.
 STUDIES = {
-    "mlp": (128, 5, "adam", 1e-3),
-    "cnn": (128, 10, "adam", 1e-3),
-    "rnn": (128, 1, "sgd", 1e-2),
-    "lstm": (128, 1, "sgd", 1e-2),
-    "autoencoder": (32, 1, "adam", 1e-3),
-    "pets_cnn": (32, 10, "adam", 1e-3),
-    "mlp_cifar10": (32, 10, "sgd", 1e-2),
-    "mlp_fashion_mnist_1": (32, 5, "adam", 1e-3),
-    "mlp_fashion_mnist_5": (32, 5, "adam", 1e-3),
+    "mlp": ("mnist", 1_195_018, (128, 5, "adam", 1e-3)),
+    "cnn": ("mnist", 112_074, (128, 10, "adam", 1e-3)),
+    "rnn": ("mnist", 338_186, (128, 1, "sgd", 1e-2)),
+    "lstm": ("mnist", 1_345_034, (128, 1, "sgd", 1e-2)),
+    "autoencoder": ("mnist", 1_662_257, (32, 1, "adam", 1e-3)),
+    "pets_cnn": ("cats_vs_dogs", 11_177_729, (32, 10, "adam", 1e-3)),
+    "scaling_cnn_small": ("random", 8_765_066, None),  # inference alone
+    "scaling_cnn_medium": ("random", 49_729_610, None),
+    "scaling_cnn_large": ("random", 198_877_322, None),
+    "mlp_cifar10": ("cifar10", 12_230_010, (32, 10, "sgd", 1e-2)),
+    "mlp_fashion_mnist_1": ("fashion_mnist", 397_510, (32, 5, "adam", 1e-3)),
+    "mlp_fashion_mnist_5": ("fashion_mnist", 1_399_510, (32, 5, "adam", 1e-3)),
 }
 
 
-@pytest.mark.parametrize("name", STUDIES)
-def test_a_model_is_trained_as_in_its_study(name):
+@pytest.mark.parametrize("name", sorted(names("model") - LIBRARIES))
+def test_a_model_is_its_studys_on_its_data_unless_other_data_is_named(name):
+    data, num_params, training = STUDIES[name]
     cell, _ = composed(f"model={name}")
-    assert (cell.batch_size, cell.epochs, cell.model.optimizer, cell.model.learning_rate) == STUDIES[name]
+    shape, num_classes = images.SHAPES.get(data, cell.model.input_shape), 2 if data == "cats_vs_dogs" else 10
+    assert (cell.data.name, why_unfit(cell)) == (data, None)
+    with torch.device("meta"):  # the shapes alone
+        assert zoo.num_params(zoo.build(cell.model, shape, num_classes)) == num_params
+    trained = (cell.batch_size, cell.epochs, cell.model.optimizer, cell.model.learning_rate)
+    assert training in (trained, None)
+    assert composed(f"model={name}", "data=folder", *OTHERS["data", "folder"])[0].data.name.startswith("conf-")
+    assert composed("data=fashion_mnist", f"model={name}")[0].data.name == "fashion_mnist"
 
 
 def test_every_suite_and_every_data_set_is_in_params_and_the_other_way_round():

@@ -24,16 +24,30 @@ PRETRAINED = ModelSpec(name="mlp", weights=Weights.pretrained)
         (lambda: images.optimizer_named("adagrad", {"adam": 1, "sgd": 1}), UnknownChoiceError, "adagrad: .*adam, sgd"),
         (lambda: images.own_network(ModelSpec(name="vgg"), {"mlp": 1}), UnknownChoiceError, "model=vgg: .*from: mlp"),
         (lambda: images.own_network(PRETRAINED, {"mlp": list}), UserError, "model.weights=pretrained: mlp has none"),
-        (lambda: images.check_grey("rnn", (3, 28, 20)), UnsupportedError, "rnn takes grey images, not 3 x 28 x 20"),
-        (lambda: images.check_size("cnn", (24, 23), 24), UnsupportedError, "at least 24 x 24 pixels, not 24 x 23"),
-        (lambda: images.check_colour("pets_cnn", (28, 28), (28, 28), 22), UnsupportedError, "in colour of at least 22"),
-        (lambda: images.check_colour("pets_cnn", (3, 21, 28), (21, 28), 22), UnsupportedError, "not 3 x 21 x 28"),
         (lambda: check_has_epochs(make_cell(**RANDOM, protocol=Protocol.fit)), UnsupportedError, "have no epochs"),
     ],
 )
 def test_what_can_not_be_had_is_refused(refuse, error, words):
     with pytest.raises(error, match=words):
         refuse()
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "told"),
+    [
+        ("rnn", (3, 28, 20), "model=rnn takes images in grey, not 3 x 28 x 20: use data=mnist"),
+        ("cnn", (24, 23), "model=cnn takes images of at least 24 x 24 pixels, not 24 x 23: use data=mnist"),
+        ("pets_cnn", (28, 28), "in colour of at least 22 x 22 pixels, not 28 x 28: use data=cats_vs_dogs"),
+        ("pets_cnn", (3, 21, 28), "not 3 x 21 x 28: use data=cats_vs_dogs"),
+        ("scaling_cnn", (3, 4, 4), "at least 8 x 8 pixels, not 3 x 4 x 4: use data=random"),
+    ],
+)
+def test_images_that_a_network_does_not_take_are_told_with_data_that_it_does(model, shape, told):
+    spec = ModelSpec(name=model)
+    with pytest.raises(UnsupportedError, match=told):
+        images.check_fits(spec, shape)
+    assert images.why_unfit(spec, shape, "random").endswith("use another model.input_shape")
+    assert images.why_unfit(spec, images.SHAPES.get(images.TAKES[model].data, (3, 64, 64))) is None
 
 
 def test_a_precision_is_recognised_by_its_formats_and_others_are_described():

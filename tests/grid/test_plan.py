@@ -28,6 +28,21 @@ def test_equal_cells_are_planned_once_and_repeats_are_kept_apart_from_each_other
     assert order == [(size, repeat) for repeat in range(3) for size in (8, 16, 32)]
 
 
+def test_data_that_no_network_takes_is_refused_and_beside_others_a_network_is_skipped():
+    unfit, own = (make_cell(model=ModelSpec(name="pets_cnn"), data=DataSpec(name=name)) for name in ("mnist", "mine"))
+    told = "model=pets_cnn takes images in colour of at least 22 x 22 pixels, not 28 x 28: use data=cats_vs_dogs"
+    for refuse in (lambda: plan.check_request([unfit]), lambda: plan.check_fits([own], (28, 28))):
+        with pytest.raises(UserError, match=f"^{told}$"):
+            refuse()
+    plan.check_request([own])  # what its images are is known once they are prepared
+    plan.check_request([unfit, make_cell()])
+    assert [item.skip_reason for item in planned(unfit, make_cell())] == [told, None]
+    with pytest.raises(
+        UserError, match=r"^data=mine,mnist: .*; run one sweep for each: mine \(pets_cnn\), mnist \(mlp\)$"
+    ):
+        plan.check_request([own, make_cell(), make_cell(seed=1)])
+
+
 def test_the_identity_holds_what_a_number_depends_on():
     cell = make_cell()
     other_data = Data(name="mnist", digest="e" * 64, source="random pixels", stand_in=True)

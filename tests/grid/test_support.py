@@ -57,7 +57,7 @@ def all_of(precision, modes=Mode, models=MODELS, optimizers=("adam", "sgd")):
 
 FP16_ADAM = all_of("fp16", modes=["train"], optimizers=["adam"])
 LSTM = all_of("fp16_mixed", models=["lstm"])
-ON_XLA = all_of("tf32") | all_of("fp16") | all_of("fp16_mixed")
+ON_XLA = all_of("tf32") | FP16_ADAM | all_of("fp16_mixed", modes=["train"])
 OLDER_GPU = all_of("tf32") | all_of("bf16") | all_of("bf16_mixed") | FP16_ADAM
 
 
@@ -112,6 +112,8 @@ def optional(device="cpu", mode=Mode.infer, **on):
         (dataclasses.replace(GRAPHS, mode=Mode.train), "cuda_graphs=true: gradients are averaged"),
         (GRAPHS, None),
         (make_cell(model=OWN), None),
+        (make_cell(model=ModelSpec(name="pets_cnn")), "not 28 x 28: use data=cats_vs_dogs"),
+        (make_cell(model=ModelSpec(name="rnn"), data=DataSpec(name="mine-12345678")), None),  # known once prepared
         (make_cell(model=OWN, mode=Mode.train), "model.output=any: the built-in loss needs logits: use model.loss"),
         (make_cell(device=Device.xla_cpu, devices=2, xla_processes=True), "PJRT joins no processes on CPUs"),
         (make_cell(device=Device.tpu, devices=2, xla_processes=True), None),
@@ -202,4 +204,3 @@ def test_an_absent_device_comes_first_but_a_named_tpu_is_none_of_this_machines()
     named = keras(KerasSettings(tpu="mine"), device=Device.tpu, devices=8)
     assert why_not(named, none) is None
     assert why_not(keras(dataclasses.replace(JAX, tpu="mine"), device=Device.tpu), none) == none.reason
-    assert "use bf16" in why_not(dataclasses.replace(named, precision=Precision.fp16), none)

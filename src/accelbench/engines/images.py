@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,11 +13,37 @@ from accelbench.data.arrays import load_split, read_classes
 from accelbench.data.order import Last, Order
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError
 from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import RANDOM_IMAGE_PIPELINES, ModelOutput, Protocol, Weights
+from accelbench.schema.vocab import RANDOM, RANDOM_IMAGE_PIPELINES, Library, ModelOutput, Protocol, Weights
 from accelbench.schema.workload import ModelSpec
 
 Shape = tuple[int, ...]
 Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class Takes:
+    """Which images a network takes."""
+
+    data: str  # a data set with such images: its study's
+    in_colour: bool | None = None  # None: either kind
+    least: int = 1  # height and width
+
+
+# accelbench's networks by their definitions, and other libraries'; those that are not here take all images.
+TAKES: Mapping[str, Takes] = {
+    "cnn": Takes("mnist", least=24),
+    **dict.fromkeys(("rnn", "lstm", "autoencoder"), Takes("mnist", in_colour=False)),
+    "pets_cnn": Takes("cats_vs_dogs", in_colour=True, least=22),
+    "scaling_cnn": Takes("random", in_colour=True, least=8),
+    "torchvision": Takes("random", in_colour=True),
+}
+# The shapes of the images of data sets, as they are prepared unless params.yaml says otherwise.
+SHAPES: Mapping[str, Shape] = {
+    "mnist": (28, 28),
+    "fashion_mnist": (28, 28),
+    "cifar10": (3, 32, 32),
+    "cats_vs_dogs": (3, 224, 224),
+}
 
 
 def is_random(cell: Cell) -> bool:
@@ -40,8 +67,17 @@ def input_of(cell: Cell, data_folder: Path) -> tuple[Shape, int]:
     """The shape of an image, (height, width) or (channels, height, width), and the number of classes."""
     if is_random(cell):
         return cell.model.input_shape, cell.model.num_classes
-    shape = load_split(data_folder, "train").images.shape[1:]
-    return (shape[2], *shape[:2]) if len(shape) == 3 else shape, len(read_classes(data_folder))
+    return shape_in(data_folder), len(read_classes(data_folder))
+
+
+def shape_in(data_folder: Path) -> Shape:
+    """The shape of the images in a folder of prepared arrays, with the channels first. Raises DataError."""
+    return channels_first(load_split(data_folder, "train").images.shape[1:])
+
+
+def channels_first(shape: Shape) -> Shape:
+    """(height, width, channels) as (channels, height, width); a grey image's shape as it is."""
+    return (shape[2], *shape[:2]) if len(shape) == 3 else shape
 
 
 def channels_last(shape: Shape) -> Shape:
@@ -109,25 +145,21 @@ def output_shapes(model: ModelSpec, batch_size: int, image: Shape, num_classes: 
     return [(batch_size, num_classes), *([(batch_size, 1)] if num_classes == 2 else [])]  # one logit for two classes
 
 
-def check_grey(model: str, shape: Shape) -> None:
-    """Raises an UnsupportedError if images of `shape` have channels."""
-    if len(shape) != 2:
-        raise UnsupportedError(f"model={model} takes grey images, not {_words(shape)}")
+def why_unfit(model: ModelSpec, shape: Shape, data: str | None = None) -> str | None:
+    """Why the network does not take images of this shape, those of `data`, and what mends it; None if it does."""
+    takes = TAKES.get(model.definition if model.library == Library.accelbench else model.library)
+    if takes is None or (
+        (takes.in_colour is None or shape[:-2] == ((3,) if takes.in_colour else ())) and min(shape[-2:]) >= takes.least
+    ):
+        return None
+    kind = {True: " in colour", False: " in grey", None: ""}[takes.in_colour]
+    least = f" of at least {takes.least} x {takes.least} pixels" if takes.least > 1 else ""
+    mended = "another model.input_shape" if data == RANDOM else f"data={takes.data}"
+    name = model.name if model.library == Library.accelbench else model.library
+    return f"model={name} takes images{kind}{least}, not {' x '.join(map(str, shape))}: use {mended}"
 
 
-def check_colour(model: str, shape: Shape, height_width: Shape, least: int) -> None:
-    """Raises an UnsupportedError if images are grey, or smaller than `least` pixels."""
-    if len(shape) != 3 or min(height_width) < least:
-        size = f"at least {least} x {least} pixels"
-        raise UnsupportedError(f"model={model} takes images in colour of {size}, not {_words(shape)}")
-
-
-def check_size(model: str, height_width: Shape, least: int) -> None:
-    """Raises an UnsupportedError if images of this height and width are smaller than `least` pixels."""
-    if min(height_width) < least:
-        size = f"at least {least} x {least} pixels"
-        raise UnsupportedError(f"model={model} takes images of {size}, not {_words(height_width)}")
-
-
-def _words(shape: Shape) -> str:
-    return " x ".join(map(str, shape))
+def check_fits(model: ModelSpec, shape: Shape) -> None:
+    """Raises an UnsupportedError if the network does not take images of this shape."""
+    if reason := why_unfit(model, shape):
+        raise UnsupportedError(reason)

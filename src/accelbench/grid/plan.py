@@ -9,16 +9,17 @@ from typing import Any
 
 from accelbench.data.arrays import check_arrays, how_to_prepare, read_manifest
 from accelbench.devices.registry import DeviceReport, look
+from accelbench.engines.images import Shape, shape_in
 from accelbench.errors import UserError
 from accelbench.grid.fingerprint import fingerprint, git_state, identity
 from accelbench.grid.own_code import check_own_code, source_digest, source_files
-from accelbench.grid.support import why_not
+from accelbench.grid.support import why_not, why_unfit
 from accelbench.project import Workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Data
 from accelbench.schema.plan_file import WantedCell, labels
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import MODULE, Device, Engine
+from accelbench.schema.vocab import MODULE, RANDOM, Device, Engine
 
 Stamp = tuple[int, int, int]  # time of the last change, size, inode
 Sources = tuple[tuple[str, str], ...]  # settings that name the user's files, and their values
@@ -68,14 +69,20 @@ def plan(
     data: Data,
     fingerprints: Mapping[Engine, Mapping[str, Any]],
     earlier: Iterable[WantedCell] = (),
+    shape: Shape | None = None,
 ) -> list[Planned]:
-    """The planned cells, in the order in which they run."""
+    """The planned cells, in the order in which they run; `shape` is that of the data's images, if it is known."""
     ordered = in_order(cells)
     known = {wanted.cell.id: wanted for wanted in earlier}
     everything = [*(wanted.cell for wanted in known.values()), *ordered.values()]
     names = labels(everything, {cell_id: wanted.label for cell_id, wanted in known.items()})
     return [
-        Planned(cell, identity(cell, data, fingerprints[cell.engine]), skip_reason(cell), names[key])
+        Planned(
+            cell,
+            identity(cell, data, fingerprints[cell.engine]),
+            why_unfit(cell, shape) or skip_reason(cell),
+            names[key],
+        )
         for key, cell in ordered.items()
     ]
 
@@ -127,20 +134,31 @@ class Prepared:
 
 
 def check_request(cells: Sequence[Cell]) -> None:
-    """Raises a UserError if `cells` use several data sets, or name code of the user's that is not there.
+    """Raises a UserError if `cells` use several data sets, none fits its data, or code of the user's is not there.
 
     It can be called at once, before another's measurement is waited for.
     """
     data_name(cells)
+    check_fits(cells)
     check_own_code(cells)
+
+
+def check_fits(cells: Sequence[Cell], shape: Shape | None = None) -> None:
+    """Raises a UserError if no network takes the images of the data: their `shape`, or what is known of it."""
+    reasons = [why_unfit(cell, shape) for cell in cells]
+    if all(reasons):
+        raise UserError("; ".join(dict.fromkeys(map(str, reasons))))
 
 
 def data_name(cells: Sequence[Cell]) -> str:
     """The one data set that `cells` use. Raises UserError: they use several."""
-    names = sorted({cell.data.name for cell in cells})
-    if len(names) != 1:
-        raise UserError(f"data={','.join(names)}: a sweep has one data set; run one sweep for each")
-    return names[0]
+    models: dict[str, dict[str, None]] = {}
+    for cell in cells:
+        models.setdefault(cell.data.name, {})[cell.model.name] = None
+    if len(models) != 1:
+        each = ", ".join(f"{name} ({', '.join(models[name])})" for name in sorted(models))
+        raise UserError(f"data={','.join(sorted(models))}: a sweep has one data set; run one sweep for each: {each}")
+    return next(iter(models))
 
 
 def data_of(cells: Sequence[Cell], place: Workplace) -> tuple[Data, Path]:
@@ -179,8 +197,12 @@ def prepare(cells: Sequence[Cell], place: Workplace, earlier: Sequence[WantedCel
     source_digest.cache_clear()  # a notebook plans again and again, and the user's code changes meanwhile
     stamps = {sources: _stamps(sources) for sources in {_sources(cell) for cell in cells}}
     data, folder = data_of(cells, place)
+    shape = None
     if data.name != MODULE:
         check_arrays(folder)
+    if data.name not in (MODULE, RANDOM):
+        shape = shape_in(folder)
+        check_fits(cells, shape)
     fingerprints = {engine: fingerprint(engine) for engine in {cell.engine for cell in cells}}
-    planned = plan(cells, data, fingerprints, earlier)
+    planned = plan(cells, data, fingerprints, earlier, shape)
     return Prepared(place, data, folder, stamps, fingerprints, git_state(place.root), planned)

@@ -12,10 +12,12 @@ from pathlib import Path
 from accelbench.devices import allocators, packages
 from accelbench.devices.cpu import has_any
 from accelbench.devices.registry import DeviceReport
+from accelbench.engines import images
 from accelbench.schema.cell import Cell, KerasSettings
 from accelbench.schema.vocab import (
     EXPORTING,
     QUANTIZED,
+    RANDOM,
     SHARE_ONE_CPU,
     XLA,
     Allocator,
@@ -31,7 +33,6 @@ from accelbench.schema.vocab import (
     Protocol,
 )
 
-FP16 = frozenset({Precision.fp16, Precision.fp16_mixed})
 BF16 = frozenset({Precision.bf16, Precision.bf16_mixed})
 # Compute capabilities.
 VOLTA = (7, 0)  # the first that Triton compiles for
@@ -65,6 +66,16 @@ def why_not(cell: Cell, report: DeviceReport) -> str | None:
     It is one line, which names an alternative if there is one; None if the cell is supported.
     """
     return next(_reasons(cell, report), None)
+
+
+def why_unfit(cell: Cell, shape: images.Shape | None = None) -> str | None:
+    """Why the cell's network does not take the images of its data, with what mends it; None if it does.
+
+    `shape` is that of a prepared set's images; None: that of the set by default, if it is known.
+    """
+    data = cell.data.name
+    known = cell.model.input_shape if data == RANDOM else shape or images.SHAPES.get(data)
+    return None if known is None else images.why_unfit(cell.model, known, data)
 
 
 def _reasons(cell: Cell, report: DeviceReport) -> Iterator[str]:
@@ -181,6 +192,8 @@ def _of_lightning(cell: Cell, report: DeviceReport) -> Iterator[str]:
 
 
 def _of_network(cell: Cell, report: DeviceReport) -> Iterator[str]:
+    if unfit := why_unfit(cell):
+        yield unfit
     name = cell.model.library.value
     if cell.model.library in (Library.timm, Library.transformers) and packages.folder(name) is None:
         yield f"model={name}: {name} is not installed: {packages.how_to_install(name)}"
@@ -196,9 +209,12 @@ def _of_precision(cell: Cell, report: DeviceReport) -> Iterator[str]:
         yield f"tf32 needs an NVIDIA GPU, which {device} is not: use fp32"
     if cell.xla_processes and device == Device.xla_cpu:
         yield "engine.xla_processes=true: PJRT joins no processes on CPUs (pytorch/xla#5342): use false"
-    if device in XLA and precision in FP16:
-        instead = "bf16" if precision == Precision.fp16 else "bf16_mixed"
-        yield f"XLA gives wrong numbers in fp16 (seen in BatchNorm on the CPU): use {instead}"
+    if (
+        device in XLA
+        and cell.engine == Engine.lightning
+        and (precision, cell.mode) == (Precision.fp16_mixed, Mode.train)
+    ):
+        yield "fp16_mixed: training scales its losses, which torch_xla does not: use bf16_mixed"
     needs_ampere = precision in BF16 or precision == Precision.tf32
     if device == Device.gpu and needs_ampere and _capability(report) < AMPERE:
         found = report.details.get("compute_capability", "an unknown one")
@@ -213,7 +229,7 @@ def _of_precision(cell: Cell, report: DeviceReport) -> Iterator[str]:
     # PyTorch's default epsilon, 1e-8, is below the smallest fp16 number, 6e-8, and so are the squared gradients.
     uses_adam = (precision, cell.mode, cell.model.optimizer) == (Precision.fp16, Mode.train, "adam")
     if uses_adam and cell.model.library != Library.lightning:  # whose own optimiser runs
-        instead = "bf16_mixed" if device == Device.cpu and is_lstm else "fp16_mixed"
+        instead = "bf16_mixed" if device in XLA or (device == Device.cpu and is_lstm) else "fp16_mixed"
         yield f"Adam's epsilon underflows in fp16 and the weights turn non-finite: use {instead}"
 
 

@@ -15,7 +15,7 @@ from keras import layers, losses, ops, optimizers
 from numpy.typing import NDArray
 
 from accelbench.engines.formats import FORMATS
-from accelbench.engines.images import Shape, check_colour, check_grey, check_size, optimizer_named, own_network
+from accelbench.engines.images import Shape, channels_first, check_fits, optimizer_named, own_network
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Precision
@@ -58,7 +58,6 @@ def mlp(shape: Shape, num_classes: int, *, widths: Sequence[int] = (512,) * 4, d
 
 def cnn(shape: Shape, num_classes: int, *, channels: int = 64, dropout: float = 0.2) -> Layers:
     """Study 001: three padded convolutions, and a fourth without padding."""
-    check_size("cnn", shape[:2], 24)
     stack: Layers = [layers.Reshape((*shape, 1))] if len(shape) == 2 else []
     stack += [*_convolutions([channels] * 3), layers.Conv2D(channels, 3, activation="relu")]
     return [*stack, layers.Flatten(), layers.Dropout(dropout), layers.Dense(num_classes)]
@@ -66,13 +65,11 @@ def cnn(shape: Shape, num_classes: int, *, channels: int = 64, dropout: float = 
 
 def rnn(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0.2) -> Layers:
     """Study 001: three tanh recurrent layers over a grey image's rows, dropout before each."""
-    check_grey("rnn", shape)
     return _recurrent(layers.SimpleRNN, num_classes, units, [dropout] * 3)
 
 
 def lstm(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0.2) -> Layers:
     """Study 001: three LSTM layers of 256 over a grey image's rows, dropout before the last two."""
-    check_grey("lstm", shape)
     return _recurrent(layers.LSTM, num_classes, units, [0.0, dropout, dropout])
 
 
@@ -85,7 +82,6 @@ def _recurrent(kind: type[keras.Layer], num_classes: int, units: int, dropouts: 
 
 def autoencoder(shape: Shape, num_classes: int, *, code: int = 16) -> Layers:
     """Study 001: dense layers per pixel around `code` numbers."""
-    check_grey("autoencoder", shape)
     height, width = shape
     encoder = [layers.Reshape((*shape, 1)), layers.Dense(32), layers.Dense(64, activation="relu"), layers.Flatten()]
     decoder = [layers.Dense(height * width * 64), layers.Reshape((*shape, 64)), layers.Dense(32)]
@@ -95,7 +91,6 @@ def autoencoder(shape: Shape, num_classes: int, *, code: int = 16) -> Layers:
 
 def pets_cnn(shape: Shape, num_classes: int, *, dropout: float = 0.1) -> Layers:
     """Study 002: three normalised convolutions and three dense layers. Two classes share one logit."""
-    check_colour("pets_cnn", shape, shape[:2], 22)
     stack = [*_convolutions((32, 64, 128), "valid", normalised=True), layers.Flatten()]
     return [*stack, *_dense((128, 64), dropout), layers.Dense(1 if num_classes == 2 else num_classes)]
 
@@ -104,7 +99,6 @@ def scaling_cnn(
     shape: Shape, num_classes: int, *, channels: Sequence[int] = (64, 128, 256), hidden: int = 512, dropout: float = 0.5
 ) -> Layers:
     """Study 003: padded convolutions and two dense layers."""
-    check_colour("scaling_cnn", shape, shape[:2], 2 ** len(channels))
     return [*_convolutions(channels), layers.Flatten(), *_dense([hidden], dropout), layers.Dense(num_classes)]
 
 
@@ -128,6 +122,7 @@ def build(model: ModelSpec, shape: Shape, num_classes: int) -> keras.Sequential:
     Raises a UserError for an unknown network or argument, an UnsupportedError for images of another shape.
     """
     make = own_network(model, NETWORKS)
+    check_fits(model, channels_first(shape))
     try:
         stack = make(shape, num_classes, **model.args)
     except TypeError as error:

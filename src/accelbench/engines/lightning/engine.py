@@ -22,7 +22,7 @@ from accelbench.engines.lightning.global_state import hush_lightning, use_thread
 from accelbench.engines.lightning.module import BenchModule, EpochStep, InferStep, TestStep, new_optimizer
 from accelbench.engines.lightning.outputs import NetworkOutputs, all_finite, described
 from accelbench.engines.lightning.own.module_run import ModuleRun
-from accelbench.engines.lightning.precision import STORED_DTYPES, Observer, plugin_for
+from accelbench.engines.lightning.precision import STORED_DTYPES, Observer, check_normalises, plugin_for
 from accelbench.engines.lightning.ranks import Ranks, Seen, differences, digest, joined
 from accelbench.engines.lightning.structure import is_same, mapped, tensors_in
 from accelbench.engines.lightning.training import (
@@ -168,6 +168,7 @@ class _Run(NetworkOutputs):
         network = self.workload.build()
         if self.trains:
             zoo.check_trainable(network, cell.model)
+        check_normalises(network, cell)
         self.num_params = zoo.num_params(network)
         if cell.options.channels_last:
             self.workload.check_layout()

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from accelbench.engines.images import Shape, check_colour, check_grey, check_name, check_size, own_network
+from accelbench.engines.images import Shape, check_fits, check_name, own_network
 from accelbench.engines.lightning import weights
 from accelbench.engines.lightning.own import architectures
 from accelbench.engines.targets import check_call, import_target, lightning_package
@@ -56,7 +56,9 @@ def num_params(network: nn.Module) -> int:
 
 
 def _own(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
-    return own_network(model, NETWORKS)(shape, num_classes, **model.args).apply(initialise_as_keras)
+    make = own_network(model, NETWORKS)
+    check_fits(model, shape)
+    return make(shape, num_classes, **model.args).apply(initialise_as_keras)
 
 
 def _timm(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
@@ -74,8 +76,7 @@ def _torchvision(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     from torchvision import models
 
     check_name(model, models.list_models(module=models))  # networks that classify images
-    if len(shape) != 3 or shape[0] != 3:
-        raise UserError(f"model={model.definition}: torchvision's networks take images in colour")
+    check_fits(model, shape)
     network: nn.Module
     if model.weights == Weights.none:
         network = models.get_model(model.definition, weights=None, num_classes=num_classes, **model.args)
@@ -137,7 +138,6 @@ def mlp(shape: Shape, num_classes: int, *, widths: Sequence[int] = (512,) * 4, d
 def cnn(shape: Shape, num_classes: int, *, channels: int = 64, dropout: float = 0.2) -> nn.Module:
     """Study 001: three padded 3x3 convolutions, each followed by max-pooling, and a fourth; 112,074 parameters."""
     colours, height, width = (1, *shape) if len(shape) == 2 else shape
-    check_size("cnn", (height, width), 24)
     left = [side // 8 - 2 for side in (height, width)]  # of the last convolution's output
     layers: list[nn.Module] = [nn.Unflatten(1, (1, height))] if len(shape) == 2 else []
     for inputs in [colours, channels, channels]:
@@ -148,13 +148,11 @@ def cnn(shape: Shape, num_classes: int, *, channels: int = 64, dropout: float = 
 
 def rnn(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0.2) -> nn.Module:
     """Study 001: three tanh recurrent layers over a grey image's rows, dropout before each; 338,186 parameters."""
-    check_grey("rnn", shape)
     return Recurrent(nn.RNN, shape[1], num_classes, units, [dropout] * 3)
 
 
 def lstm(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0.2) -> nn.Module:
     """Study 001: three LSTM layers over a grey image's rows, dropout before the last two; 1,345,034 parameters."""
-    check_grey("lstm", shape)
     return Recurrent(nn.LSTM, shape[1], num_classes, units, [0.0, dropout, dropout])
 
 
@@ -163,7 +161,6 @@ def pets_cnn(shape: Shape, num_classes: int, *, dropout: float = 0.1) -> nn.Modu
 
     11,177,729 trainable parameters on images of 224 x 224; two classes share one logit.
     """
-    check_colour("pets_cnn", shape, shape[1:], 22)
     colours, height, width = shape
     layers: list[nn.Module] = []
     for inputs, channels in [(colours, 32), (32, 64), (64, 128)]:
@@ -183,7 +180,6 @@ def scaling_cnn(
 
     8,765,066 parameters on images of 64 x 64; the study's two larger networks are wider.
     """
-    check_colour("scaling_cnn", shape, shape[1:], 2 ** len(channels))
     inputs, height, width = shape
     layers: list[nn.Module] = []
     for outputs in channels:
@@ -230,7 +226,6 @@ class Recurrent(nn.Module):
 
 def autoencoder(shape: Shape, num_classes: int, *, code: int = 16) -> nn.Module:
     """Study 001: dense layers per pixel around `code` numbers; 805,008 + 857,249 parameters on MNIST."""
-    check_grey("autoencoder", shape)
     height, width = shape
     pixels = height * width
     encoder = [nn.Unflatten(2, (width, 1)), nn.Linear(1, 32), nn.Linear(32, 64), nn.ReLU(), nn.Flatten()]
