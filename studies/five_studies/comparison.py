@@ -62,8 +62,13 @@ class PublishedComparison:
 
     @property
     def device_text(self) -> str:
-        """The device, and how many if several: `tpu x 8`."""
-        return self.device + (f" x {self.devices}" if self.devices > 1 else "")
+        """See `devices_text`."""
+        return devices_text(self.device, self.devices)
+
+
+def devices_text(device: Device, num: int) -> str:
+    """The device, and how many if several: `tpu x 8`."""
+    return device + (f" x {num}" if num > 1 else "")
 
 
 def measurement_of(reported: MeasuredCell | None) -> Measurement | None:
@@ -234,6 +239,7 @@ def nearest_cell(
             PRECISIONS.index(cell.precision) if cell.precision != precision else -1,
             abs(math.log(cell.batch_size / batch_size)),
             cell.batch_size,
+            -(cell.data.train_images or math.inf),  # the whole data set, or the largest part
             abs(math.log(cell.epochs / epochs.value)) if epochs and cell.mode == Mode.train else 0,
             cell.protocol != Protocol.fit,
             cell.threads is not None,

@@ -29,6 +29,7 @@ def of_suite(sweep: Sweep, warning: str) -> Addition:
         steps.load_table(sweep),
         training.quality(sweep),
         training.one_epoch(sweep),
+        training.by_size(sweep),
         devices.table(sweep),
     )
     return Addition(

@@ -1,14 +1,24 @@
 """What networks learnt, and the times of a single epoch, beside the published ones."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import product
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.report.read import Sweep
-from accelbench.report.tables.table import Table, number, percent, tabulate_known
+from accelbench.report.tables.table import Table, count, number, percent, tabulate_known
 from accelbench.schema.vocab import Device, Mode
 from five_studies import published
-from five_studies.comparison import Seconds, describe, engines, measurement_of, nearest_cell, published_for_sweep
+from five_studies.comparison import (
+    Seconds,
+    describe,
+    devices_text,
+    engines,
+    measurement_of,
+    nearest_cell,
+    published_for_sweep,
+    ratio,
+)
 from five_studies.published import Line, by_place
 from five_studies.times import seconds_entry
 
@@ -16,6 +26,14 @@ QUALITY_COLUMNS = by_place(
     *("network", "whose", "device", "training accuracy (%)", "test accuracy (%)", "training loss", "test loss"),
     "cell or source",
 )
+SIZE_COLUMNS = by_place(
+    *("network", "device", "engine", "batch", "images", "first epoch (s)", "a later epoch (s)", "samples/s"),
+    "times the speed with the fewest (x)",
+)
+SIZE_NOTES = [
+    "The study says that TPUs scale better to larger data sets, without numbers. Ours: whole epochs (protocol fit) on "
+    "the first images of the training set. The first epoch holds the compilation; samples/s are of the later ones."
+]
 ONE_EPOCH_COLUMNS = by_place("network", "device", "engine", "published (s)", "ours (s)", "ours: cell", "published by")
 
 
@@ -47,6 +65,24 @@ def _published_quality(sweep: Sweep, model: str) -> Iterator[Line]:
         if known := next(filter(None, found), None):
             source = known.source + published.epochs_text(sweep.study, model)
             yield [model, "published", device or "not stated", *map(published.entry, found), source]
+
+
+def by_size(sweep: Sweep) -> Table | None:
+    """How fast each device trains on more and more images; None if no cell has a part of the data set."""
+    groups: dict[tuple[object, ...], list[MeasuredCell]] = defaultdict(list)
+    parts = [reported for reported in sweep.cells if reported.cell.data.train_images and reported.speed]
+    for reported in sorted(parts, key=lambda reported: reported.cell.data.train_images or 0):
+        cell = reported.cell
+        groups[cell.model.name, devices_text(cell.device, cell.devices), cell.engine].append(reported)
+    lines: list[Line] = []
+    for settings, cells in groups.items():
+        for each in cells:
+            num, measured = each.cell.data.train_images or 0, measurement_of(each)
+            first_s = measured.epochs[0].seconds if measured is not None and measured.epochs else None
+            times = [number(first_s), number(num / each.speed if each.speed else None)]
+            speeds = [number(each.speed), number(ratio(each, cells[0]))]
+            lines.append([*settings, count(each.cell.batch_size), count(num), *times, *speeds])
+    return tabulate_known("Speed by the size of the data set", SIZE_COLUMNS, lines, SIZE_NOTES)
 
 
 def one_epoch(sweep: Sweep) -> Table | None:

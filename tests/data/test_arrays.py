@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from accelbench.data.arrays import array_path, load_split
-from accelbench.errors import DataError
+from accelbench.errors import DataError, UnsupportedError
 
 
 @pytest.fixture
@@ -22,6 +22,12 @@ def test_becomes_a_tensor_without_a_warning_and_without_touching_read_only_files
     tensor += 1
     assert int(tensor[0, 0, 0]) == 6
     assert path.read_bytes() == before
+
+
+def test_the_first_images_alone_are_read_or_refused_if_there_are_fewer(folder):
+    assert load_split(folder, "train", 3).labels.tolist() == [0, 1, 2]
+    with pytest.raises(UnsupportedError, match=f"data.train_images=6: {folder.name} has 5 here"):
+        load_split(folder, "train", 6)
 
 
 @pytest.mark.parametrize("num_bytes", [0, 50, 1000])

@@ -76,6 +76,10 @@ def test_a_lightning_module_has_a_data_module_or_its_own_loaders_and_settings_of
         ([*LIT, "model.loss=my.loss"], "model.loss=my.loss: goes with model=custom"),
         ([*LIT, "data.args={n: 1}"], "data.args.n: goes with data.target"),
         ([*LIT, "data.pipeline=jpeg"], "data.pipeline=jpeg: goes with other data"),
+        (
+            ["data.name=random", "data.pipeline=host", "data.train_images=5"],
+            "data.train_images=5: goes with a data set, not random",
+        ),
         (["trainer.accumulate_grad_batches=4"], "trainer.accumulate_grad_batches=4: goes with model=lightning"),
     ],
 )

@@ -41,7 +41,8 @@ def feeding_text(process: Process) -> str:
     cell = process.cell
     usual = (Pipeline.array, Augment.none, Protocol.window)
     pairs = zip((cell.data.pipeline, cell.data.augment, cell.protocol), usual, strict=True)
-    return " ".join(value for value, default in pairs if value != default)
+    part = [f"{cell.data.train_images:,} images"] if cell.data.train_images else []
+    return " ".join([*part, *(value for value, default in pairs if value != default)])
 
 
 def workload_text(process: Process) -> str:

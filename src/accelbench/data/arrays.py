@@ -92,9 +92,15 @@ def how_to_prepare(folder: Path) -> str:
     return removed if project_folder() is None else f"prepare it with: dvc repro data@{folder.name}"
 
 
-def load_split(folder: Path, split: str) -> Arrays:
-    """Maps a split into memory, copy-on-write: changes do not reach the file. Raises DataError."""
-    return Arrays(images=_map(array_path(folder, split, "images")), labels=_map(array_path(folder, split, "labels")))
+def load_split(folder: Path, split: str, num: int | None = None) -> Arrays:
+    """Maps a split, or its first `num` images, into memory, copy-on-write: changes do not reach the file.
+
+    Raises DataError: it is not readable; UnsupportedError: it has fewer images.
+    """
+    images, labels = (_map(array_path(folder, split, kind)) for kind in ("images", "labels"))
+    if num is not None and num > len(labels):
+        raise UnsupportedError(f"data.{split}_images={num}: {folder.name} has {len(labels)} here")
+    return Arrays(images[:num], labels[:num])
 
 
 def load_encoded(folder: Path, split: str) -> Encoded:

@@ -409,7 +409,7 @@ class CellRun:
         return Measurement(
             **vars(observed),
             num_params=self.num_params,
-            num_train_samples=counts.get("train"),
+            num_train_samples=self.cell.data.train_images or counts.get("train"),
             num_test_samples=counts.get("test"),
             build_s=self.build_s,
             compile_s=compile_s if num_compiles else None,

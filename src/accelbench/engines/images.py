@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from accelbench.data.arrays import load_split, read_classes
+from accelbench.data.arrays import Arrays, load_split, read_classes
 from accelbench.data.order import Last, Order
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError
 from accelbench.schema.cell import Cell
@@ -55,6 +55,11 @@ def check_has_epochs(cell: Cell) -> None:
     """Raises an UnsupportedError if whole epochs of random images were asked for."""
     if is_random(cell) and cell.protocol == Protocol.fit:
         raise UnsupportedError("protocol=fit: random images have no epochs; use protocol=window or steps")
+
+
+def arrays_of(cell: Cell, split: str, data_folder: Path) -> Arrays:
+    """A split of the prepared data set, of the training set the part that the cell uses."""
+    return load_split(data_folder, split, cell.data.train_images if split == "train" else None)
 
 
 def order_of(cell: Cell, split: str, num: int, *, last: Last, part: tuple[int, int] = (0, 1)) -> Order:

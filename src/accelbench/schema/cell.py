@@ -292,4 +292,6 @@ def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
     settings = {name: value for name, value in values.items() if name not in left_out}
     if not settings["model"].get("constant"):  # cells that do not use it keep their ids
         settings["model"] = {name: value for name, value in settings["model"].items() if name != "constant"}
+    if settings["data"].get("train_images") is None:
+        settings["data"] = {name: value for name, value in settings["data"].items() if name != "train_images"}
     return settings

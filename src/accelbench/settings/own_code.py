@@ -151,8 +151,10 @@ def _data(run: RunConfig) -> DataConfig:
     if data.name == MODULE:
         if not data.target:
             refuse("data", data, "args", "goes with data.target")
-        for name in ("pipeline", "augment"):
+        for name in ("pipeline", "augment", "train_images"):
             refuse("data", data, name, "goes with other data; a DataModule makes the batches itself")
+    if data.name == RANDOM:
+        refuse("data", data, "train_images", "goes with a data set, not random")
     return _named(data) if data.name in (FOLDER, ARRAYS) else data
 
 

@@ -100,7 +100,7 @@ def _without_unused_settings(run: RunConfig) -> RunConfig:
     """The defaults of settings that have no effect in this cell: its id must not depend on them."""
     engine, model, data = run.engine, run.model, run.data
     if run.mode == Mode.infer:
-        data = replace(data, augment=Augment.none)
+        data = replace(data, augment=Augment.none, train_images=None)
         run = replace(run, trainer=TrainerSettings())
     if run.devices == 1:
         run = replace(run, scaling=RunSettings.scaling)

@@ -9,6 +9,7 @@ from accelbench.engines.keras.backends import backend_for
 from accelbench.engines.keras.feed import feed_of
 from accelbench.errors import UnsupportedError
 from accelbench.schema.vocab import Device, Mode, Promise, Status
+from accelbench.schema.workload import DataSpec
 from engines.keras.cells import elsewhere, keras_cell, trained
 from engines.keras.others import on_jax, on_two_devices
 
@@ -52,6 +53,8 @@ def test_a_last_batch_that_two_devices_do_not_share_evenly_is_left_out_of_traini
     """Keras averages the replicas' gradients without weights, while metrics count single samples."""
     save_split(tmp_path, split, Arrays(np.zeros((num, 8, 8), np.uint8), np.zeros(num, np.uint8)))
     assert feed_of(trained(devices=2), split, tmp_path).num_samples == kept
+    part = trained(devices=2, data=DataSpec(name="mnist", train_images=96))
+    assert feed_of(part, split, tmp_path).num_samples == (96 if split == "train" else kept)
 
 
 def test_two_devices_learn_what_one_does_and_their_replicas_are_equal(digits):

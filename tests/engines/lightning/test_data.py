@@ -79,6 +79,15 @@ def test_decoding_for_each_batch_is_seen_as_data_wait(pets):
     assert sum(jpeg.data_s) / sum(jpeg.latency_s) > 5 * sum(array.data_s) / sum(array.latency_s)
 
 
+@pytest.mark.parametrize("pipeline", [Pipeline.array, Pipeline.jpeg])
+def test_a_part_of_the_training_set_is_trained_on_and_counted(pets, pipeline):
+    data = DataSpec(name="cats_vs_dogs", pipeline=pipeline, train_images=40)
+    cell = make_cell(model=PETS, data=data, mode=Mode.train, protocol=Protocol.fit, epochs=1, batch_size=16)
+    measured = engine.run(cell, pets)
+    assert (measured.num_train_samples, measured.epochs[0].num_samples) == (40, 40)
+    assert measured.evaluation.num_samples == measured.num_test_samples == 16
+
+
 def random_cell(pipeline, **changes):
     return make_cell(model=PETS, data=DataSpec(name="random", pipeline=pipeline), batch_size=4, **changes)
 

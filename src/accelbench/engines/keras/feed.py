@@ -10,10 +10,10 @@ import ml_dtypes  # noqa: F401  # adds bfloat16 to NumPy
 import numpy as np
 from numpy.typing import NDArray
 
-from accelbench.data.arrays import Arrays, load_split
+from accelbench.data.arrays import Arrays
 from accelbench.data.order import Order, num_drawn_ahead
 from accelbench.engines.formats import FORMATS
-from accelbench.engines.images import channels_last, is_random, order_of
+from accelbench.engines.images import arrays_of, channels_last, is_random, order_of
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Mode, Pipeline
 
@@ -77,7 +77,7 @@ def feed_of(cell: Cell, split: str, data_folder: Path) -> Feed:
         target = "images" if cell.model.is_own("autoencoder") else "labels"
     if is_random(cell):
         return RandomFeed(cell, target)
-    arrays = load_split(data_folder, split)
+    arrays = arrays_of(cell, split, data_folder)
     num = len(arrays.labels)
     # Keras averages the replicas' gradients without weights: they must have as many samples each. Metrics and outputs
     # count single samples.

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from accelbench.data.arrays import Arrays, Encoded, load_encoded, load_split
+from accelbench.data.arrays import Arrays, Encoded, load_encoded
 from accelbench.data.order import Order, num_drawn_ahead
-from accelbench.engines.images import is_random, order_of
+from accelbench.engines.images import arrays_of, is_random, order_of
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.ranks import RANK_SEEDS
 from accelbench.engines.lightning.structure import tensors_in
@@ -187,7 +187,7 @@ def feed_of(
     train = split == "train"
     # Every batch must have the same size: XLA compiles for each shape, and all ranks test as many batches.
     even = backend.fixed_shapes or (part[1] > 1 and not train)
-    arrays = load_split(data_folder, split)
+    arrays = arrays_of(cell, split, data_folder)
     order = order_of(cell, split, len(arrays.labels), last=("drop" if train else "pad") if even else "keep", part=part)
     if cell.data.pipeline == Pipeline.array:
         return ArrayFeed(arrays, order, labelled=labelled)
