@@ -1,4 +1,4 @@
-"""`make repro`: runs `dvc repro report` under a lock, then prints the failed cells and where the results are.
+"""`make repro`: runs `dvc repro report` under a lock, then prints the failed cells and what is there.
 
 Only the stages that the report depends on are run: a data set that no suite uses is not downloaded. DVC runs in a
 process of its own. Its stages that measure ask this process to do it, which starts each framework once for all of them,
@@ -29,7 +29,7 @@ from rich.console import Console
 from accelbench import scratch
 from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.grid.estimate import Evidence, Length, read_evidence, total
-from accelbench.grid.fingerprint import fingerprint
+from accelbench.grid.fingerprint import GIT_S, fingerprint
 from accelbench.grid.measuring_code import code_digest
 from accelbench.grid.own_code import source_digest
 from accelbench.grid.plan import prepare, skip_reason
@@ -192,6 +192,7 @@ class Job(contextlib.ExitStack):
                 params.costs(ROOT),
                 notices=[notice],
                 extension=params.report_extension(ROOT),
+                wanted=params.suite_names(ROOT),
             )
         except Exception as error:  # the report's own stage will say it, after everything is measured
             self._say(f"No preview of the report: {error}")
@@ -255,7 +256,7 @@ def _read() -> list[str]:
 
 
 def conclude() -> int:
-    """Prints the failed cells and where the results are.
+    """Prints the failed cells, where the results are, and what git does not have yet.
 
     Returns:
         1 if a cell failed unexpectedly or its record can't be read, else 0; also 0 with `strict: false`.
@@ -265,7 +266,17 @@ def conclude() -> int:
         print(line, file=sys.stderr)
     shutil.rmtree(ROOT / PREVIEW, ignore_errors=True)
     print(f"\nReport:  {ROOT / 'report' / 'index.html'}\nMLflow:  make ui")
+    if _lock_differs():
+        print('Commit:  git add dvc.lock && git commit -m "What was measured"  (docs/dvc.md says what it holds)')
     return int(bool(problems) and work.is_strict(ROOT))
+
+
+def _lock_differs() -> bool:
+    """Whether git has another dvc.lock than the folder, or none; False without git."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        words = ["git", "--no-optional-locks", "status", "--porcelain", "--", "dvc.lock"]
+        return bool(subprocess.run(words, cwd=ROOT, capture_output=True, timeout=GIT_S).stdout)
+    return False
 
 
 if __name__ == "__main__":

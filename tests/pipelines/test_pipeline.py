@@ -74,7 +74,8 @@ class Project:
 
     def git(self, *words):
         identity = ["-c", "user.name=test", "-c", "user.email=test@example.com"]
-        subprocess.run(["git", *identity, *words], cwd=self.root, check=True, capture_output=True)
+        done = subprocess.run(["git", *identity, *words], cwd=self.root, check=True, capture_output=True, text=True)
+        return done.stdout
 
     def records(self):
         return sorted((self.root / "results" / "mnist_networks").glob("*-*.json"))
@@ -121,7 +122,10 @@ def test_the_main_job_makes_records_runs_and_a_report(project):
     assert measured(output) == 2
     without_gpu = "no NVIDIA driver|CUDA_VISIBLE_DEVICES='' leaves no GPU visible"
     assert re.search(rf"^ *skipped 2: ({without_gpu})", output, re.MULTILINE)
-    assert output.rstrip().endswith("MLflow:  make ui")
+    assert re.search(
+        r'\nMLflow:  make ui\nCommit:  git add dvc.lock && git commit -m "What was measured" .*\n$', output
+    )
+    assert project.git("status", "--porcelain") == "?? dvc.lock\n"
     assert len(project.records()) == 4
     with sqlite3.connect(project.root / "mlflow.db") as store:
         assert store.execute("SELECT count(*) FROM runs").fetchone() == (2,)
@@ -132,12 +136,15 @@ def test_the_main_job_makes_records_runs_and_a_report(project):
 def test_unchanged_or_with_a_commit_that_touches_neither_machine_nor_code_nothing_is_measured(project):
     before = {path: path.stat().st_mtime_ns for path in project.records()}
     (project.root / "README.md").write_text("changed")
+    project.git("add", "dvc.lock")
     project.git("commit", "-qam", "words")
     status, output = project.repro()
     assert status == 0
     assert measured(output) == 0
     assert "Stage 'sweep@mnist_networks' didn't change, skipping" in output
     assert {path: path.stat().st_mtime_ns for path in project.records()} == before
+    assert output.rstrip().endswith("MLflow:  make ui")
+    assert project.git("status", "--porcelain") == ""
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ def project(tmp_path, monkeypatch):
     """A project with records; beside it is `private`, an empty folder."""
     root = make_project(tmp_path / "project")
     maker = Maker()
-    maker.suite(root / "results", [maker.ok(maker.cell(suite="nets"), 1000)])
+    maker.suite(root / "results", [maker.ok(maker.cell(suite="mnist_networks"), 1000)])
     (tmp_path / "private").mkdir()
     monkeypatch.chdir(root)
     return root
@@ -80,7 +80,7 @@ def test_records_of_a_suite_are_not_written_through_a_link(project, private, pla
 
 def test_answers_of_a_pipeline_are_not_written_through_a_link(project, private):
     link(project / "confirmed", private)
-    (project / "params.yaml").write_text(f"confirm_s: 60\nsuites: {{nets: {TINY}}}")
+    (project / "params.yaml").write_text(f"confirm_s: 60\nsuites: {{mnist_networks: {TINY}}}")
     with Hosts() as hosts, pytest.raises(UserError, match="confirmed: is a link to"):
         work.confirm_best(project, Console(quiet=True), hosts)
 

@@ -3,18 +3,20 @@ from dataclasses import replace
 
 import pytest
 
+from accelbench.api.results import read
+from accelbench.cli import main
 from accelbench.schema import plan_file, record
 from accelbench.schema.vocab import Status
 from accelbench.stages import stage, work
 from sinks import samples
 
 
-def planned(root, *records):
-    folder = root / "results" / "nets"
+def planned(root, *records, suite="nets"):
+    folder = root / "results" / suite
     for each in records:
         record.write(each, folder)
     cells = [plan_file.WantedCell(each.cell, each.name) for each in records]
-    plan_file.write_plan(plan_file.PlanFile(suite="nets", title="", study=None, profile=None, cells=cells), folder)
+    plan_file.write_plan(plan_file.PlanFile(suite=suite, title="", study=None, profile=None, cells=cells), folder)
 
 
 def retries(root, retry, *records):
@@ -45,6 +47,30 @@ def project(tmp_path, monkeypatch):
     planned(tmp_path, samples.record(samples.cell(), Status.failed))
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def test_a_suite_that_params_yaml_lost_is_in_no_report_and_a_line_names_it(project, capsys):
+    gone = samples.record(samples.cell("gone_net", suite="gone"))
+    planned(project, gone, suite="gone")
+    planned(project, samples.record(samples.cell("kept_net", suite="nets")))
+    note = "Of suites that params.yaml does not have, and not shown: gone; their records stay in results"
+    for report in (["build_report"], ["best"], ["report"]):
+        assert (main(report) if report != ["build_report"] else stage.main(report)) == 0
+        out = capsys.readouterr().out
+        assert note in out.replace(" \n", " ")
+        assert "gone_net" not in out
+    for name in ("index.html", "report.md", "cells.csv", "metrics.json"):
+        text = (project / "report" / name).read_text()
+        assert "kept_net" in text
+        assert "gone_net" not in text
+    assert note in (project / "report" / "report.md").read_text()
+    assert [each.settings["model"]["name"] for each in read("results")] == ["kept_net"]
+
+    assert main(["best", "results/gone"]) == 0
+    assert "gone_net" in capsys.readouterr().out
+    (project / "params.yaml").write_text("suites: {}\n")
+    assert stage.main(["build_report"]) == 2
+    assert "params.yaml does not have, and not shown: gone, nets" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("variables", "status"), [({}, 1), ({"DVC_EXP_BASELINE_REV": "0123"}, 0)])

@@ -127,7 +127,7 @@ class Results(list[Result]):
         readable records, or the report can't be written.
         """
         from accelbench.report.build import build
-        from accelbench.settings.params import report_extension
+        from accelbench.settings.params import report_extension, wanted_suites
 
         place = workplace()
         return build(
@@ -136,6 +136,7 @@ class Results(list[Result]):
             _costs(),
             cache=place.cache,
             extension=report_extension(place.project),
+            wanted=wanted_suites(place.project, self.folder),
         )
 
     def __repr__(self) -> str:
@@ -170,10 +171,12 @@ def read(folder: str | Path) -> Results:
 
     It is relative to the current folder, or else to the project's. Raises UserError: no sweep there can be read.
     """
-    top = Path(folder)
+    from accelbench.settings.params import wanted_suites  # it imports OmegaConf
+
+    top, place = Path(folder), workplace()
     if not top.exists():
-        top = workplace().root / folder
-    sweeps = reading.read_all(top, _costs())
+        top = place.root / folder
+    sweeps = reading.read_all(top, _costs(), wanted_suites(place.project, top))
     cells = [each for sweep in sweeps for each in sweep.cells]
     return Results(
         [Result.of(each, each.path) for each in cells], top, [note for sweep in sweeps for note in sweep.notes]

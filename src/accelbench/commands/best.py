@@ -69,7 +69,8 @@ def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> 
     from accelbench.sweep import terminal
 
     place, console = workplace(), context.console
-    read = sweeps.read_all(place.root / (folder or default_folder(place, context)), params.costs(place.project))
+    results = place.root / (folder or default_folder(place, context))
+    read = sweeps.read_all(results, params.costs(place.project), params.wanted_suites(place.project, results))
     cells = [cell for sweep in read for cell in sweep.cells]
     planned = [process for sweep in read for process in sweep.planned]
     notes = [note for sweep in read for note in sweep.notes]

@@ -23,7 +23,8 @@ def _report(chosen: Namespace, context: Context) -> int:
     is_results = place.project is not None and Path(name) == Path(RESULTS)
     out = place.root / "report" if is_results else Path(name) / "report"
     extension, costs = params.report_extension(place.project), params.costs(place.project)
-    page = build(place.root / name, out, costs, context.say, cache=place.cache, extension=extension)
+    wanted = params.wanted_suites(place.project, place.root / name)
+    page = build(place.root / name, out, costs, context.say, cache=place.cache, extension=extension, wanted=wanted)
     context.say(f"Report: {page}")
     return 0
 

@@ -4,7 +4,7 @@ import io
 import os
 import statistics
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -37,19 +37,21 @@ def build(
     notices: Sequence[str] = (),
     cache: Path | None = None,
     extension: Path | None = None,
+    wanted: Collection[str] | None = None,
 ) -> Path:
     """Writes index.html, report.md, cells.csv, metrics.json and plots/ into `out` and returns the page's path.
 
     Everything is written to a temporary folder first: a failure leaves the earlier report. Other files in `out` stay.
 
-    `results` is the records' folder; `say` shows the user what the report leaves out; for `notices` and `cache` see
-    `page.compose`; `extension` is the file of a module that adds to the report (`report.extension`).
+    `results` is the records' folder, for `wanted` see `read.read_all`; `say` shows the user what the report leaves out;
+    for `notices` and `cache` see `page.compose`; `extension` is the file of a module that adds to the report
+    (`report.extension`).
 
     Raises UserError: there are no results, or none is readable, or the report can't be written; or `out` is a link.
     """
     for folder in (out, out / "plots"):
         check_inside(folder, out.parent)
-    sweeps = read_all(results, costs)
+    sweeps = read_all(results, costs, wanted)
     shown_part, shortened = newest(sweeps)
     try:
         added, problem = load(extension), []

@@ -5,7 +5,7 @@ thousand whole records take a gigabyte of memory.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import islice
@@ -18,7 +18,7 @@ from accelbench.answers.process import Process
 from accelbench.errors import RefusedError, UserError
 from accelbench.judging.costs import Cost
 from accelbench.presentation import counted
-from accelbench.project import CONFIRMED, PLAN, RECORDS
+from accelbench.project import CONFIRMED, PARAMS, PLAN, RECORDS
 from accelbench.schema import plan_file
 from accelbench.schema.ceilings import RATES, Ceilings, ceilings_in
 from accelbench.schema.cell import Cell
@@ -80,19 +80,27 @@ def with_cells(sweeps: Sequence[Sweep]) -> list[Sweep]:
     ]
 
 
-def read_all(results: Path, costs: Costs = NO_COSTS) -> list[Sweep]:
+def read_all(results: Path, costs: Costs = NO_COSTS, wanted: Collection[str] | None = None) -> list[Sweep]:
     """The sweeps in `results` itself and in the folders below it, by study and name.
+
+    Of the folders below it only those of the suites `wanted` are read, and a note names the others; None: all are.
 
     The processes in the folder `confirmed` beside `results` are joined with the sweeps whose cells they repeat. Each is
     judged by the highest ceilings that any record has of its device.
 
     Of a folder in which nothing can be read, the sweep has no cells, and a note that says why.
 
-    Raises UserError: there is no sweep, or none can be read.
+    Raises UserError: there is no sweep, none is wanted, or none can be read.
     """
     folders = plan_file.sweep_folders(results)
     if not folders:
         raise UserError(f"{results}: no sweep there (no {PLAN}, no records); run one first, or name another folder")
+    names = {folder: folder.relative_to(results).parts[0] for folder in folders if folder != results}
+    others = {folder: name for folder, name in names.items() if wanted is not None and name not in wanted}
+    unwanted = f"Of suites that {PARAMS} does not have, and not shown: {clean(', '.join(sorted({*others.values()})))}"
+    if len(others) == len(folders):
+        raise UserError(f"{results}: nothing to show. {unwanted}")
+    folders = {folder: refused for folder, refused in folders.items() if folder not in others}
     found = _read(folders, costs)
     errors = [each for each in found.values() if isinstance(each, UserError)]
     if len(errors) == len(found):
@@ -106,6 +114,8 @@ def read_all(results: Path, costs: Costs = NO_COSTS) -> list[Sweep]:
             last = clean(folder.name)
             each = Sweep(folder=name, suite=last, title=last, notes=[_unread(folder, each)])
         sweeps.append(replace(each, folder=name))
+    if others:
+        sweeps[0].notes.append(f"{unwanted}; their records stay in {clean(results.name)}")
     sweeps = _judged_alike(_with_confirming(sweeps, results.parent / CONFIRMED, costs), costs)
     return sorted(with_cells(sweeps), key=lambda sweep: (sweep.study or "none", sweep.folder))
 

@@ -14,7 +14,7 @@ from accelbench.data.obtain import find
 from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.judging.costs import Cost
 from accelbench.presentation import seconds_of
-from accelbench.project import PARAMS
+from accelbench.project import PARAMS, RESULTS, resolved
 from accelbench.schema.ranges import MAX_S
 from accelbench.schema.serialize import load as typed
 from accelbench.schema.serialize import read_bytes
@@ -61,6 +61,17 @@ def check_name(flag: str, name: str, what: str) -> None:
             f"{one_line(flag)}: the name of {what} is that of a folder: it should have only letters, digits and _-., "
             "and begin with a letter or a digit"
         )
+
+
+def suite_names(project: Path | None) -> list[str]:
+    """The suites of params.yaml, in its order. Raises UserError: it is not usable."""
+    return [str(name) for name in load(project).get("suites") or {}]
+
+
+def wanted_suites(project: Path | None, folder: Path) -> list[str] | None:
+    """The suites whose sweeps below `folder` are shown: in a project's results/ those of params.yaml; None for all."""
+    is_results = project is not None and resolved(folder) == resolved(project / RESULTS)
+    return suite_names(project) if is_results else None
 
 
 def data_settings(project: Path | None, name: str) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def suites(root: Path, names: Sequence[str] | None = None) -> list[Suite]:
     if retry not in list(Retry):
         raise UnknownChoiceError("retry", retry, Retry)
     found = []
-    for name in map(str, settings.get("suites") or {}) if names is None else names:
+    for name in params.suite_names(root) if names is None else names:
         cells, options = cells_of(compose(["-m", f"suite={name}", f"retry={retry}"]))
         found.append(Suite(root, name, in_order(cells), options))
     return found
@@ -87,11 +87,10 @@ def write_retries(root: Path) -> None:
 
     It holds when each record began, so that a cell that fails again makes another list. Raises UserError.
     """
-    settings = params.load(root)
     check_inside(root / RETRIES, root)
-    is_on = settings.get("retry") == Retry.failed
-    for suite in settings.get("suites") or {}:
-        folder = root / RESULTS / str(suite)
+    is_on = params.load(root).get("retry") == Retry.failed
+    for suite in params.suite_names(root):
+        folder = root / RESULTS / suite
         cells = {}
         if is_on and (folder / PLAN).exists():
             cells = {record.name: record.started_at for record in read_planned(folder) if is_retried(record)}
@@ -100,7 +99,7 @@ def write_retries(root: Path) -> None:
 
 def problems(root: Path) -> list[str]:
     """A line for each cell that failed unexpectedly, and for each record that can't be read."""
-    folders = [root / RESULTS / str(suite) for suite in params.load(root).suites]
+    folders = [root / RESULTS / suite for suite in params.suite_names(root)]
     folders += [plan.parent for plan in sorted((root / CONFIRMED).glob(f"*/{PLAN}"))]
     lines = []
     for readable in map(read_planned, folders):
@@ -159,9 +158,9 @@ def questions(sweeps: Sequence[Sweep], budget_s: float) -> list[Question]:
 
 def confirm_best(root: Path, console: Console, hosts: Hosts) -> None:
     """Measures the two best cells of the cheapest questions again, in the time of `confirm_s`. Raises UserError."""
-    wanted = {str(name) for name in params.load(root).suites}
-    sweeps = [each for each in read_all(root / RESULTS) if each.folder in wanted]
-    chosen, folder = questions(sweeps, params.confirm_s(root)), root / CONFIRMED
+    wanted = params.suite_names(root)
+    chosen = questions(read_all(root / RESULTS, wanted=wanted), params.confirm_s(root))
+    folder = root / CONFIRMED
     check_inside(folder, root)
     answer(chosen, folder, console, hosts)
     if chosen:
@@ -201,9 +200,8 @@ def relate(root: Path, wanted: Collection[str]) -> None:
     """Tells the tracker how the speeds of the suites' cells compare now that some were confirmed."""
     with Delivery("mlflow", Workplace.of_project(root).store) as delivery:
         delivery.open()
-        for each in read_all(root / RESULTS):
-            if each.folder in wanted:
-                delivery.relate(each.processes)
+        for each in read_all(root / RESULTS, wanted=wanted):
+            delivery.relate(each.processes)
 
 
 def run_suite(console: Console, name: str) -> None:
@@ -264,7 +262,8 @@ def build_report(_: Console) -> None:
     place = pipelines_place()
     root, out = place.root, place.root / "report"
     costs, extension = params.costs(root), params.report_extension(root)
-    page = build.build(root / RESULTS, out, costs, say=print, cache=place.cache, extension=extension)
+    wanted = params.suite_names(root)
+    page = build.build(root / RESULTS, out, costs, say=print, cache=place.cache, extension=extension, wanted=wanted)
     dvc_plots.write(out)
     print(f"report: {page}")
 
