@@ -1,6 +1,6 @@
 """What the five studies add to the report: their published numbers beside ours, and their pictures redrawn."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from matplotlib.figure import Figure
 
@@ -9,11 +9,19 @@ from accelbench.report.extension import Addition
 from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Table
 from accelbench.schema.vocab import Device, Mode
-from five_studies import batches, devices, pictures, published, speedups, steps, times, training
+from five_studies import batches, devices, pictures, power, published, speedups, steps, times, training
 from five_studies.comparison import compare_with_published, equal_on, ratio
 
 # File name of a picture, what it shows, and the picture; None if there is nothing to draw.
 Drawn = Iterator[tuple[str, str, Figure | None]]
+
+# Study 000's other figures, by family of networks: name of the file, what it shows, unit, and a cell's value.
+LOADS: Sequence[tuple[str, str, str, pictures.Value]] = (
+    ("utilisation", "Utilisation of the device by family", "%", steps.utilisation_percent),
+    ("memory", "Memory of the device by family", "MB", lambda each: each.number("peak_device_mb")),
+    ("power", "Power of the GPU by family", "W", lambda each: each.number("gpu_power_w")),
+    ("copying", "Share of copying by family", "%", steps.communication_percent),
+)
 
 
 def of_suite(sweep: Sweep, warning: str) -> Addition:
@@ -27,6 +35,7 @@ def of_suite(sweep: Sweep, warning: str) -> Addition:
         batches.table(sweep),
         *(steps.table(sweep, metric) for metric in steps.METRICS),
         steps.load_table(sweep),
+        power.table(sweep),
         training.quality(sweep),
         training.one_epoch(sweep),
         training.by_size(sweep),
@@ -64,6 +73,9 @@ def _by_family(sweep: Sweep, warning: str) -> Drawn:
     what = "Throughput by family"
     title = f"{what}, {sweep.suite}"
     yield "families", what, pictures.families(sweep.cells, lambda each: each.speed, "images/s", title, warning)
+    for name, what, unit, value in LOADS:
+        title = f"{what}, {sweep.suite}"
+        yield name, what, pictures.families(sweep.cells, value, unit, title, warning)
     what = "Speed-up over the CPU, throughput"
     yield "speedups", what, _speedups(sweep, tuple(Device), Device.cpu, f"{what}, {sweep.suite}", warning)
     what = "Speed-up of the GPU over the TPU, throughput"
