@@ -14,7 +14,7 @@ from accelbench.answers.words import options_text
 from accelbench.presentation import significant
 from accelbench.report.pictures.style import COLOURS, WARNING_COLOUR, finished, sized, tidy
 from accelbench.report.read import Sweep
-from accelbench.schema.vocab import Device, Mode, Precision
+from accelbench.schema.vocab import Device, Engine, Mode, Precision
 from five_studies.comparison import equal_on, one_per_setting, ratio
 
 FAMILIES = ("efficientnet", "resnet", "vgg")
@@ -127,7 +127,7 @@ def _bar(axes: Axes, group: int, index: int, num_bars: int, value: float, settin
 
 
 def curves(sweep: Sweep, title: str, warning: str) -> Figure | None:
-    """Accuracy and loss per epoch, in training and on the test set: a row per network, a line per device and seed.
+    """Accuracy and loss per epoch, in training and on the test set: a row per network, a line per cell.
 
     None if no cell was tested after more than one epoch.
     """
@@ -150,7 +150,14 @@ def curves(sweep: Sweep, title: str, warning: str) -> Figure | None:
             tidy(axes)
     handles = _handles(_line, _line_style, distinct_settings(cells))
     handles += [_line(color="grey", linestyle=style, label=name) for name, style in CURVE_LINES.items()]
+    engines = dict.fromkeys(reported.cell.engine for reported in cells)
+    handles += [_line(color="grey", marker=_marker(each), label=each) for each in engines if len(engines) > 1]
     return _finished(figure, title, warning, handles)
+
+
+def _marker(engine: Engine) -> str:
+    """Of an engine's points on the curves."""
+    return "." if engine == Engine.lightning else "x"
 
 
 def _line(**look: Any) -> Line2D:
@@ -172,7 +179,8 @@ def _curve(axes: Axes, reported: MeasuredCell, what: str, scale: float) -> None:
         values = [getattr(each, what, None) for each in found]
         known = [(number + 1, scale * value) for number, value in enumerate(values) if value is not None]
         if known:
-            axes.plot(*zip(*known, strict=True), linestyle=style, **_line_style(setting_of(reported)))
+            look = _line_style(setting_of(reported)) | {"linestyle": style, "marker": _marker(reported.cell.engine)}
+            axes.plot(*zip(*known, strict=True), **look)
 
 
 def dashboard(cells: Sequence[MeasuredCell], title: str, warning: str) -> Figure | None:
