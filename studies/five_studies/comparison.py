@@ -178,9 +178,8 @@ def _our_time(sweep: Sweep, model: str, mode: Mode, device: Device, devices: int
     job = _job(sweep.study, model, mode)
     ours = nearest_cell(sweep, model, mode, device, engine, devices=devices)
     seconds = _seconds(ours, job)
-    our_cpu = nearest_cell(sweep, model, mode, Device.cpu, engine)
-    cpu = _seconds(our_cpu, job)
-    is_pair = our_cpu is not None and ours is not None and our_cpu.key_but_device == ours.key_but_device
+    our_cpu = ours if ours is None or device == Device.cpu else equal_on(Device.cpu, ours, sweep.cells)
+    cpu = _seconds(our_cpu, job) if ours is not None and ours.cell.devices == 1 else None
     tested = None
     if mode == Mode.infer:
         tested = nearest_cell(sweep, model, Mode.train, device, engine, devices=devices, known="evaluation_s")
@@ -188,7 +187,7 @@ def _our_time(sweep: Sweep, model: str, mode: Mode, device: Device, devices: int
         cell=ours,
         seconds=seconds,
         evaluation=_evaluation(tested, job),
-        speedup=cpu.value / seconds.value if is_pair and cpu and seconds else None,
+        speedup=cpu.value / seconds.value if cpu and seconds else None,
     )
 
 

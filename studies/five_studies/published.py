@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from accelbench.presentation import exact
+from accelbench.presentation import counted, exact
 from accelbench.report.tables.table import Column, Entry, Table, tabulate
 from accelbench.schema.vocab import Engine, Precision
 from five_studies import raw
@@ -89,7 +89,7 @@ def mark(number: Published, what: str) -> str:
 def epochs_text(study: str | None, model: str) -> str:
     """How many epochs a study trained a network for, as `, 5 epochs`; empty if it does not say."""
     epochs = find(study, model, "epochs", None)
-    return f", {epochs.value:g} epochs{mark(epochs, 'value')}" if epochs else ""
+    return f", {counted(int(epochs.value), 'epoch')}{mark(epochs, 'value')}" if epochs else ""
 
 
 class Remedy(StrEnum):

@@ -26,6 +26,12 @@ def test_speedup_is_cpu_time_over_device_time(compare, maker) -> None:
     assert cpu.seconds.value == pytest.approx(5 * 60_000 / 1000)
 
 
+def test_the_speedup_is_over_the_equal_cell_whatever_else_the_cpu_ran(compare, maker) -> None:
+    cpu = [maker.ok(maker.cell(), 1000), maker.ok(maker.cell(protocol=Protocol.fit), 900)]
+    _, gpu = compare([*cpu, maker.ok(maker.cell(device="gpu"), 34_000)])["gpu"]
+    assert gpu.speedup == pytest.approx(34)
+
+
 def test_a_time_is_of_the_studys_job_scaled_from_the_speed_of_a_cell_on_fewer_samples(compare, maker) -> None:
     small = {"data": maker.stand_in, "num_train_samples": 12_000}
     (window, ours), *_ = compare([maker.ok(maker.cell(), 1000, **small)]).values()
