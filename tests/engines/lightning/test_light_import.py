@@ -5,7 +5,7 @@ import sys
 
 from accelbench.engines.lightning.spec import LIGHT_IMPORT
 
-LIGHT = f"import sys, {LIGHT_IMPORT}, pytorch_lightning as pl\n"
+LIGHT = f"import sys, {LIGHT_IMPORT}, pytorch_lightning as pl, accelbench.engines.lightning.engine\n"
 LEFT_OUT = "print([name for name in ('torchvision', 'transformers', 'scipy.signal') if name in sys.modules])\n"
 USERS = """
 import torch, torchmetrics

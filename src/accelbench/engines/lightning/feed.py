@@ -73,7 +73,7 @@ class ArrayFeed(_OrderedFeed):
 class JpegFeed(_OrderedFeed):
     """Batches decoded from pictures in worker processes, again in each epoch, as most data loaders do.
 
-    The samples, their order and their pixels, `side` by `side`, are those of `ArrayFeed`.
+    The samples and their order are those of `ArrayFeed`, and so are their pixels, `side` by `side`, but for rounding.
     """
 
     def __init__(self, encoded: Encoded, side: int, order: Order, *, labelled: bool, num_workers: int) -> None:
@@ -93,15 +93,14 @@ class JpegFeed(_OrderedFeed):
 
 class _Pictures(Dataset[Batch]):
     def __init__(self, encoded: Encoded, side: int, labelled: bool) -> None:
-        from accelbench.data.decode import decode  # imports a library that only pictures need
+        from accelbench.engines.lightning.decoding import Decoder  # imports torchvision, which only pictures need
 
-        self.decode, self.encoded, self.side, self.labelled = decode, encoded, side, labelled
+        self.decode, self.encoded, self.side, self.labelled = Decoder(side), encoded, side, labelled
 
     def __getitem__(self, chosen: NDArray[np.int64]) -> Batch:
-        pixels = np.empty((len(chosen), self.side, self.side, 3), np.uint8)
+        images = torch.empty((len(chosen), self.side, self.side, 3), dtype=torch.uint8)
         for place, index in enumerate(chosen.tolist()):
-            pixels[place] = self.decode(self.encoded[index], self.side)
-        images = torch.from_numpy(pixels)
+            images[place] = self.decode(self.encoded[index])
         return (images, torch.from_numpy(self.encoded.labels[chosen]).long()) if self.labelled else (images,)
 
 
