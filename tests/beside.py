@@ -2,18 +2,13 @@
 
 import dataclasses
 
+import fakes
 from accelbench.schema.measurement import Block, SystemSeries
-from accelbench.schema.record import Record
-from accelbench.schema.vocab import Status
-from fakes import make_cell, make_measurement
+from fakes import make_measurement
 
 # Percent, 100 for one core or one waiting thread.
-OTHERS, OWN, WAITING, STEAL = (
-    "other_cpu_utilization_percent",
-    "cpu_utilization_percent",
-    "waiting_percent",
-    "steal_percent",
-)
+OTHERS, OWN = "other_cpu_utilization_percent", "cpu_utilization_percent"
+WAITING, STEAL = "waiting_percent", "steal_percent"
 BUSY = {OTHERS: [120, 118, 125], OWN: [80, 79, 83], WAITING: [120, 121, 118], STEAL: [0, 0, 0]}
 REASON = "others used 1.2 of 2 cores"
 MACHINE = {"cpu_name": "a CPU", "num_threads": 2}
@@ -28,18 +23,11 @@ def series(values, num_cores=2):
 
 def make_record(values=BUSY, *, cell=None, num_cores=2, environment=None, rate=3200.0, **changes):
     """An ok record of 8 blocks at this rate, whose steady state lasts from second 1 to 2 of its process."""
-    cell = cell or make_cell()
     blocks = [Block(num_steps=10, num_samples=320, seconds=320 / rate)] * 8
-    return Record(
-        cell=cell,
-        identity="0123456789abcdef" * 4,
-        status=Status.ok,
-        started_at="2026-11-20T09:00:00.000+00:00",
-        wall_s=3.0,
-        environment={"machine": MACHINE, **(environment or {})},
-        measurement=make_measurement(blocks=blocks, steady_boot_s=(101.0, 102.0), **changes),
-        system=None if values is None else series(values, num_cores),
-    )
+    measured = make_measurement(blocks=blocks, steady_boot_s=(101.0, 102.0), **changes)
+    system = None if values is None else series(values, num_cores)
+    machine = {"machine": MACHINE, **(environment or {})}
+    return fakes.make_record(cell, environment=machine, measurement=measured, system=system)
 
 
 def quiet(values=BUSY):

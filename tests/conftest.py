@@ -15,11 +15,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import pytest  # noqa: E402
 
 BOTH = {"torch", "tensorflow"}
-REASON = (
-    "torch and tensorflow are in one process: tests/engines/keras needs a pytest of its own, as `make test` runs it"
-)
-
-
+REASON = "torch and tensorflow are in one process: tests/engines/keras needs a pytest of its own, as in `make test`"
 KERAS = Path(__file__).parent / "engines" / "keras"
 # Files whose tests take long begin first, so that the processes of `make test` end together.
 LONG = ("pipelines/", "engines/exported/", "engines/lightning/", "test_docs.py", "sinks/", "lies/", "sweep/", "stages/")

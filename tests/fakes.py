@@ -183,11 +183,7 @@ def export(cell: Cell, data_folder: Path, folder: Path) -> None:
 
 
 def run(
-    cell: Cell,
-    data_folder: Path,
-    weights: Path | None = None,
-    work: Work | None = None,
-    exported: Path | None = None,
+    cell: Cell, data_folder: Path, weights: Path | None = None, work: Work | None = None, exported: Path | None = None
 ) -> Measurement | None:
     """The faulty engine: does what the cell's fault says, on the rank that it names (`raise@1`) if it names one."""
     if exported is not None:

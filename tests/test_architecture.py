@@ -42,9 +42,7 @@ def test_files_and_functions_are_short_init_files_empty_and_few_modules_outside_
         text = path.read_text()
         if len(text.splitlines()) > MAX_LINES:
             found.append(f"{path}: more than {MAX_LINES} lines")
-        if (
-            path.name == "__init__.py" and path.parent != PACKAGE and text
-        ):  # the package's own names the Python interface
+        if path.name == "__init__.py" and path.parent != PACKAGE and text:  # the package's own names its interface
             found.append(f"{path}: not empty")
         functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
         long = [node for node in functions if node.end_lineno - node.lineno >= MAX_FUNCTION_LINES]

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -256,13 +257,6 @@ def test_a_comparison_is_measured_in_turns_and_answered_again_from_its_records(f
     assert capsys.readouterr().out == text[text.index("A: ") :]
 
 
-def raising(error):
-    def broken(*_):
-        raise error
-
-    return broken
-
-
 @pytest.mark.parametrize(
     ("error", "status", "told"),
     [
@@ -272,7 +266,7 @@ def raising(error):
     ],
 )
 def test_an_interruption_and_what_the_system_refuses_is_one_line(project, monkeypatch, capsys, error, status, told):
-    monkeypatch.setattr("accelbench.sweep.context.prepare", raising(error))
+    monkeypatch.setattr("accelbench.sweep.context.prepare", Mock(side_effect=error))
     assert main(["tracking=none"]) == status
     assert capsys.readouterr().err == f"{told}\n"
 

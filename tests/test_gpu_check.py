@@ -59,9 +59,8 @@ def test_power_is_sampled_between_two_readings_of_the_counter_and_compared_with_
 def test_a_part_that_fails_keeps_what_it_found(code, seconds, found, tmp_path, monkeypatch):
     (tmp_path / "bench" / "gpu_check").mkdir(parents=True)
     (tmp_path / "bench/gpu_check/findings.py").write_text((ROOT / "bench/gpu_check/findings.py").read_text())
-    (tmp_path / "bench/gpu_check/it.py").write_text(
-        f"from bench.gpu_check import findings\nfindings.figure(1)\n{code}\n"
-    )
+    part = f"from bench.gpu_check import findings\nfindings.figure(1)\n{code}\n"
+    (tmp_path / "bench/gpu_check/it.py").write_text(part)
     monkeypatch.setattr(packages, "ROOT", tmp_path)
     part = run(Step("it", ("it",), 1), "gpu", seconds)
     assert [finding.text for finding in part.findings] == found

@@ -76,15 +76,10 @@ def measurement(folder, user=ME):
     return subprocess.Popen(command, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
-@pytest.mark.parametrize(
-    ("user", "end"),
-    [
-        (ME, "ends"),
-        pytest.param(
-            NOBODY, "is killed", marks=pytest.mark.skipif(ME != 0, reason="only root may become another user")
-        ),
-    ],
-)
+is_root = pytest.mark.skipif(ME != 0, reason="only root may become another user")
+
+
+@pytest.mark.parametrize(("user", "end"), [(ME, "ends"), pytest.param(NOBODY, "is killed", marks=is_root)])
 def test_all_measurements_of_a_machine_take_turns(tmp_path, user, end):
     with measurement(tmp_path / "a", user=user) as first:
         assert first.stdout.readline() == "held\n"

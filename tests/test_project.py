@@ -11,8 +11,7 @@ OURS = "profile: quick\nsuites:\n  nets: {data: mnist}\n"
 
 
 @pytest.mark.parametrize(
-    "text",
-    [OURS, "suites: {nets: {}}", "'suites':\n\n# a comment\n  nets: {}\n", "suites: # a comment\n  nets: ["],
+    "text", [OURS, "suites: {nets: {}}", "'suites':\n\n# a comment\n  nets: {}\n", "suites: # a comment\n  nets: ["]
 )
 def test_a_params_file_with_suites_makes_a_project(here, text, monkeypatch):
     (here / "params.yaml").write_text(text)
@@ -23,8 +22,7 @@ def test_a_params_file_with_suites_makes_a_project(here, text, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "train: {lr: 0.1}\n", "suites: 3\n", "suites:\n  - unit\n", "suites:\n- unit\n", "a:\n  suites: {}\n"],
+    "text", ["", "train: {lr: 0.1}\n", "suites: 3\n", "suites:\n  - unit\n", "suites:\n- unit\n", "a:\n  suites: {}\n"]
 )
 def test_another_programs_params_file_is_passed_over(here, text, monkeypatch):
     (here / "params.yaml").write_text(text)

@@ -12,7 +12,7 @@ TWO = {"fp32": 1000, "bf16": 2000}
 
 
 @pytest.mark.parametrize(
-    ("rates", "speed"), [([300], 300), ([300, 100], 200), ([300, 100, 120], 120), ([100, 900, 200, 300], 250)]
+    ("rates", "speed"), [([300], 300), ([300, 100], 200), ([300, 100, 120], 120), ([1, 9, 2, 3], 2.5)]
 )
 def test_the_speed_of_a_cell_is_the_median_of_its_processes_and_others_follow(maker, rates, speed) -> None:
     costs = {Device.cpu: Cost(price_per_hour=3.6, power_w=10.0)}

@@ -17,6 +17,7 @@ from rich.console import Console
 
 import accelbench
 from accelbench.answers.groups import groups
+from accelbench.answers.pairs import AXES, pairs
 from accelbench.cli import main
 from accelbench.report import build, read, render
 from accelbench.report.page import compose
@@ -64,14 +65,8 @@ SCATTER = st.sampled_from([1.0, 1.0, 1.01, 0.98, 1.2])
 
 @st.composite
 def drawn_cells(draw):
-    keys = draw(
-        st.lists(
-            st.tuples(st.sampled_from(["fp32", "bf16", "fp16"]), st.sampled_from([8, 32]), st.integers(0, 2)),
-            min_size=1,
-            max_size=5,
-            unique=True,
-        )
-    )
+    key = st.tuples(st.sampled_from(["fp32", "bf16", "fp16"]), st.sampled_from([8, 32]), st.integers(0, 2))
+    keys = draw(st.lists(key, min_size=1, max_size=5, unique=True))
     is_confirmed = draw(st.booleans())
     found = []
     for precision, batch_size, place in keys:
@@ -95,9 +90,8 @@ def record_of(maker, drawn, rate, repeat, minute):
     done = maker.ok(cell, rate, blocks=blocks, latency_s=steps)
     if drawn.is_disturbed:
         busy = SystemSeries(started_boot_s=0.0, t_s=[1.0], values={"other_cpu_utilization_percent": [80.0]})
-        done = dataclasses.replace(
-            done, system=busy, measurement=dataclasses.replace(done.measurement, steady_boot_s=(0.5, 1.5))
-        )
+        steady = dataclasses.replace(done.measurement, steady_boot_s=(0.5, 1.5))
+        done = dataclasses.replace(done, system=busy, measurement=steady)
     identity = serialize.digest([cell.id, drawn.place])
     started_at = f"2026-11-20T{10 + minute // 60}:{minute % 60:02}:00+00:00"
     return dataclasses.replace(done, identity=identity, started_at=started_at, environment=PLACES[drawn.place])
@@ -179,8 +173,6 @@ def of_tables(said, surface, page) -> None:
 
 def of_pairs(said, surface, page) -> None:
     """The tables of pairs name no place: each of their lines is held against the figures of the pair that it is of."""
-    from accelbench.answers.pairs import AXES, pairs
-
     cells = [cell for section in page.sections for cell in section.sweep.cells]
     for axis in AXES:
         for pair in pairs(cells, axis):
@@ -232,7 +224,7 @@ def of_terminal(said, cells, records) -> None:
                     said.text("a sweep's end", where, line)
 
 
-def examined(maker, root, found, is_interleaved, *, is_whole, capsys=None) -> None:
+def examined(maker, root, found, is_interleaved, *, is_whole) -> None:
     records = write(maker, root, found, is_interleaved)
     sweeps = read.read_all(root / "results")
     cells = [cell for sweep in sweeps for cell in sweep.cells]

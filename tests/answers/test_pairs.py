@@ -24,10 +24,8 @@ def test_a_pair_differs_in_one_setting_alone(told, maker) -> None:
     rates = {("fp32", 8): 100, ("fp32", 32): 200, ("bf16", 8): 50, ("bf16", 32): 600}
     made = [(maker.cell(precision=word, batch_size=size), rate) for (word, size), rate in rates.items()]
     assert told(PRECISION, *made) == {("mlp train b8", "bf16", "fp32"): 0.5, ("mlp train b32", "bf16", "fp32"): 3.0}
-    assert told(BATCH, *made) == {
-        ("mlp train", "batch 32", "batch 8"): 2.0,
-        ("mlp train bf16", "batch 32", "batch 8"): 12.0,
-    }
+    sizes = ("batch 32", "batch 8")
+    assert told(BATCH, *made) == {("mlp train", *sizes): 2.0, ("mlp train bf16", *sizes): 12.0}
     assert not any(told(axis, *made) for axis in AXES if axis not in (PRECISION, BATCH))
 
 

@@ -77,8 +77,7 @@ def unusual():
 
 
 @pytest.mark.parametrize(
-    "asked",
-    [{}, {"precision": "bf16_mixed"}, {"mode": "train", "loss": lambda output, batch: output.square().mean()}],
+    "asked", [{}, {"precision": "bf16_mixed"}, {"mode": "train", "loss": lambda output, batch: output.square().mean()}]
 )
 def test_the_network_and_the_process_are_as_before(unusual, asked):
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
@@ -259,9 +258,8 @@ def test_an_output_may_have_one_row_for_all_rows_of_the_batch():
         def forward(self, nodes):
             return super().forward(nodes).mean(0, keepdim=True)
 
-    assert measured(Pooled(4, 2), BATCH, samples=1).notes == [
-        "samples=1, as given: the batch's first tensor has 4 rows"
-    ]
+    (note,) = measured(Pooled(4, 2), BATCH, samples=1).notes
+    assert note == "samples=1, as given: the batch's first tensor has 4 rows"
 
 
 def test_settings_of_the_process_that_slow_it_down_are_warnings(monkeypatch):

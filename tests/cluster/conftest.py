@@ -10,15 +10,8 @@ import pytest
 from cluster import servers
 from sweep.conftest import shared  # noqa: F401
 
-WORDS = [
-    "-m",
-    "model=mlp",
-    "data=random",
-    "mode=infer",
-    "breakdown_s=0",
-    "window.latency_s=0.05",
-    "window.measure_s=0.1",
-]
+WORDS = ["-m", "model=mlp", "data=random", "mode=infer", "breakdown_s=0"]
+WORDS += ["window.latency_s=0.05", "window.measure_s=0.1"]
 # The nodes are on one machine: with one lock for both, their jobs would take turns.
 OWN_LOCKS = 'executor.slurm.setup=["export ACCELBENCH_LOCK=$SLURMD_NODENAME"]'
 PATIENCE_S = 150.0

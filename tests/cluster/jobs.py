@@ -12,29 +12,23 @@ from fakes import TESTS, faulty_host
 
 
 class ProcessEngine(ClusterEngine):
-    """Starts a process for each part; as Slurm's, they go on without their controller.
-
-    If it `requeues`, it starts a job again, once, that was ended by a signal.
-    """
+    """Starts a process for each part; as Slurm's, they go on without their controller."""
 
     name = "processes"
 
-    def __init__(self, num_jobs=1, requeues=False):
-        self.num_jobs, self.requeues = num_jobs, requeues
-        self.jobs, self.needs = {}, []  # job -> the path of its part
+    def __init__(self, num_jobs=1):
+        self.num_jobs, self.needs = num_jobs, []
         self.processes = {}  # by job
 
     def submit(self, parts, need, job_name):
         for part in parts:
-            process = start(part)
-            self.jobs[str(process.pid)], self.processes[str(process.pid)] = part, process
+            variables = {**os.environ, "PYTHONPATH": str(TESTS), "ACCELBENCH_LOCK": str(part)}
+            process = subprocess.Popen([sys.executable, __file__, str(part)], env=variables)
+            self.processes[str(process.pid)] = process
             self.needs.append(str(need))
             yield str(process.pid)
 
     def states(self, jobs, job_name):
-        for job in jobs:
-            if (process := self.processes.get(job)) and (process.poll() or 0) < 0 and self.requeues:
-                self.requeues, self.processes[job] = False, start(self.jobs[job])
         return {job: "RUNNING" for job in jobs if self.is_alive(job)}
 
     def is_alive(self, job):
@@ -46,11 +40,6 @@ class ProcessEngine(ClusterEngine):
         for job in jobs:
             if self.is_alive(job):
                 os.kill(int(job), 15)
-
-
-def start(part):
-    variables = {**os.environ, "PYTHONPATH": str(TESTS), "ACCELBENCH_LOCK": str(part)}
-    return subprocess.Popen([sys.executable, __file__, str(part)], env=variables)
 
 
 if __name__ == "__main__":

@@ -67,15 +67,11 @@ def up() -> None:
     FOLDER.mkdir(mode=0o755, exist_ok=True)
     processes = {}
     try:
-        _start_all(processes)
+        _start_munge(processes)
+        _start_slurm(processes)
     finally:
         STATE.write_text(json.dumps({"processes": processes, "environment": ENVIRONMENT}, indent=1))
     print(f"Slurm runs (sinfo with SLURM_CONF={FOLDER}/slurm.conf); files: {FOLDER}")
-
-
-def _start_all(processes: dict[str, int]) -> None:
-    _start_munge(processes)
-    _start_slurm(processes)
 
 
 def _start_munge(processes: dict[str, int]) -> None:

@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -216,14 +215,11 @@ def test_the_records_and_the_plan_are_those_of_a_sweep_on_one_machine(project, s
     local.run(cells, elsewhere, Console(file=io.StringIO()), hosts=shared)
     ours = json.loads((project / "runs/local/plan.json").read_text())
     assert plan["cells"] == ours["cells"]  # identities too, on one machine
-    by_job = [[each.cell.batch_size for each in result.records if node(each)["job"] == job] for job in processes.jobs]
+    of_jobs = [(each.environment["node"]["job"], each.cell.batch_size) for each in result.records]
+    by_job = [[size for other, size in of_jobs if other == job] for job in processes.processes]
     assert by_job == [[1, 4], [2, 8], [32]]
     assert rounds(project) == []
     assert "4 ok, 1 skipped" in text
-
-
-def node(record):
-    return record.environment["node"]
 
 
 @pytest.mark.slow
@@ -234,11 +230,8 @@ def test_a_second_start_measures_what_is_new_and_what_failed_if_asked_for(projec
     assert not processes.processes
     assert "2 of 2 cells have their record already" in text
     result, _, _ = swept([*cells_of(1, 4), *cells_of(2, fault="raise")], retry=Retry.failed)
-    assert {record.cell.batch_size: record.status for record in result.records} == {
-        1: Status.ok,
-        4: Status.ok,
-        2: Status.failed,
-    }
+    found = {record.cell.batch_size: record.status for record in result.records}
+    assert found == {1: Status.ok, 4: Status.ok, 2: Status.failed}
     changed = {name for name in before if files(project)[name] != before[name]}
     (failed,) = (f"{record.name}.json" for record in result.records if record.status == Status.failed)
     assert changed == {failed}
@@ -246,76 +239,27 @@ def test_a_second_start_measures_what_is_new_and_what_failed_if_asked_for(projec
 
 
 @pytest.mark.slow
-def test_a_job_that_is_killed_loses_no_record_and_the_next_start_goes_on(project, swept):
-    processes = ProcessEngine()
-    killer = kill_after_first(project, processes, signal.SIGKILL)
-    told = "of 4 cells have no record: their jobs were ended from outside"
-    swept(cells_of(*SIZES), processes=processes, error=UserError, match=told)
-    killer.join()
-    before = files(project)
-    assert 1 <= len(before) < 4
-    result, _, _ = swept(cells_of(*SIZES))
-    assert [record.status for record in result.records] == [Status.ok] * 4
-    assert {name: files(project)[name] for name in before} == before
-
-
-@pytest.mark.slow
-def test_a_requeued_job_goes_on_after_its_own_records(project, swept):
-    processes = ProcessEngine(requeues=True)
-    killer = kill_after_first(project, processes, signal.SIGKILL)
-    result, _, _ = swept(cells_of(*SIZES), processes=processes)
-    killer.join()
-    assert [record.status for record in result.records] == [Status.ok] * 4
-    assert len(processes.jobs) == 1
-    assert len({node(record)["job"] for record in result.records}) == 2  # the process before and after
-
-
-@pytest.mark.slow
-def test_a_cell_that_is_cut_off_with_its_job_leaves_no_record(project, swept):
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_job_that_is_ended_loses_no_record_leaves_none_of_a_cut_off_cell_and_goes_on(project, swept, number):
     """A scheduler signals all processes of a job: the cell's end too."""
     processes = ProcessEngine()
-    killer = kill_after_first(project, processes, signal.SIGTERM)
-    swept(cells_of(*SIZES), processes=processes, error=UserError, match="have no record")
-    killer.join()
-    assert all(json.loads(content)["status"] == "ok" for content in files(project).values())
 
-
-def kill_after_first(project, processes, number):
-    """Signals the jobs once a record is finished."""
-
-    def kill():
+    def end_after_first():
         while not list((project / SHARED).glob("round-*/part-*/finished/*-*.json")):
             time.sleep(0.02)
         for process in list(processes.processes.values()):
             os.kill(process.pid, number)
 
-    killer = threading.Thread(target=kill, daemon=True)
+    killer = threading.Thread(target=end_after_first, daemon=True)
     killer.start()
-    return killer
-
-
-@pytest.mark.slow
-def test_jobs_that_still_run_are_waited_for(project, swept):
-    processes = ProcessEngine()
-    with contextlib.suppress(UserError), pytest.MonkeyPatch.context() as patched:
-        patched.setattr(controller.Controller, "_wait", lambda self, spread: None)  # a controller that ends at once
-        swept(cells_of(*SIZES), processes=processes)
-    result, text, _ = swept(cells_of(*SIZES), processes=processes)
-    assert "Waiting for 1 job of an earlier start" in text
-    assert len(processes.processes) == 1
-    assert len(result.records) == 4
-    assert rounds(project) == []
-
-
-@pytest.mark.slow
-def test_an_interrupt_cancels_the_jobs(project, swept):
-    processes, ours = ProcessEngine(), ProcessEngine()
-    ours.processes = {"0": SimpleNamespace(pid=os.getpid())}
-    kill_after_first(project, ours, signal.SIGINT)
-    swept(cells_of(*range(1, 41)), processes=processes, error=KeyboardInterrupt)  # more than end before the signal
-    (process,) = processes.processes.values()
-    assert process.wait(20) != 0
-    assert files(project)
+    swept(cells_of(*SIZES), processes=processes, error=UserError, match="of 4 cells have no record: ")
+    killer.join()
+    before = files(project)
+    assert 1 <= len(before) < 4
+    assert all(json.loads(content)["status"] == "ok" for content in before.values())
+    result, _, _ = swept(cells_of(*SIZES))
+    assert [record.status for record in result.records] == [Status.ok] * 4
+    assert {name: files(project)[name] for name in before} == before
 
 
 @pytest.mark.slow

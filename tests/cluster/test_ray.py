@@ -13,7 +13,8 @@ RAY = ("executor=ray", "executor.ray.address=local", "tracking=none")
 
 
 def test_a_sweep_has_a_record_for_each_cell_and_listens_on_the_loopback_only(commands):
-    process = commands.start(*RAY, "batch_size=1,2", "precision=fp32,bf16", "out=runs/ray")
+    words = [*RAY, "batch_size=1,2", "precision=fp32,bf16", "out=runs/ray"]
+    process = commands.start(*words)
     commands.until(lambda: list((commands.folder / ".accelbench/runs/ray").glob("round-*/part-0/work")))
     sockets = [line.split() for line in commands.run("ss", "-Hltnp").splitlines()]
     of_ray = [words[3] for words in sockets if any(name in words[-1] for name in ("gcs_server", "raylet", "ray::"))]
@@ -24,9 +25,7 @@ def test_a_sweep_has_a_record_for_each_cell_and_listens_on_the_loopback_only(com
     found = commands.records("ray")
     assert [record["status"] for record in found] == ["ok"] * 4
     assert all("OMP_NUM_THREADS" not in record["environment"]["variables"] for record in found)
-    assert "4 of 4 cells have their record already" in commands.sweep(
-        *RAY, "batch_size=1,2", "precision=fp32,bf16", "out=runs/ray"
-    )
+    assert "4 of 4 cells have their record already" in commands.sweep(*words)
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])

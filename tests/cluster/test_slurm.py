@@ -45,9 +45,8 @@ def test_a_sweep_over_two_nodes_has_the_records_and_the_plan_of_a_local_one(comm
     assert "6 ok" in text
     assert "[6/6]" in text
     commands.sweep("tracking=none", *words, "out=runs/local")
-    spread, local = (
-        json.loads((commands.folder / f"runs/{name}/plan.json").read_text()) for name in ("spread", "local")
-    )
+    paths = [commands.folder / f"runs/{name}/plan.json" for name in ("spread", "local")]
+    spread, local = (json.loads(path.read_text()) for path in paths)
     assert [cell["label"] for cell in spread["cells"]] == [cell["label"] for cell in local["cells"]]
     assert [record["label"] for record in found] == [record["label"] for record in commands.records("local")]
     assert all("node" not in record["environment"] for record in commands.records("local"))
@@ -106,16 +105,6 @@ def test_a_killed_controller_that_is_started_again_waits_for_the_jobs_that_run(c
     assert " of Slurm (" not in text
     found = is_whole(commands, "orphaned", 3)
     assert {record["environment"]["node"]["job"] for record in found} == set(jobs)
-
-
-def test_a_second_controller_of_one_folder_is_refused_and_submits_nothing(commands):
-    words = [*SLURM, "batch_size=1,2,4", LONG, "out=runs/both"]
-    first = commands.start(*words)
-    commands.until_mid_cell("both")
-    assert "a sweep into this folder (process" in commands.sweep(*words, status=2)
-    assert "3 ok" in commands.end(first)
-    found = is_whole(commands, "both", 3)
-    assert len({record["environment"]["node"]["job"] for record in found}) == 1
 
 
 def test_the_cells_of_a_job_that_was_killed_for_good_come_with_the_next_start(commands):

@@ -66,11 +66,8 @@ def test_turns_are_seen_from_when_each_began(order, took):
 
 @pytest.mark.parametrize(("node", "is_interleaved"), [("one", True), ("node{repeat}", True), ("node{side}", False)])
 def test_on_several_nodes_both_sides_have_to_run_in_turns_on_each(node, is_interleaved):
-    sides = [
-        [
-            process(at=2 * i + side, environment={"node": {"name": node.format(repeat=i % 2, side=side)}})
-            for i in range(6)
-        ]
-        for side in (0, 1)
-    ]
+    sides = ([], [])
+    for at in range(12):
+        name = node.format(repeat=at // 2 % 2, side=at % 2)
+        sides[at % 2].append(process(at=at, environment={"node": {"name": name}}))
     assert are_interleaved(*sides) == is_interleaved

@@ -52,10 +52,7 @@ def test_each_missing_or_altered_file_that_is_wanted_is_named_with_what_is_wrong
     [
         (lambda content: content[:-5], "not readable"),
         (lambda content: b"?" * 40, "not readable"),
-        (
-            lambda content: gzip.compress(gzip.decompress(content)[:-1]),
-            r"altered or incomplete \(87 bytes",
-        ),
+        (lambda content: gzip.compress(gzip.decompress(content)[:-1]), r"altered or incomplete \(87 bytes"),
         (lambda content: gzip.compress(gzip.decompress(content) + bytes(10**6)), r"altered or incomplete \(89 bytes"),
     ],
 )

@@ -32,11 +32,6 @@ def test_says_where_the_data_came_from_and_has_one_digest_however_it_came(tmp_pa
     assert read_manifest(tmp_path / "b").stand_in is True
 
 
-def test_a_set_that_is_not_prepared_says_how_to(tmp_path):
-    with pytest.raises(DataError, match="not there; prepare it with: dvc repro data@mnist"):
-        read_manifest(tmp_path / "mnist")
-
-
 @pytest.mark.parametrize("text", ["", "[]", '"name"', "{}", "\x00", "null", "[" * 100_000])
 def test_an_unreadable_manifest_is_named(tmp_path, text):
     (tmp_path / MANIFEST).write_text(text)

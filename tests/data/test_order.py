@@ -18,14 +18,6 @@ def test_an_epoch_has_every_sample_once_and_each_epoch_another_order():
     assert len(order) == 4
 
 
-@pytest.mark.parametrize(("last", "sizes"), [("keep", [4, 4, 2]), ("drop", [4, 4]), ("pad", [4, 4, 2])])
-def test_the_short_last_batch(last, sizes):
-    order = Order(10, 4, last=last)
-    assert [len(batch) for batch in order] == sizes
-    assert len(order) == len(sizes)
-    assert order.num_samples == sum(sizes)  # padding is the feed's, and not counted
-
-
 @pytest.mark.parametrize("num_parts", [1, 2, 4])
 @pytest.mark.parametrize("last", ["keep", "drop", "pad"])
 @pytest.mark.parametrize("num", [16, 19, 20, 22])

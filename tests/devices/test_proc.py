@@ -21,11 +21,8 @@ TIGHTEST = {
     "a/b/memory.max": "8000000000\n",
     "a/memory.max": "max\n",
 }
-OWN_MOUNT = {
-    "cpu/cpu.cfs_quota_us": "200000\n",
-    "cpu/cpu.cfs_period_us": "100000\n",
-    "memory/memory.limit_in_bytes": "4000000000\n",
-}
+OWN_MOUNT = {"cpu/cpu.cfs_quota_us": "200000\n", "cpu/cpu.cfs_period_us": "100000\n"}
+OWN_MOUNT["memory/memory.limit_in_bytes"] = "4000000000\n"
 UNLIMITED = OWN_MOUNT | {"cpu/cpu.cfs_quota_us": "-1\n", "memory/memory.limit_in_bytes": "9223372036854771712\n"}
 
 

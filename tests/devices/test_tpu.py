@@ -24,37 +24,30 @@ def torch_xla(tmp_path):
     return tmp_path / "torch_xla"
 
 
+POD = "v5litepod-8"
+
+
 @pytest.mark.parametrize(
-    ("chips", "nodes", "environ", "name", "count", "details"),
+    ("chips", "nodes", "kind", "name", "details"),
     [
-        ([("0x1ae0", "0x0027")] * 4 + [("0x1ae0", "0x0042")], ["accel0"], {}, "TPU v2 or v3", 8, {"chips": "4"}),
-        (
-            [("0x1ae0", "0x0063")] * 8,
-            ["vfio/vfio", "vfio/0"],
-            {"TPU_ACCELERATOR_TYPE": "v5litepod-8"},
-            "TPU v5e",
-            8,
-            {"chips": "8", "accelerator_type": "v5litepod-8"},
-        ),
+        ([("0x1ae0", "0x0027")] * 4 + [("0x1ae0", "0x0042")], ["accel0"], None, "TPU v2 or v3", {"chips": "4"}),
+        ([("0x1ae0", "0x0063")] * 8, ["vfio/vfio", "vfio/0"], POD, "TPU v5e", {"chips": "8", "accelerator_type": POD}),
     ],
 )
-def test_chips_and_their_cores_are_counted(tmp_path, torch_xla, chips, nodes, environ, name, count, details):
-    report = tpu.look(machine(tmp_path, chips, nodes), environ, torch_xla)
-    assert (report.present, report.name, report.count, report.details) == (True, name, count, details)
+def test_chips_and_their_cores_are_counted(tmp_path, torch_xla, chips, nodes, kind, name, details):
+    report = tpu.look(machine(tmp_path, chips, nodes), {"TPU_ACCELERATOR_TYPE": kind} if kind else {}, torch_xla)
+    assert (report.present, report.name, report.count, report.details) == (True, name, 8, details)
 
 
 NO_CHIP = "no TPU chip on the PCI bus"
+NO_NODE = "no /dev/accel* or /dev/vfio/* of the TPU: run the container with --privileged"
 
 
 @pytest.mark.parametrize(
     ("chips", "environ", "reason"),
     [
         ([("0x1ae0", "0x0042"), ("0x10de", "0x0063")], {}, NO_CHIP),  # Google's network card, and another vendor's
-        (
-            [("0x1ae0", "0x005e")] * 4,
-            {},
-            "no /dev/accel* or /dev/vfio/* of the TPU: run the container with --privileged",
-        ),
+        ([("0x1ae0", "0x005e")] * 4, {}, NO_NODE),
     ],
 )
 def test_why_there_is_none(tmp_path, torch_xla, chips, environ, reason):

@@ -46,25 +46,19 @@ def test_the_summary_begins_with_the_devices_and_fits_a_terminal(project, width)
         assert any(words in line for line in others)
 
 
-def test_says_of_each_device_what_it_is_or_why_it_is_not_there(project):
-    text = shown(project)
-    for report in map(look, Device):
-        assert (report.name if report.present else report.reason) in text
-
-
-def test_says_which_engines_run_and_how_another_one_is_installed(project, monkeypatch):
+def test_says_of_devices_engines_and_what_is_skipped_what_they_are_or_why_not(project, monkeypatch):
     found = packages.folder
     monkeypatch.setattr(packages, "folder", lambda name: None if name == "openvino" else found(name))
     text = shown(project)
-    assert re.search(r"^lightning +yes: ", text, re.MULTILINE)
-    assert re.search(r"^openvino +no: engine=openvino: openvino is not installed", text, re.MULTILINE)
-
-
-def test_says_what_is_skipped_and_why(project):
-    text = shown(project)
-    reason = "Adam's epsilon underflows in fp16 and the weights turn non-finite: use fp16_mixed"
-    assert re.search(rf"^cpu fp16, train +{reason}", text, re.MULTILINE)
-    assert re.search(r"^cpu tf32 +tf32 needs", text, re.MULTILINE)
+    for report in map(look, Device):
+        assert (report.name if report.present else report.reason) in text
+    for line in (
+        "lightning +yes: ",
+        "openvino +no: engine=openvino: openvino is not installed",
+        "cpu fp16, train +Adam's epsilon underflows in fp16 and the weights turn non-finite: use fp16_mixed",
+        "cpu tf32 +tf32 needs",
+    ):
+        assert re.search(f"^{line}", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

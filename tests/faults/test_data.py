@@ -104,10 +104,8 @@ def test_zip_archives(tmp_path):
 
     def of(dice):
         if dice.random() < 0.25:
-            members = [
-                (dice.choice(NAMES), dice.choice(MODES), dice.choice((0, 1, 300, 70_000)))
-                for _ in range(dice.randint(1, 3))
-            ]
+            kinds = (NAMES, MODES, (0, 1, 300, 70_000))
+            members = [tuple(map(dice.choice, kinds)) for _ in range(dice.randint(1, 3))]
             content = zipped(dice.choice(KINDS_OF_ZIP), *members)
         else:
             content = change_bytes(dice.choice(wholes), dice)

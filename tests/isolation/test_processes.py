@@ -148,9 +148,7 @@ def test_one_failing_nvml_query_leaves_the_others():
     }
 
 
-@pytest.mark.skipif(
-    not os.path.exists("/proc/self/schedstat"), reason="the kernel does not count how long threads wait"
-)
+@pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="the kernel does not count it")
 def test_two_processes_on_one_core_wait_for_each_other_and_see_each_other():
     """Both on one core: each has half of it, and waits as long as the other one runs; together they fill it."""
     core = min(os.sched_getaffinity(0))

@@ -14,7 +14,6 @@ CLAIMED_S = 8 * 0.1 + 64 * 0.01  # of `make_measurement`
 COUNTED = {"model": ModelSpec(name="own", samples="own.count")}
 EPOCH = Epoch(seconds=2.0, num_samples=100, evaluation=Evaluation(num_samples=10, seconds=1.0, loss=1.0))
 EPOCHS = {"blocks": [], "latency_s": [], "epochs": [EPOCH] * 2}
-SILENT = "its process did not say when it timed something, so that nothing confirms its times"
 
 
 @pytest.mark.parametrize(
@@ -27,20 +26,12 @@ SILENT = "its process did not say when it timed something, so that nothing confi
         ({"device": Device.gpu}, {"device": "cpu"}, "asked for device gpu, but cpu ran"),
         ({"devices": 4}, {"num_devices": 1}, "asked for 4 devices, but 1 ran"),
         ({"device": Device.tpu}, {"device": "xla_cpu"}, "asked for device tpu, but xla_cpu ran"),
-        (
-            {"precision": Precision.fp16_mixed},
-            {"precision": "bf16_mixed"},
-            "asked for precision fp16_mixed, but bf16_mixed ran",
-        ),
-        ({"precision": Precision.fp32}, {"precision": "tf32"}, "asked for precision fp32, but tf32 ran"),
+        ({"precision": Precision.fp16_mixed}, {"precision": "bf16"}, "asked for precision fp16_mixed, but bf16 ran"),
+        ({}, {"precision": "tf32"}, "asked for precision fp32, but tf32 ran"),
         ({"options": JEMALLOC}, {"allocator": "glibc"}, "asked for allocator jemalloc, but glibc ran"),
         ({"options": JEMALLOC}, {}, "asked for allocator jemalloc, but an unknown one ran"),
         ({}, {"defects": ["the loss is nan", "too fast"]}, "the loss is nan; too fast"),
-        (
-            {},
-            {"precision": "tf32", "defects": ["its code set it"]},
-            "asked for precision fp32, but tf32 ran; its code set it",
-        ),
+        ({}, {"precision": "tf32", "defects": ["set"]}, "asked for precision fp32, but tf32 ran; set"),
     ],
 )
 def test_another_device_or_precision_is_not_what_was_asked(cell, ran, told):
@@ -71,10 +62,6 @@ def reason(witnessed=None, cell=None, **changes):
 def test_times_are_valid_if_the_hosts_clock_confirms_them(witnessed, changes, is_valid):
     found = reason(witnessed, **changes)
     assert found is None if is_valid else "s of measuring, and the host's clock saw " in found
-
-
-def test_a_process_that_says_nothing_is_not_believed():
-    assert reason(seen(0.0, num_sections=0)) == SILENT
 
 
 def test_more_samples_than_were_asked_for_are_no_samples_unless_the_user_counts_them():

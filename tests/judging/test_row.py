@@ -47,9 +47,8 @@ def test_a_windows_rate_is_its_blocks_median_with_bounds_unless_they_are_few():
 
 @pytest.mark.parametrize(("mode", "samples"), [(Mode.train, 3 * 600), (Mode.infer, 50)])
 def test_a_windows_time_is_estimated(mode, samples):
-    row = row_of(
-        make_cell(mode=mode, epochs=3), blocks=blocks(RATES), loss=0.3, num_train_samples=600, num_test_samples=50
-    )
+    sizes = {"num_train_samples": 600, "num_test_samples": 50}
+    row = row_of(make_cell(mode=mode, epochs=3), blocks=blocks(RATES), loss=0.3, **sizes)
     assert row["time_s"] == pytest.approx(samples / 100)
     assert row["time_provenance"] == "estimated"
     assert (row["accuracy"], row["loss"]) == (None, None)  # that of a window's last batch
@@ -117,9 +116,7 @@ def test_memory_and_utilisation_over_the_steady_state():
         "gpu_0_temperature_c": [30.0, 40.0, 60.0, None, 30.0],
         "gpu_0_sm_clock_mhz": [210.0, 1410.0, None, 1390.0, 210.0],
     }
-    system = SystemSeries(
-        started_boot_s=1000.0, t_s=[0, 0.1, 0.2, 0.3, 0.4], values=values, peak_host_bytes=350_000_000
-    )
+    system = SystemSeries(started_boot_s=1000.0, t_s=[0, 0.1, 0.2, 0.3, 0.4], values=values, peak_host_bytes=35 * 10**7)
     row = row_of(system=system, peak_device_bytes=2_500_000, steady_boot_s=(1000.05, 1000.35))
     expected = {"peak_host_mb": 350, "mean_host_mb": 200, "cpu_utilization_percent": 100, "system_time_share": 0.25}
     expected |= {"page_faults_per_s": 1000, "gpu_temperature_c": 50, "gpu_clock_mhz": 1400, "peak_device_mb": 2.5}

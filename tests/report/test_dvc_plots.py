@@ -42,15 +42,13 @@ def test_the_plotted_file_has_what_the_template_names_and_nothing_that_ends_a_sc
 @pytest.mark.browser
 def test_dvc_draws_it_and_no_text_is_evaluated_or_sent(written: Path, browser: WebDriver) -> None:
     rows = [{**row, "rev": "HEAD"} for row in csv.DictReader((written / "throughput.csv").read_text().splitlines())]
-    plot = VegaRenderer(
-        rows, "throughput", template="throughput", template_dir=str(TEMPLATES), x="batch_size", y="samples_per_s"
-    )
+    axes = {"x": "batch_size", "y": "samples_per_s"}
+    plot = VegaRenderer(rows, "throughput", template="throughput", template_dir=str(TEMPLATES), **axes)
     page = written / "dvc" / "index.html"
     dvc_render.render_html([plot], page, html_template=written / "dvc_plots.html")
     open_page(browser, page)
-    WebDriverWait(browser, 30).until(
-        lambda opened: opened.find_elements(By.CSS_SELECTOR, ".vega-embed canvas, .vega-embed svg")
-    )
+    drawn = (By.CSS_SELECTOR, ".vega-embed canvas, .vega-embed svg")
+    WebDriverWait(browser, 30).until(lambda opened: opened.find_elements(*drawn))
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
     assert browser.title == "accelbench: DVC's plots"
     assert {url.partition(":")[0] for url in asked_for(browser)} <= {"file", "data", "blob"}

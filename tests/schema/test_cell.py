@@ -7,17 +7,7 @@ import pytest
 from accelbench.schema.cell import Cell, KerasSettings, Options, TrainerSettings
 from accelbench.schema.serialize import load
 from accelbench.schema.setting import declared
-from accelbench.schema.vocab import (
-    Allocator,
-    Device,
-    Engine,
-    KerasBackend,
-    Library,
-    Protocol,
-    Scaling,
-    Task,
-    Weights,
-)
+from accelbench.schema.vocab import Allocator, Device, Engine, KerasBackend, Library, Protocol, Scaling, Task, Weights
 from accelbench.schema.workload import ModelSpec
 from fakes import make_cell
 
@@ -76,10 +66,7 @@ KERAS = KerasSettings(backend=KerasBackend.jax, jit_compile=True, steps_per_exec
         ({"repeat": 3}, "mlp-cpu-fp32-b32-infer-r3"),
         ({"devices": 2, "scaling": Scaling.weak}, "mlp-cpux2-fp32-b32-infer-weak"),
         ({"device": Device.xla_cpu, "devices": 2, "xla_processes": True}, "mlp-xla_cpux2-fp32-b32-infer-processes"),
-        (
-            {"engine": Engine.keras, "keras": KERAS},
-            "mlp-cpu-fp32-b32-infer-keras-jax-jit_compile-4steps_per_execution",
-        ),
+        ({"engine": Engine.keras, "keras": KERAS}, "mlp-cpu-fp32-b32-infer-keras-jax-jit_compile-4steps_per_execution"),
         ({"threads": 1}, "mlp-cpu-fp32-b32-infer-1thread"),
         ({"threads": 2}, "mlp-cpu-fp32-b32-infer-2threads"),
         ({"protocol": Protocol.steps, "steps": 7, "seed": 4}, "mlp-cpu-fp32-b32-infer-7steps-s4"),

@@ -6,10 +6,10 @@ import shutil
 
 import pytest
 
+import fakes
 from accelbench.errors import UserError
 from accelbench.schema import parallel, plan_file, record
 from accelbench.schema.measurement import Block, Check, Data, Epoch, Evaluation, SystemSeries, Work
-from accelbench.schema.record import Record
 from accelbench.schema.serialize import plain
 from accelbench.schema.vocab import Promise, Status
 from accelbench.schema.workload import ModelSpec
@@ -28,18 +28,9 @@ FULL = make_measurement(
 
 def make_record(status=Status.ok, **changes):
     told = {} if status == Status.ok else {"reason": "for a reason", "error": "Traceback\nlast line"}
-    values = {
-        "cell": make_cell("raise"),
-        "identity": "0123456789abcdef" * 4,
-        "status": status,
-        "started_at": "2026-11-20T09:00:00.000+00:00",
-        "wall_s": 1.25,
-        "environment": {"code": "c0de", "machine": {"num_cores": 2}},
-        "data": DATA,
-        "measurement": make_measurement() if status == Status.ok else None,
-        **told,
-    }
-    return Record(**{**values, **changes})
+    known = {"cell": make_cell("raise"), "identity": "0123456789abcdef" * 4, "data": DATA, "wall_s": 1.25}
+    environment = {"code": "c0de", "machine": {"num_cores": 2}}
+    return fakes.make_record(status=status, **{**known, "environment": environment, **told, **changes})
 
 
 @pytest.mark.parametrize("status", Status)
@@ -116,10 +107,8 @@ def test_a_folder_without_a_readable_plan_is_named(tmp_path, text):
 
 def test_texts_of_others_are_safe_to_show_and_the_record_keeps_its_name(tmp_path):
     model = ModelSpec(name="m\x1b]0;x\x07")
-    hostile = make_record(
-        cell=make_cell(model=model), reason="a\nb\x1b[2J" + "r" * 10**6, error="e" * 10**6 + "\x9b1mthe end"
-    )
-    path = record.write(hostile, tmp_path)
+    told = {"reason": "a\nb\x1b[2J" + "r" * 10**6, "error": "e" * 10**6 + "\x9b1mthe end"}
+    path = record.write(make_record(cell=make_cell(model=model), **told), tmp_path)
     read = record.read(path)
     assert read.cell.model.name == r"m\x1b]0;x\x07"
     assert read.reason.startswith(r"a b\x1b[2Jrrr")

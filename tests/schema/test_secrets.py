@@ -146,9 +146,8 @@ def test_a_secret_in_a_value_is_hidden_and_the_rest_still_tells_values_apart():
     environ = {"CC": "sccache --token=q8ZpL2xVw7 gcc", "SCCACHE_TOKEN": "q8ZpL2xVw7"}
     assert kept(environ) == {"CC": "sccache --token=*** gcc"}
     assert kept(environ | {"CC": "sccache --token=q8ZpL2xVw7 clang"}) == {"CC": "sccache --token=*** clang"}
-    assert kept({"XLA_FLAGS": "--xla_dump_to=https://me:q8ZpL2xVw7@host/x"}) == {
-        "XLA_FLAGS": "--xla_dump_to=https://me:***@host/x"
-    }
+    flags = "--xla_dump_to=https://me:{}@host/x"
+    assert kept({"XLA_FLAGS": flags.format("q8ZpL2xVw7")}) == {"XLA_FLAGS": flags.format("***")}
 
 
 @pytest.mark.parametrize(

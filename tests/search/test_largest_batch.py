@@ -1,6 +1,5 @@
 import io
 import re
-from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -11,7 +10,7 @@ from accelbench.schema.vocab import Protocol, Status
 from accelbench.search import largest_batch
 from accelbench.search.largest_batch import expected_limit, search
 from accelbench.sweep.run import SweepResult
-from fakes import faulty_host, make_cell, make_measurement, make_options, make_project, make_record
+from fakes import faulty_host, make_cell, make_measurement, make_options, make_record
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 17, 100, 1000, 4096])
@@ -47,40 +46,33 @@ def test_peaks_lead_to_the_limit_in_a_few_tries(limit, base):
     assert sum(batch > 0.3 * limit for batch in tried) <= (3 if limit >= 1000 else 5)
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.chdir(make_project(tmp_path))
-    return tmp_path
-
-
 OPTIONS = make_options(tracking="mlflow", out=None)
 
 
 @pytest.fixture
-def tries(monkeypatch, project):
-    """Runs of cells that end as the batch has them, and what was said."""
+def told(monkeypatch, project):
+    """What is said of a search whose tries give the record that is made of each cell, within a budget in seconds."""
 
-    def use(ends):
+    def told(record_of, batch_size, budget_s):
         def swept(cells, options, console, *, hosts, show):
             assert options.tracking == "none"
             assert all((cell.protocol, cell.steps, cell.breakdown_s) == (Protocol.steps, 1, 0) for cell in cells)
-            records = [
-                make_record(each, ends(each.batch_size), reason="told [/so]", measurement=None) for each in cells
-            ]
-            return SweepResult(project / "runs" / (options.out or "runs/new").split("/")[1], records)
+            return SweepResult(project / "runs/new", [record_of(cell) for cell in cells])
 
         monkeypatch.setattr(largest_batch.run, "run", swept)
         console = Console(file=io.StringIO(), width=200)
-        status = largest_batch.find(make_cell(batch_size=8), OPTIONS, console, None, 60.0)
-        return status, console.file.getvalue()
+        assert largest_batch.find(make_cell(batch_size=batch_size), OPTIONS, console, None, budget_s) == 0
+        return console.file.getvalue().splitlines()
 
-    return use
+    return told
 
 
-def test_what_fits_is_told_with_what_does_not_after_the_range(tries):
-    status, text = tries(lambda batch: Status.ok if batch <= 50 else Status.oom)
-    assert status == 0
-    first, *lines, records, last = text.splitlines()
+def test_what_fits_is_told_with_what_does_not_after_the_range(told):
+    def record_of(cell):
+        status = Status.ok if cell.batch_size <= 50 else Status.oom
+        return make_record(cell, status, reason="told [/so]", measurement=None)
+
+    first, *lines, records, last = told(record_of, 8, 60.0)
     assert lines[0] == "8 samples, 1 s: fits"
     assert "52 samples, 1 s: oom: told [/so]" in lines
     assert re.fullmatch(r"Trying batches of 8 to 64 samples in [0-9.]+ GB of memory on the cpu ...", first)
@@ -88,21 +80,14 @@ def test_what_fits_is_told_with_what_does_not_after_the_range(tries):
     assert last == "The largest batch that fits: 48; 52 does not (told [/so])."
 
 
-def test_when_the_time_is_over_the_largest_that_fits_is_told_with_an_estimate(project, monkeypatch):
-    def swept(cells, options, console, *, hosts, show):
-        (cell,) = cells
-        batch = cell.batch_size
-        measured = make_measurement(peak_host_bytes=10**9 + batch * 2 * 10**8)
-        record = replace(make_record(cell, status=Status.ok, measurement=measured), wall_s=0.5 * batch)
-        return SweepResult(project / "runs" / "new", [record])
+def test_when_the_time_is_over_the_largest_that_fits_is_told_with_an_estimate(told, monkeypatch):
+    def record_of(cell):
+        measured = make_measurement(peak_host_bytes=10**9 + cell.batch_size * 2 * 10**8)
+        return make_record(cell, measurement=measured, wall_s=0.5 * cell.batch_size)
 
-    monkeypatch.setattr(largest_batch.run, "run", swept)
-    monkeypatch.setattr(
-        largest_batch, "look", lambda device: DeviceReport(device=device, present=True, memory_bytes=10**10)
-    )
-    console = Console(file=io.StringIO(), width=200)
-    assert largest_batch.find(make_cell(batch_size=4), OPTIONS, console, None, 20.0) == 0
-    assert console.file.getvalue().splitlines()[1:6] == [
+    small = {"present": True, "memory_bytes": 10**10}
+    monkeypatch.setattr(largest_batch, "look", lambda device: DeviceReport(device=device, **small))
+    assert told(record_of, 4, 20.0)[1:6] == [
         "4 samples, 2 s: fits, which takes 1.8 GB",
         "16 samples, 8 s: fits, which takes 4.2 GB",
         "16 fits, which takes 4.2 GB.",

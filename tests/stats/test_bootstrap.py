@@ -47,18 +47,6 @@ def test_a_true_difference_of_5_percent_is_found(num, power):
     assert sum(found) / len(found) >= power
 
 
-@pytest.mark.slow
-def test_steps_taken_as_independent_would_raise_far_more_false_alarms():
-    """The alarms above are few because a process counts once, not because the draws are easy."""
-    rng = np.random.default_rng(0)
-    alarms = 0
-    for _ in range(200):
-        blocks = [rng.normal(rng.normal(0, 0.02, (5, 1)), 0.005, (5, NUM_BLOCKS)).ravel() for _ in range(2)]
-        low, high = difference_interval(*blocks)
-        alarms += not low <= 0 <= high
-    assert alarms > 50
-
-
 def test_the_interval_is_that_of_a_t_test_where_the_spread_is_even():
     rng = np.random.default_rng(3)
     a, b = rng.normal(0, 1, 40), rng.normal(0, 1, 40)

@@ -1,10 +1,8 @@
 import pytest
 
 from accelbench.errors import UserError
-from accelbench.schema import record
-from accelbench.schema.vocab import Status
 from accelbench.sweep import interleaved
-from fakes import make_cell, make_options, make_record
+from fakes import make_cell, make_options
 
 OPTIONS, MINE = make_options(out=None), make_options(out="runs/mine")
 
@@ -39,14 +37,3 @@ def test_the_plan_has_a_folder_of_its_own_and_five_rounds_and_one_that_holds_rec
 def test_a_malformed_number_of_repeats_is_told(repeats, tmp_path):
     with pytest.raises(UserError, match=f"--repeats {repeats}: should be a whole number, at least 1"):
         plan(tmp_path, repeats)
-
-
-def test_whose_record_is_whose_is_kept_beside_them(tmp_path):
-    drawn = interleaved.shuffled_runs(make_cell(), make_cell(), 5, seed=4)
-    made = [make_record(cell, Status.failed) for cell in drawn.cells]
-    for one in made:
-        record.write(one, tmp_path)
-    interleaved.save_comparison(drawn, ("a=1", "b=2"), made, tmp_path)
-    for side, name, is_second in zip(interleaved.load_comparison(tmp_path), ("a=1", "b=2"), (False, True), strict=True):
-        expected = [turn for turn, which in enumerate(drawn.is_second) if which == is_second]
-        assert (side.name, [process.cell.repeat for process in side.processes]) == (name, expected)

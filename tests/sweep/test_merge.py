@@ -28,12 +28,6 @@ def sweep(folder, *records):
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
 def merged(here):
     """The place of a record that was merged from a/ into all/."""
     sweep(here / "a/nets", CNN)

@@ -14,6 +14,7 @@ from accelbench.schema.vocab import Status
 from accelbench.search.goal import Goal
 from accelbench.search.search import search
 from accelbench.settings.config import Retry
+from accelbench.sweep import session
 from accelbench.sweep.prober import Quiet
 from beside import BUSY, REASON, series
 from beside import quiet as without_load
@@ -84,9 +85,7 @@ def machine(monkeypatch):
     """The load that waiting sees; `allowed` is not set, as elsewhere in the tests."""
     told = Machine(IDLE)
     monkeypatch.delenv("ACCELBENCH_BUSY")
-    monkeypatch.setattr(
-        "accelbench.sweep.session.Quiet", lambda quiet_s, say: Quiet(quiet_s, say, told.look, told.sleep)
-    )
+    monkeypatch.setattr(session, "Quiet", lambda quiet_s, say: Quiet(quiet_s, say, told.look, told.sleep))
     return told
 
 

@@ -58,10 +58,8 @@ def holders(folder, values):
     found = []
     for path in folder.rglob("*"):
         if path.is_file() and not path.is_symlink():
-            content = path.read_bytes()
-            found += [
-                f"{path.relative_to(folder)}: {name}" for name, value in values.items() if value.encode() in content
-            ]
+            content, place = path.read_bytes(), path.relative_to(folder)
+            found += [f"{place}: {name}" for name, value in values.items() if value.encode() in content]
     return found
 
 
@@ -102,9 +100,7 @@ def old(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "project")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     values, here = given(), fingerprint(Engine.lightning)
-    text = (
-        f"denied for hf_{values['HF_TOKEN']} at https://me:{values['CC_SECRET']}@host/x, api_key='{values['CC_AUTH']}'"
-    )
+    text = f"no: hf_{values['HF_TOKEN']} at https://me:{values['CC_SECRET']}@host/x, api_key='{values['CC_AUTH']}'"
     variables = {**values, "OMP_PROC_BIND": "1"}
     first = make(cell("cnn"))
     found = [

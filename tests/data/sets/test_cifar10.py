@@ -26,9 +26,8 @@ def as_python_2_pickles(pixels: np.ndarray, labels: list[int]) -> bytes:
     kind = b"cnumpy\ndtype\n" + text("u1") + b"K\x00K\x01\x87R(K\x03" + text("|")
     kind += b"NNN" + 2 * b"J\xff\xff\xff\xff" + b"K\x00tb"
     array = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85" + text("b") + b"\x87R"
-    array += (
-        b"(K\x01" + shape + b"\x86" + kind + b"\x89T" + pixels.size.to_bytes(4, "little") + pixels.tobytes() + b"tb"
-    )
+    array += b"(K\x01" + shape + b"\x86" + kind + b"\x89T" + pixels.size.to_bytes(4, "little")
+    array += pixels.tobytes() + b"tb"
     batch = text("batch_label") + text("training batch 1 of 5") + text("labels") + numbers(labels)
     return b"\x80\x02}(" + batch + text("data") + array + b"u."
 

@@ -4,7 +4,6 @@ os.environ.update({"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "2", "
 
 import pytest  # noqa: E402
 
-from accelbench.isolation.hosts import Hosts  # noqa: E402
 from engines.keras.cells import elsewhere  # noqa: E402
 from engines.keras.twins import lightning_side  # noqa: E402
 
@@ -13,9 +12,3 @@ from engines.keras.twins import lightning_side  # noqa: E402
 def twins(digits):
     """What the Lightning engine's networks gave, by name."""
     return elsewhere(lightning_side, digits)
-
-
-@pytest.fixture(scope="session")
-def hosts():
-    with Hosts() as running:
-        yield running

@@ -4,13 +4,15 @@ import sys
 
 import pytest
 
-from accelbench.isolation.hosts import Hosts
+from accelbench.engines.lightning import global_state
 
 
-@pytest.fixture(scope="session")
-def hosts():
-    with Hosts() as running:
-        yield running
+@pytest.fixture
+def state_as_before():
+    """PyTorch's global settings are set back after the test."""
+    before = global_state.snapshot()
+    yield
+    global_state.restore(before)
 
 
 @pytest.fixture(scope="session")

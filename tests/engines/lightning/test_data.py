@@ -11,16 +11,13 @@ from accelbench.data.obtain import Obtained
 from accelbench.data.pictures import convert
 from accelbench.data.prepare import describe
 from accelbench.engines.lightning import engine
-from accelbench.errors import UnsupportedError
 from accelbench.schema.vocab import RANDOM_IMAGE_PIPELINES, Augment, Mode, Pipeline, Precision, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
+from marks import IGNORES_LIGHTNINGS_WARNINGS
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*isinstance.treespec, LeafSpec.*:DeprecationWarning",
-    "ignore:.*LeafSpec.*:FutureWarning",
-    "ignore:.*multi-threaded, use of fork.*:DeprecationWarning",
-)
+FORKS = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")
+pytestmark = [IGNORES_LIGHTNINGS_WARNINGS, FORKS]
 PETS = ModelSpec(name="pets_cnn", input_shape=(3, 24, 24), num_classes=2)
 
 
@@ -52,16 +49,13 @@ def pets(tmp_path_factory):
 
 @pytest.mark.slow
 def test_pictures_train_alike_however_they_are_decoded_and_differently_if_varied(pets):
-    array, jpeg, varied = (
-        engine.run(
-            make_cell(model=PETS, data=data, mode=Mode.train, protocol=Protocol.fit, epochs=3, batch_size=16), pets
-        )
-        for data in (
-            DataSpec(name="cats_vs_dogs", pipeline=Pipeline.array),
-            DataSpec(name="cats_vs_dogs", pipeline=Pipeline.jpeg),
-            DataSpec(name="cats_vs_dogs", pipeline=Pipeline.array, augment=Augment.flip_shift),
-        )
-    )
+    def trained(pipeline, **more):
+        data = DataSpec(name="cats_vs_dogs", pipeline=pipeline, **more)
+        fit = {"mode": Mode.train, "protocol": Protocol.fit, "epochs": 3, "batch_size": 16}
+        return engine.run(make_cell(model=PETS, data=data, **fit), pets)
+
+    array, jpeg = trained(Pipeline.array), trained(Pipeline.jpeg)
+    varied = trained(Pipeline.array, augment=Augment.flip_shift)
     losses, decoded, other = ([epoch.loss for epoch in each.epochs] for each in (array, jpeg, varied))
     assert losses[-1] < losses[0]  # one logit learns two classes
     assert array.num_train_samples == 64
@@ -99,8 +93,3 @@ def test_random_images_in_the_models_shape_and_the_cells_precision(tmp_path, pip
     assert (measured.precision, measured.num_train_samples) == ("bf16", None)
     assert measured.blocks[0].num_samples == 4 * measured.blocks[0].num_steps
     assert math.isfinite(measured.loss)
-
-
-def test_random_images_have_no_epochs(tmp_path):
-    with pytest.raises(UnsupportedError, match="random images have no epochs"):
-        engine.run(random_cell(Pipeline.host, protocol=Protocol.fit, mode=Mode.train), tmp_path)

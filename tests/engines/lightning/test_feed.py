@@ -13,9 +13,8 @@ from accelbench.engines.lightning.feed import ArrayFeed, DrawnFeed, JpegFeed, Ra
 
 def numbered(num):
     """Images whose every pixel is their index."""
-    return Arrays(
-        np.broadcast_to(np.arange(num, dtype=np.uint8)[:, None, None], (num, 2, 2)).copy(), np.zeros(num, np.uint8)
-    )
+    images = np.broadcast_to(np.arange(num, dtype=np.uint8)[:, None, None], (num, 2, 2))
+    return Arrays(images.copy(), np.zeros(num, np.uint8))
 
 
 def feed(num, batch_size, *, labelled=True, **of_order):

@@ -11,14 +11,7 @@ from accelbench.schema.vocab import Protocol
 from engines.lightning.own.test_workload import own_cell
 from marks import IGNORES_LIGHTNINGS_WARNINGS
 
-pytestmark = IGNORES_LIGHTNINGS_WARNINGS
-
-
-@pytest.fixture(autouse=True)
-def as_before():
-    before = global_state.snapshot()
-    yield
-    global_state.restore(before)
+pytestmark = [IGNORES_LIGHTNINGS_WARNINGS, pytest.mark.usefixtures("state_as_before")]
 
 
 THREE_STEPS = {"protocol": Protocol.steps, "warmup": 1, "steps": 3}

@@ -19,14 +19,11 @@ from accelbench.schema.cell import TrainerSettings
 from accelbench.schema.vocab import MODULE, Library, Mode, Phase, Precision, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
+from marks import IGNORES_LIGHTNINGS_WARNINGS
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*isinstance.treespec, LeafSpec.*:DeprecationWarning",
-    "ignore:.*LeafSpec.*:FutureWarning",
-    "ignore:.*GPU available but not used.*",
-    "ignore::UserWarning:(pytorch_lightning|lightning)",
-    "ignore:ReduceLROnPlateau conditioned on metric",
-)
+ITS_OWN = ("ignore:.*GPU available but not used.*", "ignore::UserWarning:(pytorch_lightning|lightning)")
+ITS_OWN += ("ignore:ReduceLROnPlateau conditioned on metric",)
+pytestmark = [IGNORES_LIGHTNINGS_WARNINGS, pytest.mark.filterwarnings(*ITS_OWN)]
 WARMUP, STEPS = 2, 5  # the blocks have STEPS steps, and as many single ones follow
 LAST = WARMUP + 2 * STEPS + 2  # one more is looked at in between, and one afterwards
 FORWARD = 2 * 8 * (8 * 16 + 16 * 3)  # operations

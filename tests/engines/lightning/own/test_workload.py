@@ -17,6 +17,7 @@ from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.sweep.terminal import outcome
 from fakes import make_cell, make_record
 from marks import IGNORES_LIGHTNINGS_WARNINGS
+from own_code import losses_of_a_plain_loop
 
 pytestmark = IGNORES_LIGHTNINGS_WARNINGS
 OWN, TWO, LOSS = "own_code", ("TwoInputs", "two_inputs"), "sum_of_squares"
@@ -83,7 +84,7 @@ def test_one_step_is_that_of_a_plain_loop(tmp_path):
     torch.manual_seed(0)
     network = own_code.TwoInputs()
     optimizer = torch.optim.SGD(network.parameters(), lr=cell.model.learning_rate)
-    losses = own_code.losses_of_a_plain_loop(
+    losses = losses_of_a_plain_loop(
         optimizer, batches * 2, lambda batch: own_code.sum_of_squares(network(*batch), None)
     )
     assert any(found.loss == pytest.approx(loss, rel=1e-6) for loss in losses)
