@@ -19,6 +19,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -28,8 +29,8 @@ from rich.console import Console
 
 from accelbench import scratch
 from accelbench.errors import UnknownChoiceError, UserError
-from accelbench.grid.estimate import Evidence, Length, read_evidence, total
-from accelbench.grid.fingerprint import GIT_S, fingerprint
+from accelbench.grid.estimate import Length, total
+from accelbench.grid.fingerprint import GIT_S
 from accelbench.grid.measuring_code import code_digest
 from accelbench.grid.own_code import source_digest
 from accelbench.grid.plan import prepare, skip_reason
@@ -37,6 +38,7 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.judging.disturbed import is_retried
 from accelbench.lifeline import end_with_parent
 from accelbench.lock import hold
+from accelbench.presentation import counted, duration
 from accelbench.project import PACKAGE, PARAMS, Workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import read_all
@@ -44,9 +46,12 @@ from accelbench.schema.serialize import digest
 from accelbench.settings import params
 from accelbench.settings.config import Retry
 from accelbench.stages import stage, work
+from accelbench.sweep.forecast import forecast
 
 PREVIEW = "runs/preview"
 PREVIEW_EVERY_S = 30.0  # building one takes some 5 s
+# What a run takes besides its cells, on two cores: DVC's start and the report; each suite's data and preview.
+OTHERS_S, OTHERS_EACH_S = 25.0, 4.0
 POLL_S = 0.1  # how often to look whether DVC has ended, while no stage asks for anything
 ASKING_S = 10.0  # how long a stage may take to say what it asks for, which it does at once
 MAX_REQUEST = 4096  # bytes
@@ -103,13 +108,12 @@ class Job(contextlib.ExitStack):
         """Prints how long it will take."""
         num = sum(map(len, self.lefts.values()))
         if num:
-            confirm_s = params.confirm_s(ROOT)
-            again = f"; then at most {confirm_s:g} s to measure the best of them again" if confirm_s else ""
-            named = f"{len(self.suites)} suite{'s' * (len(self.suites) > 1)}"
-            self._say(
-                f"{named}, {num} cells to measure: {self._length(self.suites, self._evidence()).text}{again}. "
-                "Besides, once on a machine, data sets are prepared and devices are probed."
-            )
+            length, confirm_s = self._length(self.suites), params.confirm_s(ROOT)
+            others_s = OTHERS_S + OTHERS_EACH_S * sum(map(bool, self.lefts.values()))
+            named = f"{counted(len(self.suites), 'suite')}, {counted(num, 'cell')} to measure"
+            again = f"{duration(confirm_s)} to measure the best again, " * bool(confirm_s)
+            parts = f"{duration(length.seconds)} of cells, {again}{duration(others_s)} for data and report"
+            self._say(f"{named}: {replace(length, seconds=length.seconds + confirm_s + others_s)} ({parts}).")
 
     def dvc(self, *words: str) -> bool:
         """Runs DVC, which ends when this process ends, and answers its stages; returns whether it succeeded."""
@@ -157,23 +161,16 @@ class Job(contextlib.ExitStack):
             raise UnknownChoiceError("suite", name, self.suites)
         suite, number = self.suites[name], list(self.suites).index(name) + 1
         self.lefts[name] = left(suite)  # its data set is prepared by now
-        evidence = self._evidence()
-        self._say(
-            f"Suite {number} of {len(self.suites)}: {name}, {len(self.lefts[name])} cells to measure: "
-            f"{self._length([name], evidence).text}; in all: {self._length(self.suites, evidence).text}"
-        )
+        self._say(f"Suite {number} of {len(self.suites)}: {name}. All cells to come: {self._length(self.suites)}")
         suite.measure(console, self.hosts)
         self.started += self.lefts[name]
         self.has_news, self.lefts[name] = bool(self.lefts[name]), []
 
-    def _evidence(self) -> Evidence:
-        """What was measured on this machine so far."""
-        cell_ids = {cell.id for left in self.lefts.values() for cell in left}
-        return read_evidence(ROOT, fingerprint()["machine"], cell_ids)
-
-    def _length(self, names: Iterable[str], evidence: Evidence) -> Length:
+    def _length(self, names: Iterable[str]) -> Length:
         """How long the cells of these suites take that are left."""
-        return total([cell for name in names for cell in self.lefts[name]], evidence, self.started)
+        cells = [cell for name in names for cell in self.lefts[name]]
+        evidence = forecast(cells, self.hosts, Workplace.of_project(ROOT), self._say)
+        return total(cells, evidence, self.started)
 
     def _preview(self) -> None:
         """Builds a report of what is measured so far, unless that is all; nothing is measured meanwhile."""

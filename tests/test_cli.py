@@ -21,12 +21,15 @@ from accelbench.grid import plan
 from accelbench.isolation import hosts
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema import plan_file
+from accelbench.schema.measurement import Work
 from accelbench.schema.vocab import Status
-from fakes import faulty_host, make_project
+from accelbench.sweep import forecast
+from fakes import faulty_host, give_ceilings, make_project
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = load_all()
 NAMES = [command.name for command in COMMANDS]
+COMPLETE = forecast.complete
 PRECISIONS = "fp16, bf16, fp32, tf32, fp64, fp16_mixed, bf16_mixed, int8"
 
 
@@ -41,6 +44,7 @@ def enter(project, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["accelbench"])
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr(forecast, "complete", lambda *_: None)  # which imports frameworks, and probes
     plan.report_on.cache_clear()
     return project
 
@@ -162,14 +166,34 @@ def planned(words, capsys):
 
 def test_plan_lists_the_cells_what_is_skipped_and_the_time(capsys, project):
     lines = planned("mode=infer batch_size=8,16 precision=fp32,tf32 window.measure_s=3", capsys)
-    assert lines[0] == "4 cells: 2 to run, at least 7 s (2 cells of unknown length); 2 to skip."
+    assert lines[0] == "4 cells: 2 to run, about 13 s and 2 cells of unknown length; 2 to skip."
     assert [line.split()[0] for line in lines[2:4]] == [f"mlp-cpu-fp32-b{n}-infer" for n in (8, 16)]
-    assert lines[2].endswith("at least 3 s")
+    assert lines[2].endswith("unknown length")
     assert lines[5:] == [
         "skip 2: tf32 needs an NVIDIA GPU, which cpu is not: use fp32",
         "  mlp-cpu-tf32-b8-infer, mlp-cpu-tf32-b16-infer",
     ]
     assert not (project / "runs").exists()
+
+
+SUITES = {
+    "trained": {"data": "mnist", "model": ["mlp", "cnn"], "protocol": "fit", "epochs": {"quick": 1, "full": 15}},
+    "inferred": {"data": "mnist", "model": "mlp", "mode": "infer", "protocol": "steps", "steps": 1},
+}
+
+
+def test_a_plan_of_a_profile_is_of_all_suites_and_says_hours_before_anything_ran(own, monkeypatch, capsys):
+    (own / "params.yaml").write_text(yaml.safe_dump({"suites": SUITES, "data": {"mnist": {}}}, sort_keys=False))
+    give_ceilings(own, flops_per_s={"fp32": 4e11}, how={"fp32": "given"})
+    monkeypatch.setattr(forecast, "complete", COMPLETE)
+    monkeypatch.setattr(Hosts, "start", lambda hosts, cell: None)
+    # At half of the ceiling, each step takes 10 s.
+    monkeypatch.setattr(Hosts, "count", lambda hosts, cell: Work(flops=2 * 10**12, bytes=0, num_operators=100))
+    lines = planned("profile=full timeout_s=1000000 batch_size=1", capsys)
+    # 15 times 96 images for training, and 64 for testing, which take a third as long each.
+    assert lines[0] == "trained: 2 cells: 2 to run, about 9.8 h; 0 to skip."
+    assert lines[2].startswith("in all: 3 cells: 3 to run, about 9.8 h; 0 to skip.")
+    assert not (own / "runs").exists()
 
 
 @pytest.fixture
@@ -283,7 +307,7 @@ def test_a_folder_whose_name_is_too_long_or_that_links_to_itself_is_named(projec
 
 
 def test_a_reader_that_goes_away_ends_the_program_in_silence(project):
-    process = subprocess.Popen([SCRIPT, "plan"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen([SCRIPT, "plan", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdout.close()  # as `head` does when it has its lines
     assert process.stderr.read() == b""
     assert process.wait() == 128 + signal.SIGPIPE

@@ -9,10 +9,11 @@ from accelbench.schema.vocab import Phase
 
 
 def duration(seconds: float) -> str:
-    """A duration as text, such as `45 s`, `12 min` or `3.5 h`."""
+    """A duration as text, such as `45 s`, `12 min`, `3.5 h` or `14 h`."""
     if seconds < 120:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    hours = seconds / 3600
+    return f"{seconds / 60:.0f} min" if hours < 1.5 else f"{hours:.1f} h" if hours < 9.95 else f"{hours:.0f} h"
 
 
 # Mostly Okabe and Ito's palette for colour-blind readers; computation is blue and green.

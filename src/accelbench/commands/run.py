@@ -2,7 +2,8 @@
 
 import textwrap
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from accelbench import lock
 from accelbench.commands.command import VERBOSE, Command, Context, flag, width
@@ -12,6 +13,10 @@ from accelbench.project import Workplace, shown, workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.text import clean
 from accelbench.settings.about import LIST, MAPPING, About, every_setting
+
+if TYPE_CHECKING:
+    from accelbench.grid.estimate import Length
+    from accelbench.grid.plan import Planned
 
 MAX_LISTED = 20  # cells
 MAX_NAMED = 4  # of the cells that are skipped for one reason
@@ -92,37 +97,69 @@ def _run(chosen: Namespace, context: Context) -> int:
 
 
 def _plan(chosen: Namespace, context: Context) -> int:
-    from accelbench.grid.estimate import Length, lengths, read_evidence
-    from accelbench.grid.fingerprint import fingerprint
-    from accelbench.grid.plan import check_request, in_order, skip_reason
-    from accelbench.schema.plan_file import labels
+    from accelbench.grid.estimate import lengths
+    from accelbench.isolation.hosts import Hosts
     from accelbench.schema.serialize import canonical_json
     from accelbench.settings.compose import cells_of, compose
+    from accelbench.sweep.forecast import forecast
 
-    words = chosen.words
-    cells, options = cells_of(compose(words if {"-m", "--multirun"} & set(words) else ["-m", *words]))
+    sweeps = [cells_of(compose(words)) for words in _sweeps(chosen.words)]
     if chosen.json:
-        for cell in cells:
+        for cell in (cell for cells, _ in sweeps for cell in cells):
             print(canonical_json(cell.to_json()))
         return 0
-    check_request(cells)
-    ordered = in_order(cells)
-    reasons = {key: skip_reason(cell) for key, cell in ordered.items()}
-    runs = [key for key, reason in reasons.items() if reason is None]
-    evidence = read_evidence(workplace().root, fingerprint()["machine"], ordered.keys())
-    known = dict(zip(runs, lengths([ordered[key] for key in runs], evidence), strict=True))
-    names = labels(ordered.values())
-    length = f", {sum(known.values(), Length()).text}" if known else ""
-    lines = [f"{counted(len(ordered), 'cell')}: {len(known)} to run{length}; {len(ordered) - len(known)} to skip."]
-    named = runs if chosen.cells else runs[:MAX_LISTED]
-    lines += ["", *(f"{names[key]:<{LABEL_WIDTH}} {known[key]}" for key in named)]
+    suites = {options.suite: _planned(cells) for cells, options in sweeps}
+    items = [item for planned in suites.values() for item in planned]
+    runs = [item for item in items if item.skip_reason is None]
+    cells, options = [item.cell for item in runs], sweeps[0][1]
+    place = workplace().with_data(options.data_root)
+    with Hosts() as hosts:
+        evidence = forecast(cells, hosts, place, context.say, options.profile)
+    known = dict(zip(map(id, runs), lengths(cells, evidence), strict=True))
+    lines = [f"{suite}: {_counted(planned, known)}" for suite, planned in suites.items()] if len(suites) > 1 else []
+    lines += [f"{'in all: ' * bool(lines)}{_counted(items, known)}"]
+    named = runs if chosen.cells else runs[: 0 if len(suites) > 1 else MAX_LISTED]
+    lines += ["", *(f"{item.label:<{LABEL_WIDTH}} {_of_one(known[id(item)])}" for item in named)]
     if len(runs) > len(named):
-        lines.append(f"and {len(runs) - len(named)} more: --cells names every cell")
-    lines += _skipped({names[key]: reason for key, reason in reasons.items() if reason is not None}, chosen.cells)
+        lines.append(f"and {len(runs) - len(named)} more: " * bool(named) + "--cells names every cell")
+    lines += _skipped({item.label: item.skip_reason for item in items if item.skip_reason is not None}, chosen.cells)
     context.say(*lines)
     if chosen.check:
-        _check({key: ordered[key] for key in runs}, names, context, workplace().with_data(options.data_root))
+        for planned in suites.values():
+            _check([item for item in planned if item.skip_reason is None], context, place)
     return 0
+
+
+def _sweeps(words: list[str]) -> list[list[str]]:
+    """The words of each sweep to plan: `profile=...` without a suite is that of all suites of the project."""
+    from accelbench.settings.params import suite_names
+
+    words = words if {"-m", "--multirun"} & set(words) else ["-m", *words]
+    given, project = {word.partition("=")[0] for word in words}, workplace().project
+    if project is None or "profile" not in given or "suite" in given:
+        return [words]
+    return [[*words, f"suite={name}"] for name in suite_names(project)] or [words]
+
+
+def _planned(cells: Sequence[Cell]) -> list["Planned"]:
+    from accelbench.grid.plan import Planned, check_request, in_order, skip_reason
+    from accelbench.schema.plan_file import labels
+
+    check_request(cells)
+    ordered = in_order(cells)
+    names = labels(ordered.values())
+    return [Planned(cell, "", skip_reason(cell), names[key]) for key, cell in ordered.items()]
+
+
+def _counted(planned: Sequence["Planned"], known: Mapping[int, "Length"]) -> str:
+    """How many cells there are, run and are skipped, and how long it takes; `known` has each one's length, by `id`."""
+    found = [known[id(item)] for item in planned if item.skip_reason is None]
+    length = f", {sum(found[1:], found[0])}" if found else ""
+    return f"{counted(len(planned), 'cell')}: {len(found):,} to run{length}; {len(planned) - len(found):,} to skip."
+
+
+def _of_one(length: "Length") -> str:
+    return "unknown length" if length.num_unknown else str(length)
 
 
 def _skipped(reasons: Mapping[str, str], lists_all: bool) -> Iterator[str]:
@@ -135,23 +172,23 @@ def _skipped(reasons: Mapping[str, str], lists_all: bool) -> Iterator[str]:
         yield from ("", f"skip {len(names)}: {reason}", f"  {', '.join(few)}{more}")
 
 
-def _check(cells: Mapping[str, Cell], names: Mapping[str, str], context: Context, place: Workplace) -> None:
-    """Checks the networks of the cells that run, each once; cells and labels are by id. Raises UserError."""
+def _check(planned: Sequence["Planned"], context: Context, place: Workplace) -> None:
+    """Checks the networks of the cells, each once. Raises UserError."""
     from accelbench.grid.plan import data_of
     from accelbench.isolation.hosts import Hosts
     from accelbench.sweep.context import prepare_missing
     from accelbench.sweep.session import Preflight
 
-    everything = list(cells.values())
+    everything = [item.cell for item in planned]
     if not everything:
         return
     prepare_missing(place, everything[0].data, context.console)
     with lock.hold_measuring(context.console.print), Hosts() as hosts:
         preflight = Preflight(hosts, data_of(everything, place)[1])
         num = preflight.check(everything)
-        failures = {key: failure for key, cell in cells.items() if (failure := preflight.failure(cell)) is not None}
+        failures = [(item, failure) for item in planned if (failure := preflight.failure(item.cell)) is not None]
     if failures:
-        lines = [f"{names[key]}: {failure.reason}" for key, failure in failures.items()]
+        lines = [f"{item.label}: {failure.reason}" for item, failure in failures]
         raise UserError("\n  ".join(["these cells can't run:", *lines]))
     context.console.print(f"Checked {counted(num, 'network')}: found no mistake.", markup=False)
 

@@ -68,6 +68,8 @@ def idx_set(
         mirrors=mirrors,
         read=read,
         stand_in=lambda target: save_drawn(target.folder, 28, in_colour=False),
+        shape=files[0].shape[1:],
+        num_samples=(files[0].shape[0], files[2].shape[0]),
     )
 
 

@@ -125,6 +125,8 @@ class FileSet:
     # verifies the original files at a path and writes their arrays; raises DataError
     read: Callable[[Path, Target], Obtained]
     stand_in: Callable[[Target], str]  # writes the arrays of a stand-in and returns its description
+    shape: tuple[int, ...]  # of an image, channels first, unless the setting `image_size` says another side
+    num_samples: tuple[int, int]  # of the original set, to train and to test
     settings: Mapping[str, int] = field(default_factory=dict)
 
     def obtain(self, name: str, source: str, root: Path, target: Target) -> Obtained:

@@ -1,16 +1,18 @@
-"""How long cells will take, as the cells that were measured on this machine show, or that this is not known.
+"""How long cells will take, about.
 
-A cell takes a fixed time, its compilation included, and that of its steps (`expected_s`). Both come from finished cells
-whose steps do the same work: the same model, data, engine, device, mode, precision and options. With a batch k times as
-large, a step takes at least as long, and at most k times as long. If no such cell was measured, the windows are the
-shortest time, and the longest is infinite.
+A cell takes the start of its host, a fixed time, and that of its steps (`expected_s`). Where cells that do the same
+work were measured on this machine, the fixed time and that of a step are theirs. Elsewhere a step takes as long as the
+work of its network at the device's ceilings, divided by the share of them that networks reach (`SHARE`): within a
+factor of 2 for most networks, as docs/sweeps.md says. Work that nobody counted, such as that of the user's own network,
+leaves a cell of unknown length, of which only the start and the windows are known.
 """
 
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from accelbench.engines.registry import host_spec
@@ -18,13 +20,24 @@ from accelbench.measuring.breakdown import MAX_STEPS, MIN_STEPS
 from accelbench.measuring.clock import BLOCK_MARGIN, MIN_SAMPLES, NUM_INFER_EPOCHS, STRETCH
 from accelbench.presentation import counted, duration
 from accelbench.project import RECORD_FOLDERS, RECORDS
-from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Measurement
+from accelbench.schema.ceilings import Ceilings, ceilings_in
+from accelbench.schema.cell import Cell, Options
+from accelbench.schema.measurement import Measurement, Work
 from accelbench.schema.record import Record, read_all
-from accelbench.schema.serialize import canonical_json
-from accelbench.schema.vocab import Mode, Protocol
+from accelbench.schema.serialize import canonical_json, plain
+from accelbench.schema.vocab import (
+    RANDOM,
+    SHARE_ONE_CPU,
+    Device,
+    Engine,
+    Mode,
+    Pipeline,
+    Precision,
+    Protocol,
+    Weights,
+)
+from accelbench.schema.workload import DataSpec
 
-FACTOR = 1.5  # an estimate is at most this many times too long or too short
 WARMUP_STRETCH = 1.6  # a warm-up of slow steps settles after this many times its minimum of steps
 # Steps after the timed ones: they count the work and, in inference, show what the outputs are.
 NUM_CHECK_STEPS = {Mode.infer: 5, Mode.train: 1}
@@ -33,44 +46,34 @@ EVALUATION = 1 / 3  # the time of an evaluated sample, as a share of a trained o
 COUNTS = {"batch_size", "scaling", "protocol", "window", "warmup", "steps", "epochs", "breakdown_s", "seed", "repeat"}
 NUM_LATEST = 3  # of the cells of one batch, the latest count
 MAX_READ = 500  # records of other cells that are read, the newest; reading one takes some .5 ms
-START_S = (0.0, 15.0)  # of a host, where no cell waited for one yet
+START_S = 5.0  # of a host, where no cell waited for one yet
+FIXED_S = 0.6  # of a cell besides its start and its steps
+COMPILED_S = 20.0  # to compile a network with inductor
+DECODERS_S = 8.0  # to start the processes that decode pictures
+# The share of the ceilings that networks reach on a CPU; each is the mean of what the suites of params.yaml showed.
+SHARE = {Engine.lightning: 0.5, Engine.keras: 0.85}
+SHARE_EXPORTED = 1.0
+CORE_BYTES_PER_S = 16e9  # that a core moves of a network's tensors, however fast the memory is when read in a row
+WIDTHS = {Precision.fp64: 2.0, Precision.fp16: 0.5, Precision.bf16: 0.5, Precision.int8: 0.25}  # against fp32's
+LAUNCHES = 2.0  # the time of an operator that computes little, in launches as the probe times them
 WAITED_S = 1.5  # a cell that waited longer has waited for its host, which imports the framework or exports the network
-
-Limits = tuple[float, float]  # the shortest and the longest, in seconds
 
 
 @dataclass(frozen=True)
 class Length:
-    """The limits of how long one or more cells will take."""
+    """How long one or more cells will take, about."""
 
-    shortest_s: float = 0.0
-    longest_s: float = 0.0  # infinite if a cell's work was never measured
+    seconds: float = 0.0  # of a cell of unknown length, what is known of it
     num: int = 0  # of cells
-    num_unknown: int = 0  # of those whose own length is not known
-
-    @property
-    def estimate_s(self) -> float | None:
-        """The middle of the limits, from which both are at most `FACTOR` away; None if they are further apart."""
-        is_known = self.longest_s <= FACTOR**2 * self.shortest_s
-        return math.sqrt(self.shortest_s * self.longest_s) if is_known else None
+    num_unknown: int = 0  # of those of unknown length
 
     def __add__(self, other: "Length") -> "Length":
         return Length(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
     def __str__(self) -> str:
-        """Such as `about 52 s`, `at least 40 s` or `unknown time`."""
-        if self.estimate_s is not None:
-            return f"about {duration(max(1.0, self.estimate_s))}" if self.num else "0 s"
-        return f"at least {duration(self.shortest_s)}" if self.shortest_s >= 1.0 else "unknown time"
-
-    @property
-    def text(self) -> str:
-        """As `str`, and how many cells are of unknown length."""
-        return (
-            str(self)
-            if self.estimate_s is not None
-            else f"{self} ({counted(self.num_unknown, 'cell')} of unknown length)"
-        )
+        """Such as `about 52 s`, or `about 40 s and 3 cells of unknown length`."""
+        about = f"about {duration(max(1.0, self.seconds))}" if self.num else "0 s"
+        return about + f" and {counted(self.num_unknown, 'cell')} of unknown length" * bool(self.num_unknown)
 
 
 def expected_s(cell: Cell, step_s: float, num_samples: tuple[int, int]) -> float:
@@ -115,13 +118,25 @@ class Finished:
     num_samples: tuple[int, int]  # in the training set and in the test set
 
 
+@dataclass(frozen=True)
+class Inputs:
+    """What is known of a data set before it is prepared."""
+
+    num_samples: tuple[int, int]  # in the training set and in the test set
+    shape: tuple[int, ...]  # of an image, channels first; empty if unknown
+    num_classes: int
+
+
 class Evidence:
-    """What the finished cells of a machine show."""
+    """What tells how long cells take on a machine: finished cells, ceilings of its devices, work of networks."""
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
+        self.ceilings: dict[Device, Ceilings] = {}
+        self.inputs: dict[str, Inputs] = {}  # by the name of a data set
         # By the work of a step and the batch.
         self._finished: dict[str, dict[int, list[Finished]]] = defaultdict(lambda: defaultdict(list))
-        self._start_s: dict[tuple[object, ...], Limits] = {}  # by what a cell waits for, the latest
+        self._works: dict[str, dict[int, Work]] = defaultdict(dict)  # by network and batch, of a step in fp32
+        self._start_s: dict[tuple[object, ...], float] = {}  # by what a cell waits for, the latest
         for record in sorted(records, key=lambda record: record.started_at):
             self.add(record)
 
@@ -135,24 +150,87 @@ class Evidence:
         fixed_s = max(0.0, record.wall_s - waited_s - expected_s(cell, step_s, num_samples))
         self._finished[_work(cell)][cell.batch_size].append(Finished(step_s, fixed_s, num_samples))
         if waited_s:
-            self._start_s[needs(cell)] = waited_s, waited_s
+            self._start_s[needs(cell)] = waited_s
+        if (found := ceilings_in(record.environment)) is not None:
+            self.ceilings[cell.device] = found
+        if (work := measured.work) is not None:
+            self.learn(cell, replace(work, bytes=work.bytes and round(work.bytes / _width(cell))))
 
-    def limits_s(self, cell: Cell, waits: bool = False) -> Limits:
-        """The shortest and the longest time that `cell` may take.
+    def learn(self, cell: Cell, work: Work | None) -> None:
+        """Takes in the work of one step of the cell's network in fp32, if all of it was counted."""
+        if work is not None and None not in (work.flops, work.bytes, work.num_operators):
+            self._works[_network(cell)][cell.batch_size] = work
 
-        With `waits`, its host imports the framework first, and may export the network.
-        """
-        start_s = self._start_s.get(needs(cell), START_S) if waits else (0.0, 0.0)
-        least_s, size, batches = expected_s(cell, 0.0, (0, 0)), cell.batch_size, self._finished.get(_work(cell))
-        if not batches:  # the place for an estimate from the work of a step and the device's ceilings
-            return start_s[0] + least_s, math.inf
-        nearest = min(batches, key=lambda batch: abs(math.log(batch / size)))
-        found = [
-            each.fixed_s + expected_s(cell, longer * each.step_s, each.num_samples)
-            for each in batches[nearest][-NUM_LATEST:]
-            for longer in (1.0, size / nearest)
-        ]
-        return start_s[0] + max(min(found), least_s), start_s[1] + max(*found, least_s)
+    def unmeasured(self, cells: Iterable[Cell]) -> list[Cell]:
+        """Those whose work no finished cell shows, but without the user's code, which runs only where a cell does."""
+        return [cell for cell in cells if not cell.own_code and _work(cell) not in self._finished]
+
+    def uncounted(self, cells: Iterable[Cell]) -> list[Cell]:
+        """Of each network among `cells` whose work is unknown, those with the smallest and with the largest batch."""
+        batches: dict[str, dict[int, Cell]] = defaultdict(dict)
+        for cell in cells:
+            if (key := _network(cell)) not in self._works:
+                batches[key][cell.batch_size] = cell
+        return [each[size] for each in batches.values() for size in sorted({min(each), max(each)})]
+
+    def counted_as(self, cell: Cell) -> Cell:
+        """The cell whose work is counted in place of `cell`: the same network in fp32 in PyTorch, of random images."""
+        model = replace(cell.model, weights=Weights.none.value)
+        if (inputs := self.inputs.get(cell.data.name)) and inputs.shape:
+            model = replace(model, input_shape=inputs.shape, num_classes=inputs.num_classes)
+        data, engine = DataSpec(name=RANDOM, pipeline=Pipeline.host), Engine.lightning
+        cell = replace(cell, model=model, data=data, engine=engine, keras=None, device=Device.cpu, devices=1)
+        return replace(cell, precision=Precision.fp32, options=Options(), threads=None)
+
+    def length(self, cell: Cell, waits: bool = False) -> Length:
+        """How long `cell` takes. With `waits`, its host imports the framework first, and may export the network."""
+        start_s, size = self._start_s.get(needs(cell), START_S) if waits else 0.0, cell.batch_size
+        given = self.inputs.get(cell.data.name)
+        if batches := self._finished.get(_work(cell)):
+            nearest = min(batches, key=lambda batch: abs(math.log(batch / size)))
+            steps_s = [self._step_s(cell, batch) for batch in (size, nearest)]
+            longer = steps_s[0] / steps_s[1] if steps_s[0] and steps_s[1] else size / nearest
+            took_s = median(
+                each.fixed_s + expected_s(cell, longer * each.step_s, given.num_samples if given else each.num_samples)
+                for each in batches[nearest][-NUM_LATEST:]
+            )
+            return Length(start_s + min(took_s, cell.timeout_s), 1)
+        step_s = self._step_s(cell, size)
+        if cell.protocol == Protocol.fit and given is None:
+            step_s = None
+        fixed_s = FIXED_S + (DECODERS_S if cell.data.pipeline == Pipeline.jpeg else 0.0)
+        if cell.options.compile or (waits and cell.engine == Engine.aotinductor):
+            fixed_s += COMPILED_S
+        took_s = fixed_s + expected_s(cell, step_s or 0.0, given.num_samples if given else (0, 0))
+        return Length(start_s + min(took_s, cell.timeout_s), 1, int(step_s is None))
+
+    def _step_s(self, cell: Cell, size: int) -> float | None:
+        """Seconds of a step of the cell with a batch of this size, by its work and the ceilings; None if unknown."""
+        works, ceilings = self._works.get(_network(cell)), self.ceilings.get(cell.device)
+        rate = ceilings and ceilings.ceiling_of(cell.precision)
+        if not works or ceilings is None or not rate:
+            return None
+        if cell.device not in SHARE_ONE_CPU:
+            ceilings, rate = ceilings.of_devices(cell.devices), cell.devices * rate
+        low, high = min(works), max(works)  # flops and bytes are linear in the batch
+        none = Work(flops=0, bytes=0, num_operators=works[high].num_operators)
+        (low, less), more = (low, works[low]) if low < high else (0, none), works[high]
+        flops, num_bytes, num_operators = (
+            start + (end - start) * (size - low) / (high - low)
+            for start, end in zip(_counts(less), _counts(more), strict=True)
+        )
+        bytes_per_s = min(ceilings.memory_bytes_per_s, CORE_BYTES_PER_S * (ceilings.threads or math.inf))
+        reached_s = (flops / rate + _width(cell) * num_bytes / bytes_per_s) / SHARE.get(cell.engine, SHARE_EXPORTED)
+        return max(reached_s, num_operators * LAUNCHES * ceilings.launch_s)
+
+
+def _counts(work: Work) -> tuple[int, int, int]:
+    return work.flops or 0, work.bytes or 0, work.num_operators or 0
+
+
+def _width(cell: Cell) -> float:
+    """The size of the cell's numbers, in those of fp32."""
+    return WIDTHS.get(cell.precision, 1.0)
 
 
 def needs(cell: Cell) -> tuple[object, ...]:
@@ -164,6 +242,12 @@ def needs(cell: Cell) -> tuple[object, ...]:
 def _work(cell: Cell) -> str:
     """Equal for cells whose steps do the same work for each sample."""
     return canonical_json({name: value for name, value in cell.settings().items() if name not in COUNTS})
+
+
+def _network(cell: Cell) -> str:
+    """Equal for cells with the same network, mode and kind of images, whatever computes them."""
+    model = plain(replace(cell.model, weights="", learning_rate=1.0))
+    return canonical_json([model, cell.data.name, cell.data.path, cell.mode])
 
 
 def _waited_s(record: Record, measured: Measurement) -> float:
@@ -198,9 +282,7 @@ def lengths(cells: Iterable[Cell], evidence: Evidence, started: Collection[Cell]
     """How long each of `cells` takes, one after another; only the first that `needs` what none has `started` waits."""
     ready, found = {needs(cell) for cell in started}, []
     for cell in cells:
-        shortest_s, longest_s = evidence.limits_s(cell, waits=needs(cell) not in ready)
-        is_unknown = Length(shortest_s, longest_s).estimate_s is None
-        found.append(Length(shortest_s, longest_s, 1, int(is_unknown)))
+        found.append(evidence.length(cell, waits=needs(cell) not in ready))
         ready.add(needs(cell))
     return found
 

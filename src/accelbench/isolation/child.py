@@ -95,6 +95,8 @@ def _measure(request: CellRequest) -> Outcome:
         if hasattr(engine, "check"):  # an engine with networks of its own alone needs none
             engine.check(cell, data_folder)
         return Outcome(status=Status.ok)
+    if request.only_count:
+        return Outcome(status=Status.ok, work=engine.count_step(cell))
     paths = {"weights": request.weights, "exported": request.exported}
     known: dict[str, Any] = {name: Path(path) for name, path in paths.items() if path is not None}
     if request.only_export:

@@ -55,6 +55,7 @@ class Hosts:
         self._spec_of, self._margin_s = spec_of, margin_s
         self._hosts: dict[tuple[object, ...], _Host] = {}
         self._works: dict[str, Work] = {}
+        self._counted: dict[str, Work | None] = {}  # by the cell's id
         self._numbers = itertools.count()
         self._stack = ExitStack()
 
@@ -108,6 +109,14 @@ class Hosts:
         """Has the cell's engine check, in a fresh process, that the network runs on a batch."""
         spec = self._spec_of(cell)
         return self._ask(spec, replace(_request(spec, cell, data_folder), timeout_s=CHECK_TIMEOUT_S, only_check=True))
+
+    def count(self, cell: Cell) -> Work | None:
+        """The work of one step of `cell`, counted once, in a fresh process, which runs none; None if that failed."""
+        if cell.id not in self._counted:
+            spec = self._spec_of(cell)
+            request = replace(_request(spec, cell, Path()), timeout_s=CHECK_TIMEOUT_S, only_count=True)
+            self._counted[cell.id] = self._ask(spec, request).work
+        return self._counted[cell.id]
 
     def can_probe(self, cell: Cell) -> bool:
         return self._spec_of(cell).prober is not None

@@ -33,12 +33,13 @@ class _Request:
 
 @dataclass(frozen=True, kw_only=True)
 class CellRequest(_Request):
-    """Measure a cell, or only check that its network runs, or only export it: by these functions of `engine`."""
+    """Measure a cell, or only check that its network runs, count its work or export it: by functions of `engine`."""
 
     cell: Cell
     engine: str
     data_folder: str
     only_check: bool = False
+    only_count: bool = False
     only_export: bool = False
     exported: str | None = None  # the folder that the network is exported to, or has been, if the engine exports any
     weights: str | None = None  # the file that gets the trained weights; None: they are not saved
@@ -71,6 +72,7 @@ class Outcome:
     user_error: bool = False  # whether it failed because of a mistake in the user's request (`errors.UserError`)
     measurement: Measurement | None = None  # of a cell; None if it failed, and from every rank but the first
     ceilings: Ceilings | None = None  # of a probed device
+    work: Work | None = None  # of a step that was only counted
     peak_host_bytes: int | None = None  # of the process's resident memory, up to the end of the measurement
     until_boot_s: float | None = None  # when that was, in seconds since the machine started; later samples don't count
     # What the host adds; None if it died: its samples, and what it saw of the process that timed a cell.

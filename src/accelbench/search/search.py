@@ -11,7 +11,7 @@ from itertools import count
 from rich.console import Console
 
 from accelbench.errors import UserError, writing_errors
-from accelbench.grid.estimate import needs
+from accelbench.grid.estimate import COMPILED_S, expected_s, needs
 from accelbench.grid.fingerprint import identity
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
@@ -32,8 +32,7 @@ from accelbench.sweep.context import SweepContext
 from accelbench.sweep.session import Session
 from accelbench.sweep.terminal import say_skipped
 
-# What a process is taken to last if nothing like it was measured here; and if it compiles its network.
-UNKNOWN_S, COMPILED_S = 1.0, 20.0
+UNKNOWN_S = 1.0  # what a process is taken to last if nothing like it was measured here, and it compiles nothing
 COMPILED_FIRST = (Engine.aotinductor,)  # engines that compile a network before a cell can start
 
 
@@ -155,12 +154,11 @@ class _Search:
         cell, evidence = self.asked[i].cell if is_long else self.short[i], self.session.evidence
         # Until its host has started, or its network was exported.
         is_ready = needs(cell) in self.ready_needs
-        shortest_s, longest_s = evidence.limits_s(cell, waits=not is_ready)
-        cost_s = math.sqrt(shortest_s * longest_s)
-        if not cost_s < math.inf:  # unknown: infinite, or no number if no time at all is possible
-            compiles = cell.options.compile or (cell.engine in COMPILED_FIRST and not is_ready)
-            cost_s = max(shortest_s, COMPILED_S if compiles else UNKNOWN_S)
-        return cost_s
+        length = evidence.length(cell, waits=not is_ready)
+        if not length.num_unknown:
+            return length.seconds
+        compiles = cell.options.compile or (cell.engine in COMPILED_FIRST and not is_ready)
+        return COMPILED_S if compiles else max(UNKNOWN_S, expected_s(cell, 0.0, (0, 0)))
 
     def _measure(self, i: int, is_long: bool, left_s: float) -> Sample:
         self._note_drops()

@@ -74,8 +74,8 @@ def wanted_suites(project: Path | None, folder: Path) -> list[str] | None:
     return suite_names(project) if is_results else None
 
 
-def data_settings(project: Path | None, name: str) -> dict[str, Any]:
-    """The settings of data set `name`, such as its `source`, with the values of the profile in force.
+def data_settings(project: Path | None, name: str, of_profile: str | None = None) -> dict[str, Any]:
+    """The settings of data set `name`, such as its `source`, with the values of a profile, by default that in force.
 
     Raises UserError: params.yaml has no such data set.
     """
@@ -84,7 +84,7 @@ def data_settings(project: Path | None, name: str) -> dict[str, Any]:
     sets, profile = _section(project, "data")
     if name not in sets:
         raise UnknownChoiceError("data", name, sets)
-    return {key: _of_profile(value, profile) for key, value in sets[name].items()}
+    return {key: _of_profile(value, of_profile or profile) for key, value in sets[name].items()}
 
 
 def _of_profile(value: Any, profile: str | None) -> Any:

@@ -14,12 +14,13 @@ from rich.text import Text
 from accelbench.data.arrays import read_manifest
 from accelbench.devices import energy_counters
 from accelbench.errors import DataError
-from accelbench.grid.estimate import Evidence, read_evidence
+from accelbench.grid.estimate import Evidence, read_evidence, total
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.isolation.messages import Outcome
 from accelbench.judging import disturbed
+from accelbench.presentation import counted
 from accelbench.project import SAFETENSORS, shown
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record
@@ -29,6 +30,7 @@ from accelbench.schema.text import ending, one_line
 from accelbench.schema.vocab import MODULE, Device, Library, Precision, Status
 from accelbench.settings.config import check_local
 from accelbench.sweep.context import SweepContext
+from accelbench.sweep.forecast import complete, note_inputs
 from accelbench.sweep.prober import PROBING_ENGINE, Prober, Quiet, is_allowed, slow_formats
 from accelbench.sweep.terminal import SweepProgress
 
@@ -80,6 +82,10 @@ class Session:
             cells = [cell for cell in runnable if cell.device == device]
             for line in slow_formats(self._prober.ceilings(cells[0]), [cell.precision for cell in cells]):
                 self.context.say(line)
+        if len(runnable) > 1 and not self._is_brief:
+            note_inputs(self.evidence, runnable, place)
+            complete(self.evidence, runnable, self._prober)
+            self.context.say(f"{counted(len(runnable), 'cell')} to measure: {total(runnable, self.evidence)}")
         self._progress = SweepProgress(self.context.console, self.todo, self.evidence, is_brief=self._is_brief)
         self._progress.__enter__()
 

@@ -6,9 +6,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from accelbench.engines.lightning import work, zoo
 from accelbench.engines.lightning.backends import Backend
+from accelbench.engines.lightning.engine import count_step
 from accelbench.engines.lightning.module import BenchModule, ImageTask
-from accelbench.schema.vocab import NOT_QUANTIZED, Precision
+from accelbench.schema.vocab import NOT_QUANTIZED, Mode, Precision
 from accelbench.schema.workload import ModelSpec
+from fakes import make_cell
 
 OWN = {
     **dict.fromkeys(["mlp", "cnn", "autoencoder"], (28, 28)),
@@ -62,6 +64,13 @@ def test_known_layers_exactly(network, shape, flops):
 
 def attend(images, weight):
     return ATTENTION(images @ weight, images, images).flatten(1)
+
+
+@pytest.mark.parametrize(("mode", "least"), [(Mode.infer, 1), (Mode.train, 2.6)])
+def test_the_work_of_a_cell_is_counted_without_its_data(mode, least):
+    forward = 2 * 32 * (784 * 512 + 3 * 512 * 512 + 512 * 10)
+    flops = count_step(make_cell(mode=mode)).flops
+    assert flops == forward if mode == Mode.infer else least * forward < flops < 3 * forward
 
 
 def test_training_is_the_forward_pass_and_the_gradients_that_are_needed():

@@ -65,5 +65,7 @@ DATA_SET = FileSet(
     mirrors=["https://download.microsoft.com/download/3/E/1/3E1C3F21-ECDB-4869-8368-6DEBA77B919F/"],
     read=read,
     stand_in=stand_in,
+    shape=(3, 224, 224),
+    num_samples=(19_957, 4_989),
     settings={"image_size": 224, "max_images": ALL},
 )

@@ -68,4 +68,6 @@ DATA_SET = FileSet(
     mirrors=["https://www.cs.toronto.edu/~kriz/"],
     read=read,
     stand_in=lambda target: save_drawn(target.folder, SIDE, in_colour=True),
+    shape=(3, SIDE, SIDE),
+    num_samples=(50_000, 10_000),
 )

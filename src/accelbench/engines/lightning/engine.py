@@ -19,7 +19,7 @@ from accelbench.engines.lightning import options, zoo
 from accelbench.engines.lightning.backends import Backend, Compilations, backend_for
 from accelbench.engines.lightning.feed import Feed, SingleItemLoader
 from accelbench.engines.lightning.global_state import hush_lightning, use_threads
-from accelbench.engines.lightning.module import BenchModule, EpochStep, InferStep, TestStep, new_optimizer
+from accelbench.engines.lightning.module import BenchModule, EpochStep, ImageTask, InferStep, TestStep, new_optimizer
 from accelbench.engines.lightning.outputs import NetworkOutputs, all_finite, described
 from accelbench.engines.lightning.own.module_run import ModuleRun
 from accelbench.engines.lightning.precision import STORED_DTYPES, Observer, check_normalises, plugin_for
@@ -117,6 +117,23 @@ def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> None:
             shape = tuple(batch[0].shape)
             error.add_note(f"its input is images of shape {shape}: model.batch names a function that makes others")
         raise
+
+
+def count_step(cell: Cell) -> Work:
+    """The work of one step of `cell`, whose images are random; its network is built without contents, in a moment."""
+    model = cell.model
+    if model.library == Library.transformers:
+        workload = workload_of(cell, Path(), Backend(), Ranks(1))
+        with torch.device("meta"):
+            network = workload.build()
+        task, batch = workload.task, workload.some_batch()
+    else:
+        task = ImageTask(torch.float32, reconstructs=model.is_own("autoencoder"))
+        with torch.device("meta"):
+            network = zoo.build(model, model.input_shape, model.num_classes)
+            images = torch.empty(cell.batch_size, *model.input_shape)
+            batch = images, torch.empty(cell.batch_size, dtype=torch.int64)
+    return count(BenchModule(network, model, task, Backend()), batch, cell.precision, train=cell.mode == Mode.train)
 
 
 def set_threads(cell: Cell, backend: Backend, num_ranks: int) -> None:

@@ -1,0 +1,86 @@
+"""What tells how long cells will take: what is known, and what is counted and probed first where nothing is known."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from accelbench import lock
+from accelbench.data.arrays import load_split, read_classes, read_counts
+from accelbench.data.obtain import FileSet, find
+from accelbench.errors import BusyError, UserError
+from accelbench.grid.estimate import Evidence, Inputs, read_evidence
+from accelbench.grid.fingerprint import fingerprint
+from accelbench.isolation.hosts import Hosts
+from accelbench.project import Workplace
+from accelbench.schema.ceilings import read_ceilings
+from accelbench.schema.cell import Cell
+from accelbench.schema.vocab import Device
+from accelbench.settings.params import data_settings
+from accelbench.sweep.prober import PROBING_ENGINE, Prober
+
+
+def forecast(
+    cells: Sequence[Cell], hosts: Hosts, place: Workplace, say: Callable[[str], None], profile: str | None = None
+) -> Evidence:
+    """The evidence of how long `cells` take, all of which run here; their data sets are as `profile` wants them.
+
+    For cells whose work was never measured, devices are probed, and the work of their networks is counted, unless
+    another measurement is under way, which that would disturb.
+    """
+    environment = fingerprint(PROBING_ENGINE)
+    evidence = read_evidence(place.root, environment["machine"], {cell.id for cell in cells})
+    evidence.ceilings |= {Device(word): kept for word, kept in read_ceilings(place.cache, environment).items()}
+    note_inputs(evidence, cells, place, profile)
+    if unmeasured := evidence.unmeasured(cells):
+        try:
+            with lock.hold_measuring(_refuse):
+                complete(evidence, cells, Prober(hosts, place.cache, environment, say, unmeasured))
+        except BusyError:
+            say("Another measurement is under way: until it ends, nothing is counted or probed for an estimate.")
+    return evidence
+
+
+def _refuse(holder: str) -> None:
+    raise BusyError(holder)
+
+
+def complete(evidence: Evidence, cells: Sequence[Cell], prober: Prober) -> None:
+    """Adds the ceilings and the work of networks that no record tells; while nothing else is measured."""
+    unmeasured = evidence.unmeasured(cells)
+    for device, cell in {cell.device: cell for cell in unmeasured}.items():
+        if (ceilings := prober.ceilings(cell)) is not None:
+            evidence.ceilings[device] = ceilings
+    counted = [(cell, evidence.counted_as(cell)) for cell in evidence.uncounted(unmeasured)]
+    for _, stand_in in counted:  # they import their frameworks side by side
+        prober.hosts.start(stand_in)
+    for cell, stand_in in counted:
+        evidence.learn(cell, prober.hosts.count(stand_in))
+
+
+def note_inputs(evidence: Evidence, cells: Sequence[Cell], place: Workplace, profile: str | None = None) -> None:
+    """Adds what the data sets of `cells` give: as prepared, or, for another profile, as they will be."""
+    for name in dict.fromkeys(cell.data.name for cell in cells):
+        if (inputs := _inputs(place, name, profile)) is not None:
+            evidence.inputs[name] = inputs
+
+
+def _inputs(place: Workplace, name: str, profile: str | None) -> Inputs | None:
+    """What the data set `name` gives, as it is prepared, or as the original is; None if that is not known."""
+    folder, kept, wanted = place.data / name, {}, {}
+    with suppress(UserError):  # the user's own, which has no settings there
+        kept, wanted = (data_settings(place.project, name, each) for each in (None, profile))
+    with suppress(UserError, OSError, ValueError, KeyError):  # it is not prepared
+        if kept == wanted and (counts := read_counts(folder)):
+            height, width, *colours = load_split(folder, "train").images.shape[1:]
+            shape = (*colours, height, width)
+            return Inputs((counts["train"], counts["test"]), shape, len(read_classes(folder)))
+    data_set: Any = None
+    with suppress(UserError):
+        data_set = find(name)
+    if not isinstance(data_set, FileSet):
+        return None
+    most, side = wanted.get("max_images"), wanted.get("image_size")
+    train, test = data_set.num_samples
+    share = min(1.0, most / (train + test)) if most else 1.0
+    shape = (*data_set.shape[:-2], side, side) if side else data_set.shape
+    return Inputs((round(share * train), round(share * test)), shape, len(data_set.classes))
