@@ -1,5 +1,7 @@
 """Networks, modules and loaders that are sound, and look like some that are not."""
 
+import time
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -39,6 +41,13 @@ def SkipsLayers(self, x):
 def Fp32Head(self, x):
     """Its head computes in fp32, as those of language models do in bf16."""
     return functional.linear(self.layers(x).float(), self.head.weight.float(), self.head.bias.float())
+
+
+@network
+def Sleeps(self, x):
+    """Its steps are slow."""
+    time.sleep(0.15)
+    return self.full(x)
 
 
 class WithState(Honest):

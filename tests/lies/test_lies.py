@@ -9,10 +9,22 @@ from typing import Any, NamedTuple
 import pytest
 
 from accelbench.isolation.hosts import Hosts
+from accelbench.judging.row import summarise
 from accelbench.schema.cell import TrainerSettings, Window
-from accelbench.schema.vocab import MODULE, Library, Mode, ModelOutput, Pipeline, Precision, Protocol, Status
+from accelbench.schema.vocab import (
+    MODULE,
+    Library,
+    Mode,
+    ModelOutput,
+    Pipeline,
+    Precision,
+    Promise,
+    Protocol,
+    Status,
+    Stop,
+)
 from accelbench.schema.workload import DataSpec, ModelSpec
-from fakes import make_cell
+from fakes import make_cell, make_record
 
 SHORT = Window(warmup_steps=2, warmup_s=0.01, measure_s=0.08, block_s=0.01, latency_s=0.03, latency_steps=20)
 # For lies about times, which the host's clock must see surely; and for those that make times four times as long.
@@ -287,3 +299,27 @@ def test_a_loader_that_gives_less_than_it_says_is_counted_as_it_gives(hosts, tmp
     assert_sound(outcome)
     # Each epoch ends with a batch of num % 4 samples, if that is not 0.
     assert outcome.measurement.samples_per_step == pytest.approx(num / -(-num // 4), rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("asked", "stop", "said"),
+    [
+        (
+            {"protocol": Protocol.steps, "warmup": 5, "steps": 1000, "timeout_s": 4.0},
+            Stop.timeout,
+            "partial: .* of 1,000",
+        ),
+        ({"window": Window(measure_s=9.0), "timeout_s": 4.0}, Stop.timeout, "partial: .* steps, timeout_s"),
+        ({"window": Window(measure_s=9.0), "budget_s": 0.5}, Stop.budget, "measured in 6 steps after 2 of warm-up"),
+    ],
+)
+def test_slow_steps_end_in_time_and_are_checked(hosts, tmp_path, asked, stop, said):
+    cell = cell_of(sound("Sleeps", "its steps are slow", breakdown_s=0.3, **asked), "honest")
+    outcome = hosts.run(cell, tmp_path)
+    measured = outcome.measurement
+    assert (outcome.status, measured.stop) == (Status.ok, stop), (outcome.reason, outcome.error)
+    assert len(measured.latency_s) == len(measured.blocks) >= 6
+    assert any(check.promise == Promise.outputs and check.share for check in measured.checks)
+    row = summarise(make_record(cell, measurement=measured))
+    assert re.search(said, row["warnings"])
+    assert (measured.breakdown is None) == any("no phases of a step" in note for note in measured.notes)

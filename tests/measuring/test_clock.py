@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from accelbench.measuring import clock
-from accelbench.measuring.runner import Runner, Timing
+from accelbench.measuring.runner import Ends, Runner, Timing
 from accelbench.schema.cell import Window
 from accelbench.schema.vocab import Stop
 from accelbench.stats import order_statistics
@@ -196,13 +196,42 @@ def test_slow_steps_get_the_samples_that_an_interval_needs_and_end_at_three_time
     assert (timing.num_warmup_steps, len(timing.blocks), timing.blocks[0].num_steps) == (2, 1, 1)
 
 
-def test_a_fixed_number_of_steps_is_just_that(workload):
-    timing = clock.measure_steps(runner_of(workload), 10, 25)
-    counts = [len(timing.warmup_s), len(timing.blocks), sum(block.num_steps for block in timing.blocks)]
-    assert counts == [10, clock.NUM_PARTS, 25]
-    assert (len(timing.latency_s), workload.num_computed) == (25, 10 + 25 + 25)
+class OnHost(Workload):
+    """A step is done when it returns, as on a CPU."""
+
+    def compute(self, batch):
+        super().compute(batch)
+        self.wait()
+        return batch
+
+
+def steps_of(workload, warmup=10, steps=25, **more):
+    return clock.measure_steps(runner_of(workload, queues=type(workload) is Workload, **more), warmup, steps)
+
+
+@pytest.mark.parametrize("kind", [Workload, OnHost])
+@pytest.mark.parametrize("steps", [2, 25, 120])
+def test_a_fixed_number_of_steps_is_just_that(kind, steps):
+    workload = kind()
+    timing = steps_of(workload, steps=steps)
+    assert (workload.num_computed, len(timing.warmup_s), timing.stop) == (10 + steps, 10, Stop.fixed)
+    counts = len(timing.latency_s), sum(block.num_steps for block in timing.blocks)
+    assert counts == ((steps, steps) if timing.steps_are_blocks else pytest.approx((steps / 2, steps / 2), abs=8))
+    assert timing.steps_are_blocks is (kind is OnHost)
+    assert len(timing.blocks) >= min(clock.MIN_SAMPLES, steps // 2)
     rate = sum(b.num_samples for b in timing.blocks) / sum(b.seconds for b in timing.blocks)
-    assert rate == pytest.approx(4 / 0.012, rel=0.15)  # a block of few steps waits for its first copy and last step
+    alone_s = 0.0165 if timing.steps_are_blocks else 0.012
+    # On a device that queues, a block of few steps waits for its first copy and its last step.
+    assert steps == 2 or rate == pytest.approx(4 / alone_s, rel=0.2)
+
+
+@pytest.mark.parametrize("kind", [Workload, OnHost])
+def test_many_steps_end_early_once_their_speed_is_known(kind):
+    timing = steps_of(kind(compute=0.1), steps=10_000)
+    assert (timing.stop, timing.compiled_in_steady_state) == (Stop.precise, 0)
+    assert clock.EARLY_S <= sum(timing.latency_s) + (kind is Workload) * sum(b.seconds for b in timing.blocks) < 12
+    timing = steps_of(noisy(kind(), random.Random(1), 0.5), steps=200)
+    assert timing.stop == Stop.fixed
 
 
 def test_one_step_without_a_warm_up_computes_once(workload):
@@ -210,6 +239,51 @@ def test_one_step_without_a_warm_up_computes_once(workload):
     assert workload.num_computed == 1
     assert [block.num_steps for block in timing.blocks] == [1]
     assert (timing.latency_s, timing.warmup_s, timing.first_step_s) == ([], [], None)
+
+
+@pytest.mark.parametrize("kind", [Workload, OnHost])
+@pytest.mark.parametrize("steps", [None, 1000])
+@pytest.mark.parametrize(
+    ("step_s", "ends", "stop"),
+    [
+        (0.5, Ends(timeout_s=15.0, num_checks=5), Stop.timeout),
+        (0.5, Ends(budget_s=15.0, num_checks=5), Stop.budget),
+        (4.0, Ends(timeout_s=60.0, num_checks=5), Stop.timeout),
+        (4.0, Ends(budget_s=15.0, num_checks=5), Stop.budget),
+        (20.0, Ends(timeout_s=90.0, num_checks=1), Stop.timeout),
+    ],
+)
+def test_slow_steps_end_in_time_and_a_budget_leaves_the_fewest_that_are_published(kind, steps, step_s, ends, stop):
+    workload = kind(compute=step_s)
+    runner = runner_of(workload, ends=ends, queues=kind is Workload)
+    window = replace(WINDOW, measure_s=100.0, latency_s=100.0)
+    timing = clock.measure(runner, window) if steps is None else clock.measure_steps(runner, 10, steps)
+    assert (timing.stop, len(timing.blocks) > 0) == (stop, True)
+    least = min(len(timing.blocks), len(timing.latency_s))
+    if ends.budget_s == 15.0 and step_s == 4.0:
+        assert (timing.num_warmup_steps, len(timing.blocks), len(timing.latency_s)) == (2, 6, 6)
+    else:
+        assert workload.time + ends.num_checks * step_s <= min(ends[:2])
+        assert least >= clock.MIN_SAMPLES or step_s > 1
+
+
+def test_a_budget_changes_nothing_where_there_is_time():
+    plain, bounded = (
+        clock.measure(runner_of(Workload(), ends=ends), WINDOW) for ends in (Ends(), Ends(budget_s=20.0, num_checks=5))
+    )
+    assert (bounded.stop, bounded.num_warmup_steps) == (plain.stop, plain.num_warmup_steps)
+    assert [block.num_steps for block in bounded.blocks] == [block.num_steps for block in plain.blocks]
+
+
+@pytest.mark.parametrize("window", [WINDOW, replace(WINDOW, block_s=0.02)])
+def test_slow_steps_that_are_done_when_they_return_are_blocks_and_single_steps_at_once(window):
+    workload = OnHost(compute=0.3)
+    timing = clock.measure(runner_of(workload, queues=False), window)
+    assert timing.steps_are_blocks
+    assert [block.seconds for block in timing.blocks] == timing.latency_s
+    assert len(timing.latency_s) >= clock.MIN_SAMPLES
+    assert workload.num_computed == timing.num_warmup_steps + len(timing.latency_s)
+    assert not clock.measure(runner_of(OnHost(), queues=False), WINDOW).steps_are_blocks
 
 
 def of_epoch(workload):

@@ -284,15 +284,15 @@ class Controller:
         self._is_merged = not (merged.conflicts or merged.problems)
         for line in [*merged.conflicts, *merged.problems]:
             self.context.say(line, "yellow")
-        ids = {item.cell.id for item in self.ready.planned}
-        paths = [path for path in folder.glob(RECORDS) if path.stem.partition("-")[0] in ids]
+        cells = {item.cell.id: item.cell for item in self.ready.planned}
+        paths = [path for path in folder.glob(RECORDS) if path.stem.partition("-")[0] in cells]
         found, unreadable = read_or_set_aside(paths)
         for line in listed(unreadable):
             self.context.say(line, "yellow")
         present = sorted(filter(self._is_of_today, found), key=lambda record: record.started_at)
-        done = {record.cell.id: record for record in present if stands(record, retry)}
+        done = {each.cell.id: each for each in present if stands(each, retry, cells[each.cell.id])}
         for record in present:
-            if not stands(record, retry):
+            if not stands(record, retry, cells[record.cell.id]):
                 replaced = self.folder / REPLACED
                 replaced.mkdir(exist_ok=True)
                 for path in folder.glob(f"{record.name}.*"):  # and its weights

@@ -14,7 +14,7 @@ from accelbench.schema.vocab import RANDOM, Augment, Device, Engine, KerasBacken
 from accelbench.schema.workload import DataSpec, ModelSpec
 
 # Settings that the words leave out: the windows are the command line's, and only whole epochs are counted.
-LEFT_OUT = ("window", "epochs", "breakdown_s", "timeout_s", "repeat", "protocol")
+LEFT_OUT = ("window", "epochs", "breakdown_s", "budget_s", "timeout_s", "repeat", "protocol")
 # The libraries whose networks a name tells; for the others the user's own words are needed.
 NAMED = {Library.timm, Library.torchvision}
 

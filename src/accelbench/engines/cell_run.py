@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from accelbench.data.arrays import read_counts
@@ -20,6 +19,7 @@ from accelbench.engines.formats import FORMATS
 from accelbench.engines.images import Shape, check_has_epochs, is_random
 from accelbench.measuring import clock, output_check, witness
 from accelbench.measuring.breakdown import has_time
+from accelbench.measuring.limits import Limits
 from accelbench.measuring.output_check import NOT_FINITE, NUM_ROWS, Findings, Output, Outputs, References
 from accelbench.measuring.promises import Observations, check_timed, replay
 from accelbench.measuring.runner import ONE_RANK, Compiles, RankGroup, Runner, Step, Timing, Watch
@@ -28,9 +28,6 @@ from accelbench.schema.measurement import Answers, Breakdown, Check, Epoch, Eval
 from accelbench.schema.ranges import MAX_NUMBER
 from accelbench.schema.vocab import MODULE, QUANTIZED, Device, Mode, Pipeline, Precision, Promise, Protocol
 
-# The share of a cell's time limit after which its output is not compared any more: running into the limit would lose
-# the record. The rest is for what comes before a `CellRun`, such as starting a device, and after it.
-MAX_UNTIL_CHECKED = 0.9
 # In which a newly built network rounds as a cell does, where that is not its own precision. No CPU has tf32: bf16
 # rounds to fewer bits.
 ROUNDS_ALIKE = {Precision.fp32: Precision.fp64, Precision.tf32: Precision.bf16_mixed}
@@ -41,6 +38,8 @@ class BaseBackend:
 
     on_host = True
     """Whether a batch is computed in the memory where it was fetched."""
+    queues = False
+    """Whether a step may return before it is done, or waiting for it takes time of its own."""
 
     def wait(self) -> None:
         """Returns when everything launched on the device is done."""
@@ -115,7 +114,7 @@ class CellRun:
     timed: tuple[Any, Output | None] | None = None  # a batch of a timed step, and its output if that can be compared
 
     def __init__(self, cell: Cell, data_folder: Path, backend: BaseBackend, ranks: RankGroup = ONE_RANK) -> None:
-        self._began_s = time.monotonic()
+        self.limits = Limits(cell)
         check_has_epochs(cell)
         self.cell, self.data_folder, self.backend, self.ranks = cell, data_folder, backend, ranks
         self.trains = cell.mode == Mode.train
@@ -242,7 +241,9 @@ class CellRun:
     def measure_window(self, step: Step) -> None:
         """Measures blocks and single steps; drops the times of parts that this cell's steps do not have."""
         cell, self.step, watch = self.cell, step, None if self.is_one_step else self.watch(step)
-        runner = Runner(step, self.backend.wait, self.backend.compiles, ranks=self.ranks, watch=watch)
+        queues = self.backend.queues or cell.devices > 1
+        backend, ends = self.backend, self.limits.ends
+        runner = Runner(step, backend.wait, backend.compiles, ranks=self.ranks, watch=watch, ends=ends, queues=queues)
         if cell.protocol == Protocol.steps:
             self.timing = clock.measure_steps(runner, cell.warmup, cell.steps)
         else:
@@ -348,8 +349,7 @@ class CellRun:
         """What the outputs are compared with. It raises a NotInTimeError if the cell would run into its time limit."""
 
         def run(batches: Sequence[Any], **how: Any) -> list[Output]:
-            left_s = self._began_s + MAX_UNTIL_CHECKED * self.cell.timeout_s - time.monotonic()
-            return output_check.in_time(lambda: self.reference_outputs(batches, **how), left_s)
+            return output_check.in_time(lambda: self.reference_outputs(batches, **how), self.limits.left_s)
 
         return References(
             run,
@@ -364,9 +364,8 @@ class CellRun:
     @check_timed
     def look_for_kept_results(self, fed: Callable[[], Any], unseen: Callable[[], Any]) -> None:
         """Runs further steps on inputs that were fed before, and on others; see `replay`. Not if time would run out."""
-        steps_s = self.timing.latency_s or [block.seconds / block.num_steps for block in self.timing.blocks]
-        if has_time(median(steps_s), self.cell.timeout_s):
-            self.seen.replayed = replay(fed, unseen, self.seconds_of, steps_s, on_host=self.backend.on_host)
+        if has_time(self.timing.step_s, self.cell.timeout_s):
+            self.seen.replayed = replay(fed, unseen, self.seconds_of, self.timing.steps_s, on_host=self.backend.on_host)
 
     def seconds_of(self, batches: Sequence[Any]) -> float:
         start = time.perf_counter()
@@ -425,7 +424,7 @@ class CellRun:
             tokens_per_sample=self.tokens_per_sample(),
             checks=[self._settings_check(observed), *checks],
             checks_s=self.seen.checks_s,
-            notes=[*self.notes(), *self.seen.notes(asked), *found.notes],
+            notes=[*self.notes(), *self.limits.left_out, *self.seen.notes(asked), *found.notes],
             warnings=[*own_warnings, *self.seen.warnings(asked), *found.warnings],
             defects=list(dict.fromkeys([*self.defects, *found.defects])),
             **self.timing.measured(),

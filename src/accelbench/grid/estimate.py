@@ -17,7 +17,7 @@ from typing import Any
 
 from accelbench.engines.registry import host_spec
 from accelbench.measuring.breakdown import MAX_STEPS, MIN_STEPS
-from accelbench.measuring.clock import BLOCK_MARGIN, MIN_SAMPLES, NUM_INFER_EPOCHS, STRETCH
+from accelbench.measuring.clock import BLOCK_MARGIN, EARLY_S, MIN_SAMPLES, NUM_INFER_EPOCHS, STRETCH
 from accelbench.presentation import counted, duration
 from accelbench.project import RECORD_FOLDERS, RECORDS
 from accelbench.schema.ceilings import Ceilings, ceilings_in
@@ -44,6 +44,7 @@ NUM_CHECK_STEPS = {Mode.infer: 5, Mode.train: 1}
 EVALUATION = 1 / 3  # the time of an evaluated sample, as a share of a trained one: it has no backward pass
 # Settings that change how many steps are run, but not what a step does for a sample.
 COUNTS = {"batch_size", "scaling", "protocol", "window", "warmup", "steps", "epochs", "breakdown_s", "seed", "repeat"}
+COUNTS |= {"budget_s"}
 NUM_LATEST = 3  # of the cells of one batch, the latest count
 MAX_READ = 500  # records of other cells that are read, the newest; reading one takes some .5 ms
 START_S = 5.0  # of a host, where no cell waited for one yet
@@ -89,7 +90,9 @@ def expected_s(cell: Cell, step_s: float, num_samples: tuple[int, int]) -> float
     if cell.breakdown_s:
         others_s += max(2 * MIN_STEPS * step_s, min(cell.breakdown_s, 2 * MAX_STEPS * step_s))
     if cell.protocol == Protocol.steps:
-        return (cell.warmup + 2 * cell.steps) * step_s + others_s
+        # Fewer of them where the speed is known before.
+        steps_s = min(cell.steps * step_s, STRETCH * max(EARLY_S, MIN_SAMPLES * step_s))
+        return cell.warmup * step_s + steps_s + others_s
     window = cell.window
     warmup_s = max(window.warmup_s, WARMUP_STRETCH * window.warmup_steps * step_s)
     few_blocks_s = MIN_SAMPLES * max(BLOCK_MARGIN * window.block_s, step_s)

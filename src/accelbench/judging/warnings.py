@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from accelbench.presentation import significant
 from accelbench.schema.ceilings import ceilings_in
+from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.record import Record, Row
 from accelbench.schema.vocab import SHARE_ONE_CPU, Device, Mode, Precision, Protocol, Stop
@@ -68,6 +69,7 @@ def page_faults_matter(faults_per_s: float, busy_percent: float) -> bool:
 
 def _about_blocks(record: Record, measured: Measurement, row: Row) -> Iterator[str]:
     blocks, window = measured.blocks, record.cell.window
+    yield from _about_end(record.cell, measured)
     if 0 < len(blocks) < order_statistics.NUM_SAMPLES_FOR[50]:
         yield f"only {len(blocks)} blocks were measured"
     short = sum(block.seconds < window.block_s for block in blocks) * (record.cell.protocol == Protocol.window)
@@ -83,6 +85,15 @@ def _about_blocks(record: Record, measured: Measurement, row: Row) -> Iterator[s
         yield f"the speed changed by {100 * changed:+.0f} % while it was measured"
     if len(measured.epochs) == 1 and record.cell.mode == Mode.train:
         yield "only one epoch: its rate includes the first steps and their compilation"
+
+
+def _about_end(cell: Cell, measured: Measurement) -> Iterator[str]:
+    num, of_all = measured.num_timed_steps, f" of {cell.steps:,}" if cell.protocol == Protocol.steps else ""
+    if measured.is_partial:
+        yield f"partial: {num:,}{of_all} steps, timeout_s"
+    elif measured.stop == Stop.budget:
+        few = f"{num:,}{of_all} steps after {measured.num_warmup_steps:,} of warm-up"
+        yield f"budget_s={cell.budget_s:g} is short for its steps: it was measured in {few}"
 
 
 def _about_steps(measured: Measurement, row: Row) -> Iterator[str]:

@@ -1,11 +1,13 @@
 """The clock that every engine is measured with: warm-up, then blocks of steps, then single steps.
 
 Throughput comes from blocks: their steps are launched without waiting, as a training loop does, and the device is
-waited for once at the end of the block. Latency comes from single steps, whose parts are each waited for. All raw times
-are kept.
+waited for once at the end of the block. Latency comes from single steps, whose parts are each waited for. Where a step
+is done when it returns, as on a CPU, waiting costs nothing: blocks may then be made of single steps. All raw times are
+kept.
 """
 
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +18,8 @@ from typing import NamedTuple
 from accelbench.measuring import witness
 from accelbench.measuring.runner import Compiles, Now, Runner, Step, Timing
 from accelbench.schema.cell import Window
-from accelbench.schema.vocab import Stop
+from accelbench.schema.measurement import Block
+from accelbench.schema.vocab import Mode, Stop
 from accelbench.stats import order_statistics
 
 # Step times have settled when their level differs by at most this share between two thirds of the warm-up.
@@ -31,8 +34,15 @@ MAX_WARMUP_KEPT = 100
 MIN_SAMPLES = 6
 # Blocks are planned this many times longer than asked for, so that a faster one is still long enough.
 BLOCK_MARGIN = 1.2
-# The number of blocks that a fixed number of steps is divided into: enough for an interval of the median.
+# A fixed number of steps ends early once its speed is known to `Window.width` after as many seconds and blocks: with
+# fewer blocks, an interval that was stopped for its width holds too rarely.
+EARLY_S = 10.0
 NUM_PARTS = 10
+MAX_PARTS = 1000  # of a fixed number of steps whose length is unknown
+# Steps of warm-up that a budget leaves: what is done once takes a part of the first one.
+LEAST_WARMUP = 2
+# Steps that check a cell after it was measured, about. In training, few of them if they are long.
+NUM_CHECK_STEPS = {Mode.infer: 5, Mode.train: 4}
 # How often the blocks are restarted with more steps; under bursts of load, some blocks stay too short.
 MAX_RESTARTS = 12
 # Slow or noisy workloads are measured for up to this many times the window's seconds.
@@ -65,20 +75,64 @@ def measure(runner: Runner, window: Window, reference: Now = raw_s) -> Timing:
 
 
 def measure_steps(runner: Runner, warmup: int, steps: int, reference: Now = raw_s) -> Timing:
-    """Measures that many steps in up to `NUM_PARTS` blocks, then as many single ones, but one step only once."""
-    runner.timing.stop = Stop.fixed
-    _note_warmup(runner.timing, [runner.plain_step() for _ in range(warmup)])
-    num_parts = min(NUM_PARTS, steps)
-    looked_at = SystemRandom().randrange(num_parts)
+    """Measures up to `steps` steps, each once, after `warmup` others.
+
+    On a device that queues steps, blocks and single steps take turns, each of half of the steps; one step alone is a
+    block. Elsewhere each is a single step, and blocks are made of them. It ends early once the speed is known.
+    """
+    timing, first, fastest_s = runner.timing, list[float](), 0.0
+    while len(first) < warmup and not (first and _takes_too_long(runner, len(first), fastest_s)):
+        first.append(runner.plain_step())
+        fastest_s = min(fastest_s or math.inf, first[-1])
+    _note_warmup(timing, first)
+    timing.steps_are_blocks = not runner.queues
+    num_parts = _num_parts(runner, steps, median(first) if first else None)
+    look_at, runner.look_after_s = SystemRandom().randrange(min(NUM_PARTS, num_parts)), sys.float_info.max
     with _steady(runner, reference):
         for part in range(num_parts):
-            num_steps = steps * (part + 1) // num_parts - steps * part // num_parts
-            if part == looked_at:
+            if part == look_at:
+                # Nobody knows which part is the last: further ones are looked at, ever farther apart.
                 runner.look_after_s = 0.0
-            runner.timing.blocks.append(runner.block(num_steps))
-        for _ in range(steps if steps > 1 else 0):
-            runner.step_in_parts()
-    return runner.timing
+                look_at = part + NUM_PARTS + SystemRandom().randrange(NUM_PARTS + 3 * part)
+            before_s = runner.measured_s
+            _run_part(runner, steps * (part + 1) // num_parts - steps * part // num_parts)
+            is_last = part + 1 == num_parts
+            timing.stop = Stop.fixed if is_last else _why_no_part(runner, runner.measured_s - before_s)
+            if timing.stop is not None:
+                break
+        runner.look_at_last()
+    return timing
+
+
+def _num_parts(runner: Runner, steps: int, step_s: float | None) -> int:
+    """How many parts: of about `Window.block_s` each, and enough for an interval. `step_s`: None if unknown."""
+    num_blocks, least = (steps // 2, MIN_SAMPLES) if runner.queues else (steps, NUM_PARTS)
+    unknown = least if runner.queues else MAX_PARTS
+    parts = unknown if step_s is None else math.ceil(num_blocks * step_s / (BLOCK_MARGIN * Window.block_s))
+    return max(1, min(num_blocks, max(least, parts)))
+
+
+def _run_part(runner: Runner, num_steps: int) -> None:
+    timing = runner.timing
+    num_single = num_steps // 2 if runner.queues else num_steps
+    if runner.queues:
+        timing.blocks.append(runner.block(num_steps - num_single))
+    single = [runner.step_in_parts() for _ in range(num_single)]
+    if timing.steps_are_blocks:
+        num_samples, seconds = sum(each.num_samples for each in single), sum(each.seconds for each in single)
+        timing.blocks.append(Block(num_steps=num_single, num_samples=num_samples, seconds=seconds))
+
+
+def _why_no_part(runner: Runner, part_s: float) -> Stop | None:
+    """Why the steps of these parts are enough; None if another part, as long as the last one, should be measured."""
+    timing, steps_s = runner.timing, [block.seconds / block.num_steps for block in runner.timing.blocks]
+    is_least = min(len(steps_s), len(timing.latency_s)) < MIN_SAMPLES
+    if (stop := runner.why_end(part_s, steps_s[-1], is_least=is_least)) is not None:
+        return stop
+    if runner.measured_s < EARLY_S or len(steps_s) < NUM_PARTS:
+        return None
+    width = order_statistics.half_width(steps_s)
+    return Stop.precise if width is not None and width <= Window.width else None
 
 
 @contextmanager
@@ -106,19 +160,30 @@ def _note_warmup(timing: Timing, steps: list[float]) -> None:
 def _warm_up(runner: Runner, window: Window) -> float:
     timing, compiles = runner.timing, runner.compiles
     steps: list[float] = []
+    fastest_s = math.inf
     began, elapsed = 0, 0.0  # the first step after the last compilation, and the seconds since then
     next_check = window.warmup_steps  # in steps
     while timing.settled is None:
         compiled, _ = compiles()
         steps.append(runner.plain_step())
         elapsed += steps[-1]
+        fastest_s = min(fastest_s, steps[-1])
         if compiles()[0] != compiled and len(steps) < MAX_COMPILING_STEPS:
             began, elapsed = len(steps), 0.0
         elif len(steps) - began >= next_check and elapsed >= window.warmup_s:
             timing.settled = _has_settled(steps[began:], elapsed, window)
             next_check = math.ceil(1.1 * (len(steps) - began))  # the check sorts all steps: rarer for tiny models
+        if timing.settled is None and _takes_too_long(runner, len(steps), fastest_s):
+            timing.settled = False
     _note_warmup(timing, steps)
     return median(steps[-window.warmup_steps :])
+
+
+def _takes_too_long(runner: Runner, num_before: int, step_s: float) -> bool:
+    """Whether another step of warm-up, of `step_s`, would take the time of the fewest steps that are published."""
+    is_least = num_before < LEAST_WARMUP
+    num = (1 if is_least else MIN_SAMPLES) * (2 if runner.queues else 1)  # blocks, and single steps
+    return runner.why_end((1 + num) * step_s, step_s, is_least=is_least) is not None
 
 
 def _has_settled(steps: Sequence[float], elapsed: float, window: Window) -> bool | None:
@@ -139,28 +204,33 @@ def _run_blocks(runner: Runner, window: Window, typical_s: float) -> None:
     timing, compiles = runner.timing, runner.compiles
     num_steps = max(1, math.ceil(BLOCK_MARGIN * window.block_s / max(typical_s, 1e-9)))
     for attempt in range(MAX_RESTARTS + 1):
-        timing.dropped_s += sum(block.seconds for block in timing.blocks)
-        timing.blocks, timing.stop = [], None
+        timing.stop, timing.steps_are_blocks = None, num_steps == 1 and not runner.queues
         while timing.stop is None:
             compiled, _ = compiles()
-            block = runner.block(num_steps)
+            block = runner.step_in_parts() if timing.steps_are_blocks else runner.block(num_steps)
             has_compiled, is_short = compiles()[0] != compiled, block.seconds < window.block_s
-            if (has_compiled or is_short) and attempt < MAX_RESTARTS:
-                timing.dropped_s += block.seconds
+            is_last = attempt == MAX_RESTARTS or runner.why_end(block.seconds, block.seconds / num_steps) is not None
+            if (has_compiled or is_short) and not is_last:
+                timing.drop(block.seconds)
                 if not has_compiled:
                     more = BLOCK_MARGIN * window.block_s / max(block.seconds, 1e-9)
                     num_steps = math.ceil(num_steps * max(1.1, more))
                 break
             timing.blocks.append(block)
-            timing.stop = _why_stop([block.seconds for block in timing.blocks], window)
+            timing.stop = _why_stop(runner, window)
         else:
             return
 
 
-def _why_stop(blocks: Sequence[float], window: Window) -> Stop | None:
-    """Why these blocks, of so many seconds each, are enough; None if another one should be measured."""
-    elapsed = sum(blocks)
-    if elapsed < window.measure_s:
+def _why_stop(runner: Runner, window: Window) -> Stop | None:
+    """Why these blocks are enough; None if another one should be measured."""
+    timing, blocks = runner.timing, [block.seconds for block in runner.timing.blocks]
+    elapsed, is_least = sum(blocks), len(blocks) < MIN_SAMPLES
+    step_s = blocks[-1] / timing.blocks[-1].num_steps
+    next_s = blocks[-1] + (0 if timing.steps_are_blocks else min(MIN_SAMPLES, window.latency_steps)) * step_s
+    if (stop := runner.why_end(next_s, step_s, is_least=is_least)) is not None:
+        return stop
+    if elapsed < window.measure_s or (is_least and runner.ends.budget_s < math.inf):
         return None
     if elapsed >= STRETCH * window.measure_s:
         return Stop.limit
@@ -174,12 +244,21 @@ def _why_stop(blocks: Sequence[float], window: Window) -> Stop | None:
 
 
 def _run_steps(runner: Runner, window: Window) -> None:
-    latency_s, elapsed = runner.timing.latency_s, 0.0
-    while len(latency_s) < window.latency_steps:
-        few = len(latency_s) < MIN_SAMPLES
-        if elapsed >= (STRETCH if few else 1) * window.latency_s:
+    """Measures single steps; where the blocks are made of them, only those that an interval still needs."""
+    timing, elapsed = runner.timing, 0.0
+    while len(timing.latency_s) < window.latency_steps:
+        few = len(timing.latency_s) < MIN_SAMPLES
+        most_s = STRETCH * window.latency_s if few else 0.0 if timing.steps_are_blocks else window.latency_s
+        step_s = timing.blocks[-1].seconds / timing.blocks[-1].num_steps
+        if elapsed >= most_s:
             break
-        elapsed += runner.step_in_parts()
+        if (stop := runner.why_end(step_s, step_s, is_least=few)) is not None:
+            timing.stop = stop
+            break
+        step = runner.step_in_parts()
+        elapsed += step.seconds
+        if timing.steps_are_blocks:
+            timing.blocks.append(step)
 
 
 class EpochTime(NamedTuple):

@@ -4,7 +4,8 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from statistics import median
+from typing import Any, NamedTuple, Protocol
 
 from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import Stop
@@ -62,6 +63,7 @@ class Timing:
     # seconds of the steady state that no block and no single step has: blocks that were measured again, and what ran
     # between them
     dropped_s: float = 0.0
+    steps_are_blocks: bool = False  # whether the blocks are made of the single steps, each of which ran once
     latency_s: list[float] = field(default_factory=list)
     launch_s: list[float] = field(default_factory=list)
     data_s: list[float] = field(default_factory=list)
@@ -75,10 +77,36 @@ class Timing:
     num_after_look: int = 0  # those of them that followed the one that was looked at
     clock_drift: float | None = None
 
+    @property
+    def steps_s(self) -> list[float]:
+        """Seconds of the measured steps; of blocks their mean where there are no single steps."""
+        return self.latency_s or [block.seconds / block.num_steps for block in self.blocks]
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of the median of them."""
+        return median(self.steps_s)
+
     def measured(self) -> dict[str, Any]:
         """The fields that a `Measurement` keeps, by its names for them."""
         kept = {name: value for name, value in vars(self).items() if name not in TIMING_ONLY}
         return {**kept, "num_steady_samples": self.num_steady_samples or None}
+
+    def drop(self, seconds: float = 0.0) -> None:
+        """Forgets the blocks, which are measured again; their time and further `seconds` belong to no block then."""
+        self.dropped_s += seconds + sum(block.seconds for block in self.blocks)
+        self.blocks = []
+        if self.steps_are_blocks:
+            for times in (self.latency_s, self.launch_s, self.data_s, self.copy_in_s, self.copy_out_s):
+                times.clear()
+
+
+class Ends(NamedTuple):
+    """When a cell has to end, on the runner's clock, and how many further steps check it after its measuring."""
+
+    budget_s: float = math.inf  # the cell's time is used up; the fewest steps that are published are measured anyway
+    timeout_s: float = math.inf  # the cell's process would be killed soon
+    num_checks: int = 0
 
 
 class Watch(Protocol):
@@ -101,9 +129,21 @@ class Runner:
     ranks: RankGroup = ONE_RANK
     watch: Watch | None = None
     timing: Timing = field(default_factory=Timing)
+    ends: Ends = Ends()
+    queues: bool = True  # whether a step may return before it is done, so that waiting for each lets the device idle
     look_after_s: float = math.inf  # measured seconds after which `watch` looks
     measured_s: float = 0.0
     _last_batch: Any = None
+
+    def why_end(self, seconds: float, step_s: float, *, is_least: bool = False) -> Stop | None:
+        """Why nothing more begins that takes so many `seconds`, with steps of `step_s`; None if there is time for it.
+
+        `is_least`: whether it is of the fewest steps that are published.
+        """
+        end_s = self.now() + seconds + self.ends.num_checks * step_s
+        if end_s > self.ends.timeout_s:
+            return Stop.timeout
+        return Stop.budget if end_s > self.ends.budget_s and not is_least else None
 
     def plain_step(self) -> float:
         now, step = self.now, self.step
@@ -133,14 +173,13 @@ class Runner:
         self._measured(seconds, num_samples, batch, num_steps)
         return block
 
-    def step_in_parts(self) -> float:
-        """Seconds of one step, each of whose parts is waited for and noted."""
+    def step_in_parts(self) -> Block:
+        """Times one step, each of whose parts is waited for and noted."""
         now, step, wait, timing = self.now, self.step, self.wait, self.timing
         self.ranks.begin(1)
         start = now()
         batch = step.fetch()
         fetched = now()
-        num_samples = step.num_samples(batch)
         on_device = step.copy_in(batch)
         wait()
         copied = now()
@@ -151,15 +190,15 @@ class Runner:
         computed = now()
         step.copy_out(result)
         end = now()
-        if (samples_of_last := getattr(step, "samples_of_last", None)) is not None:
-            num_samples = samples_of_last(1)
+        samples_of_last = getattr(step, "samples_of_last", None)
+        num_samples = step.num_samples(batch) if samples_of_last is None else samples_of_last(1)
         timing.latency_s.append(end - start)
         timing.launch_s.append(launched - copied)
         timing.data_s.append(fetched - start)
         timing.copy_in_s.append(copied - fetched)
         timing.copy_out_s.append(end - computed)
         self._measured(end - start, num_samples, batch, 1)
-        return end - start
+        return Block(num_steps=1, num_samples=num_samples, seconds=end - start)
 
     def look_at_last(self) -> None:
         """Has `watch` look at the last step if it was not time to before."""

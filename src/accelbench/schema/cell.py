@@ -176,7 +176,7 @@ class RunSettings:
     )
     warmup: Count = setting(10, "steps before those of protocol=steps", least=1)
     steps: AtLeastOne = setting(
-        50, "the number of steps of protocol=steps", column=True, most=MAX_STEPS, empty="protocols other than `steps`"
+        50, "the steps of protocol=steps, at most", column=True, most=MAX_STEPS, empty="protocols other than `steps`"
     )
     # of additional steps whose phases are timed. `fit` has none.
     breakdown_s: NotNegative = setting(0.3, "seconds for the phases of a step; 0: none")
@@ -192,6 +192,10 @@ class RunSettings:
     seed: Count = setting(0, "of weights, data order and random inputs", column=True, most=MAX_SEED)
     repeat: Count = setting(0, "the number of the process of the cell", column=True)
     # after which the cell's process is killed; not part of the id
+    # of its process; the fewest steps that are published are measured anyway
+    budget_s: NotNegative = setting(
+        0.0, "seconds for a cell: slow steps get less warm-up, fewer steps and no phases; 0: any. protocol=fit has none"
+    )
     timeout_s: NotNegative = setting(600.0, "seconds after which a cell is ended; its record says so", above=0)
     window: Window = Window()
 
@@ -289,6 +293,8 @@ def id_of(values: Mapping[str, Any]) -> str:
 def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
     others = [key for protocol, keys in BOUNDS.items() if protocol != values["protocol"] for key in keys]
     left_out = {"suite", "timeout_s", *others}
+    if not values.get("budget_s") or values["protocol"] == Protocol.fit:  # cells that do not use it keep their ids
+        left_out.add("budget_s")
     settings = {name: value for name, value in values.items() if name not in left_out}
     if not settings["model"].get("constant"):  # cells that do not use it keep their ids
         settings["model"] = {name: value for name, value in settings["model"].items() if name != "constant"}

@@ -151,8 +151,10 @@ class Measurement:
     settled: bool | None = None  # whether step times had stopped changing when warm-up ended; None: not checked
     stop: Stop | None = None  # why no more blocks were measured; None for whole epochs
     blocks: list[Block] = field(default_factory=list)  # the steady state, from which the throughput is computed
+    # whether they are made of the steps of `latency_s`, each of which ran once; else those are further steps
+    steps_are_blocks: bool = False
     dropped_s: Seconds | None = None  # seconds of the steady state that belong to no block and no step
-    # further steps of the steady state, each waited for; in Keras, each of `steps_per_execution` batches. Of each:
+    # single steps of the steady state, each waited for; in Keras, each of `steps_per_execution` batches. Of each:
     # the time until the call returned, to get the batch (empty if the step itself fetches it), and to copy it and back
     latency_s: list[Duration] = field(default_factory=list)
     launch_s: list[Seconds] = field(default_factory=list)
@@ -189,6 +191,16 @@ class Measurement:
         """The mean of all steps of the blocks; None without blocks."""
         num_steps = sum(block.num_steps for block in self.blocks)
         return sum(block.num_samples for block in self.blocks) / num_steps if num_steps else None
+
+    @property
+    def num_timed_steps(self) -> int:
+        """Steps of the steady state whose times were kept, each counted once."""
+        return sum(block.num_steps for block in self.blocks) + (not self.steps_are_blocks) * len(self.latency_s)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether `timeout_s` ended it before all that was asked for was measured."""
+        return self.stop == Stop.timeout
 
     @property
     def steady_epochs(self) -> list[Epoch]:

@@ -97,6 +97,11 @@ class Record:
         """The file's name without its ending: `<cell_id>-<identity8>`."""
         return f"{self.cell_id or self.cell.id}-{self.identity[:8]}"
 
+    def was_cut(self, timeout_s: float) -> bool:
+        """Whether its time limit ended its measuring, or all of it, and was shorter than `timeout_s`."""
+        is_partial = self.measurement is not None and self.measurement.is_partial
+        return (is_partial or self.status == Status.timeout) and self.cell.timeout_s < timeout_s
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the cell's id and label for people and scripts. Its lists are the record's own.
 

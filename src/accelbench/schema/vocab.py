@@ -87,8 +87,9 @@ UNEXPECTED = frozenset({Status.failed, Status.oom, Status.timeout, Status.killed
 RETRIED = frozenset({Status.failed, Status.timeout, Status.killed})
 
 # Why a measurement of blocks ended: the target precision (`Window.width`) is reached, it is too noisy to be reached in
-# time, the time limit is reached, or the fixed number of steps is done.
-Stop = StrEnum("Stop", ["precise", "noisy", "limit", "fixed"])
+# time, the window's limit is reached, the fixed number of steps is done, the cell's `budget_s` is used up, or its
+# process would have run into `timeout_s`: what was measured is a part of what was asked for.
+Stop = StrEnum("Stop", ["precise", "noisy", "limit", "fixed", "budget", "timeout"])
 
 Promise = StrEnum("Promise", ["times", "counts", "training", "outputs", "precision", "settings"])
 

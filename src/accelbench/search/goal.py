@@ -61,12 +61,11 @@ class Goal:
         bounds: Mapping[str, float] = vars(SHORT) | (LATENCY if self.needs_latency else {})
         asked = vars(cell.window)
         least = {name: min(bound, asked[name]) for name, bound in bounds.items() if name != "width"}
-        return replace(cell, window=replace(cell.window, **least), breakdown_s=0.0, save_weights=False)
+        return replace(cell, window=replace(cell.window, **least), breakdown_s=0.0, budget_s=0.0, save_weights=False)
 
     def sample(self, record: Record, asked: Cell) -> Sample:
         """What the record of a process tells the race; nothing if it was disturbed or cut off earlier than asked."""
-        is_cut = record.status == Status.timeout and record.cell.timeout_s < asked.timeout_s
-        if is_cut or disturbed.reason(record):
+        if record.was_cut(asked.timeout_s) or disturbed.reason(record):
             return Sample(None, is_cut=True)
         value = self.value(record)
         if value is None:

@@ -144,8 +144,7 @@ class _Search:
         return {
             record.name: record
             for record in done
-            if not disturbed.reason(record)
-            and (record.status != Status.timeout or record.cell.timeout_s >= limits_s[record.name])
+            if not disturbed.reason(record) and not record.was_cut(limits_s[record.name])
         }
 
     def _cost_s(self, i: int, is_long: bool) -> float:

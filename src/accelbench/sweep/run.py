@@ -121,13 +121,14 @@ def known(context: SweepContext, planned: Sequence[Planned]) -> tuple[list[Recor
         existing = by_name.get(item.record_name)
         # A cell that was skipped, and is not any more: what this machine supports has changed, no part of the identity.
         is_like = existing is not None and (existing.status == Status.skipped) == (item.skip_reason is not None)
-        if existing is not None and is_like and stands(existing, context.options.retry):
+        if existing is not None and is_like and stands(existing, context.options.retry, item.cell):
             done.append(existing)
         else:
             todo.append(item)
     return done, todo
 
 
-def stands(record: Record, retry: Retry) -> bool:
-    """Whether the record counts as one of its cell; else the cell is measured again."""
-    return not (retry == Retry.failed and is_retried(record))
+def stands(record: Record, retry: Retry, cell: Cell) -> bool:
+    """Whether the record counts as one of `cell`, which may have more time now; else the cell is measured again."""
+    is_longer = record.status == Status.ok and record.was_cut(cell.timeout_s)
+    return not (is_longer or (retry == Retry.failed and is_retried(record)))

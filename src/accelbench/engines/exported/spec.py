@@ -12,7 +12,7 @@ EXPORTER = "torch.export._trace"  # what torch.export imports when it is first c
 # Modules that take long to import and start no threads; those that are not installed are passed over.
 PRELOADED = {Engine.onnxruntime: ("torch.onnx._internal.exporter._core",), Engine.openvino: ("openvino",)}
 # Settings of a measurement alone, whatever the network is.
-OF_MEASUREMENT = ("repeat", "protocol", "epochs", "warmup", "steps", "window", "breakdown_s")
+OF_MEASUREMENT = ("repeat", "protocol", "epochs", "warmup", "steps", "window", "breakdown_s", "budget_s")
 
 
 def host_spec(cell: Cell) -> HostSpec:

@@ -27,6 +27,8 @@ class Backend(BaseBackend, ABC):
     Raises an UnsupportedError if the cell can't run on this backend.
     """
 
+    queues = True  # TensorFlow takes up to a tenth of a millisecond to find that all devices are done
+
     def __init__(self, cell: Cell) -> None:
         self.cell, self.on_host = cell, cell.device == Device.cpu
         self.last: Any = None  # what the last execution returned

@@ -143,7 +143,7 @@ class Cuda(Backend):
     """The NVIDIA GPU with number `index` among the visible ones."""
 
     accelerator = torch_type = "cuda"
-    on_host = False
+    on_host, queues = False, True
 
     def __init__(self, index: int = 0) -> None:
         super().__init__()
@@ -193,7 +193,7 @@ class Xla(Backend):
     accelerator = "tpu"
     torch_type = "xla"
     fixed_shapes = fused = True
-    on_host = False
+    on_host, queues = False, True
 
     def __init__(self, device: Device, num_asked: int = 1, ranks: Ranks | None = None) -> None:
         import torch_xla.backends

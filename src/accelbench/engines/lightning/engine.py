@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pytorch_lightning as pl
@@ -245,7 +244,7 @@ class _Run(NetworkOutputs):
         if self.trains:
             with self.seen.checking():
                 self.seen.training.end = self.trained.states()
-        if self.cell.breakdown_s and has_time(median(self.timing.latency_s), self.cell.timeout_s):
+        if self.limits.has_time_for_phases(self.timing.step_s):
             self.breakdown = measure_breakdown(step, self.backend, self.cell.breakdown_s, ranks=self.ranks)
             self.operators = busiest(step, self.backend, self.ranks)
         if self.trains:
@@ -291,8 +290,7 @@ class _Run(NetworkOutputs):
     @check_timed
     def _look_further(self, step: InferStep) -> None:
         """Runs further steps on batches that were never fed: what they compute, train and keep."""
-        latency_s = median(self.timing.latency_s or [block.seconds / block.num_steps for block in self.timing.blocks])
-        if self.is_one_step or self.ranks.num > 1 or not has_time(latency_s, self.cell.timeout_s):
+        if self.is_one_step or self.ranks.num > 1 or not has_time(self.timing.step_s, self.cell.timeout_s):
             return
         self.note_resources()
         training = self.seen.training

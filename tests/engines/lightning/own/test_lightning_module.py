@@ -24,8 +24,8 @@ from marks import IGNORES_LIGHTNINGS_WARNINGS
 ITS_OWN = ("ignore:.*GPU available but not used.*", "ignore::UserWarning:(pytorch_lightning|lightning)")
 ITS_OWN += ("ignore:ReduceLROnPlateau conditioned on metric",)
 pytestmark = [IGNORES_LIGHTNINGS_WARNINGS, pytest.mark.filterwarnings(*ITS_OWN)]
-WARMUP, STEPS = 2, 5  # the blocks have STEPS steps, and as many single ones follow
-LAST = WARMUP + 2 * STEPS + 2  # one more is looked at in between, and one afterwards
+WARMUP, STEPS = 2, 10
+LAST = WARMUP + STEPS + 2  # one more is looked at in between, and one afterwards
 FORWARD = 2 * 8 * (8 * 16 + 16 * 3)  # operations
 
 
@@ -116,8 +116,8 @@ def test_phases_work_and_operators(tmp_path, target):
 def test_a_short_last_batch_counts_as_it_is(tmp_path, warmup):
     found = measured(tmp_path, data_args={"num": 20, "drop_last": False}, steps=6, warmup=warmup)
     assert sum(block.num_samples for block in found.blocks) in (36, 40, 44)  # the one looked at has 8 or 4
-    assert found.num_steady_samples in (76, 80, 84)
-    assert len(own_modules.Lit.losses) > warmup + 2 * 6 + 2  # two are looked at, one counted, and some replayed
+    assert found.num_steady_samples in (36, 40, 44)
+    assert len(own_modules.Lit.losses) > warmup + 6 + 2  # two are looked at, one counted, and some replayed
 
 
 def test_what_users_bring_is_measured_and_what_is_left_out_is_named(tmp_path):
@@ -168,9 +168,9 @@ def test_a_mistake_is_one_sentence(tmp_path, target, data, changes, told):
 
 
 def test_samples_are_what_a_function_counts(tmp_path):
-    assert measured(tmp_path, data="NoSize").num_steady_samples == 8 * 2 * STEPS  # the size that batches have anyway
+    assert measured(tmp_path, data="NoSize").num_steady_samples == 8 * STEPS  # the size that batches have anyway
     found = measured(tmp_path, data="NoSize", samples="own_modules.ten_times", batch_size=80)
-    assert found.num_steady_samples == 80 * 2 * STEPS
+    assert found.num_steady_samples == 80 * STEPS
     assert "80 samples in a batch whose first tensor has 8 rows, counted by own_modules.ten_times" in found.notes
     found = measured(tmp_path, "Pools", samples="own_modules.num_labels", mode=Mode.infer)
     assert "the output" not in " ".join(found.warnings)
@@ -188,6 +188,6 @@ def test_fp32_is_full_precision_whatever_the_module_sets(tmp_path):
 
 
 def test_steps_that_lightning_skips_are_no_training(tmp_path):
-    told = f"training_step returned None in 2 of {2 * STEPS + 1} measured steps: Lightning trains nothing then"
+    told = f"training_step returned None in 2 of {STEPS + 1} measured steps: Lightning trains nothing then"
     assert defect(tmp_path, "ReturnsNone") == told
     assert isinstance(Closure.warning_cache, WarningCache)

@@ -160,7 +160,7 @@ def test_batches_of_other_counts_of_samples_are_refused(tmp_path):
 
 def test_what_a_network_compiles_itself_is_counted(tmp_path):
     found = engine.run(own_cell("Compiles", "two_inputs", **TWO_STEPS), tmp_path)
-    assert found.num_compiles >= 5
+    assert found.num_compiles >= 3
     assert 0 < found.compile_s < 60
     assert any("times in the steady state" in warning for warning in found.warnings)
     plain = engine.run(own_cell(*TWO, **TWO_STEPS), tmp_path)

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import torch
@@ -89,8 +88,8 @@ class ModuleRun(CellRun):
                 self.work = self.work_of_step(self._count)
                 if not self.trains:
                     self._keep_outputs()
-                if not self.is_one_step and has_time(median(self.timing.latency_s), self.cell.timeout_s):
-                    self._look_further(median(self.timing.latency_s))
+                if not self.is_one_step and has_time(self.timing.step_s, self.cell.timeout_s):
+                    self._look_further()
                 self.defects += self.user_module.changed_settings()
         finally:
             step.stop()
@@ -163,7 +162,7 @@ class ModuleRun(CellRun):
     def _break_down(self) -> None:
         """Times the phases of further steps, and profiles one."""
         cell = self.cell
-        if cell.breakdown_s and has_time(median(self.timing.latency_s), cell.timeout_s):
+        if self.limits.has_time_for_phases(self.timing.step_s):
             if self.user_module.num_accumulated == 1:  # else every second batch would meet the same ones of a cycle
                 with loop.wrapped(self.trainer, loop.marking(self.step)):
                     self.breakdown = measure_breakdown(self.step, self.backend, cell.breakdown_s)
@@ -193,11 +192,11 @@ class ModuleRun(CellRun):
             self.unchecked = beginning(one_line(message_of(error)), MAX_WHY)
 
     @check_timed
-    def _look_further(self, latency_s: float) -> None:
+    def _look_further(self) -> None:
         """Runs further steps on batches that were never fed: what they train and keep."""
         if self.trains:
             self.trained.note_settings(self.trainer.optimizers)
-            self._await_change(latency_s)
+            self._await_change()
         if self.timed is not None and next(structure.tensors_in(self.timed[0]), None) is not None:
             fed = self.timed[0]
             num = structure.num_rows(fed)
@@ -207,13 +206,13 @@ class ModuleRun(CellRun):
         if self.trains:
             self.seen.training.later = self.trained.states()
 
-    def _await_change(self, latency_s: float) -> None:
+    def _await_change(self) -> None:
         """Runs further steps until a weight changes, if none did: gradients may be accumulated by hand."""
         training = self.seen.training
         training.cycle = self.user_module.num_accumulated if self.module.automatic_optimization else None
         if training.has_trained and not training.stopped:
             return
-        for _ in range(min(MAX_CYCLE, int(MAX_AWAITED_S / latency_s))):
+        for _ in range(min(MAX_CYCLE, int(MAX_AWAITED_S / self.timing.step_s))):
             self.step.compute(None)
             training.later = self.trained.states()
             if training.later != training.end:
