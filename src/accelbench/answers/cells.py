@@ -77,13 +77,9 @@ class MeasuredCell(Process):
     def side(self) -> Side:
         """The cell as one side of a comparison; only of one with a speed."""
         assert self.speed
-        return Side(
-            processes=[each.compared for each in self.counted if each.compared is not None],
-            speed=self.speed,
-            low=self.low,
-            high=self.high,
-            steps=Steps.joined([each.steps for each in self.counted]),
-        )
+        processes = [each.compared for each in self.counted if each.compared is not None]
+        steps = Steps.joined([each.steps for each in self.counted])
+        return Side(processes=processes, speed=self.speed, low=self.low, high=self.high, steps=steps)
 
 
 def cells_of(processes: Iterable[Process]) -> list[MeasuredCell]:
@@ -100,10 +96,8 @@ def cells_of(processes: Iterable[Process]) -> list[MeasuredCell]:
     counted = {key: _counted(of_cell) for key, of_cell in by_cell.items()}
     interleaved = _interleaved(counted)
     planned = [(each.folder, key) for each, key in zip(found, keys, strict=True) if not each.is_confirming]
-    return [
-        _cell(folder, by_cell[key], counted[key], is_interleaved=key in interleaved)
-        for folder, key in dict.fromkeys(planned)
-    ]
+    unique = dict.fromkeys(planned)
+    return [_cell(folder, by_cell[key], counted[key], is_interleaved=key in interleaved) for folder, key in unique]
 
 
 def process_rows(cells: Iterable[MeasuredCell]) -> list[Row]:
@@ -147,9 +141,8 @@ def _interleaved(counted: Mapping[str, Sequence[Process]]) -> set[str]:
     groups: dict[tuple[str, str], list[tuple[str, list[str]]]] = defaultdict(list)
     for key, of_cell in counted.items():
         if len(of_cell) >= MIN_PROCESSES:
-            groups[of_cell[0].workload_key, of_cell[0].place_key].append(
-                (key, sorted(each.started_at for each in of_cell))
-            )
+            starts = sorted(each.started_at for each in of_cell)
+            groups[of_cell[0].workload_key, of_cell[0].place_key].append((key, starts))
     found = set()
     for cells in groups.values():
         for key, starts in cells:

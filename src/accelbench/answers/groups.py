@@ -106,19 +106,16 @@ def groups(cells: Iterable[MeasuredCell]) -> list[Group]:
     for each in cells:
         if each.speed:  # a cell may be of several sweeps
             found[each.workload_key, each.place_key].setdefault(each.measured_key, each)
-    made = [
-        Group(sorted(each.values(), key=lambda cell: (-(cell.speed or 0.0), cell.measured_key)))
-        for each in found.values()
-    ]
     alike: dict[str, list[Group]] = defaultdict(list)
-    for group in made:
+    made = []
+    for cells_by_key in found.values():
+        group = Group(sorted(cells_by_key.values(), key=lambda cell: (-(cell.speed or 0.0), cell.measured_key)))
+        made.append(group)
         alike[group.what].append(group)
     named = [replace(group, where=_where(group, alike[group.what])) for group in made]
     nums = Counter(group.what for group in named)
-    return [
-        replace(group, where=f"{group.where}, {group.fastest.folder}") if nums[group.what] > 1 else group
-        for group in named
-    ]
+    in_folder = [replace(each, where=f"{each.where}, {each.fastest.folder}") for each in named]
+    return [longer if nums[each.what] > 1 else each for each, longer in zip(named, in_folder, strict=True)]
 
 
 def _where(group: Group, alike: Sequence[Group]) -> str:

@@ -27,29 +27,19 @@ def _first(is_base: Callable[[Cell], bool]) -> Base:
     return lambda group: next((each for each in group if is_base(each.cell)), None)
 
 
-def _least(value: Callable[[Cell], int]) -> Base:
-    return lambda group: min(group, key=lambda each: value(each.cell))
+def _smallest(group: Sequence[MeasuredCell]) -> MeasuredCell:
+    return min(group, key=lambda each: each.cell.batch_size)
 
 
 DEVICE = Axis("device", ("device",), _first(lambda cell: cell.device == Device.cpu), lambda each: each.cell.device)
-PRECISION = Axis(
-    "precision", ("precision",), _first(lambda cell: cell.precision == Precision.fp32), lambda each: each.cell.precision
-)
-BATCH = Axis(
-    "batch size", ("batch_size",), _least(lambda cell: cell.batch_size), lambda each: f"batch {each.cell.batch_size}"
-)
-ENGINE = Axis(
-    name="engine",
-    fields=("engine", "keras", "xla_processes"),
-    base=_first(lambda cell: cell.engine == Engine.lightning),
-    text=lambda each: engine_text(each.row),
-)
-OPTIONS = Axis(
-    name="options",
-    fields=("options",),
-    base=_first(lambda cell: cell.options == Options()),
-    text=lambda each: switches_text(each.row) or "no options",
-)
+IN_FP32 = _first(lambda cell: cell.precision == Precision.fp32)
+PRECISION = Axis("precision", ("precision",), IN_FP32, lambda each: each.cell.precision)
+BATCH = Axis("batch size", ("batch_size",), _smallest, lambda each: f"batch {each.cell.batch_size}")
+OF_ENGINE = ("engine", "keras", "xla_processes")
+ON_LIGHTNING = _first(lambda cell: cell.engine == Engine.lightning)
+ENGINE = Axis("engine", OF_ENGINE, ON_LIGHTNING, lambda each: engine_text(each.row))
+PLAIN = _first(lambda cell: cell.options == Options())
+OPTIONS = Axis("options", ("options",), PLAIN, lambda each: switches_text(each.row) or "no options")
 AXES = (DEVICE, PRECISION, BATCH, ENGINE, OPTIONS)
 
 

@@ -51,9 +51,8 @@ OPTIMIZERS = ("adam", "adamw", "sgd")
 TIMEOUT_S = 60.0  # most of it is for the comparison of the output with fp32's on the CPU
 OTHERS = "other_cpu_utilization_percent"
 # Environment variables that change the precision in which libraries compute, unseen.
-PRECISION_VARIABLES = sorted(
-    name for name in SUBSTITUTING if name.startswith(("ONEDNN", "DNNL", "NVIDIA_TF32", "TORCH_ALLOW"))
-)
+OF_PRECISION = ("ONEDNN", "DNNL", "NVIDIA_TF32", "TORCH_ALLOW")
+PRECISION_VARIABLES = sorted(name for name in SUBSTITUTING if name.startswith(OF_PRECISION))
 NOT_ISOLATED = "not isolated: measured in a process that does other things"
 OF_NETWORKS = ("batch", "mode", "precision", "loss", "optimizer", "learning_rate")  # arguments
 NUMBERS = [f"samples_per_s{end}" for end in ("", "_low", "_high")]

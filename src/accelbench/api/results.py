@@ -147,17 +147,11 @@ class Results(list[Result]):
     def _repr_html_(self) -> str:
         """For notebooks: the answer, and a table with a bar for each throughput."""
         headings = ["cell", "status", "samples/s", "95 % interval", "p50 (ms)", "warnings, or the reason"]
-        rows = [
-            [
-                each.label,
-                each.status,
-                significant(each.samples_per_s),
-                html.interval(each.samples_per_s_low, each.samples_per_s_high),
-                significant(each.latency_p50_ms),
-                each.reason or "; ".join(each.warnings),
-            ]
-            for each in self
-        ]
+        rows = []
+        for each in self:
+            interval = html.interval(each.samples_per_s_low, each.samples_per_s_high)
+            speeds = [significant(each.samples_per_s), interval, significant(each.latency_p50_ms)]
+            rows.append([each.label, each.status, *speeds, each.reason or "; ".join(each.warnings)])
         lines = [f"Records: {self.folder}", *self._answers(), *self.notes]
         return html.page(lines, headings, rows, [each.samples_per_s for each in self])
 
@@ -177,10 +171,8 @@ def read(folder: str | Path) -> Results:
     if not top.exists():
         top = place.root / folder
     sweeps = reading.read_all(top, _costs(), wanted_suites(place.project, top))
-    cells = [each for sweep in sweeps for each in sweep.cells]
-    return Results(
-        [Result.of(each, each.path) for each in cells], top, [note for sweep in sweeps for note in sweep.notes]
-    )
+    found = [Result.of(each, each.path) for sweep in sweeps for each in sweep.cells]
+    return Results(found, top, [note for sweep in sweeps for note in sweep.notes])
 
 
 def _costs() -> Mapping[Any, Any]:

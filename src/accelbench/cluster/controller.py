@@ -210,13 +210,9 @@ class Controller:
             for need, group in groups(todo).items():
                 paths, names = [], []
                 for cells in shares(group, self.engine.num_jobs):
-                    part = Part(
-                        sweep_id=self.context.sweep_id,
-                        project=str(Path.cwd()),
-                        options=options,
-                        cells=cells,
-                        labels={cell.id: labels[cell.id] for cell in cells},
-                    )
+                    of_cells = {cell.id: labels[cell.id] for cell in cells}
+                    known = {"sweep_id": self.context.sweep_id, "project": str(Path.cwd())}
+                    part = Part(**known, options=options, cells=cells, labels=of_cells)
                     paths.append(new.folder / f"part-{len(new.parts())}.json")
                     write_json(paths[-1], asdict(part))
                 for job in self.engine.submit(paths, need, new.job_name):

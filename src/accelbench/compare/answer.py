@@ -68,8 +68,9 @@ class Compared(NamedTuple):
 
 def compared(first: RecordSet, second: RecordSet, terms: Terms) -> Compared:
     """Compares B with A. Raises UserError: what they measured can't be compared."""
-    if num_common := _num_common(first, second):
-        raise UserError(f"A and B have {num_common} records in common: name records that only one of them has")
+    a, b = ({(repr(each.cell), each.started_at) for each in side.processes if each.rates} for side in (first, second))
+    if common := a & b:
+        raise UserError(f"A and B have {len(common)} records in common: name records that only one of them has")
     matching = match(first.processes, second.processes)
     # Two machines drift independently, so interleaving them would not help.
     anyway = terms.anyway or machines(first) != machines(second)
@@ -132,11 +133,6 @@ def difference(comparison: SpeedRatio) -> str:
         return f"{counts}; it takes {MIN_PROCESSES} a side"
     ratio, low, high = (f"{100 * (value - 1):+.1f} %" for value in (comparison.ratio, comparison.low, comparison.high))
     return f"{ratio} ({low} to {high}), {counts}{'' if comparison.interleaved else ', not interleaved'}"
-
-
-def _num_common(first: RecordSet, second: RecordSet) -> int:
-    a, b = ({(repr(each.cell), each.started_at) for each in side.processes if each.rates} for side in (first, second))
-    return len(a & b)
 
 
 def _other_work(matching: Matching) -> list[str]:

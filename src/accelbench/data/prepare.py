@@ -13,15 +13,7 @@ from numpy.typing import NDArray
 
 from accelbench.data.arrays import SPLITS, Arrays, digest_of, label_type, load_split, read_counts, save_split
 from accelbench.data.obtain import DataSet, Obtained, Target, find, listed
-from accelbench.data.pictures import (
-    DAMAGED,
-    MAX_TOTAL_BYTES,
-    MIN_PICTURES,
-    Folder,
-    Picture,
-    convert,
-    divide,
-)
+from accelbench.data.pictures import DAMAGED, MAX_TOTAL_BYTES, MIN_PICTURES, Folder, Picture, convert, divide
 from accelbench.errors import DataError, UserError
 from accelbench.lock import hold
 from accelbench.project import MANIFEST, Workplace, resolved

@@ -87,13 +87,11 @@ def _plain_cell(device: Device = Device.cpu, precision: Precision = Precision.fp
 
 def kinds_on(reports: Iterable[DeviceReport]) -> Kinds:
     """Every kind of cell on the reports' devices."""
-    kinds = itertools.product(reports, NOT_QUANTIZED, Mode)
-    return {
-        (report.device, precision, mode): support.why_not(
-            replace(_plain_cell(report.device, precision), mode=mode), report
-        )
-        for report, precision, mode in kinds
-    }
+    found = {}
+    for report, precision, mode in itertools.product(reports, NOT_QUANTIZED, Mode):
+        cell = replace(_plain_cell(report.device, precision), mode=mode)
+        found[report.device, precision, mode] = support.why_not(cell, report)
+    return found
 
 
 def _why_not(engine: Engine, precision: Precision = Precision.fp32) -> str | None:
@@ -166,11 +164,8 @@ def _described(report: DeviceReport, *, is_brief: bool = False) -> str:
         return report.reason or ""
     count = f"{report.count} x " if report.count > 1 else ""
     memory = [f"memory {report.memory_bytes / GB:.1f} GB"] if report.memory_bytes is not None else []
-    details = [
-        f"{key.replace('_', ' ')} {value}"
-        for key, value in report.details.items()
-        if not (is_brief and key in LEFT_OUT)
-    ]
+    shown = report.details.keys() - (LEFT_OUT if is_brief else ())
+    details = [f"{key.replace('_', ' ')} {value}" for key, value in report.details.items() if key in shown]
     return ", ".join([count + report.name, *memory, *details])
 
 

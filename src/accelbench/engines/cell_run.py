@@ -265,11 +265,8 @@ class CellRun:
         self.defects += self.backend.changed()
         num, data_s = self.feed.num_samples, None if self.fetches_inside else took.data_s
         loss, accuracy = self.outcome(step, num) if self.trains else (None, None)
-        self.epochs.append(
-            Epoch(
-                seconds=took.seconds, num_samples=num, began_boot_s=began_s, data_s=data_s, loss=loss, accuracy=accuracy
-            )
-        )
+        epoch = Epoch(seconds=took.seconds, num_samples=num, began_boot_s=began_s, data_s=data_s)
+        self.epochs.append(replace(epoch, loss=loss, accuracy=accuracy))
 
     def evaluate(self, step: Step) -> None:
         num_samples = self.test_feed.num_samples

@@ -28,9 +28,8 @@ def check_path(flag: str, path: str) -> None:
     if not dot or not all(part.isidentifier() for part in path.split(".")):
         raise UserError(f"{flag}={path}: should be a dotted path, such as my_package.nets.MyNet")
     if root in sys.stdlib_module_names:
-        raise UserError(
-            f"{flag}={path}: {root} is a module of Python's standard library; a module of your own needs another name"
-        )
+        told = f"{root} is a module of Python's standard library; a module of your own needs another name"
+        raise UserError(f"{flag}={path}: {told}")
 
 
 def import_path(flag: str, path: str) -> Callable[..., Any]:

@@ -37,10 +37,7 @@ NOT_IMPLEMENTED = re.compile(
     re.IGNORECASE,
 )
 # Code below these folders is Python's, a library's or accelbench's own.
-NOT_THE_USERS = (
-    *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-    str(PACKAGE),
-)
+NOT_THE_USERS = (*(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")), str(PACKAGE))
 # On this signal a child prints its call stack, also while a library's code runs. SIGUSR1 is taken: Lightning handles
 # it on a cluster.
 STACK_DUMP_SIGNAL = signal.SIGUSR2
@@ -114,12 +111,9 @@ def _measure(request: CellRequest) -> Outcome:
         load(Measurement, plain(measurement))
     except ValueError as error:
         return Outcome(status=Status.failed, reason=f"the engine's measurement is not valid: {error}")
-    return Outcome(
-        status=Status.ok,  # the host judges
-        measurement=measurement,
-        peak_host_bytes=measurement.peak_host_bytes,
-        until_boot_s=measurement.steady_boot_s[1] if measurement.steady_boot_s else None,
-    )
+    peak, until_s = measurement.peak_host_bytes, measurement.steady_boot_s[1] if measurement.steady_boot_s else None
+    # Whether it is ok is the host's to judge.
+    return Outcome(status=Status.ok, measurement=measurement, peak_host_bytes=peak, until_boot_s=until_s)
 
 
 def _failure(error: BaseException, *, has_own_code: bool) -> Outcome:
@@ -140,12 +134,8 @@ def _failure(error: BaseException, *, has_own_code: bool) -> Outcome:
     lines = traceback.format_exception(error)
     if calls:  # a traceback through frameworks hides them
         lines = [lines[0], *traceback.format_list(calls), *traceback.format_exception_only(error)]
-    return Outcome(
-        status=Status.oom if out_of_memory else Status.failed,
-        reason=reason,
-        error="".join(lines),
-        user_error=by_user,
-    )
+    status = Status.oom if out_of_memory else Status.failed
+    return Outcome(status=status, reason=reason, error="".join(lines), user_error=by_user)
 
 
 def is_the_users(path: str) -> bool:

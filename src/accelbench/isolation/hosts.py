@@ -125,9 +125,8 @@ class Hosts:
         """The ceilings of the cell's device, measured in a fresh process. Raises ProbeFailedError."""
         spec = self._spec_of(cell)
         assert spec.prober is not None
-        request = ProbeRequest(
-            prober=spec.prober, device=cell.device, precisions=list(precisions), timeout_s=PROBE_TIMEOUT_S
-        )
+        words, limit_s = list(precisions), PROBE_TIMEOUT_S
+        request = ProbeRequest(prober=spec.prober, device=cell.device, precisions=words, timeout_s=limit_s)
         outcome = self._ask(spec, request)
         if outcome.ceilings is None:
             raise ProbeFailedError(outcome.reason or outcome.status)
@@ -165,11 +164,7 @@ class Hosts:
 
 def _request(spec: HostSpec, cell: Cell, data_folder: Path) -> CellRequest:
     return CellRequest(
-        cell=cell,
-        engine=spec.engine,
-        data_folder=str(data_folder),
-        timeout_s=cell.timeout_s,
-        says_when=spec.says_when,
+        cell=cell, engine=spec.engine, data_folder=str(data_folder), timeout_s=cell.timeout_s, says_when=spec.says_when
     )
 
 

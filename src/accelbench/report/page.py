@@ -127,10 +127,9 @@ def _worth(sweeps: Sequence[Sweep], cache: Path) -> list[str]:
         if record.cell.device == Device.cpu and (machine := record.environment.get("machine"))
     }
     found = [(machine, check) for machine in machines.values() if (check := read_selfcheck(cache, machine)) is not None]
-    return [
-        check.sentence if len(machines) == 1 else f"{machine.get('cpu_name')}: {check.sentence}"
-        for machine, check in found
-    ]
+    if len(machines) == 1:
+        return [check.sentence for _, check in found]
+    return [f"{machine.get('cpu_name')}: {check.sentence}" for machine, check in found]
 
 
 def stand_ins(sweeps: Sequence[Sweep]) -> dict[str, str]:
@@ -153,10 +152,8 @@ def noise(sweeps: Sequence[Sweep]) -> str:
     num_beside = sum(each.compared is not None and each.compared.was_beside_others for each in measured)
     if num_beside < max(1.0, NOISY * len(measured)):
         return ""
-    return (
-        f"Noisy machine: {num_beside:,} of {len(measured):,} processes shared the CPU with other programs. "
-        f"{_how_far_apart(sweeps)}"
-    )
+    beside = f"{num_beside:,} of {len(measured):,} processes shared the CPU with other programs"
+    return f"Noisy machine: {beside}. {_how_far_apart(sweeps)}"
 
 
 def _how_far_apart(sweeps: Sequence[Sweep]) -> str:
@@ -176,25 +173,13 @@ def _how_far_apart(sweeps: Sequence[Sweep]) -> str:
 def _section(sweep: Sweep, extension: Extension | None) -> Section:
     warning = ", ".join(notice.partition(" (")[0] for notice in stand_ins([sweep]).values())
     added = extension.of_suite(sweep, warning) if extension else Addition()
-    tables = [
-        *added.tables,
-        pairs.accuracies(sweep),
-    ]
-    pictures = [
-        Picture(
-            path=f"plots/{kind}_{sweep.folder}.png",
-            alt=f"{what}, {sweep.suite}; the tables hold its values",
-            figure=figure,
-        )
-        for kind, what, figure in added.pictures
-    ]
-    known = [table for table in tables if table]
-    return Section(
-        sweep=sweep,
-        caveats=[*(sweep.race.answers if sweep.race else []), *added.caveats],
-        tables=known,
-        pictures=pictures,
-    )
+    tables = [*added.tables, pairs.accuracies(sweep)]
+    pictures = []
+    for kind, what, figure in added.pictures:
+        alt = f"{what}, {sweep.suite}; the tables hold its values"
+        pictures.append(Picture(path=f"plots/{kind}_{sweep.folder}.png", alt=alt, figure=figure))
+    caveats = [*(sweep.race.answers if sweep.race else []), *added.caveats]
+    return Section(sweep=sweep, caveats=caveats, tables=[table for table in tables if table], pictures=pictures)
 
 
 def _environments(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, str]]:

@@ -60,15 +60,10 @@ def _gained(title: str, axis: Axis, base: str, cells: Sequence[MeasuredCell]) ->
     found = pairs(cells, axis)
     if not found:
         return None
-    drawn = [
-        Dot(
-            name=f"{gain.what}: {gain.value}",
-            value=gain.gap.ratio,
-            text=f"{significant(gain.gap.ratio)}x, {gain.gap.word}",
-            cell=gain.cell.cell,
-        )
-        for gain in found
-    ]
+    drawn = []
+    for gain in found:
+        name, text = f"{gain.what}: {gain.value}", f"{significant(gain.gap.ratio)}x, {gain.gap.word}"
+        drawn.append(Dot(name=name, value=gain.gap.ratio, text=text, cell=gain.cell.cell))
     figure = dots(drawn, f"{title[:-1]}: times as fast as {base}, all else equal", f"speed over {base}", base)
     return QuestionSection(
         title=title,

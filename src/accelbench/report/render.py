@@ -29,9 +29,8 @@ def html(page: Page, folder: Path) -> str:
         for picture in page.pictures
     }
     scripts = [Markup(_BASE.get_template(name).render()) for name in SCRIPTS]  # our own files: not escaped
-    return _BASE.get_template("index.html").render(
-        page=page, pictures=pictures, scripts=scripts, policy=_policy(scripts)
-    )
+    parts = {"page": page, "pictures": pictures, "scripts": scripts, "policy": _policy(scripts)}
+    return _BASE.get_template("index.html").render(parts)
 
 
 def _policy(scripts: Sequence[str]) -> str:

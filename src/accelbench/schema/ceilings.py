@@ -67,9 +67,8 @@ class Ceilings:
     def of_devices(self, num: int) -> "Ceilings":
         """The ceilings of `num` such devices together. `launch_s` stays: they launch at the same time."""
         rates = {name: num * rate for name in RATES if (rate := getattr(self, name)) is not None}
-        return dataclasses.replace(
-            self, flops_per_s={word: num * rate for word, rate in self.flops_per_s.items()}, **rates
-        )
+        flops_per_s = {word: num * rate for word, rate in self.flops_per_s.items()}
+        return dataclasses.replace(self, flops_per_s=flops_per_s, **rates)
 
     def joined(self, other: "Ceilings") -> "Ceilings":
         """The better value of two probes for each ceiling: other load on the machine can only make a probe slower.

@@ -13,9 +13,7 @@ T = TypeVar("T")
 
 MASK = "***"
 MIN_LENGTH = 8  # of a variable's value that is looked for in texts: a shorter one may be a word of them
-NAMES = re.compile(
-    "KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|AUTH(?!OR(?!IZ))|CREDENTIAL|(?:^|_)(?:PASS|PWD)$", re.IGNORECASE
-)
+NAMES = re.compile("(?i)KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|AUTH(?!OR(?!IZ))|CREDENTIAL|(?:^|_)(?:PASS|PWD)$")
 
 # Arguments of a user's code, whose names are written as `db_password`, `db-password` or `dbPassword`. `num_tokens` and
 # `key_dim` are arguments of networks, `sort_key` and `pad_token` too, unless their value looks like a secret.
@@ -74,10 +72,7 @@ VARIABLE = re.compile(
 )
 ASSIGNMENTS = (PARAMETER, HEADER, ASSIGNED, FLAG, VARIABLE)
 # Each of `ASSIGNMENTS` has one of the one, each of `TOKENS` one of the other: looking for these is faster.
-ASSIGNING = (
-    *("key", "token", "secret", "passw", "passphrase", "pwd", "pass", "signature"),
-    *("credential", "sig=", "auth", "jwt"),
-)
+ASSIGNING = ("key", "token", "secret", "pwd", "pass", "signature", "credential", "sig=", "auth", "jwt")
 MARKS = (
     *("hf_", "gho_", "ghp_", "ghs_", "ghr_", "ghu_", "github_pat_", "gl", "nvapi-", "pypi-", "npm_", "sk-", "k_"),
     *("xox", "xapp-", "AKIA", "ASIA", "ABIA", "ACCA", "AIza", "ya29", "GOCSPX-", "dapi", "SG.", "hvs.", "wandb_v1_"),

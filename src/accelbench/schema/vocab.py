@@ -97,8 +97,7 @@ Promise = StrEnum("Promise", ["times", "counts", "training", "outputs", "precisi
 # runs it as a whole has `trace` (recording) and `execute` (launching and running) instead of `forward`, `backward` and
 # `optimizer`.
 Phase = StrEnum(
-    "Phase",
-    ["data_wait", "copy_in", "forward", "backward", "optimizer", "trace", "execute", "copy_out", "framework"],
+    "Phase", ["data_wait", "copy_in", "forward", "backward", "optimizer", "trace", "execute", "copy_out", "framework"]
 )
 
 Provenance = StrEnum("Provenance", ["measured", "estimated"])

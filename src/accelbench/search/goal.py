@@ -32,9 +32,7 @@ BEST = {"throughput": "fastest", "latency": "least latency", "energy": "least en
 # Beyond it, the bound on how much better other cells may be is of no use.
 MAX_MARGIN = 1.0
 # Enough to tell cells apart that differ by a few per cent; of slow steps, a first one and another one.
-SHORT = Window(
-    warmup_steps=0, warmup_s=0.05, measure_s=0.1, block_s=0.02, latency_s=0.0, latency_steps=0, width=Window.width
-)
+SHORT = Window(warmup_steps=0, warmup_s=0.05, measure_s=0.1, block_s=0.02, latency_s=0.0, latency_steps=0)
 LATENCY = {"latency_s": 0.05, "latency_steps": 50}  # of a short window, where latency matters
 # What a search may look for -> the unit of its values. More throughput is better, and less of the others.
 UNITS = {"throughput": "samples/s", "latency": "ms", "energy": "J/sample"}
@@ -143,27 +141,22 @@ class Found:
         """The contents of race.json."""
         answers = self.answers()
         names = {i: answer.name for answer in answers for i in answer.members}
+        after = self.dropped_after
+        cells = [
+            RacedCell(label=label, group=names[i], outcome=self.outcome(i), value=self.value(i), after=after.get(i))
+            for i, label in enumerate(self.labels)
+        ]
+        processes = [
+            RacedProcess(record=found.name, cell=i, is_full=is_full, value=self.goal.value(found), took_s=found.wall_s)
+            for i, is_full, found in self.records
+        ]
         return RaceFile(
             by=self.goal.by,
             margin=self.goal.margin,
             took_s=sum(record.wall_s for _, _, record in self.records),
             answers=[line for answer in answers for line in answer.sentences()],
-            cells=[
-                RacedCell(
-                    label=label,
-                    group=names[i],
-                    outcome=self.outcome(i),
-                    value=self.value(i),
-                    after=self.dropped_after.get(i),
-                )
-                for i, label in enumerate(self.labels)
-            ],
-            processes=[
-                RacedProcess(
-                    record=record.name, cell=i, is_full=is_full, value=self.goal.value(record), took_s=record.wall_s
-                )
-                for i, is_full, record in self.records
-            ],
+            cells=cells,
+            processes=processes,
         )
 
 

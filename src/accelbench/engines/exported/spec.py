@@ -24,9 +24,5 @@ def host_spec(cell: Cell) -> HostSpec:
     if cell.engine != Engine.aotinductor:  # it compiles the network for its precision before it is saved, others later
         settings["precision"] = cell.precision in QUANTIZED
     exported_as = digest({name: value for name, value in settings.items() if name not in OF_MEASUREMENT})
-    return replace(
-        base,
-        engine=engine,
-        preload=(*base.preload, engine, EXPORTER, *PRELOADED.get(cell.engine, ())),
-        exported_as=exported_as,
-    )
+    preload = (*base.preload, engine, EXPORTER, *PRELOADED.get(cell.engine, ()))
+    return replace(base, engine=engine, preload=preload, exported_as=exported_as)

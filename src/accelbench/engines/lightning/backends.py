@@ -216,9 +216,8 @@ class Xla(Backend):
             self._join(self.ranks)
         elif self.num_asked > 1:  # before anything is on a device
             if (found := self.runtime.global_runtime_device_count()) != self.num_asked:
-                raise UnsupportedError(
-                    f"devices={self.num_asked}: SPMD divides a batch among all {found}: use devices={found}"
-                )
+                asked = f"devices={self.num_asked}"
+                raise UnsupportedError(f"{asked}: SPMD divides a batch among all {found}: use devices={found}")
             self.runtime.use_spmd()
         super().prepare(allow_tf32)
         self.torch_xla.backends.set_mat_mul_precision("highest")

@@ -16,11 +16,7 @@ from typing import Any
 import numpy
 
 NAME = "torchmetrics"
-LIGHT = {
-    "Metric": f"{NAME}.metric",
-    "MetricCollection": f"{NAME}.collections",
-    "__version__": f"{NAME}.__about__",
-}
+LIGHT = {"Metric": f"{NAME}.metric", "MetricCollection": f"{NAME}.collections", "__version__": f"{NAME}.__about__"}
 _RUNNING = threading.RLock()
 
 

@@ -123,9 +123,8 @@ def varied(images: Tensor, augment: Augment) -> Tensor:
     columns = torch.where(mirrored, width - 1 - columns, columns)
     rows = torch.arange(height, device=images.device).expand(num, height)
     if augment == Augment.flip_shift:
-        down, right = (
-            torch.randint(-(side // 8), side // 8 + 1, (num, 1), device=images.device) for side in (height, width)
-        )
+        most = (height // 8, width // 8)
+        down, right = (torch.randint(-far, far + 1, (num, 1), device=images.device) for far in most)
         rows, columns = (rows + down).clamp(0, height - 1), (columns + right).clamp(0, width - 1)
     return images[torch.arange(num, device=images.device)[:, None, None], rows[:, :, None], columns[:, None, :]]
 

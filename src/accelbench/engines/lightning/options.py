@@ -98,8 +98,7 @@ def compile_warnings(options: Options) -> Iterator[str]:
     """Says that parts of the network were not compiled; raises an UnsupportedError if none was."""
     counters = torch._dynamo.utils.counters
     if not counters["stats"]["unique_graphs"]:
-        raise UnsupportedError(
-            f"{options.of_network[-1]}=true: torch.compile found nothing in the network that it compiles"
-        )
+        asked = f"{options.of_network[-1]}=true"
+        raise UnsupportedError(f"{asked}: torch.compile found nothing in the network that it compiles")
     if num := sum(counters["graph_break"].values()):
         yield f"torch.compile left parts of the network as they are: {num} graph breaks"

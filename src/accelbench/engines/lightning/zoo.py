@@ -92,9 +92,8 @@ def _custom(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     check_call(f"model.args: {model.definition}", kind, **model.args)
     network = kind(**model.args)
     if not isinstance(network, nn.Module):
-        raise UserError(
-            f"model.target={model.definition}: should make a torch.nn.Module, not a {type(network).__name__}"
-        )
+        made = type(network).__name__
+        raise UserError(f"model.target={model.definition}: should make a torch.nn.Module, not a {made}")
     return network
 
 

@@ -20,10 +20,8 @@ from accelbench.engines.formats import computed_in
 FILE, QUANTIZED = "network.onnx", "quantized.onnx"
 ONLY_ERRORS = 3  # ONNX Runtime's level of messages
 # Operators that multiply matrices, as ONNX and ONNX Runtime name them.
-PRODUCTS = frozenset(
-    {"Conv", "ConvTranspose", "FusedConv", "NhwcFusedConv", "Gemm", "FusedGemm", "MatMul", "FusedMatMul"}
-)
-PRODUCTS |= {"LSTM", "GRU", "RNN", "Attention", "MultiHeadAttention"}
+PRODUCTS = frozenset({"Conv", "ConvTranspose", "FusedConv", "NhwcFusedConv", "Gemm", "FusedGemm"})
+PRODUCTS |= {"MatMul", "FusedMatMul", "LSTM", "GRU", "RNN", "Attention", "MultiHeadAttention"}
 # The same for integers.
 PRODUCTS |= {"QLinearConv", "ConvInteger", "QGemm", "QLinearMatMul", "MatMulInteger", "MatMulIntegerToFloat"}
 PRODUCTS |= {"DynamicQuantizeMatMul", "QAttention", "DynamicQuantizeLSTM"}

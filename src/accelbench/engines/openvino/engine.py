@@ -46,13 +46,9 @@ class OpenVino(Compiler):
         path, network = folder / QUANTIZED, openvino.Core().read_model(exported)
         # NNCF's way for transformers: otherwise half of a vision transformer's output is lost.
         has_attention = any(each.get_type_name() == ATTENTION for each in network.get_ops())
+        kind, samples = nncf.ModelType.TRANSFORMER if has_attention else None, [_inputs(call) for call in calls]
         with skipping("NNCF"):
-            found = nncf.quantize(
-                network,
-                nncf.Dataset([_inputs(call) for call in calls]),
-                subset_size=len(calls),
-                model_type=nncf.ModelType.TRANSFORMER if has_attention else None,
-            )
+            found = nncf.quantize(network, nncf.Dataset(samples), subset_size=len(calls), model_type=kind)
         openvino.save_model(found, path, compress_to_fp16=False)
         for file in (exported, exported.with_suffix(".bin")):
             file.unlink()

@@ -79,10 +79,8 @@ class TokenMaker:
         self.tokens_per_sample: int = cell.model.batch_args["seq_len"]
         most = getattr(config, "max_position_embeddings", None)
         if isinstance(most, int) and 0 < most < self.tokens_per_sample:
-            name = cell.model.definition
-            raise UserError(
-                f"model.batch_args.seq_len={self.tokens_per_sample}: {name} has {most} positions: use fewer"
-            )
+            asked = f"model.batch_args.seq_len={self.tokens_per_sample}"
+            raise UserError(f"{asked}: {cell.model.definition} has {most} positions: use fewer")
         self.end = _ids(config.eos_token_id)
         special = {*_ids(config.pad_token_id), *self.end}
         self.usable = torch.tensor([each for each in range(config.vocab_size) if each not in special])

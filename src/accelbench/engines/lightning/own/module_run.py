@@ -200,9 +200,8 @@ class ModuleRun(CellRun):
         if self.timed is not None and next(structure.tensors_in(self.timed[0]), None) is not None:
             fed = self.timed[0]
             num = structure.num_rows(fed)
-            self.look_for_kept_results(
-                lambda: copy.deepcopy(fed), lambda: _filled(fed, structure.varied_rows(fed, num))
-            )
+            never_fed = lambda: _filled(fed, structure.varied_rows(fed, num))  # noqa: E731
+            self.look_for_kept_results(lambda: copy.deepcopy(fed), never_fed)
         if self.trains:
             self.seen.training.later = self.trained.states()
 
