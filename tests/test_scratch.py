@@ -70,15 +70,14 @@ def test_what_a_killed_process_left_is_removed_and_who_used_it_is_killed(holder,
 
 def test_what_is_in_use_or_no_folder_of_ours_stays(holder, base, tmp_path):
     _, used, user = holder
-    other = base / f"{scratch.PREFIX}link"
+    other, file, foreign = (base / f"{scratch.PREFIX}{name}" for name in ("link", "file", "foreign"))
     other.symlink_to(tmp_path)
-    file = base / f"{scratch.PREFIX}file"
     file.touch()
-    foreign = base / f"{scratch.PREFIX}foreign"
     foreign.mkdir()
+    stays = {used, other, file}
     if os.getuid() == 0:
         os.chown(foreign, 65534, 65534)
-    stays = {used, other, file} | ({foreign} if os.getuid() == 0 else set())
+        stays.add(foreign)
     with scratch.folder() as folder:
         assert set(base.iterdir()) == stays | {folder}
     assert psutil.pid_exists(user)

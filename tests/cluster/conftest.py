@@ -8,7 +8,7 @@ import time
 import pytest
 
 from cluster import servers
-from sweep.conftest import shared  # noqa: F401
+from sweep.conftest import project, shared  # noqa: F401
 
 WORDS = ["-m", "model=mlp", "data=random", "mode=infer", "breakdown_s=0"]
 WORDS += ["window.latency_s=0.05", "window.measure_s=0.1"]

@@ -24,21 +24,17 @@ from accelbench.settings.config import Executor, ExecutorConfig, Retry
 from accelbench.sweep import context
 from accelbench.sweep import run as local
 from cluster.jobs import ProcessEngine
-from fakes import give_ceilings, make_cell, make_options, make_project
+from fakes import make_cell, make_options
 
 OPTIONS = make_options(executor=ExecutorConfig(name=Executor.slurm))
 SIZES = (1, 2, 4, 8)
 SHARED = ".accelbench/runs/test"
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    make_project(tmp_path)
-    give_ceilings(tmp_path)
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def soon(monkeypatch):
     monkeypatch.setattr(controller, "POLL_S", 0.05)
     monkeypatch.setattr(controller, "SETTLE_S", 0.1)
-    return tmp_path
 
 
 @pytest.fixture
