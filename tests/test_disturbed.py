@@ -10,7 +10,7 @@ from rich.console import Console
 
 from accelbench.answers import process
 from accelbench.answers.cells import cells_of
-from accelbench.answers.ranking import answers
+from accelbench.answers.sentences import answers
 from accelbench.api.results import Result
 from accelbench.cli import main
 from accelbench.compare.answer import Terms, answer, compared

@@ -4,7 +4,7 @@ import pytest
 
 from accelbench.answers.cells import cells_of
 from accelbench.answers.process import Process
-from accelbench.answers.ranking import answers
+from accelbench.answers.sentences import answers
 from report.conftest import maker  # noqa: F401
 
 

@@ -8,7 +8,8 @@ from rich.console import Console
 
 from accelbench.cli import main
 from accelbench.commands.command import Context
-from accelbench.commands.records import REPORT, default_folder
+from accelbench.commands.records_folder import default_folder
+from accelbench.commands.registry import load
 from accelbench.errors import UserError
 from accelbench.project import Workplace
 from accelbench.schema import record
@@ -68,7 +69,7 @@ def test_names_are_no_markup_and_records_that_are_not_shown_are_counted(here):
     folder = maker.suite(here / "runs", [maker.ok(maker.cell(suite="[bold]\x1b[2J"), 1000)])
     record.write(maker.ok(maker.cell(batch_size=1), 10), folder)
     console = Console(file=io.StringIO(), width=80)
-    assert REPORT.run(Namespace(folder=f"runs/{folder.name}"), Context(console=console)) == 0
+    assert load("report").run(Namespace(folder=f"runs/{folder.name}"), Context(console=console)) == 0
     note, address = console.file.getvalue().splitlines()
     assert note.startswith(r"Not in the plan of runs/[bold]\x1b[2J, and not shown: 1 record (")
     assert address == r"Report: runs/[bold]\x1b[2J/report/index.html"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from accelbench.answers.ranking import answers
+from accelbench.answers.sentences import answers
 from accelbench.grid.estimate import read_evidence
 from accelbench.judging.costs import with_costs
 from accelbench.judging.row import MEASURED, summarise

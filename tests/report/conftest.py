@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from accelbench.answers.ranking import answers
+from accelbench.answers.sentences import answers
 from accelbench.report import build
 from accelbench.report.read import Sweep
 from accelbench.report.read import read as read_sweep

@@ -1,6 +1,6 @@
 import pytest
 
-from accelbench.answers.ranking import answers
+from accelbench.answers.sentences import answers
 from accelbench.report.questions import questions
 from accelbench.schema.measurement import Work
 from report.pictures.samples import working

@@ -9,7 +9,7 @@ import shutil
 import pytest
 from rich.console import Console
 
-from accelbench.answers.ranking import answers
+from accelbench.answers.sentences import answers
 from accelbench.cli import main
 from accelbench.errors import UserError
 from accelbench.isolation import hosts as isolated

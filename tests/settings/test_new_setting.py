@@ -20,7 +20,7 @@ CODE = """
 import contextlib, io, json, sys
 from pathlib import Path
 from accelbench.cli import main
-from accelbench.commands import setup
+from accelbench.commands import completion
 from accelbench.judging.row import summarise
 from accelbench.sinks.mlflow_fields import translate
 from fakes import make_cell
@@ -45,7 +45,7 @@ print(json.dumps({
     "row": summarise(record)["toy"],
     "params": translate(record).params["toy"],
     "columns.md": columns(),
-    "completed": "toy" in setup.settings(Path("conf")),
+    "completed": "toy" in completion.settings(Path("conf")),
 }))
 """
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from accelbench.answers.cells import MeasuredCell, cells_of
 from accelbench.answers.groups import groups
 from accelbench.answers.process import Process
-from accelbench.answers.ranking import answers
+from accelbench.answers.sentences import answers
 from accelbench.answers.words import workload_text
 from accelbench.api import html
 from accelbench.errors import UserError

@@ -4,8 +4,9 @@ import math
 import shlex
 from argparse import Namespace
 
-from accelbench.commands.command import VERBOSE, Command, Context, budget_in_s, flag
-from accelbench.commands.records import FOLDER, default_folder
+from accelbench.commands.budget import BUDGET, budget_in_s
+from accelbench.commands.command import VERBOSE, Command, Context, flag
+from accelbench.commands.records_folder import FOLDER, default_folder
 from accelbench.errors import UserError
 from accelbench.project import workplace
 
@@ -17,7 +18,7 @@ def _run(chosen: Namespace, context: Context) -> int:
         raise UserError(f"--latency-ms={limit_ms:g}: should be a number of milliseconds above 0")
     if not (chosen.search or chosen.largest_batch):
         return _show_best(next(iter(chosen.words), None), limit_ms, context)
-    budget_s = budget_in_s("1m" if chosen.budget is None else chosen.budget)
+    budget_s = budget_in_s(chosen, "1m")
     words = ["-m"] * chosen.search + chosen.words + [VERBOSE] * chosen.verbose
     from accelbench.compare.answer import terms
     from accelbench.isolation.hosts import Hosts
@@ -59,7 +60,7 @@ def _check(chosen: Namespace) -> None:
 
 def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> int:
     from accelbench.answers.groups import groups
-    from accelbench.answers.ranking import answers
+    from accelbench.answers.sentences import answers
     from accelbench.answers.words import workload_text
     from accelbench.report import read as sweeps
     from accelbench.report.tables.best import NOTE, OF_ONE, chosen_of
@@ -99,31 +100,29 @@ def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> 
     return 0
 
 
-COMMANDS = (
-    Command(
-        name="best",
-        summary="say what to use, from records; or find it by measuring",
-        run=_run,
-        flags=(
-            flag("words", nargs="*", metavar="folder", help=FOLDER),
-            flag("--latency-ms", metavar="MS", type=float, help="leave out cells with a longer median latency (p50)"),
-            flag("--largest-batch", help="find the largest batch that fits: measures the cell of name=value"),
-            flag("--search", help="find the best of all combinations of name=value,value within --budget"),
-            flag("--budget", metavar="5m", help="the time for --search, or for --largest-batch (1m); in s, m or h"),
-            flag("--margin", metavar="2%", help="with --search: how much better another cell may be (2%%)"),
-            flag(
-                "--by",
-                metavar="WHAT",
-                choices=("throughput", "latency", "energy"),
-                help="with --search: best by throughput (the default), latency or energy",
-            ),
-            flag("--per-batch", help="with --search: the best cell of each batch size, not of all"),
-            flag("-v", "--verbose", help="with --search or --largest-batch: show what libraries print"),
+COMMAND = Command(
+    name="best",
+    summary="say what to use, from records; or find it by measuring",
+    run=_run,
+    flags=(
+        flag("words", nargs="*", metavar="folder", help=FOLDER),
+        flag("--latency-ms", metavar="MS", type=float, help="leave out cells with a longer median latency (p50)"),
+        flag("--largest-batch", help="find the largest batch that fits: measures the cell of name=value"),
+        flag("--search", help="find the best of all combinations of name=value,value within --budget"),
+        BUDGET,
+        flag("--margin", metavar="2%", help="with --search: how much better another cell may be (2%%)"),
+        flag(
+            "--by",
+            metavar="WHAT",
+            choices=("throughput", "latency", "energy"),
+            help="with --search: best by throughput (the default), latency or energy",
         ),
-        usage="[--latency-ms MS] [folder]\n"
-        "       accelbench best --search --budget 5m [flags] name=value,value ...\n"
-        "       accelbench best --largest-batch [--budget 1m] [-v] name=value ...",
-        description="--search goes on with out=runs/mine (docs/finding-the-best.md); --largest-batch takes one cell.",
-        takes_settings=True,
+        flag("--per-batch", help="with --search: the best cell of each batch size, not of all"),
+        flag("-v", "--verbose", help="with --search or --largest-batch: show what libraries print"),
     ),
+    usage="[--latency-ms MS] [folder]\n"
+    "       accelbench best --search --budget 5m [flags] name=value,value ...\n"
+    "       accelbench best --largest-batch [--budget 1m] [-v] name=value ...",
+    description="--search goes on with out=runs/mine (docs/finding-the-best.md); --largest-batch takes one cell.",
+    takes_settings=True,
 )

@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
-from accelbench.errors import UserError
-from accelbench.presentation import seconds_of
 from accelbench.schema.text import clean
 from accelbench.settings.parser import Parser
 
@@ -93,14 +91,6 @@ class Command:
         if self.has_hydra_words:
             parser.usage = parser.format_usage().removeprefix("usage: ").rstrip() + " [name=value ...]"
         return parser
-
-
-def budget_in_s(text: str) -> float:
-    """The time that --budget gives a command. Raises UserError: it is no time."""
-    seconds = seconds_of(text)
-    if seconds is None:
-        raise UserError(f"--budget {text}: should be a time such as 90s, 5m or 2h")
-    return seconds
 
 
 def width() -> int:

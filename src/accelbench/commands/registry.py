@@ -9,23 +9,18 @@ from collections.abc import Sequence
 from accelbench.commands.command import Command
 from accelbench.errors import UserError
 
-# The commands, of which the first one is the default, and the module that has each in its `COMMANDS`.
-MODULES = {
-    **dict.fromkeys(("run", "plan"), "run"),
-    **dict.fromkeys(("compare", "regressions"), "compare"),
-    "best": "best",
-    **dict.fromkeys(("doctor", "selfcheck"), "setup"),
-    **dict.fromkeys(("report", "merge", "sync", "ui"), "records"),
-    **dict.fromkeys(("init", "completion"), "setup"),
-}
-NAMES = tuple(MODULES)
+# The commands, of which the first one is the default. Each is `COMMAND` of the module that has its name.
+NAMES = (
+    *("run", "plan", "compare", "regressions", "best", "doctor", "selfcheck"),
+    *("report", "merge", "sync", "ui", "init", "completion"),
+)
 MAX_SHOWN = 60  # characters of an unknown word
 
 
 def load(name: str) -> Command:
     """The command of one of `NAMES`."""
-    commands: Sequence[Command] = importlib.import_module(f"accelbench.commands.{MODULES[name]}").COMMANDS
-    return next(command for command in commands if command.name == name)
+    command: Command = importlib.import_module(f"accelbench.commands.{name}").COMMAND
+    return command
 
 
 def load_all() -> list[Command]:

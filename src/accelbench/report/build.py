@@ -14,7 +14,7 @@ from PIL import Image
 
 from accelbench.answers.cells import MeasuredCell, process_rows
 from accelbench.answers.process import NOT_RUN, UNREADABLE
-from accelbench.answers.ranking import Answer
+from accelbench.answers.sentences import Answer
 from accelbench.errors import UserError, WriteError
 from accelbench.judging.costs import Cost
 from accelbench.judging.disturbed import DISTURBED

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from accelbench.answers.process import NOT_RUN, UNREADABLE
-from accelbench.answers.ranking import Answer, answers
+from accelbench.answers.sentences import Answer, answers
 from accelbench.judging.disturbed import DISTURBED
 from accelbench.presentation import counted, significant
 from accelbench.report.extension import Addition, Extension

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from accelbench.answers.cells import MeasuredCell, Word
 from accelbench.answers.pairs import BATCH, DEVICE, ENGINE, OPTIONS, PRECISION, Axis, Pair, pairs
-from accelbench.answers.ranking import Answer
+from accelbench.answers.sentences import Answer
 from accelbench.judging.row import phases_ms
 from accelbench.presentation import significant
 from accelbench.report.pictures.batch_lines import batch_lines

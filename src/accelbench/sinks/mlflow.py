@@ -21,6 +21,8 @@ from accelbench.sinks.mlflow_fields import (
     VERDICT,
     RelativeSpeed,
     end_ms,
+    name_of_cell,
+    names_of_process,
     run_url,
     start_ms,
     translate,
@@ -127,8 +129,7 @@ class Store:
                     continue
                 self._client.delete_run(earlier.info.run_id)
             records = [each.record for each in cell.counted if each.record is not None]
-            name = f"cell {cell.label} {cell.measured_key[:6]}"
-            run = self._client.create_run(experiment_id, min(map(start_ms, records)), tags, name)
+            run = self._client.create_run(experiment_id, min(map(start_ms, records)), tags, name_of_cell(cell))
             values = [Metric(key, value, _now_ms(), cell.num_processes) for key, value in metrics.items()]
             self._client.log_batch(run.info.run_id, values, [Param(key, value) for key, value in params.items()])
             self._client.set_terminated(run.info.run_id, "FINISHED", max(map(end_ms, records)))
@@ -214,10 +215,10 @@ class Store:
         self._client.set_terminated(run_id, run.status, run.end_ms)
 
     def _free_name(self, experiment_id: str, record: Record) -> str:
-        """The label; with the start of the process if another run has that name, or if MLflow could not look for it."""
-        label = record.label
-        is_free = PLAIN.fullmatch(label) and not any(self._runs(experiment_id, f"attributes.run_name = '{label}'"))
-        return label if is_free else f"{label} {record.started_at.partition('+')[0].replace('T', ' ')}"
+        """The short name of the run; the long one if another run has that, or if MLflow could not look for it."""
+        short, long = names_of_process(record)
+        is_free = PLAIN.fullmatch(short) and not any(self._runs(experiment_id, f"attributes.run_name = '{short}'"))
+        return short if is_free else long
 
 
 def key_of(record: Record) -> Key:

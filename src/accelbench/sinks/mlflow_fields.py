@@ -1,4 +1,4 @@
-"""What MLflow shows, in plain values: of a record, of a cell, how speeds compare, and the view of an experiment."""
+"""What MLflow shows, in plain values: runs' names and fields, how speeds compare, and the view of an experiment."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ from urllib.parse import quote
 from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.groups import groups
 from accelbench.answers.process import PROCESS_SETTINGS, Process
-from accelbench.answers.ranking import verdict_text
+from accelbench.answers.sentences import verdict_text
 from accelbench.judging.disturbed import DISTURBED
 from accelbench.judging.row import summarise, warnings_of
 from accelbench.schema.cell import Cell
@@ -111,6 +111,16 @@ class Run(NamedTuple):
     params: dict[str, str]
     points: list[Point]  # the known values of all metrics
     tags: dict[str, str]  # the description, in markdown, is one of them
+
+
+def names_of_process(record: Record) -> tuple[str, str]:
+    """The name of the record's run: its label, and if another run has that, the label with the start of the process."""
+    return record.label, f"{record.label} {record.started_at.partition('+')[0].replace('T', ' ')}"
+
+
+def name_of_cell(cell: MeasuredCell) -> str:
+    """The name of the run of a cell."""
+    return f"cell {cell.label} {cell.measured_key[:6]}"
 
 
 def start_ms(record: Record) -> int:

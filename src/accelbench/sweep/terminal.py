@@ -12,7 +12,7 @@ from rich.text import Text
 
 from accelbench.answers.cells import MeasuredCell, cells_of
 from accelbench.answers.process import Process
-from accelbench.answers.ranking import Answer, answers
+from accelbench.answers.sentences import Answer, answers
 from accelbench.grid.estimate import Evidence, total
 from accelbench.grid.plan import Planned
 from accelbench.judging import disturbed

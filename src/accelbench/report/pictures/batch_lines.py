@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from accelbench.answers.cells import MeasuredCell
-from accelbench.answers.ranking import Answer
+from accelbench.answers.sentences import Answer
 from accelbench.report.pictures.style import COLOURS, MARKERS, finished, log_ticks, sized, tidy, widen, wrapped
 
 MAX_MODELS, MAX_LINES = 8, 5  # of a picture; of a panel: the fastest settings

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from accelbench.answers.cells import NOTE as SURENESS
 from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.groups import Group, choices
-from accelbench.answers.ranking import Answer
+from accelbench.answers.sentences import Answer
 from accelbench.judging.row import warnings_of
 from accelbench.judging.warnings import relative_half_width
 from accelbench.report.tables.table import Column, Entry, Table, columns_of, count, number, tabulate_known

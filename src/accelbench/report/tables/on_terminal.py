@@ -5,7 +5,7 @@ from rich.bar import Bar
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from accelbench.answers.ranking import Answer
+from accelbench.answers.sentences import Answer
 from accelbench.report.tables.table import Table
 from accelbench.schema.vocab import Device
 

@@ -1,6 +1,6 @@
 import dataclasses
 
-from accelbench.answers.ranking import answers
+from accelbench.answers.sentences import answers
 from accelbench.schema.cell import Window
 from accelbench.schema.measurement import Block, Data
 from accelbench.schema.vocab import Library, Protocol, Status

@@ -1,0 +1,133 @@
+"""`accelbench plan`: the cells of a sweep, which are skipped, and how long it takes."""
+
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from accelbench import lock
+from accelbench.commands.command import Command, Context, flag
+from accelbench.errors import UserError
+from accelbench.presentation import counted
+from accelbench.project import Workplace, workplace
+from accelbench.schema.cell import Cell
+from accelbench.schema.text import clean
+
+if TYPE_CHECKING:
+    from accelbench.grid.estimate import Length
+    from accelbench.grid.plan import Planned
+
+MAX_LISTED = 20  # cells
+MAX_NAMED = 4  # of the cells that are skipped for one reason
+LABEL_WIDTH = 42
+
+
+def _run(chosen: Namespace, context: Context) -> int:
+    from accelbench.grid.estimate import lengths
+    from accelbench.isolation.hosts import Hosts
+    from accelbench.schema.serialize import canonical_json
+    from accelbench.settings.compose import cells_of, compose
+    from accelbench.sweep.forecast import forecast
+
+    sweeps = [cells_of(compose(words)) for words in _sweeps(chosen.words)]
+    if chosen.json:
+        for cell in (cell for cells, _ in sweeps for cell in cells):
+            print(canonical_json(cell.to_json()))
+        return 0
+    suites = {options.suite: _planned(cells) for cells, options in sweeps}
+    items = [item for planned in suites.values() for item in planned]
+    runs = [item for item in items if item.skip_reason is None]
+    cells, options = [item.cell for item in runs], sweeps[0][1]
+    place = workplace().with_data(options.data_root)
+    with Hosts() as hosts:
+        evidence = forecast(cells, hosts, place, context.say, options.profile)
+    known = dict(zip(map(id, runs), lengths(cells, evidence), strict=True))
+    lines = [f"{suite}: {_counted(planned, known)}" for suite, planned in suites.items()] if len(suites) > 1 else []
+    lines += [f"{'in all: ' * bool(lines)}{_counted(items, known)}"]
+    named = runs if chosen.cells else runs[: 0 if len(suites) > 1 else MAX_LISTED]
+    lines += ["", *(f"{item.label:<{LABEL_WIDTH}} {_of_one(known[id(item)])}" for item in named)]
+    if len(runs) > len(named):
+        lines.append(f"and {len(runs) - len(named)} more: " * bool(named) + "--cells names every cell")
+    lines += _skipped({item.label: item.skip_reason for item in items if item.skip_reason is not None}, chosen.cells)
+    context.say(*lines)
+    if chosen.check:
+        for planned in suites.values():
+            _check([item for item in planned if item.skip_reason is None], context, place)
+    return 0
+
+
+def _sweeps(words: list[str]) -> list[list[str]]:
+    """The words of each sweep to plan: `profile=...` without a suite is that of all suites of the project."""
+    from accelbench.settings.params import suite_names
+
+    words = words if {"-m", "--multirun"} & set(words) else ["-m", *words]
+    given, project = {word.partition("=")[0] for word in words}, workplace().project
+    if project is None or "profile" not in given or "suite" in given:
+        return [words]
+    return [[*words, f"suite={name}"] for name in suite_names(project)] or [words]
+
+
+def _planned(cells: Sequence[Cell]) -> list["Planned"]:
+    from accelbench.grid.plan import Planned, check_request, in_order, skip_reason
+    from accelbench.schema.plan_file import labels
+
+    check_request(cells)
+    ordered = in_order(cells)
+    names = labels(ordered.values())
+    return [Planned(cell, "", skip_reason(cell), names[key]) for key, cell in ordered.items()]
+
+
+def _counted(planned: Sequence["Planned"], known: Mapping[int, "Length"]) -> str:
+    """How many cells there are, run and are skipped, and how long it takes; `known` has each one's length, by `id`."""
+    found = [known[id(item)] for item in planned if item.skip_reason is None]
+    length = f", {sum(found[1:], found[0])}" if found else ""
+    return f"{counted(len(planned), 'cell')}: {len(found):,} to run{length}; {len(planned) - len(found):,} to skip."
+
+
+def _of_one(length: "Length") -> str:
+    return "unknown length" if length.num_unknown else str(length)
+
+
+def _skipped(reasons: Mapping[str, str], lists_all: bool) -> Iterator[str]:
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        by_reason.setdefault(clean(reason), []).append(name)
+    for reason, names in by_reason.items():
+        few = names if lists_all else names[:MAX_NAMED]
+        more = f" and {len(names) - len(few)} more" * (len(names) > len(few))
+        yield from ("", f"skip {len(names)}: {reason}", f"  {', '.join(few)}{more}")
+
+
+def _check(planned: Sequence["Planned"], context: Context, place: Workplace) -> None:
+    """Checks the networks of the cells, each once. Raises UserError."""
+    from accelbench.grid.plan import data_of
+    from accelbench.isolation.hosts import Hosts
+    from accelbench.sweep.context import prepare_missing
+    from accelbench.sweep.session import Preflight
+
+    everything = [item.cell for item in planned]
+    if not everything:
+        return
+    prepare_missing(place, everything[0].data, context.console)
+    with lock.hold_measuring(context.console.print), Hosts() as hosts:
+        preflight = Preflight(hosts, data_of(everything, place)[1])
+        num = preflight.check(everything)
+        failures = [(item, failure) for item in planned if (failure := preflight.failure(item.cell)) is not None]
+    if failures:
+        lines = [f"{item.label}: {failure.reason}" for item, failure in failures]
+        raise UserError("\n  ".join(["these cells can't run:", *lines]))
+    context.console.print(f"Checked {counted(num, 'network')}: found no mistake.", markup=False)
+
+
+COMMAND = Command(
+    name="plan",
+    summary="show a sweep's cells, which are skipped, and how long it takes",
+    run=_run,
+    flags=(
+        flag("--check", help="also build each network, and run a batch through it, without measuring"),
+        flag("--cells", help="name every cell, however many they are"),
+        flag("--json", help="print each cell as a line of JSON, for `python -m accelbench.worker`"),
+    ),
+    description="Takes the settings of `accelbench run` (`accelbench run --help` lists them); -m is implied.",
+    takes_settings=True,
+    has_hydra_words=True,
+)
