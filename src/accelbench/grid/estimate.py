@@ -17,7 +17,14 @@ from typing import Any
 
 from accelbench.engines.registry import host_spec
 from accelbench.measuring.breakdown import MAX_STEPS, MIN_STEPS
-from accelbench.measuring.clock import BLOCK_MARGIN, EARLY_S, MIN_SAMPLES, NUM_INFER_EPOCHS, STRETCH
+from accelbench.measuring.clock import (
+    BLOCK_MARGIN,
+    EARLY_S,
+    LEAST_WARMUP,
+    MIN_SAMPLES,
+    NUM_INFER_EPOCHS,
+    STRETCH,
+)
 from accelbench.presentation import counted, duration
 from accelbench.project import RECORD_FOLDERS, RECORDS
 from accelbench.schema.ceilings import Ceilings, ceilings_in
@@ -43,8 +50,10 @@ WARMUP_STRETCH = 1.6  # a warm-up of slow steps settles after this many times it
 NUM_CHECK_STEPS = {Mode.infer: 5, Mode.train: 1}
 EVALUATION = 1 / 3  # the time of an evaluated sample, as a share of a trained one: it has no backward pass
 # Settings that change how many steps are run, but not what a step does for a sample.
-COUNTS = {"batch_size", "scaling", "protocol", "window", "warmup", "steps", "epochs", "breakdown_s", "seed", "repeat"}
-COUNTS |= {"budget_s"}
+COUNTS = {
+    *("batch_size", "scaling", "protocol", "window", "warmup", "steps", "epochs", "breakdown_s", "budget_s"),
+    *("seed", "repeat"),
+}
 NUM_LATEST = 3  # of the cells of one batch, the latest count
 MAX_READ = 500  # records of other cells that are read, the newest; reading one takes some .5 ms
 START_S = 5.0  # of a host, where no cell waited for one yet
@@ -89,17 +98,24 @@ def expected_s(cell: Cell, step_s: float, num_samples: tuple[int, int]) -> float
         return (num if cell.mode == Mode.train else NUM_INFER_EPOCHS * num_test) / cell.batch_size * step_s + others_s
     if cell.breakdown_s:
         others_s += max(2 * MIN_STEPS * step_s, min(cell.breakdown_s, 2 * MAX_STEPS * step_s))
+    least_s = (LEAST_WARMUP + MIN_SAMPLES + NUM_CHECK_STEPS[cell.mode]) * step_s
+    most_s = max(cell.budget_s, least_s) if cell.budget_s else math.inf
+    return min(most_s, _measured_s(cell, step_s) + others_s)
+
+
+def _measured_s(cell: Cell, step_s: float) -> float:
+    """Seconds of the warm-up and of the measured steps of a cell without a budget."""
     if cell.protocol == Protocol.steps:
         # Fewer of them where the speed is known before.
         steps_s = min(cell.steps * step_s, STRETCH * max(EARLY_S, MIN_SAMPLES * step_s))
-        return cell.warmup * step_s + steps_s + others_s
+        return cell.warmup * step_s + steps_s
     window = cell.window
     warmup_s = max(window.warmup_s, WARMUP_STRETCH * window.warmup_steps * step_s)
     few_blocks_s = MIN_SAMPLES * max(BLOCK_MARGIN * window.block_s, step_s)
     blocks_s = max(window.measure_s, step_s, min(few_blocks_s, STRETCH * window.measure_s))
     few_steps_s = min(MIN_SAMPLES * step_s, STRETCH * window.latency_s)
     single_s = min(window.latency_steps * step_s, max(window.latency_s, step_s, few_steps_s))
-    return warmup_s + blocks_s + single_s + others_s
+    return warmup_s + blocks_s + single_s
 
 
 def steady_step_s(cell: Cell, measured: Measurement) -> float | None:
