@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.words import choice_text
-from accelbench.presentation import seconds as seconds_text
 from accelbench.report.read import Sweep
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
@@ -30,11 +29,6 @@ class Seconds(NamedTuple):
     value: float
     estimated: bool
     job: str
-
-    @property
-    def text(self) -> str:
-        """With `~` before an estimate."""
-        return seconds_text(self.value, estimated=self.estimated)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,13 +56,8 @@ class PublishedComparison:
 
     @property
     def device_text(self) -> str:
-        """See `devices_text`."""
-        return devices_text(self.device, self.devices)
-
-
-def devices_text(device: Device, num: int) -> str:
-    """The device, and how many if several: `tpu x 8`."""
-    return device + (f" x {num}" if num > 1 else "")
+        """The device, and how many if several: `tpu x 8`."""
+        return self.device + (f" x {self.devices}" if self.devices > 1 else "")
 
 
 def measurement_of(reported: MeasuredCell | None) -> Measurement | None:
@@ -157,8 +146,8 @@ def engines(sweep: Sweep) -> list[Engine]:
 
 
 def _compare(sweep: Sweep, model: str, mode: Mode, device: Device, devices: int) -> PublishedComparison:
-    has_published = num_published_devices(sweep.study, model, device) == devices
-    theirs = published.find(sweep.study, model, METRICS[mode], device) if has_published else None
+    is_theirs = num_published_devices(sweep.study, model, device) == devices
+    theirs = published.find(sweep.study, model, METRICS[mode], device) if is_theirs else None
     their_cpu = published.find(sweep.study, model, METRICS[mode], Device.cpu)
     ours = {engine: _our_time(sweep, model, mode, device, devices, engine) for engine in engines(sweep)}
     job = _job_text(_job(sweep.study, model, mode))

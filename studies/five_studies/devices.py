@@ -63,10 +63,8 @@ def order(sweep: Sweep) -> Table | None:
     lines: list[Line] = []
     for mode in Mode:
         compared = compare_with_published(sweep, mode)
-        gains = {each.model: 0.0 for each in compared}
-        for each in compared:
-            gains[each.model] = max(gains[each.model], each.published_speedup or 0.0)
-        for model in sorted(filter(gains.get, gains), key=gains.__getitem__, reverse=True):
+        gaining = sorted(compared, key=lambda each: each.published_speedup or 0.0, reverse=True)
+        for model in dict.fromkeys(each.model for each in gaining if each.published_speedup):
             of_model = [each for each in compared if each.model == model]
             theirs = _fastest_first({each.device_text: each.published_speedup for each in of_model})
             ours = [{each.device_text: each.ours[engine].speedup for each in of_model} for engine in own]

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from accelbench.presentation import exact
+from accelbench.presentation import exact, seconds
 from accelbench.report.pictures.style import COLOURS, finished, sized, tidy
 from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate_known, word
@@ -36,7 +36,7 @@ Columns = list[Column[PublishedComparison]]
 
 def seconds_entry(time: Seconds | None) -> Entry:
     """A time, with `~` before an estimate."""
-    return word(None) if time is None else Entry(time.text, time.value)
+    return word(None) if time is None else Entry(seconds(time.value, estimated=time.estimated), time.value)
 
 
 def _speedup(ours: OurTime) -> Entry:
@@ -154,7 +154,7 @@ def _bars(compared: PublishedComparison, *, evaluated: bool) -> Iterator[_Bar]:
         yield _Bar(*place, None, *device, compared.published.value, exact(compared.published.value))
     for engine, ours in compared.ours.items():
         if (time := ours.evaluation if evaluated else ours.seconds) is not None:
-            yield _Bar(*place, engine, *device, time.value, time.text)
+            yield _Bar(*place, engine, *device, time.value, seconds_entry(time).text)
 
 
 def picture(comparisons: Sequence[PublishedComparison], title: str, warning: str) -> Figure | None:

@@ -12,7 +12,6 @@ from five_studies import published
 from five_studies.comparison import (
     Seconds,
     describe,
-    devices_text,
     engines,
     measurement_of,
     nearest_cell,
@@ -27,8 +26,8 @@ QUALITY_COLUMNS = by_place(
     "cell or source",
 )
 SIZE_COLUMNS = by_place(
-    *("network", "device", "engine", "batch", "images", "first epoch (s)", "a later epoch (s)", "samples/s"),
-    "times the speed with the fewest (x)",
+    *("network", "device", "how many", "engine", "batch", "images", "first epoch (s)", "a later epoch (s)"),
+    *("samples/s", "times the speed with the fewest (x)"),
 )
 SIZE_NOTES = [
     "The study says that TPUs scale better to larger data sets, without numbers. Ours: whole epochs (protocol fit) on "
@@ -73,7 +72,7 @@ def by_size(sweep: Sweep) -> Table | None:
     parts = [reported for reported in sweep.cells if reported.cell.data.train_images and reported.speed]
     for reported in sorted(parts, key=lambda reported: reported.cell.data.train_images or 0):
         cell = reported.cell
-        groups[cell.model.name, devices_text(cell.device, cell.devices), cell.engine].append(reported)
+        groups[cell.model.name, cell.device, str(cell.devices), cell.engine].append(reported)
     lines: list[Line] = []
     for settings, cells in groups.items():
         for each in cells:

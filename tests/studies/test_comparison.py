@@ -20,15 +20,13 @@ def compare(read):
 
 
 def test_speedup_is_cpu_time_over_device_time(compare, maker) -> None:
-    found = compare([maker.ok(maker.cell(device="cpu"), 1000), maker.ok(maker.cell(device="gpu"), 34_000)])
+    found = compare([maker.ok(maker.cell(), 1000), maker.ok(maker.cell(device="gpu"), 34_000)])
     (_, cpu), (_, gpu) = found["cpu"], found["gpu"]
     assert (gpu.speedup, gpu.seconds.estimated) == (pytest.approx(34), True)
     assert cpu.seconds.value == pytest.approx(5 * 60_000 / 1000)
-
-
-def test_the_speedup_is_over_the_equal_cell_whatever_else_the_cpu_ran(compare, maker) -> None:
-    cpu = [maker.ok(maker.cell(), 1000), maker.ok(maker.cell(protocol=Protocol.fit), 900)]
-    _, gpu = compare([*cpu, maker.ok(maker.cell(device="gpu"), 34_000)])["gpu"]
+    # Over the equal cell, not over the one that stands for the CPU.
+    cells = [maker.cell(), maker.cell(protocol=Protocol.fit), maker.cell(device="gpu")]
+    _, gpu = compare([maker.ok(cell, rate) for cell, rate in zip(cells, (1000, 900, 34_000), strict=True)])["gpu"]
     assert gpu.speedup == pytest.approx(34)
 
 
