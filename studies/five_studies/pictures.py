@@ -184,13 +184,13 @@ def _curve(axes: Axes, reported: MeasuredCell, what: str, scale: float) -> None:
 
 
 def dashboard(cells: Sequence[MeasuredCell], title: str, warning: str) -> Figure | None:
-    """Study 003's panels for one network, by batch: latency (a thin line to p99), throughput, speed-up over the CPU."""
+    """Study 003's panels for one network, by batch: latency with its interval, throughput, speed-up over the CPU."""
     ok = [each for each in plain(cells) if each.cell.mode == Mode.infer and each.number("latency_p50_ms") is not None]
     if not ok:
         return None
     batches = sorted({reported.cell.batch_size for reported in ok})
     values: dict[str, Value] = {
-        "latency p50 to p99 (ms)": lambda each: each.number("latency_p50_ms"),
+        "latency: median, 95 % interval (ms)": lambda each: each.number("latency_p50_ms"),
         "samples/s": lambda each: each.number("samples_per_s"),
         "speed-up over the CPU": lambda each: ratio(each, equal_on(Device.cpu, each, cells)),
     }
@@ -202,9 +202,9 @@ def dashboard(cells: Sequence[MeasuredCell], title: str, warning: str) -> Figure
         for axes, value in zip(panels, values.values(), strict=True):
             _batch_line(axes, inside, value, setting)
         for each in inside:
-            if (p99 := each.number("latency_p99_ms")) is not None:
-                ends = (each.number("latency_p50_ms") or 0.0, p99)
-                panels[0].vlines(each.cell.batch_size, *ends, color=COLOURS[setting[0]], linewidth=1)
+            low, high = (each.number(f"latency_p50_ms_{end}") for end in ("low", "high"))
+            if low is not None and high is not None:
+                panels[0].vlines(each.cell.batch_size, low, high, color=COLOURS[setting[0]], linewidth=1)
     for axes, what in zip(panels, values, strict=True):
         axes.set_xscale("log", base=2)
         axes.set_xticks(batches, list(map(str, batches)))

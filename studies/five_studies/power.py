@@ -1,13 +1,14 @@
-"""What study 000 concludes of its GPU's power: how it grows with the batch and the precision, beside ours."""
+"""What study 000's settings change: the GPU's power by batch and precision, the time per image by number of steps."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from accelbench.answers.cells import MeasuredCell
 from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Table, count, number, tabulate_known
-from accelbench.schema.vocab import Mode, Precision
+from accelbench.schema.vocab import Device, Mode, Precision
 from five_studies import raw
 from five_studies.published import by_place
 
@@ -45,7 +46,7 @@ def table(sweep: Sweep) -> Table | None:
         return None
     lines = []
     for step in STEPS:
-        ours = list(_ours(sweep, step))
+        ours = list(_ours(sweep.cells, step, lambda reported: reported.number("gpu_power_w")))
         ends = (number(min(ours, default=None)), number(max(ours, default=None)), count(len(ours)))
         name, printed = step.setting.replace("_", " "), number(step.printed)
         lines.append([name, str(step.base), str(step.other), printed, number(_of_raw_data(step), 4), *ends])
@@ -59,13 +60,54 @@ def _of_raw_data(step: _Step) -> float:
     return mean(step.other) / mean(step.base)
 
 
-def _ours(sweep: Sweep, step: _Step) -> Iterator[float]:
-    cells = [each for each in sweep.cells if each.is_ok and each.cell.mode == Mode.infer]
-    powers = [(each.cell, watts) for each in cells if (watts := each.number("gpu_power_w"))]
+def _ours(cells: Sequence[MeasuredCell], step: _Step, value: Callable[[MeasuredCell], float | None]) -> Iterator[float]:
+    """The ratio of each pair of ok cells that differ only in the setting, as the study's two values of it do."""
     values: list[Any] = [step.base, step.other]
     if step.setting == "precision":
         values = [Precision.tf32 if each == "float32" else raw.PRECISIONS[each] for each in values]
-    for cell, watts in powers:
+    ok = [each for each in cells if each.is_ok and each.cell.mode == Mode.infer]
+    known = [(each.cell, number) for each in ok if (number := value(each))]
+    for cell, base in known:
         if getattr(cell, step.setting) == values[0]:
             wanted = replace(cell, **{step.setting: values[1]})
-            yield from (more / watts for other, more in powers if other == wanted)
+            yield from (other / base for other_cell, other in known if other_cell == wanted)
+
+
+# What is measured of a run; the rest are its settings.
+UNCOMPARED: dict[str, Any] = dict.fromkeys(("launch_ms", "copying_ms", "total_ms"), 0.0)
+UNCOMPARED |= dict.fromkeys(("utilization", "power", "temperature", "peak_memory"))
+NUM_STEPS = [(32, 512), (512, 1024)]
+NUM_STEPS_COLUMNS = by_place(
+    *("device", "from", "to", "published: lowest (x)", "published: highest (x)", "published: pairs of runs"),
+    *("ours: lowest (x)", "ours: highest (x)", "ours: pairs of cells"),
+)
+NUM_STEPS_NOTES = [
+    "The time per image of the larger number of steps over that of the smaller, of runs that are equal in all else: "
+    "what differs is noise and what is not steady. Published: from the study's raw data, which has no warm-up."
+]
+
+
+def num_steps_table(sweep: Sweep) -> Table | None:
+    """What the number of steps changes, in the study's raw data and in ours; None of another study."""
+    if sweep.study != raw.STUDY:
+        return None
+    lines = []
+    for device in (Device.cpu, Device.gpu, Device.tpu):
+        for ends in NUM_STEPS:
+            on_device = [each for each in sweep.cells if each.cell.device == device]
+            ours = list(
+                _ours(on_device, _Step("steps", *ends, 1.0), lambda each: 1 / each.speed if each.speed else None)
+            )
+            of_both = [
+                [min(each), max(each), len(each)] if each else [None] * 3 for each in (_of_runs(device, *ends), ours)
+            ]
+            if any(each[2] for each in of_both):
+                shown = [entry for low, high, pairs in of_both for entry in (number(low), number(high), count(pairs))]
+                lines.append([device, *map(str, ends), *shown])
+    return tabulate_known("Time per image by the number of steps", NUM_STEPS_COLUMNS, lines, NUM_STEPS_NOTES)
+
+
+def _of_runs(device: Device, base: int, other: int) -> list[float]:
+    times = {replace(run, **UNCOMPARED): run.total_ms for run in raw.runs() if raw.DEVICES[run.machine] == device}
+    pairs = ((more, times.get(replace(run, steps=base))) for run, more in times.items() if run.steps == other)
+    return [more / less for more, less in pairs if less]

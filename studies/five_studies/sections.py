@@ -36,6 +36,7 @@ def of_suite(sweep: Sweep, warning: str) -> Addition:
         *(steps.table(sweep, metric) for metric in steps.METRICS),
         steps.load_table(sweep),
         power.table(sweep),
+        power.num_steps_table(sweep),
         training.quality(sweep),
         training.one_epoch(sweep),
         training.by_size(sweep),

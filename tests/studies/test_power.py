@@ -21,3 +21,9 @@ def test_the_powers_growth_is_the_studys_and_stands_beside_ours(read, maker):
     assert [row["ours: highest (x)"] for row in rows] == ["1.15", "–", "–", "1.50", "–"]
     drawn = {name for name, _, _ in sections.of_suite(sweep, "").pictures}
     assert drawn >= {"families", "utilisation", "memory", "power"}
+
+
+def test_what_the_number_of_steps_changes_in_the_studys_data(read, maker):
+    table = power.num_steps_table(read([inferring(maker, "resnet18")], study="000"))
+    found = [list(row.values())[1:6] for row in texts(table)]
+    assert found == [["512", "1024", "0.965", "1.05", "22"], ["512", "1024", "0.0807", "1.08", "216"]]
