@@ -275,6 +275,14 @@ def test_a_budget_changes_nothing_where_there_is_time():
     assert [block.num_steps for block in bounded.blocks] == [block.num_steps for block in plain.blocks]
 
 
+@pytest.mark.parametrize("measure", [clock.measure, lambda runner, window: clock.measure_steps(runner, 10, 50)])
+def test_a_compilation_does_not_tell_how_long_the_next_steps_take(workload, measure):
+    workload.compile_steps = 1
+    timing = measure(runner_of(workload, ends=Ends(timeout_s=20.0, num_checks=5)), WINDOW)
+    assert timing.num_warmup_steps >= WINDOW.warmup_steps
+    assert timing.stop != Stop.timeout
+
+
 @pytest.mark.parametrize("window", [WINDOW, replace(WINDOW, block_s=0.02)])
 def test_slow_steps_that_are_done_when_they_return_are_blocks_and_single_steps_at_once(window):
     workload = OnHost(compute=0.3)

@@ -82,8 +82,10 @@ def measure_steps(runner: Runner, warmup: int, steps: int, reference: Now = raw_
     """
     timing, first, fastest_s = runner.timing, list[float](), 0.0
     while len(first) < warmup and not (first and _takes_too_long(runner, len(first), fastest_s)):
+        compiled, _ = runner.compiles()
         first.append(runner.plain_step())
-        fastest_s = min(fastest_s or math.inf, first[-1])
+        if runner.compiles()[0] == compiled:
+            fastest_s = min(fastest_s or math.inf, first[-1])
     _note_warmup(timing, first)
     timing.steps_are_blocks = not runner.queues
     num_parts = _num_parts(runner, steps, median(first) if first else None)
@@ -159,16 +161,17 @@ def _note_warmup(timing: Timing, steps: list[float]) -> None:
 
 def _warm_up(runner: Runner, window: Window) -> float:
     timing, compiles = runner.timing, runner.compiles
-    steps: list[float] = []
-    fastest_s = math.inf
+    steps, fastest_s = list[float](), 0.0
     began, elapsed = 0, 0.0  # the first step after the last compilation, and the seconds since then
     next_check = window.warmup_steps  # in steps
     while timing.settled is None:
         compiled, _ = compiles()
         steps.append(runner.plain_step())
         elapsed += steps[-1]
-        fastest_s = min(fastest_s, steps[-1])
-        if compiles()[0] != compiled and len(steps) < MAX_COMPILING_STEPS:
+        has_compiled = compiles()[0] != compiled
+        if not has_compiled:
+            fastest_s = min(fastest_s or math.inf, steps[-1])
+        if has_compiled and len(steps) < MAX_COMPILING_STEPS:
             began, elapsed = len(steps), 0.0
         elif len(steps) - began >= next_check and elapsed >= window.warmup_s:
             timing.settled = _has_settled(steps[began:], elapsed, window)
@@ -180,7 +183,10 @@ def _warm_up(runner: Runner, window: Window) -> float:
 
 
 def _takes_too_long(runner: Runner, num_before: int, step_s: float) -> bool:
-    """Whether another step of warm-up, of `step_s`, would take the time of the fewest steps that are published."""
+    """Whether another step of warm-up, of `step_s`, would take the time of the fewest steps that are published.
+
+    A step that compiles does not tell how long the next one takes; 0: none has done without.
+    """
     is_least = num_before < LEAST_WARMUP
     num = (1 if is_least else MIN_SAMPLES) * (2 if runner.queues else 1)  # blocks, and single steps
     return runner.why_end((1 + num) * step_s, step_s, is_least=is_least) is not None

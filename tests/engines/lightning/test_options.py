@@ -104,7 +104,7 @@ def test_an_option_that_has_nothing_to_change_is_refused():
 def test_a_compiled_network_gives_the_plain_ones_output_and_its_compilation_is_timed(digits):
     # Neither headers for many kernels, nor a trial of the compiler: this network has one kernel.
     with torch._inductor.config.patch({"cpp_cache_precompile_headers": False, "cpp.vec_isa_ok": True}):
-        measured = engine.run(make_cell(model=MLP, options=Options(compile=True)), digits)
+        measured = engine.run(make_cell(model=MLP, options=Options(compile=True), timeout_s=300.0), digits)
     assert judge(make_cell(), measured) is None
     assert measured.num_compiles == 1
     assert 0.1 < measured.compile_s <= measured.first_step_s
