@@ -16,7 +16,6 @@ from accelbench.grid.estimate import (
     expected_s,
     lengths,
     read_evidence,
-    total,
 )
 from accelbench.measuring import clock
 from accelbench.measuring.breakdown import measure_breakdown
@@ -165,26 +164,3 @@ def test_whole_epochs_take_what_the_data_set_has():
     evidence.inputs["mnist"] = Inputs((600, 300), (28, 28), 10)
     assert seconds(evidence, cell) == FIXED_S + (3 * 700 / 32 + 1) * 2
     assert evidence.counted_as(cell).model.input_shape == (28, 28)
-
-
-@pytest.mark.parametrize(
-    ("length", "text"),
-    [
-        (Length(), "0 s"),
-        (Length(170.0, 12), "about 3 min"),
-        (Length(0.3, 1), "about 1 s"),
-        (Length(50_000.0, 12), "about 14 h"),
-        (Length(40.0, 12, 5), "about 40 s and 5 cells of unknown length"),
-        (Length(0.0, 12, 1), "about 1 s and 1 cell of unknown length"),
-    ],
-)
-def test_the_text_says_what_is_known(length, text):
-    assert str(length) == text
-
-
-def test_a_total_adds_what_is_known_and_counts_what_is_not():
-    evidence = Evidence([finished(replace(STEPS, batch_size=16), 0.1)])
-    known, unknown = replace(STEPS, batch_size=16), of_model("cnn", STEPS)
-    both = total([known, unknown], evidence, [STEPS])
-    assert both == total([known], evidence, [STEPS]) + total([unknown], evidence, [STEPS])
-    assert (both.num, both.num_unknown) == (2, 1)

@@ -20,12 +20,6 @@ def plan_of(cells):
     return plan_file.PlanFile(suite="s", title="", study=None, profile=None, cells=list(cells))
 
 
-def test_a_plan_is_extended_by_new_cells_and_each_is_there_once_with_its_latest_record():
-    again = WantedCell(WANTED[0].cell, f"{WANTED[0].cell.id}-77777777")
-    assert plan_file.joined(WANTED[:2], [WANTED[2], again]) == [again, *WANTED[1:]]
-    assert plan_file.joined([], WANTED) == WANTED
-
-
 def test_without_a_plan_all_records_are_wanted_in_the_order_in_which_they_were_measured(tmp_path):
     for one in RECORDS:
         record.write(one, tmp_path)

@@ -31,9 +31,3 @@ def test_the_plan_has_a_folder_of_its_own_and_five_rounds_and_one_that_holds_rec
     (tmp_path / "runs/mine/0123456789ab-01234567.json").touch()
     with pytest.raises(UserError, match="out=runs/mine: holds records already"):
         plan(tmp_path, options=MINE)
-
-
-@pytest.mark.parametrize("repeats", ["0", "-1", "many", "1.5"])
-def test_a_malformed_number_of_repeats_is_told(repeats, tmp_path):
-    with pytest.raises(UserError, match=f"--repeats {repeats}: should be a whole number, at least 1"):
-        plan(tmp_path, repeats)
