@@ -250,7 +250,7 @@ def test_one_step_without_a_warm_up_computes_once(workload):
         (0.5, Ends(budget_s=15.0, num_checks=5), Stop.budget),
         (4.0, Ends(timeout_s=60.0, num_checks=5), Stop.timeout),
         (4.0, Ends(budget_s=15.0, num_checks=5), Stop.budget),
-        (20.0, Ends(timeout_s=90.0, num_checks=1), Stop.timeout),
+        (20.0, Ends(timeout_s=110.0, num_checks=1), Stop.timeout),
     ],
 )
 def test_slow_steps_end_in_time_and_a_budget_leaves_the_fewest_that_are_published(kind, steps, step_s, ends, stop):
@@ -265,6 +265,28 @@ def test_slow_steps_end_in_time_and_a_budget_leaves_the_fewest_that_are_publishe
     else:
         assert workload.time + ends.num_checks * step_s <= min(ends[:2])
         assert least >= clock.MIN_SAMPLES or step_s > 1
+
+
+@pytest.mark.parametrize("kind", [Workload, OnHost])
+def test_a_budget_that_is_used_up_before_fast_steps_leaves_whole_blocks_of_them(kind):
+    workload, plain = kind(compute=0.001), clock.measure(runner_of(kind(compute=0.001)), WINDOW)
+    workload.compile_steps = 1
+    ends = Ends(budget_s=2.0)  # the first step takes longer
+    timing = clock.measure(runner_of(workload, ends=ends, queues=kind is Workload), WINDOW)
+    assert (timing.stop, len(timing.blocks)) == (Stop.budget, clock.MIN_SAMPLES)
+    rates = [[block.num_samples / block.seconds for block in each.blocks] for each in (plain, timing)]
+    assert order_statistics.median(rates[1]) == pytest.approx(order_statistics.median(rates[0]), rel=0.01)
+
+
+def test_where_every_fourth_step_is_longer_the_median_is_not_taken_for_the_speed():
+    workload = OnHost(compute=0.1)
+
+    def alternate():
+        workload.work = 0.3 if workload.num_computed % 4 == 3 else 0.1
+
+    workload.change = alternate
+    timing = clock.measure_steps(runner_of(workload, queues=False), 4, 200)
+    assert (timing.stop, sum(block.num_steps for block in timing.blocks)) == (Stop.fixed, 200)
 
 
 def test_a_budget_changes_nothing_where_there_is_time():

@@ -150,13 +150,13 @@ class _Run:
             pipes = {rank.answers: index for index, rank in enumerate(self.ranks) if index not in self.answers}
             before, waited_s, pause_s = time.monotonic(), no_core_s(), min(sampler.pause_s, left)
             ready = connection.wait([*pipes, *timed, stdin], timeout=pause_s)
-            witness.woke_late(time.monotonic() - before - pause_s)
+            late_s = time.monotonic() - before - pause_s
+            witness.woke_late(max(late_s, no_core_s() - waited_s) if first.timed in ready else late_s)
             if first.timed in ready and (moment := first.hear()) != Moment.done:
                 if moment is None:
                     timed.clear()
                 else:
                     witness.hear(moment)
-                    witness.woke_late(no_core_s() - waited_s)
                 continue
             answered = [index for pipe, index in pipes.items() if pipe in ready]
             self.answers |= {index: self.ranks[index].read() for index in answered}

@@ -1,6 +1,7 @@
 """The warnings that a record gives about its numbers."""
 
 from collections.abc import Iterator
+from statistics import median
 
 from accelbench.presentation import significant
 from accelbench.schema.ceilings import ceilings_in
@@ -25,6 +26,7 @@ MAX_SYSTEM_SHARE = 0.05
 FAULT_S = 10e-6
 # Between the rate of the blocks and that of the median step: beyond it, one of them was disturbed.
 MAX_RATIO = 1.5
+SHORT_S = 0.02  # of a block whose steps are launched without waiting
 DISAGREEMENT = "the median step of"  # begins the warning
 
 
@@ -72,14 +74,21 @@ def _about_blocks(record: Record, measured: Measurement, row: Row) -> Iterator[s
     yield from _about_end(record.cell, measured)
     if 0 < len(blocks) < order_statistics.NUM_SAMPLES_FOR[50]:
         yield f"only {len(blocks)} blocks were measured"
-    short = sum(block.seconds < window.block_s for block in blocks) * (record.cell.protocol == Protocol.window)
-    if short:
+    short = sum(block.seconds < window.block_s for block in blocks)
+    if short and record.cell.protocol == Protocol.steps and not measured.steps_are_blocks:
+        if median(block.seconds for block in blocks) < SHORT_S:
+            yield f"its {len(blocks)} blocks are shorter than {SHORT_S:g} s: the wait at their end lowers the speed"
+    elif short and record.cell.protocol == Protocol.window:
         yield f"{short} of {len(blocks)} blocks are shorter than {window.block_s:g} s: the speed was unsteady"
     width = relative_half_width(row) if blocks else None
     if width is not None and width > MAX_HALF_WIDTH:
         end = ", and more blocks would not help" if measured.stop == Stop.noisy else ""
         yield f"noisy: samples/s are known to {100 * width:.0f} % only{end}"
     rates = [block.num_samples / block.seconds for block in blocks]
+    if rates:
+        less = 1 - sum(block.num_samples for block in blocks) / sum(block.seconds for block in blocks) / median(rates)
+        if abs(less) > MAX_CHANGE:
+            yield f"of all blocks together, samples/s are {100 * less:.0f} % fewer: some steps take longer"
     changed = order_statistics.change(rates) if rates else 0.0
     if abs(changed) > MAX_CHANGE:
         yield f"the speed changed by {100 * changed:+.0f} % while it was measured"

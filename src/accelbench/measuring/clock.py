@@ -81,25 +81,27 @@ def measure_steps(runner: Runner, warmup: int, steps: int, reference: Now = raw_
     block. Elsewhere each is a single step, and blocks are made of them. It ends early once the speed is known.
     """
     timing, first, fastest_s = runner.timing, list[float](), 0.0
-    while len(first) < warmup and not (first and _takes_too_long(runner, len(first), fastest_s)):
+    while len(first) < warmup and not (first and _takes_too_long(runner, first, fastest_s)):
         compiled, _ = runner.compiles()
         first.append(runner.plain_step())
-        if runner.compiles()[0] == compiled:
+        if len(first) > 1 and runner.compiles()[0] == compiled:
             fastest_s = min(fastest_s or math.inf, first[-1])
     _note_warmup(timing, first)
+    timing.settled = False if len(first) < warmup else None
     timing.steps_are_blocks = not runner.queues
-    num_parts = _num_parts(runner, steps, median(first) if first else None)
+    num_parts = _num_parts(runner, steps, fastest_s or None)
     look_at, runner.look_after_s = SystemRandom().randrange(min(NUM_PARTS, num_parts)), sys.float_info.max
+    part_s = fastest_s * steps / num_parts
     with _steady(runner, reference):
         for part in range(num_parts):
             if part == look_at:
                 # Nobody knows which part is the last: further ones are looked at, ever farther apart.
-                runner.look_after_s = 0.0
+                runner.look_after_s = runner.measured_s + SystemRandom().uniform(0, part_s)
                 look_at = part + NUM_PARTS + SystemRandom().randrange(NUM_PARTS + 3 * part)
             before_s = runner.measured_s
             _run_part(runner, steps * (part + 1) // num_parts - steps * part // num_parts)
-            is_last = part + 1 == num_parts
-            timing.stop = Stop.fixed if is_last else _why_no_part(runner, runner.measured_s - before_s)
+            part_s, is_last = runner.measured_s - before_s, part + 1 == num_parts
+            timing.stop = Stop.fixed if is_last else _why_no_part(runner, part_s)
             if timing.stop is not None:
                 break
         runner.look_at_last()
@@ -133,7 +135,10 @@ def _why_no_part(runner: Runner, part_s: float) -> Stop | None:
         return stop
     if runner.measured_s < EARLY_S or len(steps_s) < NUM_PARTS:
         return None
-    width = order_statistics.half_width(steps_s)
+    # Where every n-th step is longer, the median is exact long before it is the speed.
+    mean_s, width = runner.measured_s / timing.num_watched, order_statistics.half_width(steps_s)
+    if abs(mean_s / median(steps_s) - 1) > Window.width:
+        return None
     return Stop.precise if width is not None and width <= Window.width else None
 
 
@@ -169,25 +174,28 @@ def _warm_up(runner: Runner, window: Window) -> float:
         steps.append(runner.plain_step())
         elapsed += steps[-1]
         has_compiled = compiles()[0] != compiled
-        if not has_compiled:
+        if len(steps) > 1 and not has_compiled:
             fastest_s = min(fastest_s or math.inf, steps[-1])
         if has_compiled and len(steps) < MAX_COMPILING_STEPS:
             began, elapsed = len(steps), 0.0
         elif len(steps) - began >= next_check and elapsed >= window.warmup_s:
             timing.settled = _has_settled(steps[began:], elapsed, window)
             next_check = math.ceil(1.1 * (len(steps) - began))  # the check sorts all steps: rarer for tiny models
-        if timing.settled is None and _takes_too_long(runner, len(steps), fastest_s):
+        if timing.settled is None and _takes_too_long(runner, steps, fastest_s):
             timing.settled = False
     _note_warmup(timing, steps)
-    return median(steps[-window.warmup_steps :])
+    typical_s = median(steps[-window.warmup_steps :])
+    return typical_s if timing.settled else fastest_s or typical_s
 
 
-def _takes_too_long(runner: Runner, num_before: int, step_s: float) -> bool:
+def _takes_too_long(runner: Runner, before: Sequence[float], step_s: float) -> bool:
     """Whether another step of warm-up, of `step_s`, would take the time of the fewest steps that are published.
 
-    A step that compiles does not tell how long the next one takes; 0: none has done without.
+    The first step and those that compile do not tell how long the next one takes; `step_s` is 0 if there are no others.
     """
-    is_least = num_before < LEAST_WARMUP
+    if not step_s:
+        return runner.why_end(before[-1], 0.0, is_least=True) is not None
+    is_least = len(before) < LEAST_WARMUP or len(before) * step_s < Window.warmup_s
     num = (1 if is_least else MIN_SAMPLES) * (2 if runner.queues else 1)  # blocks, and single steps
     return runner.why_end((1 + num) * step_s, step_s, is_least=is_least) is not None
 
@@ -215,7 +223,9 @@ def _run_blocks(runner: Runner, window: Window, typical_s: float) -> None:
             compiled, _ = compiles()
             block = runner.step_in_parts() if timing.steps_are_blocks else runner.block(num_steps)
             has_compiled, is_short = compiles()[0] != compiled, block.seconds < window.block_s
-            is_last = attempt == MAX_RESTARTS or runner.why_end(block.seconds, block.seconds / num_steps) is not None
+            is_least = len(timing.blocks) < MIN_SAMPLES
+            end = runner.why_end(block.seconds, block.seconds / num_steps, is_least=is_least)
+            is_last = attempt == MAX_RESTARTS or end is not None
             if (has_compiled or is_short) and not is_last:
                 timing.drop(block.seconds)
                 if not has_compiled:

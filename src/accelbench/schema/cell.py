@@ -191,11 +191,11 @@ class RunSettings:
     )
     seed: Count = setting(0, "of weights, data order and random inputs", column=True, most=MAX_SEED)
     repeat: Count = setting(0, "the number of the process of the cell", column=True)
-    # after which the cell's process is killed; not part of the id
     # of its process; the fewest steps that are published are measured anyway
     budget_s: NotNegative = setting(
         0.0, "seconds for a cell: slow steps get less warm-up, fewer steps and no phases; 0: any. protocol=fit has none"
     )
+    # after which the cell's process is killed; not part of the id
     timeout_s: NotNegative = setting(600.0, "seconds after which a cell is ended; its record says so", above=0)
     window: Window = Window()
 

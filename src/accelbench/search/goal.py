@@ -65,7 +65,8 @@ class Goal:
         """What the record of a process tells the race; nothing if it was disturbed or cut off earlier than asked."""
         if record.was_cut(asked.timeout_s) or disturbed.reason(record):
             return Sample(None, is_cut=True)
-        value = self.value(record)
+        is_partial = record.measurement is not None and record.measurement.is_partial
+        value = None if is_partial else self.value(record)
         if value is None:
             return Sample(None)
         latency_ms = _latency_ms(record) if self.needs_latency else None
