@@ -1,6 +1,5 @@
 """Most cases call `main` in this process, since that is fast; what depends on a process of its own starts one."""
 
-import contextlib
 import errno
 import importlib
 import os
@@ -114,21 +113,6 @@ def test_outside_a_project_there_are_no_suites_and_a_file_in_the_place_of_runs_i
     (here / "runs").write_text("theirs")
     assert main(["model=mlp", "tracking=none"]) == 2
     assert "runs: a file is where the folder of the records should be" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"suites": {"mnist_networks": {"data": "mnist", "modle": "mlp"}}}, "suites.mnist_networks.modle: unknown"),
-        ({"suites": {"mnist_networks": {"data": "mnist", "model": ["mpl"]}}}, "model=mpl: unknown model. Choose from:"),
-        ({"profil": "quick"}, "params.yaml: unknown profil. Choose from: profile, "),
-        ({"suites": "${nope}"}, "params.yaml: not readable"),
-    ],
-)
-def test_a_typo_in_params_is_named(change, told, capsys, own):
-    settings = yaml.safe_load((own / "params.yaml").read_text())
-    (own / "params.yaml").write_text(yaml.safe_dump(settings | change))
-    assert told in complaint(["-m", "suite=mnist_networks"], capsys, own)
 
 
 def help_of(words, capsys):
@@ -331,13 +315,3 @@ def test_an_output_that_can_not_be_written_is_named(redirection, problem, projec
     done = subprocess.run(words, stderr=subprocess.PIPE, text=True, check=False)
     assert done.stderr == (f"accelbench: standard output: {problem}\n" if problem else "")
     assert done.returncode == 2
-
-
-@pytest.mark.parametrize("words", [["plan", "model=mlp"], ["plan", "--json", "model=mlp"], ["--cfg", "job"]])
-def test_a_command_whose_output_is_full_ends_with_one_line(words, capsys, project):
-    full = open("/dev/full", "w")  # noqa: SIM115
-    with contextlib.redirect_stdout(full):
-        assert main(words) == 2
-    with contextlib.suppress(OSError):
-        full.close()
-    assert capsys.readouterr().err == "accelbench: standard output: disk full\n"

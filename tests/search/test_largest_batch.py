@@ -1,12 +1,11 @@
 import io
-import re
 
 import pytest
 from rich.console import Console
 
 from accelbench.devices.registry import DeviceReport
 from accelbench.isolation.hosts import Hosts
-from accelbench.schema.vocab import Protocol, Status
+from accelbench.schema.vocab import Protocol
 from accelbench.search import largest_batch
 from accelbench.search.largest_batch import expected_limit, search
 from accelbench.sweep.run import SweepResult
@@ -65,19 +64,6 @@ def told(monkeypatch, project):
         return console.file.getvalue().splitlines()
 
     return told
-
-
-def test_what_fits_is_told_with_what_does_not_after_the_range(told):
-    def record_of(cell):
-        status = Status.ok if cell.batch_size <= 50 else Status.oom
-        return make_record(cell, status, reason="told [/so]", measurement=None)
-
-    first, *lines, records, last = told(record_of, 8, 60.0)
-    assert lines[0] == "8 samples, 1 s: fits"
-    assert "52 samples, 1 s: oom: told [/so]" in lines
-    assert re.fullmatch(r"Trying batches of 8 to 64 samples in [0-9.]+ GB of memory on the cpu ...", first)
-    assert records == "Records of the tries: runs/new"
-    assert last == "The largest batch that fits: 48; 52 does not (told [/so])."
 
 
 def test_when_the_time_is_over_the_largest_that_fits_is_told_with_an_estimate(told, monkeypatch):

@@ -99,12 +99,6 @@ def test_a_few_cells_are_decided_to_the_margin_with_time_left():
     assert race.candidates[4].num_samples <= MIN_LEAD
 
 
-def test_cells_race_only_within_their_group():
-    world = World(np.log([100.0, 50.0, 2.0, 1.0]), np.full(4, 0.01), seed=2, share=20.0)
-    race = world.race(Race(["mlp", "mlp", "cnn", "cnn"], MARGIN))
-    assert {group: ranking.leader for group, ranking in race.rankings.items()} == {"mlp": 0, "cnn": 2}
-
-
 def test_the_first_processes_are_of_the_cheapest_cells_and_leave_time_for_more():
     steps_s = np.array([2.0, 0.001, 0.5, 0.01, 1.0, 0.1])
     world = World(np.zeros(6), steps_s, seed=5, share=0.08)

@@ -2,7 +2,6 @@ import pytest
 
 from accelbench.errors import UserError
 from accelbench.settings.compose import cells_of, compose
-from accelbench.settings.config import ExecutorConfig
 from fakes import make_project
 
 
@@ -14,16 +13,6 @@ def project(tmp_path, monkeypatch):
 
 def executor_of(*words):
     return cells_of(compose(["model=mlp", *words]))[1].executor
-
-
-def test_each_executor_has_its_settings_and_their_defaults():
-    assert executor_of() == ExecutorConfig()
-    slurm = executor_of("executor=slurm", "executor.slurm.partition=gpu", "executor.slurm.time=30").slurm
-    assert (slurm.partition, slurm.time, slurm.nodes) == ("gpu", 30, 1)
-    more = executor_of("executor=slurm", "executor.slurm.additional_parameters.reservation=mine").slurm
-    assert more.additional_parameters == {"reservation": "mine"}
-    ray = executor_of("executor=ray", "executor.ray.address=local").ray
-    assert (ray.address, ray.nodes, ray.num_retries) == ("local", 1, 3)
 
 
 @pytest.mark.parametrize(

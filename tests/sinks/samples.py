@@ -4,14 +4,12 @@ import dataclasses
 import random
 from datetime import UTC, datetime, timedelta
 
-from accelbench.answers.cells import cells_of
 from accelbench.answers.process import Process
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Block, Data, Epoch, Evaluation, Measurement, SystemSeries
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Device, Engine, Library, Mode, Precision, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
-from accelbench.sinks.mlflow_fields import relative_speeds
 
 MNIST = Data(name="mnist", digest="6f1c" * 16, source="the original idx files", stand_in=False)
 STAND_IN = Data(name="mnist", digest="09ab" * 16, source="a drawn digit for each class", stand_in=True)
@@ -120,11 +118,6 @@ def system_series(num_samples: int = 10) -> SystemSeries:
         },
         peak_host_bytes=392_000_000,
     )
-
-
-def relations(records):
-    """How the speeds of the records' cells compare."""
-    return relative_speeds(cells_of(map(Process.of, records)))
 
 
 def processes(*records):

@@ -1,16 +1,15 @@
 """Stores that fail, and how the speeds of records compare."""
 
-import dataclasses
 import time
 from pathlib import Path
 
 import pytest
 
-from accelbench.schema.vocab import Precision, Status
+from accelbench.schema.vocab import Precision
 from accelbench.sinks import delivery as module
 from accelbench.sinks.delivery import Delivery
 from accelbench.sinks.location import one_line
-from tests.sinks.samples import STAND_IN, cell, processes, record, relations, resnet18
+from tests.sinks.samples import cell, processes, record
 
 
 class Flaky:
@@ -86,18 +85,3 @@ def test_what_does_not_open_or_fails_slowly_is_asked_for_nothing_more(delivered,
 )
 def test_what_a_server_says_is_safe_to_print_and_shows_no_password(text, shown):
     assert one_line(RuntimeError(text)) == (shown or text)
-
-
-def test_a_record_is_compared_with_those_that_did_the_same_on_the_same_machine():
-    fp32, bf16 = record(resnet18(Precision.fp32)), record(resnet18(Precision.bf16), number=1)
-    alone = [record(cell("mlp"), number=2), record(resnet18(Precision.bf16), data=STAND_IN, number=3)]
-    failed = record(cell(batch_size=1), Status.failed, number=4)
-    there = dataclasses.replace(bf16, environment={"machine": {"cpu_name": "another one"}})
-    found = relations([fp32, bf16, *alone, failed, there])
-    assert {each.record.name for each in found} == {fp32.name, bf16.name}
-    slower, fastest = sorted(found, key=lambda each: each.share)
-    assert slower.fastest == fastest.fastest == bf16
-    assert (fastest.share, fastest.verdict) == (1.0, "fastest")
-    assert slower.share == slower.cell.speed / fastest.cell.speed
-    assert slower.verdict.startswith(f"{slower.share:.3f} times as fast, ")
-    assert slower.verdict.endswith((", likely", ", can't tell"))  # one process of each is never sure

@@ -35,12 +35,6 @@ def test_where_there_is_no_terminal_each_cell_is_one_plain_line():
     assert re.fullmatch(r"\[3/3\] mlp-cpu-fp32-b3-infer +failed +for \[a\] reason", second)
 
 
-def test_a_terminal_has_a_bar_with_the_cell_the_count_and_the_time_left():
-    text = progress_of([Status.ok, Status.ok], width=120, force_terminal=True, color_system=None)
-    for words in ("mlp-cpu-fp32-b2-infer", "about 1 s left", "2/2"):  # as long as the first one took
-        assert words in text
-
-
 # The card of a cell
 
 
@@ -109,8 +103,3 @@ def test_the_fastest_cell_is_named_with_its_lead_over_the_next_setting():
     words = " ".join(answer(of_rate(), of_rate(50.0, batch_size=8)).split())  # cells that differ in the batch only
     assert "fp32, batch 32 is fastest here, 99.7 images/s, median step 10.0 ms" in words
     assert "; 2.00 times as fast as fp32, batch 8 (likely)." in words
-
-
-@pytest.mark.parametrize("others", [(), (of_rate(status=Status.failed, batch_size=8),)])
-def test_one_measured_cell_answers_nothing(others):
-    assert answer(of_rate(), *others) == ""

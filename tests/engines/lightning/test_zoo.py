@@ -53,9 +53,6 @@ def built(name, shape=MNIST, num_classes=10, library=Library.accelbench, **more)
     return zoo.build(ModelSpec(name=name, library=library, **more), shape, num_classes)
 
 
-SCALING, MLP = (3, 64, 64), {"dropout": 0.0}
-
-
 def test_study_002s_network_has_its_parameters_and_one_logit():
     network = built("pets_cnn", (3, 224, 224), 2)
     assert zoo.num_params(network) == 11_177_729
