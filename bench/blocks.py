@@ -1,8 +1,10 @@
 """How a hand-written loop is timed: blocks of steps after a warm-up. It imports nothing that takes time."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import cycle
 from statistics import median
+from typing import Any
 
 
 def steps_per_s(step: Callable[[], object], warmup_s: float, block_s: float, measure_s: float) -> float:
@@ -20,6 +22,12 @@ def steps_per_s(step: Callable[[], object], warmup_s: float, block_s: float, mea
     while sum(took for _, took in blocks) < measure_s:
         blocks.append(block(block_s))
     return median(num / took for num, took in blocks)
+
+
+def in_order(values: Any, size: int) -> Iterator[Any]:
+    """Whole batches of an array or a tensor, from the first to the last, again and again."""
+    for start in cycle(range(0, len(values) - size + 1, size)):
+        yield values[start : start + size]
 
 
 def seconds_per_step(step: Callable[[], object], num_steps: int) -> float:

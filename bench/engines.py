@@ -6,7 +6,6 @@ and the highest ratio.
 """
 
 import io
-import os
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from rich.console import Console
 from accelbench.isolation.hosts import Hosts
 from accelbench.settings.compose import one_cell
 from accelbench.sweep import run as sweep
-from bench.turns import KEEP_MEMORY, compare_in_turns, new_folder, print_heading, printed_number, rate_of
+from bench.turns import begin, compare_in_turns, new_folder, printed_number, rate_of
 
 NUM_ROUNDS = 9
 WINDOW = ["window.warmup_s=0.5", "window.block_s=0.2", "window.measure_s=2", "window.latency_s=0.1", "breakdown_s=0"]
@@ -34,8 +33,7 @@ SIDE = ("-m", "bench.engines_side")
 
 def main() -> None:
     """Prints the median ratio of each case with its 95 % interval, and that of the script against itself."""
-    os.environ.update({name: str(value) for name, value in KEEP_MEMORY.items()})
-    print_heading(32)
+    begin(32)
     with Hosts() as hosts, tempfile.TemporaryDirectory() as folder:
         for case in CASES:
             exported = Path(folder, "-".join(map(str, case)))

@@ -7,7 +7,6 @@ within a round is compared. `fit` is timed from its second batch: creating its d
 import os
 import time
 from functools import partial
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +16,22 @@ import keras  # noqa: E402
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
-from accelbench.data.arrays import Arrays, load_split  # noqa: E402
+from accelbench.data.arrays import Arrays  # noqa: E402
 from accelbench.devices.cpu import usable_cores  # noqa: E402
 from accelbench.engines.keras import engine, networks  # noqa: E402
 from accelbench.lock import hold_measuring  # noqa: E402
 from accelbench.schema.cell import Cell, KerasSettings, Window  # noqa: E402
 from accelbench.schema.vocab import Engine, Mode  # noqa: E402
+from accelbench.schema.workload import ModelSpec  # noqa: E402
 from bench import overhead  # noqa: E402
-from bench.blocks import seconds_per_step  # noqa: E402
-from bench.rounds import Reference, cell, compare, mnist, print_heading  # noqa: E402
+from bench.blocks import in_order, seconds_per_step  # noqa: E402
+from bench.rounds import Reference, compare_all  # noqa: E402
 
 NUM_RUNS = 4
 TARGET_S = 0.6  # per cell; the first cell, which imports TensorFlow, takes 12 s
 # At least sixteen rounds per run, whatever their noise; long ones, since each `fit` begins and ends an epoch.
 WINDOW = Window(warmup_steps=3, warmup_s=0.3, measure_s=8.0, width=1e9, block_s=0.4, latency_s=0.0, latency_steps=1)
-CASES = [("mlp", 32), ("mlp", 128), ("cnn", 64)]
+CASES = {f"{name} b{size}": (ModelSpec(name=name), size) for name, size in (("mlp", 32), ("mlp", 128), ("cnn", 64))}
 
 
 def main() -> None:
@@ -40,14 +40,8 @@ def main() -> None:
     tf.config.threading.set_intra_op_parallelism_threads(usable_cores())
     tf.config.threading.set_inter_op_parallelism_threads(usable_cores())
     with hold_measuring(print):
-        print_heading()
-        for model, batch_size in CASES:
-            for mode in Mode:
-                keras_cell = {"engine": Engine.keras, "keras": KerasSettings(), "window": WINDOW}
-                compared = cell(model, mode, batch_size, **keras_cell)
-                arrays = load_split(mnist(), "train" if mode == Mode.train else "test")
-                reference = partial(plain_fit if mode == Mode.train else plain_calls, compared, arrays)
-                compare(f"{model} b{batch_size}", compared, NUM_RUNS, run, reference)
+        settings = {"engine": Engine.keras, "keras": KerasSettings(), "window": WINDOW}
+        compare_all(CASES, NUM_RUNS, settings, run, plain)
     overhead.measure("keras", TARGET_S)
 
 
@@ -80,6 +74,11 @@ class Stopwatch(keras.callbacks.Callback):
             self.seconds = time.perf_counter() - self.start
 
 
+def plain(given: Cell, arrays: Arrays) -> Reference:
+    """What the cell's mode is compared with."""
+    return (plain_fit if given.mode == Mode.train else plain_calls)(given, arrays)
+
+
 def plain_fit(given: Cell, arrays: Arrays) -> Reference:
     """The seconds per step of a plain `model.fit`."""
     model = network_of(given)
@@ -100,13 +99,11 @@ def plain_fit(given: Cell, arrays: Arrays) -> Reference:
 def plain_calls(given: Cell, arrays: Arrays) -> Reference:
     """The seconds per step of a loop over `model(x)` in a separate graph."""
     model = network_of(given)
-    images = np.asarray(arrays.images)
-    starts = cycle(range(0, len(images) - given.batch_size + 1, given.batch_size))
+    batches = in_order(np.asarray(arrays.images), given.batch_size)
     call = tf.function(lambda batch: model(batch, training=False))
 
     def step() -> None:
-        first = next(starts)
-        call(tf.convert_to_tensor(images[first : first + given.batch_size]))
+        call(tf.convert_to_tensor(next(batches)))
 
     seconds_per_step(step, 2)
     return partial(seconds_per_step, step)

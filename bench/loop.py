@@ -13,22 +13,21 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from itertools import cycle
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from accelbench.data.arrays import Arrays, load_split
+from accelbench.data.arrays import Arrays
 from accelbench.engines.lightning import engine, zoo
 from accelbench.schema.cell import Cell, Window
 from accelbench.schema.vocab import Device, Mode
 from accelbench.schema.workload import ModelSpec
-from bench.blocks import seconds_per_step
-from bench.rounds import Reference, cell, compare, mnist, print_heading
+from bench.blocks import in_order, seconds_per_step
+from bench.rounds import Reference, compare_all
 
 # About twenty rounds per run, whatever their noise.
 OPEN = {"width": 1e9, "block_s": 0.1, "latency_s": 0.0, "latency_steps": 1}
@@ -43,7 +42,7 @@ XLA_CASES = ("mlp b32", "mlp b128", "cnn b64")
 
 def main() -> None:
     """Prints the median ratio and its 95 % interval for each case, training and inference."""
-    _compare_all(CASES, 6, {"window": WINDOW}, plain)
+    compare_all(CASES, 6, {"window": WINDOW}, engine.run, plain)
 
 
 def xla() -> None:
@@ -51,45 +50,15 @@ def xla() -> None:
     subprocess.run([sys.executable, "-m", "bench.loop"], env={**os.environ, "PJRT_DEVICE": "CPU"}, check=True)
 
 
-def _compare_all(cases: dict[str, tuple[ModelSpec, int]], num_runs: int, others: dict, reference: Callable) -> None:
-    print_heading()
-    for name, (model, batch_size) in cases.items():
-        for mode in Mode:
-            compared = cell(model, mode, batch_size, **others)
-            arrays = load_split(mnist(), "train" if mode == Mode.train else "test")
-            compare(name, compared, num_runs, engine.run, partial(reference, compared, arrays))
-
-
 def plain(given: Cell, arrays: Arrays) -> Reference:
     """A plain loop; inference runs in inference mode, as accelbench's blocks do."""
     torch.manual_seed(given.seed)
     network = zoo.build(given.model, (28, 28), 10).train(given.mode == Mode.train)
-    images = torch.from_numpy(arrays.images)
-    if given.mode == Mode.train:
-        return partial(seconds_per_step, training_step(network, images, arrays, given.batch_size))
-
-    def batches() -> Iterator[Tensor]:
-        while True:
-            for start in range(0, len(images) - given.batch_size + 1, given.batch_size):
-                yield images[start : start + given.batch_size]
-
-    source = batches()
-    return partial(seconds_per_step, lambda: network(next(source).to(torch.float32).div_(255)))
-
-
-def training_step(network: torch.nn.Module, images: Tensor, arrays: Arrays, size: int) -> Callable[[], object]:
-    """A step over batches in a random order."""
+    if given.mode == Mode.infer:
+        batches = in_order(torch.from_numpy(arrays.images), given.batch_size)
+        return partial(seconds_per_step, lambda: network(next(batches).to(torch.float32).div_(255)))
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, eps=1e-7)
-    labels = torch.from_numpy(arrays.labels).long()
-
-    def batches() -> Iterator[tuple[Tensor, Tensor]]:
-        while True:
-            order = torch.randperm(len(labels))
-            for start in range(0, len(labels) - size + 1, size):
-                chosen = order[start : start + size]
-                yield images.index_select(0, chosen), labels.index_select(0, chosen)
-
-    source = batches()
+    source = shuffled(arrays, given.batch_size)
 
     def step() -> None:
         batch, target = next(source)
@@ -98,7 +67,15 @@ def training_step(network: torch.nn.Module, images: Tensor, arrays: Arrays, size
         loss.backward()
         optimizer.step()
 
-    return step
+    return partial(seconds_per_step, step)
+
+
+def shuffled(arrays: Arrays, size: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Whole batches of images and labels in a random order, epoch after epoch."""
+    images, labels = torch.from_numpy(arrays.images), torch.from_numpy(arrays.labels).long()
+    while True:
+        for chosen in torch.randperm(len(labels)).split(size)[: len(labels) // size]:
+            yield images.index_select(0, chosen), labels.index_select(0, chosen)
 
 
 def plain_xla(given: Cell, arrays: Arrays) -> Reference:
@@ -113,7 +90,7 @@ def plain_xla(given: Cell, arrays: Arrays) -> Reference:
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, eps=1e-7)
     # NumPy gathers batches: torch's threads would take cores from XLA, 2 ms per step.
     images, labels = np.asarray(arrays.images), arrays.labels.astype(np.int64)
-    starts = cycle(range(0, len(labels) - given.batch_size + 1, given.batch_size))
+    batches = in_order(images, given.batch_size)
     generator = np.random.default_rng(given.seed)
 
     def run(num_steps: int) -> float:
@@ -126,8 +103,7 @@ def plain_xla(given: Cell, arrays: Arrays) -> Reference:
                 functional.cross_entropy(network(batch.to(torch.float32) / 255), target).backward()
                 optimizer.step()
             else:
-                first = next(starts)
-                batch = torch.from_numpy(images[first : first + given.batch_size]).to(device)
+                batch = torch.from_numpy(next(batches)).to(device)
                 with torch.no_grad():  # XLA computes only results that are still referenced
                     output = network(batch.to(torch.float32) / 255)
                 assert output.shape[0] == given.batch_size
@@ -141,4 +117,4 @@ def plain_xla(given: Cell, arrays: Arrays) -> Reference:
 
 if __name__ == "__main__":
     cases = {name: CASES[name] for name in XLA_CASES}
-    _compare_all(cases, 4, {"window": XLA_WINDOW, "device": Device.xla_cpu}, plain_xla)
+    compare_all(cases, 4, {"window": XLA_WINDOW, "device": Device.xla_cpu}, engine.run, plain_xla)

@@ -8,7 +8,6 @@ default window, as their records say.
 import time
 from datetime import datetime
 
-from accelbench.stats.order_statistics import median
 from bench.turns import run, windows_s
 
 NUM_CELLS = 24
@@ -39,17 +38,12 @@ def main() -> None:
 
 
 def measure(engine: str, target_s: float) -> None:
-    """Prints the overhead per cell of one engine, and how long its first cell took, the framework's import included."""
+    """Prints the overhead per cell of one engine."""
     words = [f"engine={engine}", "model=mlp", "model.args.widths=[64,64,64,64]", "mode=infer"]
     words += [f"seed={','.join(map(str, range(NUM_CELLS + 1)))}", "window.measure_s=0.5", "window.latency_s=0.2"]
-    start = time.time()
     records = run(["-m", *words], "mlflow")
     end = time.time()
     assert len(records) == NUM_CELLS + 1, "a cell has no record"
     began = [datetime.fromisoformat(record.started_at).timestamp() for record in records]
-    windows = [windows_s(record) for record in records[1:]]
-    per_cell = (end - began[1] - sum(windows)) / NUM_CELLS
-    gaps = [after - before - window for before, after, window in zip(began[1:], began[2:], windows, strict=False)]
+    per_cell = (end - began[1] - sum(map(windows_s, records[1:]))) / NUM_CELLS
     print(f"overhead per cell: {per_cell:.3f} s over {NUM_CELLS} cells (target: at most {target_s} s)")
-    print(f"  median from one cell's start to the next, less its windows: {median(gaps):.3f} s")
-    print(f"  before the first cell: {began[0] - start:.2f} s; first cell: {records[0].wall_s:.2f} s")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain, cycle, repeat
 
 import torch
-from pytorch_lightning import LightningDataModule, LightningModule
+from pytorch_lightning import LightningModule
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
@@ -47,7 +47,7 @@ def loss(output: Tensor, batch: dict[str, Tensor]) -> Tensor:
 
 
 class LitTokens(LightningModule):
-    """`Tokens` with a training step and an optimiser of its own."""
+    """`Tokens` with a training step, an optimiser and batches of its own."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,30 +60,22 @@ class LitTokens(LightningModule):
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.AdamW(self.parameters(), lr=1e-4)
 
-
-def loader(batch_size: int) -> DataLoader[tuple[Tensor, ...]]:
-    """Some batches in this process, again and again in the same order."""
-    made = [make_batch(batch_size) for _ in range(NUM_BATCHES)]
-    data = TensorDataset(*(torch.cat([batch[name] for batch in made]) for name in ("ids", "labels")))
-    return DataLoader(data, batch_size=batch_size)
-
-
-class TokenData(LightningDataModule):
-    """Batches of `make_batch`."""
-
-    def __init__(self, batch_size: int = BATCH_SIZE) -> None:
-        super().__init__()
-        self.batch_size = batch_size
-
     def train_dataloader(self) -> DataLoader[tuple[Tensor, ...]]:
-        return loader(self.batch_size)
+        return loader()
+
+
+def loader() -> DataLoader[tuple[Tensor, ...]]:
+    """Some batches in this process, again and again in the same order."""
+    made = [make_batch(BATCH_SIZE) for _ in range(NUM_BATCHES)]
+    data = TensorDataset(*(torch.cat([batch[name] for batch in made]) for name in ("ids", "labels")))
+    return DataLoader(data, batch_size=BATCH_SIZE)
 
 
 def train_step(*, lightning: bool) -> Callable[[], object]:
     """A training step over some batches; for Lightning's case from a DataLoader, with AdamW."""
     source: Iterator[dict[str, Tensor]]
     if lightning:
-        epochs = chain.from_iterable(repeat(loader(BATCH_SIZE)))
+        epochs = chain.from_iterable(repeat(loader()))
         source = ({"ids": ids, "labels": labels} for ids, labels in epochs)
     else:
         source = cycle([make_batch(BATCH_SIZE) for _ in range(NUM_BATCHES)])

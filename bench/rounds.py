@@ -1,11 +1,12 @@
 """Rounds of accelbench and a reference, which take the place of the blocks of accelbench's clock."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partialmethod
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from accelbench.data.arrays import Arrays, load_split
 from accelbench.measuring.runner import Runner
 from accelbench.project import workplace
 from accelbench.schema.cell import Cell
@@ -44,27 +45,36 @@ def cell(model: ModelSpec | str, mode: Mode, batch_size: int, **others: Any) -> 
     return Cell(**{**settings, **others})
 
 
-def compare(name: str, compared: Cell, num_runs: int, run: Any, reference: Callable[[], Reference]) -> None:
-    """Prints a row: samples/s of a cell over those of a reference, in rounds of several runs with new networks.
+def compare_all(
+    cases: Mapping[str, tuple[ModelSpec, int]],
+    num_runs: int,
+    others: dict[str, Any],
+    run: Any,
+    reference: Callable[[Cell, Arrays], Reference],
+) -> None:
+    """Prints a row for each of `cases`, in training and in inference: samples/s of the cell over those of a reference.
 
-    The first round of a run warms up the reference; no other round is dropped or repeated. `run` measures a cell, with
+    A row is of rounds of several runs with new networks. The first round of a run warms up the reference; no other
+    round is dropped or repeated. `others` are settings of the cells, as `cell` takes them. `run` measures a cell, with
     the folder of its data; `reference` makes the reference of one run.
     """
-    rounds: list[tuple[float, float]] = []
-    for _ in range(num_runs):
-        mine: list[tuple[float, float]] = []
-        with patch.object(Runner, "block", partialmethod(run_both, reference(), mine)):
-            run(compared, mnist())
-        rounds += mine[1:]
-    ratios = [plain_s / ours_s for ours_s, plain_s in rounds]
-    rate = median([compared.batch_size / plain_s for _, plain_s in rounds])
-    low, high = median_interval(ratios) or (float("nan"),) * 2
-    verdict = "yes" if BOUNDS[0] <= low and high <= BOUNDS[1] else "NO"
-    print(
-        f"{name:<{WIDTH}} {compared.mode:<6} {rate:>10,.0f} {median(ratios):>6.3f}"
-        f"   {low:.3f} to {high:.3f}  {len(ratios):>6}   {verdict}",
-        flush=True,
-    )
+    print(f"{'case':<{WIDTH}} {'mode':<6} {'plain/s':>10} {'ratio':>6}   95 % interval   rounds   within bounds")
+    for name, (model, batch_size) in cases.items():
+        for mode in Mode:
+            compared = cell(model, mode, batch_size, **others)
+            arrays = load_split(mnist(), "train" if mode == Mode.train else "test")
+            rounds: list[tuple[float, float]] = []
+            for _ in range(num_runs):
+                mine: list[tuple[float, float]] = []
+                with patch.object(Runner, "block", partialmethod(run_both, reference(compared, arrays), mine)):
+                    run(compared, mnist())
+                rounds += mine[1:]
+            ratios = [plain_s / ours_s for ours_s, plain_s in rounds]
+            rate = median([batch_size / plain_s for _, plain_s in rounds])
+            low, high = median_interval(ratios) or (float("nan"),) * 2
+            verdict = "yes" if BOUNDS[0] <= low and high <= BOUNDS[1] else "NO"
+            texts = [f"{name:<{WIDTH}} {mode:<6} {rate:>10,.0f} {median(ratios):>6.3f}   {low:.3f} to {high:.3f} "]
+            print(*texts, f"{len(ratios):>6}   {verdict}", flush=True)
 
 
 def run_both(runner: Runner, reference: Reference, rounds: list[tuple[float, float]], num_steps: int) -> Block:
@@ -80,8 +90,3 @@ def run_both(runner: Runner, reference: Reference, rounds: list[tuple[float, flo
         reference_s = reference(num_steps)
     rounds.append((block.seconds / num_steps, reference_s))
     return block
-
-
-def print_heading() -> None:
-    """Prints the heading of `compare`."""
-    print(f"{'case':<{WIDTH}} {'mode':<6} {'plain/s':>10} {'ratio':>6}   95 % interval   rounds   within bounds")

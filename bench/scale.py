@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -35,10 +36,6 @@ PLAN += ["mode=train,infer", "repeat=0,1,2,3,4"]
 LOADED = """const done = arguments[0];
 const paint = () => requestAnimationFrame(() => setTimeout(() => done(performance.now() / 1000)));
 document.readyState === "complete" ? paint() : addEventListener("load", paint);"""
-# Seconds from a click on a filter until charts and table are drawn again.
-FILTERED = """const done = arguments[0], start = performance.now();
-document.querySelector("#choices input").click();
-requestAnimationFrame(() => setTimeout(() => done((performance.now() - start) / 1000)));"""
 
 
 def main() -> None:
@@ -83,18 +80,13 @@ def comparing() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         sides = synthetic.fill_sides(Path(scratch), 1000)
         paths = [path for side in sides for path in side.glob(RECORDS)]
-        command, records = [*CLI, "compare", *map(str, sides)], read_all(paths)
+        comparison = partial(subprocess.run, [*CLI, "compare", *sides], check=True, stdout=subprocess.DEVNULL)
+        records = read_all(paths)
         for what, target, call in (
-            (f"`accelbench compare` of {len(paths):,} records", COMPARE_TARGET_S, lambda: _run(command)),
+            (f"`accelbench compare` of {len(paths):,} records", COMPARE_TARGET_S, comparison),
             ("reading and summarising them", READ_TARGET_S, lambda: list(records.each(summarise))),
-            ("in one process, as for a report, which needs whole records", None, lambda: list(map(summarise, records))),
         ):
-            goal = "" if target is None else f" (target: at most {target:g} s)"
-            print(f"{what}: {_seconds(call):.1f} s{goal}", flush=True)
-
-
-def _run(command: list[str]) -> None:
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            print(f"{what}: {_seconds(call):.1f} s (target: at most {target:g} s)", flush=True)
 
 
 def _seconds(call: Callable[[], object]) -> float:
@@ -114,7 +106,7 @@ def report() -> None:
 
 
 def _show_page(page: Path) -> None:
-    """Prints how large a page is, and how long it takes until it is drawn, and until a filter is applied."""
+    """Prints how large a page is, and how long it takes until it is drawn."""
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not (chromium and driver):
         sys.exit("needs chromium and chromedriver on the PATH")
@@ -122,14 +114,12 @@ def _show_page(page: Path) -> None:
     options.binary_location = chromium
     for flag in ("headless=new", "no-sandbox", "disable-gpu", "window-size=1400,900"):
         options.add_argument(f"--{flag}")
-    loads, filters = [], []
+    loads = []
     with webdriver.Chrome(options, webdriver.ChromeService(driver)) as opened:
         for _ in range(NUM_LOADS):
             opened.get("about:blank")
             opened.get(page.as_uri())
             loads.append(opened.execute_async_script(LOADED))
-            filters.append(opened.execute_async_script(FILTERED))
     worst = f"at worst {max(loads):.2f} of {NUM_LOADS}"
     print(f"its page, {page.stat().st_size / 1e6:.2f} MB (target: at most {TARGET_MB:g})")
     print(f"open and drawn: {median(loads):.2f} s, {worst} (target: at most {OPEN_TARGET_S:g})")
-    print(f"a filter: {median(filters):.2f} s")

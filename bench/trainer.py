@@ -4,10 +4,8 @@ The same network, optimiser and batches, gathered in memory. `python -m bench.tr
 Trainer call `training_step` for each batch, as in most users' code, and prints samples/s. One thread each.
 """
 
-import os
 import sys
 import time
-from collections.abc import Iterator
 from functools import partial
 from statistics import median
 
@@ -15,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bench.turns import KEEP_MEMORY, compare_in_turns, print_heading, printed_number, rate_of, run
+from bench.turns import begin, compare_in_turns, printed_number, rate_by_cell
 
 NUM_ROUNDS = 6
 CASES = (("mlp", 32), ("mlp", 128), ("cnn", 32), ("cnn", 128))
@@ -26,17 +24,11 @@ WINDOW += ["window.latency_s=0.1", "breakdown_s=0", "threads=1", "mode=train"]
 
 def main() -> None:
     """Prints the window's samples/s over those of Lightning's loop, and of the loop over itself."""
-    os.environ.update({name: str(value) for name, value in KEEP_MEMORY.items()})
-    print_heading(16)
+    begin(16)
     for network, size in CASES:
-        by_trainer = partial(printed_number, "-m", "bench.trainer", network, size)
-        compare_in_turns(f"{network} b{size}", 16, NUM_ROUNDS, partial(by_window, network, size), by_trainer)
-
-
-def by_window(network: str, size: int) -> float:
-    """Samples/s of a cell that the command line measures."""
-    (record,) = run([f"model={network}", f"batch_size={size}", *WINDOW])
-    return rate_of(record)
+        by_window = partial(rate_by_cell, f"model={network}", f"batch_size={size}", *WINDOW)
+        by_loop = partial(printed_number, "-m", "bench.trainer", network, size)
+        compare_in_turns(f"{network} b{size}", 16, NUM_ROUNDS, by_window, by_loop)
 
 
 def by_trainer(network: str, size: int) -> float:
@@ -46,15 +38,8 @@ def by_trainer(network: str, size: int) -> float:
     from accelbench.data.arrays import load_split
     from accelbench.engines.lightning import zoo
     from accelbench.schema.workload import ModelSpec
+    from bench.loop import shuffled
     from bench.rounds import mnist
-
-    arrays = load_split(mnist(), "train")
-    images, labels = torch.from_numpy(arrays.images), torch.from_numpy(arrays.labels).long()
-
-    class Batches:
-        def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-            for chosen in torch.randperm(len(labels)).split(size)[: len(labels) // size]:
-                yield images.index_select(0, chosen), labels.index_select(0, chosen)
 
     class Lit(pl.LightningModule):
         def __init__(self) -> None:
@@ -69,18 +54,11 @@ def by_trainer(network: str, size: int) -> float:
         def configure_optimizers(self) -> torch.optim.Optimizer:
             return torch.optim.Adam(self.parameters(), lr=1e-3, eps=1e-7)
 
-    module = Lit()
-    pl.Trainer(accelerator="cpu", barebones=True, max_epochs=-1).fit(module, Batches())
-    rates, first = [], None
-    for number, start in enumerate(module.starts):
-        if start - module.starts[0] < WARMUP_S:
-            continue
-        if first is None:
-            first = number
-        elif (took := start - module.starts[first]) >= BLOCK_S:
-            rates.append(size * (number - first) / took)
-            first = number
-    return median(rates)
+    module, batches = Lit(), shuffled(load_split(mnist(), "train"), size)
+    pl.Trainer(accelerator="cpu", barebones=True, max_epochs=-1).fit(module, batches)
+    steady = [start for start in module.starts if start - module.starts[0] >= WARMUP_S]
+    num = max(1, round(BLOCK_S * len(steady) / MEASURE_S))  # steps in a block
+    return median(size * num / (end - start) for start, end in zip(steady[::num], steady[num::num], strict=False))
 
 
 if __name__ == "__main__":

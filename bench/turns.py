@@ -1,5 +1,6 @@
 """What several benches share: cells measured in processes of their own, in turns with something else that is timed."""
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -47,8 +48,9 @@ def compare_in_turns(
     print(*texts, flush=True)
 
 
-def print_heading(width: int) -> None:
-    """Prints the heading of `compare_in_turns`."""
+def begin(width: int) -> None:
+    """Keeps free memory in the processes to come, and prints the heading of `compare_in_turns`."""
+    os.environ.update({name: str(value) for name, value in KEEP_MEMORY.items()})
     print(f"{'case':<{width}} {'plain/s':>8} {'ratio':>6}   95 % interval   {'A/A':>6}   95 % interval   within bounds")
 
 
@@ -78,6 +80,12 @@ def rate_of(record: Record) -> float:
     """Samples/s: the median of the blocks."""
     assert record.measurement is not None, record.reason
     return median(steady_rates(record.measurement))
+
+
+def rate_by_cell(*words: str) -> float:
+    """Samples/s of the one cell that the command line measures with these settings."""
+    (record,) = run(words)
+    return rate_of(record)
 
 
 def windows_s(record: Record) -> float:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from accelbench.schema.record import Record
 from accelbench.stats.order_statistics import median
 from bench.synthetic import NUM_PROCESSES, fill_sides
 from bench.turns import CLI, new_folder, records_in, windows_s
@@ -18,7 +17,7 @@ from bench.turns import CLI, new_folder, records_in, windows_s
 NUM_ROUNDS = 5
 NUM_RECORDS = 300
 CARD = "  record "  # the line that ends the card
-CELL = ["model=mlp", "mode=infer"]
+CELL = ["model=mlp", "mode=infer", "breakdown_s=0"]
 
 
 def main() -> None:
@@ -40,25 +39,14 @@ def main() -> None:
 
 def _one_cell() -> None:
     """From Enter to the card, in turns with the framework's import alone, which the goal allows."""
-    rounds = []
+    beyond = []
     with new_folder() as folder:
         for number in range(NUM_ROUNDS + 1):
             import_s = _seconds_of([sys.executable, "-c", "import pytorch_lightning"])
             card_s = _seconds_to_card([*CELL, f"seed={number}", f"out={folder}"])
-            rounds.append((card_s, import_s, _windows_s(records_in(folder)[-1])))
-    cards, imports, windows = zip(*rounds[1:], strict=True)  # the first round may have to probe the device
-    beyond = [card_s - import_s - window_s for card_s, import_s, window_s in rounds[1:]]
-    _show("one cell, Enter to card, beyond the import and its windows", 1.5, beyond)
-    for name, values in (("Enter to card", cards), ("import pytorch_lightning", imports), ("its windows", windows)):
-        _show(f"  {name}", None, values)
-
-
-def _windows_s(record: Record) -> float:
-    """Seconds that the settings ask for: warm-up, measurement, and the breakdown of steps by phase."""
-    assert record.measurement is not None, record.reason
-    found = record.measurement.breakdown
-    steps = [] if found is None else [*found.undisturbed_s, *(sum(phase) for phase in found.phases_s.values())]
-    return windows_s(record) + sum(steps)
+            beyond.append(card_s - import_s - windows_s(records_in(folder)[-1]))
+    # The first round may have to probe the device.
+    _show("one cell, Enter to card, beyond the import and its windows", 1.5, beyond[1:])
 
 
 def _seconds_of(command: Sequence[str]) -> float:
@@ -76,6 +64,5 @@ def _seconds_to_card(words: Sequence[str]) -> float:
     return ends[0] - start
 
 
-def _show(name: str, goal_s: float | None, values: Sequence[float]) -> None:
-    goal = "" if goal_s is None else f"{goal_s:g} s"
-    print(f"{name:<58} {goal:>6} {median(values):>5.2f} s   {min(values):.2f} to {max(values):.2f}", flush=True)
+def _show(name: str, goal_s: float, values: Sequence[float]) -> None:
+    print(f"{name:<58} {goal_s:>4g} s {median(values):>5.2f} s   {min(values):.2f} to {max(values):.2f}", flush=True)

@@ -34,8 +34,3 @@ def test_fewer_than_5_processes_a_side_cannot_tell(num_first, num_second):
 def test_the_verdict_is_the_interval_in_a_word(low, high, margin, verdict):
     found = SpeedRatio(num_first=5, num_second=5, ratio=1.0, low=low, high=high)
     assert found.verdict(margin) == verdict
-
-
-@pytest.mark.parametrize(("high", "share", "too_slow"), [(0.94, 0.05, True), (0.96, 0.05, False), (0.99, 0.0, True)])
-def test_slower_for_sure_is_the_whole_interval(high, share, too_slow):
-    assert SpeedRatio(num_first=5, num_second=5, ratio=0.9, low=0.8, high=high).is_slower_by(share) is too_slow

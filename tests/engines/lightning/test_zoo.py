@@ -53,16 +53,6 @@ def built(name, shape=MNIST, num_classes=10, library=Library.accelbench, **more)
     return zoo.build(ModelSpec(name=name, library=library, **more), shape, num_classes)
 
 
-def test_study_002s_network_has_its_parameters_and_one_logit():
-    network = built("pets_cnn", (3, 224, 224), 2)
-    assert zoo.num_params(network) == 11_177_729
-    # Keras counts the running means and variances as well.
-    moments = [m.running_mean.numel() + m.running_var.numel() for m in network if isinstance(m, nn.BatchNorm2d)]
-    assert zoo.num_params(network) + sum(moments) == 11_178_177
-    assert next(layer for layer in network if isinstance(layer, nn.Linear)).in_features == 86_528
-    assert network.eval()(torch.rand(2, 3, 224, 224)).shape == (2, 1)
-
-
 @needs("timm")
 @pytest.mark.parametrize("name", STUDY_000)
 def test_study_000s_networks_have_its_parameters_and_multiply_adds(name):
