@@ -153,7 +153,7 @@ def planned(words, capsys):
 
 def test_plan_lists_the_cells_what_is_skipped_and_the_time(capsys, project):
     lines = planned("mode=infer batch_size=8,16 precision=fp32,tf32 window.measure_s=3", capsys)
-    assert lines[0] == "4 cells: 2 to run, about 13 s and 2 cells of unknown length; 2 to skip."
+    assert lines[0] == "4 cells: 2 to run, at least 13 s (2 cells of unknown length); 2 to skip."
     assert [line.split()[0] for line in lines[2:4]] == [f"mlp-cpu-fp32-b{n}-infer" for n in (8, 16)]
     assert lines[2].endswith("unknown length")
     assert lines[5:] == [

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import Any
 
 from accelbench.answers.cells import MeasuredCell, gap
 from accelbench.answers.words import options_text
@@ -46,11 +47,12 @@ def table(sweep: Sweep) -> Table | None:
 
 
 def _ours(sweep: Sweep, optimal: int) -> Iterator[Line]:
-    groups: dict[tuple[str | None, ...], dict[int, MeasuredCell]] = defaultdict(dict)
+    groups: dict[tuple[Any, ...], dict[int, MeasuredCell]] = defaultdict(dict)
     for each in one_per_setting(each for each in sweep.cells if each.is_ok and each.cell.mode == Mode.infer):
         cell = each.cell
-        groups[cell.model.name, cell.device, cell.precision, options_text(each.row)][cell.batch_size] = each
-    for settings, by_batch in groups.items():
+        shown = cell.model.name, cell.device, cell.precision, options_text(each.row)
+        groups[shown, cell.engine, cell.devices, cell.scaling, cell.threads][cell.batch_size] = each
+    for (settings, *_), by_batch in groups.items():
         if len(by_batch) > 1:  # else there is nothing to choose
             fastest = max(by_batch.values(), key=lambda each: each.speed or 0.0)
             per_mb = {

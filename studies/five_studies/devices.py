@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from accelbench.presentation import counted
 from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Table, number, tabulate_known
 from accelbench.schema.ceilings import ceilings_in
@@ -50,11 +51,13 @@ def _ours(sweep: Sweep) -> Iterator[Line]:
 def _has(machine: Machine, device: Device) -> str:
     """What a record's machine says of the device."""
     if device == Device.tpu:
-        return f"{len(machine.get('tpus', []))} chips"
+        chips = machine.get("tpus", [])
+        return counted(len(chips), "chip") if chips else ""
     if device == Device.gpu:
         details: dict[str, Any] = dict(next(iter(machine.get("gpu_details", [])), {}))
         return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in details.items() if value is not None)
-    return f"{machine.get('num_cores')} cores, {machine.get('num_threads')} threads"
+    numbers = {"core": machine.get("num_cores"), "thread": machine.get("num_threads")}
+    return ", ".join(counted(num, name) for name, num in numbers.items() if num is not None)
 
 
 def order(sweep: Sweep) -> Table | None:
@@ -75,4 +78,4 @@ def order(sweep: Sweep) -> Table | None:
 
 def _fastest_first(gains: dict[str, float | None]) -> str:
     known = sorted(((gain, device) for device, gain in gains.items() if gain is not None), reverse=True)
-    return ", ".join(f"{device} ({number(gain).text})" for gain, device in known)
+    return ", ".join(f"{device} ({number(gain).text})" for gain, device in known) if len(known) > 1 else ""

@@ -164,3 +164,8 @@ def test_whole_epochs_take_what_the_data_set_has():
     evidence.inputs["mnist"] = Inputs((600, 300), (28, 28), 10)
     assert seconds(evidence, cell) == FIXED_S + (3 * 700 / 32 + 1) * 2
     assert evidence.counted_as(cell).model.input_shape == (28, 28)
+    part = replace(cell, data=replace(cell.data, train_images=60))
+    assert seconds(evidence, part) == FIXED_S + (3 * 160 / 32 + 1) * 2
+    part = replace(part, batch_size=10)
+    evidence.add(finished(part, 0.05))
+    assert seconds(evidence, part) == OVERHEAD_S + expected_s(part, 0.05, (60, 300))

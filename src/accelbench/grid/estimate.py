@@ -81,9 +81,12 @@ class Length:
         return Length(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
     def __str__(self) -> str:
-        """Such as `about 52 s`, or `about 40 s and 3 cells of unknown length`."""
-        about = f"about {duration(max(1.0, self.seconds))}" if self.num else "0 s"
-        return about + f" and {counted(self.num_unknown, 'cell')} of unknown length" * bool(self.num_unknown)
+        """Such as `about 52 s`, or `at least 40 s (3 cells of unknown length)`."""
+        if not self.num:
+            return "0 s"
+        known = duration(max(1.0, self.seconds))
+        unknown = f"at least {known} ({counted(self.num_unknown, 'cell')} of unknown length)"
+        return unknown if self.num_unknown else f"about {known}"
 
 
 def expected_s(cell: Cell, step_s: float, num_samples: tuple[int, int]) -> float:
@@ -204,13 +207,13 @@ class Evidence:
     def length(self, cell: Cell, waits: bool = False) -> Length:
         """How long `cell` takes. With `waits`, its host imports the framework first, and may export the network."""
         start_s, size = self._start_s.get(needs(cell), START_S) if waits else 0.0, cell.batch_size
-        given = self.inputs.get(cell.data.name)
+        given = self._num_samples(cell)
         if batches := self._finished.get(_work(cell)):
             nearest = min(batches, key=lambda batch: abs(math.log(batch / size)))
             steps_s = [self._step_s(cell, batch) for batch in (size, nearest)]
             longer = steps_s[0] / steps_s[1] if steps_s[0] and steps_s[1] else size / nearest
             took_s = median(
-                each.fixed_s + expected_s(cell, longer * each.step_s, given.num_samples if given else each.num_samples)
+                each.fixed_s + expected_s(cell, longer * each.step_s, given or each.num_samples)
                 for each in batches[nearest][-NUM_LATEST:]
             )
             return Length(start_s + min(took_s, cell.timeout_s), 1)
@@ -220,8 +223,15 @@ class Evidence:
         fixed_s = FIXED_S + (DECODERS_S if cell.data.pipeline == Pipeline.jpeg else 0.0)
         if cell.options.compile or (waits and cell.engine == Engine.aotinductor):
             fixed_s += COMPILED_S
-        took_s = fixed_s + expected_s(cell, step_s or 0.0, given.num_samples if given else (0, 0))
+        took_s = fixed_s + expected_s(cell, step_s or 0.0, given or (0, 0))
         return Length(start_s + min(took_s, cell.timeout_s), 1, int(step_s is None))
+
+    def _num_samples(self, cell: Cell) -> tuple[int, int] | None:
+        """How many samples of the training set and of the test set the cell uses; None if that is not known."""
+        if (inputs := self.inputs.get(cell.data.name)) is None:
+            return None
+        num_train, num_test = inputs.num_samples
+        return min(num_train, cell.data.train_images or num_train), num_test
 
     def _step_s(self, cell: Cell, size: int) -> float | None:
         """Seconds of a step of the cell with a batch of this size, by its work and the ceilings; None if unknown."""

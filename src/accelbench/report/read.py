@@ -7,7 +7,7 @@ thousand whole records take a gigabyte of memory.
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -199,7 +199,7 @@ def _read(folders: Mapping[Path, RefusedError | None], costs: Costs) -> dict[Pat
     return {folder: found[folder] for folder in folders}
 
 
-@lru_cache(maxsize=4)
+@cache  # cleared at each reading
 def _entries(folder: Path) -> tuple[PlanFile, list[PlanEntry]]:
     return plan_file.read_entries(folder)
 
@@ -209,8 +209,10 @@ def _planned(costs: Costs, item: tuple[Path, int]) -> Process | str:
     folder, number = item
     try:
         wanted = _entries(folder)[1][number].read()
-    except (UserError, IndexError) as error:
+    except UserError as error:
         return str(error)
+    except IndexError:
+        return "it changed while it was read"
     return _of_file(folder / f"{wanted.record_name}.json", wanted.cell, wanted.label, costs)
 
 

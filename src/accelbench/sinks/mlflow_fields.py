@@ -67,7 +67,8 @@ EPOCHS: dict[str, Callable[[Epoch], float | None]] = {
 }
 # Parameters that are columns: every setting that has one, besides the suite, a tag. The others have their paths.
 PARAMS = ("model", "engine", "device", "arguments", *(each.column for each in declared(Cell) if each.said.column))
-MAX_PARAM = 500  # characters of a parameter's value
+# Characters of a parameter's value, and of the begin of a longer one: its digest follows.
+MAX_PARAM, MAX_BEGIN = 500, 480
 # Columns of its tags.
 TAGS = (
     *("disturbed", "time_provenance", "stopped", "bound", "busiest_operators", "allocator_library", "cudnn_benchmark"),
@@ -180,7 +181,7 @@ def _params(record: Record, row: Row) -> dict[str, str]:
     that the cell does not use has no column: it is named only if it isn't the default.
     """
     threads = record.measurement.threads if record.measurement else record.cell.threads
-    params = {key: str(row[key]) for key in PARAMS if row[key] is not None}
+    params = {key: _cut(str(row[key])) for key in PARAMS if row[key] is not None}
     settings: Any = record.cell.settings()
     for each in declared(Cell):
         value = reduce(lambda group, name: (group or {}).get(name), each.path.split("."), settings)
@@ -197,7 +198,11 @@ def _text(value: object) -> str:
     if value == {} or (isinstance(value, list | tuple) and all(isinstance(each, int) for each in value)):
         return "x".join(map(str, value))
     text = clean(canonical_json(value) if isinstance(value, list | tuple | dict) else str(value))
-    return text if len(text) <= MAX_PARAM else f"{text[:MAX_PARAM]}... ({digest(text)[:DIGEST_LENGTH]})"
+    return _cut(text)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_PARAM else f"{text[:MAX_BEGIN]}... ({digest(text)[:DIGEST_LENGTH]})"
 
 
 def _series(
