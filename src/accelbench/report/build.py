@@ -25,10 +25,12 @@ from accelbench.report.page import Page, compose
 from accelbench.report.pictures.style import DPI, Picture
 from accelbench.report.read import Sweep, newest, read_all
 from accelbench.report.tables import device_scaling
+from accelbench.schema.parallel import without_collection
 from accelbench.schema.serialize import write_json
 from accelbench.schema.vocab import UNEXPECTED, Device, Mode, Status
 
 
+@without_collection()
 def build(
     results: Path,
     out: Path,

@@ -22,7 +22,7 @@ from accelbench.project import CONFIRMED, PARAMS, PLAN, RECORDS
 from accelbench.schema import plan_file
 from accelbench.schema.ceilings import RATES, Ceilings, ceilings_in
 from accelbench.schema.cell import Cell
-from accelbench.schema.parallel import mapped
+from accelbench.schema.parallel import mapped, without_collection
 from accelbench.schema.plan_file import PlanEntry, PlanFile
 from accelbench.schema.race_file import RaceFile, read_race
 from accelbench.schema.record import Record, listed
@@ -80,6 +80,7 @@ def with_cells(sweeps: Sequence[Sweep]) -> list[Sweep]:
     ]
 
 
+@without_collection()
 def read_all(results: Path, costs: Costs = NO_COSTS, wanted: Collection[str] | None = None) -> list[Sweep]:
     """The sweeps in `results` itself and in the folders below it, by study and name.
 
