@@ -46,7 +46,8 @@ from accelbench.schema.vocab import (
 from accelbench.schema.workload import DataSpec
 
 WARMUP_STRETCH = 1.6  # a warm-up of slow steps settles after this many times its minimum of steps
-# Steps after the timed ones: they count the work and, in inference, show what the outputs are.
+# Steps after the timed ones: they count the work and, in inference, show what the outputs are. So many are expected;
+# a cell keeps the time of `clock.NUM_CHECK_STEPS` free.
 NUM_CHECK_STEPS = {Mode.infer: 5, Mode.train: 1}
 EVALUATION = 1 / 3  # the time of an evaluated sample, as a share of a trained one: it has no backward pass
 # Settings that change how many steps are run, but not what a step does for a sample.

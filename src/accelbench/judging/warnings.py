@@ -86,9 +86,10 @@ def _about_blocks(record: Record, measured: Measurement, row: Row) -> Iterator[s
         yield f"noisy: samples/s are known to {100 * width:.0f} % only{end}"
     rates = [block.num_samples / block.seconds for block in blocks]
     if rates:
-        less = 1 - sum(block.num_samples for block in blocks) / sum(block.seconds for block in blocks) / median(rates)
-        if abs(less) > MAX_CHANGE:
-            yield f"of all blocks together, samples/s are {100 * less:.0f} % fewer: some steps take longer"
+        together = sum(block.num_samples for block in blocks) / sum(block.seconds for block in blocks)
+        if abs(together / median(rates) - 1) > MAX_CHANGE:
+            differs = f"{100 * (together / median(rates) - 1):+.0f} % from those of the median block"
+            yield f"samples/s of all blocks together differ by {differs}: steps take unlike times"
     changed = order_statistics.change(rates) if rates else 0.0
     if abs(changed) > MAX_CHANGE:
         yield f"the speed changed by {100 * changed:+.0f} % while it was measured"

@@ -80,18 +80,15 @@ def measure_steps(runner: Runner, warmup: int, steps: int, reference: Now = raw_
     On a device that queues steps, blocks and single steps take turns, each of half of the steps; one step alone is a
     block. Elsewhere each is a single step, and blocks are made of them. It ends early once the speed is known.
     """
-    timing, first, fastest_s = runner.timing, list[float](), 0.0
-    while len(first) < warmup and not (first and _takes_too_long(runner, first, fastest_s)):
-        compiled, _ = runner.compiles()
-        first.append(runner.plain_step())
-        if len(first) > 1 and runner.compiles()[0] == compiled:
-            fastest_s = min(fastest_s or math.inf, first[-1])
+    timing, first = runner.timing, list[float]()
+    while len(first) < warmup and not (first and _takes_too_long(runner, first)):
+        first.append(runner.plain_step()[0])
     _note_warmup(timing, first)
     timing.settled = False if len(first) < warmup else None
     timing.steps_are_blocks = not runner.queues
-    num_parts = _num_parts(runner, steps, fastest_s or None)
+    num_parts = _num_parts(runner, steps)
     look_at, runner.look_after_s = SystemRandom().randrange(min(NUM_PARTS, num_parts)), sys.float_info.max
-    part_s = fastest_s * steps / num_parts
+    part_s = runner.fastest_s * steps / num_parts
     with _steady(runner, reference):
         for part in range(num_parts):
             if part == look_at:
@@ -108,11 +105,12 @@ def measure_steps(runner: Runner, warmup: int, steps: int, reference: Now = raw_
     return timing
 
 
-def _num_parts(runner: Runner, steps: int, step_s: float | None) -> int:
-    """How many parts: of about `Window.block_s` each, and enough for an interval. `step_s`: None if unknown."""
+def _num_parts(runner: Runner, steps: int) -> int:
+    """How many parts: of about `Window.block_s` each, and enough for an interval."""
     num_blocks, least = (steps // 2, MIN_SAMPLES) if runner.queues else (steps, NUM_PARTS)
-    unknown = least if runner.queues else MAX_PARTS
-    parts = unknown if step_s is None else math.ceil(num_blocks * step_s / (BLOCK_MARGIN * Window.block_s))
+    parts = math.ceil(num_blocks * runner.fastest_s / (BLOCK_MARGIN * Window.block_s))
+    if not runner.fastest_s:  # how long a step takes is unknown
+        parts = least if runner.queues else MAX_PARTS
     return max(1, min(num_blocks, max(least, parts)))
 
 
@@ -165,35 +163,29 @@ def _note_warmup(timing: Timing, steps: list[float]) -> None:
 
 
 def _warm_up(runner: Runner, window: Window) -> float:
-    timing, compiles = runner.timing, runner.compiles
-    steps, fastest_s = list[float](), 0.0
+    timing = runner.timing
+    steps = list[float]()
     began, elapsed = 0, 0.0  # the first step after the last compilation, and the seconds since then
     next_check = window.warmup_steps  # in steps
     while timing.settled is None:
-        compiled, _ = compiles()
-        steps.append(runner.plain_step())
-        elapsed += steps[-1]
-        has_compiled = compiles()[0] != compiled
-        if len(steps) > 1 and not has_compiled:
-            fastest_s = min(fastest_s or math.inf, steps[-1])
+        seconds, has_compiled = runner.plain_step()
+        steps.append(seconds)
+        elapsed += seconds
         if has_compiled and len(steps) < MAX_COMPILING_STEPS:
             began, elapsed = len(steps), 0.0
         elif len(steps) - began >= next_check and elapsed >= window.warmup_s:
             timing.settled = _has_settled(steps[began:], elapsed, window)
             next_check = math.ceil(1.1 * (len(steps) - began))  # the check sorts all steps: rarer for tiny models
-        if timing.settled is None and _takes_too_long(runner, steps, fastest_s):
+        if timing.settled is None and _takes_too_long(runner, steps):
             timing.settled = False
     _note_warmup(timing, steps)
     typical_s = median(steps[-window.warmup_steps :])
-    return typical_s if timing.settled else fastest_s or typical_s
+    return typical_s if timing.settled else runner.fastest_s or typical_s
 
 
-def _takes_too_long(runner: Runner, before: Sequence[float], step_s: float) -> bool:
-    """Whether another step of warm-up, of `step_s`, would take the time of the fewest steps that are published.
-
-    The first step and those that compile do not tell how long the next one takes; `step_s` is 0 if there are no others.
-    """
-    if not step_s:
+def _takes_too_long(runner: Runner, before: Sequence[float]) -> bool:
+    """Whether another step of warm-up would take the time of the fewest steps that are published."""
+    if not (step_s := runner.fastest_s):
         return runner.why_end(before[-1], 0.0, is_least=True) is not None
     is_least = len(before) < LEAST_WARMUP or len(before) * step_s < Window.warmup_s
     num = (1 if is_least else MIN_SAMPLES) * (2 if runner.queues else 1)  # blocks, and single steps

@@ -133,6 +133,8 @@ class Runner:
     queues: bool = True  # whether a step may return before it is done, so that waiting for each lets the device idle
     look_after_s: float = math.inf  # measured seconds after which `watch` looks
     measured_s: float = 0.0
+    fastest_s: float = 0.0  # of the steps of warm-up, without the first and those that compiled; 0: there was no other
+    _num_plain: int = 0
     _last_batch: Any = None
 
     def why_end(self, seconds: float, step_s: float, *, is_least: bool = False) -> Stop | None:
@@ -145,14 +147,19 @@ class Runner:
             return Stop.timeout
         return Stop.budget if end_s > self.ends.budget_s and not is_least else None
 
-    def plain_step(self) -> float:
-        now, step = self.now, self.step
+    def plain_step(self) -> tuple[float, bool]:
+        """Seconds of one step of warm-up, which is waited for as a whole, and whether it compiled."""
+        now, step, (compiled, _) = self.now, self.step, self.compiles()
         self.ranks.begin(1)
         start = now()
         step.compute(step.copy_in(step.fetch()))
         self.wait()
         self.ranks.end()
-        return now() - start
+        seconds, has_compiled = now() - start, self.compiles()[0] != compiled
+        if self._num_plain and not has_compiled:
+            self.fastest_s = min(self.fastest_s or math.inf, seconds)
+        self._num_plain += 1
+        return seconds, has_compiled
 
     def block(self, num_steps: int) -> Block:
         """Times steps that are launched one after another and waited for once, at the end."""

@@ -197,6 +197,7 @@ def _read(folders: Mapping[Path, RefusedError | None], costs: Costs) -> dict[Pat
                 found[folder] = _of_records(folder, costs, each)
             except UserError as error:
                 found[folder] = error
+    _entries.cache_clear()  # those of very many cells fill the memory
     return {folder: found[folder] for folder in folders}
 
 

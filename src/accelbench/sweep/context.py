@@ -103,8 +103,7 @@ class SweepContext:
     def write_plan(self, cells: Sequence[WantedCell]) -> None:
         """Writes the plan of a sweep that wants `cells` besides the earlier ones. May raise a WriteError."""
         options, wanted = self.options, plan_file.joined(self.earlier, cells)
-        of_sweep = {name: getattr(options, name) for name in ("suite", "title", "study", "profile")}
-        plan = PlanFile(**of_sweep, cells=wanted)
+        plan = PlanFile(**{name: getattr(options, name) for name in plan_file.HEAD}, cells=wanted)
         with writing_errors(f"out={shown(self.folder)}"):
             plan_file.write_plan(plan, self.folder)
 

@@ -5,8 +5,9 @@ from contextlib import suppress
 from typing import Any
 
 from accelbench import lock
-from accelbench.data.arrays import load_split, read_classes, read_counts
+from accelbench.data.arrays import read_classes, read_counts
 from accelbench.data.obtain import FileSet, find
+from accelbench.engines.images import shape_in
 from accelbench.errors import BusyError, UserError
 from accelbench.grid.estimate import Evidence, Inputs, read_evidence
 from accelbench.grid.fingerprint import fingerprint
@@ -71,9 +72,7 @@ def _inputs(place: Workplace, name: str, profile: str | None) -> Inputs | None:
         kept, wanted = (data_settings(place.project, name, each) for each in (None, profile))
     with suppress(UserError, OSError, ValueError, KeyError):  # it is not prepared
         if kept == wanted and (counts := read_counts(folder)):
-            height, width, *colours = load_split(folder, "train").images.shape[1:]
-            shape = (*colours, height, width)
-            return Inputs((counts["train"], counts["test"]), shape, len(read_classes(folder)))
+            return Inputs((counts["train"], counts["test"]), shape_in(folder), len(read_classes(folder)))
     data_set: Any = None
     with suppress(UserError):
         data_set = find(name)
