@@ -11,6 +11,7 @@ from accelbench.report.tables.table import Table
 from accelbench.schema.vocab import Device, Mode
 from five_studies import batches, devices, pictures, power, published, speedups, steps, times, training
 from five_studies.comparison import compare_with_published, equal_on, ratio
+from five_studies.headline import headline as headline
 
 # File name of a picture, what it shows, and the picture; None if there is nothing to draw.
 Drawn = Iterator[tuple[str, str, Figure | None]]

@@ -196,6 +196,11 @@ class Gap(Judgement):
         return f"{self.word}: {self.reason}" if self.reason else self.word.value
 
     @property
+    def is_told(self) -> bool:
+        """Whether there is a difference, as far as can be told."""
+        return self.word in (Word.sure, Word.likely)
+
+    @property
     def command(self) -> str | None:
         """The command that may decide; None if interleaved processes have decided or could not, or if none is short."""
         return None if self.is_interleaved else settling_command(self.first.cell, self.second.cell)

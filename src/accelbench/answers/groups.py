@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from accelbench.answers.cells import Gap, MeasuredCell, gap
-from accelbench.answers.words import choice_text, short_text, workload_text
+from accelbench.answers.words import choice_text, setting_text, short_text, workload_text
 from accelbench.compare.matching import flat
 from accelbench.schema.cell import CHOSEN_SETTINGS
 
@@ -89,9 +89,8 @@ class Group:
 
     def text(self, cell: MeasuredCell) -> str:
         """A cell's settings in a sentence, such as `bf16 on gpu with compile, batch 16`."""
-        on = f" on {cell.cell.device}" if self.has_devices else ""
-        options = self.options(cell)
-        return f"{cell.cell.precision}{on}{f' with {options}' if options else ''}, batch {cell.cell.batch_size}"
+        setting = setting_text(cell, has_devices=self.has_devices, has_engines=self.has_engines)
+        return f"{setting}, batch {cell.cell.batch_size}"
 
 
 def setting_key(cell: MeasuredCell) -> tuple[object, ...]:

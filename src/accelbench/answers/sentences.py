@@ -45,9 +45,14 @@ class Answer:
         return self.group.fastest
 
     @property
+    def model(self) -> str:
+        """The model's name."""
+        return model_text(self.fastest)
+
+    @property
     def what(self) -> str:
         """The model and the mode, such as `resnet18, inference`."""
-        return f"{model_text(self.fastest)}, {MODES[self.fastest.cell.mode]}"
+        return f"{self.model}, {MODES[self.fastest.cell.mode]}"
 
     @property
     def data(self) -> str:
@@ -156,10 +161,18 @@ def verdict_text(group: Group, cell: MeasuredCell) -> str:
 
 
 def answers(cells: Iterable[MeasuredCell], limit_ms: float | None = None) -> list[Answer]:
-    """An answer for each model and what is done with it; those that chose between several settings first.
+    """An answer for each model and what is done with it, the most important first (`importance`).
 
     Cells with a median latency above `limit_ms`, or an unknown one, do not count.
     """
     inside = [each.within(limit_ms) for each in groups(cells)]
     found = [Answer(each, limit_ms) for each in inside if each is not None]
-    return sorted(found, key=lambda answer: not answer.others)
+    return sorted(found, key=importance)
+
+
+def importance(answer: Answer) -> tuple[bool, bool, bool, float]:
+    """Sorts answers: large differences between settings first, then those of batch sizes, those that can't be told."""
+    lead = answer.lead
+    if lead is None:
+        return True, True, True, 0.0
+    return False, not lead.is_told, not answer.group.others, -lead.ratio

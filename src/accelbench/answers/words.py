@@ -56,6 +56,13 @@ def choice_text(process: Process, *, has_engines: bool) -> str:
     return ", ".join(filter(None, [Engine.lightning if is_first else None, options_text(process.row)]))
 
 
+def setting_text(process: Process, *, has_devices: bool, has_engines: bool) -> str:
+    """A cell's settings in a sentence, without the batch, such as `bf16 on gpu with compile`."""
+    on = f" on {process.cell.device}" if has_devices else ""
+    options = choice_text(process, has_engines=has_engines)
+    return f"{process.cell.precision}{on}{f' with {options}' if options else ''}"
+
+
 def short_text(process: Process, *, has_engines: bool) -> str:
     """A cell's settings, such as `cpu bf16 b32, channels_last`; with the engine if there are several."""
     settings = f"{process.cell.device} {process.cell.precision} b{process.cell.batch_size}"

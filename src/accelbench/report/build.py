@@ -41,7 +41,7 @@ def build(
     extension: Path | None = None,
     wanted: Collection[str] | None = None,
 ) -> Path:
-    """Writes index.html, report.md, cells.csv, metrics.json and plots/ into `out` and returns the page's path.
+    """Writes the report into `out` and returns the page's path: index.html, report.md, headline.txt, tables and plots/.
 
     Everything is written to a temporary folder first: a failure leaves the earlier report. Other files in `out` stay.
 
@@ -79,6 +79,7 @@ def _write(page: Page, sweeps: Sequence[Sweep], folder: Path) -> None:
     for picture in page.pictures:
         _save(picture, folder / picture.path)
     (folder / "index.html").write_text(render.html(page, folder), encoding="utf-8")
+    (folder / "headline.txt").write_text(render.headline(page), encoding="utf-8")
     (folder / "report.md").write_text(render.markdown(page), encoding="utf-8")
     csv_file.write([row for sweep in sweeps for row in device_scaling.rows(sweep)], folder / "cells.csv")
     csv_file.write(process_rows(cell for sweep in sweeps for cell in sweep.cells), folder / "processes.csv")

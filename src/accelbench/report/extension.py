@@ -1,6 +1,7 @@
 """What a project adds to its report: a Python module in the project, which params.yaml names (`report_extension`)."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -27,6 +28,9 @@ class Extension(Protocol):
 
     def of_suite(self, sweep: Sweep, warning: str) -> Addition:
         """What is added to a suite's section; `warning`, which may be empty, is to stand on each picture."""
+
+    def headline(self, sweeps: Sequence[Sweep]) -> str:
+        """How the measurements stand to published ones, in one or two sentences; may be empty."""
 
     def of_page(self) -> list[Table]:
         """Tables at the end of the page."""

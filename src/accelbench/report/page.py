@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from accelbench.answers.headline import Line, headline
 from accelbench.answers.process import NOT_RUN, UNREADABLE
 from accelbench.answers.sentences import Answer, answers
+from accelbench.answers.trust import stand_ins
 from accelbench.judging.disturbed import DISTURBED
-from accelbench.presentation import counted, significant
 from accelbench.report.extension import Addition, Extension
 from accelbench.report.pictures.style import Picture
 from accelbench.report.questions import QuestionSection, questions
@@ -22,8 +23,6 @@ from accelbench.schema.serialize import group_key
 from accelbench.schema.vocab import Device, Status
 
 MAX_ANSWERS, MAX_NOTES = 200, 50
-NOISY = 0.1  # of all processes
-LARGE = 1.2  # times: a difference between two measurements of one setting that is no small one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +41,7 @@ class Page:
 
     notices: list[str]  # warnings, before any number
     stand_ins: dict[str, str]  # name -> a sentence, for each data set of which a stand-in was measured
-    noise: str  # how many processes other programs disturbed; empty if it is few
+    headline: list[Line]  # what all answers come to
     worth: list[str]  # how large a difference has to be to be told on each machine that checked itself
     num_machines: int  # on which the records were measured
     answers: list[Answer]  # the fastest setting for each model and mode
@@ -88,8 +87,9 @@ def compose(
     are shown cell by cell, None for all. The answers are of all.
     """
     shown = sweeps if shown is None else shown
-    found = answers(cell for sweep in sweeps for cell in sweep.cells)
-    num_by_outcome = Counter(cell.outcome for sweep in sweeps for cell in sweep.cells)
+    cells = [cell for sweep in sweeps for cell in sweep.cells]
+    found = answers(cells)
+    num_by_outcome = Counter(cell.outcome for cell in cells)
     ran = [record for sweep in sweeps for record in sweep.records if record.status != Status.skipped]
     starts = [record.started_at for record in ran]
     notes = [note for sweep in sweeps for note in sweep.notes]
@@ -99,8 +99,8 @@ def compose(
     details = [best.by_criterion(found[:MAX_ANSWERS]), outcomes.failures(sweeps)]
     return Page(
         notices=list(notices),
-        stand_ins=stand_ins(sweeps),
-        noise=noise(sweeps),
+        stand_ins=stand_ins(cells),
+        headline=headline(found, cells, extension.headline(sweeps) if extension else ""),
         worth=_worth(sweeps, cache) if cache is not None else [],
         num_machines=len({hardware(each.environment) for each in ran if "machine" in each.environment}),
         answers=found[:MAX_ANSWERS],
@@ -132,46 +132,8 @@ def _worth(sweeps: Sequence[Sweep], cache: Path) -> list[str]:
     return [f"{machine.get('cpu_name')}: {check.sentence}" for machine, check in found]
 
 
-def stand_ins(sweeps: Sequence[Sweep]) -> dict[str, str]:
-    """Data set -> a sentence, for each that is only a stand-in for the one that it is named after."""
-    measured = [record for sweep in sweeps for cell in sweep.cells if (record := cell.record) and record.measurement]
-    data = [record.data for record in measured if record.data and record.data.stand_in]
-    found: dict[str, list[str]] = {}
-    for (name, source), num in Counter((found.name, found.source) for found in data).items():
-        found.setdefault(name, []).append(
-            f"NOT {name.upper()}: a stand-in ({source}) was measured in {counted(num, 'cell')}. "
-            f"Their accuracies and losses are not {name.upper()}'s and cannot be compared with published ones, their "
-            "times only where they are estimated for as many samples."
-        )
-    return {name: " ".join(sentences) for name, sentences in found.items()}
-
-
-def noise(sweeps: Sequence[Sweep]) -> str:
-    """Says so if other programs used the CPU during a tenth of the processes or more."""
-    measured = [each for sweep in sweeps for each in sweep.planned if each.record and each.record.measurement]
-    num_beside = sum(each.compared is not None and each.compared.was_beside_others for each in measured)
-    if num_beside < max(1.0, NOISY * len(measured)):
-        return ""
-    beside = f"{num_beside:,} of {len(measured):,} processes shared the CPU with other programs"
-    return f"Noisy machine: {beside}. {_how_far_apart(sweeps)}"
-
-
-def _how_far_apart(sweeps: Sequence[Sweep]) -> str:
-    """How far two speeds of one setting differ, in whatever windows and sweeps."""
-    rates: dict[str, list[float]] = {}
-    for process in (process for sweep in sweeps for process in sweep.processes):
-        if process.is_ok and (rate := process.number("samples_per_s")):
-            key = group_key([process.all_but("repeat", "seed", "window"), process.place_key])
-            rates.setdefault(key, []).append(rate)
-    ratio = max((max(each) / min(each) for each in rates.values()), default=1.0)
-    if ratio <= LARGE:
-        return "Don't trust small differences."
-    times = f"The same setting was up to {significant(ratio, 2)} times as fast as another time"
-    return f"{times}: don't trust differences below that."
-
-
 def _section(sweep: Sweep, extension: Extension | None) -> Section:
-    warning = ", ".join(notice.partition(" (")[0] for notice in stand_ins([sweep]).values())
+    warning = ", ".join(notice.partition(" (")[0] for notice in stand_ins(sweep.cells).values())
     added = extension.of_suite(sweep, warning) if extension else Addition()
     tables = [*added.tables, pairs.accuracies(sweep)]
     pictures = []

@@ -43,6 +43,11 @@ def _policy(scripts: Sequence[str]) -> str:
     )
 
 
+def headline(page: Page) -> str:
+    """The headline alone: a line of text for each of its lines."""
+    return "".join(f"{topic}: {' '.join(text.split())}\n" for topic, text in page.headline)
+
+
 def markdown(page: Page) -> str:
     """The page in markdown, with relative links to the pictures."""
     environment = _BASE.overlay(autoescape=False, finalize=_escape)  # escapes all text that a template prints

@@ -1,0 +1,72 @@
+"""What a reader should not trust: stand-in data, a noisy machine, and cells whose numbers may be off."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.process import Process
+from accelbench.judging.row import warnings_of
+from accelbench.presentation import counted, significant
+from accelbench.schema.serialize import group_key
+
+NOISY = 0.1  # of all processes
+LARGE = 1.2  # times: a difference between two measurements of one setting that is no small one
+MAX_NAMED = 3
+
+
+def in_doubt(cells: Sequence[MeasuredCell]) -> str:
+    """Which numbers are not to be trusted, and why; empty if nothing was measured."""
+    ok = [cell for cell in cells if cell.is_ok]
+    doubted = [cell for cell in ok if warnings_of(cell.row)]
+    if not ok:
+        return ""
+    about = f"{len(doubted)} of {counted(len(ok), 'measured cell')}"
+    if doubted:
+        named = ", ".join(cell.label for cell in doubted[:MAX_NAMED])
+        more = f" and {len(doubted) - MAX_NAMED} more" if len(doubted) > MAX_NAMED else ""
+        about += f", marked with !: {named}{more}"
+    sentences = [
+        f"The numbers of {about}." if doubted else f"The numbers of none of {counted(len(ok), 'measured cell')}."
+    ]
+    if found := stand_ins(cells):
+        sentences.append(f"Accuracies with {', '.join(found)}: stand-ins were measured instead of these data sets.")
+    return " ".join([*sentences, *filter(None, [noise(cells)])])
+
+
+def stand_ins(cells: Sequence[MeasuredCell]) -> dict[str, str]:
+    """Data set -> a sentence, for each that is only a stand-in for the one that it is named after."""
+    measured = [record for cell in cells if (record := cell.record) and record.measurement]
+    data = [record.data for record in measured if record.data and record.data.stand_in]
+    found: dict[str, list[str]] = {}
+    for (name, source), num in Counter((found.name, found.source) for found in data).items():
+        found.setdefault(name, []).append(
+            f"NOT {name.upper()}: a stand-in ({source}) was measured in {counted(num, 'cell')}. "
+            f"Their accuracies and losses are not {name.upper()}'s and cannot be compared with published ones, their "
+            "times only where they are estimated for as many samples."
+        )
+    return {name: " ".join(sentences) for name, sentences in found.items()}
+
+
+def noise(cells: Sequence[MeasuredCell]) -> str:
+    """Says so if other programs used the CPU during a tenth of the processes or more."""
+    processes = list({each.name: each for cell in cells for each in cell.processes}.values())
+    measured = [each for each in processes if each.record and each.record.measurement and not each.is_confirming]
+    num_beside = sum(each.compared is not None and each.compared.was_beside_others for each in measured)
+    if num_beside < max(1.0, NOISY * len(measured)):
+        return ""
+    beside = f"{num_beside:,} of {len(measured):,} processes shared the CPU with other programs"
+    return f"Noisy machine: {beside}. {_how_far_apart(processes)}"
+
+
+def _how_far_apart(processes: Sequence[Process]) -> str:
+    """How far two speeds of one setting differ, in whatever windows and sweeps."""
+    rates: dict[str, list[float]] = {}
+    for process in processes:
+        if process.is_ok and (rate := process.number("samples_per_s")):
+            key = group_key([process.all_but("repeat", "seed", "window"), process.place_key])
+            rates.setdefault(key, []).append(rate)
+    ratio = max((max(each) / min(each) for each in rates.values()), default=1.0)
+    if ratio <= LARGE:
+        return "Don't trust small differences."
+    times = f"The same setting was up to {significant(ratio, 2)} times as fast another time"
+    return f"{times}: don't trust differences below that."
