@@ -31,7 +31,7 @@ def test_the_speed_of_interleaved_processes_is_their_geometric_mean_and_each_has
     assert all(cell.is_interleaved for cell in found)
     (fp32,) = [cell for cell in found if cell.cell.precision == "fp32"]
     assert fp32.speed == pytest.approx(geometric_mean([1000 * (1 + i / 100) for i in range(5)]))
-    rows = process_rows(found)
+    rows = list(process_rows(found))
     assert len(rows) == 11
     assert {row["cell"] for row in rows} == {cell.row["cell"] for cell in found}
     rates = sorted(rate * (1 + i / 100) for rate in TWO.values() for i in range(5))

@@ -7,7 +7,7 @@ whose interval says which cell is faster. If some of them ran to answer just tha
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from statistics import geometric_mean
@@ -100,14 +100,12 @@ def cells_of(processes: Iterable[Process]) -> list[MeasuredCell]:
     return [_cell(folder, by_cell[key], counted[key], is_interleaved=key in interleaved) for folder, key in unique]
 
 
-def process_rows(cells: Iterable[MeasuredCell]) -> list[Row]:
+def process_rows(cells: Iterable[MeasuredCell]) -> Iterator[Row]:
     """The rows of `processes.csv`: every process of the cells, with the columns of `cells.csv`, once."""
-    return [
-        each.row | {CELL: cell.measured_key, COUNTS: any(each is other for other in cell.counted)}
-        for cell in cells
-        for each in cell.processes
-        if each.folder == cell.folder
-    ]
+    for cell in cells:
+        for each in cell.processes:
+            if each.folder == cell.folder:
+                yield each.row | {CELL: cell.measured_key, COUNTS: any(each is other for other in cell.counted)}
 
 
 def _keys(processes: Sequence[Process]) -> list[str]:

@@ -174,7 +174,7 @@ class Process:
             return ""
         environment = self.record.environment
         probe_code = environment.get("probe_code", environment.get("code"))
-        return group_key([self.cell.device, _fingerprint(self.record) | {"code": probe_code}])
+        return group_digest([self.cell.device, _fingerprint(self.record) | {"code": probe_code}])
 
     @cached_property
     def environment_key(self) -> str:

@@ -81,7 +81,7 @@ def _write(page: Page, sweeps: Sequence[Sweep], folder: Path) -> None:
     (folder / "index.html").write_text(render.html(page, folder), encoding="utf-8")
     (folder / "headline.txt").write_text(render.headline(page), encoding="utf-8")
     (folder / "report.md").write_text(render.markdown(page), encoding="utf-8")
-    csv_file.write([row for sweep in sweeps for row in device_scaling.rows(sweep)], folder / "cells.csv")
+    csv_file.write((row for sweep in sweeps for row in device_scaling.rows(sweep)), folder / "cells.csv")
     csv_file.write(process_rows(cell for sweep in sweeps for cell in sweep.cells), folder / "processes.csv")
     write_json(folder / "metrics.json", metrics(sweeps, page.answers))
 

@@ -1,6 +1,7 @@
 """Writes rows as CSV that a spreadsheet does not take for formulas."""
 
-from collections.abc import Sequence
+import csv
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -11,11 +12,14 @@ from accelbench.schema.record import Row, Value
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def write(rows: Sequence[Row], path: Path) -> None:
-    """Writes `rows`, which have the same columns, with a heading; unknown values are empty."""
-    safe = [{column: _safe(value) for column, value in row.items()} for row in rows]
-    # dtype=object keeps whole numbers whole in columns with unknown values.
-    pd.DataFrame(safe, dtype=object).to_csv(path, index=False)
+def write(rows: Iterable[Row], path: Path) -> None:
+    """Writes `rows`, which have the same columns, with a heading; unknown values are empty. It keeps no row."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        for number, row in enumerate(rows):
+            if not number:
+                writer.writerow(row)
+            writer.writerow(map(_safe, row.values()))
 
 
 def frame(rows: Sequence[Row]) -> pd.DataFrame:

@@ -5,13 +5,12 @@ thousand whole records take a gigabyte of memory.
 """
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from accelbench.answers.cells import MeasuredCell, cells_of
 from accelbench.answers.process import Process
@@ -182,14 +181,14 @@ def _read(folders: Mapping[Path, RefusedError | None], costs: Costs) -> dict[Pat
         except UserError as error:
             found[folder] = error
     items = [(folder, number) for folder, (_, num) in plans.items() for number in range(num)]
-    made = _sharing_environments(mapped(partial(_planned, costs), items))
+    made = mapped(partial(_planned, costs), items)
     for folder, (plan, num) in plans.items():
         processes = list(islice(made, num))
         bad = [each for each in processes if isinstance(each, str)]
         found[folder] = (
             UserError(f"{folder / PLAN}: not a readable plan ({bad[0]}); run the sweep again")
             if bad
-            else _sweep(folder, plan, processes)
+            else _sweep(folder, plan, [each for each in processes if isinstance(each, Process)])
         )
     for folder, each in found.items():
         if isinstance(each, UserError) and folders[folder] is None:
@@ -218,16 +217,6 @@ def _planned(costs: Costs, item: tuple[Path, int]) -> Process | str:
     return _of_file(folder / f"{wanted.record_name}.json", wanted.cell, wanted.label, costs)
 
 
-def _sharing_environments(processes: Iterable[Any]) -> Iterator[Any]:
-    """The same; equal environments of records are one object, since many would fill the memory."""
-    environments: dict[str, Mapping[str, object]] = {}
-    for each in processes:
-        if isinstance(each, Process) and each.record is not None:
-            shared = environments.setdefault(each.environment_key, each.record.environment)
-            each = replace(each, record=replace(each.record, environment=shared))
-        yield each
-
-
 def _of_records(folder: Path, costs: Costs, unread: UserError) -> Sweep:
     """The sweep of a folder whose plan is `unread`. Raises UserError: no record is readable."""
     race, readable = read_race(folder), read_records(sorted(folder.glob(RECORDS)))
@@ -235,7 +224,7 @@ def _of_records(folder: Path, costs: Costs, unread: UserError) -> Sweep:
         replace(each, path=path)
         for path, each in readable.each(lambda record: Process.of(record, costs).without_samples())
     ]
-    made = [each for each in _sharing_environments(found) if race is None or each.name not in race.short]
+    made = [each for each in found if race is None or each.name not in race.short]
     problems = readable.problems(lambda path: f"{_place(folder)}/{path.name}")
     if not made and (found or not problems):  # without records, or all are short ones of a search
         raise unread

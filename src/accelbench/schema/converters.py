@@ -165,6 +165,8 @@ def _dataclass(cls: Any, clean: bool) -> Converter:
     needed = {each.name for each in dataclasses.fields(cls) if each.default is each.default_factory}  # both MISSING
 
     def convert(values: Any) -> Any:
+        if isinstance(values, cls):  # read already, see `record.from_values`
+            return values
         if not isinstance(values, Mapping):
             _refuse(values, "a mapping")
         found: dict[str, Any] = {}

@@ -11,16 +11,16 @@ from typing import Any
 
 from accelbench.errors import RefusedError, UserError
 from accelbench.project import PLAN, RECORDS
-from accelbench.schema.cell import Cell, argument_text, id_of
+from accelbench.schema.cell import Cell, argument_text
 from accelbench.schema.record import (
     SCHEMA_VERSION,
     UNREADABLE,
     Readable,
     RecordName,
     check_readable,
-    check_settings,
     explained,
     read_all,
+    read_cell,
 )
 from accelbench.schema.serialize import is_missing, load, plain, read_json, write_json, writing
 from accelbench.schema.text import one_line
@@ -69,10 +69,10 @@ class PlanEntry:
         """The cell. Raises UserError: the entry is not readable, or its settings hold a secret."""
         try:
             values, cell_id = self.values["cell"], self.values["cell_id"]
-            check_settings(values)
+            cell, found_id = read_cell(values)
             named = {"record_name": self.values["record"], "label": self.values["label"]}
-            wanted = load(WantedCell, {"cell": values, **named}, clean=True)
-            if not wanted.record_name.startswith(f"{cell_id}-") or id_of(values) != cell_id:
+            wanted = load(WantedCell, {"cell": cell, **named}, clean=True)
+            if not wanted.record_name.startswith(f"{cell_id}-") or found_id != cell_id:
                 raise ValueError(f"{wanted.record_name}: not the name of its cell's record")
         except UNREADABLE as error:
             raise UserError(f"not a readable entry of a plan ({error})") from error

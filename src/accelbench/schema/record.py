@@ -2,11 +2,13 @@
 
 import contextlib
 import dataclasses
+import functools
+import json
 import os
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -125,14 +127,16 @@ def from_values(values: Mapping[str, Any]) -> Record:
     check_readable(values["schema_version"])
     if missing := FIELDS - set(values):
         raise KeyError(*sorted(missing))
-    check_settings(values["cell"])
-    loaded = dict(cleared(values))
+    cell, cell_id = read_cell(values["cell"])
+    loaded = {**cleared(values), "cell": cell}
+    environment = _read_environment(_text(loaded["environment"]))
+    loaded["environment"] = {}
     if isinstance(reason := loaded["reason"], str):
         loaded["reason"] = beginning(one_line(reason), MAX_REASON)
     if isinstance(error := loaded["error"], str):
         loaded["error"] = ending(error)
-    record = load(Record, loaded, clean=True)
-    if record.cell_id != id_of(values["cell"]):
+    record = replace(load(Record, loaded, clean=True), environment=environment)
+    if record.cell_id != cell_id:
         raise ValueError("cell_id: should be the digest of the cell's settings")
     if datetime.fromisoformat(record.started_at).tzinfo is None:
         raise ValueError(f"started_at: should have a time zone, not {record.started_at!r}")
@@ -170,6 +174,37 @@ def check_settings(cell: Any) -> None:
             continue
         if place is not None:
             raise ValueError(f"{part}.{name}.{place} looks like a secret, which is not shown")
+
+
+def read_cell(values: Any) -> tuple[Cell, str]:
+    """The cell of its JSON, and its id.
+
+    Raises ValueError, KeyError, TypeError: `values` are no cell, or its settings hold a secret; the message names the
+    field.
+    """
+    return _read_cell(_text(values))
+
+
+# A plan's entry and its record hold the same cell, and the records of a sweep the same environment. Each is read once,
+# and is one object: very many would fill the memory.
+@functools.lru_cache(8)
+def _read_cell(text: bytes) -> tuple[Cell, str]:
+    values = json.loads(text)
+    check_settings(values)
+    (cell,) = load(dict[str, Cell], {"cell": values}, clean=True).values()
+    return cell, id_of(values)
+
+
+@functools.lru_cache(64)
+def _read_environment(text: bytes) -> Mapping[str, Any]:
+    (environment,) = load(dict[str, Environment], {"environment": json.loads(text)}, clean=True).values()
+    return environment
+
+
+def _text(values: Any) -> bytes:
+    import orjson  # here, as in schema/serialize.py
+
+    return orjson.dumps(values)
 
 
 def write(record: Record, folder: Path) -> Path:
