@@ -113,7 +113,7 @@ def test_a_comparison_leaves_it_out():
 
 
 def test_the_terminal_says_disturbed_and_no_speed():
-    assert outcome(DISTURBED) == REASON
+    assert outcome(DISTURBED) == [REASON]
     said = shown(lambda console: show_card(DISTURBED, "x.json", console))
     assert f"{REASON}, so its numbers are not published" in said
     assert "samples/s" not in said

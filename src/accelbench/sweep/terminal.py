@@ -1,7 +1,7 @@
 """What a sweep shows: its progress, how its cells ended, the card of one cell, and which of several is the fastest."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -28,10 +28,13 @@ from accelbench.schema.record import Record, Row, number_of
 from accelbench.schema.vocab import QUANTIZED, UNEXPECTED, Mode, Phase, Provenance, Status
 
 WIDE = 80  # columns of a terminal that has room for a bar
+LEAST_NAME = 12  # columns of a cell's name on a narrow terminal
+OUTCOME_WIDTH = 34  # columns of ` ok       71.91 samples/s ±22.1 %`
 STYLES = {Status.ok: "green", Status.skipped: "dim", DISTURBED: "yellow"}
 MAX_WORKLOADS = 3  # for more, the report and `accelbench best` are the places to look
 MAX_CELLS = 12
 MAX_WARNINGS = 2  # of a card or an answer
+MAX_SLOWER = 3  # cells of an answer whose first warning is said
 FIGURES = ("samples/s", "± (%)", "tokens/s", "p50 (ms)", "warnings")
 BAR_WIDTH = 48
 NAME_WIDTH = 8
@@ -84,12 +87,20 @@ class SweepProgress:
         if self.is_brief or record.status == Status.skipped:
             return
         count = f"[{self.num_done:>{len(str(self.num))}}/{self.num}] "
-        line = Text.assemble((count, "dim"), f"{record.label:<38} ")
-        word = DISTURBED if disturbed.reason(record) else record.status.value
-        line.append(word, STYLES.get(word, "bold red"))
-        if self.num > 1 or record.status not in UNEXPECTED:  # the card says why
-            line.append(f"  {outcome(record)}")
-        self.console.print(line, soft_wrap=True)
+        width = max((len(each.label) for each in self.planned if each.skip_reason is None), default=0)
+        words = outcome(record) if self.num > 1 or record.status not in UNEXPECTED else []  # the card says why
+        if self.console.is_terminal:  # one line: a name loses its middle, then the later figures go
+            width = min(width, max(LEAST_NAME, self.console.width - len(count) - OUTCOME_WIDTH))
+            room = self.console.width - len(count) - width - len(f" {Status.ok}  ")
+            while len(words) > 1 and len("  ".join(words)) > room:
+                del words[1]
+        name, word = without_middle(record.label, width), DISTURBED if disturbed.reason(record) else record.status.value
+        line = Text.assemble((count, "dim"), f"{name:<{width}} ", (word, STYLES.get(word, "bold red")))
+        line.append("".join(f"  {each}" for each in words))
+        if self.console.is_terminal:
+            self.console.print(line, no_wrap=True, overflow="ellipsis")
+        else:
+            self.console.print(line, soft_wrap=True)
 
 
 def say(console: Console, line: str, style: str | None = None) -> None:
@@ -97,13 +108,19 @@ def say(console: Console, line: str, style: str | None = None) -> None:
     console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
-def outcome(record: Record) -> str:
-    """One cell's result in a few words."""
+def without_middle(text: str, width: int) -> str:
+    """`text`, or more of its beginning than of its end with an ellipsis between them, `width` characters in all."""
+    num = 11 * width // 20  # so that the model's name stays
+    return text if len(text) <= width else f"{text[:num]}…{text[num + 1 - width :]}"
+
+
+def outcome(record: Record) -> list[str]:
+    """One cell's result in a few words and figures, the speed first."""
     if record.status in UNEXPECTED or record.status == Status.skipped:
-        return record.reason or "no reason was given"
+        return [record.reason or "no reason was given"]
     row = summarise(record)
     if row["disturbed"]:
-        return str(row["disturbed"])
+        return [str(row["disturbed"])]
     words = []
     if isinstance(rate := row["samples_per_s"], float):
         width = relative_half_width(row)
@@ -116,7 +133,7 @@ def outcome(record: Record) -> str:
     words += (samples := counted_samples(record))
     if num := len(warnings_of(row)) - len(samples):
         words.append(counted(num, "warning"))
-    return "  ".join(words)
+    return words
 
 
 def conclude(records: Sequence[Record], folder: Path, console: Console) -> None:
@@ -130,7 +147,7 @@ def conclude(records: Sequence[Record], folder: Path, console: Console) -> None:
         say(console, text, "yellow")
     say_skipped([record.reason for record in records if record.status == Status.skipped], console)
     for bad in [record for record in records if record.status in UNEXPECTED]:
-        console.print(f"  {bad.label}: {bad.status}: {outcome(bad)}", style="red", highlight=False, markup=False)
+        console.print(f"  {bad.label}: {bad.status}: {outcome(bad)[0]}", style="red", highlight=False, markup=False)
     took_s = sum(record.wall_s for record in records)
     say(console, f"Records: {shown(folder)} ({duration(took_s)} of measuring)")
 
@@ -142,29 +159,42 @@ def say_skipped(reasons: Sequence[str | None], console: Console) -> None:
 
 
 def show_answer(records: Sequence[Record], folder: str, console: Console) -> None:
-    """Prints which cell is the fastest, in a sentence for each model, and a table; nothing without two ok cells."""
+    """Prints which cell is the fastest, for each model, and the figures of cells that compare with no other.
+
+    Nothing without an ok cell.
+    """
     planned = [Process.of(record) for record in records]
-    found = [each for each in answers(cells_of(planned)) if each.others]
+    found = answers(cells_of(planned))
     if not found:
         return
+    chosen, alone = ([each for each in found if bool(each.others) == is_choice] for is_choice in (True, False))
     console.print()
     soft_wrap = not console.is_terminal
-    for answer in found[:MAX_WORKLOADS]:
+    for answer in chosen[:MAX_WORKLOADS]:
         console.print(sentence(answer), soft_wrap=soft_wrap)
-        cells, short_text = answer.group.cells, answer.group.short_text
-        with_what: Column[MeasuredCell] = Column("with", lambda cell: word(short_text(cell)))  # noqa: B023  # at once
-        columns = [with_what, *columns_of(lambda cell: cell, best.FIGURES, *FIGURES)]
-        if len(cells) <= MAX_CELLS and (table := tabulate_known("", columns, cells)):
-            console.print(rendered(table))
+        short_text = answer.group.short_text
+        _show_figures("with", lambda cell: short_text(cell), answer.group.cells, console)  # noqa: B023  # at once
         for line in remarks(answer, planned):
             console.print(line, soft_wrap=soft_wrap)
-    if len(found) > MAX_WORKLOADS:
-        console.print(Text(f"and {len(found) - MAX_WORKLOADS} other models or modes"), soft_wrap=soft_wrap)
-    for answer in found[:MAX_WORKLOADS]:
+    if len(chosen) > MAX_WORKLOADS:
+        console.print(Text(f"and {len(chosen) - MAX_WORKLOADS} other models or modes"), soft_wrap=soft_wrap)
+    if alone:
+        say(console, "One cell of each model and mode, which no other compares with:")
+        _show_figures("cell", lambda cell: cell.label, [each.fastest for each in alone], console)
+    for answer in chosen[:MAX_WORKLOADS]:
         if answer.command:
             say(console, f"To be sure: {answer.command}")
     say(console, f"All figures: accelbench best {folder}")
     say(console, f"A page to share: accelbench report {folder}")
+
+
+def _show_figures(
+    heading: str, name: Callable[[MeasuredCell], str], cells: Sequence[MeasuredCell], console: Console
+) -> None:
+    """Prints a line for each cell, if they are few."""
+    columns = [Column(heading, lambda cell: word(name(cell))), *columns_of(lambda cell: cell, best.FIGURES, *FIGURES)]
+    if len(cells) <= MAX_CELLS and (table := tabulate_known("", columns, cells)):
+        console.print(rendered(table))
 
 
 def sentence(answer: Answer) -> Text:
@@ -173,7 +203,7 @@ def sentence(answer: Answer) -> Text:
 
 
 def remarks(answer: Answer, planned: Iterable[Process]) -> Iterator[Text]:
-    """What to know before using the fastest of the planned cells, and a line for each of its first two warnings."""
+    """What to know before using the fastest of the planned cells: its first warnings, and those of slower ones."""
     if words := " ".join(filter(None, [answer.remark, answer.larger_batch(planned)])):
         yield Text(words)
     known = warnings_of(answer.fastest.row)
@@ -181,6 +211,12 @@ def remarks(answer: Answer, planned: Iterable[Process]) -> Iterator[Text]:
         yield Text(f"Warning of the fastest: {text}", "yellow")
     if (num := len(known) - MAX_WARNINGS) > 0:
         yield Text(f"{and_more(num, 'warning')}, in its record", "yellow")
+    slower = [(cell, texts) for cell in answer.group.cells[1:] if (texts := warnings_of(cell.row))]
+    for cell, texts in slower[:MAX_SLOWER]:
+        more = f" ({and_more(len(texts) - 1, 'warning')})" * (len(texts) > 1)
+        yield Text(f"{answer.group.short_text(cell)}: {texts[0].partition(': ')[0]}{more}", "dim yellow")
+    if (num := len(slower) - MAX_SLOWER) > 0:
+        yield Text(f"{and_more(num, 'slower cell')} with warnings", "dim yellow")
 
 
 def show_card(record: Record, path: str, console: Console) -> None:
