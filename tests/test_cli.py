@@ -77,6 +77,12 @@ def complaint(words, capsys, project):
         ("model=resnet", "model=resnet: unknown model. Choose from: autoencoder, cnn, custom, lightning, lstm, mlp, "),
         ("-m precision=fp32,fp8", f"precision=fp8: unknown precision. Choose from: {PRECISIONS}."),
         ("suite=nope", "suite=nope: unknown suite. Choose from: imagenet_inference, mnist_networks,"),
+        (
+            "model=mlp_cifar10 data=mnist",
+            "for images of 3 x 32 x 32, data=mnist has 28 x 28: use data=cifar10. To",
+        ),
+        ("data.train_images=97", "data.train_images=97: mnist has 96 to train with here"),
+        ("plan data.train_images=97", "data.train_images=97: mnist has 96 to train with here"),
         ("mode=fit", "mode=fit: unknown mode. Choose from: train, infer."),
         ("batch_size=many", "batch_size=many: should be a whole number"),
         ("measure_s=3", "measure_s: unknown setting. Choose from: window.measure_s."),

@@ -44,6 +44,7 @@ def test_nothing_is_overwritten_and_a_folder_that_can_not_be_made_is_named(here,
 def test_every_stage_of_its_dvc_yaml_is_one_of_the_packages(here):
     assert main(["init"]) == 0
     stages = yaml.safe_load((here / "dvc.yaml").read_text())["stages"]
+    assert {*stages["report"]["params"]} <= {*yaml.safe_load((here / "params.yaml").read_text())}  # else DVC refuses
     commands = [(stage.get("do") or stage)["cmd"].removeprefix("exec ") for stage in stages.values()]
     assert all(command.startswith("python -m accelbench.stages ") for command in commands)
     assert {command.split()[3] for command in commands} == set(STAGES) - {"list_retries"}

@@ -22,6 +22,7 @@ profile: quick
 retry: none
 confirm_s: 0
 costs: {}
+report_extension: null
 data: {mnist: {source: auto}}
 suites:
   mnist_networks:

@@ -34,13 +34,13 @@ def _run(chosen: Namespace, context: Context) -> int:
         for cell in (cell for cells, _ in sweeps for cell in cells):
             print(canonical_json(cell.to_json()))
         return 0
-    suites = {options.suite: _planned(cells) for cells, options in sweeps}
+    place = workplace().with_data(sweeps[0][1].data_root)
+    suites = {options.suite: _planned(cells, place, options.profile) for cells, options in sweeps}
     items = [item for planned in suites.values() for item in planned]
     runs = [item for item in items if item.skip_reason is None]
-    cells, options = [item.cell for item in runs], sweeps[0][1]
-    place = workplace().with_data(options.data_root)
+    cells = [item.cell for item in runs]
     with Hosts() as hosts:
-        evidence = forecast(cells, hosts, place, context.say, options.profile)
+        evidence = forecast(cells, hosts, place, context.say, sweeps[0][1].profile)
     known = dict(zip(map(id, runs), lengths(cells, evidence), strict=True))
     lines = [f"{suite}: {_counted(planned, known)}" for suite, planned in suites.items()] if len(suites) > 1 else []
     lines += [f"{'in all: ' * bool(lines)}{_counted(items, known)}"]
@@ -69,14 +69,19 @@ def _sweeps(words: list[str]) -> list[list[str]]:
     return [[*words, f"suite={name}"] for name in suite_names(project)] or [words]
 
 
-def _planned(cells: Sequence[Cell]) -> list["Planned"]:
-    from accelbench.grid.plan import Planned, check_request, in_order, skip_reason
+def _planned(cells: Sequence[Cell], place: Workplace, profile: str | None) -> list["Planned"]:
+    from accelbench.grid.plan import Planned, check_fits, check_request, data_name, in_order, skip_reason
+    from accelbench.grid.support import why_unfit
     from accelbench.schema.plan_file import labels
+    from accelbench.sweep.forecast import inputs_of
 
     check_request(cells)
+    inputs = inputs_of(place, data_name(cells), profile)
+    data = (inputs.shape or None, inputs.num_samples[0]) if inputs else (None, None)
+    check_fits(cells, *data)
     ordered = in_order(cells)
     names = labels(ordered.values())
-    return [Planned(cell, "", skip_reason(cell), names[key]) for key, cell in ordered.items()]
+    return [Planned(cell, "", why_unfit(cell, *data) or skip_reason(cell), names[key]) for key, cell in ordered.items()]
 
 
 def _counted(planned: Sequence["Planned"], known: Mapping[int, "Length"]) -> str:

@@ -74,6 +74,9 @@ def _model_words(cell: Cell) -> list[str] | None:
         return None
     content = {} if is_own else yaml.safe_load(path.read_text())
     shipped: dict[str, Any] = content.get("model", content)
+    study_data = next((each["override /data"] for each in content.get("defaults", [])), None)
+    if "input_shape" in shipped and not is_own and cell.data.name not in (study_data, RANDOM):
+        return None  # without the images' shape, other data than its study's are refused
     # What other words tell: the data set, or a batch of the user's own, with which any output will do.
     told = {"name", "library"}
     told |= {"network", "inputs", *(["output"] if model.batch else [])} if is_own else set()

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from accelbench.data.arrays import check_arrays, how_to_prepare, read_manifest
+from accelbench.data.arrays import check_arrays, how_to_prepare, read_counts, read_manifest
 from accelbench.devices.registry import DeviceReport, look
 from accelbench.engines.images import Shape, shape_in
 from accelbench.errors import UserError
@@ -70,8 +70,9 @@ def plan(
     fingerprints: Mapping[Engine, Mapping[str, Any]],
     earlier: Iterable[WantedCell] = (),
     shape: Shape | None = None,
+    num_train: int | None = None,
 ) -> list[Planned]:
-    """The planned cells, in the order in which they run; `shape` is that of the data's images, if it is known."""
+    """The planned cells, in the order in which they run; for `shape` and `num_train` see `why_unfit`."""
     ordered = in_order(cells)
     known = {wanted.cell.id: wanted for wanted in earlier}
     everything = [*(wanted.cell for wanted in known.values()), *ordered.values()]
@@ -80,7 +81,7 @@ def plan(
         Planned(
             cell,
             identity(cell, data, fingerprints[cell.engine]),
-            why_unfit(cell, shape) or skip_reason(cell),
+            why_unfit(cell, shape, num_train) or skip_reason(cell),
             names[key],
         )
         for key, cell in ordered.items()
@@ -143,9 +144,9 @@ def check_request(cells: Sequence[Cell]) -> None:
     check_own_code(cells)
 
 
-def check_fits(cells: Sequence[Cell], shape: Shape | None = None) -> None:
-    """Raises a UserError if no network takes the images of the data: their `shape`, or what is known of it."""
-    reasons = [why_unfit(cell, shape) for cell in cells]
+def check_fits(cells: Sequence[Cell], shape: Shape | None = None, num_train: int | None = None) -> None:
+    """Raises a UserError if no cell fits its data, whose images have this `shape`, so many of them to train with."""
+    reasons = [why_unfit(cell, shape, num_train) for cell in cells]
     if all(reasons):
         raise UserError("; ".join(dict.fromkeys(map(str, reasons))))
 
@@ -197,12 +198,12 @@ def prepare(cells: Sequence[Cell], place: Workplace, earlier: Sequence[WantedCel
     source_digest.cache_clear()  # a notebook plans again and again, and the user's code changes meanwhile
     stamps = {sources: _stamps(sources) for sources in {_sources(cell) for cell in cells}}
     data, folder = data_of(cells, place)
-    shape = None
+    shape = num_train = None
     if data.name != MODULE:
         check_arrays(folder)
     if data.name not in (MODULE, RANDOM):
-        shape = shape_in(folder)
-        check_fits(cells, shape)
+        shape, num_train = shape_in(folder), read_counts(folder).get("train")
+        check_fits(cells, shape, num_train)
     fingerprints = {engine: fingerprint(engine) for engine in {cell.engine for cell in cells}}
-    planned = plan(cells, data, fingerprints, earlier, shape)
+    planned = plan(cells, data, fingerprints, earlier, shape, num_train)
     return Prepared(place, data, folder, stamps, fingerprints, git_state(place.root), planned)

@@ -68,12 +68,15 @@ def why_not(cell: Cell, report: DeviceReport) -> str | None:
     return next(_reasons(cell, report), None)
 
 
-def why_unfit(cell: Cell, shape: images.Shape | None = None) -> str | None:
+def why_unfit(cell: Cell, shape: images.Shape | None = None, num_train: int | None = None) -> str | None:
     """Why the cell's network does not take the images of its data, with what mends it; None if it does.
 
-    `shape` is that of a prepared set's images; None: that of the set by default, if it is known.
+    `shape` is that of a prepared set's images, None: that of the set by default, if it is known; `num_train` is how
+    many there are to train with, if that is known.
     """
-    data = cell.data.name
+    data, asked = cell.data.name, cell.data.train_images
+    if asked is not None and num_train is not None and asked > num_train:
+        return f"data.train_images={asked}: {data} has {num_train} to train with here: ask for at most as many"
     known = cell.model.input_shape if data == RANDOM else shape or images.SHAPES.get(data)
     return None if known is None else images.why_unfit(cell.model, known, data)
 

@@ -59,6 +59,10 @@ class ModelConfig(ModelSpec):
     target: str | None = setting(None, "your own class, such as my_package.nets.MyNet")
     batch_size: AtLeastOne = setting(128, "the batch that batch_size takes unless it is given")
     epochs: AtLeastOne = setting(1, "the epochs that epochs takes unless it is given")
+    # of a study's network, what its study made it for
+    input_shape: tuple[AtLeastOne, ...] | None = setting(  # type: ignore[assignment]
+        None, "of one sample, where no data set tells, such as 3x224x224; unless given, the model's own, or 28x28"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

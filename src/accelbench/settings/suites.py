@@ -46,12 +46,17 @@ class Suite:
     def chosen(cls, given: Mapping[str, str], params: Any) -> "Suite | None":
         """The suite among the settings of the command line; None without one.
 
-        Raises UserError: the suite or the profile is unknown, or its section is no mapping.
+        Raises UserError: the suite or the profile is unknown, or its section is no mapping; a profile without a suite.
         """
         profile, name = given.get("profile") or params.get("profile") or PROFILES[0], given.get("suite")
         if profile not in PROFILES:
             raise UnknownChoiceError("profile", profile, PROFILES)
         if name in (None, NO_SUITE):
+            if "profile" in given:
+                raise UserError(
+                    f"profile={profile}: chooses among the values of a suite, and none is named: add -m suite=NAME. "
+                    f"For all suites: `accelbench plan profile={profile}`, `dvc exp run report -S profile={profile}`"
+                )
             return None
         suites = params.get("suites")
         if not isinstance(suites, DictConfig) or name not in suites:

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from accelbench.devices.cpu import usable_cores
+from accelbench.engines.images import SHAPES, why_unfit
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell, KerasSettings, Options, RunSettings, TrainerSettings
 from accelbench.schema.ranges import MAX_COUNT, Range
@@ -45,7 +46,9 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
     """
     check_limits(run)
     check_executor(run.executor)
-    run = _without_unused_settings(checked(run))
+    run = checked(run)
+    _check_made_for(run)
+    run = _without_unused_settings(run)
     options = _taken(
         SweepOptions,
         run,
@@ -62,7 +65,12 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
         suite=run.suite.name,
         engine=run.engine.name,
         device=run.device.name,
-        model=_taken(ModelSpec, run.model, network=None if run.model.network == run.model.name else run.model.network),
+        model=_taken(
+            ModelSpec,
+            run.model,
+            network=None if run.model.network == run.model.name else run.model.network,
+            input_shape=tuple(run.model.input_shape or ModelSpec.input_shape),
+        ),
         data=_taken(DataSpec, run.data),
         xla_processes=run.engine.xla_processes,
         options=_taken(Options, run),
@@ -113,6 +121,25 @@ def _without_unused_settings(run: RunConfig) -> RunConfig:
     if data.name != RANDOM or model.batch or model.library == Library.transformers:
         model = replace(model, input_shape=ModelSpec.input_shape, num_classes=ModelSpec.num_classes)
     return replace(run, engine=engine, model=model, data=data)
+
+
+def _check_made_for(run: RunConfig) -> None:
+    """Raises a UserError if a study's network would be another one, with other parameters, on this data set's images.
+
+    Pictures and arrays of the user's own are in no study.
+    """
+    model, data = run.model, run.data.name
+    if model.library != Library.accelbench or model.input_shape is None or data not in SHAPES:
+        return
+    made_for, shape = tuple(model.input_shape), SHAPES[data]
+    if made_for == shape or why_unfit(_taken(ModelSpec, model), shape, data):  # of which the plan says it
+        return
+    fitting = [f"data={name}" for name, other in SHAPES.items() if other == made_for] or [f"data={RANDOM}"]
+    texts, words = [" x ".join(map(str, each)) for each in (made_for, shape)], ",".join(map(str, shape))
+    raise UserError(
+        f"model={model.name} is made for images of {texts[0]}, data={data} has {texts[1]}: use {' or '.join(fitting)}. "
+        f"To measure the network of other parameters that it is there: 'model.input_shape=[{words}]'"
+    )
 
 
 def repeated(cells: Iterable[Cell], num: int) -> list[Cell]:

@@ -61,11 +61,11 @@ def complete(evidence: Evidence, cells: Sequence[Cell], prober: Prober) -> None:
 def note_inputs(evidence: Evidence, cells: Sequence[Cell], place: Workplace, profile: str | None = None) -> None:
     """Adds what the data sets of `cells` give: as prepared, or, for another profile, as they will be."""
     for name in dict.fromkeys(cell.data.name for cell in cells):
-        if (inputs := _inputs(place, name, profile)) is not None:
+        if (inputs := inputs_of(place, name, profile)) is not None:
             evidence.inputs[name] = inputs
 
 
-def _inputs(place: Workplace, name: str, profile: str | None) -> Inputs | None:
+def inputs_of(place: Workplace, name: str, profile: str | None) -> Inputs | None:
     """What the data set `name` gives, as it is prepared, or as the original is; None if that is not known."""
     folder, kept, wanted = place.data / name, {}, {}
     with suppress(UserError):  # the user's own, which has no settings there
