@@ -41,16 +41,17 @@ TERMINALS = {
     "search": f"accelbench best --search --budget 1m {RESNET18} precision=fp32,bf16 batch_size=1,8 threads=1,2",
 }
 # Picture -> the file in report/plots that it is a copy of.
-PLOTS = {
-    "times": f"times_{SUITE}",
-    "devices": "question_device",
-    "batches": "question_batch",
-    "engines": "question_engine",
-    "phases": "question_time",
-    "limits": "question_limit",
-}
+PLOTS = {"times": f"times_{SUITE}"}
 # Picture -> the part of the report's page that it shows, as a CSS selector.
-SECTIONS = {"all-cells": ".scroll:has(> #every)"}
+QUESTION = ".question:has([data-title='{}'])"
+SECTIONS = {
+    "all-cells": ".scroll:has(> #every)",
+    "devices": QUESTION.format("Which device?"),
+    "batches": QUESTION.format("Which batch size?"),
+    "engines": QUESTION.format("Which engine?"),
+    "phases": QUESTION.format("Where does the time go?"),
+    "limits": QUESTION.format("How near to the limit?"),
+}
 NOTEBOOK = """
 import accelbench, torch
 network = torch.nn.Sequential(torch.nn.Linear(784, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))

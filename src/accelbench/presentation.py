@@ -1,11 +1,10 @@
-"""Texts of numbers and durations, and the colours of phases."""
+"""Texts of numbers and durations."""
 
 import math
 import re
 from collections.abc import Sequence
 
 from accelbench.schema.measurement import Check
-from accelbench.schema.vocab import Phase
 
 
 def duration(seconds: float) -> str:
@@ -14,20 +13,6 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     hours = seconds / 3600
     return f"{seconds / 60:.0f} min" if hours < 1.5 else f"{hours:.1f} h" if hours < 9.95 else f"{hours:.0f} h"
-
-
-# Mostly Okabe and Ito's palette for colour-blind readers; computation is blue and green.
-PHASE_COLOURS = {
-    Phase.data_wait: "#D55E00",
-    Phase.copy_in: "#E69F00",
-    Phase.forward: "#0072B2",
-    Phase.backward: "#56B4E9",
-    Phase.optimizer: "#009E73",
-    Phase.trace: "#999999",
-    Phase.execute: "#332288",
-    Phase.copy_out: "#F0E442",
-    Phase.framework: "#CC79A7",
-}
 
 
 UNKNOWN = "–"

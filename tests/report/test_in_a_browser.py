@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import axe_core_python
@@ -46,9 +47,10 @@ def column(browser: WebDriver, heading: str) -> list[str]:
     )
 
 
-def marks(browser: WebDriver) -> list[str]:
-    """The names of the cells that the charts show."""
-    return browser.execute_script("return [...document.querySelectorAll('.mark')].map(mark => mark.cell.label)")
+def marks(browser: WebDriver, charts: str = "[data-folder]") -> list[str]:
+    """The names of the cells that the charts show: those of the suites, or of a question."""
+    found = "return [...document.querySelectorAll(`${arguments[0]} .mark`)].map(mark => mark.cell.label)"
+    return browser.execute_script(found, charts)
 
 
 def choose(browser: WebDriver, name: str, value: str) -> None:
@@ -82,13 +84,13 @@ def test_the_table_says_what_report_md_says_and_nothing_is_logged_or_asked_of_a_
 
 
 def test_filters_apply_to_charts_and_table_at_once_and_stand_in_the_address(show) -> None:
-    browser = show()
+    browser = show("#as=bars")
     choose(browser, "device", "xla_cpu")
     choose(browser, "precision", "fp32")
     assert (set(column(browser, "device")), set(column(browser, "precision"))) == ({"xla_cpu"}, {"fp32"})
     assert sorted(marks(browser)) == sorted(column(browser, "cell"))
     assert text(browser, "shown") == "8 of 44 cells"
-    assert browser.current_url.endswith("#device=xla_cpu&precision=fp32")
+    assert browser.current_url.endswith("#device=xla_cpu&precision=fp32&as=bars")
     choose(browser, "precision", "bf16_mixed")
     assert text(browser, "shown") == "16 of 44 cells"
     browser.find_element(By.CSS_SELECTOR, "#filters [type=reset]").click()
@@ -99,6 +101,20 @@ def test_filters_apply_to_charts_and_table_at_once_and_stand_in_the_address(show
     assert len(marks(browser)) == 4
 
 
+def test_filters_and_the_keyboard_reach_the_gains(show) -> None:
+    browser, gains = show(), "[data-title='Which precision?']"
+    assert len(marks(browser, gains)) == 8  # of more
+    for name, value in {"mode": "infer", "model": "mlp"}.items():
+        choose(browser, name, value)
+    of = [f"mlp-{device}-bf16_mixed-b{size}-infer" for device in ("cpu", "xla_cpu") for size in (32, 128)]
+    assert sorted(marks(browser, gains)) == sorted(of)
+    browser.find_element(By.CSS_SELECTOR, f"{gains} .mark[tabindex='0']").send_keys(Keys.ENTER)
+    assert browser.switch_to.active_element.find_elements(By.XPATH, "ancestor::*[@data-title='Which precision?']")
+    told = text(browser, "tip").splitlines()
+    assert re.fullmatch(r"\S+: .+: [\d.]+x, [a-z' ]+, 95 % interval [\d.]+ to [\d.]+", told[0])
+    assert text(browser, "card").startswith(told[1])
+
+
 def test_the_address_of_another_report_does_no_harm(show) -> None:
     browser = show("#device=abacus&nonsense=1&cell=none&sort=nothing&show=nothing&words=%3Cb%3E")
     assert text(browser, "shown") == "0 of 44 cells"
@@ -106,8 +122,8 @@ def test_the_address_of_another_report_does_no_harm(show) -> None:
 
 
 def test_a_cell_tells_its_figures_and_has_a_card(show) -> None:
-    browser = show("#model=mlp&mode=train&device=cpu&protocol=window")
-    (focusable,) = browser.find_elements(By.CSS_SELECTOR, ".mark[tabindex='0']")
+    browser = show("#model=mlp&mode=train&device=cpu&protocol=window&as=bars")
+    (focusable,) = browser.find_elements(By.CSS_SELECTOR, "[data-folder] .mark[tabindex='0']")
     first, second = marks(browser)[:2]
     focusable.send_keys(Keys.ARROW_RIGHT)
     browser.switch_to.active_element.send_keys(Keys.ENTER)
@@ -127,8 +143,9 @@ def two_suites(tmp_path_factory: pytest.TempPathFactory, maker) -> Path:
     folder = tmp_path_factory.mktemp("two")
     for suite in ("one", "other"):
         keras = maker.cell(suite=suite, engine=Engine.keras, keras=KerasSettings())
-        cells = [maker.cell(suite=suite), keras, maker.cell(WICKED, suite=suite, batch_size=32)]
-        records = [maker.ok(cell, 1000) for cell in cells]
+        wicked = maker.cell(WICKED, suite=suite, batch_size=32)
+        cells = [maker.cell(suite=suite), wicked, keras, replace(wicked, engine=Engine.keras, keras=KerasSettings())]
+        records = [maker.ok(cell, rate) for cell, rate in zip(cells, (1000, 1000, 1500, 500), strict=True)]
         gpu = maker.record(maker.cell(device="gpu", suite=suite), Status.failed, reason=WICKED, error=WICKED)
         maker.suite(folder / "results", [*records, gpu])
     return build.build(folder / "results", folder / "report").parent
@@ -137,7 +154,7 @@ def two_suites(tmp_path_factory: pytest.TempPathFactory, maker) -> Path:
 @pytest.mark.parametrize(("scheme", "width"), [("light", 420), ("dark", 1400)])
 def test_nothing_hinders_readers_with_other_eyes_or_hands(show, two_suites: Path, scheme: str, width: int) -> None:
     """Axe's rules: contrast, names, roles, order; and no page is wider than its window, or light where it is dark."""
-    browser = show("#model=mlp", width, scheme, two_suites)
+    browser = show("#model=mlp&as=bars", width, scheme, two_suites)
     colour = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
     assert colour == {"light": "rgb(255, 255, 255)", "dark": "rgb(21, 25, 29)"}[scheme]
     for open_all in ("", "document.querySelectorAll('details').forEach(each => { each.open = true; });"):
@@ -158,10 +175,11 @@ def test_nothing_hinders_readers_with_other_eyes_or_hands(show, two_suites: Path
 
 
 def test_what_users_name_their_networks_is_only_text(show, two_suites: Path) -> None:
-    browser = show("#cell=", folder=two_suites)
+    browser = show("#as=bars&cell=", folder=two_suites)
     choose(browser, "model", WICKED)
     assert set(column(browser, "model")) == {WICKED}
-    assert marks(browser) == [f"{WICKED}-cpu-fp32-b32-train"] * 2
+    assert marks(browser) == [f"{WICKED}-cpu-fp32-b32-train", f"{WICKED}-cpu-fp32-b32-train-keras"] * 2
+    assert marks(browser, "[data-title='Which engine?']") == [f"{WICKED}-cpu-fp32-b32-train-keras"]
     browser.execute_script("document.querySelector('.choose').click()")
     assert text(browser, "card").startswith(WICKED)
     again = browser.current_url.partition("#")[2]

@@ -23,7 +23,12 @@ def test_each_question_has_a_sentence_with_its_figures(asked) -> None:
     found = asked(zip(cells, (100, 300, 100, 50), strict=True))
     precision = found["Which precision?"]
     assert precision.sentence == "bf16: 1.75 times as fast as fp32 in the median of 2 pairs (0.500 to 3.00)."
-    assert [picture.path for picture in precision.pictures] == ["plots/question_precision.png"]
+    assert [(line.name, line.text) for line in precision.lines] == [
+        ("bf16: mlp train b128", "3.00x, likely"),
+        ("bf16: cnn train b128", "0.500x, likely"),
+    ]
+    low, high = precision.lines[0].bounds
+    assert low < 3 < high
     assert len(precision.table.rows) == 2
     assert not {"Which device?", "Which engine?"} & set(found)
     assert asked([({}, 100)]) == {}

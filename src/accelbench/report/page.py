@@ -45,14 +45,14 @@ class Page:
     worth: list[str]  # how large a difference has to be to be told on each machine that checked itself
     num_machines: int  # on which the records were measured
     answers: list[Answer]  # the fastest setting for each model and mode
-    questions: list[QuestionSection]  # what users ask, each with a sentence and a picture
+    questions: list[QuestionSection]  # what users ask, each with a sentence and a chart
     notes: list[str]  # about records that are not shown
     counts: dict[str, int]  # number of cells by outcome, without zeros
     devices: list[str]  # each one that was asked for, with its name or the reason why it was not measured
     when: tuple[str, str] | None  # the first and the last start, UTC; None if nothing has run
     first: list[Table]  # of the first screen: what to use, what is missing
     environments: list[tuple[str, str]]  # (what, description) of the machine, the versions and the code
-    sections: list[Section]
+    sections: list[Section]  # of the suites of which anything was measured
     details: list[Table]  # the best cells by each criterion, and the failures
     cells: all_cells.Cells  # every cell, for the page's table and charts
     added: list[Table]  # by the project's extension, at the end
@@ -70,8 +70,7 @@ class Page:
     @property
     def pictures(self) -> list[Picture]:
         """All pictures, in the page's order."""
-        parts: list[QuestionSection | Section] = [*self.questions, *self.sections]
-        return [picture for part in parts for picture in part.pictures]
+        return [picture for section in self.sections for picture in section.pictures]
 
 
 def compose(
@@ -111,7 +110,9 @@ def compose(
         when=(_minute(min(starts)), _minute(max(starts))) if starts else None,
         first=[table for table in first if table],
         environments=list(_environments(sweeps)),
-        sections=[_section(sweep, extension) for sweep in shown if sweep.cells or sweep.race],
+        sections=[
+            _section(sweep, extension) for sweep in shown if sweep.race or any(each.is_ok for each in sweep.cells)
+        ],
         details=[table for table in details if table],
         cells=all_cells.cells(shown),
         added=extension.of_page() if extension else [],

@@ -1,37 +1,45 @@
-"""What users ask about the measurements: for each question a sentence, a picture and a table."""
+"""What users ask about the measurements: for each question a sentence, the lines of a chart, and a table."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-
-from matplotlib.figure import Figure
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from accelbench.answers.cells import MeasuredCell, Word
 from accelbench.answers.pairs import BATCH, DEVICE, ENGINE, OPTIONS, PRECISION, Axis, Pair, pairs
 from accelbench.answers.sentences import Answer
 from accelbench.judging.row import phases_ms
-from accelbench.presentation import significant
-from accelbench.report.pictures.batch_lines import batch_lines
-from accelbench.report.pictures.lines import Dot, dots, phases
-from accelbench.report.pictures.style import Picture
+from accelbench.presentation import and_more, significant
 from accelbench.report.read import Sweep
 from accelbench.report.tables import pairs as pair_table
 from accelbench.report.tables.table import Table
 from accelbench.schema.vocab import Phase
 from accelbench.stats.order_statistics import median
 
-SMALLEST = "the smallest batch"
+MAX_VALUES = 4  # of a setting, that the sentence names
 # Phases in which the device waits.
 WAITING = (Phase.data_wait, Phase.copy_in, Phase.copy_out, Phase.framework)
+ONE_COLOUR = 0.95  # of a step: a phase that takes more of it leaves nothing to see of the others
+
+
+class Line(NamedTuple):
+    """A line of a question's chart, about one cell."""
+
+    cell: str  # its name among the page's cells
+    name: str
+    text: str  # beside the value
+    value: float = 0.0  # a ratio or percent; 0 where the chart shows the phases of the cell's step
+    bounds: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class QuestionSection:
-    """The part of the page on a question; the table has the figures behind the pictures."""
+    """The part of the page on a question; the table has the figures behind the lines."""
 
     title: str
     sentence: str
-    pictures: list[Picture]
+    kind: Literal["times", "percent", "phases"]
+    lines: list[Line]  # the page draws the first ones; none if the sentence says it all
     table: Table | None = None
 
 
@@ -47,7 +55,7 @@ def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[Questi
     found = [
         _gained("Which device?", DEVICE, "the CPU", cells),
         _gained("Which precision?", PRECISION, "fp32", cells),
-        _batch(cells, answers),
+        _gained("Which batch size?", BATCH, "the smallest batch", cells),
         _gained("Which engine?", ENGINE, "PyTorch (lightning)", cells),
         _gained("Which options?", OPTIONS, "no options", cells),
         _time(fastest),
@@ -60,61 +68,78 @@ def _gained(title: str, axis: Axis, base: str, cells: Sequence[MeasuredCell]) ->
     found = pairs(cells, axis)
     if not found:
         return None
-    drawn = []
-    for gain in found:
-        name, text = f"{gain.what}: {gain.value}", f"{significant(gain.gap.ratio)}x, {gain.gap.word}"
-        drawn.append(Dot(name=name, value=gain.gap.ratio, text=text, cell=gain.cell.cell))
-    figure = dots(drawn, f"{title[:-1]}: times as fast as {base}, all else equal", f"speed over {base}", base)
+    lines = [
+        Line(
+            cell=_name(gain.cell),
+            name=f"{gain.value}: {gain.what}",
+            text=f"{significant(gain.gap.ratio)}x, {gain.gap.word}",
+            value=gain.gap.ratio,
+            bounds=gain.bounds,
+        )
+        for gain in sorted(found, key=lambda gain: -max(gain.gap.ratio, 1 / gain.gap.ratio))
+    ]
     return QuestionSection(
         title=title,
-        sentence=" ".join(_summaries(found, base)),
-        pictures=_pictures(axis.name.partition(" ")[0], f"{title} Speed over {base}", figure),
+        sentence="; ".join(_summaries(found, axis, base)) + ".",
+        kind="times",
+        lines=_several(lines),
         table=pair_table.table(f"Speed over {base}", found),
     )
 
 
-def _summaries(found: Sequence[Pair], base: str) -> Iterator[str]:
-    """A sentence for each value of the setting on each device: how it does in the median, and at its extremes."""
-    has_devices = len({gain.cell.cell.device for gain in found}) > 1 and base != "the CPU"
+def _name(cell: MeasuredCell) -> str:
+    return f"{cell.folder}/{cell.name}"
+
+
+def _several(lines: list[Line]) -> list[Line]:
+    """The lines, or none in place of a single one, which its sentence says better."""
+    return lines if len(lines) > 1 else []
+
+
+def _summaries(found: Sequence[Pair], axis: Axis, base: str) -> Iterator[str]:
+    """How each value of the setting does on each device: in the median, and at its extremes; of batches the largest."""
+    has_devices = len({gain.cell.cell.device for gain in found}) > 1 and axis is not DEVICE
+    largest = {gain.base.measured_key: gain for gain in sorted(found, key=lambda gain: gain.cell.cell.batch_size)}
     by_value: dict[str, list[Pair]] = {}
-    for gain in found:
+    for gain in largest.values() if axis is BATCH else found:
+        value = "the largest batch" if axis is BATCH else gain.value
         on = f" on the {gain.cell.cell.device}" if has_devices else ""
-        against = gain.base_value if base == SMALLEST else base
-        by_value.setdefault(f"{gain.value}{on}: {{}} times as fast as {against}", []).append(gain)
-    for text, each in by_value.items():
+        by_value.setdefault(value + on, []).append(gain)
+    over = f" as fast as {base}"
+    for value, each in list(by_value.items())[:MAX_VALUES]:
         ratios = sorted(gain.gap.ratio for gain in each)
+        text = f"{value}: {significant(median(ratios))} times{over}"
+        over = ""
         if len(each) == 1:
-            yield f"{text.format(significant(ratios[0]))} ({each[0].what}; {each[0].gap.word})."
+            yield f"{text} ({each[0].what}; {each[0].gap.word})"
             continue
         num_sure = sum(gain.gap.word == Word.sure for gain in each)
         sure = f"; sure in {num_sure}" if num_sure else ""
-        spread = f"{significant(ratios[0])} to {significant(ratios[-1])}"
-        yield f"{text.format(significant(median(ratios)))} in the median of {len(each)} pairs ({spread}{sure})."
-
-
-def _batch(cells: Sequence[MeasuredCell], answers: Sequence[Answer]) -> QuestionSection | None:
-    question = _gained("Which batch size?", BATCH, SMALLEST, cells)
-    if question is None:
-        return None
-    lines = _pictures("batch", "Speed and latency by batch size", batch_lines(answers))
-    return replace(question, pictures=lines or question.pictures)
+        yield (
+            f"{text} in the median of {len(each)} pairs ({significant(ratios[0])} to {significant(ratios[-1])}{sure})"
+        )
+    if len(by_value) > MAX_VALUES:
+        yield and_more(len(by_value) - MAX_VALUES, "value")
 
 
 def _time(fastest: Sequence[MeasuredCell]) -> QuestionSection | None:
-    figure = phases(fastest, "Where a step's time goes, in the fastest cell of each model and engine")
-    if figure is None:
+    known = [(cell, lengths) for cell in fastest if (lengths := phases_ms(cell.row))]
+    if all(len([ms for ms in lengths.values() if ms]) < 2 for _, lengths in known):
         return None
-    known = [(reported.label, lengths) for reported in fastest if (lengths := phases_ms(reported.row))]
-    shares = [(sum(ms.get(phase, 0.0) for phase in WAITING) / sum(ms.values()), label) for label, ms in known]
-    middle = significant(100 * median([share for share, _ in shares]), 2)
-    largest, label = max(shares)
+    waits = [(sum(ms.get(phase, 0.0) for phase in WAITING) / sum(ms.values()), cell.label) for cell, ms in known]
+    middle = significant(100 * median([share for share, _ in waits]), 2)
+    largest, label = max(waits)
     sentence = (
         f"Waiting for data, copying and the framework take {middle} % of a step in the median; "
-        f"the most, {significant(100 * largest, 2)} %, in {label}. Phases are timed in steps of their own, which may "
-        "take more or less time than those of the speed."
+        f"the most, {significant(100 * largest, 2)} %, in {label}."
     )
-    pictures = _pictures("time", "Phases of a step", figure)
-    return QuestionSection(title="Where does the time go?", sentence=sentence, pictures=pictures)
+    mixed = [(max(ms.values()) / sum(ms.values()), cell, sum(ms.values())) for cell, ms in known]
+    lines = [
+        Line(_name(cell), cell.label, f"{significant(total_ms)} ms")
+        for share, cell, total_ms in sorted(mixed, key=lambda each: each[0])
+        if share < ONE_COLOUR
+    ]
+    return QuestionSection(title="Where does the time go?", sentence=sentence, kind="phases", lines=lines)
 
 
 def _limit(fastest: Sequence[MeasuredCell]) -> QuestionSection | None:
@@ -131,16 +156,9 @@ def _limit(fastest: Sequence[MeasuredCell]) -> QuestionSection | None:
     )
     if beyond := ", ".join(cell.label for cell, percent in every if percent > 100):
         sentence += f" Not drawn, since it ran faster than the probe: {beyond}."
-    drawn = [
-        Dot(name=cell.label, value=percent, text=f"{significant(percent, 2)} %, {bound}", cell=cell.cell)
-        for cell, percent in known
-        for bound in [cell.row["bound"] or "bound unknown"]
+    lines = [
+        Line(_name(cell), cell.label, ", ".join(filter(None, [f"{significant(percent, 2)} %", bound])), percent)
+        for cell, percent in sorted(known, key=lambda each: -each[1])
+        for bound in [str(cell.row["bound"] or "")]
     ]
-    title = "Share of the device's peak rate, and what bounds it, in the fastest cell of each model and engine"
-    pictures = _pictures("limit", "Share of the peak rate", dots(drawn, title, "% of the peak rate that was probed"))
-    return QuestionSection(title="How near to the limit?", sentence=sentence, pictures=pictures)
-
-
-def _pictures(name: str, what: str, figure: Figure | None) -> list[Picture]:
-    alt = f"{what}; the table of all cells holds its values"
-    return [] if figure is None else [Picture(path=f"plots/question_{name}.png", alt=alt, figure=figure)]
+    return QuestionSection(title="How near to the limit?", sentence=sentence, kind="percent", lines=_several(lines))

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from accelbench.answers.cells import MeasuredCell
-from accelbench.answers.pairs import ENGINE, pairs
 from accelbench.answers.words import engine_text, options_text
 from accelbench.presentation import checked_words, seconds
 from accelbench.report.read import Sweep
@@ -146,17 +145,7 @@ def cells(sweeps: Sequence[Sweep]) -> Cells:
     """All cells of `sweeps`, in the plans' order."""
     csv_rows = [row for sweep in sweeps for row in device_scaling.rows(sweep)]
     every = [(sweep, cell) for sweep in sweeps for cell in sweep.cells]
-    # Cells that differ in the engine alone share a name, and all but the first have a ratio.
-    found = pairs((cell for _, cell in every), ENGINE)
-    compared: dict[str, Row] = {pair.base.measured_key: {"pair": pair.base.name, "ratio": None} for pair in found}
-    for each in found:
-        ratio = f"{each.gap.text} as {each.base_value}, {each.gap.word}"
-        compared[each.cell.measured_key] = {"pair": each.base.name, "ratio": ratio}
-    alone: Row = {"pair": None, "ratio": None}
-    rows = [
-        row | extension(sweep, cell) | compared.get(cell.measured_key, alone)
-        for row, (sweep, cell) in zip(csv_rows, every, strict=True)
-    ]
+    rows = [row | extension(sweep, cell) for row, (sweep, cell) in zip(csv_rows, every, strict=True)]
     known = [column for column in COLUMNS if any(row[column.name] is not None for row in rows)]
     return Cells(columns=known, rows=rows, csv_columns=list(csv_rows[0]) if csv_rows else [])
 

@@ -1,8 +1,9 @@
 "use strict";
-// Charts of the shown cells: for each suite, a panel per model and mode; lines over batch sizes, or bars.
-const WIDTH = 400, HEIGHT = 240, LEFT = 56, RIGHT = 12, TOP = 10, BOTTOM = 36, BAR = 17, MAX_BARS = 30, MAX_NAMES = 8;
+// Charts of the shown cells: for each question a line per pair or cell; for each suite a panel per model and mode.
+const WIDTH = 400, HEIGHT = 240, LEFT = 56, RIGHT = 12, TOP = 10, BOTTOM = 36, BAR = 17, MAX_BARS = 30;
+const ROW = 29, MAX_ROWS = 8, MAX_ON_CARD = 4;
 const DASHES = ["", "6 3", "2 3", "8 3 2 3", "12 4"];
-const SHAPES = {  // as in the pictures
+const SHAPES = {
   fp16: "M0-5L5 0 0 5-5 0Z", bf16: "M-3.6-3.6H3.6V3.6H-3.6Z", fp32: "M0-4A4 4 0 1 0 0 4A4 4 0 1 0 0-4Z",
   tf32: "M0 4.8L4.5-3.4H-4.5Z", fp64: "M0-4.8L4.5 3.4H-4.5Z",
   fp16_mixed: "M-4.5-1.5H-1.5V-4.5H1.5V-1.5H4.5V1.5H1.5V4.5H-1.5V1.5H-4.5Z",
@@ -56,7 +57,6 @@ function describe(cell) {
     + (interval ? `, 95 % interval ${text(interval[0])} to ${text(interval[1])}` : ", no interval"), value !== null);
   add(`${text(cell.samples_per_s)} samples/s`, metric.name !== "samples_per_s" && cell.samples_per_s !== null);
   add(`latency p50 ${text(cell.latency_p50_ms)} ms, p99 ${text(cell.latency_p99_ms)} ms`, cell.latency_p50_ms !== null);
-  add(cell.ratio, cell.ratio);
   add(`${String(cell.warnings).split("; ").length} warnings: ${cell.warnings}`, cell.warnings);
   return lines;
 }
@@ -72,21 +72,16 @@ function ticks(low, high) {
 }
 
 // A mark that can be pointed at and chosen. The Tab key reaches one mark per panel, arrow keys the others.
-function mark(cell, shapes) {
+function mark(cell, shapes, ...words) {
+  const told = [...words, ...describe(cell)];
   const link = make("a", {svg: true, class: `mark ${cell.device}`, href: `#cell=${encodeURIComponent(cell.name)}`,
-    "aria-label": describe(cell).join("; "), tabindex: "-1"}, ...shapes);
+    "aria-label": told.join("; "), tabindex: "-1"}, ...shapes);
   if (cell === state.cell) link.classList.add("chosen");
-  link.cell = cell;
-  return link;
+  return Object.assign(link, {cell, told});
 }
 
 function line(x1, y1, x2, y2, name) {
   return make("line", {x1, y1, x2, y2, class: name});
-}
-
-// Whether the names and values of a panel's cells stand beside their points: few of one batch size.
-function isNamed(cells) {
-  return distinct(cells, "batch_size").length === 1 && cells.length <= MAX_NAMES;
 }
 
 function linePanel(cells) {
@@ -96,8 +91,7 @@ function linePanel(cells) {
   if (high / low < 4) [low, high] = [Math.sqrt(low * high) / 2, Math.sqrt(low * high) * 2];  // at least two labelled ticks
   const [least, most] = [Math.log2(Math.min(...batches)), Math.log2(Math.max(...batches))];
   const series = [...grouped(cells, cell => DATA.series.map(name => cell[name]).join("|")).values()];
-  const alone = isNamed(cells);
-  const x = batch => LEFT + 18 + (WIDTH - LEFT - RIGHT - 36) * (most > least ? (Math.log2(batch) - least) / (most - least) : alone ? 0.2 : 0.5);
+  const x = batch => LEFT + 18 + (WIDTH - LEFT - RIGHT - 36) * (most > least ? (Math.log2(batch) - least) / (most - least) : 0.5);
   const y = value => TOP + (HEIGHT - TOP - BOTTOM) * (1 - Math.log(value / low) / Math.log(high / low));
   const axes = make("g", {class: "axes", "aria-hidden": "true"});
   for (const tick of ticks(low, high)) {
@@ -125,42 +119,19 @@ function linePanel(cells) {
       marks.append(mark(cell, shapes));
     });
   });
-  if (alone) marks.append(names(series.map(([cell]) => cell).filter(cell => number(cell, state.metric.name) > 0), x(batches[0]) + 24, y));
   return make("svg", {viewBox: `0 0 ${WIDTH} ${HEIGHT}`}, axes, lines, marks);
 }
 
-// The names of cells beside their points, of the words in which they differ; moved apart where they would overlap.
-function names(cells, left, y) {
-  const named = naming(cells, false), words = cells.map(cell => named(cell).split(" "));
-  const differing = own => own.filter(word => cells.length === 1 || !words.every(each => each.includes(word))).join(" ") || own.join(" ");
-  const group = make("g", {class: "axes", "aria-hidden": "true"});
-  let above = -Infinity;
-  const bottom = HEIGHT - BOTTOM - 13 * cells.length;
-  for (const [at, name] of cells.map((cell, index) => [y(number(cell, state.metric.name)),
-      `${differing(words[index])}: ${text(number(cell, state.metric.name), state.metric.kind)}`])
-    .sort((a, b) => a[0] - b[0])) {
-    above = Math.max(Math.min(at, bottom + 13 * group.childElementCount), above + 13);
-    group.append(make("text", {x: left, y: above + 4}, name));
-  }
-  return group;
-}
-
-// Best first; cells that differ only in the engine stay together.
+// Best first.
 function ranked(cells) {
   const sign = state.metric.better === "more" ? -1 : 1;
-  const value = cell => sign * number(cell, state.metric.name);
-  const best = new Map();
-  const key = cell => cell.pair ?? cell.name;
-  for (const cell of cells) best.set(key(cell), Math.min(best.get(key(cell)) ?? Infinity, value(cell)));
-  return [...cells].sort((a, b) => best.get(key(a)) - best.get(key(b)) || key(a).localeCompare(key(b)) || value(a) - value(b));
+  return [...cells].sort((a, b) => sign * (number(a, state.metric.name) - number(b, state.metric.name)));
 }
 
 function barPanel(cells) {
   const shown = ranked(cells).slice(0, MAX_BARS), name = naming(cells, true);
   const labels = shown.map(name), longest = Math.max(...labels.map(label => label.length));
-  const isSpeed = state.metric.name === "samples_per_s";
-  const written = shown.map(cell => text(number(cell, state.metric.name), state.metric.kind)
-    + (cell.ratio && isSpeed ? ` (${cell.ratio.split(" ")[0]}x)` : ""));
+  const written = shown.map(cell => text(number(cell, state.metric.name), state.metric.kind));
   const start = Math.min(250, 12 + 6.3 * longest), end = WIDTH - 12 - 6.3 * Math.max(...written.map(words => words.length));
   const most = Math.max(...shown.flatMap(cell => [number(cell, state.metric.name), ...bounds(cell) ?? []]));
   const x = value => start + (end - start) * (most > 0 ? value / most : 0);
@@ -181,18 +152,22 @@ function barPanel(cells) {
   return make("svg", {viewBox: `0 0 ${WIDTH} ${8 + shown.length * BAR}`}, marks);
 }
 
-function panel(title, cells, isByBatch) {
-  const known = cells.filter(cell => number(cell, state.metric.name) !== null);
-  const figure = make("figure", {class: "panel"}, make("figcaption", {}, title));
-  if (!known.length) return null;
-  const svg = isByBatch ? linePanel(known) : barPanel(known);
+function figure(title, svg, what, note) {
   svg.setAttribute("role", "group");
-  svg.setAttribute("aria-label", `${title}: ${unit()}${isByBatch ? " by batch size" : ""}; arrow keys go from cell to cell`);
+  svg.setAttribute("aria-label", `${title}: ${what}; arrow keys go from cell to cell`);
   svg.querySelector(".mark")?.setAttribute("tabindex", "0");
-  figure.append(svg);
-  const more = isByBatch ? 0 : known.length - MAX_BARS;
-  if (more > 0) figure.append(make("p", {class: "note"}, `The best ${MAX_BARS} of ${known.length}: filter, or see the table.`));
-  return figure;
+  return make("figure", {class: "panel"}, svg, ...note ? [make("figcaption", {class: "note"}, note)] : []);
+}
+
+// A panel for cells with the chosen figure; null where the cards at the top show as much of them.
+function panel(title, cells) {
+  const isByBatch = state.view === "auto" && distinct(cells, "batch_size").length > 1;
+  const isOnCard = state.view === "auto" && state.metric.name === "samples_per_s" && cells.length <= MAX_ON_CARD;
+  if (!isByBatch && isOnCard) return null;
+  const more = !isByBatch && cells.length > MAX_BARS ? `The best ${MAX_BARS} of ${cells.length}: filter, or see the table.` : "";
+  const made = figure(title, isByBatch ? linePanel(cells) : barPanel(cells), unit() + (isByBatch ? " by batch size" : ""), more);
+  made.prepend(make("h4", {}, title));
+  return Object.assign(made, {cells: isByBatch ? cells : []});
 }
 
 function legend(cells) {
@@ -207,38 +182,84 @@ function because(cell) {
   return cell.outcome + (cell.reason && cell.reason !== cell.outcome ? `: ${cell.reason}` : "");
 }
 
-function missing(cells) {
-  const reasons = grouped(cells.filter(cell => cell.outcome !== "ok"), because);
-  if (!reasons.size) return "";
-  return "Not drawn: " + [...reasons].map(([reason, each]) => `${each.length} ${reason}`).join("; ") + ".";
+function drawCharts(shown) {
+  const drawn = shown.filter(cell => number(cell, state.metric.name) !== null);
+  const byFolder = grouped(drawn, cell => cell.folder);
+  for (const box of document.querySelectorAll(".charts[data-folder]")) {
+    const panels = [...grouped(byFolder.get(box.dataset.folder) ?? [], cell => `${cell.model}, ${cell.mode}`)]
+      .map(([title, inside]) => panel(title, inside)).filter(Boolean);
+    const inLines = panels.flatMap(each => each.cells), heading = unit()[0].toUpperCase() + unit().slice(1);
+    box.replaceChildren(...panels.length ? [make("h3", {}, heading)] : [], ...inLines.length ? [legend(inLines)] : [],
+      make("div", {class: "panels"}, ...panels));
+    const section = box.parentElement, {id} = section.querySelector("h2");  // hidden while its heading would be all
+    section.hidden = document.querySelector(`nav [href="#${id}"]`).hidden = !panels.length && section.children.length <= 3;
+  }
+  const reasons = [...grouped(shown, because)].map(([reason, each]) => `${each.length} ${reason}`).join("; ");
+  place("undrawn").textContent = drawn.length ? "" : `No shown cell has this figure. ${reasons}`;
+  drawQuestions(new Set(shown));
 }
 
-function drawCharts(shown) {
-  const byFolder = grouped(shown, cell => cell.folder), all = grouped(CELLS, cell => cell.folder);
-  for (const box of document.querySelectorAll(".charts")) {
-    const cells = byFolder.get(box.dataset.folder) ?? [];
-    const batches = distinct(all.get(box.dataset.folder) ?? [], "batch_size").length;
-    const isByBatch = state.view === "auto" && batches > 1;
-    const panels = [...grouped(cells, cell => `${cell.model}, ${cell.mode}`)]
-      .map(([title, inside]) => panel(title, inside, isByBatch)).filter(Boolean);
-    const drawn = cells.filter(cell => number(cell, state.metric.name) !== null);
-    const byPanel = [...grouped(drawn, cell => `${cell.model}, ${cell.mode}`).values()];
-    const ratios = !isByBatch && state.metric.name === "samples_per_s" && drawn.some(cell => cell.ratio)
-      ? "In brackets: samples/s over the first engine's, with equal settings. "
-      : "";
-    const note = ratios + (drawn.some(bounds)
-      ? "Whiskers: the 95 % interval; of a single process it is within that process, and others may differ by more. " : "");
-    box.replaceChildren(make("h3", {}, `${unit()[0].toUpperCase()}${unit().slice(1)}`),
-      ...(isByBatch && !byPanel.every(isNamed) ? [legend(drawn)] : []), make("div", {class: "panels"}, ...panels),
-      make("p", {class: "note"}, !cells.length ? "No cell of this suite passes the filters."
-        : panels.length ? `${note}Point at a cell for its figures; choose one (click, Enter) for its record and its row. ${missing(cells)}`
-          : `No shown cell has this figure. ${missing(cells)}`));
+// The lines of the questions, most telling first: ratios around 1, percent, or the phases of a step.
+function drawQuestions(shown) {
+  for (const box of document.querySelectorAll(".charts[data-lines]")) {
+    const {kind, title} = box.dataset;
+    const known = JSON.parse(box.dataset.lines).map(([name, ...rest]) => [BY_NAME.get(name), ...rest]);
+    const inside = known.filter(([cell]) => shown.has(cell)), lines = inside.slice(0, MAX_ROWS);
+    if (kind === "times") lines.sort((a, b) => b[3] - a[3]);
+    const what = {times: "times as fast", percent: "percent", phases: "phases of a step"}[kind];
+    const note = inside.length > MAX_ROWS ? `${MAX_ROWS} of ${inside.length}: filter for others.` : "";
+    box.replaceChildren(...kind === "phases" && lines.length ? [phaseLegend(lines)] : [],
+      ...lines.length ? [figure(title, linesOf(lines, kind), what, note)] : []);
   }
+}
+
+function linesOf(lines, kind) {
+  const ends = lines.flatMap(([, , , value, bounds]) => [value, ...bounds ?? []]);
+  const [low, high] = [Math.min(1, ...ends) / 1.08, Math.max(1, ...ends) * 1.08], bottom = lines.length * ROW + 4;
+  const x = kind === "times" ? value => 6 + (WIDTH - 12) * Math.log(value / low) / Math.log(high / low)
+    : value => 6 + (WIDTH - 12) * value / 100;
+  const axes = make("g", {class: "axes", "aria-hidden": "true"}), marks = make("g");
+  for (const tick of kind === "times" ? ticks(low, high) : [0, 25, 50, 75, 100]) {
+    const words = kind === "times" ? (tick === 1 ? "equal" : `${tick}x`) : `${tick} %`;
+    axes.append(line(x(tick), 0, x(tick), bottom, kind === "times" && tick === 1 ? "base" : "grid"),
+      make("text", {x: Math.max(18, Math.min(WIDTH - 18, x(tick))), y: bottom + 12, "text-anchor": "middle"}, words));
+  }
+  lines.forEach(([cell, name, words, value, bounds], index) => {
+    const top = index * ROW, middle = top + 22, fits = Math.floor((WIDTH - 6.3 * words.length - 14) / 6.1);
+    const shapes = [make("rect", {class: "hit", x: 0, y: top + 1, width: WIDTH, height: ROW - 2}),
+      make("text", {x: 4, y: top + 13, class: "over"}, name.length > fits ? `${name.slice(0, fits - 1)}…` : name),
+      make("text", {x: WIDTH - 4, y: top + 13, "text-anchor": "end", class: "over"}, words)];
+    if (kind === "phases") shapes.push(...phases(cell, middle, x));
+    else shapes.push(line(x(kind === "times" ? 1 : 0), middle, x(value), middle, "stem"),
+      ...bounds ? [line(x(bounds[0]), middle, x(bounds[1]), middle, "interval")] : [],
+      make("path", {class: "dot", d: shape(cell), transform: `translate(${x(value)} ${middle})`}));
+    marks.append(mark(cell, shapes, `${name}: ${words}${bounds ? `, 95 % interval ${bounds.map(end => text(end)).join(" to ")}` : ""}`));
+  });
+  return make("svg", {viewBox: `0 0 ${WIDTH} ${bottom + 16}`}, axes, marks);
+}
+
+const PHASES = Object.keys(CELLS[0] ?? {}).map(name => name.match(/^breakdown_(.+)_ms$/)?.[1]).filter(Boolean);
+const lengthOf = (cell, phase) => Math.max(0, number(cell, `breakdown_${phase}_ms`) ?? 0);
+function phases(cell, middle, x) {
+  const total = PHASES.reduce((sum, phase) => sum + lengthOf(cell, phase), 0);
+  let left = 0;
+  return PHASES.map(phase => {
+    const share = 100 * lengthOf(cell, phase) / total;
+    left += share;
+    return make("rect", {class: `bar ${phase}`, x: x(left - share), y: middle - 5, width: x(share) - x(0), height: 10});
+  });
+}
+
+function phaseLegend(lines) {
+  const used = PHASES.filter(phase => lines.some(([cell]) => lengthOf(cell, phase) > 0));
+  return make("ul", {class: "legend"}, ...used.map(phase => make("li", {class: phase},
+    make("svg", {viewBox: "0 0 34 12", "aria-hidden": "true"}, make("rect", {class: "bar", width: 34, height: 12})),
+    make("span", {}, phase.replace("_", " ")))));
 }
 
 const tip = place("tip");
 function showTip(target) {
-  tip.replaceChildren(...describe(target.cell).map(words => make("div", {}, words)));
+  tip.replaceChildren(...target.told.map(words => make("div", {}, words)));
   tip.hidden = false;
   const at = target.querySelector(".dot, .bar").getBoundingClientRect(), own = tip.getBoundingClientRect();
   tip.style.left = `${Math.max(4, Math.min(at.right + 10, innerWidth - own.width - 8))}px`;

@@ -156,6 +156,7 @@ document.querySelector("nav").addEventListener("click", event => {
   const target = event.target.closest("a") && place(event.target.closest("a").hash.slice(1));
   if (!target) return;
   event.preventDefault();
+  if ("open" in target) target.open = true;
   target.scrollIntoView();
   target.focus({preventScroll: true});
 });

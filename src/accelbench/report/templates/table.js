@@ -79,13 +79,13 @@ place("download").addEventListener("click", () => {
 const card = place("card");
 const rowNamed = name => [...body.rows].find(row => row.dataset.cell === name);
 function choose(cell) {
-  const from = document.activeElement, row = from.closest("tr[data-cell]");
+  const from = document.activeElement, row = from.closest("tr[data-cell]"), chart = from.closest(".charts") ?? document;
   const name = row?.dataset.cell ?? from.cell?.name ?? (card.contains(from) ? cell.name : null);
   state.cell = cell === state.cell ? null : cell;
   update();
   if (name === null) return;
   // Charts and table were drawn again: the focus returns to the same cell.
-  const mark = [...document.querySelectorAll(".mark")].find(each => each.cell.name === name);
+  const mark = [...chart.querySelectorAll(".mark")].find(each => each.cell.name === name);
   const again = row || !mark ? rowNamed(name)?.querySelector("button") : mark;
   again?.focus({preventScroll: true});
 }
