@@ -65,11 +65,11 @@ def _show(what: str, target_s: float, *words: str) -> None:
 
 
 def _watch(process: psutil.Popen, peak: list[int]) -> None:
-    """Adds the resident memory of a process and those that it started, until it ends."""
+    """Adds the memory of a process and those that it started, until it ends; what they share counts once (PSS)."""
     while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
         try:
             family = [process, *process.children(recursive=True)]
-            peak.append(sum(each.memory_info().rss for each in family))
+            peak.append(sum(each.memory_full_info().pss for each in family))
         except psutil.Error:
             pass
         time.sleep(0.1)

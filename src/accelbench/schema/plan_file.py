@@ -63,14 +63,17 @@ class PlanFile:
 class PlanEntry:
     """An entry of a plan.json that is not checked yet."""
 
-    values: Any  # its JSON
+    text: bytes  # its JSON; the objects of very many entries would fill the memory
 
     def read(self) -> WantedCell:
         """The cell. Raises UserError: the entry is not readable, or its settings hold a secret."""
+        import orjson  # here, as in schema/serialize.py
+
         try:
-            values, cell_id = self.values["cell"], self.values["cell_id"]
-            cell, found_id = read_cell(values)
-            named = {"record_name": self.values["record"], "label": self.values["label"]}
+            values = orjson.loads(self.text)
+            cell_id = values["cell_id"]
+            cell, found_id = read_cell(values["cell"])
+            named = {"record_name": values["record"], "label": values["label"]}
             wanted = load(WantedCell, {"cell": cell, **named}, clean=True)
             if not wanted.record_name.startswith(f"{cell_id}-") or found_id != cell_id:
                 raise ValueError(f"{wanted.record_name}: not the name of its cell's record")
@@ -103,6 +106,8 @@ def read_entries(folder: Path) -> tuple[PlanFile, list[PlanEntry]]:
 
     Raises RefusedError: the system does not read the file now; UserError: it is missing or not readable.
     """
+    import orjson  # here, as in schema/serialize.py
+
     path = folder / PLAN
     if is_missing(path):
         raise UserError(f"{path} is missing; run the sweep first")
@@ -110,7 +115,8 @@ def read_entries(folder: Path) -> tuple[PlanFile, list[PlanEntry]]:
         values = read_json(path)
         check_readable(values["schema_version"])
         head = {name: values[name] for name in HEAD}
-        return load(PlanFile, {**head, "cells": []}, clean=True), [PlanEntry(entry) for entry in values["cells"]]
+        entries = [PlanEntry(orjson.dumps(entry)) for entry in values["cells"]]
+        return load(PlanFile, {**head, "cells": []}, clean=True), entries
 
 
 def read_plan(folder: Path) -> PlanFile:
