@@ -84,13 +84,18 @@ function line(x1, y1, x2, y2, name) {
   return make("line", {x1, y1, x2, y2, class: name});
 }
 
+// The cells of each line: equal in everything but the batch size.
+function seriesOf(cells) {
+  return [...grouped(cells, cell => DATA.series.map(name => cell[name]).join("|")).values()];
+}
+
 function linePanel(cells) {
   const batches = cells.map(cell => cell.batch_size);
   const values = cells.flatMap(cell => [number(cell, state.metric.name), ...bounds(cell) ?? []]).filter(value => value > 0);
   let [low, high] = [Math.min(...values) / 1.15, Math.max(...values) * 1.15];
   if (high / low < 4) [low, high] = [Math.sqrt(low * high) / 2, Math.sqrt(low * high) * 2];  // at least two labelled ticks
   const [least, most] = [Math.log2(Math.min(...batches)), Math.log2(Math.max(...batches))];
-  const series = [...grouped(cells, cell => DATA.series.map(name => cell[name]).join("|")).values()];
+  const series = seriesOf(cells);
   const x = batch => LEFT + 18 + (WIDTH - LEFT - RIGHT - 36) * (most > least ? (Math.log2(batch) - least) / (most - least) : 0.5);
   const y = value => TOP + (HEIGHT - TOP - BOTTOM) * (1 - Math.log(value / low) / Math.log(high / low));
   const axes = make("g", {class: "axes", "aria-hidden": "true"});
@@ -161,7 +166,7 @@ function figure(title, svg, what, note) {
 
 // A panel for cells with the chosen figure; null where the cards at the top show as much of them.
 function panel(title, cells) {
-  const isByBatch = state.view === "auto" && distinct(cells, "batch_size").length > 1;
+  const isByBatch = state.view === "auto" && seriesOf(cells).some(each => each.length > 2);
   const isOnCard = state.view === "auto" && state.metric.name === "samples_per_s" && cells.length <= MAX_ON_CARD;
   if (!isByBatch && isOnCard) return null;
   const more = !isByBatch && cells.length > MAX_BARS ? `The best ${MAX_BARS} of ${cells.length}: filter, or see the table.` : "";
@@ -191,8 +196,9 @@ function drawCharts(shown) {
     const inLines = panels.flatMap(each => each.cells), heading = unit()[0].toUpperCase() + unit().slice(1);
     box.replaceChildren(...panels.length ? [make("h3", {}, heading)] : [], ...inLines.length ? [legend(inLines)] : [],
       make("div", {class: "panels"}, ...panels));
-    const section = box.parentElement, {id} = section.querySelector("h2");  // hidden while its heading would be all
-    section.hidden = document.querySelector(`nav [href="#${id}"]`).hidden = !panels.length && section.children.length <= 3;
+    const section = box.closest(".suite"), {id} = section.querySelector("h2");  // hidden while it has but its heading
+    const isBare = section.querySelectorAll(":scope > p, table, .picture").length <= 1;
+    section.hidden = document.querySelector(`nav [href="#${id}"]`).hidden = !panels.length && isBare;
   }
   const reasons = [...grouped(shown, because)].map(([reason, each]) => `${each.length} ${reason}`).join("; ");
   place("undrawn").textContent = drawn.length ? "" : `No shown cell has this figure. ${reasons}`;
@@ -240,18 +246,18 @@ function linesOf(lines, kind) {
 
 const PHASES = Object.keys(CELLS[0] ?? {}).map(name => name.match(/^breakdown_(.+)_ms$/)?.[1]).filter(Boolean);
 const lengthOf = (cell, phase) => Math.max(0, number(cell, `breakdown_${phase}_ms`) ?? 0);
+const percentOf = (cell, phase) => 100 * lengthOf(cell, phase) / PHASES.reduce((sum, each) => sum + lengthOf(cell, each), 0);
 function phases(cell, middle, x) {
-  const total = PHASES.reduce((sum, phase) => sum + lengthOf(cell, phase), 0);
   let left = 0;
   return PHASES.map(phase => {
-    const share = 100 * lengthOf(cell, phase) / total;
+    const share = percentOf(cell, phase);
     left += share;
     return make("rect", {class: `bar ${phase}`, x: x(left - share), y: middle - 5, width: x(share) - x(0), height: 10});
   });
 }
 
 function phaseLegend(lines) {
-  const used = PHASES.filter(phase => lines.some(([cell]) => lengthOf(cell, phase) > 0));
+  const used = PHASES.filter(phase => lines.some(([cell]) => percentOf(cell, phase) > 0.5));  // others can't be seen
   return make("ul", {class: "legend"}, ...used.map(phase => make("li", {class: phase},
     make("svg", {viewBox: "0 0 34 12", "aria-hidden": "true"}, make("rect", {class: "bar", width: 34, height: 12})),
     make("span", {}, phase.replace("_", " ")))));
