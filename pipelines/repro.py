@@ -1,8 +1,8 @@
-"""`make repro`: runs `dvc repro report` under a lock, then prints the failed cells and what is there.
+"""`make repro`: runs `dvc repro report` under a lock, then prints the failed cells, the answers and what is there.
 
 Only the stages that the report depends on are run: a data set that no suite uses is not downloaded. DVC runs in a
-process of its own. Its stages that measure ask this process to do it, which starts each framework once for all of them,
-and builds a preview of the report between two suites.
+process of its own, and what it and its other stages print is in a log. Its stages that measure ask this process to do
+it, which starts each framework once for all of them, and builds a preview of the report between two suites.
 
 Exit status: 0 success; 1 the report was built, but a cell failed unexpectedly; 2 the pipeline could not run, and the
 message says how to fix it; 130 interrupted.
@@ -12,24 +12,27 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
 from rich.console import Console
+from rich.text import Text
 
 from accelbench import scratch
-from accelbench.errors import UnknownChoiceError, UserError
-from accelbench.grid.estimate import Length, total
+from accelbench.errors import UnknownChoiceError, UserError, writing_errors
+from accelbench.grid.estimate import Evidence, total
 from accelbench.grid.fingerprint import GIT_S
 from accelbench.grid.measuring_code import code_digest
 from accelbench.grid.own_code import source_digest
@@ -43,11 +46,17 @@ from accelbench.project import PACKAGE, PARAMS, Workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import read_all
 from accelbench.schema.serialize import digest
+from accelbench.schema.text import clean
 from accelbench.settings import params
 from accelbench.settings.config import Retry
 from accelbench.stages import stage, work
 from accelbench.sweep.forecast import forecast
 
+LOG = "runs/repro.log"  # what DVC and its stages print
+MAX_TAIL = 20  # lines of it that are shown after a failure
+# What is said when DVC runs one of these stages, which measure nothing.
+OTHER_STAGES = {r"data@(.+)": r"Preparing data/\1", "report": "Building the report"}
+HEADLINE = "report/headline.txt"
 PREVIEW = "runs/preview"
 PREVIEW_EVERY_S = 30.0  # building one takes some 5 s
 # What a run takes besides its cells, on two cores: DVC's start and the report; each suite's data and preview.
@@ -72,7 +81,7 @@ def main(*words: str) -> int:
             if not words:
                 running.announce()
             done = running.dvc("repro", *(words or ["report"]))
-            return conclude() if done else 2
+            return running.conclude() if done else running.explain()
 
     try:
         return stage.status_of(run)
@@ -90,7 +99,8 @@ class Job(contextlib.ExitStack):
 
     def __init__(self, console: Console) -> None:
         super().__init__()
-        self.console = console
+        self.console, self.began = console, time.monotonic()
+        self.num_read = 0  # lines of the log
         self.read = _read()
         self.suites = {suite.name: suite for suite in work.suites(ROOT)}
         self.lefts = {name: left(suite) for name, suite in self.suites.items()}
@@ -106,23 +116,42 @@ class Job(contextlib.ExitStack):
 
     def announce(self) -> None:
         """Prints how long it will take."""
-        num = sum(map(len, self.lefts.values()))
-        if num:
-            length, confirm_s = self._length(self.suites), params.confirm_s(ROOT)
-            others_s = OTHERS_S + OTHERS_EACH_S * sum(map(bool, self.lefts.values()))
-            named = f"{counted(len(self.suites), 'suite')}, {counted(num, 'cell')} to measure"
-            again = f"{duration(confirm_s)} to measure the best again, " * bool(confirm_s)
-            parts = f"{duration(length.seconds)} of cells, {again}{duration(others_s)} for data and report"
-            self._say(f"{named}: {replace(length, seconds=length.seconds + confirm_s + others_s)} ({parts}).")
+        num, named = len(self._left()), counted(len(self.suites), "suite")
+        if not num:
+            self._say(f"{named}: every cell has its record.")
+            return
+        evidence, confirm_s = self._evidence(), params.confirm_s(ROOT)
+        length = total(self._left(), evidence)
+        others_s = OTHERS_S + OTHERS_EACH_S * sum(map(bool, self.lefts.values()))
+        parts = [f"{duration(length.seconds)} of cells", f"{duration(others_s)} for data and report"]
+        parts[1:1] = [f"{duration(confirm_s)} to measure the best again"] if confirm_s else []
+        rough = "".join(f"; {words}" for words in [evidence.roughness(self._left())] if words)
+        about = replace(length, seconds=length.seconds + confirm_s + others_s)
+        self._say(f"{named}, {counted(num, 'cell')} to measure: {about} ({', '.join(parts)}{rough}).")
 
     def dvc(self, *words: str) -> bool:
         """Runs DVC, which ends when this process ends, and answers its stages; returns whether it succeeded."""
+        log, environment = ROOT / LOG, {**os.environ, stage.VARIABLE: self.address}
+        with writing_errors(LOG):
+            log.parent.mkdir(exist_ok=True)
+            log.unlink(missing_ok=True)  # nothing is written through a link
+            output = self.enter_context(log.open("wb"))
+        where: dict[str, Any] = {"cwd": ROOT, "env": environment, "stdout": output, "stderr": subprocess.STDOUT}
         command = [sys.executable, "-m", "dvc", *words]
-        environment = {**os.environ, stage.VARIABLE: self.address}
-        with _ending(subprocess.Popen(command, cwd=ROOT, env=environment, preexec_fn=end_with_parent)) as process:
+        with _ending(subprocess.Popen(command, preexec_fn=end_with_parent, **where)) as process:
             while process.poll() is None:
                 self.serve()
+                self._follow()
         return process.returncode == 0
+
+    def _follow(self) -> None:
+        """Says which stage has begun, by the log's new lines; the stages that measure say it themselves."""
+        lines = (ROOT / LOG).read_text(errors="replace").split("\n")[:-1]  # the last one is not complete
+        for line in lines[self.num_read :]:
+            for name, words in OTHER_STAGES.items():
+                if found := re.fullmatch(f"Running stage '{name}':", line):
+                    self._say(f"{found.expand(words)} ...")
+        self.num_read = len(lines)
 
     def serve(self) -> None:
         """Answers the next stage that asks for something, if one does within `POLL_S`."""
@@ -143,7 +172,9 @@ class Job(contextlib.ExitStack):
             self._say("Something that is no stage of this job has connected to it, and is refused.")
             return 2
         if _read() != self.read:
-            self._say("Code or settings have changed since this job began: the stage reads them anew.")
+            self._say(
+                f"Code or settings have changed since this job began: the stage reads them anew, and says so in {LOG}."
+            )
             return None
         source_digest.cache_clear()  # of a network of the user's own, which may have changed as well
         try:
@@ -161,16 +192,24 @@ class Job(contextlib.ExitStack):
             raise UnknownChoiceError("suite", name, self.suites)
         suite, number = self.suites[name], list(self.suites).index(name) + 1
         self.lefts[name] = left(suite)  # its data set is prepared by now
-        self._say(f"Suite {number} of {len(self.suites)}: {name}. All cells to come: {self._length(self.suites)}")
-        suite.measure(console, self.hosts)
+        evidence, num = self._evidence(), f"{len(self.lefts[name])} of {counted(len(suite.cells), 'cell')} to measure"
+        its, every = (total(cells, evidence, self.started) for cells in (self.lefts[name], self._left()))
+        length = f", {its}; all suites: {every}" if every.num > its.num > 0 else f", {its}" if its.num else ""
+        self._say(f"\nSuite {number} of {len(self.suites)}: {name} ({num}{length})", "bold")
+        suite.measure(console, self.hosts, **work.AS_PART)
         self.started += self.lefts[name]
         self.has_news, self.lefts[name] = bool(self.lefts[name]), []
 
-    def _length(self, names: Iterable[str]) -> Length:
-        """How long the cells of these suites take that are left."""
-        cells = [cell for name in names for cell in self.lefts[name]]
-        evidence = forecast(cells, self.hosts, Workplace.of_project(ROOT), self._say)
-        return total(cells, evidence, self.started)
+    def _left(self) -> list[Cell]:
+        """The cells of all suites that are left."""
+        return [cell for cells in self.lefts.values() for cell in cells]
+
+    def _evidence(self) -> Evidence:
+        """What tells how long they take; what is probed for it is only seen while it is, on a terminal."""
+        with self.console.status("Estimating how long it takes ...") as status:
+            return forecast(
+                self._left(), self.hosts, Workplace.of_project(ROOT), lambda text: status.update(Text(text))
+            )
 
     def _preview(self) -> None:
         """Builds a report of what is measured so far, unless that is all; nothing is measured meanwhile."""
@@ -198,8 +237,45 @@ class Job(contextlib.ExitStack):
             self._say(f"A first report to look at, with more suites later: {page}")
         self.previewed_at = time.monotonic()
 
-    def _say(self, text: str) -> None:
-        self.console.print(f"\n{text}", markup=False, soft_wrap=True)
+    def explain(self) -> int:
+        """Prints the end of what DVC said, in which the reason for its failure is; returns the exit status."""
+        text = clean((ROOT / LOG).read_text(errors="replace"))
+        lines = text[max(0, text.rfind("Running stage ")) :].split("\n")[-MAX_TAIL:]
+        print(
+            "\n".join(["error: DVC could not finish:", *filter(None, lines), f"All that it said: {ROOT / LOG}"]),
+            file=sys.stderr,
+        )
+        return 2
+
+    def conclude(self) -> int:
+        """Prints the failed cells, the answers, where the results are, and what git does not have yet.
+
+        Returns:
+            1 if a cell failed unexpectedly or its record can't be read, else 0; also 0 with `strict: false`.
+        """
+        problems = work.problems(ROOT)
+        for line in problems:
+            print(line, file=sys.stderr)
+        shutil.rmtree(ROOT / PREVIEW, ignore_errors=True)
+        self._say("")
+        with contextlib.suppress(OSError):
+            for line in (ROOT / HEADLINE).read_text().splitlines():
+                self._say(line)
+            self._say("")
+        places = {
+            "Report": ROOT / "report" / "index.html",
+            "MLflow": "make ui",
+            "Log": f"{ROOT / LOG} (DVC's lines; why stand-ins)",
+        }
+        for name, place in places.items():
+            self._say(f"{f'{name}:':<8} {place}", wraps=False)
+        if _lock_differs():
+            self._say('Commit:  git add dvc.lock && git commit -m "What was measured"  (docs/dvc.md)')
+        self._say(f"Took:    {duration(time.monotonic() - self.began)}")
+        return int(bool(problems) and work.is_strict(ROOT))
+
+    def _say(self, text: str, style: str | None = None, *, wraps: bool = True) -> None:
+        self.console.print(text, style=style, markup=False, soft_wrap=not (wraps and self.console.is_terminal))
 
 
 def left(suite: work.Suite) -> list[Cell]:
@@ -250,22 +326,6 @@ def _read() -> list[str]:
     settings = [ROOT / PARAMS, *sorted((ROOT / "conf").rglob("*.yaml"))]
     contents = [[str(path), hashlib.sha256(path.read_bytes()).hexdigest()] for path in settings if path.is_file()]
     return [code_digest(PACKAGE), digest(contents)]
-
-
-def conclude() -> int:
-    """Prints the failed cells, where the results are, and what git does not have yet.
-
-    Returns:
-        1 if a cell failed unexpectedly or its record can't be read, else 0; also 0 with `strict: false`.
-    """
-    problems = work.problems(ROOT)
-    for line in problems:
-        print(line, file=sys.stderr)
-    shutil.rmtree(ROOT / PREVIEW, ignore_errors=True)
-    print(f"\nReport:  {ROOT / 'report' / 'index.html'}\nMLflow:  make ui")
-    if _lock_differs():
-        print('Commit:  git add dvc.lock && git commit -m "What was measured"  (docs/dvc.md says what it holds)')
-    return int(bool(problems) and work.is_strict(ROOT))
 
 
 def _lock_differs() -> bool:

@@ -26,7 +26,7 @@ def repro(tmp_path, monkeypatch):
     spec = importlib.util.spec_from_file_location("repro", ROOT / "pipelines" / "repro.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.calls = []
+    module.calls, module.real_dvc = [], module.Job.dvc
     root = make_project(tmp_path)
     monkeypatch.chdir(root)
     change(root, suites={"mnist_networks": SUITE})
@@ -67,6 +67,14 @@ def test_the_exit_status_says_whether_a_cell_failed_unexpectedly(repro, statuses
     assert repro.calls == [("repro", "report")]
     change(repro.ROOT, strict=False)
     assert repro.main() == 0
+
+
+def test_a_failure_of_dvc_is_shown_with_its_log(repro, monkeypatch, capsys):
+    monkeypatch.setattr(repro.Job, "dvc", repro.real_dvc)
+    assert repro.main("nope") == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: DVC could not finish:\nERROR: you are not inside of a DVC repository")
+    assert err.endswith(f"All that it said: {repro.ROOT / 'runs' / 'repro.log'}\n")
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from accelbench.presentation import counted
 from accelbench.project import Workplace, workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.text import clean
-from accelbench.schema.vocab import Device
 
 if TYPE_CHECKING:
     from accelbench.grid.estimate import Length
@@ -44,8 +43,8 @@ def _run(chosen: Namespace, context: Context) -> int:
     known = dict(zip(map(id, runs), lengths(cells, evidence), strict=True))
     lines = [f"{suite}: {_counted(planned, known)}" for suite, planned in suites.items()] if len(suites) > 1 else []
     lines += [f"{'in all: ' * bool(lines)}{_counted(items, known)}"]
-    if unchecked := sorted({cell.device for cell in evidence.unmeasured(cells)} - {Device.cpu}):
-        lines[-1] += f" (rough: not checked on {', '.join(unchecked)})"
+    if rough := evidence.roughness(cells):
+        lines[-1] += f" ({rough})"
     named = runs if chosen.cells else runs[: 0 if len(suites) > 1 else MAX_LISTED]
     lines += ["", *(f"{item.label:<{LABEL_WIDTH}} {_of_one(known[id(item)])}" for item in named)]
     if len(runs) > len(named):

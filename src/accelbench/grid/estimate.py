@@ -188,6 +188,11 @@ class Evidence:
         """Those whose work no finished cell shows, but without the user's code, which runs only where a cell does."""
         return [cell for cell in cells if not cell.own_code and _work(cell) not in self._finished]
 
+    def roughness(self, cells: Iterable[Cell]) -> str:
+        """Such as `rough: not checked on gpu`, if the time of some cells is only known by such shares; else empty."""
+        unchecked = sorted({cell.device for cell in self.unmeasured(cells)} - {Device.cpu})
+        return f"rough: not checked on {', '.join(unchecked)}" if unchecked else ""
+
     def uncounted(self, cells: Iterable[Cell]) -> list[Cell]:
         """Of each network among `cells` whose work is unknown, those with the smallest and with the largest batch."""
         batches: dict[str, dict[int, Cell]] = defaultdict(dict)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -46,6 +47,8 @@ from accelbench.sweep import run as sweep
 from accelbench.sweep import terminal
 from accelbench.sweep.interleaved import save_comparison, shuffled_runs
 
+# Of a sweep that is part of a larger one: it is announced, and its answer is shown with those of the others.
+AS_PART: Mapping[str, Any] = {"is_announced": True, "show": lambda _: None}
 EXPERIMENT = "DVC_EXP_BASELINE_REV"  # which DVC sets for the stages of an experiment
 
 
@@ -62,11 +65,10 @@ class Suite:
     def folder(self) -> Path:  # of its records
         return self.root / RESULTS / self.name
 
-    def measure(self, console: Console, hosts: Hosts) -> None:
-        """Measures every cell that has no record, and shows the answer. Raises UserError."""
+    def measure(self, console: Console, hosts: Hosts, **how: Any) -> list[Record]:
+        """Measures every cell that has no record, as `sweep.run.run`; returns all records. Raises UserError."""
         check_inside(self.folder, self.root)
-        result = dispatch.run(list(self.cells.values()), self.options, console, self.folder, hosts=hosts)
-        terminal.show_answer(result.records, shown(result.folder), console)
+        return dispatch.run(list(self.cells.values()), self.options, console, self.folder, hosts=hosts, **how).records
 
 
 def suites(root: Path, names: Sequence[str] | None = None) -> list[Suite]:
@@ -181,18 +183,22 @@ def answer(chosen: Sequence[Question], folder: Path, console: Console, hosts: Ho
             plan.unlink()
     records = []
     for number, question in enumerate(chosen, 1):
-        ask = f"Question {number} of {len(chosen)}: is {question.title} faster? {MIN_PROCESSES} processes of each"
-        took = f"interleaved: about {duration(question.cost_s)}"
-        console.print(f"\n{ask}, {took}", markup=False, soft_wrap=True)
+        took = f"({2 * MIN_PROCESSES} cells, interleaved, about {duration(question.cost_s)})"
+        ask = f"\nQuestion {number} of {len(chosen)} {took}: is {question.title} faster?"
+        console.print(ask, style="bold", markup=False, soft_wrap=not console.is_terminal)
         # The same order each time: after an interruption, the records that are there are those of the first processes.
         runs = shuffled_runs(question.first.cell, question.second.cell, MIN_PROCESSES, seed=int(question.key, 16))
         suite, title = question.first.cell.suite, question.title
         options = SweepOptions(
             suite=suite, title=title, study=None, profile=None, tracking="mlflow", out=None, retry=Retry.none
         )
-        result = sweep.run(runs.cells, options, console, folder / question.name, hosts=hosts)
+        result = sweep.run(runs.cells, options, console, folder / question.name, hosts=hosts, **AS_PART)
         save_comparison(runs, (question.first.label, question.second.label), result.records, folder / question.name)
         records += result.records
+        for found in groups(joined(map(Process.of, result.records))):
+            if lead := found.lead:
+                said = f"{found.text(found.fastest)}: {lead.text} as {found.text(lead.second)} ({lead.how_sure})"
+                console.print(said, markup=False, soft_wrap=not console.is_terminal)
     return records
 
 
@@ -211,7 +217,7 @@ def run_suite(console: Console, name: str) -> None:
     """
     (suite,) = suites(pipelines_place().root, [name])
     with Hosts() as hosts:
-        suite.measure(console, hosts)
+        terminal.show_answer(suite.measure(console, hosts), shown(suite.folder), console)
 
 
 def confirm(console: Console) -> None:

@@ -37,6 +37,7 @@ class SweepContext:
     place: Workplace
     folder: Path  # of the records
     sweep_id: str  # kept in every record
+    is_announced: bool = False  # whether its caller has said how many cells there are, and how long they take
     earlier: Sequence[WantedCell] = ()  # the cells that the folder's plan names already, and keeps
 
     @classmethod

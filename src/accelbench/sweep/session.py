@@ -85,7 +85,8 @@ class Session:
         if len(runnable) > 1 and not self._is_brief:
             note_inputs(self.evidence, runnable, place)
             complete(self.evidence, runnable, self._prober)
-            self.context.say(f"{counted(len(runnable), 'cell')} to measure: {total(runnable, self.evidence)}")
+            if not self.context.is_announced:
+                self.context.say(f"{counted(len(runnable), 'cell')} to measure: {total(runnable, self.evidence)}")
         self._progress = SweepProgress(self.context.console, self.todo, self.evidence, is_brief=self._is_brief)
         self._progress.__enter__()
 
