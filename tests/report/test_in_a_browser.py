@@ -109,8 +109,9 @@ def test_filters_and_the_keyboard_reach_the_gains(show) -> None:
     of = [f"mlp-{device}-bf16_mixed-b{size}-infer" for device in ("cpu", "xla_cpu") for size in (32, 128)]
     assert sorted(marks(browser, gains)) == sorted(of)
     browser.find_element(By.CSS_SELECTOR, f"{gains} .mark[tabindex='0']").send_keys(Keys.ENTER)
-    assert browser.switch_to.active_element.find_elements(By.XPATH, "ancestor::*[@data-title='Which precision?']")
-    told = text(browser, "tip").splitlines()
+    mark = browser.switch_to.active_element
+    assert mark.find_elements(By.XPATH, "ancestor::*[@data-title='Which precision?']")
+    told = mark.accessible_name.split("; ")
     assert re.fullmatch(r"\S+: .+: [\d.]+x, [a-z' ]+, 95 % interval [\d.]+ to [\d.]+", told[0])
     assert text(browser, "card").startswith(told[1])
 
