@@ -155,20 +155,34 @@ def number(value) -> float:
     return float(str(value).replace(",", ""))
 
 
-def of_tables(said, surface, page) -> None:
-    tables = [*page.first, *(table for section in page.sections for table in section.tables)]
-    tables += [question.table for question in page.questions if question.table]
-    for table in tables:
-        for entries in table.rows:
-            row = dict(zip(table.headings, (entry.text for entry in entries), strict=True))
-            if table.title == "What to use":
-                where = row["model, and what is done"].partition(", mnist")[2].removeprefix(", ")
-                first = said.names[where, row["most samples/s with"]]
-                said.speed(surface, first, row["samples/s"])
-                if row.get("next best", "–") != "–":
-                    second = said.names[where, row["next best"]]
-                    said.speed(surface, second, row["its samples/s"])
-                    said.pair(surface, first, second, row["times as fast"], row["how sure"].partition(":")[0])
+def of_what_to_use(said, surface, rows) -> None:
+    headings = next(rows)
+    for entries in rows:
+        row = dict(zip(headings, entries, strict=True))
+        where = row["model, and what is done"].partition(", mnist")[2].removeprefix(", ")
+        first = said.names[where, row["most samples/s with"]]
+        said.speed(surface, first, row["samples/s"])
+        if row.get("next best", "–") != "–":
+            second = said.names[where, row["next best"]]
+            said.speed(surface, second, row["its samples/s"])
+            said.pair(surface, first, second, row["times as fast"], row["how sure"].partition(":")[0])
+
+
+def in_markdown(text, title):
+    """The headings and the rows of a table, as report.md has them."""
+    for line in text.partition(f"### {title}\n")[2].partition("###")[0].splitlines():
+        if line.startswith("|") and not line.startswith("|---"):
+            yield [re.sub(r"\\(.)", r"\1", entry.strip()) for entry in re.split(r"(?<!\\)\|", line)[1:-1]]
+
+
+def of_every_cell(said, page) -> None:
+    """The page's table of every cell: its speeds, and how each stands to the fastest of its group."""
+    fastest = {cell.measured_key: answer.fastest.measured_key for answer in page.answers for cell in answer.group.cells}
+    for row in page.cells.rows:
+        said.speed("every cell", row["cell"], row["samples_per_s"])
+        if row["verdict"] not in (None, "fastest"):
+            ratio, _, word = row["verdict"].partition(" times as fast, ")
+            said.pair("every cell", row["cell"], fastest[row["cell"]], ratio, word)
 
 
 def of_pairs(said, surface, page) -> None:
@@ -230,14 +244,17 @@ def examined(maker, root, found, is_interleaved, *, is_whole) -> None:
     cells = [cell for sweep in sweeps for cell in sweep.cells]
     said = Said(cells)
     page = compose(sweeps)
-    of_tables(said, "tables", page)
+    table = page.first[0]
+    of_what_to_use(said, "tables", iter([table.headings, *([entry.text for entry in row] for row in table.rows)]))
+    of_what_to_use(said, "report.md", in_markdown(render.markdown(page), table.title))
+    of_every_cell(said, page)
     of_pairs(said, "pairs", page)
     of_csv(said, root, sweeps)
     of_mlflow(said, cells)
     of_python(said, root)
     if not any(each.confirming for each in found):
         of_terminal(said, cells, records)
-    texts = {"report.md": render.markdown(page)}
+    texts = {"answers": "".join(f"\n- {each.data}: {each.sentence}" for each in page.answers)}
     if is_whole:
         built = build.build(root / "results", root / "report")
         boxes = re.findall(r"<h2>.*?<small>(.*?)</small>.*?<p>(.*?)</p>", built.read_text(), re.DOTALL)

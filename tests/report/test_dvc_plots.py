@@ -45,7 +45,7 @@ def test_dvc_draws_it_and_no_text_is_evaluated_or_sent(written: Path, browser: W
     axes = {"x": "batch_size", "y": "samples_per_s"}
     plot = VegaRenderer(rows, "throughput", template="throughput", template_dir=str(TEMPLATES), **axes)
     page = written / "dvc" / "index.html"
-    dvc_render.render_html([plot], page, html_template=written / "dvc_plots.html")
+    dvc_render.render_html([plot], page, html_template=written / ".dvc_plots.html")
     open_page(browser, page)
     drawn = (By.CSS_SELECTOR, ".vega-embed canvas, .vega-embed svg")
     WebDriverWait(browser, 30).until(lambda opened: opened.find_elements(*drawn))

@@ -1,5 +1,6 @@
 """The page as its readers have it: in chromium, from disk, with mouse and keyboard."""
 
+import csv
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,13 +13,14 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.support.wait import WebDriverWait
 
+from accelbench.presentation import significant
 from accelbench.report import build
 from accelbench.schema.cell import KerasSettings
 from accelbench.schema.vocab import Engine, Status
 from browsing import asked_for, open_page
 
 pytestmark = pytest.mark.browser
-NUM_CELLS = 44
+NUM_CELLS, NUM_FOLDED = 44, 6
 WICKED = "<img src=x onerror=document.title=1></script>&amp;"
 AXE = Path(axe_core_python.__file__).with_name("axe.min.js")
 
@@ -42,7 +44,7 @@ def column(browser: WebDriver, heading: str) -> list[str]:
     return browser.execute_script(
         """const table = document.getElementById("every");
         const column = [...table.tHead.rows[0].cells].findIndex(head => head.textContent === arguments[0]);
-        return [...table.tBodies[0].rows].map(row => row.cells[column].textContent);""",
+        return [...table.tBodies[0].querySelectorAll("[data-cell]")].map(row => row.cells[column].textContent);""",
         heading,
     )
 
@@ -67,34 +69,61 @@ def text(browser: WebDriver, place: str) -> str:
     return browser.find_element(By.ID, place).text
 
 
-def test_the_table_says_what_report_md_says_and_nothing_is_logged_or_asked_of_a_network(show, report: Path) -> None:
-    browser = show()
+def test_the_table_says_what_cells_csv_says_and_nothing_is_logged_or_asked_of_a_network(show, report: Path) -> None:
+    browser = show("#columns=all")
     assert browser.get_log("browser") == []
     asked = asked_for(browser)
     assert asked.count((report / "index.html").as_uri()) == 1
     assert [url for url in asked if not url.startswith(("file://", "data:"))] == []
-    rows = browser.execute_script(
-        "return [...document.getElementById('every').rows].map(row => [...row.cells].map(cell => cell.textContent))"
-    )
-    lines = (report / "report.md").read_text().partition("### Every cell")[2].partition("###")[0].splitlines()
-    told = [re.split(r"(?<!\\)\|", line)[1:-1] for line in lines if line.startswith("| ") and "---" not in line]
-    plain = [[re.sub(r"\\(.)", r"\1", entry.strip()).replace("&lt;", "<") for entry in line] for line in told]
-    assert len(rows) == NUM_CELLS + 1
-    assert rows == plain
+    for fold in range(2):
+        browser.find_elements(By.CSS_SELECTOR, ".fold button")[fold].send_keys(Keys.ENTER)
+    with (report / "cells.csv").open(newline="") as file:
+        rows = sorted(csv.DictReader(file), key=lambda row: row["status"] in ("skipped", ""))  # those are folded, last
+    for heading, name in (("samples/s", "samples_per_s"), ("p50 (ms)", "latency_p50_ms"), ("test loss", "test_loss")):
+        assert column(browser, heading) == [significant(float(row[name]) if row[name] else None) for row in rows]
+    for name in ("model", "device", "precision"):
+        assert column(browser, name) == [row[name] for row in rows]
+    mark = {"estimated": "~", "measured": "", "": ""}
+    times = [mark[row["time_provenance"]] + significant(float(row["time_s"] or "nan")) for row in rows if row["time_s"]]
+    assert [each for each in column(browser, "time (s)") if each != "–"] == times
+
+
+def test_the_table_has_what_decides_more_on_request_and_a_line_for_what_was_skipped(show) -> None:
+    browser = show("#sort=-samples_per_s")
+    heads = browser.find_elements(By.CSS_SELECTOR, "#every th[scope=col]")
+    told = ["cell", "samples/s", "± (%)", "p50 (ms)", "against the fastest", "doubts, or the reason"]
+    assert [head.text for head in heads if head.is_displayed()] == told
+    assert "fastest" in column(browser, "against the fastest")
+    assert text(browser, "listed") == f"{NUM_CELLS - NUM_FOLDED} of {NUM_CELLS} that pass the filters"
+    (skipped, waiting) = browser.find_elements(By.CSS_SELECTOR, ".fold button")
+    assert (skipped.text, waiting.text) == ("4 skipped: no NVIDIA GPU: libnvidia-ml.so.1 not found", "2 not run yet")
+    skipped.send_keys(Keys.ENTER)
+    assert browser.switch_to.active_element.get_attribute("aria-expanded") == "true"
+    assert column(browser, "cell")[-1] == "cnn-gpu-fp32-b128-infer"
+    assert len(column(browser, "cell")) == NUM_CELLS - 2
+    browser.find_element(By.ID, "columns").send_keys(Keys.ENTER)
+    assert browser.current_url.endswith("#sort=-samples_per_s&columns=all")
+    for event, is_printed in (("beforeprint", True), ("afterprint", False)):
+        browser.execute_script(f"dispatchEvent(new Event('{event}'))")
+        assert bool(browser.find_elements(By.CSS_SELECTOR, "details:not([open], [name])")) != is_printed
+    browser.find_element(By.CSS_SELECTOR, "body").send_keys(Keys.TAB)
+    skip = browser.find_element(By.CSS_SELECTOR, ".skip")
+    skip.send_keys(Keys.ENTER)
+    assert browser.switch_to.active_element.get_attribute("id") == "main"
 
 
 def test_filters_apply_to_charts_and_table_at_once_and_stand_in_the_address(show) -> None:
-    browser = show("#as=bars")
+    browser = show("#as=bars&columns=all")
     choose(browser, "device", "xla_cpu")
     choose(browser, "precision", "fp32")
     assert (set(column(browser, "device")), set(column(browser, "precision"))) == ({"xla_cpu"}, {"fp32"})
     assert sorted(marks(browser)) == sorted(column(browser, "cell"))
     assert text(browser, "shown") == "8 of 44 cells"
-    assert browser.current_url.endswith("#device=xla_cpu&precision=fp32&as=bars")
+    assert browser.current_url.endswith("#device=xla_cpu&precision=fp32&as=bars&columns=all")
     choose(browser, "precision", "bf16_mixed")
     assert text(browser, "shown") == "16 of 44 cells"
     browser.find_element(By.CSS_SELECTOR, "#filters [type=reset]").click()
-    assert len(column(browser, "device")) == NUM_CELLS
+    assert len(column(browser, "device")) == NUM_CELLS - NUM_FOLDED
     assert "device" not in browser.current_url
     browser.find_element(By.ID, "words").send_keys("CNN xla_cpu bf16")
     assert column(browser, "model") == ["cnn"] * 4
@@ -109,11 +138,10 @@ def test_filters_and_the_keyboard_reach_the_gains(show) -> None:
     of = [f"mlp-{device}-bf16_mixed-b{size}-infer" for device in ("cpu", "xla_cpu") for size in (32, 128)]
     assert sorted(marks(browser, gains)) == sorted(of)
     browser.find_element(By.CSS_SELECTOR, f"{gains} .mark[tabindex='0']").send_keys(Keys.ENTER)
-    mark = browser.switch_to.active_element
-    assert mark.find_elements(By.XPATH, "ancestor::*[@data-title='Which precision?']")
-    told = mark.accessible_name.split("; ")
+    assert browser.switch_to.active_element.find_elements(By.XPATH, "ancestor::*[@data-title='Which precision?']")
+    told = text(browser, "card").splitlines()
     assert re.fullmatch(r"\S+: .+: [\d.]+x, [a-z' ]+, 95 % interval [\d.]+ to [\d.]+", told[0])
-    assert text(browser, "card").startswith(told[1])
+    assert (told[1] in of, told[-1]) == (True, "its row in the table close")
 
 
 def test_the_address_of_another_report_does_no_harm(show) -> None:
@@ -131,9 +159,10 @@ def test_a_cell_tells_its_figures_and_has_a_card(show) -> None:
     assert text(browser, "card").startswith(second)
     assert "&cell=" in browser.current_url
     browser.switch_to.active_element.send_keys(Keys.ARROW_LEFT)
-    lines = text(browser, "tip").splitlines()
+    lines = text(browser, "card").splitlines()
     assert lines[:2] == [first, "ok"]
     assert re.fullmatch(r"throughput \(samples/s\): [\d,]+, 95 % interval [\d,]+ to [\d,]+", lines[2])
+    browser.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
     browser.find_element(By.XPATH, "//*[@id='card']//button[.='close']").send_keys(Keys.ENTER)
     assert not browser.find_element(By.ID, "card").is_displayed()
 
@@ -164,6 +193,7 @@ def test_nothing_hinders_readers_with_other_eyes_or_hands(show, two_suites: Path
     browser.execute_script(
         """document.querySelector("#choices details").open = true;
         document.querySelector(".choose").click();
+        document.getElementById("columns").click();
         document.querySelector(".mark").focus();
         const style = document.createElement("style");
         style.textContent = "* { content-visibility: visible !important; }";
@@ -176,7 +206,7 @@ def test_nothing_hinders_readers_with_other_eyes_or_hands(show, two_suites: Path
 
 
 def test_what_users_name_their_networks_is_only_text(show, two_suites: Path) -> None:
-    browser = show("#as=bars&cell=", folder=two_suites)
+    browser = show("#as=bars&columns=all&cell=", folder=two_suites)
     choose(browser, "model", WICKED)
     assert set(column(browser, "model")) == {WICKED}
     assert marks(browser) == [f"{WICKED}-cpu-fp32-b32-train", f"{WICKED}-cpu-fp32-b32-train-keras"] * 2

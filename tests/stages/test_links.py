@@ -59,7 +59,7 @@ def test_a_file_of_the_report_that_is_a_link_is_replaced(project):
     precious = project.parent / "precious"
     precious.write_text("mine")
     (project / "report").mkdir()
-    links = [project / "report" / name for name in ("throughput.csv", "dvc_plots.html", "cells.csv", "index.html")]
+    links = [project / "report" / name for name in ("throughput.csv", ".dvc_plots.html", "cells.csv", "index.html")]
     for each in links:
         each.symlink_to(precious)
     assert stage.main(["build_report"]) == 0

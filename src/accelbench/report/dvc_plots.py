@@ -29,11 +29,14 @@ waiting.forEach(call => window.vegaEmbed(...call));
 
 
 def write(report: Path) -> None:
-    """Writes throughput.csv and dvc_plots.html into the folder `report`, which holds cells.csv."""
+    """Writes throughput.csv and .dvc_plots.html into the folder `report`, which holds cells.csv.
+
+    The page is hidden since it is a template: opened as it is, it is blank.
+    """
     cells = pd.read_csv(report / "cells.csv", dtype=str, keep_default_na=False)[COLUMNS]
     with writing(report / "throughput.csv") as file:  # which writes through no link
         cells.map(lambda text: text.translate(HARMLESS)).to_csv(file, index=False)
-    with writing(report / "dvc_plots.html") as file:
+    with writing(report / ".dvc_plots.html") as file:
         file.write_text(page(), encoding="utf-8")
 
 

@@ -53,7 +53,8 @@ class Page:
     first: list[Table]  # of the first screen: what to use, what is missing
     environments: list[tuple[str, str]]  # (what, description) of the machine, the versions and the code
     sections: list[Section]  # of the suites of which anything was measured
-    details: list[Table]  # the best cells by each criterion, and the failures
+    failures: Table | None  # process by process
+    by_criterion: Table | None  # what else is best by latency, energy or cost
     cells: all_cells.Cells  # every cell, for the page's table and charts
     added: list[Table]  # by the project's extension, at the end
 
@@ -95,7 +96,6 @@ def compose(
     if len(notes) > MAX_NOTES:  # thousands would hide everything else
         notes[MAX_NOTES:] = [f"and {len(notes) - MAX_NOTES} more"]
     first = [best.what_to_use(found[:MAX_ANSWERS]), outcomes.reasons(sweeps)]
-    details = [best.by_criterion(found[:MAX_ANSWERS]), outcomes.failures(sweeps)]
     return Page(
         notices=list(notices),
         stand_ins=stand_ins(cells),
@@ -113,8 +113,9 @@ def compose(
         sections=[
             _section(sweep, extension) for sweep in shown if sweep.race or any(each.is_ok for each in sweep.cells)
         ],
-        details=[table for table in details if table],
-        cells=all_cells.cells(shown),
+        failures=outcomes.failures(sweeps),
+        by_criterion=best.by_criterion(found[:MAX_ANSWERS]),
+        cells=all_cells.cells(shown, [answer.group for answer in found]),
         added=extension.of_page() if extension else [],
     )
 

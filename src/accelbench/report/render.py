@@ -19,7 +19,7 @@ _BASE = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-SCRIPTS = ("state.js", "charts.js", "table.js", "viewer.js")
+SCRIPTS = ("state.js", "charts.js", "card.js", "table.js", "viewer.js")
 
 
 def html(page: Page, folder: Path) -> str:

@@ -1,16 +1,19 @@
-"""Every cell with its main figures, as the table of every cell and as what the page's script draws and filters."""
+"""Every cell with its main figures: what the page's script draws, filters and lists."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.groups import Group
+from accelbench.answers.process import NOT_RUN
+from accelbench.answers.sentences import verdict_text
 from accelbench.answers.words import engine_text, options_text
-from accelbench.presentation import checked_words, seconds
+from accelbench.judging.warnings import relative_half_width
+from accelbench.presentation import checked_words
 from accelbench.report.read import Sweep
 from accelbench.report.tables import device_scaling
-from accelbench.report.tables.table import Entry, Table, count, number, percent, word
-from accelbench.schema.record import Row, number_of
+from accelbench.schema.record import Row
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Status
 
 # The page's filters: a column of the rows, and the name that the page shows.
@@ -33,21 +36,29 @@ class CsvColumn(NamedTuple):
 
     heading: str
     name: str
-    kind: str = "number"  # or word, count, percent (of a share), or time, which may be estimated
+    kind: str = "number"  # or word, count, percent (of a share), percent2 (two digits), or time, which may be estimated
 
 
-COLUMNS = [
+# What the table shows at once; `more columns` shows the others.
+MAIN = [
     CsvColumn("cell", "label", "word"),
+    CsvColumn("samples/s", "samples_per_s"),
+    CsvColumn("± (%)", "half_width", "percent2"),
+    CsvColumn("p50 (ms)", "latency_p50_ms"),
+    CsvColumn("against the fastest", "verdict", "word"),
+    CsvColumn("doubts, or the reason", "remark", "word"),
+]
+COLUMNS = [
+    *MAIN,
     CsvColumn("status", "outcome", "word"),
     *(CsvColumn(name, name, "word") for name in ("suite", "model", "mode", "device", "precision")),
     CsvColumn("batch", "batch_size", "count"),
     *(CsvColumn(name, name, "word") for name in ("options", "arguments")),
     CsvColumn("engine", "framework", "word"),
     CsvColumn("protocol", "protocol", "word"),
-    CsvColumn("samples/s", "samples_per_s"),
     *(CsvColumn(end, f"samples_per_s_{end}") for end in ("low", "high")),
     CsvColumn("tokens/s", "tokens_per_s"),
-    *(CsvColumn(f"latency p{percentile} (ms)", f"latency_p{percentile}_ms") for percentile in (50, 90, 99)),
+    *(CsvColumn(f"latency p{percentile} (ms)", f"latency_p{percentile}_ms") for percentile in (90, 99)),
     CsvColumn("launch p50 (ms)", "launch_p50_ms"),
     CsvColumn("threads", "threads", "count"),
     CsvColumn("scaling efficiency (%)", "scaling_efficiency", "percent"),
@@ -62,7 +73,6 @@ COLUMNS = [
     CsvColumn("cost of a million samples", "cost_per_million_samples"),
     CsvColumn("accuracy (%)", "accuracy", "percent"),
     CsvColumn("test loss", "test_loss"),
-    CsvColumn("reason or warnings", "remark", "word"),
     CsvColumn("checked", "checked", "word"),
 ]
 
@@ -82,24 +92,8 @@ METRICS = [
     ("compilation (s)", "compile_s", "less", "number"),
     ("test accuracy (%)", "accuracy", "more", "percent"),
 ]
-NOTE = (
-    "~ marks an estimated time. Latency is the time until the device is done; launch is the time until the call "
-    "returns, which some benchmarks publish. cells.csv has all columns; those without any value are left out here."
-)
-
-
-def _time(row: Row, name: str) -> Entry:
-    known = number_of(row, name)
-    return Entry(seconds(known, estimated=row["time_provenance"] == "estimated"), known)
-
-
-ENTRY: Mapping[str, Callable[[Row, str], Entry]] = {
-    "word": lambda row, name: word(row[name]),
-    "count": lambda row, name: count(row[name]),
-    "number": lambda row, name: number(row[name]),
-    "percent": lambda row, name: percent(row[name]),
-    "time": _time,
-}
+# Cells with such an outcome share a line for each reason.
+FOLDED = (Status.skipped, NOT_RUN)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,16 +105,6 @@ class Cells:
     csv_columns: list[str]  # of `cells.csv`, in order
 
     @property
-    def table(self) -> Table:
-        """The table of every cell."""
-        return Table(
-            title="Every cell",
-            headings=[column.heading for column in self.columns],
-            rows=[[ENTRY[column.kind](row, column.name) for column in self.columns] for row in self.rows],
-            notes=[NOTE],
-        )
-
-    @property
     def data(self) -> dict[str, Any]:
         """What the page's script needs, as plain JSON values."""
         names = list(self.rows[0]) if self.rows else []
@@ -130,6 +114,8 @@ class Cells:
             "rows": [[row[name] for name in names] for row in self.rows],
             "csv": self.csv_columns,
             "columns": self.columns,
+            "main": [column.name for column in MAIN],
+            "folded": FOLDED,
             "filters": [[heading, name] for name, heading in FILTERS.items()],
             "metrics": [
                 dict(zip(ends, (*metric, f"{metric[1]}_low", f"{metric[1]}_high"), strict=True))
@@ -141,11 +127,21 @@ class Cells:
         }
 
 
-def cells(sweeps: Sequence[Sweep]) -> Cells:
-    """All cells of `sweeps`, in the plans' order."""
+def cells(sweeps: Sequence[Sweep], groups: Iterable[Group]) -> Cells:
+    """All cells of `sweeps`, in the plans' order; `groups` say how each stands to the fastest of its group."""
     csv_rows = [row for sweep in sweeps for row in device_scaling.rows(sweep)]
     every = [(sweep, cell) for sweep in sweeps for cell in sweep.cells]
-    rows = [row | extension(sweep, cell) for row, (sweep, cell) in zip(csv_rows, every, strict=True)]
+    wanted = {cell.measured_key for _, cell in every}
+    verdicts = {
+        cell.measured_key: verdict_text(group, cell)
+        for group in groups
+        for cell in group.cells
+        if len(group.cells) > 1 and cell.measured_key in wanted
+    }
+    rows = [
+        row | extension(sweep, cell) | {"verdict": verdicts.get(cell.measured_key)}
+        for row, (sweep, cell) in zip(csv_rows, every, strict=True)
+    ]
     known = [column for column in COLUMNS if any(row[column.name] is not None for row in rows)]
     return Cells(columns=known, rows=rows, csv_columns=list(csv_rows[0]) if csv_rows else [])
 
@@ -161,6 +157,7 @@ def extension(sweep: Sweep, cell: MeasuredCell) -> Row:
         "options": options_text(row | {"engine": Engine.lightning}),  # the page shows the engine as a filter
         "framework": engine_text(row),
         "outcome": cell.outcome,
+        "half_width": relative_half_width(row),
         "checked": checked_words(measured.checks, fully=False) if measured else None,
         "remark": cell.disturbed or row["warnings"] or row["reason"],
     }

@@ -7,7 +7,7 @@ from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.groups import Group, choices
 from accelbench.answers.sentences import Answer
 from accelbench.judging.row import warnings_of
-from accelbench.judging.warnings import relative_half_width
+from accelbench.judging.warnings import output_error_text, relative_half_width
 from accelbench.report.tables.table import Column, Entry, Table, columns_of, count, number, tabulate_known
 
 NOTE = (
@@ -27,6 +27,10 @@ Choice = tuple[Group, MeasuredCell, str]
 def _half_width(cell: MeasuredCell) -> Entry:
     width = relative_half_width(cell.row)
     return number(None if width is None else 100 * width, 2)
+
+
+def _output_error(cell: MeasuredCell) -> str:
+    return output_error_text(cell.cell.precision, cell.number("output_error"))
 
 
 # What a cell achieved.
@@ -54,9 +58,9 @@ def chosen_of(group: Group) -> list[Choice]:
 
 
 def by_criterion(answers: Sequence[Answer]) -> Table | None:
-    """The cells that are worth choosing, for each model and what is done with it; None if no cell is ok."""
-    chosen = [choice for answer in answers for choice in chosen_of(answer.group)]
-    return tabulate_known("What to use, by each criterion", OF_ALL, chosen, [NOTE])
+    """The cells that are worth choosing beside the fastest of each model and mode; None if there is none."""
+    chosen = [choice for answer in answers for choice in chosen_of(answer.group) if choice[1] is not answer.fastest]
+    return tabulate_known("What else is worth choosing, by latency, energy or cost", OF_ALL, chosen, [NOTE])
 
 
 def what_to_use(answers: Sequence[Answer]) -> Table | None:
@@ -70,6 +74,7 @@ def what_to_use(answers: Sequence[Answer]) -> Table | None:
         Column("its samples/s", lambda answer: answer.lead and answer.lead.second.speed, number),
         Column("times as fast", lambda answer: answer.lead and answer.lead.ratio, number),
         Column("how sure", lambda answer: answer.lead and answer.lead.how_sure),
+        Column("output differs from fp32's by", lambda answer: _output_error(answer.fastest)),
         *columns_of(lambda answer: answer.fastest, FIGURES, "warnings"),
     ]
     return tabulate_known("What to use", columns, answers, [NEXT_BEST, SURENESS])

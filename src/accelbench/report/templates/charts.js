@@ -263,27 +263,18 @@ function phaseLegend(lines) {
     make("span", {}, phase.replace("_", " ")))));
 }
 
-const tip = place("tip");
-function showTip(target) {
-  tip.replaceChildren(...target.told.map(words => make("div", {}, words)));
-  tip.hidden = false;
-  const at = target.querySelector(".dot, .bar").getBoundingClientRect(), own = tip.getBoundingClientRect();
-  tip.style.left = `${Math.max(4, Math.min(at.right + 10, innerWidth - own.width - 8))}px`;
-  tip.style.top = `${at.bottom + own.height + 12 < innerHeight ? at.bottom + 8 : Math.max(4, at.top - own.height - 8)}px`;
-}
 const marked = event => event.target.closest?.(".mark");
 for (const [kind, act] of Object.entries({
-  pointerover: event => marked(event) && showTip(marked(event)),
-  focusin: event => marked(event) && showTip(marked(event)),
-  pointerout: event => { if (marked(event)) tip.hidden = true; },
-  focusout: event => { if (marked(event)) tip.hidden = true; },
+  pointerover: event => marked(event) && drawCard(marked(event)),
+  focusin: event => marked(event) && drawCard(marked(event)),
+  pointerout: event => marked(event) && leaveMark(),
+  focusout: event => marked(event) && leaveMark(),
   click: event => {
     if (!marked(event) || event.ctrlKey || event.metaKey) return;  // with these keys, the link opens in a new tab
     event.preventDefault();
     choose(marked(event).cell);
   },
   keydown: event => {
-    if (event.key === "Escape") tip.hidden = true;
     const step = {ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1}[event.key];
     if (!marked(event) || !step) return;
     event.preventDefault();
@@ -294,5 +285,4 @@ for (const [kind, act] of Object.entries({
     next.focus();
   },
 })) document.addEventListener(kind, act);
-addEventListener("scroll", () => { tip.hidden = true; }, {passive: true});
 listeners.push(drawCharts);

@@ -7,7 +7,7 @@ const COLUMNS = DATA.columns.map(([heading, name, kind]) => ({heading, name, kin
 const SEARCHED = COLUMNS.filter(column => column.kind === "word").map(column => column.name);
 const METRICS = DATA.metrics.length ? DATA.metrics : [{name: "samples_per_s", heading: "throughput (samples/s)"}];
 const NONE = "none";  // a filter's word for an empty value
-const state = {filters: {}, words: "", metric: METRICS[0], view: "auto", sort: null, cell: null};
+const state = {filters: {}, words: "", metric: METRICS[0], view: "auto", sort: null, wide: false, cell: null};
 const listeners = [];  // each is called with the shown cells
 
 const place = id => document.getElementById(id);
@@ -24,15 +24,16 @@ function distinct(cells, name) {
 
 const DIGITS = new Intl.NumberFormat("en-US", {
   minimumSignificantDigits: 3, maximumSignificantDigits: 3, roundingMode: "halfEven"});
+const TWO = new Intl.NumberFormat("en-US", {minimumSignificantDigits: 2, maximumSignificantDigits: 2, roundingMode: "halfEven"});
 const WHOLE = new Intl.NumberFormat("en-US");
 function text(value, kind) {
   if (value === null || value === undefined || value === "") return "–";
   if (kind === "word") return String(value);
   if (kind === "count") return WHOLE.format(value);
-  const number = kind === "percent" ? 100 * value : value;
+  const number = kind?.startsWith("percent") ? 100 * value : value;
   if (number === 0) return "0";
   if (Math.abs(number) < 1e-4) return number.toExponential(2);
-  return DIGITS.format(number.toPrecision(30));  // all digits, so that it is rounded like in Python
+  return (kind === "percent2" ? TWO : DIGITS).format(number.toPrecision(30));  // all digits, so that it is rounded like in Python
 }
 
 // An element with attributes and children; strings become text, never markup.
@@ -70,6 +71,7 @@ function writeHash() {
   if (state.metric !== METRICS[0]) params.set("show", state.metric.name);
   if (state.view !== "auto") params.set("as", state.view);
   if (state.sort) params.set("sort", (state.sort.descending ? "-" : "") + state.sort.name);
+  if (state.wide) params.set("columns", "all");
   if (state.cell) params.set("cell", state.cell.name);
   const hash = String(params);
   if (hash || location.hash.includes("=")) history.replaceState(null, "", hash ? `#${hash}` : "#");
@@ -87,6 +89,7 @@ function readHash() {
   const sort = params.get("sort");
   const name = sort?.replace(/^-/, "");
   state.sort = COLUMNS.some(column => column.name === name) ? {name, descending: sort.startsWith("-")} : null;
+  state.wide = params.get("columns") === "all";
   state.cell = BY_NAME.get(params.get("cell")) ?? null;
   showControls();
 }
@@ -152,11 +155,12 @@ const markOverflow = new ResizeObserver(entries => entries.forEach(({target}) =>
 document.querySelectorAll(".scroll").forEach(box => markOverflow.observe(box));
 
 // Links within the page move the view and the focus, and leave the fragment to the filters.
-document.querySelector("nav").addEventListener("click", event => {
-  const target = event.target.closest("a") && place(event.target.closest("a").hash.slice(1));
-  if (!target) return;
-  event.preventDefault();
-  if ("open" in target) target.open = true;
-  target.scrollIntoView();
-  target.focus({preventScroll: true});
-});
+for (const link of document.querySelectorAll("nav a, .skip")) {
+  link.addEventListener("click", event => {
+    const target = place(link.hash.slice(1));
+    event.preventDefault();
+    if ("open" in target) target.open = true;
+    target.scrollIntoView();
+    target.focus({preventScroll: true});
+  });
+}

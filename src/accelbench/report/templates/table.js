@@ -1,6 +1,7 @@
 "use strict";
-// The table of every cell, its download, the chosen cell's card, and the sorting of all other tables.
+// The table of every cell, its download, the choice of a cell, and the sorting of all other tables.
 const every = place("every"), body = every.tBodies[0], PAGE = 100;
+const unfolded = new Set();  // reasons
 let listed = [], limit = PAGE;
 
 // Unknown values are last in both orders.
@@ -14,7 +15,7 @@ function compareBy(key, descending) {
 
 function rowOf(cell) {
   const row = make("tr", {"data-cell": cell.name, class: cell === state.cell ? "chosen" : ""});
-  for (const {name, kind} of COLUMNS) {
+  for (const {name, kind} of COLUMNS.filter(isListed)) {
     if (name === "label") {
       row.append(make("th", {scope: "row"}, make("button", {type: "button", class: "choose"}, cell.label)));
       continue;
@@ -25,6 +26,22 @@ function rowOf(cell) {
   return row;
 }
 
+const isListed = ({name}) => state.wide || DATA.main.includes(name);
+const isFolded = cell => DATA.folded.includes(cell.outcome);
+
+// Cells that were skipped for one reason share a line, which unfolds; on paper it names them.
+function foldOf(reason, cells) {
+  const isOpen = unfolded.has(reason);
+  const button = make("button", {type: "button", class: "choose", "aria-expanded": isOpen}, `${WHOLE.format(cells.length)} ${reason}`);
+  const names = isOpen ? "" : make("div", {class: "names"}, cells.map(cell => cell.label).join(", "));
+  return make("tr", {class: "fold", "data-reason": reason}, make("td", {colspan: COLUMNS.filter(isListed).length}, button, names));
+}
+function rowsOf(cells) {
+  const folds = grouped(cells.filter(isFolded), because);
+  return [...cells.filter(cell => !isFolded(cell)).map(cell => () => rowOf(cell)), ...[...folds].flatMap(([reason, alike]) =>
+    [() => foldOf(reason, alike), ...(unfolded.has(reason) ? alike.map(cell => () => rowOf(cell)) : [])])];
+}
+
 function drawTable(shown) {
   listed = [...shown];
   if (state.sort) listed.sort(compareBy(cell => cell[state.sort.name] === "" ? null : cell[state.sort.name], state.sort.descending));
@@ -32,11 +49,15 @@ function drawTable(shown) {
     const isSorted = state.sort?.name === head.dataset.name;
     if (isSorted) head.setAttribute("aria-sort", state.sort.descending ? "descending" : "ascending");
     else head.removeAttribute("aria-sort");
+    head.hidden = !isListed(head.dataset);
   }
-  body.replaceChildren(...listed.slice(0, limit).map(rowOf));
-  const num = Math.min(limit, listed.length);
+  const rows = rowsOf(listed);
+  body.replaceChildren(...rows.slice(0, limit).map(draw => draw()));
+  const num = body.querySelectorAll("[data-cell]").length;
   place("listed").textContent = `${WHOLE.format(num)} of ${WHOLE.format(listed.length)} that pass the filters`;
-  place("more").hidden = num === listed.length;
+  place("more").hidden = rows.length <= limit;
+  place("columns").textContent = state.wide ? "fewer columns" : "more columns";
+  place("columns").setAttribute("aria-expanded", state.wide);
   place("download").textContent = `Download these ${WHOLE.format(listed.length)} cells as CSV`;
 }
 
@@ -45,7 +66,11 @@ function grow(to) {
   drawTable(shownCells());
 }
 place("next").addEventListener("click", () => grow(limit + PAGE));
-place("rest").addEventListener("click", () => grow(CELLS.length));
+place("rest").addEventListener("click", () => grow(Infinity));
+place("columns").addEventListener("click", () => {
+  state.wide = !state.wide;
+  update();
+});
 
 every.tHead.addEventListener("click", event => {
   const head = event.target.closest("th");
@@ -55,9 +80,15 @@ every.tHead.addEventListener("click", event => {
   drawTable(shownCells());
   writeHash();
 });
+function unfold(reason) {
+  if (!unfolded.delete(reason)) unfolded.add(reason);
+  drawTable(shownCells());
+  [...body.rows].find(row => row.dataset.reason === reason).querySelector("button").focus({preventScroll: true});
+}
 body.addEventListener("click", event => {
   const row = event.target.closest(".choose")?.closest("tr");
-  if (row) choose(BY_NAME.get(row.dataset.cell));
+  if (row?.dataset.cell) choose(BY_NAME.get(row.dataset.cell));
+  else if (row) unfold(row.dataset.reason);
 });
 
 // The columns of cells.csv, empty where unknown. An apostrophe keeps spreadsheets from taking a text for a formula.
@@ -75,8 +106,7 @@ place("download").addEventListener("click", () => {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 });
 
-// The chosen cell is kept in the fragment, marked in charts and table, and shown on a card.
-const card = place("card");
+// The chosen cell is kept in the fragment, and marked in charts and table.
 const rowNamed = name => [...body.rows].find(row => row.dataset.cell === name);
 function choose(cell) {
   const from = document.activeElement, row = from.closest("tr[data-cell]"), chart = from.closest(".charts") ?? document;
@@ -96,25 +126,12 @@ function showRow() {
     showControls();
     update();
   }
-  if (listed.indexOf(state.cell) >= limit) grow(Math.ceil((listed.indexOf(state.cell) + 1) / PAGE) * PAGE);
+  if (isFolded(state.cell)) unfolded.add(because(state.cell));
+  grow(rowNamed(state.cell.name) ? limit : Infinity);
   const row = rowNamed(state.cell.name);
   row.scrollIntoView({block: "center"});
   row.querySelector("button").focus({preventScroll: true});
 }
-function drawCard() {
-  const {cell} = state;
-  card.hidden = !cell;
-  if (!cell) return;
-  const run = cell.outcome === "ok" || (cell.status && cell.status !== "skipped")
-    ? `MLflow, where it was tracked: run ${cell.label} of experiment accelbench/${cell.suite} (tags.record = "${cell.name.split("/").at(-1)}")` : "No run in MLflow";
-  const toRow = make("button", {type: "button"}, "its row in the table");
-  const close = make("button", {type: "button"}, "close");
-  toRow.addEventListener("click", showRow);
-  close.addEventListener("click", () => choose(cell));
-  card.replaceChildren(...describe(cell).map((words, index) => make(index ? "div" : "b", {}, words)),
-    make("div", {}, run), make("div", {}, `Record: ${cell.name}.json`), make("div", {}, toRow, " ", close));
-}
-
 // The answers hide the settings whose cells the filters leave out. A record's name ends that of its cell.
 const SHORT_NAMES = new Set(CELLS.map(cell => cell.name.split("/").at(-1)));
 function filterAnswers(shown) {
@@ -127,7 +144,20 @@ function filterAnswers(shown) {
     answer.hidden = !answer.querySelector(".bars li:not([hidden])");
   }
 }
-listeners.push(drawTable, drawCard, filterAnswers);
+listeners.push(drawTable, filterAnswers);
+
+// Paper has every row of the table, and all that is folded on the screen.
+let restore = () => {};
+addEventListener("beforeprint", () => {
+  const closed = [...document.querySelectorAll("details:not([open], [name])")], earlier = limit;
+  for (const each of closed) each.open = true;
+  grow(Infinity);
+  restore = () => {
+    for (const each of closed) each.open = false;
+    grow(earlier);
+  };
+});
+addEventListener("afterprint", () => restore());
 
 // Sorts the other tables, whose rows are on the page already.
 for (const table of document.querySelectorAll("table:not(#every)")) {

@@ -1,0 +1,34 @@
+"use strict";
+// The card: beside the mark that is pointed at or has the focus; else in the corner, on the chosen cell, with its places.
+const card = place("card");
+function drawCard(mark = null) {
+  if (mark && card.contains(document.activeElement)) return;
+  const pointed = mark && mark.cell !== state.cell ? mark : null, cell = pointed?.cell ?? state.cell;
+  card.hidden = !cell;
+  card.classList.toggle("pointed", Boolean(pointed));
+  if (!cell) return;
+  card.replaceChildren(...(mark?.told ?? describe(cell)).map((words, index) => make(index ? "div" : "b", {}, words)),
+    ...(pointed ? [] : placesOf(cell)));
+  card.removeAttribute("style");
+  if (!pointed) return;
+  const at = mark.querySelector(".dot, .bar").getBoundingClientRect(), own = card.getBoundingClientRect();
+  card.style.left = `${scrollX + Math.max(4, Math.min(at.right + 10, innerWidth - own.width - 8))}px`;
+  card.style.top = `${scrollY + (at.bottom + own.height + 12 < innerHeight ? at.bottom + 8 : Math.max(4, at.top - own.height - 8))}px`;
+}
+function leaveMark() {
+  if (card.classList.contains("pointed")) drawCard();
+}
+function placesOf(cell) {
+  const run = cell.outcome === "ok" || (cell.status && cell.status !== "skipped")
+    ? `MLflow, where it was tracked: run ${cell.label} of experiment accelbench/${cell.suite} (tags.record = "${cell.name.split("/").at(-1)}")` : "No run in MLflow";
+  const toRow = make("button", {type: "button"}, "its row in the table");
+  const close = make("button", {type: "button"}, "close");
+  toRow.addEventListener("click", showRow);
+  close.addEventListener("click", () => {
+    choose(cell);
+    leaveMark();  // which has the focus again
+  });
+  return [make("div", {}, run), make("div", {}, `Record: ${cell.name}.json`), make("div", {}, toRow, " ", close)];
+}
+addEventListener("keydown", event => event.key === "Escape" && leaveMark());
+listeners.push(() => drawCard());
