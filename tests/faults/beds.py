@@ -156,7 +156,9 @@ def wrong_runs(bed: Bed, *outs: str) -> list[object]:
 
     client = MlflowClient(f"sqlite:///{bed.project}/mlflow.db")
     experiment = client.get_experiment_by_name("accelbench/test")
-    found = client.search_runs([experiment.experiment_id], max_results=10_000) if experiment else []
+    found = (
+        client.search_runs([experiment.experiment_id], "tags.record != ''", max_results=10_000) if experiment else []
+    )
     runs = [((run.data.tags["record"], run.data.tags["started_at"]), run.info.status) for run in found]
     wanted = {(record.name, record.started_at) for out in outs for record in bed.records(out).values()}
     delivered = Counter(key for key, status in runs if status == "FINISHED")

@@ -197,25 +197,32 @@ def write(root, made):
 
 
 def test_the_speed_of_a_cell_is_a_run_that_is_updated_and_no_measurement(root):
-    write(root, [*of_one_cell(3), record(cell(precision=Precision.bf16), number=50)])
-    assert sync(root, [root / "runs"]).num_delivered == 4
-    measured, (mean,) = split(root)
-    assert len(measured) == 4
-    rates = [run.data.metrics[view.SPEED] for run in measured if run.data.params["precision"] == "fp32"]
+    failed = record(cell("lstm"), Status.failed, number=51)
+    write(root, [*of_one_cell(3), record(cell(precision=Precision.bf16), number=50), failed])
+    assert sync(root, [root / "runs"]).num_delivered == 5
+    measured, cells = split(root)
+    assert (len(measured), len(cells)) == (5, 3)
+    (lost,) = (run for run in cells if run.data.params["model"] == "lstm")
+    assert (lost.data.metrics, lost.data.tags["word"], lost.info.status) == ({}, "failed", "FAILED")
+    fastest, mean = sorted((run for run in cells if run is not lost), key=lambda run: run.data.params["precision"])
+    assert fastest.data.tags["word"] == "fastest"
+    assert re.fullmatch(r"1,\d\d0", mean.data.tags["speed"])
+    assert mean.data.tags["word"] in ("likely", "can't tell")
+    assert mean.data.tags["share"] == f"{mean.data.metrics['cell/share_of_fastest']:.3f}"
+    assert f"tags.cell+%3D+%27{mean.data.tags[CELL_KEY]}%27" in mean.data.tags[view.NOTE]
+    rates = [run.data.metrics[view.SPEED] for run in measured if run.data.tags["cell"] == mean.data.tags[CELL_KEY]]
     metrics = mean.data.metrics
     assert metrics["cell/num_processes"] == 3
     assert metrics["cell/samples_per_s"] == pytest.approx(sorted(rates)[1])
     assert metrics["cell/samples_per_s_low"] < metrics["cell/samples_per_s"] < metrics["cell/samples_per_s_high"]
-    assert view.SPEED not in metrics
-    assert view.SHARE not in metrics
+    assert not {view.SPEED, view.SHARE} & set(metrics)
     assert mean.data.params["model"] == "cnn"
 
     write(root, of_one_cell(2, first=3))
     again = sync(root, [root / "runs"])
-    assert (again.num_delivered, again.num_already_there) == (2, 4)
-    measured, (updated,) = split(root)
-    assert len(measured) == 6
-    assert updated.data.metrics["cell/num_processes"] == 5
+    assert (again.num_delivered, again.num_already_there) == (2, 5)
+    measured, cells = split(root)
+    assert (len(measured), max(run.data.metrics.get("cell/num_processes", 0) for run in cells)) == (7, 5)
 
     with Delivery("mlflow", root) as delivery:  # a sweep that knows fewer processes takes none back
         for one in of_one_cell(2):
@@ -223,8 +230,8 @@ def test_the_speed_of_a_cell_is_a_run_that_is_updated_and_no_measurement(root):
         delivery.finish()
         delivery.relate(map(Process.of, of_one_cell(2)))
     assert sync(root, [root / "runs"]).num_delivered == 0
-    measured, (mean,) = split(root)
-    assert (len(measured), mean.data.metrics["cell/num_processes"]) == (6, 5)
+    measured, cells = split(root)
+    assert (len(measured), max(run.data.metrics.get("cell/num_processes", 0) for run in cells)) == (7, 5)
 
 
 def test_cells_are_told_apart_by_their_parameters_and_their_epochs_are_curves(root):

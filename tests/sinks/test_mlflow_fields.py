@@ -8,6 +8,8 @@ from typing import Annotated, Union, get_args, get_origin
 
 import pytest
 
+from accelbench.answers.cells import cells_of
+from accelbench.answers.process import Process
 from accelbench.judging.row import MEASURED as COLUMNS
 from accelbench.judging.row import summarise
 from accelbench.schema.cell import Cell, KerasSettings, TrainerSettings
@@ -119,9 +121,10 @@ def test_no_text_of_a_run_holds_an_escape():
     assert run.params["model"] == r"a\x1b[2J\u202e"
 
 
-def test_every_metric_of_the_view_exists_and_it_is_left_alone_once_it_is_there():
+@pytest.mark.parametrize("name", ["accelbench", "accelbench-processes"])
+def test_every_metric_of_a_view_exists_and_it_is_left_alone_once_it_is_there(name):
     tags = mlflow_fields.view_tags(1, {})
-    kind, _, data = json.loads(tags[mlflow_fields.VIEW_TAG])["state"].partition(";")
+    kind, _, data = json.loads(tags[mlflow_fields.VIEW_TAG + name])["state"].partition(";")
     assert kind == "deflate"
     state = json.loads(zlib.decompress(base64.b64decode(data)))
     keys = {chart["metricKey"] for chart in state["compareRunCharts"] if chart["type"] == "BAR"}
@@ -134,8 +137,23 @@ def test_every_metric_of_the_view_exists_and_it_is_left_alone_once_it_is_there()
         if chart["type"] == "LINE":
             assert set(chart["selectedMetricKeys"]) <= set(mlflow_fields.EPOCHS)
     keys |= {column.split("`")[1] for column in state["selectedColumns"] if column.startswith("metrics.")}
-    assert keys <= {*(mlflow_fields.SETTINGS | mlflow_fields.OUTCOME | mlflow_fields.MEASURED), mlflow_fields.SHARE}
+    of_cells = {f"cell/{column}" for column in mlflow_fields.CELL_COLUMNS} | {mlflow_fields.CELL_SHARE}
+    of_processes = {*(mlflow_fields.SETTINGS | mlflow_fields.OUTCOME | mlflow_fields.MEASURED), mlflow_fields.SHARE}
+    assert keys <= (of_cells if name == mlflow_fields.VIEW_KEY else of_processes)
     assert mlflow_fields.view_tags(2, tags) == {}
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"repeat": 3}, "cnn-cpu-fp32-b128-train"),
+        ({"engine": Engine.keras, "keras": KerasSettings()}, "cnn…b128-train-keras"),
+        ({"device": Device.xla_cpu}, "cnn…fp32-b128-train"),
+    ],
+)
+def test_the_name_of_a_cell_is_short_enough_for_a_list_and_has_its_end(settings, name):
+    (measured,) = cells_of([Process.of(record(cell(**settings)))])
+    assert mlflow_fields.name_of_cell(measured) == name
 
 
 def test_ids_that_a_server_made_up_stay_in_their_place():

@@ -20,6 +20,7 @@ from accelbench.sinks.mlflow_fields import (
     SHARE,
     VERDICT,
     RelativeSpeed,
+    Standing,
     end_ms,
     name_of_cell,
     names_of_process,
@@ -44,7 +45,7 @@ from mlflow.entities import Metric, Param, RunStatus  # noqa: E402
 from mlflow.store.db.utils import _get_latest_schema_revision  # noqa: E402
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # noqa: E402
 
-MAX_METRICS, MAX_TAG = 1000, 8000  # MLflow's limits: metrics per batch, characters per tag
+MAX_METRICS = 1000  # per batch: MLflow's limit
 PLAIN = re.compile(r"[\w.=-]+")  # a name that needs no escapes in a search
 
 Key = tuple[str, str]  # a record's name and start: the tags that identify its run
@@ -93,15 +94,15 @@ class Store:
         return len(wanted)
 
     def relate(self, cells: Sequence[MeasuredCell]) -> None:
-        """Adds to the runs of these cells' processes how the cells compare; a cell of several gets a run of its own."""
-        speeds = mlflow_fields.relative_speeds(cells)
-        several = [each for each in cells if each.num_processes > 1]
+        """Makes a run for each of these cells, and adds to the runs of their processes how the cells compare."""
+        found = mlflow_fields.standings(cells)
         with locked(self._root):
-            for suite in dict.fromkeys(each.cell.suite for each in [*several, *(one.cell for one in speeds)]):
+            for suite in dict.fromkeys(each.cell.cell.suite for each in found):
                 experiment_id = self._experiment(suite)
-                self._show_cells(experiment_id, [each for each in several if each.cell.suite == suite])
+                ours = [each for each in found if each.cell.cell.suite == suite]
+                self._show_cells(experiment_id, ours)
                 # Last: the tag on each run says that everything was done (`delivered`).
-                self._compare(experiment_id, [each for each in speeds if each.cell.cell.suite == suite])
+                self._compare(experiment_id, mlflow_fields.relative_speeds(ours))
 
     def _compare(self, experiment_id: str, speeds: Sequence[RelativeSpeed]) -> None:
         runs = self._runs_of(experiment_id, [each.record for each in speeds])
@@ -111,28 +112,37 @@ class Store:
                 share, tag = Metric(SHARE, each.share, _now_ms(), 0), entities.RunTag(VERDICT, each.verdict)
                 self._client.log_batch(run.info.run_id, [share], tags=[tag])
 
-    def _show_cells(self, experiment_id: str, cells: Sequence[MeasuredCell]) -> None:
-        """Makes a run for each of these cells, without a tag `record`; one that counts more processes stays."""
+    def _show_cells(self, experiment_id: str, cells: Sequence[Standing]) -> None:
+        """Makes or mends the cells' runs, without a tag `record`; one of more, or later, processes stays."""
         runs: dict[str, entities.Run] = {}
-        ours = {each.measured_key for each in cells}  # another writer of a shared server may be making others
+        ours = {each.cell.measured_key for each in cells}  # another writer of a shared server may be making others
         for run in list(self._runs(experiment_id, mlflow_fields.IS_CELL)) if cells else ():
             key = run.data.tags.get(mlflow_fields.CELL_KEY)
             if _is_finished(run) and key not in runs:
                 runs[key] = run
             elif key in ours:  # of a killed process
                 self._client.delete_run(run.info.run_id)
-        for cell in cells:
-            metrics, params, tags = mlflow_fields.cell_fields(cell)
+        for each in cells:
+            cell = each.cell
+            records = [of.record for of in cell.counted or cell.processes if of.record is not None]
+            started_ms = min(map(start_ms, records))
+            metrics, params, tags = mlflow_fields.cell_fields(each, experiment_id)
             if (earlier := runs.get(cell.measured_key)) is not None:
                 written = earlier.data.metrics
-                if written.get(NUM_PROCESSES, 0) > cell.num_processes or written == metrics:
+                if (written.get(NUM_PROCESSES, 0), earlier.info.start_time) > (cell.num_processes, started_ms):
+                    continue
+                if written == metrics:
+                    new = [entities.RunTag(*tag) for tag in tags.items() if earlier.data.tags.get(tag[0]) != tag[1]]
+                    if new:
+                        self._client.log_batch(earlier.info.run_id, tags=new)
                     continue
                 self._client.delete_run(earlier.info.run_id)
-            records = [each.record for each in cell.counted if each.record is not None]
-            run = self._client.create_run(experiment_id, min(map(start_ms, records)), tags, name_of_cell(cell))
+            run = self._client.create_run(experiment_id, started_ms, tags, name_of_cell(cell))
             values = [Metric(key, value, _now_ms(), cell.num_processes) for key, value in metrics.items()]
             self._client.log_batch(run.info.run_id, values, [Param(key, value) for key, value in params.items()])
-            self._client.set_terminated(run.info.run_id, "FINISHED", max(map(end_ms, records)))
+            self._client.set_terminated(
+                run.info.run_id, "FINISHED" if cell.speed else "FAILED", max(map(end_ms, records))
+            )
 
     def link(self, record: Record) -> str | None:
         """The page of the record's run, with the command that serves it; None if there is no such run."""
@@ -192,8 +202,7 @@ class Store:
 
     def _log(self, experiment_id: str, record: Record) -> None:
         run = translate(record)
-        tags = {key: value[:MAX_TAG] for key, value in run.tags.items()}
-        created = self._client.create_run(experiment_id, run.start_ms, tags, self._free_name(experiment_id, record))
+        created = self._client.create_run(experiment_id, run.start_ms, run.tags, self._free_name(experiment_id, record))
         run_id = created.info.run_id
         metrics = [Metric(*point) for point in run.points]
         params = [Param(key, value) for key, value in run.params.items()]
@@ -217,7 +226,9 @@ class Store:
     def _free_name(self, experiment_id: str, record: Record) -> str:
         """The short name of the run; the long one if another run has that, or if MLflow could not look for it."""
         short, long = names_of_process(record)
-        is_free = PLAIN.fullmatch(short) and not any(self._runs(experiment_id, f"attributes.run_name = '{short}'"))
+        is_free = PLAIN.fullmatch(short) and not any(
+            self._runs(experiment_id, f"attributes.run_name = '{short}' and tags.record != ''")
+        )
         return short if is_free else long
 
 

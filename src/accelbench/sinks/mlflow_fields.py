@@ -1,6 +1,7 @@
 """What MLflow shows, in plain values: runs' names and fields, how speeds compare, and the view of an experiment."""
 
 import base64
+import dataclasses
 import json
 import math
 import zlib
@@ -9,14 +10,17 @@ from datetime import datetime
 from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from accelbench.answers.cells import MeasuredCell
-from accelbench.answers.groups import groups
+from accelbench.answers.groups import Group, groups
 from accelbench.answers.process import PROCESS_SETTINGS, Process
-from accelbench.answers.sentences import verdict_text
+from accelbench.answers.sentences import FASTEST, verdict_text
+from accelbench.answers.words import unit_text
 from accelbench.judging.disturbed import DISTURBED
 from accelbench.judging.row import summarise, warnings_of
+from accelbench.judging.warnings import relative_half_width
+from accelbench.presentation import UNKNOWN, significant
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Data, Epoch
 from accelbench.schema.record import Record, Row
@@ -69,6 +73,7 @@ EPOCHS: dict[str, Callable[[Epoch], float | None]] = {
 PARAMS = ("model", "engine", "device", "arguments", *(each.column for each in declared(Cell) if each.said.column))
 # Characters of a parameter's value, and of the begin of a longer one: its digest follows.
 MAX_PARAM, MAX_BEGIN = 500, 480
+MAX_TAG = 8000  # MLflow's limit of characters
 # Columns of its tags.
 TAGS = (
     *("disturbed", "time_provenance", "stopped", "bound", "busiest_operators", "allocator_library", "cudnn_benchmark"),
@@ -79,17 +84,24 @@ NOTE = "mlflow.note.content"  # the tag that MLflow shows as the run's descripti
 KIND, AGGREGATE, CELL_KEY = "accelbench.kind", "aggregate", "accelbench.cell_key"
 IS_CELL = f"tags.`{KIND}` = '{AGGREGATE}'"  # as MLflow searches
 NUM_PROCESSES = "cell/num_processes"
-CELL_COLUMNS = ("samples_per_s", "samples_per_s_low", "samples_per_s_high", "latency_p50_ms", "energy_j_per_sample")
-CELL_NOTE = (
-    "No measurement: the published speed of a cell, of all its processes (its repeats and seeds, on one machine with "
-    "one software), with its 95 % interval; its other figures are of the process that is nearest to it."
+# MLflow's page that compares runs opens with the first metric that was written.
+CELL_COLUMNS = (
+    "samples_per_s",
+    "samples_per_s_low",
+    "samples_per_s_high",
+    "latency_p50_ms",
+    "energy_j_per_sample",
+    "accuracy",
 )
+CELL_SHARE = "cell/share_of_fastest"
+ALONE = "alone"  # the word of a cell that nothing compares with
+MAX_NAME, NAME_BEGIN = 23, 4  # characters of a cell's name that MLflow's list shows, and of the begin of a longer one
 DIGEST_LENGTH = 12  # MLflow shows all of it beside a name, and allows 36 characters
 MAX_POINTS = 240  # of one series: a chart shows no more; the record keeps all
-# The charts and columns that MLflow's UI opens with: the state of a saved view of MLflow 3.17, as that keeps it.
-VIEW = Path(__file__).parent / "view.json"
-VIEW_KEY = "accelbench"
-VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
+# Name -> the charts and columns of a saved view, as MLflow 3.17 keeps them; what both have is in `both`.
+VIEWS = Path(__file__).parent / "views.json"
+VIEW_KEY = "accelbench"  # of the view of cells, with which the UI opens
+VIEW_TAG = "mlflow.sharedViewState."
 SPEED, SHARE = "speed/samples_per_s", "speed/share_of_fastest"
 VERDICT = "verdict"  # the tag that says how far a run is behind the fastest of its kind, and how sure that is
 
@@ -120,8 +132,12 @@ def names_of_process(record: Record) -> tuple[str, str]:
 
 
 def name_of_cell(cell: MeasuredCell) -> str:
-    """The name of the run of a cell."""
-    return f"cell {cell.label} {cell.measured_key[:6]}"
+    """The name of the run of a cell: its label, without its middle if MLflow's list would cut its end."""
+    label = dataclasses.replace(cell.cell, repeat=0, seed=0).label
+    if len(label) <= MAX_NAME:
+        return label
+    end = label[NAME_BEGIN - MAX_NAME :]
+    return f"{label[:NAME_BEGIN].rstrip('-')}…{end.partition('-')[2] or end[1:]}"
 
 
 def start_ms(record: Record) -> int:
@@ -143,7 +159,7 @@ def translate(record: Record) -> Run:
     row = summarise(record)
     ended_ms = end_ms(record)
     is_ok = record.status == Status.ok and not row["disturbed"]
-    known = {key: row[column] for key, column in (SETTINGS | OUTCOME | (MEASURED if is_ok else {})).items()}
+    known = {key: row[column] for key, column in ((MEASURED if is_ok else {}) | OUTCOME | SETTINGS).items()}
     points = [Point(key, float(value), ended_ms, 0) for key, value in known.items() if value is not None]
     if record.measurement is not None and is_ok:  # the times of blocks and epochs are unknown
         blocks, epochs = record.measurement.blocks, record.measurement.epochs
@@ -156,17 +172,76 @@ def translate(record: Record) -> Run:
         for key, values in record.system.values.items():
             points += _series(f"system/{key}", values, moments)
     status = {Status.ok: "FINISHED", Status.killed: "KILLED"}.get(record.status, "FAILED")
-    tags = _tags(record, row) | {NOTE: _note(record, row)}
+    tags = _tags(record, row) | {NOTE: _note(record, row, _outcome(record, row))}
     return Run(start_ms(record), ended_ms, status, _params(record, row), points, tags)
 
 
-def cell_fields(cell: MeasuredCell) -> tuple[dict[str, float], dict[str, str], dict[str, str]]:
-    """The metrics, parameters and tags of the run of a cell."""
-    known = {f"cell/{name}": value for name in CELL_COLUMNS if (value := cell.number(name)) is not None}
+class Standing(NamedTuple):
+    """How a cell that ran compares with the fastest one that did the same thing in the same place."""
+
+    cell: MeasuredCell
+    share: float | None = None  # its published speed over that of the fastest cell, at most 1; None if nothing compares
+    fastest: MeasuredCell | None = None
+    word: str = ALONE  # `fastest`, how sure it is that it is slower, or its outcome if it has no speed
+    verdict: str = ""  # `fastest`, or such as `0.763 times as fast, likely`
+
+
+def standings(cells: Sequence[MeasuredCell]) -> list[Standing]:
+    """One for each cell that ran."""
+    by_key = {each.measured_key: _standing(group, each) for group in groups(cells) for each in group.cells}
+    ran = {each.measured_key: each for each in cells if each.record and each.record.status != Status.skipped}
+    return [by_key.get(key) or Standing(each, word=each.outcome) for key, each in ran.items()]
+
+
+def _standing(group: Group, cell: MeasuredCell) -> Standing:
+    if len(group.cells) == 1:
+        return Standing(cell)
+    if cell is group.fastest:
+        return Standing(cell, 1.0, cell, FASTEST, FASTEST)
+    gap = group.gap_to(cell)
+    return Standing(cell, min(1.0, 1 / gap.ratio), group.fastest, gap.word, verdict_text(group, cell))
+
+
+def cell_fields(standing: Standing, experiment_id: str) -> tuple[dict[str, float], dict[str, str], dict[str, str]]:
+    """The metrics, parameters and tags of the run of a cell; tags are what may change while the metrics do not."""
+    cell = standing.cell
     assert cell.record
+    known = {f"cell/{name}": value for name in CELL_COLUMNS if (value := cell.number(name)) is not None}
+    known |= {} if standing.share is None else {CELL_SHARE: standing.share}
+    metrics = known | {NUM_PROCESSES: float(cell.num_processes)} if cell.speed else {}
     params = {key: text for key, text in _params(cell.record, cell.row).items() if key not in PROCESS_SETTINGS}
-    tags = {KIND: AGGREGATE, CELL_KEY: cell.measured_key, "mlflow.source.name": "accelbench", NOTE: CELL_NOTE}
-    return known | {NUM_PROCESSES: float(cell.num_processes)}, params, tags
+    width = relative_half_width(cell.row)
+    about = _about(standing, "" if width is None else f" ±{significant(100 * width, 2)} %", experiment_id)
+    tags = {
+        KIND: AGGREGATE,
+        CELL_KEY: cell.measured_key,
+        "mlflow.source.name": "accelbench",
+        "suite": cell.cell.suite,
+        "status": cell.outcome,
+        "speed": significant(cell.speed),  # in the order in which MLflow's table shows them
+        "plus_minus": UNKNOWN if width is None else f"{significant(100 * width, 2)} %",
+        "word": standing.word,
+        "share": significant(standing.share),
+        NOTE: _note(cell.record, cell.row, about),
+    }
+    return metrics, params, {key: clean(text)[:MAX_TAG] for key, text in tags.items()}
+
+
+def _about(standing: Standing, width: str, experiment_id: str) -> str:
+    cell, fastest = standing.cell, standing.fastest
+    link = f"#/experiments/{quote(experiment_id, safe='')}/runs?" + urlencode(
+        {"workflowType": "machine_learning", "searchFilter": f"tags.cell = '{cell.measured_key}'"}
+    )
+    num = len(cell.processes)
+    processes = f"[its {num} process{'es' * (num != 1)}]({link})"
+    if not cell.speed:
+        return f"**{cell.outcome}**" + (f": {cell.reason}" if cell.reason else "") + f" · {processes}"
+    words = [f"**{significant(cell.speed)} {unit_text(cell)}**{width} on {cell.row['device_name']}"]
+    if fastest is cell:
+        words.append(f"**{FASTEST}** of what compares with it")
+    elif fastest is not None:
+        words.append(f"{standing.verdict}: the fastest is {fastest.label}")
+    return " · ".join([*words, processes])
 
 
 def data_name(data: Data) -> str:
@@ -235,67 +310,72 @@ def _tags(record: Record, row: Row) -> dict[str, str]:
         "mlflow.source.git.dirty": git.get("dirty"),
     }
     words = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in tags.items()}
-    return {key: clean(word) for key, word in words.items() if tags[key] is not None}
+    return {key: clean(word)[:MAX_TAG] for key, word in words.items() if tags[key] is not None}
 
 
-def _note(record: Record, row: Row) -> str:
+def _note(record: Record, row: Row, headline: str) -> str:
+    parts = [headline]
+    if record.data is not None and record.data.stand_in:
+        parts.insert(0, f"**Not {record.data.name}**, only a stand-in for it: {record.data.source}")
+    parts += [f"- warning: {warning}" for warning in warnings_of(row)]
+    if record.error:
+        parts.append(f"```\n{record.error[-4000:]}\n```")
+    return clean("\n\n".join(parts))[:MAX_TAG]
+
+
+def _outcome(record: Record, row: Row) -> str:
     outcome, reason = (DISTURBED, row["disturbed"]) if row["disturbed"] else (record.status, record.reason)
     verdict = [f"**{outcome}**" + (f": {reason}" if reason else "")]
     if outcome == Status.ok and row["samples_per_s"] is not None:
         low, high = row["samples_per_s_low"], row["samples_per_s_high"]
         interval = f" ({low:,.4g} to {high:,.4g} within this process)" if low is not None else ""
         verdict.append(f"{row['samples_per_s']:,.4g} samples/s{interval} on {row['device_name']}")
-    parts = [" · ".join(verdict)]
-    if record.data is not None and record.data.stand_in:
-        parts.insert(0, f"**Not {record.data.name}**, only a stand-in for it: {record.data.source}")
-    parts += [f"- warning: {warning}" for warning in warnings_of(row)]
-    if record.error:
-        parts.append(f"```\n{record.error[-4000:]}\n```")
-    return clean("\n\n".join(parts))
+    return " · ".join(verdict)
 
 
 class RelativeSpeed(NamedTuple):
-    """How the cell of an ok record compares with the fastest cell that did the same thing in the same place.
+    """How the cell of an ok record compares with the others.
 
     What is compared is the cell, and not the process, so that runs of several models compare in one chart.
     """
 
     record: Record
     cell: MeasuredCell  # of the record
-    share: float  # the cell's published speed over that of the fastest cell, at most 1
+    share: float
     fastest: Record  # the typical process of the fastest cell
-    verdict: str  # `fastest`, or such as `0.763 times as fast, likely`
+    verdict: str
 
 
-def relative_speeds(cells: Iterable[MeasuredCell]) -> list[RelativeSpeed]:
+def relative_speeds(found: Iterable[Standing]) -> list[RelativeSpeed]:
     """One for each ok process whose cell did the same thing as another one, with other settings."""
-    found = []
-    for group in groups(cells):
-        assert group.fastest.record
-        for cell in group.cells if len(group.cells) > 1 else []:
-            share = 1.0 if cell is group.fastest else min(1.0, 1 / group.gap_to(cell).ratio)
-            for each in cell.processes:
-                if each.record is not None and each.is_ok:
-                    verdict = verdict_text(group, cell)
-                    found.append(RelativeSpeed(each.record, cell, share, group.fastest.record, verdict))
-    return found
+    return [
+        RelativeSpeed(each.record, cell, share, fastest.record, verdict)
+        for cell, share, fastest, _, verdict in found
+        if share is not None and fastest is not None and fastest.record is not None
+        for each in cell.processes
+        if each.record is not None and each.is_ok
+    ]
 
 
 def view_tags(now_ms: int, present: Mapping[str, str]) -> dict[str, str]:
-    """The tags to set for the saved view, on an experiment with the tags `present`; empty if they are up to date."""
-    text = json.dumps(json.loads(VIEW.read_text()), separators=(",", ":"))
-    packed = "deflate;" + base64.b64encode(zlib.compress(text.encode())).decode()
-    saved = json.loads(present.get(VIEW_TAG, "{}"))
-    if saved.get("state") == packed:
-        return {}
-    view = {"name": VIEW_KEY, "createdAt": saved.get("createdAt", now_ms), "updatedAt": now_ms, "state": packed}
+    """The tags to set for the saved views, on an experiment with the tags `present`; empty if they are up to date."""
+    views = json.loads(VIEWS.read_text())
+    both = views.pop("both")
+    found = {}
+    for name, own in views.items():
+        text = json.dumps(both | own, separators=(",", ":"))
+        packed = "deflate;" + base64.b64encode(zlib.compress(text.encode())).decode()
+        saved = json.loads(present.get(VIEW_TAG + name, "{}"))
+        if saved.get("state") != packed:
+            view = {"name": name, "createdAt": saved.get("createdAt", now_ms), "updatedAt": now_ms, "state": packed}
+            found[VIEW_TAG + name] = json.dumps(view)
     # Without a kind, the UI guesses one, and asks.
-    return {VIEW_TAG: json.dumps(view), "mlflow.experimentKind": "custom_model_development"}
+    return found and {**found, "mlflow.experimentKind": "custom_model_development"}
 
 
 def view_url(base: str, experiment_id: str) -> str:
     """The page of the experiment's saved view on the server at `base`."""
-    query = f"workflowType=machine_learning&viewStateShareKey={VIEW_KEY}&compareRunsMode=CHART"
+    query = f"workflowType=machine_learning&viewStateShareKey={VIEW_KEY}&compareRunsMode=TABLE"
     return f"{base.rstrip('/')}/#/experiments/{quote(experiment_id, safe='')}/runs?{query}"
 
 
