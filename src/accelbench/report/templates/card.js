@@ -3,6 +3,7 @@
 const card = place("card");
 function drawCard(mark = null) {
   if (mark && card.contains(document.activeElement)) return;
+  card.mark = mark;
   const pointed = mark && mark.cell !== state.cell ? mark : null, cell = pointed?.cell ?? state.cell;
   card.hidden = !cell;
   card.classList.toggle("pointed", Boolean(pointed));

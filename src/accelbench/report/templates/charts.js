@@ -265,7 +265,8 @@ function phaseLegend(lines) {
 
 const marked = event => event.target.closest?.(".mark");
 for (const [kind, act] of Object.entries({
-  pointerover: event => marked(event) && drawCard(marked(event)),
+  // A pointer at rest, below which a chart is drawn again, is over another mark without having moved.
+  pointermove: event => marked(event) && marked(event) !== card.mark && drawCard(marked(event)),
   focusin: event => marked(event) && drawCard(marked(event)),
   pointerout: event => marked(event) && leaveMark(),
   focusout: event => marked(event) && leaveMark(),
