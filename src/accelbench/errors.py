@@ -12,16 +12,32 @@ REFUSED = frozenset(
     | {errno.EIO, errno.ESTALE, errno.ENAMETOOLONG, errno.ELOOP}
 )
 
+LIKE = 0.7  # how much of two words is the same where one is taken for a slip of the other; `bf61` and bf16: .75
+MAX_WORD = 60  # characters of it that are looked at
+
 
 class UserError(Exception):
     """A mistake in the user's request. The message names the flag or file, and how to correct it."""
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """The end of a message about an unknown word: ` Did you mean cnn?`; empty if no known one is like it."""
+    from difflib import get_close_matches  # here, since few runs meet a mistake
+
+    text = str(word)[:MAX_WORD].lower()
+    near = get_close_matches(text, list(known), cutoff=LIKE)
+    # The first is the nearest, but letters in another order are the likeliest slip: `modle` is model, and not mode.
+    best = max(near, key=lambda each: sorted(each) == sorted(text), default=None)
+    return "" if best is None else f" Did you mean {best}?"
 
 
 class UnknownChoiceError(UserError):
     """An unknown word for a setting; the message lists the known ones."""
 
     def __init__(self, flag: str, value: object, choices: Iterable[str]) -> None:
-        super().__init__(f"{flag}={value}: unknown {flag}. Choose from: {', '.join(choices)}.")
+        known = list(choices)
+        listed = f"Choose from: {', '.join(known)}."
+        super().__init__(f"{flag}={value}: unknown {flag}.{did_you_mean(value, known)} {listed}")
 
 
 class WriteError(UserError):

@@ -56,9 +56,9 @@ def test_a_source_that_is_none_says_the_choices(project, capsys, source, ask_for
 
 def test_an_unknown_set_or_key_says_the_choices(project, capsys):
     sets = "cats_vs_dogs, cifar10, fashion_mnist, mnist, random"
-    assert f"data=minst: unknown data. Choose from: {sets}." in refused(capsys, "minst")
+    assert f"data=minst: unknown data. Did you mean mnist? Choose from: {sets}." in refused(capsys, "minst")
     (project / "params.yaml").write_text("suites: {}\ndata: {mnist: {sorce: auto}}")
-    assert refused(capsys) == "error: data.mnist: unknown key sorce. It has: source.\n"
+    assert refused(capsys) == "error: data.mnist: unknown key sorce. Did you mean source? It has: source.\n"
 
 
 @pytest.fixture

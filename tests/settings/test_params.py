@@ -21,7 +21,7 @@ def written(root, text):
         (f"a: {'9' * 5000}", "not readable (Exceeds"),
         ("'a: 1'", "not readable (one value"),
         ("- a\n- b", "should be a mapping with profile, data and suites"),
-        ("profil: quick", "unknown profil. Choose from: profile, retry, strict, confirm_s, report_extension, costs,"),
+        ("profil: quick", "unknown profil. Did you mean profile? Choose from: profile, retry, strict, confirm_s,"),
         *((f"{section}: true", f"{section} should map names to settings") for section in ("costs", "data", "suites")),
     ],
 )

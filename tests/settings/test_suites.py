@@ -83,7 +83,7 @@ def test_what_is_wrong_on_the_command_line_is_named(words, told):
         ({}, "suites.nets.data: missing"),
         ({"data": ["mnist", "random"]}, "suites.nets.data: should name exactly one data set"),
         ({"data": {"quick": "mnist"}}, "suites.nets.data: should have a value for each of quick, full"),
-        ({"data": "mnist", "modle": "mlp"}, "suites.nets.modle: unknown setting. Choose from: engine, device, model,"),
+        ({"data": "mnist", "modle": "mlp"}, "suites.nets.modle: unknown setting. Did you mean model? Choose"),
         ({"data": "mnist", "retry": "failed"}, "suites.nets.retry: unknown setting"),
         ({"data": "mnist", "batch_size": []}, "suites.nets.batch_size: should be a value, a list of values, or"),
         ({"data": "mnist", "batch_size": [[1]]}, "suites.nets.batch_size: should be a value, a list of values, or"),

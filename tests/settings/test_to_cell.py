@@ -70,7 +70,7 @@ def test_a_lightning_module_has_a_data_module_or_its_own_loaders_and_settings_of
             "model.output=any: goes with model=custom, and not with model=mlp$",
         ),
         ([*CUSTOM, "model.target=os.system"], "model.target=os.system: os is a module of Python's standard library"),
-        (["model.optimizer=lion"], "model.optimizer=lion: unknown model.optimizer. Choose from: adam, adamw, sgd"),
+        (["model.optimizer=admw"], "model.optimizer=admw: unknown model.optimizer. Did you mean adamw. Choose"),
         ([*LIT, "model.optimizer=sgd"], "model.optimizer=sgd: goes not with model=lightning, whose module decides it"),
         ([*LIT, "model.learning_rate=0.1"], "model.learning_rate=0.1: goes not with model=lightning"),
         ([*LIT, "model.loss=my.loss"], "model.loss=my.loss: goes with model=custom"),

@@ -64,6 +64,8 @@ class Command:
         if not self.has_hydra_words:
             return parser.parse_intermixed_args(words)
         chosen, others = parser.parse_known_args(words)
+        if unknown := [word for word in others if word.startswith("--") and word not in ("--", "--multirun")]:
+            parser.error(f"unrecognized arguments: {unknown[0]}")
         chosen.words = others
         return chosen
 

@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Sequence
 
 from accelbench.commands.command import Command
-from accelbench.errors import UserError
+from accelbench.errors import UserError, did_you_mean
 
 # The commands, of which the first one is the default. Each is `COMMAND` of the module that has its name.
 NAMES = (
@@ -33,8 +33,8 @@ def choose(words: Sequence[str]) -> tuple[Command, list[str]]:
     named = bool(words) and words[0] in NAMES
     command, rest = load(words[0] if named else NAMES[0]), list(words[named:])
     if command.has_hydra_words and rest and "=" not in rest[0] and not rest[0].startswith("-"):
-        problem = f"{rest[0][:MAX_SHOWN]}: unknown command"
-        raise UserError(f"{problem}. Choose from: {', '.join(NAMES)}; or give name=value.")
+        problem = f"{rest[0][:MAX_SHOWN]}: unknown command.{did_you_mean(rest[0], NAMES)}"
+        raise UserError(f"{problem} Choose from: {', '.join(NAMES)}; or give name=value.")
     return command, rest
 
 

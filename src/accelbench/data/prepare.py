@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from accelbench.data.arrays import SPLITS, Arrays, digest_of, label_type, load_split, read_counts, save_split
 from accelbench.data.obtain import DataSet, Obtained, Target, find, listed
 from accelbench.data.pictures import DAMAGED, MAX_TOTAL_BYTES, MIN_PICTURES, Folder, Picture, convert, divide
-from accelbench.errors import DataError, UserError
+from accelbench.errors import DataError, UserError, did_you_mean
 from accelbench.lock import hold
 from accelbench.project import MANIFEST, Workplace, resolved
 from accelbench.schema.serialize import read_json, write_json
@@ -98,7 +98,8 @@ def describe(obtained: Obtained, name: str, folder: Path) -> None:
 def _settings(name: str, data_set: DataSet, given: Mapping[str, Any]) -> tuple[str, dict[str, int]]:
     choices = [*(["source"] if data_set.home else []), *data_set.settings]
     if unknown := set(given) - set(choices):
-        raise UserError(f"data.{name}: unknown key {', '.join(sorted(unknown))}. It has: {', '.join(choices) or '-'}.")
+        meant, listed = did_you_mean(min(unknown), choices), ", ".join(choices) or "-"
+        raise UserError(f"data.{name}: unknown key {', '.join(sorted(unknown))}.{meant} It has: {listed}.")
     source = given.get("source") if data_set.home else "auto"
     if not isinstance(source, str) or not source.strip():
         raise UserError(f"data.{name}.source={source}: should be a word or a path. Choose from: {SOURCES}.")

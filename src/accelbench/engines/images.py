@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from accelbench.data.arrays import Arrays, load_split, read_classes
 from accelbench.data.order import Last, Order
-from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError
+from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError, did_you_mean
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import RANDOM, RANDOM_IMAGE_PIPELINES, Library, ModelOutput, Protocol, Weights
 from accelbench.schema.workload import ModelSpec
@@ -138,7 +138,8 @@ def own_network(model: ModelSpec, makers: Mapping[str, Callable[..., Made]]) -> 
 def check_name(model: ModelSpec, known: Sequence[str]) -> None:
     """Raises a UserError if the network's library does not know it."""
     if model.definition not in known:
-        raise UserError(f"model.name={model.definition}: {model.library} has no such network.")
+        meant = did_you_mean(model.definition, known)
+        raise UserError(f"model.name={model.definition}: {model.library} has no such network.{meant}")
 
 
 def output_shapes(model: ModelSpec, batch_size: int, image: Shape, num_classes: int) -> Sequence[Shape] | None:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf.errors import OmegaConfBaseException
 
-from accelbench.errors import REFUSED, RefusedError, UnknownChoiceError, UserError
+from accelbench.errors import REFUSED, RefusedError, UnknownChoiceError, UserError, did_you_mean
 from accelbench.schema.setting import declared
-from accelbench.settings.config import RunConfig
+from accelbench.settings.config import GROUPS, RunConfig
 
 KINDS = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
 
@@ -44,9 +44,10 @@ def _translated(text: str) -> UserError | None:
         return UserError(f"{key or found[1]}: should have a value")
     if found := re.search(r"(?:Key|Could not override) '([\w./@]+)'", text):
         name = key or found[1]
-        near = [each.path for each in declared(RunConfig) if each.path.endswith(f".{name}")]
-        hint = f"Choose from: {', '.join(near)}." if near else "`accelbench --cfg job` prints all settings."
-        return UserError(f"{name}: unknown setting. {hint}")
+        known = [*GROUPS, *(each.path for each in declared(RunConfig))]
+        inside = " or ".join(each for each in known if each.endswith(f".{name}"))
+        meant = f" Did you mean {inside}?" if inside else did_you_mean(name, known)
+        return UserError(f"{name}: unknown setting.{meant} `accelbench --cfg job` prints all settings.")
     found = re.search(r"Error merging override (.*)", text)  # a number for a section, or the other way round
     return UserError(f"{found[1]}: not a value of this setting") if found else None
 

@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from accelbench.data.obtain import find
-from accelbench.errors import UnknownChoiceError, UserError
+from accelbench.errors import UnknownChoiceError, UserError, did_you_mean
 from accelbench.judging.costs import Cost
 from accelbench.presentation import seconds_of
 from accelbench.project import PARAMS, RESULTS, resolved
@@ -44,8 +44,9 @@ def load(project: Path | None) -> DictConfig:
         raise UserError(f"{PARAMS}: not readable ({' '.join(str(error).split())})") from error
     if not isinstance(params, DictConfig):
         raise UserError(f"{PARAMS}: should be a mapping with profile, data and suites")
-    if unknown := set(params) - set(KEYS):
-        raise UserError(f"{PARAMS}: unknown {', '.join(sorted(map(str, unknown)))}. Choose from: {', '.join(KEYS)}.")
+    if unknown := sorted(map(str, set(params) - set(KEYS))):
+        meant = did_you_mean(unknown[0], KEYS)
+        raise UserError(f"{PARAMS}: unknown {', '.join(unknown)}.{meant} Choose from: {', '.join(KEYS)}.")
     for key in SECTIONS:
         if not isinstance(params.get(key), DictConfig | None):
             raise UserError(f"{PARAMS}: {key} should map names to settings")

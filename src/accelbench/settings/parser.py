@@ -1,9 +1,10 @@
 """The parser of every command's words, whose errors are the user's."""
 
 import argparse
+import re
 from typing import Any, NoReturn
 
-from accelbench.errors import UserError
+from accelbench.errors import UserError, did_you_mean
 
 
 class Parser(argparse.ArgumentParser):
@@ -13,4 +14,9 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**settings, allow_abbrev=False)  # a mistyped flag must not run another one
 
     def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message}; `{self.prog} --help` shows what there is")
+        """Raises a UserError of argparse's message, with the flag or the choice that an unknown one is like."""
+        flag = re.search(r"unrecognized arguments: (\S+)", message)
+        choice = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
+        meant = did_you_mean(flag[1], self._option_string_actions) if flag else ""
+        meant = did_you_mean(choice[1], re.findall(r"[\w-]+", choice[2])) if choice else meant
+        raise UserError(f"{message}.{meant} `{self.prog} --help` shows what there is")

@@ -12,7 +12,7 @@ from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
-from accelbench.errors import UnknownChoiceError, UserError
+from accelbench.errors import UnknownChoiceError, UserError, did_you_mean
 from accelbench.project import PARAMS
 from accelbench.schema.vocab import Library
 from accelbench.settings.config import GROUPS, NAMES, PROFILES, RunConfig
@@ -78,7 +78,8 @@ class Suite:
             if name == EXCLUDE:
                 continue
             if name.split(".")[0] not in AXES:
-                raise UserError(f"{flag}.{name}: unknown setting. Choose from: {', '.join(AXES)}.")
+                meant = did_you_mean(name, AXES)
+                raise UserError(f"{flag}.{name}: unknown setting.{meant} Choose from: {', '.join(AXES)}.")
             axis = self._of_profile(axis, f"{flag}.{name}", "value")
             values = axis if isinstance(axis, list) else [axis]
             if not values or any(isinstance(value, list | Mapping) for value in values):
