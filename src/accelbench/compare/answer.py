@@ -127,12 +127,14 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
 
 
 def difference(comparison: SpeedRatio) -> str:
-    """Such as `+4.1 % (+3.2 % to +5.0 %), 5 and 5 processes`."""
+    """Such as `+4.1 % (+3.2 % to +5.0 %), 5 and 5 processes`; where single processes decide it, that they do."""
     counts = f"{comparison.num_first} and {comparison.num_second} processes"
     if comparison.ratio is None or comparison.low is None or comparison.high is None:
         return f"{counts}; it takes {MIN_PROCESSES} a side"
-    ratio, low, high = (f"{100 * (value - 1):+.1f} %" for value in (comparison.ratio, comparison.low, comparison.high))
-    return f"{ratio} ({low} to {high}), {counts}{'' if comparison.interleaved else ', not interleaved'}"
+    values = (comparison.ratio, comparison.low, comparison.high, comparison.medians or 1.0)
+    ratio, low, high, medians = (f"{100 * (value - 1):+,.1f} %" for value in values)
+    few = f"; {medians} by their medians, so single ones decide" if comparison.hangs_on_few else ""
+    return f"{ratio} ({low} to {high}), {counts}{'' if comparison.interleaved else ', not interleaved'}{few}"
 
 
 def _other_work(matching: Matching) -> list[str]:

@@ -54,8 +54,8 @@ class Word(StrEnum):
 class SpeedRatio:
     """The second side's speed over the first's.
 
-    The ratio is of the geometric means of the processes' median samples/s, with its 95 % interval; None with fewer than
-    `MIN_PROCESSES` on a side.
+    The ratio is of the geometric means of the processes' median samples/s, with the 95 % interval of that estimate;
+    None with fewer than `MIN_PROCESSES` on a side.
     """
 
     num_first: int  # fresh processes measured
@@ -63,6 +63,7 @@ class SpeedRatio:
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
+    medians: float | None = None  # the same ratio of the medians of the processes, which no single one moves
     interleaved: bool = True  # so that drift affected both alike; or the user wants a verdict anyway
 
     def verdict(self, margin: float = MARGIN) -> Verdict:
@@ -79,6 +80,14 @@ class SpeedRatio:
             return Verdict.faster
         return Verdict.slower if self.high < 1 else Verdict.cant_tell
 
+    @property
+    def hangs_on_few(self) -> bool:
+        """Whether the medians say the opposite of the ratio: single processes, far from the others, decide it."""
+        if self.ratio is None or self.medians is None:
+            return False
+        logs = math.log(self.ratio), math.log(self.medians)
+        return logs[0] * logs[1] < 0 and abs(logs[0] - logs[1]) > MARGIN
+
     def is_slower_by(self, share: float) -> bool:
         """Whether the whole interval of the ratio lies below `1 - share`."""
         return self.interleaved and self.high is not None and self.high < 1 - share
@@ -93,7 +102,8 @@ def compare(
         return found
     a, b = (np.array([math.log(median(blocks)) for blocks in processes]) for processes in (first, second))
     low, high = difference_interval(a, b, confidence)
-    return replace(found, ratio=math.exp(b.mean() - a.mean()), low=math.exp(low), high=math.exp(high))
+    ratio, medians = math.exp(b.mean() - a.mean()), math.exp(float(np.median(b) - np.median(a)))
+    return replace(found, ratio=ratio, low=math.exp(low), high=math.exp(high), medians=medians)
 
 
 def compare_processes(
