@@ -131,7 +131,7 @@ def test_a_batch_is_a_tuple_or_a_mapping(batch):
 
     found = measured(Two(4, 2), batch)
     assert found.samples == 6
-    assert [note for note in found.notes if "label" in note] == found.notes
+    assert [note for note in found.raw.notes if "label" in note] == found.raw.notes
 
 
 class Stale(nn.Linear):
@@ -258,7 +258,7 @@ def test_an_output_may_have_one_row_for_all_rows_of_the_batch():
         def forward(self, nodes):
             return super().forward(nodes).mean(0, keepdim=True)
 
-    (note,) = measured(Pooled(4, 2), BATCH, samples=1).notes
+    (note,) = measured(Pooled(4, 2), BATCH, samples=1).raw.notes
     assert note == "samples=1, as given: the batch's first tensor has 4 rows"
 
 

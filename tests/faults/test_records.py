@@ -107,7 +107,7 @@ RECORDS = [
 def numbers_of(row: Row) -> dict[str, float]:
     """The numbers of a row by column; each must be a finite number that fits into a float."""
     words = {"stopped", "bound", "busiest_operators", "energy_provenance", "time_provenance", "device_name", "warnings"}
-    words |= {"allocator_library", "disturbed"}
+    words |= {"allocator_library", "disturbed", "tips", "notes"}
     for column in set(MEASURED) - words:
         assert row[column] is None or isinstance(row[column], int | float), f"{column}: {row[column]!r:.100}"
     numbers = {column: float(value) for column, value in row.items() if isinstance(value, int | float)}

@@ -2,17 +2,24 @@ import random
 
 import pytest
 
-from accelbench.judging.row import summarise
-from accelbench.judging.warnings import warnings_of_record
+from accelbench.judging.row import remarks_in, summarise
+from accelbench.judging.warnings import Kind
 from accelbench.schema.measurement import Block, SystemSeries
 from accelbench.schema.vocab import Device, Stop
 from fakes import make_cell, make_measurement, make_record
 
 
-def warnings_about(system=None, environment=None, cell=None, **measured):
+def remarks_about(system=None, environment=None, cell=None, **measured):
+    """The columns of the row, each with its kind."""
     cell, measurement = make_cell(**(cell or {})), make_measurement(**measured)
-    record = make_record(cell, environment=environment or {}, measurement=measurement, system=system)
-    return warnings_of_record(record, summarise(record))
+    row = summarise(make_record(cell, environment=environment or {}, measurement=measurement, system=system))
+    return [(kind, text) for kind in Kind for text in remarks_in(row, kind)]
+
+
+def warnings_about(*args, **measured):
+    found = remarks_about(*args, **measured)
+    assert {kind for kind, _ in found} <= {Kind.doubt}
+    return [text for _, text in found]
 
 
 def blocks(seconds):
@@ -42,33 +49,35 @@ def test_a_median_step_that_does_not_fit_the_blocks_is_warned_of(step_s, device,
 
 @pytest.mark.parametrize(("stop", "words"), [(Stop.noisy, ", and more blocks would not help"), (Stop.limit, "")])
 def test_a_noisy_cell_is_marked_and_keeps_its_numbers(stop, words):
-    found = warnings_about(blocks=blocks(around(0.1, 0.25, 12)), latency_s=[0.025] * 20, stop=stop)
-    assert len(found) == 1
-    assert found[0].startswith("noisy: samples/s are known to ")
-    assert found[0].endswith(f"% only{words}")
+    ((kind, text),) = remarks_about(blocks=blocks(around(0.1, 0.25, 12)), latency_s=[0.025] * 20, stop=stop)
+    assert kind == Kind.note  # its interval says it
+    assert text.startswith("noisy: samples/s are known to ")
+    assert text.endswith(f"% only{words}")
 
 
 OTHERS = SystemSeries(started_boot_s=0.0, t_s=[1.0], values={"other_cpu_utilization_percent": [80.0]})
 
 
 @pytest.mark.parametrize(
-    ("found", "told"),
+    ("found", "kind", "told"),
     [
-        ({"blocks": blocks([0.1 * (1 + 0.02 * place) for place in range(15)])}, "the speed changed by -1"),
-        ({"settled": False, "warmup_total_s": 3.21}, "step times had not settled after 3.2 s of warm-up"),
-        ({"latency_s": [*around(0.01, 0.02, 92), *[0.05] * 8]}, "8 of 100 steps are outliers"),
-        ({"clock_drift": 0.01}, "the clock ran +1.00 % against the machine's raw clock"),
-        ({"clock_drift": 5e-4}, None),
-        ({"environment": {"machine": {"num_threads": 8}}}, "2 threads on 8 cores"),
-        ({"environment": {"machine": {"num_threads": 2}}}, None),
-        ({"blocks": blocks([0.1] * 3)}, "only 3 blocks were measured"),
-        ({"blocks": blocks([0.001, *[0.1] * 7])}, "1 of 8 blocks are shorter than 0.01 s"),
-        ({"system": OTHERS, "steady_boot_s": (0.5, 1.5)}, "other processes used 80 % of a core during the measurement"),
+        ({"blocks": blocks([0.1 * (1 + 0.02 * place) for place in range(15)])}, "doubt", "the speed changed by -1"),
+        ({"settled": False, "warmup_total_s": 3.21}, "doubt", "step times had not settled after 3.2 s of warm-up"),
+        ({"latency_s": [*around(0.01, 0.02, 92), *[0.05] * 8]}, "note", "8 of 100 steps are outliers"),
+        ({"clock_drift": 0.01}, "doubt", "the clock ran +1.00 % against the machine's raw clock"),
+        ({"clock_drift": 5e-4}, None, None),
+        ({"environment": {"machine": {"num_threads": 8}}}, "tip", "more threads may be faster: 2 on 8 cores"),
+        ({"environment": {"machine": {"num_threads": 2}}}, None, None),
+        ({"blocks": blocks([0.1] * 3)}, "doubt", "only 3 blocks were measured"),
+        ({"blocks": blocks([0.001, *[0.1] * 7])}, "doubt", "1 of 8 blocks are shorter than 0.01 s"),
+        ({"system": OTHERS, "steady_boot_s": (0.5, 1.5)}, "doubt", "other processes used 80 % of a core during the"),
+        ({"warnings": ["a check failed"]}, "doubt", "a check failed"),
+        ({"notes": ["calibrated"]}, "note", "calibrated"),
     ],
 )
-def test_what_disturbs_a_number_is_warned_of(found, told):
-    warnings = warnings_about(**found)
-    assert warnings == [] if told is None else any(warning.startswith(told) for warning in warnings)
+def test_what_may_be_wrong_with_a_number_is_a_doubt_and_what_its_interval_says_a_note(found, kind, told):
+    said = remarks_about(**found)
+    assert any(each == Kind[kind] and text.startswith(told) for each, text in said) if told else said == []
 
 
 def test_what_slowed_the_machine_down_in_the_steady_state_is_warned_of():
@@ -107,7 +116,7 @@ def with_faults(faults, system_percent, busy_percent=200.0):
         (with_faults(None, 52.0), {}, False),
     ],
 )
-def test_page_faults_that_cost_a_cpu_much_time_are_warned_of_with_what_may_help(system, cell, told):
-    found = warnings_about(system, steady_boot_s=(0.5, 1.5), cell=cell)
-    expected = "26 % of the CPU time is the kernel's, with 58,000 page faults a second: another allocator may be faster"
-    assert found == ([expected] if told else [])
+def test_a_tip_says_what_may_help_where_page_faults_cost_a_cpu_much_time(system, cell, told):
+    why = "26 % of the CPU time is the kernel's, with 58,000 page faults a second"
+    expected = Kind.tip, f"another allocator may be faster, such as allocator=jemalloc: {why}"
+    assert remarks_about(system, steady_boot_s=(0.5, 1.5), cell=cell) == ([expected] if told else [])

@@ -143,7 +143,7 @@ def test_a_ceiling_beside_other_load_is_no_share_and_the_row_says_why(load_count
     row = summarise(one.judged(record_of(84e9)))
     assert (row["mfu"], row["ceiling_flops_per_s"], row["bound"]) == (None, None, None)
     assert row["flops_per_s"] == pytest.approx(84e9)
-    assert f"no share of the ceiling, which was probed beside other load ({OTHERS})" in row["warnings"]
+    assert f"no share of the ceiling, which was probed beside other load ({OTHERS})" in row["notes"]
 
 
 def test_it_is_taken_again_when_a_cell_comes_near_and_for_no_other_cell_twice(load_counts, prober):

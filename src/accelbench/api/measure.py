@@ -21,7 +21,8 @@ from accelbench.isolation.processes import Sampler
 from accelbench.judging.asked import judge
 from accelbench.judging.disturbed import ALLOWED, BUSY
 from accelbench.judging.roofline import excess, verdict
-from accelbench.judging.row import summarise, warnings_of
+from accelbench.judging.row import remarks_in, summarise, warnings_of
+from accelbench.judging.warnings import Kind
 from accelbench.presentation import significant
 from accelbench.project import workplace
 from accelbench.schema import measurement as schema
@@ -80,7 +81,8 @@ class Measurement:
     flops: int | None
     # The share of the device's highest rate that was reached; None unless it was probed (`accelbench doctor --probe`).
     mfu: float | None
-    warnings: list[str]  # what a reader of the numbers should know, a sentence each
+    warnings: list[str]  # why a number may be off, a sentence each
+    tips: list[str]  # what may be faster
     notes: list[str]  # what was measured, without a doubt about the numbers
     row: Row = dataclasses.field(compare=False)  # the columns of `cells.csv` that are known
     raw: schema.Measurement = dataclasses.field(compare=False)  # all raw times
@@ -97,8 +99,8 @@ class Measurement:
         if self.flops is not None:
             share = "" if self.mfu is None else f", {100 * self.mfu:.1f} % of what the device can do, as probed"
             lines.append(["work", f"{significant(self.flops / 1e9)} GFLOP a step{share}"])
-        lines += [["note", note] for note in self.notes]
-        return lines + [["warning", warning] for warning in self.warnings]
+        said = {"note": self.notes, "tip": self.tips, "warning": self.warnings}
+        return lines + [[name, text] for name, texts in said.items() for text in texts]
 
     def __repr__(self) -> str:
         """What was measured, and a line for each figure and warning."""
@@ -311,7 +313,8 @@ def _of_row(row: Row, cell: Cell, raw: schema.Measurement, *, is_function: bool)
         samples=cell.batch_size,
         flops=raw.work.flops if raw.work else None,
         warnings=[*warnings_of(row), NOT_ISOLATED],
-        notes=list(raw.notes),
+        tips=remarks_in(row, Kind.tip),
+        notes=remarks_in(row, Kind.note),
         row=row,
         raw=raw,
         **{name: number_of(row, name) for name in NUMBERS},

@@ -12,7 +12,8 @@ from accelbench.answers.sentences import answers
 from accelbench.answers.words import workload_text
 from accelbench.api import html
 from accelbench.errors import UserError
-from accelbench.judging.row import warnings_of
+from accelbench.judging.row import remarks_in
+from accelbench.judging.warnings import Kind
 from accelbench.presentation import significant
 from accelbench.project import workplace
 from accelbench.report import read as reading
@@ -45,7 +46,9 @@ class Result:
     latency_p50_ms: float | None
     latency_p90_ms: float | None
     latency_p99_ms: float | None
-    warnings: list[str]  # what a reader of the numbers should know, a sentence each
+    warnings: list[str]  # why a number may be off, a sentence each
+    tips: list[str]  # what may be faster
+    notes: list[str]  # what else a reader should know
     path: Path | None  # of the record; None if the cell has not run yet
     _cell: MeasuredCell = field(compare=False)
 
@@ -60,7 +63,9 @@ class Result:
             is_ok=cell.is_ok,
             reason=cell.reason,
             num_processes=cell.num_processes,
-            warnings=warnings_of(cell.row),
+            warnings=remarks_in(cell.row, Kind.doubt),
+            tips=remarks_in(cell.row, Kind.tip),
+            notes=remarks_in(cell.row, Kind.note),
             path=path,
             _cell=cell,
             **{name: cell.number(name) if cell.is_ok else None for name in numbers},

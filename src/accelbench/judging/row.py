@@ -7,7 +7,7 @@ from typing import Any
 from accelbench.judging import disturbed
 from accelbench.judging.costs import joules_per_sample
 from accelbench.judging.roofline import bound
-from accelbench.judging.warnings import counted_samples, warnings_of_record
+from accelbench.judging.warnings import Kind, remarks
 from accelbench.schema.ceilings import Ceilings, ceilings_in
 from accelbench.schema.cell import Cell, value_text
 from accelbench.schema.measurement import Breakdown, Measurement, SystemSeries
@@ -37,7 +37,7 @@ FACTS = (
     *("settled", "output_error", "device_name", "num_devices", "allocator_library", "cudnn_benchmark"),
 )
 # Columns of a measurement that a cell keeps whose numbers are not published.
-NOT_NUMBERS = ("device_name", "disturbed", "warnings")
+NOT_NUMBERS = ("device_name", "disturbed", "warnings", "notes")
 MAX_OPERATORS = 3  # named in a row: those that take the most time of a step
 # The settings that have a column of their own, as their declarations say.
 DECLARED = tuple(each for each in declared(Cell) if each.said.column)
@@ -69,8 +69,8 @@ def summarise(record: Record) -> Row:
         row |= _of_system(record, record.system)
     if measured is not None:
         row["disturbed"] = disturbed.reason(record)
-        about_numbers = [] if row["disturbed"] else warnings_of_record(record, row)
-        row["warnings"] = "; ".join([*counted_samples(record), *measured.warnings, *about_numbers]) or None
+        found = remarks(record, row, about_numbers=row["disturbed"] is None)
+        row |= {kind.value: "; ".join(text for each, text in found if each == kind) or None for kind in Kind}
     if row["disturbed"]:
         row = without_numbers(row)
     # What is printable is clean; most texts are.
@@ -93,9 +93,14 @@ def ceilings_of(record: Record) -> Ceilings | None:
     return probed.of_devices(record.measurement.num_devices)
 
 
+def remarks_in(row: Row, kind: Kind) -> list[str]:
+    """The remarks of a kind in a row, which joins them with `; `."""
+    return str(row[kind]).split("; ") if row[kind] else []
+
+
 def warnings_of(row: Row) -> list[str]:
-    """The list of warnings in a row, which joins them with `; `."""
-    return str(row["warnings"]).split("; ") if row["warnings"] else []
+    """The doubts about a row's numbers."""
+    return remarks_in(row, Kind.doubt)
 
 
 def phases_ms(row: Row) -> dict[Phase, float]:
@@ -122,7 +127,7 @@ flops_per_sample bytes_per_sample num_operators busiest_operators flops_per_s ce
 energy_j_per_sample energy_provenance cost_per_million_samples
 mfu accuracy fp32_accuracy accuracy_change accuracy_change_low accuracy_change_high
 train_accuracy loss test_loss evaluation_s output_error time_s time_provenance device_name num_devices
-allocator_library cudnn_benchmark disturbed warnings
+allocator_library cudnn_benchmark disturbed warnings tips notes
 """
 MEASURED = [*_MEASURED.split(), *BREAKDOWN]
 

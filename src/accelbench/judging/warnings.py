@@ -1,6 +1,7 @@
-"""The warnings that a record gives about its numbers."""
+"""What a reader should know of a record's numbers: doubts, tips and notes (docs/reading-the-report.md argues which)."""
 
 from collections.abc import Iterator
+from enum import StrEnum
 from statistics import median
 
 from accelbench.presentation import significant
@@ -30,11 +31,32 @@ SHORT_S = 0.02  # of a block whose steps are launched without waiting
 DISAGREEMENT = "the median step of"  # begins the warning
 
 
-def warnings_of_record(record: Record, row: Row) -> list[str]:
-    """The warnings about a measured cell's numbers, one sentence each; `row` is the record's, without them."""
+class Kind(StrEnum):
+    """What a remark means for a number; its value is the column of `cells.csv` that holds such remarks."""
+
+    doubt = "warnings"  # the number may be off, by more than its interval says
+    tip = "tips"  # the number holds, but other settings may be faster; its advice ends at the first colon
+    note = "notes"  # the number holds, and its interval, or a column that is empty, shows the same
+
+
+Remark = tuple[Kind, str]  # a sentence about the numbers of a cell
+
+
+def remarks(record: Record, row: Row, *, about_numbers: bool = True) -> list[Remark]:
+    """The remarks about a measured cell; `row` is the record's, without them.
+
+    All that an engine warns of is a doubt: it did something else than was asked for, or could not check it. Without
+    `about_numbers`, only what the process itself said.
+    """
     measured = record.measurement
     assert measured is not None
+    counted = counted_samples(record)
+    said = [(Kind.doubt, text) for text in [*counted, *measured.warnings]]
+    said += [(Kind.note, text) for text in measured.notes if text not in counted]
+    if not about_numbers:
+        return said
     return [
+        *said,
         *_about_blocks(record, measured, row),
         *_about_steps(measured, row),
         *_about_machine(record, measured, row),
@@ -43,7 +65,7 @@ def warnings_of_record(record: Record, row: Row) -> list[str]:
 
 
 def counted_samples(record: Record) -> list[str]:
-    """Notes that a function of the user counts other samples than a batch has: such speeds compare with few others."""
+    """That a function of the user counts other samples than a batch has, which nothing checks."""
     counted_by = record.cell.model.counted_by
     notes = record.measurement.notes if record.measurement else []
     return [note for note in notes if counted_by is not None and note.endswith(counted_by)]
@@ -69,96 +91,99 @@ def page_faults_matter(faults_per_s: float, busy_percent: float) -> bool:
     return faults_per_s * FAULT_S > MAX_SYSTEM_SHARE * busy_percent / 100
 
 
-def _about_blocks(record: Record, measured: Measurement, row: Row) -> Iterator[str]:
+def _about_blocks(record: Record, measured: Measurement, row: Row) -> Iterator[Remark]:
     blocks, window = measured.blocks, record.cell.window
     yield from _about_end(record.cell, measured)
     if 0 < len(blocks) < order_statistics.NUM_SAMPLES_FOR[50]:
-        yield f"only {len(blocks)} blocks were measured"
+        yield Kind.doubt, f"only {len(blocks)} blocks were measured"
     short = sum(block.seconds < window.block_s for block in blocks)
     if short and record.cell.protocol == Protocol.steps and not measured.steps_are_blocks:
         if median(block.seconds for block in blocks) < SHORT_S:
-            yield f"its {len(blocks)} blocks are shorter than {SHORT_S:g} s: the wait at their end lowers the speed"
+            few = f"its {len(blocks)} blocks are shorter than {SHORT_S:g} s"
+            yield Kind.doubt, f"{few}: the wait at their end lowers the speed"
     elif short and record.cell.protocol == Protocol.window:
-        yield f"{short} of {len(blocks)} blocks are shorter than {window.block_s:g} s: the speed was unsteady"
+        yield (
+            Kind.doubt,
+            f"{short} of {len(blocks)} blocks are shorter than {window.block_s:g} s: the speed was unsteady",
+        )
     width = relative_half_width(row) if blocks else None
     if width is not None and width > MAX_HALF_WIDTH:
         end = ", and more blocks would not help" if measured.stop == Stop.noisy else ""
-        yield f"noisy: samples/s are known to {100 * width:.0f} % only{end}"
+        yield Kind.note, f"noisy: samples/s are known to {100 * width:.0f} % only{end}"
     rates = [block.num_samples / block.seconds for block in blocks]
     if rates:
         together = sum(block.num_samples for block in blocks) / sum(block.seconds for block in blocks)
         if abs(together / median(rates) - 1) > MAX_CHANGE:
             differs = f"{100 * (together / median(rates) - 1):+.0f} % from those of the median block"
-            yield f"samples/s of all blocks together differ by {differs}: steps take unlike times"
+            yield Kind.doubt, f"samples/s of all blocks together differ by {differs}: steps take unlike times"
     changed = order_statistics.change(rates) if rates else 0.0
     if abs(changed) > MAX_CHANGE:
-        yield f"the speed changed by {100 * changed:+.0f} % while it was measured"
+        yield Kind.doubt, f"the speed changed by {100 * changed:+.0f} % while it was measured"
     if len(measured.epochs) == 1 and record.cell.mode == Mode.train:
-        yield "only one epoch: its rate includes the first steps and their compilation"
+        yield Kind.doubt, "only one epoch: its rate includes the first steps and their compilation"
 
 
-def _about_end(cell: Cell, measured: Measurement) -> Iterator[str]:
+def _about_end(cell: Cell, measured: Measurement) -> Iterator[Remark]:
     num, of_all = measured.num_timed_steps, f" of {cell.steps:,}" if cell.protocol == Protocol.steps else ""
     if measured.is_partial:
-        yield f"partial: {num:,}{of_all} steps, timeout_s"
+        yield Kind.doubt, f"partial: {num:,}{of_all} steps, timeout_s"
     elif measured.stop == Stop.budget:
         few = f"{num:,}{of_all} steps after {measured.num_warmup_steps:,} of warm-up"
-        yield f"budget_s={cell.budget_s:g} is short for its steps: it was measured in {few}"
+        yield Kind.doubt, f"budget_s={cell.budget_s:g} is short for its steps: it was measured in {few}"
 
 
-def _about_steps(measured: Measurement, row: Row) -> Iterator[str]:
+def _about_steps(measured: Measurement, row: Row) -> Iterator[Remark]:
     if measured.settled is False:
-        yield f"step times had not settled after {measured.warmup_total_s:.1f} s of warm-up"
+        yield Kind.doubt, f"step times had not settled after {measured.warmup_total_s:.1f} s of warm-up"
     num = len(measured.latency_s)
     outliers = row["num_outliers"] if num >= order_statistics.NUM_SAMPLES_FOR[90] else None
     if isinstance(outliers, int) and outliers > MAX_OUTLIERS * num:
-        yield f"{outliers} of {num} steps are outliers"
+        yield Kind.note, f"{outliers} of {num} steps are outliers"
     if measured.clock_drift is not None and abs(measured.clock_drift) > MAX_CLOCK_DRIFT:
-        yield f"the clock ran {100 * measured.clock_drift:+.2f} % against the machine's raw clock"
+        yield Kind.doubt, f"the clock ran {100 * measured.clock_drift:+.2f} % against the machine's raw clock"
     rate, p50_ms, per_step = row["samples_per_s"], row["latency_p50_ms"], measured.samples_per_step
     if per_step is not None and isinstance(rate, float) and isinstance(p50_ms, float):
         ratio = rate * p50_ms / 1e3 / per_step
         # Accelerators may be faster in blocks, which are only waited for at their end.
         if ratio < 1 / MAX_RATIO or (ratio > MAX_RATIO and measured.device == Device.cpu):
-            yield (
-                f"{DISAGREEMENT} {significant(p50_ms)} ms gives {significant(rate / ratio)} samples/s, and blocks of "
-                f"steps {significant(rate)}: the speed changed in between, or some steps take much longer"
-            )
+            both = f"{significant(p50_ms)} ms gives {significant(rate / ratio)} samples/s, and blocks of steps"
+            why = "the speed changed in between, or some steps take much longer"
+            yield Kind.doubt, f"{DISAGREEMENT} {both} {significant(rate)}: {why}"
     if measured.work is not None and measured.work.uncounted:
-        yield f"operations that can't be counted: {', '.join(measured.work.uncounted)}"
+        yield Kind.note, f"operations that can't be counted: {', '.join(measured.work.uncounted)}"
 
 
-def _about_machine(record: Record, measured: Measurement, row: Row) -> Iterator[str]:
+def _about_machine(record: Record, measured: Measurement, row: Row) -> Iterator[Remark]:
     others = row["other_cpu_utilization_percent"]
     if isinstance(others, float) and others > MAX_OTHERS_PERCENT:
-        yield f"other processes used {others:.0f} % of a core during the measurement"
+        yield Kind.doubt, f"other processes used {others:.0f} % of a core during the measurement"
     cores = record.environment.get("machine", {}).get("num_threads")
     threads = None if measured.threads is None else measured.threads * record.cell.num_processes
     if threads is not None and cores is not None and threads < cores:
-        yield f"{threads} threads on {cores} cores"
+        yield Kind.tip, f"more threads may be faster: {threads} on {cores} cores"
     ceilings = ceilings_in(record.environment)
     if ceilings is not None and (why := ceilings.disturbance(record.cell.precision)):
-        yield f"no share of the ceiling, which was probed beside other load ({why})"
+        yield Kind.note, f"no share of the ceiling, which was probed beside other load ({why})"
     share, faults, busy = row["system_time_share"], row["page_faults_per_s"], row["cpu_utilization_percent"]
     if not (isinstance(share, float) and isinstance(faults, float) and isinstance(busy, float)):
         return
     if record.cell.device in SHARE_ONE_CPU and share > MAX_SYSTEM_SHARE and page_faults_matter(faults, busy):
-        often = f"with {faults:,.0f} page faults a second: another allocator may be faster"
-        yield f"{100 * share:.0f} % of the CPU time is the kernel's, {often}"
+        why = f"{100 * share:.0f} % of the CPU time is the kernel's, with {faults:,.0f} page faults a second"
+        yield Kind.tip, f"another allocator may be faster, such as allocator=jemalloc: {why}"
 
 
-def _about_throttling(record: Record, measured: Measurement) -> Iterator[str]:
+def _about_throttling(record: Record, measured: Measurement) -> Iterator[Remark]:
     system, steady = record.system, measured.steady_boot_s
     if system is None or steady is None:
         return
     quota = system.within("cpu_quota_throttled_s", steady)  # cumulative
     if quota and quota[-1] > quota[0]:
-        yield f"the CPU quota was used up for {quota[-1] - quota[0]:.1f} s"
+        yield Kind.doubt, f"the CPU quota was used up for {quota[-1] - quota[0]:.1f} s"
     heat = system.within("cpu_thermal_throttles", steady)  # cumulative
     if heat and heat[-1] > heat[0]:
-        yield f"the CPU's temperature slowed it down {heat[-1] - heat[0]:.0f} times"
+        yield Kind.doubt, f"the CPU's temperature slowed it down {heat[-1] - heat[0]:.0f} times"
     for index in range(measured.num_devices):
         gpu = system.within(f"gpu_{index}_throttled", steady)
         if any(gpu):
             samples = f"{sum(gpu):.0f} of {len(gpu)} samples"
-            yield f"GPU {index} was slowed down by its temperature or its power supply in {samples}"
+            yield Kind.doubt, f"GPU {index} was slowed down by its temperature or its power supply in {samples}"

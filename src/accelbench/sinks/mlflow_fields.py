@@ -18,8 +18,8 @@ from accelbench.answers.process import PROCESS_SETTINGS, Process
 from accelbench.answers.sentences import FASTEST, verdict_text
 from accelbench.answers.words import unit_text
 from accelbench.judging.disturbed import DISTURBED
-from accelbench.judging.row import summarise, warnings_of
-from accelbench.judging.warnings import relative_half_width
+from accelbench.judging.row import remarks_in, summarise
+from accelbench.judging.warnings import Kind, relative_half_width
 from accelbench.presentation import UNKNOWN, significant
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Data, Epoch
@@ -317,7 +317,7 @@ def _note(record: Record, row: Row, headline: str) -> str:
     parts = [headline]
     if record.data is not None and record.data.stand_in:
         parts.insert(0, f"**Not {record.data.name}**, only a stand-in for it: {record.data.source}")
-    parts += [f"- warning: {warning}" for warning in warnings_of(row)]
+    parts += [f"- {kind.name}: {text}" for kind in Kind for text in remarks_in(row, kind)]
     if record.error:
         parts.append(f"```\n{record.error[-4000:]}\n```")
     return clean("\n\n".join(parts))[:MAX_TAG]

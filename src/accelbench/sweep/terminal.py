@@ -17,8 +17,8 @@ from accelbench.grid.estimate import Evidence, total
 from accelbench.grid.plan import Planned
 from accelbench.judging import disturbed
 from accelbench.judging.disturbed import DISTURBED
-from accelbench.judging.row import phases_ms, summarise, warnings_of
-from accelbench.judging.warnings import counted_samples, output_error_text, relative_half_width
+from accelbench.judging.row import phases_ms, remarks_in, summarise, warnings_of
+from accelbench.judging.warnings import Kind, counted_samples, output_error_text, relative_half_width
 from accelbench.presentation import and_more, checked_words, counted, duration, significant
 from accelbench.project import shown
 from accelbench.report.tables import best
@@ -254,10 +254,10 @@ def _card_lines(record: Record, row: Row) -> Iterator[tuple[str, Text | str]]:
     if is_ok and not row["disturbed"]:
         yield from _speed(row)
         yield from _use(record, row)
-    notes = record.measurement.notes if record.measurement else []
-    for note in notes:
-        yield "note", note
-    warnings = [warning for warning in warnings_of(row) if warning not in notes]
+    for kind in (Kind.note, Kind.tip):
+        for text in remarks_in(row, kind):
+            yield kind.name, text
+    warnings = warnings_of(row)
     for warning in warnings[:MAX_WARNINGS]:
         yield "warning", Text(warning, "yellow")
     if (num := len(warnings) - MAX_WARNINGS) > 0:

@@ -57,7 +57,9 @@ function describe(cell) {
     + (interval ? `, 95 % interval ${text(interval[0])} to ${text(interval[1])}` : ", no interval"), value !== null);
   add(`${text(cell.samples_per_s)} samples/s`, metric.name !== "samples_per_s" && cell.samples_per_s !== null);
   add(`latency p50 ${text(cell.latency_p50_ms)} ms, p99 ${text(cell.latency_p99_ms)} ms`, cell.latency_p50_ms !== null);
-  add(`${String(cell.warnings).split("; ").length} warnings: ${cell.warnings}`, cell.warnings);
+  add(`Doubt: ${cell.warnings}`, cell.warnings);
+  add(`Tip: ${cell.tips}`, cell.tips);
+  add(`Note: ${cell.notes}`, cell.notes);
   return lines;
 }
 
