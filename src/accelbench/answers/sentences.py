@@ -80,13 +80,18 @@ class Answer:
         return self.lead.command if self.lead else None
 
     @property
+    def gives(self) -> str:
+        """The speed of the fastest, as a sentence."""
+        return f"{self.group.text(self.fastest)} gives {self._rate(self.fastest)}{self._latency}."
+
+    @property
     def sentence(self) -> str:
         """What is the fastest, by how much, and how sure that is."""
         within = "" if self.limit_ms is None else f" within {self.limit_ms:g} ms"
         first, rate, lead = self.group.text(self.fastest), self._rate(self.fastest) + self._latency, self.lead
         if lead is None:
             alone = f"Nothing else is{within}." if within else "It is the only setting that was measured in full."
-            return f"{first} gives {rate}. {alone}"
+            return f"{self.gives} {alone}"
         other = self.group.text(lead.second)
         if lead.word == Word.same:
             return f"{first} and {other} are equally fast{within}, {rate} ({lead.how_sure})."

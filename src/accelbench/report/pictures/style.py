@@ -64,13 +64,6 @@ def log_ticks(axis: Axis, num_ticks: int = 8, text: str = "{x:,.9g}") -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def widen(axes: Axes, ratio: float = 5.0) -> None:
-    """Makes a logarithmic y-axis reach over at least `ratio`: then it has two labelled ticks among 1, 2, 5, 10, ..."""
-    low, high = axes.get_ylim()
-    factor = max(1.1, (ratio * low / high) ** 0.5)
-    axes.set_ylim(low / factor, high * factor)
-
-
 def tidy(axes: Axes) -> None:
     """Small ticks, a faint grid, no box."""
     axes.yaxis.set_minor_formatter(NullFormatter())
