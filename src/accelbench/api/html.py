@@ -1,6 +1,6 @@
 """Tables with bars for notebooks: plain HTML without scripts, in the colours of the notebook's theme."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from html import escape
 
 from accelbench.presentation import UNKNOWN, significant
@@ -8,24 +8,50 @@ from accelbench.schema.text import clean
 
 # The theme's text colour shows on light and dark pages; the bars' blue has contrast to both.
 BAR = "<div style='width:{:.0f}px;height:12px;background:#3d8bd4'></div>"
-BAR_WIDTH = 200  # pixels, of the longest
-CELL = "style='text-align:left;padding:2px 10px;vertical-align:top'"
+BAR_WIDTH = 120  # pixels, of the longest
+CELL = "style='text-align:left;padding:2px 10px;vertical-align:top;{}'"
+SHORT, MARKED = "white-space:nowrap;", "font-weight:bold;"
 
 
 def page(
-    lines: Sequence[str], headings: Sequence[str], rows: Sequence[Sequence[str]], lengths: Sequence[float | None] = ()
+    lines: Sequence[str],
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    lengths: Sequence[float | None] = (),
+    marked: Collection[int] = (),
 ) -> str:
-    """Lines of text above a table of texts, each row of which has a bar of its one of `lengths`."""
-    longest = max((length for length in lengths if length), default=1.0)
-    bars = [f"<td>{BAR.format(BAR_WIDTH * (length or 0.0) / longest)}</td>" for length in lengths] or [""] * len(rows)
+    """Lines of text above a table of texts, each row of which has a bar of its one of `lengths`.
 
-    def line(tag: str, texts: Sequence[str], bar: str = "") -> str:
-        return f"<tr>{''.join(f'<{tag} {CELL}>{escape(clean(text))}</{tag}>' for text in texts)}{bar}</tr>"
+    The last column has long texts, which are broken. Rows whose numbers are in `marked` are bold, but for it.
+    """
+    longest = max((length for length in lengths if length), default=1.0)
+    bars = [
+        f"<td style='vertical-align:top;padding-top:5px'>{BAR.format(BAR_WIDTH * (length or 0.0) / longest)}</td>"
+        for length in lengths
+    ] or [""] * len(rows)
+
+    def line(tag: str, texts: Sequence[str], bar: str = "", style: str = "") -> str:
+        styles = [SHORT + style] * (len(texts) - 1) + [""]
+        first, *others = (
+            f"<{tag} {CELL.format(own)}>{escape(clean(text))}</{tag}>" for text, own in zip(texts, styles, strict=True)
+        )
+        return f"<tr>{first}{bar}{''.join(others)}</tr>"
 
     above = "".join(f"<p style='margin:2px 0'>{escape(clean(text))}</p>" for text in lines)
-    body = "".join(line("td", row, bar) for row, bar in zip(rows, bars, strict=True))
-    table = f"<thead>{line('th', headings)}</thead><tbody>{body}</tbody>"
+    body = "".join(
+        line("td", row, bar, MARKED * (number in marked))
+        for number, (row, bar) in enumerate(zip(rows, bars, strict=True))
+    )
+    table = f"<thead>{line('th', headings, '<th></th>' * bool(lengths))}</thead><tbody>{body}</tbody>"
     return f"<div>{above}<table style='border-collapse:collapse'>{table}</table></div>"
+
+
+def without_common(labels: Sequence[str]) -> tuple[str, list[str]]:
+    """What several labels have in common, such as `cnn cpu infer`, and the rest of each; empty of fewer than two."""
+    parts = [label.split("-") for label in labels]
+    common = [part for part in parts[0] if all(part in each for each in parts)] if len(parts) > 1 else []
+    rest = [" ".join(part for part in own if part not in common) for own in parts]
+    return " ".join(common), [own if own and common else label for own, label in zip(rest, labels, strict=True)]
 
 
 def interval(low: float | None, high: float | None) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from accelbench.answers.cells import MeasuredCell, cells_of
 from accelbench.answers.groups import groups
 from accelbench.answers.process import Process
-from accelbench.answers.sentences import answers
+from accelbench.answers.sentences import FASTEST, answers, verdict_text
 from accelbench.answers.words import workload_text
 from accelbench.api import html
 from accelbench.errors import UserError
@@ -82,6 +82,10 @@ class Result:
         what = f", {significant(rate)} samples/s" if rate is not None else f": {self.reason}" if self.reason else ""
         return f"Result({self.label}: {self.status}{what})"
 
+    def _repr_html_(self) -> str:
+        """For notebooks: its figures, and its warnings or why it has none."""
+        return _table([self])
+
 
 class Results(list[Result]):
     """Results in their order; `results[0]` is a `Result`, `results[1:]` are `Results`."""
@@ -150,15 +154,8 @@ class Results(list[Result]):
         return "\n  ".join([*lines, *map(repr, self)])
 
     def _repr_html_(self) -> str:
-        """For notebooks: the answer, and a table with a bar for each throughput."""
-        headings = ["cell", "status", "samples/s", "95 % interval", "p50 (ms)", "warnings, or the reason"]
-        rows = []
-        for each in self:
-            interval = html.interval(each.samples_per_s_low, each.samples_per_s_high)
-            speeds = [significant(each.samples_per_s), interval, significant(each.latency_p50_ms)]
-            rows.append([each.label, each.status, *speeds, each.reason or "; ".join(each.warnings)])
-        lines = [f"Records: {self.folder}", *self._answers(), *self.notes]
-        return html.page(lines, headings, rows, [each.samples_per_s for each in self])
+        """For notebooks: the answer, and a table of the cells, the fastest of each work first."""
+        return _table(self, [f"Records: {self.folder}", *self._answers(), *self.notes])
 
     def _answers(self) -> list[str]:
         several = [each for each in answers(each._cell for each in self) if each.others]
@@ -178,6 +175,28 @@ def read(folder: str | Path) -> Results:
     sweeps = reading.read_all(top, _costs(), wanted_suites(place.project, top))
     found = [Result.of(each, each.path) for sweep in sweeps for each in sweep.cells]
     return Results(found, top, [note for sweep in sweeps for note in sweep.notes])
+
+
+def _table(results: Sequence[Result], lines: Sequence[str] = ()) -> str:
+    """A table for notebooks: each work's fastest cell first; bars are shares of its speed."""
+    ranked = {
+        cell.measured_key: (group, cell) for group in groups(each._cell for each in results) for cell in group.cells
+    }
+    places = {key: place for place, key in enumerate(ranked)}
+    ordered = sorted(results, key=lambda each: places.get(each._cell.measured_key, len(places)))
+    common, names = html.without_common([each.label for each in ordered])
+    rows, shares = [], []
+    for each, name in zip(ordered, names, strict=True):
+        interval = html.interval(each.samples_per_s_low, each.samples_per_s_high)
+        speeds = [significant(each.samples_per_s), interval, significant(each.latency_p50_ms)]
+        group, cell = ranked.get(each._cell.measured_key, (None, None))
+        against = verdict_text(group, cell) if group and cell and len(group.cells) > 1 else ""
+        about = "; ".join(each.warnings) if each.is_ok else ": ".join(filter(None, [each.status, each.reason]))
+        rows.append([name, *speeds, against, about])
+        shares.append((cell.speed or 0.0) / (group.fastest.speed or 1.0) if group and cell else None)
+    headings = ["cell", "samples/s", "95 % interval", "p50 (ms)", "", "warnings, or why there is no number"]
+    marked = [number for number, row in enumerate(rows) if row[4] == FASTEST]
+    return html.page([*lines, *([f"All: {common}"] if common else [])], headings, rows, shares, marked)
 
 
 def _costs() -> Mapping[Any, Any]:
