@@ -73,7 +73,7 @@ COLUMNS = [
     CsvColumn("cost of a million samples", "cost_per_million_samples"),
     CsvColumn("accuracy (%)", "accuracy", "percent"),
     CsvColumn("test loss", "test_loss"),
-    CsvColumn("checked", "checked", "word"),
+    *(CsvColumn(name, name, "word") for name in ("tips", "notes", "checked")),
 ]
 
 
