@@ -119,6 +119,8 @@ def test_filters_apply_to_charts_and_table_at_once_and_stand_in_the_address(show
     assert (set(column(browser, "device")), set(column(browser, "precision"))) == ({"xla_cpu"}, {"fp32"})
     assert sorted(marks(browser)) == sorted(column(browser, "cell"))
     assert text(browser, "shown") == "8 of 44 cells"
+    bars = browser.find_elements(By.CSS_SELECTOR, ".bars li")
+    assert {bar.get_attribute("class") for bar in bars if bar.is_displayed()} == {"xla_cpu"}
     assert browser.current_url.endswith("#device=xla_cpu&precision=fp32&as=bars&columns=all")
     choose(browser, "precision", "bf16_mixed")
     assert text(browser, "shown") == "16 of 44 cells"
