@@ -248,9 +248,7 @@ def examined(maker, root, found, is_interleaved, *, is_whole) -> None:
     cells = [cell for sweep in sweeps for cell in sweep.cells]
     said = Said(cells)
     page = compose(sweeps)
-    table = page.first[0]
-    of_what_to_use(said, "tables", iter([table.headings, *([entry.text for entry in row] for row in table.rows)]))
-    of_what_to_use(said, "report.md", in_markdown(render.markdown(page), table.title))
+    of_what_to_use(said, "report.md", in_markdown(render.markdown(page), "What to use"))
     of_every_cell(said, page)
     of_pairs(said, "pairs", page)
     of_csv(said, root, sweeps)

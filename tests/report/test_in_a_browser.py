@@ -83,9 +83,10 @@ def test_the_table_says_what_cells_csv_says_and_nothing_is_logged_or_asked_of_a_
         assert column(browser, heading) == [significant(float(row[name]) if row[name] else None) for row in rows]
     for name in ("model", "device", "precision"):
         assert column(browser, name) == [row[name] for row in rows]
-    mark = {"estimated": "~", "measured": "", "": ""}
-    times = [mark[row["time_provenance"]] + significant(float(row["time_s"] or "nan")) for row in rows if row["time_s"]]
-    assert [each for each in column(browser, "time (s)") if each != "–"] == times
+    known = [(row["time_provenance"] == "estimated", float(row["time_s"])) for row in rows if row["time_s"]]
+    times = [each for each in column(browser, "time (s)") if each != "–"]
+    assert times == ["~" * is_estimated + significant(seconds) for is_estimated, seconds in known]
+    assert "peak device (MB)" not in browser.find_element(By.ID, "every").text  # nobody fills it
 
 
 def test_the_table_has_what_decides_more_on_request_and_a_line_for_what_was_skipped(show) -> None:

@@ -1,11 +1,8 @@
 from accelbench.report.tables import pairs
-from accelbench.schema.cell import Options
 from accelbench.schema.measurement import Evaluation
 from accelbench.schema.vocab import Protocol
 from accelbench.stats.means import MeanDifference
 from report.tables.rows import texts
-
-LAST, BOTH = Options(channels_last=True), Options(channels_last=True, compile=True)
 
 
 def test_equal_accuracies_are_judged_by_the_interval():
