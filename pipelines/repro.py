@@ -54,8 +54,6 @@ from accelbench.sweep.forecast import forecast
 
 LOG = "runs/repro.log"  # what DVC and its stages print
 MAX_TAIL = 20  # lines of it that are shown after a failure
-# What is said when DVC runs one of these stages, which measure nothing.
-OTHER_STAGES = {r"data@(.+)": r"Preparing data/\1", "report": "Building the report"}
 HEADLINE = "report/headline.txt"
 PREVIEW = "runs/preview"
 PREVIEW_EVERY_S = 30.0  # building one takes some 5 s
@@ -100,7 +98,7 @@ class Job(contextlib.ExitStack):
     def __init__(self, console: Console) -> None:
         super().__init__()
         self.console, self.began = console, time.monotonic()
-        self.num_read = 0  # lines of the log
+        self.num_read = 0  # characters of the log
         self.read = _read()
         self.suites = {suite.name: suite for suite in work.suites(ROOT)}
         self.lefts = {name: left(suite) for name, suite in self.suites.items()}
@@ -125,9 +123,9 @@ class Job(contextlib.ExitStack):
         others_s = OTHERS_S + OTHERS_EACH_S * sum(map(bool, self.lefts.values()))
         parts = [f"{duration(length.seconds)} of cells", f"{duration(others_s)} for data and report"]
         parts[1:1] = [f"{duration(confirm_s)} to measure the best again"] if confirm_s else []
-        rough = "".join(f"; {words}" for words in [evidence.roughness(self._left())] if words)
+        details = "; ".join(filter(None, [", ".join(parts), evidence.roughness(self._left())]))
         about = replace(length, seconds=length.seconds + confirm_s + others_s)
-        self._say(f"{named}, {counted(num, 'cell')} to measure: {about} ({', '.join(parts)}{rough}).")
+        self._say(f"{named}, {counted(num, 'cell')} to measure: {about} ({details}).")
 
     def dvc(self, *words: str) -> bool:
         """Runs DVC, which ends when this process ends, and answers its stages; returns whether it succeeded."""
@@ -136,7 +134,7 @@ class Job(contextlib.ExitStack):
             log.parent.mkdir(exist_ok=True)
             log.unlink(missing_ok=True)  # nothing is written through a link
             output = self.enter_context(log.open("wb"))
-        where: dict[str, Any] = {"cwd": ROOT, "env": environment, "stdout": output, "stderr": subprocess.STDOUT}
+        where: dict[str, Any] = {"cwd": ROOT, "env": environment, "stdout": output, "stderr": output}
         command = [sys.executable, "-m", "dvc", *words]
         with _ending(subprocess.Popen(command, preexec_fn=end_with_parent, **where)) as process:
             while process.poll() is None:
@@ -146,12 +144,10 @@ class Job(contextlib.ExitStack):
 
     def _follow(self) -> None:
         """Says which stage has begun, by the log's new lines; the stages that measure say it themselves."""
-        lines = (ROOT / LOG).read_text(errors="replace").split("\n")[:-1]  # the last one is not complete
-        for line in lines[self.num_read :]:
-            for name, words in OTHER_STAGES.items():
-                if found := re.fullmatch(f"Running stage '{name}':", line):
-                    self._say(f"{found.expand(words)} ...")
-        self.num_read = len(lines)
+        text = (ROOT / LOG).read_text(errors="replace")
+        for name in re.findall("^Running stage '(report|data@.+)':\n", text[self.num_read :], re.MULTILINE):
+            self._say(f"{'Building the' if name == 'report' else 'Preparing'} {name.replace('@', '/')} ...")
+        self.num_read = text.rfind("\n") + 1
 
     def serve(self) -> None:
         """Answers the next stage that asks for something, if one does within `POLL_S`."""
@@ -172,9 +168,7 @@ class Job(contextlib.ExitStack):
             self._say("Something that is no stage of this job has connected to it, and is refused.")
             return 2
         if _read() != self.read:
-            self._say(
-                f"Code or settings have changed since this job began: the stage reads them anew, and says so in {LOG}."
-            )
+            self._say(f"Code or settings have changed since this job began: the stage reads them anew ({LOG}).")
             return None
         source_digest.cache_clear()  # of a network of the user's own, which may have changed as well
         try:
@@ -207,9 +201,8 @@ class Job(contextlib.ExitStack):
     def _evidence(self) -> Evidence:
         """What tells how long they take; what is probed for it is only seen while it is, on a terminal."""
         with self.console.status("Estimating how long it takes ...") as status:
-            return forecast(
-                self._left(), self.hosts, Workplace.of_project(ROOT), lambda text: status.update(Text(text))
-            )
+            place = Workplace.of_project(ROOT)
+            return forecast(self._left(), self.hosts, place, lambda text: status.update(Text(text)))
 
     def _preview(self) -> None:
         """Builds a report of what is measured so far, unless that is all; nothing is measured meanwhile."""
@@ -240,11 +233,8 @@ class Job(contextlib.ExitStack):
     def explain(self) -> int:
         """Prints the end of what DVC said, in which the reason for its failure is; returns the exit status."""
         text = clean((ROOT / LOG).read_text(errors="replace"))
-        lines = text[max(0, text.rfind("Running stage ")) :].split("\n")[-MAX_TAIL:]
-        print(
-            "\n".join(["error: DVC could not finish:", *filter(None, lines), f"All that it said: {ROOT / LOG}"]),
-            file=sys.stderr,
-        )
+        lines = text[max(0, text.rfind("Running stage ")) :].rstrip().split("\n")[-MAX_TAIL:]
+        print("error: DVC could not finish:", *lines, f"All that it said: {ROOT / LOG}", sep="\n", file=sys.stderr)
         return 2
 
     def conclude(self) -> int:
@@ -257,18 +247,10 @@ class Job(contextlib.ExitStack):
         for line in problems:
             print(line, file=sys.stderr)
         shutil.rmtree(ROOT / PREVIEW, ignore_errors=True)
-        self._say("")
         with contextlib.suppress(OSError):
-            for line in (ROOT / HEADLINE).read_text().splitlines():
-                self._say(line)
-            self._say("")
-        places = {
-            "Report": ROOT / "report" / "index.html",
-            "MLflow": "make ui",
-            "Log": f"{ROOT / LOG} (DVC's lines; why stand-ins)",
-        }
-        for name, place in places.items():
-            self._say(f"{f'{name}:':<8} {place}", wraps=False)
+            self._say("\n" + clean((ROOT / HEADLINE).read_text(encoding="utf-8")))
+        self._say(f"Report:  {ROOT / 'report' / 'index.html'}", wraps=False)
+        self._say(f"Log:     {ROOT / LOG} (DVC's lines; why stand-ins)\nMLflow:  make ui", wraps=False)
         if _lock_differs():
             self._say('Commit:  git add dvc.lock && git commit -m "What was measured"  (docs/dvc.md)')
         self._say(f"Took:    {duration(time.monotonic() - self.began)}")

@@ -12,6 +12,7 @@ from accelbench.data.arrays import digest_of
 from accelbench.errors import UserError
 from accelbench.grid import fingerprint, plan
 from accelbench.isolation.hosts import Hosts
+from accelbench.isolation.messages import Outcome
 from accelbench.project import RECORDS
 from accelbench.schema import plan_file, record
 from accelbench.schema.vocab import Device, Engine, Library, Mode, Precision, Protocol, Status
@@ -263,6 +264,14 @@ def test_a_record_is_delivered_during_the_next_cell_once_nothing_more_is_timed(s
     result, _ = swept([make_cell(), make_cell("await news", batch_size=8)], tracking="mlflow")
     assert [(found.status, found.reason) for found in result.records] == [(Status.ok, None)] * 2
     assert sent == [32, 8]
+
+
+def test_networks_none_of_which_can_run_are_refused_and_leave_nothing(swept, folder, monkeypatch):
+    monkeypatch.setattr(session, "CHECKED", {Library.accelbench})
+    monkeypatch.setattr(Hosts, "check", lambda *_: Outcome(status=Status.failed, reason="nets.py:3: no"))
+    with pytest.raises(UserError, match=r"^nets.py:3: no$"):
+        swept(of_sizes(8, 16))
+    assert not folder.exists()
 
 
 def test_what_libraries_print_is_shown_without_escapes_and_of_a_long_output_the_end():

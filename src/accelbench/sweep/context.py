@@ -37,6 +37,9 @@ class SweepContext:
     place: Workplace
     folder: Path  # of the records
     sweep_id: str  # kept in every record
+    refuses: bool = (
+        False  # whether networks that can't run are a mistake to report, if there is nothing else to measure
+    )
     is_announced: bool = False  # whether its caller has said how many cells there are, and how long they take
     earlier: Sequence[WantedCell] = ()  # the cells that the folder's plan names already, and keeps
 
@@ -60,7 +63,7 @@ class SweepContext:
         place = workplace().with_data(options.data_root)
         folder = out or _folder_under_runs(place, options.out or f"{RUNS}/{sweep_id}")
         check_request(cells)
-        return cls(options, console, hosts, place, folder, sweep_id)
+        return cls(options, console, hosts, place, folder, sweep_id, refuses=out is None)
 
     def say(self, line: str, style: str | None = None) -> None:
         say(self.console, line, style)

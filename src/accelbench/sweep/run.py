@@ -90,25 +90,25 @@ def run(
 
 def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list[Record]:
     plan = [WantedCell(item.cell, item.record_name, item.label) for item in ready.planned]
-    context.write_plan(plan)
     measured, todo = known(context, ready.planned)
     if measured:
         context.say(f"{len(measured)} of {len(ready.planned)} cells have their record already.")
     context.hosts.meanwhile = delivery.deliver
     num_known = len(measured)
-    try:
-        with Session(context, ready, todo) as session:
+    with Session(context, ready, todo) as session:  # before the plan is written: it may refuse the cells
+        context.write_plan(plan)
+        try:
             if sum(item.skip_reason is None for item in todo) > 1:
                 delivery.open()  # while the host imports its framework
             for item in todo:
                 measured.append(session.measure(item))
                 delivery.add(measured[-1])
-    finally:  # a cell's code may have deleted files; an interrupted sweep keeps its records too
-        if not (context.folder / PLAN).exists():
-            context.write_plan(plan)
-        for record in measured[num_known:]:
-            if not (context.folder / f"{record.name}.json").exists():
-                context.write_record(record)
+        finally:  # a cell's code may have deleted files; an interrupted sweep keeps its records too
+            if not (context.folder / PLAN).exists():
+                context.write_plan(plan)
+            for record in measured[num_known:]:
+                if not (context.folder / f"{record.name}.json").exists():
+                    context.write_record(record)
     return measured
 
 

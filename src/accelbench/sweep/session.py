@@ -13,7 +13,7 @@ from rich.text import Text
 
 from accelbench.data.arrays import read_manifest
 from accelbench.devices import energy_counters
-from accelbench.errors import DataError
+from accelbench.errors import DataError, UserError
 from accelbench.grid.estimate import Evidence, read_evidence, total
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.plan import Planned, Prepared
@@ -32,7 +32,7 @@ from accelbench.settings.config import check_local
 from accelbench.sweep.context import SweepContext
 from accelbench.sweep.forecast import complete, note_inputs
 from accelbench.sweep.prober import PROBING_ENGINE, Prober, Quiet, is_allowed, slow_formats
-from accelbench.sweep.terminal import SweepProgress
+from accelbench.sweep.terminal import SweepProgress, own_calls
 
 MAX_LIBRARY_OUTPUT = 20_000  # characters of what one cell's libraries printed, with -v
 # Of accelbench's own networks, the tests know that they run: no check of them.
@@ -40,7 +40,10 @@ CHECKED = frozenset(Library) - {Library.accelbench}
 
 
 class Session:
-    """Measures and shows the cells `todo` of one sweep. With nothing to do it starts nothing."""
+    """Measures and shows the cells `todo` of one sweep. With nothing to do it starts nothing.
+
+    Entering it checks their networks. Raises UserError: none of them can run, and the sweep's context refuses that.
+    """
 
     evidence: Evidence  # of how long cells take; once entered, with something to do
 
@@ -77,6 +80,11 @@ class Session:
         self.evidence = read_evidence(place.root, environment["machine"], {cell.id for cell in runnable})
         self._preflight = Preflight(hosts, self.ready.data_folder)
         self._preflight.check(runnable)
+        failures = [failure for cell in runnable if (failure := self._preflight.failure(cell)) is not None]
+        if self.context.refuses and runnable and len(failures) == len(runnable):
+            raise UserError(
+                "\n".join(dict.fromkeys(f"{each.reason}\n{own_calls(each.error)}".strip() for each in failures))
+            )
         runnable = [cell for cell in runnable if self._preflight.failure(cell) is None]
         for device in dict.fromkeys(cell.device for cell in runnable):
             cells = [cell for cell in runnable if cell.device == device]

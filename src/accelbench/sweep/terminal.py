@@ -231,6 +231,12 @@ def show_card(record: Record, path: str, console: Console) -> None:
     show_places({"record": path}, console)
 
 
+def own_calls(error: str | None) -> str:
+    """The calls in a traceback, whose reason stands elsewhere; empty if it is long, as one through frameworks is."""
+    lines = (error or "").splitlines()
+    return "\n".join(line for line in lines if line.startswith(" ")) if len(lines) <= MAX_ERROR_LINES else ""
+
+
 def show_places(places: Mapping[str, str], console: Console) -> None:
     """Prints where to find more: name -> path or address. They are no part of the table, which would wrap them."""
     for name, place in places.items():
@@ -249,8 +255,7 @@ def _card_lines(record: Record, row: Row) -> Iterator[tuple[str, Text | str]]:
     if row["disturbed"]:
         yield "reason", f"{row['disturbed']}, so its numbers are not published"
     if record.error and record.cell.own_code and len(record.error.splitlines()) <= MAX_ERROR_LINES:
-        calls = [line for line in record.error.splitlines() if line.startswith(" ")]  # the reason says the rest
-        yield "error", Text("\n".join(calls) or record.error.rstrip(), "dim")
+        yield "error", Text(own_calls(record.error) or record.error.rstrip(), "dim")
     if is_ok and not row["disturbed"]:
         yield from _speed(row)
         yield from _use(record, row)
