@@ -168,19 +168,19 @@ def show_answer(records: Sequence[Record], folder: str, console: Console) -> Non
     if not found:
         return
     chosen, alone = ([each for each in found if bool(each.others) == is_choice] for is_choice in (True, False))
-    console.print()
     soft_wrap = not console.is_terminal
     for answer in chosen[:MAX_WORKLOADS]:
+        console.print()
         console.print(sentence(answer), soft_wrap=soft_wrap)
-        short_text = answer.group.short_text
-        _show_figures("with", lambda cell: short_text(cell), answer.group.cells, console)  # noqa: B023  # at once
+        _show_figures("with", answer.group.short_text, answer.group.cells, console)
         for line in remarks(answer, planned):
             console.print(line, soft_wrap=soft_wrap)
     if len(chosen) > MAX_WORKLOADS:
         console.print(Text(f"and {len(chosen) - MAX_WORKLOADS} other models or modes"), soft_wrap=soft_wrap)
     if alone:
-        say(console, "One cell of each model and mode, which no other compares with:")
-        _show_figures("cell", lambda cell: cell.label, [each.fastest for each in alone], console)
+        say(console, "\nOne cell of each model and mode, which no other compares with:")
+        _show_figures("cell", lambda cell: cell.label, [each.fastest for each in alone[:MAX_CELLS]], console)
+        say(console, f"and {len(alone) - MAX_CELLS} more" if len(alone) > MAX_CELLS else "")
     for answer in chosen[:MAX_WORKLOADS]:
         if answer.command:
             say(console, f"To be sure: {answer.command}")
@@ -203,7 +203,7 @@ def sentence(answer: Answer) -> Text:
 
 
 def remarks(answer: Answer, planned: Iterable[Process]) -> Iterator[Text]:
-    """What to know before using the fastest of the planned cells: its first warnings, and those of slower ones."""
+    """What to know before using the fastest of the planned cells; the first warnings of slower ones, and tips."""
     if words := " ".join(filter(None, [answer.remark, answer.larger_batch(planned)])):
         yield Text(words)
     known = warnings_of(answer.fastest.row)
@@ -217,6 +217,9 @@ def remarks(answer: Answer, planned: Iterable[Process]) -> Iterator[Text]:
         yield Text(f"{answer.group.short_text(cell)}: {texts[0].partition(': ')[0]}{more}", "dim yellow")
     if (num := len(slower) - MAX_SLOWER) > 0:
         yield Text(f"{and_more(num, 'slower cell')} with warnings", "dim yellow")
+    tips = Counter(text.partition(":")[0] for cell in answer.group.cells for text in remarks_in(cell.row, Kind.tip))
+    for tip, num in tips.items():
+        yield Text(f"Tip for {counted(num, 'cell')}: {tip}", "dim")
 
 
 def show_card(record: Record, path: str, console: Console) -> None:
