@@ -40,12 +40,11 @@ TERMINALS = {
     "compare": 'accelbench compare --fail-if slower:5% --run "model=mlp mode=infer" "model=mlp mode=infer threads=1"',
     "search": f"accelbench best --search --budget 1m {RESNET18} precision=fp32,bf16 batch_size=1,8 threads=1,2",
 }
-# Picture -> the file in report/plots that it is a copy of.
-PLOTS = {"times": f"times_{SUITE}"}
 # Picture -> the part of the report's page that it shows, as a CSS selector.
 QUESTION = ".question:has([data-title='{}'])"
 SECTIONS = {
     "all-cells": ".scroll:has(> #every)",
+    "times": f".suite:has([data-folder={SUITE}]) > section",
     "devices": QUESTION.format("Which device?"),
     "batches": QUESTION.format("Which batch size?"),
     "engines": QUESTION.format("Which engine?"),
@@ -80,14 +79,12 @@ def main() -> None:
 
 
 def report() -> None:
-    """Saves the report's first screen, parts of its page, and some of its pictures."""
+    """Saves the report's first screen and parts of its page."""
     with browser(1400, 1000) as page:
         page.get((ROOT / "report/index.html").as_uri())
         save(page, "report")
         for name, selector in SECTIONS.items():
             save_part(page, selector, name)
-    for name, plot in PLOTS.items():
-        keep(ROOT / f"report/plots/{plot}.png", name)
 
 
 def plots() -> None:

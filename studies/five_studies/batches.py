@@ -14,18 +14,8 @@ from five_studies.comparison import one_per_setting
 from five_studies.published import Line, by_place
 
 COLUMNS = by_place(
-    *(
-        "network",
-        "device",
-        "precision",
-        "options",
-        "whose",
-        "fastest batch",
-        "samples/s",
-        "over batch 8 (x)",
-        "how sure",
-    ),
-    *("best for the memory", "largest batch"),
+    *("network", "device", "precision", "options", "whose", "fastest batch", "samples/s", "over batch 8 (x)"),
+    *("how sure", "best for the memory", "largest batch"),
 )
 NOTES = [
     'The study calls batch 8 optimal ("best speed/VRAM balance") and 16 the largest for 2 GB, and computes neither; '
@@ -46,13 +36,23 @@ def table(sweep: Sweep) -> Table | None:
     )
 
 
-def _ours(sweep: Sweep, optimal: int) -> Iterator[Line]:
-    groups: dict[tuple[Any, ...], dict[int, MeasuredCell]] = defaultdict(dict)
+def claim(sweep: Sweep) -> str:
+    """The study's best batch, and what is the fastest here of the same network and precision; empty without one."""
+    optimal = next((entry for entry in published.load(sweep.study) if entry.metric == "optimal_batch"), None)
+    if optimal is None:
+        return ""
+    own = [line for line in _ours(sweep, int(optimal.value)) if line[:3:2] == [optimal.model, optimal.precision]]
+    said = [f"on the {line[1]} {line[5].text} ({line[7].text} times batch {optimal.value:.0f})" for line in own]
+    return f"Its best batch is {optimal.value:.0f}; fastest here: {', '.join(said)}." if said else ""
+
+
+def _ours(sweep: Sweep, optimal: int) -> Iterator[list[Any]]:
+    groups: dict[tuple[str | None, ...], dict[int, MeasuredCell]] = defaultdict(dict)
     for each in one_per_setting(each for each in sweep.cells if each.is_ok and each.cell.mode == Mode.infer):
         cell = each.cell
-        shown = cell.model.name, cell.device, cell.precision, options_text(each.row)
-        groups[shown, cell.engine, cell.devices, cell.scaling, cell.threads][cell.batch_size] = each
-    for (settings, *_), by_batch in groups.items():
+        # All that differs is shown: options have the engine, the threads and the number of devices.
+        groups[cell.model.name, cell.device, cell.precision, options_text(each.row)][cell.batch_size] = each
+    for settings, by_batch in groups.items():
         if len(by_batch) > 1:  # else there is nothing to choose
             fastest = max(by_batch.values(), key=lambda each: each.speed or 0.0)
             per_mb = {

@@ -37,7 +37,8 @@ class OurTime:
 
     cell: MeasuredCell | None  # the ok cell nearest to the study's settings; if none is ok, the nearest planned one
     seconds: Seconds | None
-    evaluation: Seconds | None  # of one evaluation on the test set, by the nearest training cell that timed any
+    evaluation: Seconds | None  # of one evaluation on the test set
+    tested: MeasuredCell | None  # the cell of it: the nearest training cell that timed any
     speedup: float | None  # the CPU's time / this device's time, of cells that differ only in the device
 
 
@@ -107,7 +108,7 @@ def describe(reported: MeasuredCell | None) -> str:
         return "not planned"
     cell, measured = reported.cell, measurement_of(reported)
     if measured is None:
-        return f"{reported.outcome}: {reported.reason}" if reported.reason else reported.outcome
+        return reported.outcome
     job = _job_text(_own_job(cell, measured)) if measured.epochs else ""  # of a window only as an estimate
     parts = [choice_text(reported, has_engines=True), job, cell.protocol.value]
     return ", ".join([cell.precision, f"batch {cell.batch_size}", *filter(None, parts)])
@@ -176,6 +177,7 @@ def _our_time(sweep: Sweep, model: str, mode: Mode, device: Device, devices: int
         cell=ours,
         seconds=seconds,
         evaluation=_evaluation(tested, job),
+        tested=tested,
         speedup=cpu.value / seconds.value if cpu and seconds else None,
     )
 

@@ -1,4 +1,4 @@
-"""The devices of a study beside ours, and which of them suits which network."""
+"""The devices of a study beside ours."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,9 +8,9 @@ from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Table, number, tabulate_known
 from accelbench.schema.ceilings import ceilings_in
 from accelbench.schema.measurement import Machine
-from accelbench.schema.vocab import Device, Mode
+from accelbench.schema.vocab import Device
 from five_studies import published
-from five_studies.comparison import compare_with_published, engines, measurement_of
+from five_studies.comparison import measurement_of
 from five_studies.published import Line, by_place
 
 COLUMNS = by_place(
@@ -19,10 +19,6 @@ COLUMNS = by_place(
 )
 NOTES = [
     "Of the study's devices: what its text or its data say. Measured: the highest speeds that the probe reached.",
-]
-ORDER_NOTES = [
-    "In brackets the CPU's time / the device's time. Ours are of cells that differ only in the device: one without an "
-    "equal cell on the CPU is left out. The network that gained most in the study comes first."
 ]
 
 
@@ -58,24 +54,3 @@ def _has(machine: Machine, device: Device) -> str:
         return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in details.items() if value is not None)
     numbers = {"core": machine.get("num_cores"), "thread": machine.get("num_threads")}
     return ", ".join(counted(num, name) for name, num in numbers.items() if num is not None)
-
-
-def order(sweep: Sweep) -> Table | None:
-    """Which device is fastest for which network, by the published times and by ours; None without published ones."""
-    own = engines(sweep)
-    lines: list[Line] = []
-    for mode in Mode:
-        compared = compare_with_published(sweep, mode)
-        gaining = sorted(compared, key=lambda each: each.published_speedup or 0.0, reverse=True)
-        for model in dict.fromkeys(each.model for each in gaining if each.published_speedup):
-            of_model = [each for each in compared if each.model == model]
-            theirs = _fastest_first({each.device_text: each.published_speedup for each in of_model})
-            ours = [{each.device_text: each.ours[engine].speedup for each in of_model} for engine in own]
-            lines.append([model, mode, theirs, *map(_fastest_first, ours)])
-    columns = by_place("network", "mode", "published: fastest first", *(f"{engine}: fastest first" for engine in own))
-    return tabulate_known("Which device suits which network", columns, lines, ORDER_NOTES)
-
-
-def _fastest_first(gains: dict[str, float | None]) -> str:
-    known = sorted(((gain, device) for device, gain in gains.items() if gain is not None), reverse=True)
-    return ", ".join(f"{device} ({number(gain).text})" for gain, device in known) if len(known) > 1 else ""

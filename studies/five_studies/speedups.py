@@ -17,8 +17,7 @@ Devices = tuple[Device, Device]  # the first one's speed over the second's
 CPU, GPU, TPU = Device.cpu, Device.gpu, Device.tpu
 PAIRS: Sequence[Devices] = ((GPU, CPU), (TPU, CPU), (TPU, GPU), (GPU, TPU))
 # Times that a study published of several devices, from which its speed-ups follow where it prints none itself.
-TIMES = {"000": "time_per_image", "002": "train_time", "004": "train_time"}
-MODES = {"002": Mode.train, "004": Mode.train}  # of the published speed-ups; else inference
+TIMES = {"time_per_image": Mode.infer, "train_time": Mode.train, "test_time": Mode.infer, "one_epoch_time": Mode.train}
 UNEQUAL_BATCHES = {"002"}  # studies whose batch was not the same on both devices
 ALL = "all"  # the network of a published number that is a mean over all networks
 NOTES = [
@@ -51,18 +50,21 @@ def _pairs(sweep: Sweep, devices: Devices) -> list[tuple[MeasuredCell, MeasuredC
 
 def table(sweep: Sweep) -> Table | None:
     """Our speed-ups between devices and the published ones; None if there is neither."""
+    return tabulate_known("Device against device", COLUMNS, _lines(sweep), NOTES)
+
+
+def _lines(sweep: Sweep) -> list[list[Any]]:
     # A GPU over a TPU in study 000, which prints it so; else a TPU over a GPU.
     left_out = (TPU, GPU) if sweep.study == "000" else (GPU, TPU)
     entries = published_for_sweep(sweep)
     if sweep.study not in UNEQUAL_BATCHES:
         batches = {None, *(reported.cell.batch_size for reported in sweep.cells)}
         entries = [entry for entry in entries if entry.batch_size in batches]
-    mode = MODES.get(sweep.study or "", Mode.infer)
     shown: list[list[Any]] = []
     for devices in (devices for devices in PAIRS if devices != left_out):
         shown += _ours(sweep, devices)
-        shown += _printed(entries, devices, mode)
-        shown += _from_times(entries, devices, mode)
+        shown += _printed(entries, devices, Mode.train if published.framework(sweep.study) else Mode.infer)
+        shown += _from_times(entries, devices)
     models = list(dict.fromkeys(reported.cell.model.name for reported in sweep.cells))
 
     names = list(map(_name, PAIRS))
@@ -71,7 +73,41 @@ def table(sweep: Sweep) -> Table | None:
         """A published speed-up follows ours of the same batch."""
         return models.index(line[0]), names.index(line[2]), line[6].key or math.inf
 
-    return tabulate_known("Device against device", COLUMNS, sorted(shown, key=place), NOTES)
+    return sorted(shown, key=place)
+
+
+def claim(sweep: Sweep) -> str:
+    """The study's speed-ups between devices, and ours of the same networks and batches; empty without any of its."""
+    if sweep.study == raw.STUDY:
+        return _headline_claim(sweep)
+    lines = _lines(sweep)
+    theirs, ours = ([line for line in lines if line[3] == whose] for whose in ("published", "ours"))
+    said, here = [], []
+    for name in dict.fromkeys(line[2] for line in theirs if sweep.study != "001" or line[2].endswith(CPU)):
+        of_pair = [line for line in theirs if line[2] == name]
+        said.append(f"{name} {span([line[4] for line in of_pair])}")
+        same = {(name, *line[:2], line[5], line[6].key) for line in of_pair}  # of any batch, where it was unequal
+        keys = [(line, {(line[2], *line[:2], line[5], batch) for batch in (line[6].key, None)}) for line in ours]
+        if gains := [line[4] for line, key in keys if key & same]:
+            here.append(f"{name} {span(gains)}")
+    return (
+        f"Speed-ups in the study: {', '.join(said)} times. Here: {', '.join(here) or 'not measured'}." if said else ""
+    )
+
+
+def _headline_claim(sweep: Sweep) -> str:
+    table = headlines(sweep)
+    rows = table.rows if table else []
+    theirs, ends = (", ".join(f"{row[0].text} {row[1].text}" for row in rows), ", ".join(row[2].text for row in rows))
+    ours = ", ".join(f"{row[0].text} {span(row[4:6])}" for row in rows if row[4].key is not None)
+    said = f"The study's headline, {theirs} times, is of launch times: end to end, the same runs give {ends}."
+    return f"{said} Here: {ours or 'not measured'}."
+
+
+def span(found: Sequence[Entry], digits: int = 3) -> str:
+    """The lowest and the highest number, such as `3.29 to 34.3`."""
+    values = [float(each.key) for each in found if each.key is not None]
+    return " to ".join(dict.fromkeys(number(end(values), digits).text for end in (min, max)))
 
 
 def _name(devices: Devices) -> str:
@@ -99,21 +135,22 @@ def _printed(entries: Sequence[Published], devices: Devices, mode: Mode) -> Iter
             yield [entry.model, mode, _name(devices), "published", Entry(text, entry.value), *settings]
 
 
-def _from_times(entries: Sequence[Published], devices: Devices, mode: Mode) -> Iterator[list[Any]]:
+def _from_times(entries: Sequence[Published], devices: Devices) -> Iterator[list[Any]]:
     """The ratio of two published times of the same network, of float32, and of the same batch unless it was unequal."""
     # What a study calls float32 is TF32 on study 000's GPU.
-    times = [e for e in entries if e.metric == TIMES.get(e.study) and e.precision in (Precision.fp32, Precision.tf32)]
+    times = [e for e in entries if e.metric in TIMES and e.precision in (Precision.fp32, Precision.tf32)]
     first, second = ([entry for entry in times if entry.device == device] for device in devices)
     for one in first:
         is_unequal = one.study in UNEQUAL_BATCHES
         for other in second:
-            if one.model == other.model and (is_unequal or one.batch_size == other.batch_size):
+            same = (one.model, one.metric) == (other.model, other.metric)
+            if same and (is_unequal or one.batch_size == other.batch_size):
                 # The end of a source names what the number was measured on.
                 machines = " / ".join(entry.source.rpartition(": ")[2] for entry in (other, one))
                 source = f"{other.value:g} {one.unit} / {one.value:g} {one.unit}: {machines}"
                 settings = (Precision.fp32, count(None if is_unequal else one.batch_size), source)
                 gain = number(other.value / one.value)
-                yield [one.model, mode, _name(devices), "published", gain, *settings]
+                yield [one.model, TIMES[one.metric], _name(devices), "published", gain, *settings]
 
 
 def headlines(sweep: Sweep) -> Table | None:

@@ -34,7 +34,6 @@ class StepMetric(NamedTuple):
         "Ours is the median over single steps that were each waited for; where fewer than 6 were, as steps are long, "
         "it follows from samples/s, of steps without a wait between them."
     )
-    unknown: str = "too few steps were waited for, and there is no rate"  # why there is no such number
     from_rate: Callable[[MeasuredCell, float], float] | None = None  # the same from samples/s, where too few were
 
 
@@ -69,60 +68,54 @@ METRICS: Mapping[str, StepMetric] = {
         "Share of copying (%)",
         communication_percent,
         "Ours is the median over single steps that were each waited for.",
-        unknown="nothing is copied, or too few steps were waited for",
     ),
     "peak_memory": StepMetric(
         "Memory of the device (MB)",
         lambda reported: reported.number("peak_device_mb"),
         "Ours is the allocator's peak in the cell's own process. Study 000 ran all its cells in one process and never "
         "reset the peak: only those of its cells that raised it are shown.",
-        unknown="the device reports no peak",
     ),
 }
 
 
-def table(sweep: Sweep, name: str) -> Table | None:
-    """Our cells with the published number of their settings, and our cells that have no published one.
-
-    None if the study published no such number, which is one of `METRICS`.
-    """
-    metric = METRICS[name]
-    entries = [entry for entry in published.load(sweep.study) if entry.metric == name]
-    if not entries:
-        return None
-    lines: list[_Line] = []
-    for reported in one_per_setting(reported for reported in sweep.cells if reported.cell.mode == Mode.infer):
-        value, source = _ours(metric, reported)
-        same: list[Published | None] = [entry for entry in entries if has_same_settings(entry, reported)]
-        lines += [_Line(reported, value, source, each) for each in same or ([None] if value is not None else [])]
-
-    def why_not(line: _Line) -> str | None:
-        if not line.reported.is_ok:
-            return line.reported.outcome
-        return metric.unknown if line.value is None else None
-
-    columns: list[Column[_Line]] = [
-        *columns_of(lambda line: line.reported, [each for each in SETTINGS if each.heading != "mode"]),
-        Column("ours", lambda line: line.value, number),
-        Column("ours: from", lambda line: line.source),
-        Column("why not", why_not),
-        Column("published", lambda line: published.entry(line.published)),
-        Column("published by", lambda line: line.published and line.published.source),
-    ]
-    notes = [
-        f"{metric.note} Published numbers were measured by the study, on its machines; they enter none of our "
-        "statistics."
-    ]
-    return tabulate_known(metric.title, columns, lines, notes)
-
-
-class _Line(NamedTuple):
+class Line(NamedTuple):
     """One of our cells with one published number of its settings, if there is any."""
 
     reported: MeasuredCell
     value: float | None
     source: str | None  # of our value, where a metric has two
     published: Published | None
+
+
+def lines(sweep: Sweep, name: str) -> list[Line]:
+    """Our cells with each published number of their settings, and our cells that have no published one.
+
+    None of them if the study published no such number, which is one of `METRICS`.
+    """
+    entries = [entry for entry in published.load(sweep.study) if entry.metric == name]
+    found: list[Line] = []
+    for reported in one_per_setting(each for each in sweep.cells if entries and each.cell.mode == Mode.infer):
+        value, source = _ours(METRICS[name], reported)
+        same: list[Published | None] = [entry for entry in entries if has_same_settings(entry, reported)]
+        found += [Line(reported, value, source, each) for each in same or ([None] if value is not None else [])]
+    return found
+
+
+def table(sweep: Sweep, name: str) -> Table | None:
+    """`lines` as a table; None if there are none."""
+    metric = METRICS[name]
+    columns: list[Column[Line]] = [
+        *columns_of(lambda line: line.reported, [each for each in SETTINGS if each.heading != "mode"]),
+        Column("ours", lambda line: line.value, number),
+        Column("ours: from", lambda line: line.source),
+        Column("published", lambda line: published.entry(line.published)),
+        Column("published by", lambda line: line.published and line.published.source),
+    ]
+    notes = [
+        f"{metric.note} A dash: the cell did not run, or its device or so few steps don't tell. Published numbers were "
+        "measured by the study, on its machines; they enter none of our statistics."
+    ]
+    return tabulate_known(metric.title, columns, lines(sweep, name), notes)
 
 
 def _ours(metric: StepMetric, reported: MeasuredCell) -> tuple[float | None, str | None]:

@@ -1,4 +1,4 @@
-"""What networks learnt, and the times of a single epoch, beside the published ones."""
+"""What networks learnt beside the published, the times of first epochs, and the speed by the size of the data set."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -6,8 +6,8 @@ from itertools import product
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.report.read import Sweep
-from accelbench.report.tables.table import Table, count, number, percent, tabulate_known
-from accelbench.schema.vocab import Device, Mode
+from accelbench.report.tables.table import Entry, Table, count, number, percent, tabulate_known
+from accelbench.schema.vocab import Device, Engine, Mode
 from five_studies import published
 from five_studies.comparison import (
     Seconds,
@@ -18,7 +18,7 @@ from five_studies.comparison import (
     published_for_sweep,
     ratio,
 )
-from five_studies.published import Line, by_place
+from five_studies.published import Line, Published, by_place
 from five_studies.times import seconds_entry
 
 QUALITY_COLUMNS = by_place(
@@ -33,7 +33,6 @@ SIZE_NOTES = [
     "The study says that TPUs scale better to larger data sets, without numbers. Ours: whole epochs (protocol fit) on "
     "the first images of the training set. The first epoch holds the compilation; samples/s are of the later ones."
 ]
-ONE_EPOCH_COLUMNS = by_place("network", "device", "engine", "published (s)", "ours (s)", "ours: cell", "published by")
 
 
 def quality(sweep: Sweep) -> Table | None:
@@ -84,29 +83,19 @@ def by_size(sweep: Sweep) -> Table | None:
     return tabulate_known("Speed by the size of the data set", SIZE_COLUMNS, lines, SIZE_NOTES)
 
 
-def one_epoch(sweep: Sweep) -> Table | None:
-    """The times of a single epoch, ours and the published; None if the study published none."""
-    found: list[Line] = []
-    for entry in published_for_sweep(sweep):
-        if entry.metric == "one_epoch_time" and entry.device is not None:
-            for engine in engines(sweep):
-                wanted = (sweep, entry.model, Mode.train, Device(entry.device), engine)
-                tested = nearest_cell(*wanted, known="test_loss")
-                ours = tested if tested is not None and tested.is_ok else nearest_cell(*wanted)
-                times = [published.entry(entry), seconds_entry(_first_epoch(ours, sweep.study))]
-                found.append([entry.model, entry.device, engine, *times, describe(ours), entry.source])
-    notes = [
-        "One run with building and compiling; ours is the first epoch of the cell, whichever number it runs. ~: of "
-        "fewer samples, plus what the rest takes at the cell's samples/s."
-    ]
-    return tabulate_known("One epoch", ONE_EPOCH_COLUMNS, found, notes)
+def first_epochs(sweep: Sweep, wanted: Published) -> dict[Engine, Entry]:
+    """By engine, seconds of building and of the first epoch with its compilation, on the samples of the study's job.
 
-
-def _first_epoch(ours: MeasuredCell | None, study: str | None) -> Seconds | None:
-    """Seconds of building, and of the first epoch with its compilation."""
-    measured = measurement_of(ours)
-    if ours is None or measured is None or not measured.epochs or not ours.speed:
-        return None
-    first, wanted = measured.epochs[0], published.find(study, ours.cell.model.name, "train_samples", None)
-    rest = int(wanted.value) - first.num_samples if wanted else 0
-    return Seconds(measured.build_s + first.seconds + rest / ours.speed, rest != 0, "")
+    Of the cell nearest to the settings of a published number; those without such a time are left out.
+    """
+    found = {}
+    samples = published.find(sweep.study, wanted.model, "train_samples", None)
+    for engine in engines(sweep):
+        of = (sweep, wanted.model, Mode.train, Device(str(wanted.device)), engine)
+        ours = nearest_cell(*of, known="test_loss")
+        measured = measurement_of(ours)
+        if ours is not None and measured is not None and measured.epochs and ours.speed:
+            first = measured.epochs[0]
+            rest = int(samples.value) - first.num_samples if samples else 0
+            found[engine] = seconds_entry(Seconds(measured.build_s + first.seconds + rest / ours.speed, rest != 0, ""))
+    return found

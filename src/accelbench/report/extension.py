@@ -16,9 +16,11 @@ from accelbench.report.tables.table import Table
 
 @dataclass(frozen=True, kw_only=True)
 class Addition:
-    """What is added to a suite's section."""
+    """What is added to a suite's section: the page folds all but the sentence and the main table."""
 
-    caveats: list[str] = field(default_factory=list)  # sentences to read before the numbers
+    sentence: str = ""  # what the measurements say to what was published
+    main: Table | None = None  # where published numbers stand beside ours
+    caveats: list[str] = field(default_factory=list)  # about the published numbers, and how they compare
     tables: list[Table] = field(default_factory=list)
     pictures: list[tuple[str, str, Figure]] = field(default_factory=list)  # name of the file, what it shows, figure
 

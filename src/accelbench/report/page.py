@@ -27,10 +27,11 @@ MAX_ANSWERS, MAX_NOTES = 200, 50
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """One suite's part of the page; the caveats are to be read first, such as what a search found."""
+    """One suite's part of the page; `findings` are what a race found."""
 
     sweep: Sweep
-    caveats: list[str]
+    findings: list[str]
+    added: Addition
     tables: list[Table]
     pictures: list[Picture]
 
@@ -137,13 +138,13 @@ def _worth(sweeps: Sequence[Sweep], cache: Path) -> list[str]:
 def _section(sweep: Sweep, extension: Extension | None) -> Section:
     warning = ", ".join(notice.partition(" (")[0] for notice in stand_ins(sweep.cells).values())
     added = extension.of_suite(sweep, warning) if extension else Addition()
-    tables = [*added.tables, pairs.accuracies(sweep)]
+    tables = [table for table in (*added.tables, pairs.accuracies(sweep)) if table]
     pictures = []
     for kind, what, figure in added.pictures:
         alt = f"{what}, {sweep.suite}; the tables hold its values"
         pictures.append(Picture(path=f"plots/{kind}_{sweep.folder}.png", alt=alt, figure=figure))
-    caveats = [*(sweep.race.answers if sweep.race else []), *added.caveats]
-    return Section(sweep=sweep, caveats=caveats, tables=[table for table in tables if table], pictures=pictures)
+    findings = sweep.race.answers if sweep.race else []
+    return Section(sweep=sweep, findings=findings, added=added, tables=tables, pictures=pictures)
 
 
 def _environments(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from accelbench.presentation import UNKNOWN, exact, significant
 from accelbench.schema.record import Value
@@ -69,14 +69,24 @@ def columns_of(
     return [of(by_heading[heading]) for heading in headings or by_heading]
 
 
+class Dot(NamedTuple):
+    """What the page draws at a place in percent along an axis; its look is a device, for the colour, and `hollow`."""
+
+    place: float
+    what: str
+    look: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table; its notes are what a reader must know to read it, a sentence or two each."""
+    """A table; its notes are what a reader must know to read it. The page draws each row's `dots` on one axis."""
 
     title: str
     headings: list[str]
     rows: list[list[Entry]]
     notes: list[str] = field(default_factory=list)
+    dots: list[list[Dot]] = field(default_factory=list)
+    axis: list[tuple[float, str]] = field(default_factory=list)  # its labels at their places; the first has a line
 
     @cached_property
     def numeric(self) -> list[bool]:

@@ -198,6 +198,7 @@ function drawCharts(shown) {
     const inLines = panels.flatMap(each => each.cells), heading = unit()[0].toUpperCase() + unit().slice(1);
     box.replaceChildren(...panels.length ? [make("h3", {}, heading)] : [], ...inLines.length ? [legend(inLines)] : [],
       make("div", {class: "panels"}, ...panels));
+    box.parentElement.hidden = !panels.length;
     const section = box.closest(".suite"), {id} = section.querySelector("h2");  // hidden while it has but its heading
     const isBare = section.querySelectorAll(":scope > p, table, .picture").length <= 1;
     section.hidden = document.querySelector(`nav [href="#${id}"]`).hidden = !panels.length && isBare;

@@ -1,0 +1,165 @@
+"""The main part of a study's section: each published time beside ours of the same job, and what that comes to."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.words import options_text
+from accelbench.presentation import counted
+from accelbench.report.read import Sweep
+from accelbench.report.tables.table import Column, Dot, Entry, Table, number, tabulate
+from accelbench.schema.vocab import Engine, Mode
+from five_studies import batches, published, speedups, steps, times, training
+from five_studies.comparison import PRECISIONS, Seconds, compare_with_published, published_for_sweep
+from five_studies.published import Published
+
+MAX_ROWS = 24
+WHAT = {Mode.train: "training", Mode.infer: "testing"}
+
+
+class Pair(NamedTuple):
+    """A published time and ours of the same job, precision, batch and kind of device, by engine."""
+
+    network: str
+    job: str
+    device: str
+    published: Published
+    ours: Mapping[Engine, Entry]
+
+    def ratio(self, engine: Engine) -> Entry:
+        """Our time over the published one; `~` before that of an estimate."""
+        if engine not in self.ours:
+            return number(None)
+        ours = self.ours[engine]
+        assert isinstance(ours.key, float)
+        found = number(ours.key / self.published.value)
+        return Entry("~" * ours.text.startswith("~") + found.text, found.key)
+
+    @property
+    def own_ratio(self) -> Entry:
+        """That with the study's own framework, if there is one."""
+        return self.ratio(next(iter(self.ours)))
+
+
+def pairs(sweep: Sweep) -> list[Pair]:
+    """Every published time of which we have the like; of too many, one of each network, device and source."""
+    found = [*_of_jobs(sweep), *_of_one_epoch(sweep), *_of_steps(sweep)]
+    if len(found) <= MAX_ROWS:
+        return found
+    first: dict[tuple[str, str, str], Pair] = {}
+    for each in sorted(found, key=lambda each: PRECISIONS.index(each.published.precision)):
+        first.setdefault((each.network, each.device, each.published.source), each)
+    names = list(dict.fromkeys(each.network for each in found))
+    return sorted(first.values(), key=lambda each: names.index(each.network))
+
+
+def _of_jobs(sweep: Sweep) -> Iterator[Pair]:
+    """Training, and of testing evaluations alone: inference computes less."""
+    for each in (each for mode in Mode for each in compare_with_published(sweep, mode)):
+        found: dict[Engine, tuple[MeasuredCell | None, Seconds | None]] = {
+            engine: (ours.cell, ours.seconds) if each.mode == Mode.train else (ours.tested, ours.evaluation)
+            for engine, ours in each.ours.items()
+        }
+        known = {
+            engine: times.seconds_entry(time)
+            for engine, (cell, time) in found.items()
+            if cell is not None
+            and time is not None
+            and each.published
+            and steps.has_same_settings(each.published, cell)
+        }
+        if each.published and known:
+            yield Pair(each.model, f"{WHAT[each.mode]}, {each.job}", each.device_text, each.published, known)
+
+
+def _of_one_epoch(sweep: Sweep) -> Iterator[Pair]:
+    for each in (each for each in published_for_sweep(sweep) if each.metric == "one_epoch_time"):
+        if known := training.first_epochs(sweep, each):
+            yield Pair(each.model, "building and one epoch", str(each.device), each, known)
+
+
+def _of_steps(sweep: Sweep) -> Iterator[Pair]:
+    """Of PyTorch without options, as the studies had them."""
+    for line in (line for name in ("time_per_image", "latency") for line in steps.lines(sweep, name)):
+        cell = line.reported.cell
+        if line.published and line.value is not None and options_text(line.reported.row) is None:
+            job, ours = f"{cell.precision}, batch {cell.batch_size}", {cell.engine: number(line.value)}
+            yield Pair(cell.model.name, job, cell.device, line.published, ours)
+
+
+def table(found: Sequence[Pair]) -> Table | None:
+    """The pairs, with a dot for each ratio; None without any."""
+    if not found:
+        return None
+    own = list(dict.fromkeys(engine for each in found for engine in each.ours))
+    unit = found[0].published.unit
+    sources = list(dict.fromkeys(each.published.source for each in found))
+    columns: list[Column[Pair]] = [
+        Column("network", lambda each: each.network),
+        Column("job", lambda each: each.job),
+        Column("device", lambda each: each.device),
+    ]
+    notes = ["The dots are our time over the published one. Left of 1 it took less time here."]
+    if len(sources) > 1:
+        columns.append(Column("published on", lambda each: each.published.source.rpartition(": ")[2]))
+    else:
+        notes.append(f"Published by {sources[0]}.")
+    columns.append(Column(f"published ({unit})", lambda each: published.entry(each.published)))
+    for engine in own:
+        columns += _columns_of(engine, unit)
+    if len(own) > 1:
+        notes.append(f"Filled dots: {own[0]}; hollow ones: {', '.join(own[1:])}.")
+    if any(entry.text.startswith("~") for each in found for entry in each.ours.values()):
+        notes.append("~: estimated, from a window, or from fewer samples or epochs, at the cell's samples/s.")
+    made = tabulate("Ours beside the published times", columns, found, [" ".join(notes)])
+    return replace(made, **_drawn(found, own))
+
+
+def _columns_of(engine: Engine, unit: str) -> list[Column[Pair]]:
+    time: Column[Pair] = Column(f"{engine} ({unit})", lambda each: each.ours.get(engine))
+    return [time, Column(f"{engine} / published", lambda each: each.ratio(engine))]
+
+
+def _drawn(found: Sequence[Pair], own: Sequence[Engine]) -> dict[str, Any]:
+    """A dot for each ratio, on a logarithmic axis around 1."""
+    ratios = [{engine: each.ratio(engine) for engine in each.ours} for each in found]
+    values = [float(ratio.key or 1) for each in ratios for ratio in each.values()]
+    low, high = min(0.5, *values) / 1.1, max(2.0, *values) * 1.1
+
+    def place(value: float) -> float:
+        return 100 * math.log(value / low) / math.log(high / low)
+
+    def dot(pair: Pair, engine: Engine, ratio: Entry) -> Dot:
+        look = f"{pair.published.device}{' hollow' * (engine != own[0])}"
+        return Dot(place(float(ratio.key or 1)), f"{engine}: {ratio.text} of the published time", look)
+
+    digits = (2, 5, 10) if high / low < 50 else (10,)
+    ticks = [1.0, *(digit * 10.0**power for power in range(-9, 9) for digit in digits)]
+    return {
+        "dots": [[dot(pair, *each) for each in of_pair.items()] for pair, of_pair in zip(found, ratios, strict=True)],
+        "axis": [(place(tick), f"{tick:g}") for tick in dict.fromkeys(ticks) if low < tick < high],
+    }
+
+
+def sentence(sweep: Sweep, found: Sequence[Pair]) -> str:
+    """What our measurements say to the study's claims; empty without a study."""
+    return " ".join(filter(None, [speedups.claim(sweep), *_of_times(sweep, found), batches.claim(sweep)]))
+
+
+def _of_times(sweep: Sweep, found: Sequence[Pair]) -> Iterator[str]:
+    """The range of our times over the published ones on each device; without any, our time of the study's job."""
+    ratios: dict[str, list[Entry]] = defaultdict(list)
+    for each in found:
+        ratios[f"On the {each.device}, {next(iter(each.ours))}"].append(each.own_ratio)
+    for what, entries in ratios.items():
+        tilde = "~" * any(entry.text.startswith("~") for entry in entries)
+        times_as = f"{tilde}{speedups.span(entries)} times as long as published"
+        yield f"{what} takes {times_as} ({counted(len(entries), 'pair')})."
+    for compared in compare_with_published(sweep, Mode.train) if not found and sweep.study else []:
+        ours = {engine: time.seconds for engine, time in compared.ours.items() if time.seconds}
+        said = ", ".join(f"{times.seconds_entry(time).text} s with {engine}" for engine, time in ours.items())
+        if said:
+            yield f"The study's job, {compared.job}, takes {said} on our {compared.device_text}."
