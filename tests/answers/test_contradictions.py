@@ -38,6 +38,9 @@ SENTENCE = re.compile(
     rf"(?P<ratio>{NUMBER}) times as fast as (?P<second>[^;]+, batch \d+)"
     r"(?: \((?P<word>sure|likely)\)|, but (?P<not>can't tell))"
 )
+HEADLINE = re.compile(
+    rf"(?P<name>cnn[^:;]*): (?P<setting>[^(;]+) \((?P<ratio>{NUMBER}) times(?: as fast as the next)?, (?P<word>\w+)\)"
+)
 PLACES = [
     ENVIRONMENT,
     {**ENVIRONMENT, "machine": {**ENVIRONMENT["machine"], "cpu_name": "Other CPU"}},
@@ -185,6 +188,18 @@ def of_every_cell(said, page) -> None:
             said.pair("every cell", row["cell"], fastest[row["cell"]], ratio, word)
 
 
+def of_headline(said, page) -> None:
+    """The networks that it names are of the first cards that tell their settings apart."""
+    told = [answer for answer in page.answers if answer.lead and answer.lead.is_told]
+    text = page.headline[0].text if page.headline else ""
+    for each in HEADLINE.finditer(text):
+        of_name = [a for a in told if each["name"] in ("cnn", f"cnn on {a.data}")]
+        lead = next(a.lead for a in of_name if a.group.text(a.fastest).startswith(each["setting"]))
+        keys = (lead.first.measured_key, lead.second.measured_key)
+        said.pair("headline", *keys, each["ratio"], each["word"])
+    assert bool(told) == bool(HEADLINE.search(text))
+
+
 def of_pairs(said, surface, page) -> None:
     """The tables of pairs name no place: each of their lines is held against the figures of the pair that it is of."""
     cells = [cell for section in page.sections for cell in section.sweep.cells]
@@ -250,6 +265,7 @@ def examined(maker, root, found, is_interleaved, *, is_whole) -> None:
     page = compose(sweeps)
     of_what_to_use(said, "report.md", in_markdown(render.markdown(page), "What to use"))
     of_every_cell(said, page)
+    of_headline(said, page)
     of_pairs(said, "pairs", page)
     of_csv(said, root, sweeps)
     of_mlflow(said, cells)

@@ -32,9 +32,9 @@ def headline(answers: Sequence[Answer], cells: Sequence[MeasuredCell], published
     lines = [
         Line("Fastest", _fastest(answers)),
         Line("Precision", worth(cells)),
-        Line("Published", published),
+        Line("Studies", published),
         Line("Not measured", _missing(cells)),
-        Line("In doubt", in_doubt(cells)),
+        Line("In doubt", in_doubt(answers, cells)),
     ]
     return [line for line in lines if line.text]
 
@@ -49,7 +49,7 @@ def _fastest(answers: Sequence[Answer]) -> str:
 
 
 def _of_mode(mode: Mode, answers: Sequence[Answer]) -> str:
-    """Such as `Training: fp32 with keras for cnn (1.26 times as fast as the next, likely); ...`."""
+    """Such as `Training: cnn: fp32 with keras (1.26 times as fast as the next, likely); can't tell for mlp.`."""
     leading = {answer.fastest.cell.device for answer in answers}
     has_devices = len(leading) > 1
     on = f", on the {min(leading)}" if not has_devices and any(answer.group.has_devices for answer in answers) else ""
@@ -61,13 +61,12 @@ def _of_mode(mode: Mode, answers: Sequence[Answer]) -> str:
             batch = "" if answer.group.others else f", batch {answer.fastest.cell.batch_size}"
             told.setdefault((answer.model, setting + batch), answer)
     networks = Counter(model for model, _ in told)
-    names: dict[str, list[str]] = {}
-    for number, ((model, setting), answer) in enumerate(list(told.items())[:MAX_NAMED]):
+    parts: list[str] = []
+    for (model, setting), answer in list(told.items())[:MAX_NAMED]:
         assert answer.lead
         name = f"{model} on {answer.data}" if networks[model] > 1 else model
-        times = "times as fast as the next, " if number == 0 else "times, "
-        names.setdefault(setting, []).append(f"{name} ({significant(answer.lead.ratio)} {times}{answer.lead.word})")
-    parts = [f"{setting} for {', '.join(of_setting)}" for setting, of_setting in names.items()]
+        times = "times" if parts else "times as fast as the next"
+        parts.append(f"{name}: {setting} ({significant(answer.lead.ratio)} {times}, {answer.lead.word})")
     if (more := len(told) - MAX_NAMED) > 0:
         parts.append(f"{more} more below")
     if untold := dict.fromkeys(answer.model for answer in answers if answer.model not in networks):

@@ -1,11 +1,13 @@
 """What a lower precision is worth on the machine that measured it, and why."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.pairs import PRECISION, Pair, pairs
 from accelbench.judging.row import ceilings_of
-from accelbench.presentation import counted, significant
+from accelbench.judging.warnings import output_error_text
+from accelbench.presentation import significant
 from accelbench.schema.ceilings import formats_of
 from accelbench.schema.vocab import QUANTIZED, SHARE_ONE_CPU, Precision
 
@@ -20,29 +22,39 @@ def worth(cells: Sequence[MeasuredCell]) -> str:
     for pair in pairs(cells, PRECISION):
         found.setdefault((pair.value, pair.cell.cell.device), []).append(pair)
     has_devices = len({device for _, device in found}) > 1
-    return " ".join(_sentence(of_one, f" on the {device}" * has_devices) for (_, device), of_one in found.items())
+    return "\n".join(_sentence(of_one, f" on the {device}" * has_devices) for (_, device), of_one in found.items())
 
 
 def _sentence(found: Sequence[Pair], on: str) -> str:
-    """Such as `bf16: 1.28 to 3.39 times as fast as fp32 (5 pairs), since ...`; the larger speed is named first."""
+    """Such as `bf16 is 1.28 to 3.39 times as fast as fp32 (5 pairs: 5 likely): ...`; the faster one is named first."""
     value, base = found[0].value, found[0].base_value
-    told = [pair for pair in found if pair.gap.is_told]
-    if not told:
-        return f"{value} and {base}{on}: no difference can be told ({counted(len(found), 'pair')})."
-    ratios = [pair.gap.ratio for pair in told]
-    is_slower = max(ratios) < 1
-    ends = sorted(1 / ratio for ratio in ratios) if is_slower else sorted(ratios)
+    words = Counter(pair.gap.word.value for pair in found)
+    about = f"{found[0].what}, {found[0].gap.word}"
+    if len(found) > 1:
+        about = f"{len(found)} pairs: {', '.join(f'{num} {word}' for word, num in words.items())}"
+    ratios = sorted(pair.gap.ratio for pair in found if pair.gap.is_told)
+    if not ratios:
+        return f"No difference between {value} and {base}{on} can be told ({about})."
+    is_slower = ratios[-1] < 1
     first, second = (base, value) if is_slower else (value, base)
-    spread = " to ".join(dict.fromkeys(significant(end) for end in (ends[0], ends[-1])))
-    about = f"{told[0].what}, {told[0].gap.word}" if len(found) == 1 else counted(len(found), "pair")
-    if untold := len(found) - len(told):
-        about += f", {untold} of which can't be told"
-    why = ", ".join(_why(found[0]))
-    return f"{first} is {spread} times as fast as {second}{on} ({about}){f': {why}' if why else ''}."
+    ends = (1 / ratios[-1], 1 / ratios[0]) if is_slower else (ratios[0], ratios[-1])
+    spread = " to ".join(dict.fromkeys(map(significant, ends)))
+    errors = [error for pair in found if (error := pair.cell.number("output_error"))]
+    if differ := output_error_text(Precision(value), max(errors, default=None)):
+        about += f"; outputs differ by up to {differ.removeprefix('<')}"
+    return f"{first} is {spread} times as fast as {second}{on} ({about}){_why(found[0], is_slower=is_slower)}."
 
 
-def _why(pair: Pair) -> Iterator[str]:
-    """What the CPU has for the precision, and what the probe of the device reached."""
+def _why(pair: Pair, *, is_slower: bool) -> str:
+    """What speaks for and against it: the CPU's units for the precision, and the rates that the probe reached."""
+    reasons = [(text, is_faster != is_slower) for text, is_faster in _facts(pair)]
+    because = " and ".join(text for text, agrees in reasons if agrees)
+    despite = " and ".join(text for text, agrees in reasons if not agrees)
+    return (f": {because}" if because else "") + (f", although {despite}" if despite else "")
+
+
+def _facts(pair: Pair) -> Iterator[tuple[str, bool]]:
+    """Such as `this CPU has bf16 units (amx_bf16)`, and whether it speaks for a faster precision."""
     record, value, base = pair.cell.record, Precision(pair.value), Precision(pair.base_value)
     if record is None:
         return
@@ -50,11 +62,11 @@ def _why(pair: Pair) -> Iterator[str]:
     lower = formats_of(value)[0]
     if record.cell.device in SHARE_ONE_CPU and has and lower in UNITS:
         own = [name for name in has if name.endswith(UNITS[lower])]
-        vectors = next((text for name, text in VECTORS.items() if name in has), "none of AVX2 and AVX-512")
-        yield (
-            f"this CPU has {lower} units ({', '.join(own)})" if own else f"this CPU has {vectors} and no {lower} units"
-        )
+        vectors = next((text for name, text in VECTORS.items() if name in has), "neither AVX2 nor AVX-512")
+        units = f"{lower} units ({', '.join(own)})" if own else f"{vectors} and no {lower} units"
+        yield f"this CPU has {units}", bool(own)
     ceilings = ceilings_of(record)
     if ceilings and (one := ceilings.flops_per_s.get(lower)) and (other := ceilings.ceiling_of(base)):
         unit = "GOP/s" if value in QUANTIZED else "GFLOP/s"
-        yield f"the probe reached {significant(one / 1e9)} {unit} in {lower} and {significant(other / 1e9)} in {base}"
+        rates = f"{significant(one / 1e9)} {unit} in {lower} and {significant(other / 1e9)} in {base}"
+        yield f"the probe reached {rates}", one > other

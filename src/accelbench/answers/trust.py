@@ -5,7 +5,9 @@ from collections.abc import Sequence
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.process import Process
-from accelbench.judging.row import warnings_of
+from accelbench.answers.sentences import Answer
+from accelbench.judging.row import remarks_in, warnings_of
+from accelbench.judging.warnings import Kind
 from accelbench.presentation import counted, significant
 from accelbench.schema.serialize import group_key
 
@@ -14,10 +16,11 @@ LARGE = 1.2  # times: a difference between two measurements of one setting that 
 MAX_NAMED = 3
 
 
-def in_doubt(cells: Sequence[MeasuredCell]) -> str:
-    """Which numbers are not to be trusted, and why; empty if nothing was measured."""
+def in_doubt(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> str:
+    """Which numbers are not to be trusted, those of the answers first, and why; empty if nothing was measured."""
     ok = [cell for cell in cells if cell.is_ok]
-    doubted = [cell for cell in ok if warnings_of(cell.row)]
+    compared = {id(each) for answer in answers if (lead := answer.lead) for each in (lead.first, lead.second)}
+    doubted = sorted((cell for cell in ok if warnings_of(cell.row)), key=lambda cell: id(cell) not in compared)
     if not ok:
         return ""
     about = f"{len(doubted)} of {counted(len(ok), 'measured cell')}"
@@ -31,6 +34,15 @@ def in_doubt(cells: Sequence[MeasuredCell]) -> str:
     if found := stand_ins(cells):
         sentences.append(f"Accuracies with {', '.join(found)}: stand-ins were measured instead of these data sets.")
     return " ".join([*sentences, *filter(None, [noise(cells)])])
+
+
+def tips(cells: Sequence[MeasuredCell]) -> dict[str, list[MeasuredCell]]:
+    """The advice of tips -> the cells that share it; the text of each cell's tip has its figures."""
+    found: dict[str, list[MeasuredCell]] = {}
+    for cell in cells:
+        for tip in remarks_in(cell.row, Kind.tip):
+            found.setdefault(tip.partition(": ")[0], []).append(cell)
+    return found
 
 
 def stand_ins(cells: Sequence[MeasuredCell]) -> dict[str, str]:

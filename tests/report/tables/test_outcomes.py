@@ -18,13 +18,6 @@ def test_cells_are_grouped_by_reason_and_processes_that_failed_listed_with_their
     first, second = texts(outcomes.failures(found))
     assert (first["process"], second["process"]) == ("lstm-cpu-fp32-b128-train-r1", "cnn-cpu-fp32-b128-train")
     assert second["last line of the error"] == "ValueError: shapes"
+    assert outcomes.device_texts(found) == ["cpu: Example CPU"]
     well = [read([maker.ok(maker.cell(), 1)])]
     assert outcomes.reasons(well) is outcomes.failures(well) is None
-
-
-def test_each_device_that_was_asked_for_says_what_it_is_or_why_it_did_not_run(read, maker) -> None:
-    cells = [maker.cell(device="gpu", batch_size=2**i) for i in range(3)]
-    reasons = ["no GPU", "no GPU", "bf16 needs another GPU"]
-    skipped = [maker.record(cell, Status.skipped, reason=why) for cell, why in zip(cells, reasons, strict=True)]
-    found = [read([maker.ok(maker.cell(), 1), *skipped])]
-    assert outcomes.device_texts(found) == ["cpu: Example CPU", "gpu: not measured (no GPU)"]

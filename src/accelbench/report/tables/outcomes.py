@@ -1,6 +1,6 @@
 """What became of what was planned: which devices were there, and which cells are not ok, and why."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 
 from accelbench.answers.cells import MeasuredCell
@@ -54,15 +54,8 @@ def _last_line(process: Process) -> str | None:
 
 
 def device_texts(sweeps: Sequence[Sweep]) -> list[str]:
-    """Each device in a few words: `cpu: AMD EPYC`, or `gpu: not measured (no NVIDIA driver found)`."""
-    cells: dict[Device, list[MeasuredCell]] = {device: [] for device in Device}
-    for cell in (cell for sweep in sweeps for cell in sweep.cells):
-        cells[cell.cell.device].append(cell)
-    texts = []
-    for device, of_device in cells.items():
-        names = dict.fromkeys(str(cell.row["device_name"] or "") for cell in of_device if cell.is_ok)
-        if not of_device:
-            continue
-        ((why, _),) = Counter(cell.reason or cell.outcome for cell in of_device).most_common(1)
-        texts.append(f"{device}: {'; '.join(filter(None, names)) or f'not measured ({why})'}")
-    return texts
+    """Each device that was measured, with its name: `cpu: AMD EPYC`; the headline says why others were not."""
+    names: dict[Device, dict[str, None]] = {}
+    for cell in (cell for sweep in sweeps for cell in sweep.cells if cell.is_ok):
+        names.setdefault(cell.cell.device, {})[str(cell.row["device_name"] or "unknown")] = None
+    return [f"{device}: {'; '.join(names[device])}" for device in Device if device in names]
