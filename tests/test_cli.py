@@ -112,6 +112,9 @@ def complaint(words, capsys, project):
         (f"compare --run model=mlp model=mlp --repeats {'9' * 5000}", "99999: should be a whole number, at least 1"),
         ("best --budget 5m", "--budget: goes with --search"),
         ("best --search --budget 5m repeats=3 model=mlp,cnn", "--search decides how many processes"),
+        ("best --percentile 99", "--percentile: of records, with --latency-ms"),
+        ("best --price-per-hour gqu=2", "unknown device gqu. Did you mean gpu? Choose from: cpu,"),
+        ("report --price-per-hour 2,3", "--price-per-hour 2,3: should be a price above 0, such as 2.5, or gpu="),
         ("best --search --budget 5m --latency-ms 0 model=mlp,cnn", "should be a number of milliseconds above 0"),
     ],
 )

@@ -12,7 +12,7 @@ REFUSED = frozenset(
     | {errno.EIO, errno.ESTALE, errno.ENAMETOOLONG, errno.ELOOP}
 )
 
-LIKE = 0.7  # how much of two words is the same where one is taken for a slip of the other; `bf61` and bf16: .75
+LIKE = 0.66  # how much of two words is the same where one is taken for a slip of the other: two of three letters
 MAX_WORD = 60  # characters of it that are looked at
 
 

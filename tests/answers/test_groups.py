@@ -1,7 +1,7 @@
 import dataclasses
 
 from accelbench.answers import groups as best
-from accelbench.answers.groups import groups
+from accelbench.answers.groups import Limit, groups
 from accelbench.judging.row import MEASURED
 from accelbench.schema.vocab import Mode, Pipeline
 from accelbench.schema.workload import DataSpec
@@ -31,7 +31,7 @@ def test_the_best_is_by_what_is_wanted_and_the_front_holds_what_no_other_beats(c
     told = [(round(cell.speed), criteria) for cell, criteria in best.choices(group.cells)]
     assert told == [(1000, "throughput"), (200, "latency"), (500, "unbeaten")]
     within = chosen(BEATEN, MIDDLE, FAST).within  # a limit of latency, in ms
-    assert (speeds(within(10).cells), within(1)) == ([500], None)
+    assert (speeds(within(Limit(10)).cells), within(Limit(1))) == ([500], None)
     assert {column for column, _ in best.CRITERIA.values()} <= set(MEASURED)
 
 

@@ -1,5 +1,6 @@
 import dataclasses
 
+from accelbench.answers.groups import Limit
 from accelbench.answers.sentences import answers
 from accelbench.schema.cell import Window
 from accelbench.schema.measurement import Block, Data
@@ -84,7 +85,7 @@ def test_a_single_setting_is_no_choice_and_a_limit_is_a_part_of_the_answer(answe
     gives = "fp32, batch 128 gives 1,000 images/s, median step 173 ms."
     assert answer.sentence == f"{gives} It is the only setting that was measured in full."
     assert (answer.lead, answer.command, answer.num_more) == (None, None, 0)
-    assert dataclasses.replace(answer, limit_ms=200.0).sentence == f"{gives} Nothing else is within 200 ms."
+    assert dataclasses.replace(answer, limit=Limit(200.0)).sentence == f"{gives} Nothing else is within 200 ms."
 
 
 def test_answers_of_one_name_say_what_tells_them_apart(answered, maker) -> None:

@@ -1,6 +1,8 @@
+import csv
 import io
 import json
 import os
+import re
 from argparse import Namespace
 
 import pytest
@@ -64,12 +66,31 @@ def test_files_of_another_program_in_runs_are_passed_over(here, capsys):
     assert {path: path.read_bytes() for path in before} == before
 
 
+def test_a_price_and_a_limit_on_a_percentile_are_of_whoever_asks(here, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    maker = Maker()
+    steps_s = {"bf16": [0.05] * 650 + [0.5] * 50, "fp32": [0.06] * 700, "fp64": [0.06]}
+    cells = [(maker.cell(precision=word), each) for word, each in steps_s.items()]
+    maker.suite(here / "runs", [maker.ok(cell, 1000 - 9 * i, latency_s=s) for i, (cell, s) in enumerate(cells)])
+    for price in ("cpu=3.6,gpu=9", "3.6"):
+        assert main(["best", "--latency-ms", "100", "--percentile", "99", "--price-per-hour", price]) == 0
+        told = " ".join(capsys.readouterr().out.split())
+        assert "fp32, batch 128 gives 991 images/s, p99 of a step 60.0 ms. Nothing else is within 100 ms (p99)." in told
+        assert re.search(r"cost of a million .* 1.01", told)
+        assert "1 cell not counted: p99 is unknown below 662 single steps" in told
+    assert main(["report", "--price-per-hour", "3.6"]) == 0
+    (table,) = (here / "runs").rglob("cells.csv")
+    costs = [float(row["cost_per_million_samples"]) for row in csv.DictReader(table.read_text().splitlines())]
+    assert costs == pytest.approx([1.0, 1000 / 991, 1000 / 982], rel=0.01)
+
+
 def test_names_are_no_markup_and_records_that_are_not_shown_are_counted(here):
     maker = Maker()
     folder = maker.suite(here / "runs", [maker.ok(maker.cell(suite="[bold]\x1b[2J"), 1000)])
     record.write(maker.ok(maker.cell(batch_size=1), 10), folder)
     console = Console(file=io.StringIO(), width=80)
-    assert load("report").run(Namespace(folder=f"runs/{folder.name}"), Context(console=console)) == 0
+    asked = Namespace(folder=f"runs/{folder.name}", price_per_hour=None)
+    assert load("report").run(asked, Context(console=console)) == 0
     note, address = console.file.getvalue().splitlines()
     assert note.startswith(r"Not in the plan of runs/[bold]\x1b[2J, and not shown: 1 record (")
     assert address == r"Report: runs/[bold]\x1b[2J/report/index.html"

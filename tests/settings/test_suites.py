@@ -63,7 +63,7 @@ def test_the_command_lines_profile_wins_over_params():
         ("-m suite=nets,bare", "suite=nets,bare: unknown suite. Choose from: nets, bare, text."),
         ("profile=full", "profile=full: chooses among the values of a suite, and none is named: add -m suite=NAME."),
         ("profile=fast", "profile=fast: unknown profile. Choose from: quick, full."),
-        ("-m profile=quick,full", "profile=quick,full: unknown profile. Choose from: quick, full."),
+        ("-m profile=quick,full", "profile=quick,full: unknown profile. Did you mean quick? Choose"),
         ("suite=text", "params.yaml: suites.text: should map settings to values"),
         ("batch_size=[1", "batch_size=[1: "),
         ("=3", "=3: "),

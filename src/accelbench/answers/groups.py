@@ -24,6 +24,22 @@ MAX_UNBEATEN = 8  # of one model and mode
 
 
 @dataclass(frozen=True)
+class Limit:
+    """How long a step of a cell may take."""
+
+    ms: float
+    percentile: int = 50  # of its steps: 50 (their median), 90 or 99
+
+    @property
+    def column(self) -> str:
+        """The column of cells.csv that it limits."""
+        return f"latency_p{self.percentile}_ms"
+
+    def __str__(self) -> str:
+        return f"{self.ms:g} ms" + ("" if self.percentile == 50 else f" (p{self.percentile})")
+
+
+@dataclass(frozen=True)
 class Group:
     """The cells of one workload, machine and set of packages, which differ in `CHOSEN_SETTINGS` alone."""
 
@@ -57,11 +73,11 @@ class Group:
         """How many times as fast the fastest cell is as `other`."""
         return gap(self.fastest, other)
 
-    def within(self, latency_ms: float | None) -> "Group | None":
-        """The cells with a known median latency of at most `latency_ms`; None if there is none."""
-        if latency_ms is None:
+    def within(self, limit: Limit | None) -> "Group | None":
+        """The cells whose latency is known and within the limit; None if there is none."""
+        if limit is None:
             return self
-        inside = [each for each in self.cells if (each.number("latency_p50_ms") or float("inf")) <= latency_ms]
+        inside = [each for each in self.cells if (each.number(limit.column) or float("inf")) <= limit.ms]
         return Group(inside, self.where) if inside else None
 
     @cached_property

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from accelbench.answers.cells import Gap, MeasuredCell, Word, gap
-from accelbench.answers.groups import Group, groups, setting_key
+from accelbench.answers.groups import Group, Limit, groups, setting_key
 from accelbench.answers.process import Process
 from accelbench.answers.words import MODES, data_text, model_text, unit_text
 from accelbench.judging.row import warnings_of
@@ -37,7 +37,7 @@ class Answer:
     """What to use for one model, and what is done with it."""
 
     group: Group
-    limit_ms: float | None = None  # the longest median latency of its cells; None without a limit
+    limit: Limit | None = None  # of the latency of its cells
 
     @property
     def fastest(self) -> MeasuredCell:
@@ -87,7 +87,7 @@ class Answer:
     @property
     def sentence(self) -> str:
         """What is the fastest, by how much, and how sure that is."""
-        within = "" if self.limit_ms is None else f" within {self.limit_ms:g} ms"
+        within = "" if self.limit is None else f" within {self.limit}"
         first, rate, lead = self.group.text(self.fastest), self._rate(self.fastest) + self._latency, self.lead
         if lead is None:
             alone = f"Nothing else is{within}." if within else "It is the only setting that was measured in full."
@@ -111,7 +111,7 @@ class Answer:
         fastest = self.fastest.cell
         alike = [each.cell for each in planned if (each.cell.model, each.cell.mode) == (fastest.model, fastest.mode)]
         sizes = {cell.batch_size for cell in alike}
-        if self.limit_ms is not None or len(sizes) == 1 or fastest.batch_size < max(sizes):
+        if self.limit is not None or len(sizes) == 1 or fastest.batch_size < max(sizes):
             return ""
         return f"No batch above {fastest.batch_size:,} was tried: a larger one may be faster."
 
@@ -153,6 +153,8 @@ class Answer:
         p50_ms = self.fastest.number("latency_p50_ms")
         if p50_ms is None:
             return ""
+        if self.limit is not None and self.limit.percentile != 50:
+            return f", p{self.limit.percentile} of a step {significant(self.fastest.number(self.limit.column))} ms"
         disagrees = any(text.startswith(DISAGREEMENT) for text in warnings_of(self.fastest.row))
         return f", median step {significant(p50_ms)} ms" + " (which disagrees with the rate)" * disagrees
 
@@ -165,13 +167,13 @@ def verdict_text(group: Group, cell: MeasuredCell) -> str:
     return f"{found.text}, {found.word}"
 
 
-def answers(cells: Iterable[MeasuredCell], limit_ms: float | None = None) -> list[Answer]:
+def answers(cells: Iterable[MeasuredCell], limit: Limit | None = None) -> list[Answer]:
     """An answer for each model and what is done with it, the most important first (`importance`).
 
-    Cells with a median latency above `limit_ms`, or an unknown one, do not count.
+    Cells with a latency beyond the limit, or an unknown one, do not count.
     """
-    inside = [each.within(limit_ms) for each in groups(cells)]
-    found = [Answer(each, limit_ms) for each in inside if each is not None]
+    inside = [each.within(limit) for each in groups(cells)]
+    found = [Answer(each, limit) for each in inside if each is not None]
     return sorted(found, key=importance)
 
 

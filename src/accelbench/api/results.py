@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accelbench.answers.cells import MeasuredCell, cells_of
-from accelbench.answers.groups import groups
+from accelbench.answers.groups import Limit, groups
 from accelbench.answers.process import Process
 from accelbench.answers.sentences import FASTEST, answers, verdict_text
 from accelbench.answers.words import workload_text
@@ -21,6 +21,7 @@ from accelbench.report.read import Sweep
 from accelbench.report.tables import device_scaling
 from accelbench.schema.record import Record
 from accelbench.schema.text import clean
+from accelbench.stats.order_statistics import NUM_SAMPLES_FOR
 from accelbench.sweep import terminal
 
 if TYPE_CHECKING:
@@ -106,8 +107,10 @@ class Results(list[Result]):
         found = super().__getitem__(index)
         return Results(found, self.folder, self.notes) if isinstance(index, slice) else found
 
-    def best(self, latency_ms: float | None = None) -> Result:
-        """The ok result with the most samples/s, of those whose median latency is known and at most `latency_ms`.
+    def best(self, latency_ms: float | None = None, percentile: int = 50) -> Result:
+        """The ok result with the most samples/s, of those whose latency is known and at most `latency_ms`.
+
+        The latency is the median of the steps; with `percentile=90` or 99, which take many steps, that percentile.
 
         Raises UserError: no result counts, or they are of several models, modes or data, whose speeds don't compare.
         """
@@ -115,10 +118,12 @@ class Results(list[Result]):
         works = {each.fastest.workload_key: workload_text(each.fastest) for each in found}
         if len(works) > 1:
             raise UserError(f"best: these are different works, choose the results of one: {'; '.join(works.values())}")
-        inside = [within.fastest for each in found if (within := each.within(latency_ms)) is not None]
+        if percentile not in NUM_SAMPLES_FOR:
+            raise UserError(f"percentile={percentile}: should be one of {', '.join(map(str, NUM_SAMPLES_FOR))}")
+        limit = None if latency_ms is None else Limit(latency_ms, percentile)
+        inside = [within.fastest for each in found if (within := each.within(limit)) is not None]
         if not inside:
-            limit = "" if latency_ms is None else f" is within {latency_ms:g} ms"
-            raise UserError(f"best: no ok cell{limit}")
+            raise UserError("best: no ok cell" + ("" if limit is None else f" is within {limit}"))
         fastest = max(inside, key=lambda each: each.speed or 0.0)
         return next(each for each in self if each._cell.measured_key == fastest.measured_key)
 

@@ -3,12 +3,20 @@
 import math
 import shlex
 from argparse import Namespace
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from accelbench.commands.budget import BUDGET, budget_in_s
 from accelbench.commands.command import VERBOSE, Command, Context, flag
+from accelbench.commands.price import PRICE, costs
 from accelbench.commands.records_folder import FOLDER, default_folder
 from accelbench.errors import UserError
+from accelbench.presentation import counted
 from accelbench.project import workplace
+
+if TYPE_CHECKING:
+    from accelbench.answers.cells import MeasuredCell
+    from accelbench.answers.groups import Limit
 
 
 def _run(chosen: Namespace, context: Context) -> int:
@@ -17,7 +25,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     if limit_ms is not None and not 0 < limit_ms < math.inf:
         raise UserError(f"--latency-ms={limit_ms:g}: should be a number of milliseconds above 0")
     if not (chosen.search or chosen.largest_batch):
-        return _show_best(next(iter(chosen.words), None), limit_ms, context)
+        return _show_best(chosen, context)
     budget_s = budget_in_s(chosen, "1m")
     words = ["-m"] * chosen.search + chosen.words + [VERBOSE] * chosen.verbose
     from accelbench.compare.answer import terms
@@ -47,6 +55,8 @@ def _check(chosen: Namespace) -> None:
         (chosen.per_batch and not search, "--per-batch: goes with --search"),
         (chosen.budget is not None and not measures, "--budget: goes with --search and --largest-batch"),
         (chosen.latency_ms is not None and chosen.largest_batch, "--latency-ms: goes without --largest-batch"),
+        (chosen.percentile and (measures or chosen.latency_ms is None), "--percentile: of records, with --latency-ms"),
+        (chosen.price_per_hour and measures, "--price-per-hour: goes without --search and --largest-batch"),
         (chosen.verbose and not measures, "-v: goes with --search and --largest-batch"),
         (
             not measures and (len(settings) > 1 or any(settings)),
@@ -58,8 +68,8 @@ def _check(chosen: Namespace) -> None:
             raise UserError(problem)
 
 
-def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> int:
-    from accelbench.answers.groups import groups
+def _show_best(chosen: Namespace, context: Context) -> int:
+    from accelbench.answers.groups import Limit, groups
     from accelbench.answers.sentences import answers
     from accelbench.answers.words import workload_text
     from accelbench.report import read as sweeps
@@ -70,34 +80,49 @@ def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> 
     from accelbench.sweep import terminal
 
     place, console = workplace(), context.console
-    results = place.root / (folder or default_folder(place, context))
-    read = sweeps.read_all(results, params.costs(place.project), params.wanted_suites(place.project, results))
+    prices = costs(chosen, place.project)
+    results = place.root / (next(iter(chosen.words), None) or default_folder(place, context))
+    limit = None if chosen.latency_ms is None else Limit(chosen.latency_ms, chosen.percentile or 50)
+    read = sweeps.read_all(results, prices, params.wanted_suites(place.project, results))
     cells = [cell for sweep in read for cell in sweep.cells]
     planned = [process for sweep in read for process in sweep.planned]
     notes = [note for sweep in read for note in sweep.notes]
-    found = answers(cells, limit_ms)
+    notes += _of_unknown_latency(cells, limit)
+    found = answers(cells, limit)
     if not found:
-        problem = "best: no ok cell" + ("" if limit_ms is None else f" is within {limit_ms:g} ms")
+        problem = "best: no ok cell" + ("" if limit is None else f" is within {limit}")
         unread = [each.problem for each in planned if each.problem]
         raise UserError("\n  ".join([problem, *unread[:1], *notes]))
     explained = []
     for each in found:
-        chosen = chosen_of(each.group)
+        best = chosen_of(each.group)
         console.print(terminal.sentence(each), soft_wrap=not console.is_terminal)
         if each.others:
             console.print(bars(each))
-        if len(chosen) > 1 and (table := tabulate_known("", OF_ONE, chosen)) is not None:
+        if (len(best) > 1 or chosen.price_per_hour) and (table := tabulate_known("", OF_ONE, best)) is not None:
             console.print(rendered(table))
             explained = [NOTE]
         for line in terminal.remarks(each, planned):
             console.print(line, soft_wrap=not console.is_terminal)
         console.print()
-    searched = [line for sweep in read if sweep.race and limit_ms is None for line in sweep.race.answers]
-    outside = [group for group in groups(cells) if group.within(limit_ms) is None]
-    missing = [f"{workload_text(each.fastest)}: no cell is within {limit_ms:g} ms" for each in outside]
+    searched = [line for sweep in read if sweep.race and limit is None for line in sweep.race.answers]
+    outside = [group for group in groups(cells) if group.within(limit) is None]
+    missing = [f"{workload_text(each.fastest)}: no cell is within {limit}" for each in outside]
     for note in [*missing, *explained, *searched, *notes]:
         console.print(note, style="dim", markup=False)
     return 0
+
+
+def _of_unknown_latency(cells: "Sequence[MeasuredCell]", limit: "Limit | None") -> list[str]:
+    """A line that counts the ok cells whose limited latency is unknown, and says what would tell it."""
+    from accelbench.stats.order_statistics import NUM_SAMPLES_FOR
+
+    num = 0 if limit is None else sum(bool(each.speed) and each.number(limit.column) is None for each in cells)
+    if limit is None or not num:
+        return []
+    least = NUM_SAMPLES_FOR[limit.percentile]
+    more = "window.latency_s and window.latency_steps give a cell more"
+    return [f"{counted(num, 'cell')} not counted: p{limit.percentile} is unknown below {least} single steps; {more}"]
 
 
 COMMAND = Command(
@@ -107,6 +132,14 @@ COMMAND = Command(
     flags=(
         flag("words", nargs="*", metavar="folder", help=FOLDER),
         flag("--latency-ms", metavar="MS", type=float, help="leave out cells with a longer median latency (p50)"),
+        flag(
+            "--percentile",
+            metavar="99",
+            type=int,
+            choices=(50, 90, 99),
+            help="with --latency-ms: of the steps, 90 or 99, where enough were timed",
+        ),
+        PRICE,
         flag("--largest-batch", help="find the largest batch that fits: measures the cell of name=value"),
         flag("--search", help="find the best of all combinations of name=value,value within --budget"),
         BUDGET,
@@ -120,9 +153,9 @@ COMMAND = Command(
         flag("--per-batch", help="with --search: the best cell of each batch size, not of all"),
         flag("-v", "--verbose", help="with --search or --largest-batch: show what libraries print"),
     ),
-    usage="[--latency-ms MS] [folder]\n"
+    usage="[--latency-ms MS] [--percentile 99] [flags] [folder]\n"
     "       accelbench best --search --budget 5m [flags] name=value,value ...\n"
     "       accelbench best --largest-batch [--budget 1m] [-v] name=value ...",
-    description="--search goes on with out=runs/mine (docs/finding-the-best.md); --largest-batch takes one cell.",
+    description="--search goes on with out=runs/mine: docs/finding-the-best.md",
     takes_settings=True,
 )

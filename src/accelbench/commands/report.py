@@ -4,6 +4,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from accelbench.commands.command import Command, Context, flag
+from accelbench.commands.price import PRICE, costs
 from accelbench.commands.records_folder import FOLDER, default_folder
 from accelbench.project import RESULTS, workplace
 
@@ -13,12 +14,12 @@ def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.settings import params
 
     place = workplace()
+    prices, extension = costs(chosen, place.project), params.report_extension(place.project)
     name = chosen.folder or default_folder(place, context)
     is_results = place.project is not None and Path(name) == Path(RESULTS)
     out = place.root / "report" if is_results else Path(name) / "report"
-    extension, costs = params.report_extension(place.project), params.costs(place.project)
     wanted = params.wanted_suites(place.project, place.root / name)
-    page = build(place.root / name, out, costs, context.say, cache=place.cache, extension=extension, wanted=wanted)
+    page = build(place.root / name, out, prices, context.say, cache=place.cache, extension=extension, wanted=wanted)
     context.say(f"Report: {page}")
     return 0
 
@@ -27,6 +28,6 @@ COMMAND = Command(
     name="report",
     summary="build the report of results/, or of a folder under runs/",
     run=_run,
-    flags=(flag("folder", nargs="?", help=FOLDER),),
+    flags=(flag("folder", nargs="?", help=FOLDER), PRICE),
     description="The report of results/ is written to report/, any other to report/ in its folder: see index.html.",
 )
