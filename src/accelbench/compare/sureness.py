@@ -25,7 +25,7 @@ LIKELY_RATIO = 1.2
 APART_RATIO = 1.5
 NOTE = (
     f'How sure: "sure" if {MIN_PROCESSES} or more fresh processes of each cell were interleaved, and the 95 % interval '
-    f'of their ratio decides; "same" if it lies within {100 * MARGIN:g} %. "Likely" if they were not, but their '
+    f'of their ratio decides; "same" if it lies within {100 * MARGIN:g} % of 1. "Likely" if they were not, but their '
     f"intervals do not overlap and one is more than {LIKELY_RATIO:g} times as fast, or their steps do not overlap and "
     f'differ by more than {APART_RATIO:g} times. Else "can\'t tell", with the reason: accelbench compare --run may '
     "decide."

@@ -6,10 +6,10 @@ from report.tables.rows import texts
 
 
 def test_equal_accuracies_are_judged_by_the_interval():
-    assert pairs.verdict(MeanDifference(0.001, -0.004, 0.006)) == "equal within 1 %"
+    assert pairs.verdict(MeanDifference(0.001, -0.004, 0.006)) == "equal within 1 point"
     assert pairs.verdict(MeanDifference(0.005, -0.005, 0.015)) == "undecided: more seeds"
     assert pairs.verdict(MeanDifference(0.03, 0.02, 0.04)) == "different"
-    assert pairs.verdict(MeanDifference(0.0, 0.0, 0.0)) == "equal within 1 %"
+    assert pairs.verdict(MeanDifference(0.0, 0.0, 0.0)) == "equal within 1 point"
 
 
 def test_accuracies_of_equal_settings_alone_are_compared(read, maker):
@@ -21,4 +21,4 @@ def test_accuracies_of_equal_settings_alone_are_compared(read, maker):
     records += [trained("gpu", seed, 0.5, batch_size=32) for seed in range(4)]
     (row,) = texts(pairs.accuracies(read(records)))
     assert (row["devices"], row["seeds"], row["accuracies (%)"]) == ("cpu less xla_cpu", "4 and 4", "97.2 and 97.2")
-    assert row["verdict"] == "equal within 1 %"
+    assert row["verdict"] == "equal within 1 point"

@@ -79,7 +79,7 @@ def verdict(difference: MeanDifference) -> str:
     As a test of equivalence this is conservative: TOST (Schuirmann 1987) would take the 90 % interval.
     """
     if difference.low > -MARGIN and difference.high < MARGIN:
-        return f"equal within {100 * MARGIN:.0f} %"
+        return f"equal within {100 * MARGIN:g} point"
     return "undecided: more seeds" if difference.low <= 0 <= difference.high else "different"
 
 
@@ -100,6 +100,6 @@ def accuracies(sweep: Sweep) -> Table | None:
             found.append(Trained(group[0], first, second, both, mean_difference(*both)))
     notes = [
         f"Low and high bound the difference of the means over seeds with 95 % confidence (Welch). Equal: the whole "
-        f"interval is within {100 * MARGIN:g} points of zero."
+        f"interval is within {100 * MARGIN:g} point of zero."
     ]
     return tabulate_known("Accuracy across devices", ACCURACY_COLUMNS, found, notes)
