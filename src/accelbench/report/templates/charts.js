@@ -199,6 +199,7 @@ function drawCharts(shown) {
     box.replaceChildren(...panels.length ? [make("h3", {}, heading)] : [], ...inLines.length ? [legend(inLines)] : [],
       make("div", {class: "panels"}, ...panels));
     box.parentElement.hidden = !panels.length;
+    box.parentElement.open ||= state.view !== "auto" || state.metric !== METRICS[0];
     const section = box.closest(".suite"), {id} = section.querySelector("h2");  // hidden while it has but its heading
     const isBare = section.querySelectorAll(":scope > p, table, .picture").length <= 1;
     section.hidden = document.querySelector(`nav [href="#${id}"]`).hidden = !panels.length && isBare;
