@@ -42,7 +42,11 @@ def claim(sweep: Sweep) -> str:
     if optimal is None:
         return ""
     own = [line for line in _ours(sweep, int(optimal.value)) if line[:3:2] == [optimal.model, optimal.precision]]
-    said = [f"on the {line[1]} {line[5].text} ({line[7].text} times batch {optimal.value:.0f})" for line in own]
+    said = [
+        f"on the {line[1]} {line[5].text}"
+        + (f" ({line[7].text} times batch {optimal.value:.0f}, {line[8]})" if line[8] else "")
+        for line in own
+    ]
     return f"Its best batch is {optimal.value:.0f}; fastest here: {', '.join(said)}." if said else ""
 
 

@@ -102,7 +102,7 @@ def table(found: Sequence[Pair]) -> Table | None:
         Column("job", lambda each: each.job),
         Column("device", lambda each: each.device),
     ]
-    notes = ["The dots are our time over the published one. Left of 1 it took less time here."]
+    notes = ["x, and the dots: our time over the published one. Left of 1 it took less time here."]
     if len(sources) > 1:
         columns.append(Column("published on", lambda each: each.published.source.rpartition(": ")[2]))
     else:
@@ -120,7 +120,7 @@ def table(found: Sequence[Pair]) -> Table | None:
 
 def _columns_of(engine: Engine, unit: str) -> list[Column[Pair]]:
     time: Column[Pair] = Column(f"{engine} ({unit})", lambda each: each.ours.get(engine))
-    return [time, Column(f"{engine} / published", lambda each: each.ratio(engine))]
+    return [time, Column(f"{engine} (x)", lambda each: each.ratio(engine))]
 
 
 def _drawn(found: Sequence[Pair], own: Sequence[Engine]) -> dict[str, Any]:

@@ -146,7 +146,7 @@ def _from_times(entries: Sequence[Published], devices: Devices) -> Iterator[list
             same = (one.model, one.metric) == (other.model, other.metric)
             if same and (is_unequal or one.batch_size == other.batch_size):
                 # The end of a source names what the number was measured on.
-                machines = " / ".join(entry.source.rpartition(": ")[2] for entry in (other, one))
+                machines = " / ".join(dict.fromkeys(entry.source.rpartition(": ")[2] for entry in (other, one)))
                 source = f"{other.value:g} {one.unit} / {one.value:g} {one.unit}: {machines}"
                 settings = (Precision.fp32, count(None if is_unequal else one.batch_size), source)
                 gain = number(other.value / one.value)

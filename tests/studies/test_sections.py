@@ -9,19 +9,8 @@ from accelbench.report.read import read_all
 from accelbench.schema.measurement import Epoch, Evaluation
 from accelbench.schema.vocab import Protocol
 from accelbench.settings import params
-from five_studies import sections
-from report.conftest import inferring
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.mark.parametrize("study", ["000", "002", "003", "004", None])
-def test_every_studys_page_composes(read, maker, study):
-    records = [inferring(maker, "resnet18", batch_size=batch) for batch in (16, 32)]
-    (section,) = page.compose([read(records, study=study)], extension=sections).sections
-    assert bool(section.added.caveats) == bool(study)
-    assert bool(section.added.main) == bool(study)
-    assert section.pictures == []
 
 
 def test_the_checkouts_report_has_the_studies_and_another_has_not(tmp_path, maker):

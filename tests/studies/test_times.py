@@ -19,9 +19,6 @@ def test_times_stand_beside_the_published_with_the_settings_of_ours(read, maker)
     assert gpu["ours: cells"] == "not planned"
     assert gpu["published: speed-up as the study prints it (%)"] == "3,332"
     assert "(CPU time / device time - 1) x 100 %" in " ".join(table.notes)
-    own = read([maker.ok(maker.cell(), 1000)], study=None)
-    assert times.table(own, Mode.train).headings[-1] == "ours: cells"
-    assert times.table(own, Mode.infer) is None
     (assumed,) = texts(
         times.table(read([maker.ok(maker.cell("pets_cnn"), 100)], study="002"), Mode.train), "pets_cnn", "gpu"
     )
