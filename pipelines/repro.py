@@ -121,8 +121,9 @@ class Job(contextlib.ExitStack):
         evidence, confirm_s = self._evidence(), params.confirm_s(ROOT)
         length = total(self._left(), evidence)
         others_s = OTHERS_S + OTHERS_EACH_S * sum(map(bool, self.lefts.values()))
-        parts = [f"{duration(length.seconds)} of cells", f"{duration(others_s)} for data and report"]
-        parts[1:1] = [f"{duration(confirm_s)} to measure the best again"] if confirm_s else []
+        parts = [f"{duration(length.seconds)} of cells"] if length.seconds else []
+        parts += [f"{duration(confirm_s)} to measure the best again"] if confirm_s else []
+        parts += [f"{duration(others_s)} for data and report"]
         details = "; ".join(filter(None, [", ".join(parts), evidence.roughness(self._left())]))
         about = replace(length, seconds=length.seconds + confirm_s + others_s)
         self._say(f"{named}, {counted(num, 'cell')} to measure: {about} ({details}).")

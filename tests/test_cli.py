@@ -4,6 +4,7 @@ import errno
 import importlib
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 import yaml
 
 from accelbench.cli import main
+from accelbench.commands.plan import TO_START
 from accelbench.commands.registry import load_all
 from accelbench.engines.registry import HostSpec
 from accelbench.grid import plan
@@ -23,6 +25,7 @@ from accelbench.schema import plan_file
 from accelbench.schema.measurement import Work
 from accelbench.schema.vocab import Status
 from accelbench.sweep import forecast
+from accelbench.sweep.session import Session
 from fakes import faulty_host, give_ceilings, make_project
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -169,9 +172,9 @@ def planned(words, capsys):
 
 def test_plan_lists_the_cells_what_is_skipped_and_the_time(capsys, project):
     lines = planned("mode=infer batch_size=8,16 precision=fp32,tf32 window.measure_s=3", capsys)
-    assert lines[0] == "4 cells: 2 to run, at least 13 s (2 cells of unknown length); 2 to skip."
+    assert lines[0] == "4 cells: 2 to run, 2 cells of unknown length; 2 to skip."
     assert [line.split()[0] for line in lines[2:4]] == [f"mlp-cpu-fp32-b{n}-infer" for n in (8, 16)]
-    assert lines[2].endswith("unknown length")
+    assert lines[2].endswith("unknown until it has run once")
     assert lines[5:] == [
         "skip 2: tf32 needs an NVIDIA GPU, which cpu is not: use fp32",
         "  mlp-cpu-tf32-b8-infer, mlp-cpu-tf32-b16-infer",
@@ -192,6 +195,9 @@ def test_a_plan_of_a_profile_is_of_all_suites_and_says_hours_before_anything_ran
     monkeypatch.setattr(Hosts, "start", lambda hosts, cell: None)
     # At half of the ceiling, each step takes 10 s.
     monkeypatch.setattr(Hosts, "count", lambda hosts, cell: Work(flops=2 * 10**12, bytes=0, num_operators=100))
+    line, *notes = planned("suite=inferred data=fashion_mnist", capsys)[2:]
+    assert re.search(r" about \d+ min \(5 s to start\)$", line)
+    assert notes == [TO_START, "Not counted: data/fashion_mnist is prepared first, once."]
     lines = planned("profile=full timeout_s=1000000 batch_size=1", capsys)
     # 15 times 96 images for training, and 64 for testing, which take a third as long each.
     assert lines[0] == "trained: 2 cells: 2 to run, about 9.8 h; 0 to skip."
@@ -211,8 +217,8 @@ def test_a_cell_that_fails_is_told_at_once_and_by_the_exit_status(own, monkeypat
     assert main(["tracking=none", "out=runs/a"]) == 1
     captured = capsys.readouterr()
     assert captured.err == ""
-    assert "[1/1] mlp-cpu-fp32-b128-train" in captured.out
-    assert "ModuleNotFoundError: No module named 'no_such_engine'" in captured.out
+    assert "[1/1] mlp-cpu-fp32-b128-train failed  ModuleNotFoundError" in captured.out
+    assert captured.out.count("No module named 'no_such_engine'") == 1
     (found,) = plan_file.read_planned(own / "runs/a")
     assert found.status == Status.failed
 
@@ -224,9 +230,29 @@ def test_a_mistake_that_only_the_cells_process_finds_is_exit_status_2_and_a_reco
     words = ["+model.args.fault=mistake", "mode=infer", "tracking=none", "out=runs/a"]
     for _ in range(2):  # measured, then known from its record
         assert main(words) == 2
-        assert capsys.readouterr().err == f"accelbench: {MISTAKE}\n"
+        out, err = capsys.readouterr()
+        assert (err, MISTAKE in out) == (f"accelbench: {MISTAKE}\n", False)
     (found,) = plan_file.read_planned(faulty / "runs/a")
     assert (found.status, found.reason, found.user_error) == (Status.failed, MISTAKE, True)
+    assert main(["-m", *words, "out=runs/b", "batch_size=8,16"]) == 2
+    out, err = capsys.readouterr()
+    assert err == "accelbench: none of 2 cells could be measured, for the reasons above\n"
+    assert (out.count(MISTAKE), out.count("for the same reason")) == (1, 1)
+
+
+def test_ctrl_c_leaves_what_was_measured_the_answer_so_far_and_the_command_that_goes_on(faulty, monkeypatch, capsys):
+    measure, stop = Session.measure, Mock(side_effect=KeyboardInterrupt)
+    words = ["-m", "mode=infer", "tracking=none", "batch_size=8,16,32"]
+    with monkeypatch.context() as patched:
+        patched.setattr(Session, "measure", lambda *given: measure(*given) if given[1].cell.batch_size < 32 else stop())
+        assert main(words) == 130
+    out, err = capsys.readouterr()
+    _, said, again = err.splitlines()
+    assert (folder := re.fullmatch("Interrupted; 2 of 3 cells have their record, in (runs/.*)", said)[1]) in out
+    assert "All figures: accelbench best" in out
+    assert again == f"To go on: accelbench {' '.join(words)} out={folder}"
+    assert main(shlex.split(again.partition("accelbench ")[2])) == 0
+    assert "2 of 3 cells have their record already." in capsys.readouterr().out
 
 
 def test_plans_records_and_reports_import_nothing_of_the_users(faulty, capsys, monkeypatch):

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import select
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from rich.console import Console
 
 from accelbench.commands.command import Context
 from accelbench.commands.registry import choose, overview
-from accelbench.errors import UserError, WriteError
+from accelbench.errors import Interrupted, UserError, WriteError
 from accelbench.schema.secrets import masked
 from accelbench.schema.text import clean
 
@@ -47,8 +48,11 @@ def _status(words: list[str], output: "_Output") -> int:
         status = _run(words)
         output.check()
         return status
-    except KeyboardInterrupt:
-        message, status = "\nInterrupted; every finished cell has its record.", 130
+    except KeyboardInterrupt as stop:
+        message, status = f"\n{str(stop) or 'Interrupted; every finished cell has its record.'}", 130
+        if isinstance(stop, Interrupted) and words[0] != "compare":  # which interleaves all of its cells anew
+            out = [] if any(word.startswith("out=") for word in words) else [f"out={stop.folder}"]
+            message += f"\nTo go on: {clean(masked(shlex.join(['accelbench', *words, *out])))}"
     except BrokenPipeError:
         raise
     except Exception as error:

@@ -83,3 +83,11 @@ class UnsupportedError(Exception):
 
 class InvalidError(UserError):
     """What was measured is not what was asked for, or can't be true: its numbers are not published."""
+
+
+class Interrupted(KeyboardInterrupt):  # noqa: N818  # as Python's own
+    """The user has ended a sweep, whose records are in `folder`; `have` says which there are."""
+
+    def __init__(self, have: str, folder: str) -> None:
+        super().__init__(f"Interrupted; {have}, in {folder}")
+        self.folder = folder

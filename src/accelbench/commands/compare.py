@@ -44,7 +44,7 @@ def _run(chosen: Namespace, context: Context) -> int:
         runs, options = interleaved.plan_runs(one_cell(words[0]), one_cell(words[1]), chosen.repeats, place.root)
         result = sweep.run(runs.cells, options, context.console, hosts=hosts)
     interleaved.save_comparison(runs, (names[0], names[1]), result.records, result.folder)
-    result.check_request()
+    result.check_request(is_shown=True)
     status = answer.answer(*interleaved.load_comparison(result.folder), terms, context.console)
     return 1 if result.num_unexpected else status
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from accelbench import lock
 from accelbench.commands.command import Command, Context, flag
 from accelbench.errors import UserError
-from accelbench.presentation import counted
-from accelbench.project import Workplace, workplace
+from accelbench.presentation import counted, duration
+from accelbench.project import Workplace, shown, workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.text import clean
+from accelbench.schema.vocab import RANDOM
 
 if TYPE_CHECKING:
     from accelbench.grid.estimate import Length
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 MAX_LISTED = 20  # cells
 MAX_NAMED = 4  # of the cells that are skipped for one reason
 LABEL_WIDTH = 42
+TO_START = "To start: an engine is imported for its first cell, a network exported once."
 
 
 def _run(chosen: Namespace, context: Context) -> int:
@@ -26,6 +28,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.isolation.hosts import Hosts
     from accelbench.schema.serialize import canonical_json
     from accelbench.settings.compose import cells_of, compose
+    from accelbench.sweep.context import is_prepared
     from accelbench.sweep.forecast import forecast
 
     sweeps = [cells_of(compose(words)) for words in _sweeps(chosen.words)]
@@ -49,6 +52,10 @@ def _run(chosen: Namespace, context: Context) -> int:
     lines += ["", *(f"{item.label:<{LABEL_WIDTH}} {_of_one(known[id(item)])}" for item in named)]
     if len(runs) > len(named):
         lines.append(f"and {len(runs) - len(named)} more: " * bool(named) + "--cells names every cell")
+    lines += [TO_START] if any(known[id(item)].start_s for item in named) else []
+    data = {cell.data.name: cell.data for cell in cells if cell.data.name != RANDOM}
+    missing = [shown(place.data / name) for name, each in data.items() if not is_prepared(place, each)]
+    lines += [f"Not counted: {', '.join(missing)} is prepared first, once."] if missing else []
     lines += _skipped({item.label: item.skip_reason for item in items if item.skip_reason is not None}, chosen.cells)
     context.say(*lines)
     if chosen.check:
@@ -91,7 +98,8 @@ def _counted(planned: Sequence["Planned"], known: Mapping[int, "Length"]) -> str
 
 
 def _of_one(length: "Length") -> str:
-    return "unknown length" if length.num_unknown else str(length)
+    start = f" ({duration(length.start_s)} to start)" if length.start_s else ""
+    return "unknown until it has run once" if length.num_unknown else f"{length}{start}"
 
 
 def _skipped(reasons: Mapping[str, str], lists_all: bool) -> Iterator[str]:

@@ -69,16 +69,17 @@ def _run(chosen: Namespace, context: Context) -> int:
             folder = shown(result.folder)
             if len(cells) == 1:
                 (record,) = result.records
-                terminal.show_card(record, f"{folder}/{record.name}.json", context.console)
+                is_told = record.user_error or record.sweep_id == result.sweep_id
+                terminal.show_card(record, f"{folder}/{record.name}.json", context.console, says_why=not is_told)
             else:
-                terminal.conclude(result.records, result.folder, context.console)
+                terminal.conclude(result.records, result.folder, context.console, result.sweep_id)
                 terminal.show_answer(result.records, folder, context.console)
 
         result = dispatch.run(cells, options, context.console, hosts=hosts, show=show)
     if len(cells) == 1:
         terminal.show_places(result.links, context.console)
         context.console.print()
-    result.check_request()
+    result.check_request(is_shown=True)
     return 1 if result.num_unexpected else 0
 
 

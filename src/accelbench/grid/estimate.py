@@ -3,8 +3,8 @@
 A cell takes the start of its host, a fixed time, and that of its steps (`expected_s`). Where cells that do the same
 work were measured on this machine, the fixed time and that of a step are theirs. Elsewhere a step takes as long as the
 work of its network at the device's ceilings, divided by the share of them that networks reach (`SHARE`): within a
-factor of 2 for most networks, as docs/sweeps.md says. Work that nobody counted, such as that of the user's own network,
-leaves a cell of unknown length, of which only the start and the windows are known.
+factor of 2 for most networks, as docs/sweeps.md says. Work that nobody counted, such as that of the user's own network
+before it was checked, leaves a cell of unknown length.
 """
 
 import math
@@ -74,20 +74,21 @@ WAITED_S = 1.5  # a cell that waited longer has waited for its host, which impor
 class Length:
     """How long one or more cells will take, about."""
 
-    seconds: float = 0.0  # of a cell of unknown length, what is known of it
+    seconds: float = 0.0  # without those of unknown length
     num: int = 0  # of cells
     num_unknown: int = 0  # of those of unknown length
+    start_s: float = 0.0  # of all seconds: until the framework is imported, and the network exported
 
     def __add__(self, other: "Length") -> "Length":
         return Length(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
     def __str__(self) -> str:
-        """Such as `about 52 s`, or `at least 40 s (3 cells of unknown length)`."""
+        """Such as `about 52 s`, or `about 40 s and 3 cells of unknown length`."""
         if not self.num:
             return "0 s"
-        known = duration(max(1.0, self.seconds))
-        unknown = f"at least {known} ({counted(self.num_unknown, 'cell')} of unknown length)"
-        return unknown if self.num_unknown else f"about {known}"
+        known = [f"about {duration(max(1.0, self.seconds))}"] if self.seconds or not self.num_unknown else []
+        unknown = [f"{counted(self.num_unknown, 'cell')} of unknown length"] if self.num_unknown else []
+        return " and ".join(known + unknown)
 
 
 def expected_s(cell: Cell, step_s: float, num_samples: tuple[int, int]) -> float:
@@ -222,15 +223,16 @@ class Evidence:
                 each.fixed_s + expected_s(cell, longer * each.step_s, given or each.num_samples)
                 for each in batches[nearest][-NUM_LATEST:]
             )
-            return Length(start_s + min(took_s, cell.timeout_s), 1)
+            return Length(start_s + min(took_s, cell.timeout_s), 1, start_s=start_s)
         step_s = self._step_s(cell, size)
-        if cell.protocol == Protocol.fit and given is None:
-            step_s = None
+        if step_s is None or (cell.protocol == Protocol.fit and given is None):
+            return Length(num=1, num_unknown=1)  # what is known, its windows, may be a small part of it
         fixed_s = FIXED_S + (DECODERS_S if cell.data.pipeline == Pipeline.jpeg else 0.0)
-        if cell.options.compile or (waits and cell.engine == Engine.aotinductor):
-            fixed_s += COMPILED_S
-        took_s = fixed_s + expected_s(cell, step_s or 0.0, given or (0, 0))
-        return Length(start_s + min(took_s, cell.timeout_s), 1, int(step_s is None))
+        if waits and cell.engine == Engine.aotinductor:  # its export compiles
+            start_s += COMPILED_S
+        fixed_s += COMPILED_S if cell.options.compile else 0.0
+        took_s = fixed_s + expected_s(cell, step_s, given or (0, 0))
+        return Length(start_s + min(took_s, cell.timeout_s), 1, start_s=start_s)
 
     def _num_samples(self, cell: Cell) -> tuple[int, int] | None:
         """How many samples of the training set and of the test set the cell uses; None if that is not known."""

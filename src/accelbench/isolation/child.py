@@ -89,9 +89,8 @@ def respond(request: Request) -> Outcome:
 def _measure(request: CellRequest) -> Outcome:
     engine, cell, data_folder = importlib.import_module(request.engine), request.cell, Path(request.data_folder)
     if request.only_check:
-        if hasattr(engine, "check"):  # an engine with networks of its own alone needs none
-            engine.check(cell, data_folder)
-        return Outcome(status=Status.ok)
+        # An engine with networks of its own alone needs no check.
+        return Outcome(status=Status.ok, work=engine.check(cell, data_folder) if hasattr(engine, "check") else None)
     if request.only_count:
         return Outcome(status=Status.ok, work=engine.count_step(cell))
     paths = {"weights": request.weights, "exported": request.exported}

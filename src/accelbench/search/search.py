@@ -10,7 +10,7 @@ from itertools import count
 
 from rich.console import Console
 
-from accelbench.errors import UserError, writing_errors
+from accelbench.errors import Interrupted, UserError, writing_errors
 from accelbench.grid.estimate import COMPILED_S, expected_s, needs
 from accelbench.grid.fingerprint import identity
 from accelbench.grid.plan import Planned, Prepared
@@ -62,7 +62,12 @@ def search(
         context.earlier = [] if is_missing(context.folder / PLAN) else plan_file.read_plan(context.folder).cells
         searched = _Search(context, ready, goal, now)
         with context.stopping_where_refused():
-            searched.run()
+            try:
+                searched.run()
+            except KeyboardInterrupt as stop:
+                if found := searched.found.records:
+                    show(searched.found, context.folder, console)
+                raise Interrupted(f"{len(found)} processes have their record", shown(context.folder)) from stop
     return show(searched.found, context.folder, console)
 
 

@@ -147,18 +147,25 @@ def _folder_under_runs(place: Workplace, out: str) -> Path:
     return folder
 
 
+def is_prepared(place: Workplace, data: DataSpec) -> bool:
+    """Whether a data set is there, or a DataModule makes it; the user's own as it is now."""
+    if data.name == MODULE or not data.path:
+        return data.name == MODULE or (place.data / data.name / MANIFEST).exists()
+    from accelbench.data import prepare  # it takes long to import
+
+    return prepare.is_own_prepared(place, data)
+
+
 def prepare_missing(place: Workplace, data: DataSpec, console: Console) -> None:
     """Prepares a data set, unless it is there or a DataModule makes it; the user's own again if it changed.
 
     Raises UserError: params.yaml does not name the data set; DataError: it can't be obtained.
     """
-    folder = place.data / data.name
-    if data.name == MODULE or (not data.path and (folder / MANIFEST).exists()):
+    if is_prepared(place, data):
         return
     from accelbench.data import prepare  # it takes long to import
 
-    if data.path and prepare.is_own_prepared(place, data):
-        return
+    folder = place.data / data.name
     settings = {} if data.path else data_settings(place.project, data.name)
     if data.name != RANDOM:  # which has no files, but a manifest
         say(console, f"Preparing {shown(folder)}, once.")

@@ -8,11 +8,12 @@ from pathlib import Path
 from rich.console import Console
 
 from accelbench.answers.process import Process
-from accelbench.errors import UserError
+from accelbench.errors import Interrupted, UserError
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.disturbed import is_retried
-from accelbench.project import PLAN
+from accelbench.presentation import counted
+from accelbench.project import PLAN, shown
 from accelbench.schema import plan_file
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import WantedCell
@@ -32,15 +33,21 @@ class SweepResult:
     folder: Path  # of the records
     records: list[Record] = field(default_factory=list)  # of each planned cell, from this sweep or an earlier one
     links: dict[str, str] = field(default_factory=dict)  # tracker -> the run of the only cell, if it was measured now
+    sweep_id: str = ""  # of the records that are from this sweep
 
     @property
     def num_unexpected(self) -> int:
         return sum(record.status in UNEXPECTED for record in self.records)
 
-    def check_request(self) -> None:
-        """Raises a UserError if a mistake in the user's request made every cell fail that was not skipped."""
+    def check_request(self, *, is_shown: bool = False) -> None:
+        """Raises a UserError if a mistake in the user's request made every cell fail that was not skipped.
+
+        It says which, unless `is_shown`: the lines about several cells have said so.
+        """
         tried = [record for record in self.records if record.status != Status.skipped]
         if tried and all(record.user_error for record in tried):
+            if is_shown and len(tried) > 1:
+                raise UserError(f"none of {len(tried)} cells could be measured, for the reasons above")
             raise UserError("; ".join(dict.fromkeys(str(record.reason) for record in tried)))
 
 
@@ -62,10 +69,13 @@ def run(
     shows the result once every cell has its record, None: as `conclude` does. `is_announced`: the caller has said how
     many cells there are. `measure` has the cells measured elsewhere, and returns their records.
 
-    Raises UserError: the sweep could not start, or not go on, for a reason that the user can mend.
+    Raises UserError: the sweep could not start, or not go on, for a reason that the user can mend; Interrupted: the
+    user has ended it, and the result so far was shown.
     """
     context = SweepContext.begin(cells, options, console, hosts, out=out)
     context.is_announced = is_announced
+    result = SweepResult(context.folder, sweep_id=context.sweep_id)
+    show = show or (lambda done: conclude(done.records, done.folder, console, done.sweep_id))
     with Delivery(options.tracking, context.place.store) as delivery:
         with nullcontext() if measure else context.alone():
             # After the wait, in which the plan may have changed.
@@ -73,11 +83,16 @@ def run(
             ready = context.prepare(cells)
             with context.stopping_where_refused():
                 context.set_aside_plan()
-                result = SweepResult(context.folder, (measure or _measure)(context, ready, delivery))
-        if result.records and show is not None:
+                try:
+                    result.records = (measure or _measure)(context, ready, delivery)
+                except KeyboardInterrupt as stop:
+                    result.records, _ = known(context, ready.planned)
+                    if result.records:
+                        show(result)
+                    have = f"{len(result.records)} of {counted(len(ready.planned), 'cell')} have their record"
+                    raise Interrupted(have, shown(context.folder)) from stop
+        if result.records:
             show(result)
-        elif result.records:
-            conclude(result.records, result.folder, console)
         with console.status("Delivering to the tracker ...") if console.is_terminal else nullcontext():
             delivery.finish()
             delivery.relate(map(Process.of, result.records))

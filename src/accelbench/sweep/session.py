@@ -23,6 +23,7 @@ from accelbench.judging import disturbed
 from accelbench.presentation import counted
 from accelbench.project import SAFETENSORS, shown
 from accelbench.schema.cell import Cell
+from accelbench.schema.measurement import Work
 from accelbench.schema.record import Record
 from accelbench.schema.secrets import without_secrets
 from accelbench.schema.serialize import canonical_json, plain
@@ -56,7 +57,11 @@ class Session:
 
     def __enter__(self) -> "Session":
         if self.todo:
-            self._start()
+            try:
+                self._start()
+            except BaseException as error:
+                self.__exit__(error)
+                raise
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -78,6 +83,14 @@ class Session:
             # power. Another engine's host would disturb the probe.
             hosts.start(runnable[0])
         self.evidence = read_evidence(place.root, environment["machine"], {cell.id for cell in runnable})
+        self._progress = SweepProgress(
+            self.context.console,
+            self.todo,
+            self.evidence,
+            is_brief=self._is_brief,
+            says_mistakes=len(self.ready.planned) > 1,  # else the end says it, or the exception of the Python API
+        )
+        self._progress.__enter__()
         self._preflight = Preflight(hosts, self.ready.data_folder)
         self._preflight.check(runnable)
         failures = [failure for cell in runnable if (failure := self._preflight.failure(cell)) is not None]
@@ -85,18 +98,20 @@ class Session:
             raise UserError(
                 "\n".join(dict.fromkeys(f"{each.reason}\n{own_calls(each.error)}".strip() for each in failures))
             )
+        for cell, work in self._preflight.works:
+            self.evidence.learn(cell, work)
         runnable = [cell for cell in runnable if self._preflight.failure(cell) is None]
         for device in dict.fromkeys(cell.device for cell in runnable):
             cells = [cell for cell in runnable if cell.device == device]
-            for line in slow_formats(self._prober.ceilings(cells[0]), [cell.precision for cell in cells]):
+            if (ceilings := self._prober.ceilings(cells[0])) is not None:
+                self.evidence.ceilings[device] = ceilings
+            for line in slow_formats(ceilings, [cell.precision for cell in cells]):
                 self.context.say(line)
-        if len(runnable) > 1 and not self._is_brief:
+        if runnable and not self._is_brief:
             note_inputs(self.evidence, runnable, place)
             complete(self.evidence, runnable, self._prober)
-            if not self.context.is_announced:
-                self.context.say(f"{counted(len(runnable), 'cell')} to measure: {total(runnable, self.evidence)}")
-        self._progress = SweepProgress(self.context.console, self.todo, self.evidence, is_brief=self._is_brief)
-        self._progress.__enter__()
+        if len(runnable) > 1 and not self._is_brief and not self.context.is_announced:
+            self.context.say(f"{counted(len(runnable), 'cell')} to measure: {total(runnable, self.evidence)}")
 
     def measure(self, item: Planned, left_s: float = math.inf) -> Record:
         """Runs the cell, or skips it with its reason, judges it, writes its record, and shows the outcome.
@@ -111,7 +126,10 @@ class Session:
         environment |= {disturbed.BUSY: disturbed.ALLOWED} if is_allowed() else {}
         record = self._run(item, failure, environment)
         reason, left_s = disturbed.reason(record), left_s - 2 * record.wall_s
+        if reason is not None:
+            self._progress.begin("waiting for a quiet machine")
         if reason is not None and self._quiet.comes(f"{item.label} was disturbed ({reason})", left_s):
+            self._progress.start(item)
             record = self._run(item, failure, environment)
             if (measured := record.measurement) is not None:
                 notes = [*measured.notes, f"measured again: the first time, {reason}"]
@@ -165,6 +183,7 @@ class Preflight:
     def __init__(self, hosts: Hosts, data_folder: Path) -> None:
         self._hosts, self._data_folder = hosts, data_folder
         self._failures: dict[tuple[tuple[str, bool], int], Outcome] = {}
+        self.works: list[tuple[Cell, Work | None]] = []  # of a step of those that run
 
     def check(self, cells: Iterable[Cell]) -> int:
         """Checks one of all cells with the same network, batches and mode; returns how many networks were checked.
@@ -184,6 +203,7 @@ class Preflight:
                 if outcome.status == Status.failed:
                     self._failures[key, size] = replace(outcome, user_error=True)
                     continue
+                self.works.append((batches[key][size], outcome.work))
                 if num == 0:
                     right.add(key[0])
                 break

@@ -1,19 +1,20 @@
 """What a sweep shows: its progress, how its cells ended, the card of one cell, and which of several is the fastest."""
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.live import Live
 from rich.padding import Padding
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
 from accelbench.answers.cells import MeasuredCell, cells_of
 from accelbench.answers.process import Process
 from accelbench.answers.sentences import Answer, answers
-from accelbench.grid.estimate import Evidence, total
+from accelbench.grid.estimate import Evidence, Length, lengths
 from accelbench.grid.plan import Planned
 from accelbench.judging import disturbed
 from accelbench.judging.disturbed import DISTURBED
@@ -24,10 +25,14 @@ from accelbench.project import shown
 from accelbench.report.tables import best
 from accelbench.report.tables.on_terminal import rendered
 from accelbench.report.tables.table import Column, columns_of, tabulate_known, word
+from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record, Row, number_of
 from accelbench.schema.vocab import QUANTIZED, UNEXPECTED, Mode, Phase, Provenance, Status
 
-WIDE = 80  # columns of a terminal that has room for a bar
+# Of the line about what is under way; .3 % of a core, where the ten times a second of rich's `Progress` take .9 %.
+DRAWN_HZ = 5
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+ECHO_WIDTH = 3  # of a terminal's ^C: else it would be on another line, and this one would stay
 LEAST_NAME = 12  # columns of a cell's name on a narrow terminal
 OUTCOME_WIDTH = 34  # columns of ` ok       71.91 samples/s ±22.1 %`
 STYLES = {Status.ok: "green", Status.skipped: "dim", DISTURBED: "yellow"}
@@ -43,52 +48,84 @@ FILLS = (("█", "blue"), ("░", "yellow"), ("▓", "cyan"), ("▒", "magenta")
 
 
 class SweepProgress:
-    """Progress of one sweep: a bar on a terminal, a line per cell elsewhere; if it is `brief`, for failures alone."""
+    """Progress of one sweep: a line for each cell; if it is `brief`, for failures alone.
+
+    A terminal also has a line about what is under way. It shows life: how long it has taken, beside how long it takes.
+    """
 
     def __init__(
-        self, console: Console, planned: Sequence[Planned], evidence: Evidence, *, is_brief: bool = False
+        self,
+        console: Console,
+        planned: Sequence[Planned],
+        evidence: Evidence,
+        *,
+        is_brief: bool = False,
+        says_mistakes: bool = True,  # else the caller says what the user did wrong
     ) -> None:
         self.console, self.planned, self.num, self.evidence = console, planned, len(planned), evidence
-        self.is_brief, self.num_done = is_brief, 0
-        self.bar = Progress(
-            *([BarColumn(bar_width=24)] if console.width >= WIDE else []),  # else it would push out the cell's name
-            MofNCompleteColumn(),
-            TextColumn("{task.description}", markup=False),
-            TextColumn("[dim]{task.fields[left]}"),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self.task = self.bar.add_task("", total=None if is_brief else self.num, left="")
+        self.is_brief, self.says_mistakes, self.num_done = is_brief, says_mistakes, 0
+        self._told: set[str] = set()  # the reasons of failures that were said
+        self._started: list[Cell] = []
+        self.begin("preparing")
+        self._live = Live(console=console, get_renderable=self._line, refresh_per_second=DRAWN_HZ, transient=True)
 
     def __enter__(self) -> "SweepProgress":
-        self.bar.start()
+        if self.console.is_terminal:
+            self._live.start(refresh=True)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.bar.stop()
+        self._live.stop()
+
+    def begin(self, what: str, expected: Length | None = None, then: str = "") -> None:
+        """Shows `what` is under way from now on, how long it is `expected` to take, and what comes `then`."""
+        self.what, self._expected, self._then, self._began_s = what, expected, then, time.monotonic()
 
     def start(self, planned: Planned) -> None:
-        """Shows the cell that is measured now, and the time left."""
-        left = ""
-        if self.console.is_terminal and not self.is_brief:
-            done, to_come = self.planned[: self.num_done], self.planned[self.num_done :]
-            cells = [[item.cell for item in items if item.skip_reason is None] for items in (to_come, done)]
-            left = f"{total(cells[0], self.evidence, cells[1])} left"
-        self.bar.update(self.task, description=planned.label, left=left)
+        """Shows the cell that is measured now, and how long it and those after it will take."""
+        if not self.console.is_terminal or planned.skip_reason is not None:
+            return
+        others = [] if self.is_brief else self.planned[self.num_done + 1 :]
+        cells = [planned.cell, *(item.cell for item in others if item.skip_reason is None)]
+        expected, *later = lengths(cells, self.evidence, self._started)
+        then = f", then {sum(later, Length())}" if later else ""
+        self.begin(planned.label, expected, then)
+        self._started.append(planned.cell)
+
+    def _line(self) -> Text:
+        """The line about what is under way, which is drawn again and again, as it is now."""
+        took_s = time.monotonic() - self._began_s
+        spin = f"{SPINNER[int(DRAWN_HZ * took_s) % len(SPINNER)]} "
+        count = "" if self.is_brief or self._expected is None else f"{self.num_done + 1}/{self.num} "
+        took = f"{took_s:.0f} s" if took_s < 120 else f"{int(took_s) // 60}:{int(took_s) % 60:02} min"
+        expected = self._expected
+        if expected is not None and expected.num_unknown:
+            took += ", no estimate"
+        elif expected is not None:
+            took += f" of {expected}" if took_s <= max(1.0, expected.seconds) else f", {expected} expected"
+        room = self.console.width - ECHO_WIDTH - len(spin) - len(count) - 2
+        then = self._then if len(took) + len(self._then) + LEAST_NAME <= room else ""
+        what = without_middle(self.what, max(LEAST_NAME, room - len(took) - len(then)))
+        line = Text.assemble((spin, "cyan"), count, f"{what}  ", (f"{took}{then}", "dim"))
+        line.truncate(self.console.width - ECHO_WIDTH, overflow="ellipsis")
+        return line
 
     def finish(self, record: Record) -> None:
         """Prints the cell's outcome. Skipped cells get no line: `conclude` counts them by reason."""
         self.evidence.add(record)
         self.num_done += 1
-        self.bar.update(self.task, completed=self.num_done)
         if self.is_brief and record.status in UNEXPECTED:
             say(self.console, f"{record.label}: {record.status}: {record.reason}", "red")
         if self.is_brief or record.status == Status.skipped:
             return
         count = f"[{self.num_done:>{len(str(self.num))}}/{self.num}] "
         width = max((len(each.label) for each in self.planned if each.skip_reason is None), default=0)
-        words = outcome(record) if self.num > 1 or record.status not in UNEXPECTED else []  # the card says why
+        words, is_bad = outcome(record), record.status in UNEXPECTED
+        if record.user_error and not self.says_mistakes:
+            words = []
+        elif is_bad:
+            words = ["for the same reason"] if words[0] in self._told else words
+            self._told.update(words)
         if self.console.is_terminal:  # one line: a name loses its middle, then the later figures go
             width = min(width, max(LEAST_NAME, self.console.width - len(count) - OUTCOME_WIDTH))
             room = self.console.width - len(count) - width - len(f" {Status.ok}  ")
@@ -97,9 +134,9 @@ class SweepProgress:
         name, word = without_middle(record.label, width), DISTURBED if disturbed.reason(record) else record.status.value
         line = Text.assemble((count, "dim"), f"{name:<{width}} ", (word, STYLES.get(word, "bold red")))
         line.append("".join(f"  {each}" for each in words))
-        if self.console.is_terminal:
+        if self.console.is_terminal and not is_bad:
             self.console.print(line, no_wrap=True, overflow="ellipsis")
-        else:
+        else:  # the reason of a failure is said here alone
             self.console.print(line, soft_wrap=True)
 
 
@@ -136,8 +173,11 @@ def outcome(record: Record) -> list[str]:
     return words
 
 
-def conclude(records: Sequence[Record], folder: Path, console: Console) -> None:
-    """Prints how the cells ended, why cells were skipped, and where the records are."""
+def conclude(records: Sequence[Record], folder: Path, console: Console, sweep_id: str) -> None:
+    """Prints how the cells ended, why cells were skipped, and where the records are.
+
+    Not why the cells of this sweep failed: its progress said that.
+    """
     why = {record.name: reason for record in records if (reason := disturbed.reason(record))}
     counts = Counter(DISTURBED if record.name in why else record.status.value for record in records)
     console.print(", ".join(f"{num} {outcome}" for outcome, num in counts.most_common()), highlight=False)
@@ -146,7 +186,7 @@ def conclude(records: Sequence[Record], folder: Path, console: Console) -> None:
         text = f"  {DISTURBED}: {next(iter(why.values()))}; no answer counts such a cell. To measure again: {again}"
         say(console, text, "yellow")
     say_skipped([record.reason for record in records if record.status == Status.skipped], console)
-    for bad in [record for record in records if record.status in UNEXPECTED]:
+    for bad in [record for record in records if record.status in UNEXPECTED and record.sweep_id != sweep_id]:
         console.print(f"  {bad.label}: {bad.status}: {outcome(bad)[0]}", style="red", highlight=False, markup=False)
     took_s = sum(record.wall_s for record in records)
     say(console, f"Records: {shown(folder)} ({duration(took_s)} of measuring)")
@@ -222,12 +262,15 @@ def remarks(answer: Answer, planned: Iterable[Process]) -> Iterator[Text]:
         yield Text(f"Tip for {counted(num, 'cell')}: {tip}", "dim")
 
 
-def show_card(record: Record, path: str, console: Console) -> None:
-    """Prints the card of a record of any status, whose file is at `path`; unknown figures have no line."""
+def show_card(record: Record, path: str, console: Console, *, says_why: bool = True) -> None:
+    """Prints the card of a record of any status, whose file is at `path`; unknown figures have no line.
+
+    With `says_why`, also why its cell failed, where nothing else says so.
+    """
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True, min_width=NAME_WIDTH)
     table.add_column(overflow="fold")
-    for name, text in _card_lines(record, summarise(record)):
+    for name, text in _card_lines(record, summarise(record), says_why):
         table.add_row(name, text if isinstance(text, Text) else Text(text))
     console.print()
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
@@ -246,14 +289,14 @@ def show_places(places: Mapping[str, str], console: Console) -> None:
         console.print(Text.assemble("  ", (f"{name:<{NAME_WIDTH + 2}}", "bold"), place), soft_wrap=True)
 
 
-def _card_lines(record: Record, row: Row) -> Iterator[tuple[str, Text | str]]:
+def _card_lines(record: Record, row: Row, says_why: bool) -> Iterator[tuple[str, Text | str]]:
     is_ok, speed = record.status == Status.ok, number_of(row, "samples_per_s")
     outcome = f"{significant(speed, 4)} samples/s" if is_ok and speed is not None else record.status.value
     outcome = DISTURBED if row["disturbed"] else outcome
     device = "" if row["device_name"] is None else f" on {row['device_name']}"
     data = f", {record.data.name}" + " (a stand-in)" * record.data.stand_in if record.data and is_ok else ""
     yield "cell", f"{record.label}: {outcome}{device}{data}"
-    if record.reason:
+    if record.reason and (says_why or record.status not in UNEXPECTED):
         yield "reason", record.reason
     if row["disturbed"]:
         yield "reason", f"{row['disturbed']}, so its numbers are not published"
@@ -287,8 +330,8 @@ def _speed(row: Row) -> Iterator[tuple[str, Text | str]]:
     if total := sum(phases.values()):
         yield "step", _bar(phases, total)
         percents = {phase.replace("_", " "): 100 * ms / total for phase, ms in phases.items()}
-        words = [f"{phase} {percent:.0f} %" for phase, percent in percents.items() if percent >= 0.5]
-        yield "", f"{significant(total)} ms: {', '.join(words)}"
+        # Not in milliseconds: these few steps are timed phase by phase, and so are not as long as those above.
+        yield "", ", ".join(f"{phase} {percent:.0f} %" for phase, percent in percents.items() if percent >= 0.5)
 
 
 def _use(record: Record, row: Row) -> Iterator[tuple[str, str]]:

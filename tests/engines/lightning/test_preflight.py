@@ -42,8 +42,9 @@ def cell_of(fault, **changes):
 
 
 @pytest.mark.parametrize("mode", Mode)
-def test_a_network_that_needs_the_contents_of_its_input_passes(tmp_path, mode):
-    engine.check(cell_of("needs contents", mode=mode), tmp_path)
+def test_a_network_that_needs_the_contents_of_its_input_passes_and_of_another_the_work_is_known(tmp_path, mode):
+    assert engine.check(cell_of("needs contents", mode=mode), tmp_path).flops is None
+    assert engine.check(cell_of("", mode=mode), tmp_path).flops == 2 * 32 * 784 * 10 * (1 if mode == Mode.infer else 2)
 
 
 def test_a_wrong_shape_has_a_note_on_the_input_that_was_chosen_for_it(tmp_path):

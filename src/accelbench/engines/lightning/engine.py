@@ -69,8 +69,10 @@ def run(cell: Cell, data_folder: Path, weights: Path | None = None, work: Work |
     return found if found is None or weights is None else saved(found, cell_run.network, weights)
 
 
-def check(cell: Cell, data_folder: Path) -> None:
+def check(cell: Cell, data_folder: Path) -> Work | None:
     """Builds the cell's network and runs a batch through it; in training, also through the loss and back.
+
+    Returns the work of such a step in fp32, if the network runs.
 
     First on the meta device, which computes nothing. A failure there is no verdict yet, since a network may need
     contents: what fails on the CPU in fp32 too fails. Of a cell that runs elsewhere, or in another precision, only a
@@ -80,11 +82,11 @@ def check(cell: Cell, data_folder: Path) -> None:
     """
     hush_lightning()
     if cell.model.library == Library.lightning:  # its steps need a Trainer
-        return
+        return None
     on_cpu = replace(cell, device=Device.cpu, devices=1, precision=Precision.fp32, options=Options())
     for device in ("meta", "cpu"):
         try:
-            _run_once(on_cpu, data_folder, torch.device(device))
+            return _run_once(on_cpu, data_folder, torch.device(device))
         except (UserError, UnsupportedError):
             raise
         except Exception as error:
@@ -92,10 +94,10 @@ def check(cell: Cell, data_folder: Path) -> None:
                 continue
             if isinstance(error, EVERYWHERE) or (cell.device, cell.precision) == (Device.cpu, Precision.fp32):
                 raise
-        return
+    return None
 
 
-def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> None:
+def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> Work:
     workload = workload_of(cell, data_folder, Backend(), Ranks(1))
     pl.seed_everything(cell.seed, verbose=False)
     with device:
@@ -116,6 +118,8 @@ def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> None:
             shape = tuple(batch[0].shape)
             error.add_note(f"its input is images of shape {shape}: model.batch names a function that makes others")
         raise
+    module = BenchModule(network, cell.model, workload.task, Backend())
+    return count(module, batch, cell.precision, train=cell.mode == Mode.train)
 
 
 def count_step(cell: Cell) -> Work:
