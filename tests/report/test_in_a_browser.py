@@ -144,7 +144,7 @@ def test_filters_and_the_keyboard_reach_the_gains(show) -> None:
     mark = browser.switch_to.active_element
     assert mark.find_elements(By.XPATH, "ancestor::*[@data-title='Which precision?']")
     told = mark.accessible_name.split("; ")
-    assert re.fullmatch(r"\S+: .+: [\d.]+x, [a-z' ]+, 95 % interval [\d.]+ to [\d.]+", told[0])
+    assert re.fullmatch(r"\S+: .+: [\d.]+x, [a-z' ]+, within [\d.]+ to [\d.]+", told[0])
     assert told[1] in text(browser, "card")
 
 

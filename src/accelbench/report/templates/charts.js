@@ -243,7 +243,7 @@ function linesOf(lines, kind) {
     else shapes.push(line(x(kind === "times" ? 1 : 0), middle, x(value), middle, "stem"),
       ...bounds ? [line(x(bounds[0]), middle, x(bounds[1]), middle, "interval")] : [],
       make("path", {class: "dot", d: shape(cell), transform: `translate(${x(value)} ${middle})`}));
-    marks.append(mark(cell, shapes, `${name}: ${words}${bounds ? `, 95 % interval ${bounds.map(end => text(end)).join(" to ")}` : ""}`));
+    marks.append(mark(cell, shapes, `${name}: ${words}${bounds ? `, within ${bounds.map(end => text(end)).join(" to ")}` : ""}`));
   });
   return make("svg", {viewBox: `0 0 ${WIDTH} ${bottom + 16}`}, axes, marks);
 }
