@@ -6,35 +6,28 @@ from accelbench.answers.headline import headline
 from accelbench.answers.precisions import worth
 from accelbench.answers.sentences import answers
 from accelbench.devices.cpu import INSTRUCTION_SETS
+from accelbench.schema.measurement import SystemSeries
 from accelbench.schema.vocab import Engine, Mode, Status
 from fakes import make_ceilings
 from report.conftest import ENVIRONMENT
 
-HAS_NONE, HAS_BF16 = "this CPU has AVX2 and no bf16 units", "this CPU has bf16 units (amx_bf16)"
-PROBED = "the probe reached {} GFLOP/s in bf16 and 200 in fp32"
+NONE, UNITS = "this CPU has AVX2 and no bf16 units", "this CPU has bf16 units (amx_bf16)"
+LOW, HIGH = (f"the probe reached {rate} GFLOP/s in bf16 and 200 in fp32" for rate in ("20.0", "900"))
 
 
 @pytest.mark.parametrize(
     ("rate", "sets", "probed", "said"),
     [
-        (50, "avx2", 20e9, f"fp32 is 20.0 times as fast as bf16 (%): {HAS_NONE} and {PROBED.format('20.0')}."),
-        (4000, "avx2 amx_bf16", 9e11, f"bf16 is 4.00 times as fast as fp32 (%): {HAS_BF16} and {PROBED.format(900)}."),
-        (
-            500,
-            "amx_bf16",
-            20e9,
-            f"fp32 is 2.00 times as fast as bf16 (%): {PROBED.format('20.0')}, although {HAS_BF16}.",
-        ),
+        (50, "avx2", 20e9, f"fp32 is 20.0 times as fast as bf16 (%): {NONE} and {LOW}."),
+        (4000, "avx2 amx_bf16", 9e11, f"bf16 is 4.00 times as fast as fp32 (%): {UNITS} and {HIGH}."),
+        (500, "amx_bf16", 20e9, f"fp32 is 2.00 times as fast as bf16 (%): {LOW}, although {UNITS}."),
         (500, "", None, "fp32 is 2.00 times as fast as bf16 (%)."),
         (1010, "avx2", 20e9, "No difference between bf16 and fp32 can be told (mlp train b128, can't tell)."),
     ],
 )
-def test_what_a_precision_is_worth_is_said_with_what_the_cpu_has_and_the_probe_reached(
-    cells, maker, rate, sets, probed, said
-) -> None:
+def test_what_a_precision_is_worth_is_said_with_its_reasons(cells, maker, rate, sets, probed, said) -> None:
     assert set(sets.split()) <= set(INSTRUCTION_SETS)
-    machine = {**ENVIRONMENT["machine"], "instruction_sets": sets}
-    environment = {**ENVIRONMENT, "machine": machine}
+    environment = {**ENVIRONMENT, "machine": {**ENVIRONMENT["machine"], "instruction_sets": sets}}
     if probed:
         rates = {"fp32": 2e11, "bf16": probed}
         environment["ceilings"] = make_ceilings(flops_per_s=rates, how=dict.fromkeys(rates, "matmul")).to_json()
@@ -47,17 +40,19 @@ def test_the_headline_says_what_is_fastest_what_is_missing_and_what_is_in_doubt(
     """Networks in order of importance; devices only where they differ; a doubt of an answer before others."""
     rates = {("mlp", "lightning"): 1000, ("mlp", "keras"): 1010, ("cnn", "lightning"): 100, ("cnn", "keras"): 300}
     made = [maker.ok(maker.cell(model, engine=Engine(engine)), rate) for (model, engine), rate in rates.items()]
-    made += [maker.ok(maker.cell("rnn"), 9, warnings=["odd"]), maker.ok(maker.cell(mode=Mode.infer), 5, maker.stand_in)]
     made[3] = maker.ok(made[3].cell, 300, warnings=["slow"])
+    busy = SystemSeries(started_boot_s=0.0, t_s=[1.0], values={"other_cpu_utilization_percent": [80.0]})
+    beside = dataclasses.replace(maker.ok(maker.cell("rnn"), 9, steady_boot_s=(0.5, 1.5)), system=busy)
+    made = [beside, *made, maker.ok(maker.cell(mode=Mode.infer), 5, maker.stand_in)]
     gone = {"gpu": "no NVIDIA driver (libnvidia-ml)", "tpu": "no chip"}
     made += [maker.record(maker.cell(device=word), Status.skipped, reason=why) for word, why in gone.items()]
     made += [maker.record(maker.cell("lstm"), Status.failed, reason="raised")]
     found = cells(made)
-    lines = dict(headline(answers(found), found, "Twice as fast as published."))
-    assert lines == {
+    assert dict(headline(answers(found), found, "Twice as fast as published.")) == {
         "Fastest": "Training: cnn: fp32 with keras (3.00 times as fast as the next, likely); can't tell for mlp.",
         "Studies": "Twice as fast as published.",
         "Not measured": "3 of 9 cells: 1 on gpu (no NVIDIA driver), 1 on tpu (no chip), 1 on cpu (failed: raised).",
         "In doubt": "The numbers of 2 of 6 measured cells, marked with !: cnn-cpu-fp32-b128-train-keras, "
-        "rnn-cpu-fp32-b128-train. Accuracies with mnist: stand-ins were measured instead of these data sets.",
+        "rnn-cpu-fp32-b128-train. Accuracies with mnist: stand-ins were measured instead of these data sets. "
+        "Noisy machine: 1 of 6 processes shared the CPU with other programs; don't trust small differences.",
     }

@@ -4,15 +4,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 from accelbench.answers.cells import MeasuredCell
-from accelbench.answers.process import Process
 from accelbench.answers.sentences import Answer
 from accelbench.judging.row import remarks_in, warnings_of
 from accelbench.judging.warnings import Kind
-from accelbench.presentation import counted, significant
-from accelbench.schema.serialize import group_key
+from accelbench.presentation import counted
 
 NOISY = 0.1  # of all processes
-LARGE = 1.2  # times: a difference between two measurements of one setting that is no small one
 MAX_NAMED = 3
 
 
@@ -23,17 +20,12 @@ def in_doubt(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> str:
     doubted = sorted((cell for cell in ok if warnings_of(cell.row)), key=lambda cell: id(cell) not in compared)
     if not ok:
         return ""
-    about = f"{len(doubted)} of {counted(len(ok), 'measured cell')}"
-    if doubted:
-        named = ", ".join(cell.label for cell in doubted[:MAX_NAMED])
-        more = f" and {len(doubted) - MAX_NAMED} more" if len(doubted) > MAX_NAMED else ""
-        about += f", marked with !: {named}{more}"
-    sentences = [
-        f"The numbers of {about}." if doubted else f"The numbers of none of {counted(len(ok), 'measured cell')}."
-    ]
+    more = f" and {len(doubted) - MAX_NAMED} more" if len(doubted) > MAX_NAMED else ""
+    which = f", marked with !: {', '.join(cell.label for cell in doubted[:MAX_NAMED])}{more}" if doubted else ""
+    sentences = [f"The numbers of {len(doubted) or 'none'} of {counted(len(ok), 'measured cell')}{which}."]
     if found := stand_ins(cells):
         sentences.append(f"Accuracies with {', '.join(found)}: stand-ins were measured instead of these data sets.")
-    return " ".join([*sentences, *filter(None, [noise(cells)])])
+    return " ".join(filter(None, [*sentences, noise(cells)]))
 
 
 def tips(cells: Sequence[MeasuredCell]) -> dict[str, list[MeasuredCell]]:
@@ -61,24 +53,10 @@ def stand_ins(cells: Sequence[MeasuredCell]) -> dict[str, str]:
 
 def noise(cells: Sequence[MeasuredCell]) -> str:
     """Says so if other programs used the CPU during a tenth of the processes or more."""
-    processes = list({each.name: each for cell in cells for each in cell.processes}.values())
-    measured = [each for each in processes if each.record and each.record.measurement and not each.is_confirming]
+    processes = {each.name: each for cell in cells for each in cell.processes if not each.is_confirming}
+    measured = [each for each in processes.values() if each.record and each.record.measurement]
     num_beside = sum(each.compared is not None and each.compared.was_beside_others for each in measured)
     if num_beside < max(1.0, NOISY * len(measured)):
         return ""
     beside = f"{num_beside:,} of {len(measured):,} processes shared the CPU with other programs"
-    return f"Noisy machine: {beside}. {_how_far_apart(processes)}"
-
-
-def _how_far_apart(processes: Sequence[Process]) -> str:
-    """How far two speeds of one setting differ, in whatever windows and sweeps."""
-    rates: dict[str, list[float]] = {}
-    for process in processes:
-        if process.is_ok and (rate := process.number("samples_per_s")):
-            key = group_key([process.all_but("repeat", "seed", "window"), process.place_key])
-            rates.setdefault(key, []).append(rate)
-    ratio = max((max(each) / min(each) for each in rates.values()), default=1.0)
-    if ratio <= LARGE:
-        return "Don't trust small differences."
-    times = f"The same setting was up to {significant(ratio, 2)} times as fast another time"
-    return f"{times}: don't trust differences below that."
+    return f"Noisy machine: {beside}; don't trust small differences."
