@@ -17,7 +17,9 @@ ROOT = Path(__file__).resolve().parents[1]
 UV = Path(sys.executable).with_name("uv")
 FOR_TESTS = ("pytest", "pytest-timeout")
 FAST = "not slow and not faults and not cluster and not gpu and not tpu"
-SAVED = "import torch, torchvision; torch.save(torchvision.models.resnet18().state_dict(), 'mine.pth')"
+SAVED = """import torchvision
+from safetensors.torch import save_file
+save_file(torchvision.models.resnet18().state_dict(), 'mine.safetensors')"""
 CELL = ("model=torchvision", "model.name=resnet18", "mode=infer", "batch_size=1", "window.measure_s=0.5")
 
 
@@ -43,7 +45,7 @@ def main() -> int:
         run(python.with_name("accelbench"), *CELL, cwd=empty, env=environment)
         print(f"first answer in {time.monotonic() - started:.0f} s")
         run(python, "-c", SAVED, cwd=folder)
-        run(python.with_name("accelbench"), *CELL, "model.weights=../mine.pth", cwd=empty, env=environment)
+        run(python.with_name("accelbench"), *CELL, "model.weights=../mine.safetensors", cwd=empty, env=environment)
         for command in ("doctor", "best", "report", "sync"):
             run(python.with_name("accelbench"), command, cwd=empty, env=environment)
         if left := {path.name for path in empty.iterdir()} - {"runs", "mlflow.db", "mlflow.lock", "mlartifacts"}:
