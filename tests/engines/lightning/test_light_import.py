@@ -1,7 +1,10 @@
 """Lightning is imported without what torchmetrics may use, and users' code that needs it finds it."""
 
+import importlib.util
 import subprocess
 import sys
+
+import pytest
 
 from accelbench.engines.lightning.spec import LIGHT_IMPORT
 
@@ -39,6 +42,8 @@ print(sorted(trainer.callback_metrics))
 
 
 def test_lightning_is_imported_without_it_and_a_module_that_needs_it_works():
+    if missing := [name for name in ("transformers", "scipy") if importlib.util.find_spec(name) is None]:
+        pytest.skip(f"not installed: {missing}")  # no part of the wheel's dependencies
     command = [sys.executable, "-W", "ignore", "-c", LIGHT + LEFT_OUT + USERS]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["[]", "['accuracy', 'accuracy_epoch', 'accuracy_step']"]

@@ -4,10 +4,12 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
+from accelbench.devices.packages import is_safe_torch
 from accelbench.engines.lightning import work, zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.engine import count_step
 from accelbench.engines.lightning.module import BenchModule, ImageTask
+from accelbench.engines.lightning.precision import MIXED
 from accelbench.schema.vocab import NOT_QUANTIZED, Mode, Precision
 from accelbench.schema.workload import ModelSpec
 from fakes import make_cell
@@ -166,7 +168,10 @@ def test_the_studies_networks_count_the_same_in_every_precision(name):
     flops = []
     for train in (False, True):
         how = {"train": train, "reconstructs": name == "autoencoder"}
-        found = [counted(network, images, precision, **how) for precision in NOT_QUANTIZED]
+        # A newer torch has no autocast for fake tensors in recurrent layers: such cells have no FLOPs, and say so.
+        lacks = MIXED if name in ("rnn", "lstm") and is_safe_torch(torch.__version__) else ()
+        precisions = [each for each in NOT_QUANTIZED if each not in lacks]
+        found = [counted(network, images, precision, **how) for precision in precisions]
         assert [work.uncounted for work in found] == [[]] * len(found)
         (one,) = {work.flops for work in found}
         flops.append(one)
