@@ -40,22 +40,19 @@ def test_each_cell_is_one_line_which_is_whole_in_a_file_and_fits_a_terminal():
     assert re.search(r"\[1/3\] mlp-cpu-fp3…b1-infer ok +3,200 samples/s ±0\.0 %\n", narrow)
 
 
-@pytest.mark.parametrize(
-    ("expected", "told"),
-    [
-        ([Length(20.0, 1), Length(300.0, 1)], "1/2 mlp-cpu-fp32-b1-infer  7 s of about 20 s, then about 5 min"),
-        ([Length(2.0, 1), Length(0.0, 1, 1)], "7 s, about 2 s expected, then 1 cell of unknown length"),
-        ([Length(0.0, 1, 1)], "1/2 mlp-cpu-fp32-b1-infer  7 s, no estimate"),
-    ],
-)
-def test_a_cell_that_runs_shows_how_long_it_has_taken_and_what_was_expected(expected, told, monkeypatch):
-    monkeypatch.setattr(terminal, "lengths", lambda *_: expected)
-    monkeypatch.setattr(terminal.time, "monotonic", iter([0.0, 0.0, 0.0, 7.0, 185.0]).__next__)
-    items = [Planned(make_cell(batch_size=size), "0" * 64, None) for size in (1, 2)]
-    progress = SweepProgress(Console(file=io.StringIO(), width=90, force_terminal=True), items, Evidence())
-    progress.start(items[0])
-    assert told in progress._line().plain
-    assert "  3:05 min" in progress._line().plain
+def test_a_cell_that_runs_shows_how_long_it_has_taken_and_what_was_expected(monkeypatch):
+    for first, *others, told in (
+        (Length(20.0, 1), Length(300.0, 1), "1/2 mlp-cpu-fp32-b1-infer  7 s of about 20 s, then about 5 min"),
+        (Length(2.0, 1), Length(0.0, 1, 1), "infer  7 s, about 2 s expected, then 1 cell of unknown length"),
+        (Length(0.0, 1, 1), "1/2 mlp-cpu-fp32-b1-infer  7 s, no estimate"),
+    ):
+        monkeypatch.setattr(terminal, "lengths", lambda *_, found=(first, *others): found)
+        monkeypatch.setattr(terminal.time, "monotonic", iter([0.0, 0.0, 0.0, 7.0, 185.0]).__next__)
+        items = [Planned(make_cell(batch_size=size), "0" * 64, None) for size in (1, 2)]
+        progress = SweepProgress(Console(file=io.StringIO(), width=90, force_terminal=True), items, Evidence())
+        progress.start(items[0])
+        assert told in progress._line().plain
+        assert "  3:05 min" in progress._line().plain
 
 
 # The card of a cell
