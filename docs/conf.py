@@ -1,5 +1,9 @@
 """Sphinx' settings: `make docs` builds site/ from the pages of this folder."""
 
+import json
+import re
+from pathlib import Path
+
 project = "accelbench"
 html_title = "accelbench"
 html_theme = "furo"
@@ -11,6 +15,7 @@ suppress_warnings = ["myst.header", "misc.highlighting_failure"]
 html_show_sourcelink = False
 html_copy_source = False
 html_show_sphinx = False
+highlight_language = "text"  # of blocks that name none: outputs
 
 # The pages in the site's menu. They are not in index.md, where a reader of the plain Markdown would see them as code.
 SECTIONS = {
@@ -31,6 +36,26 @@ def add_menu(app, page: str, source: list[str]) -> None:
             )
 
 
+# A page from disk may fetch no other: the search takes the texts for its excerpts from here.
+FETCH = "window.fetch = url => Promise.resolve({text: () => Promise.resolve(pages[url.split('/').pop()])});"
+
+
+def use_excerpts(app, page: str, *_) -> None:
+    """Has the search load the pages' texts."""
+    if page == "search":
+        app.add_js_file("pages.js")
+
+
+def write_excerpts(app, error: Exception | None) -> None:
+    """Writes the texts that the search shows excerpts of."""
+    out = Path(app.outdir)
+    texts = {path.name: re.search(r"<article.*</article>", path.read_text(), re.DOTALL) for path in out.glob("*.html")}
+    pages = {name: text[0] for name, text in texts.items() if text}
+    (out / "_static/pages.js").write_text(f"const pages = {json.dumps(pages)};\n{FETCH}\n")
+
+
 def setup(app) -> None:
     """Sphinx calls it."""
     app.connect("source-read", add_menu)
+    app.connect("html-page-context", use_excerpts)
+    app.connect("build-finished", write_excerpts)

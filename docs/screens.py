@@ -1,22 +1,30 @@
-"""`make screens`: regenerates the pictures and the command outputs in docs/, from a real run in this checkout.
+"""`make screens`: makes the pictures of docs/images/ and the printed outputs of the pages, by this checkout's code.
 
-It needs the results of `make repro`, chromium with its driver, and tmux. A ```console block of a page has commands
-after `$`, each followed by its output. The commands are run in order, in this checkout, and the block is rewritten with
-their outputs. They change params.yaml: use a clone.
+It needs the results of `make repro`, chromium with its driver, and tmux, and takes some ten minutes. It works in a
+clone: here only the pictures, the pages and docs/images/drawn.json change. Each of them is made alone: one that fails
+stays as it was, and is named at the end (exit status 1). A ```console block has commands after `$`, each followed by
+its output. README.md's run in an empty folder with the page's nets.py, those of docs/ in the clone.
 """
 
 import argparse
+import atexit
+import hashlib
+import io
 import json
 import os
 import re
+import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache, partial
 from pathlib import Path
+from urllib.parse import quote
 from urllib.request import ProxyHandler, build_opener
 
 from PIL import Image
@@ -29,7 +37,9 @@ from selenium.webdriver.support.wait import WebDriverWait
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 IMAGES = DOCS / "images"
+DRAWN = IMAGES / "drawn.json"  # picture or page -> the digest of the code that made it
 COLUMNS = 112
+LIMIT_S, COMMAND_S = 840, 400  # nothing is begun later; one command
 SUITE = "mnist_networks"
 RESNET18 = "model=torchvision model.name=resnet18 mode=infer"
 TERMINALS = {
@@ -40,11 +50,13 @@ TERMINALS = {
     "compare": 'accelbench compare --fail-if slower:5% --run "model=mlp mode=infer" "model=mlp mode=infer threads=1"',
     "search": f"accelbench best --search --budget 1m {RESNET18} precision=fp32,bf16 batch_size=1,8 threads=1,2",
 }
-# Picture -> the part of the report's page that it shows, as a CSS selector.
-QUESTION = ".question:has([data-title='{}'])"
+FAILING = {"wrong-word": 2, "compare": 1}  # their exit statuses
+# Picture -> the part of the report's page that it shows, as an XPath.
+QUESTION = "//section[contains(@class, 'question')][h2='{}']"
 SECTIONS = {
-    "all-cells": ".scroll:has(> #every)",
-    "times": f".suite:has([data-folder={SUITE}]) > section",
+    "report": "",  # what is on the first screen
+    "all-cells": "//*[@id='every']/..",
+    "times": f"//section[.//*[@data-folder='{SUITE}']]/section",
     "devices": QUESTION.format("Which device?"),
     "batches": QUESTION.format("Which batch size?"),
     "engines": QUESTION.format("Which engine?"),
@@ -53,56 +65,124 @@ SECTIONS = {
 }
 NOTEBOOK = """
 import accelbench, torch
+words = "model=mlp mode=infer data=random batch_size=64"
+found = accelbench.run(words, precision=["fp32", "bf16"], threads=[1, 2], tracking="none", quiet=True)
 network = torch.nn.Sequential(torch.nn.Linear(784, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))
-print(accelbench.measure(network, torch.randn(64, 784), mode="infer")._repr_html_())
+measured = accelbench.measure(network, torch.randn(64, 784), mode="infer")
+print(found._repr_html_(), "<hr>", measured._repr_html_())
 """
 PAGE = """<html><body style="margin:0;background:#fff"><pre id="screen" style="display:inline-block;
 margin:0;padding:14px;font:14px/1.35 'DejaVu Sans Mono',monospace;color:#222">{code}</pre></body></html>"""
+CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
+KEPT = ("results", "confirmed", "data", "report", "retries", "ceilings.json", "environment.json", "dvc.lock")
+# What draws them.
+ANSWERS = ("src/accelbench/answers", "src/accelbench/presentation.py")
+OF_PAGE = ("src/accelbench/report", "studies", *ANSWERS)
+OF_TERMINAL = (*(f"src/accelbench/{name}" for name in ("commands", "sweep", "compare", "search", "doctor")), *ANSWERS)
+OF_NOTEBOOK = ("src/accelbench/api", *ANSWERS)
+OF_MLFLOW = ("src/accelbench/sinks/mlflow_fields.py", "src/accelbench/sinks/views.json", *ANSWERS)
+OF_DVC = ("src/accelbench/report/dvc_plots.py", "src/accelbench/report/templates/dvc_plots.html", ".dvc/plots")
 
 
-def main() -> None:
-    """Makes the parts named on the command line, or all."""
-    makers = {
-        "report": report,
-        "plots": plots,
-        "notebook": notebook,
-        "mlflow": mlflow,
-        "terminal": terminal,
-        "outputs": outputs,
-    }
+def main() -> int:
+    """Makes the pictures and pages named on the command line, or all. Returns the exit status."""
     parser = argparse.ArgumentParser(prog="docs/screens.py", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="part", help=f"{', '.join(makers)}; all of them by default")
-    for part in parser.parse_args().parts or makers:
-        if part not in makers:
-            parser.error(f"{part}: unknown part. Choose from: {', '.join(makers)}")
-        makers[part]()
+    parser.add_argument("names", nargs="*", metavar="name", help=f"{', '.join(JOBS)}; all of them by default")
+    names = parser.parse_args().names or list(JOBS)
+    if wrong := set(names) - set(JOBS):
+        parser.error(f"{', '.join(wrong)}: unknown. Choose from: {', '.join(JOBS)}")
+    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    start, failed = time.monotonic(), []
+    for name in names:
+        begin = time.monotonic()
+        try:
+            if begin - start > LIMIT_S:
+                raise TimeoutError("no time was left")
+            JOBS[name][0]()
+        except Exception as error:  # whatever it is, the others are made
+            failed.append(f"{name}: {type(error).__name__}: {str(error).strip()[:400]}")
+            print(failed[-1], flush=True)
+        else:
+            drawn = json.loads(DRAWN.read_text())
+            write(DRAWN, json.dumps(drawn | {name: digest(name)}, indent=1) + "\n")
+            print(f"{name}: made in {time.monotonic() - begin:.0f} s", flush=True)
+    print(f"{time.monotonic() - start:.0f} s in all")
+    if failed:
+        print("Not made, and left as they were:", *failed, sep="\n  ")
+    return int(bool(failed))
 
 
-def report() -> None:
-    """Saves the report's first screen and parts of its page."""
+def digest(name: str) -> str:
+    """The digest of the code that makes a picture or page now."""
+    found = hashlib.sha256()
+    for source in JOBS[name][1]:
+        for path in sorted((ROOT / source).rglob("*.*")) or [ROOT / source]:
+            if "__pycache__" not in path.parts:
+                found.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
+    return found.hexdigest()[:16]
+
+
+def older() -> list[str]:
+    """The pictures and pages that other code made than the code that is here."""
+    drawn = json.loads(DRAWN.read_text())
+    return [name for name in JOBS if drawn.get(name) != digest(name)]
+
+
+@cache
+def report() -> Path:
+    """A folder with the report of the results, by this code."""
+    sys.path.insert(0, str(ROOT))  # for the studies
+    from accelbench.report.build import build
+    from accelbench.settings import params
+
+    costs, extension = params.costs(ROOT), params.report_extension(ROOT)
+    out = scratch() / "report"
+    build(ROOT / "results", out, costs, extension=extension, cache=ROOT, wanted=params.suite_names(ROOT))
+    return out
+
+
+@cache
+def scratch() -> Path:
+    """A folder that is removed at the end."""
+    made = Path(tempfile.mkdtemp(prefix="accelbench-screens-"))
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return made
+
+
+@cache
+def clone() -> Path:
+    """A clone of this checkout with its results, as after `make repro` and a commit of dvc.lock."""
+    made = scratch() / "accelbench"
+    run(f"git clone --quiet '{ROOT}' '{made}'", scratch())
+    kept = [name for name in KEPT if (ROOT / name).exists()]
+    run(f"cp -r {' '.join(kept)} '{made}'", ROOT)
+    if (made / "dvc.lock").exists():
+        run(f"dvc cache dir --local '{ROOT}/.dvc/cache' && git config user.name x && git config user.email x@x", made)
+        run("git add dvc.lock && git commit -qm 'What was measured'", made)
+    return made
+
+
+def part(name: str) -> None:
+    """Saves the first screen of the report's page, or a part of the page."""
     with browser(1400, 1000) as page:
-        page.get((ROOT / "report/index.html").as_uri())
-        save(page, "report")
-        for name, selector in SECTIONS.items():
-            save_part(page, selector, name)
+        page.get((report() / "index.html").as_uri())
+        save(page, name, SECTIONS[name])
 
 
-def plots() -> None:
+def dvc_plots() -> None:
     """Saves the page of DVC's plots."""
-    with tempfile.TemporaryDirectory() as folder, browser(930, 900) as page:
-        subprocess.run(["dvc", "plots", "show", "-o", folder], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-        page.get(Path(folder, "index.html").as_uri())
+    run(f"dvc plots show -o '{scratch()}/dvc_plots'", ROOT)
+    with browser(930, 900) as page:
+        page.get((scratch() / "dvc_plots/index.html").as_uri())
         time.sleep(3)  # it draws its charts one after another
         save(page, "dvc-plots")
 
 
 def notebook() -> None:
-    """Saves what a notebook shows of a measurement."""
-    done = subprocess.run([sys.executable, "-c", NOTEBOOK], check=True, stdout=subprocess.PIPE, text=True)
-    show(
-        f'<div id="screen" style="display:inline-block;padding:14px;font:14px sans-serif">{done.stdout}</div>',
-        "notebook",
-    )
+    """Saves what a notebook shows of results, and of a measurement."""
+    shown = run(f"'{sys.executable}' - 2>/dev/null", clone(), NOTEBOOK)
+    shown = shown.replace(f"{clone()}/", "")
+    show(f"<div id='screen' style='display:inline-block;padding:14px;font:14px sans-serif'>{shown}</div>", "notebook")
 
 
 def mlflow() -> None:
@@ -116,91 +196,95 @@ def mlflow() -> None:
         assert server.stdout is not None
         newest = server.stdout.readline().removeprefix("MLflow: ").strip()
         asked = f"http://127.0.0.1:{port}/api/2.0/mlflow/experiments/get-by-name?experiment_name=accelbench/{SUITE}"
-        with build_opener(ProxyHandler({})).open(asked) as answer:
+        with build_opener(ProxyHandler({})).open(asked, timeout=60) as answer:
             number = json.load(answer)["experiment"]["experiment_id"]
         address = re.sub(r"/experiments/\d+/", f"/experiments/{number}/", newest)
-        with browser(1600, 1150) as page:
+        with browser(1600, 900) as page:
             page.get(address)
-            WebDriverWait(page, 60).until(lambda page: page.find_elements("css selector", ".js-plotly-plot .main-svg"))
+            WebDriverWait(page, 60).until(lambda page: len(page.find_elements("css selector", ".ag-row")) > 9)
             for button in page.find_elements("css selector", "[data-component-id='mlflow.assistant.chat_panel.close']"):
                 button.click()  # MLflow opens its assistant once, unasked
-            time.sleep(5)  # MLflow draws its charts one after another
+            time.sleep(3)
             save(page, "mlflow")
     finally:
         server.terminate()
-        server.wait()
+        server.wait(timeout=30)
 
 
-def terminal() -> None:
-    """Saves a picture of each terminal in TERMINALS."""
-    for name, command in TERMINALS.items():
-        text = Text.from_ansi(screen_of(command))
-        text.rstrip()
-        console = Console(record=True, width=COLUMNS, file=open(os.devnull, "w"))  # noqa: SIM115
-        console.print(Text.assemble(("$ ", "bold"), (command, "bold"), "\n", text), soft_wrap=True)
-        code = console.export_html(inline_styles=True, code_format="{code}")
-        show(PAGE.format(code=code), name)
-
-
-def screen_of(command: str) -> str:
-    """The contents of a terminal after a command has ended, with colours as escape sequences."""
-    tmux = ["tmux", "-L", "accelbench-screens"]
-    words = f"cd {ROOT} && clear && {command}; tmux -L accelbench-screens wait-for -S done; sleep 600"
+def terminal(name: str) -> None:
+    """Saves a picture of a terminal after a command of TERMINALS has ended."""
+    tmux, command = ["tmux", "-L", f"accelbench-screens-{os.getpid()}"], TERMINALS[name]
+    status = scratch() / "status"
+    words = f"cd '{clone()}' && clear && {command}; echo $? > '{status}'; {' '.join(tmux)} wait-for -S done; sleep 600"
     subprocess.run([*tmux, "new-session", "-d", "-x", str(COLUMNS), "-y", "40", words], check=True)
     try:
-        subprocess.run([*tmux, "wait-for", "done"], check=True, timeout=600)
-        return subprocess.run([*tmux, "capture-pane", "-e", "-p"], check=True, capture_output=True, text=True).stdout
+        subprocess.run([*tmux, "wait-for", "done"], check=True, timeout=COMMAND_S)
+        taken = subprocess.run([*tmux, "capture-pane", "-e", "-p"], check=True, capture_output=True, text=True).stdout
     finally:
         subprocess.run([*tmux, "kill-server"], check=True)
+    if int(status.read_text()) not in (0, FAILING.get(name, 0)):
+        raise RuntimeError(f"{command}: exit status {status.read_text()}")
+    text = Text.from_ansi(taken)
+    text.rstrip()
+    console = Console(record=True, width=COLUMNS, file=open(os.devnull, "w"))  # noqa: SIM115
+    console.print(Text.assemble((f"$ {command}\n", "bold"), text), soft_wrap=True)
+    show(PAGE.format(code=console.export_html(inline_styles=True, code_format="{code}")), name)
 
 
-def outputs() -> None:
-    """Rewrites the console blocks of every page."""
-    for path in sorted(DOCS.glob("*.md")):
-        text = path.read_text()
-        made = re.sub(
-            r"```console\n(.*?)```", lambda block: f"```console\n{run_block(block[1])}```", text, flags=re.DOTALL
-        )
-        if made != text:
-            path.write_text(made)
-            print(f"{path.relative_to(ROOT)}: new outputs")
+def outputs(path: Path) -> None:
+    """Rewrites the console blocks of a page, all of them or none."""
+    text, folder, variables = path.read_text(), clone(), {}
+    if path.parent == ROOT:  # as a new user has it: nothing but the network, no probed speeds
+        folder = scratch() / "new"
+        folder.mkdir(exist_ok=True)
+        (folder / "nets.py").write_text(re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0])
+        variables = {"XDG_CACHE_HOME": str(folder / "cache")}
+    made = CONSOLE.sub(lambda block: f"```console\n{run_block(block[1], folder, variables)}```", text)
+    write(path, made)
 
 
-def run_block(block: str) -> str:
-    """The block with the new outputs of its commands; exits if one fails, so that no page shows an error."""
+def run_block(block: str, folder: Path, variables: dict[str, str]) -> str:
+    """The block with the new outputs of its commands. Raises RuntimeError: one failed, and no page shows an error."""
     made = []
-    for command in re.findall(r"^\$ (.*)$", block, re.MULTILINE):
-        done = subprocess.run(
-            command,
-            shell=True,
-            cwd=ROOT,
-            env={**os.environ, "COLUMNS": str(COLUMNS), "NO_COLOR": "1", "DVC_PAGER": "cat"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        if done.returncode:
-            raise SystemExit(f"{command}: exit status {done.returncode}\n{done.stdout}")
-        shown = re.sub(r".*\r", "", done.stdout).replace(f"file://{ROOT}", "file:///...")
-        shown = shown.replace(f"{ROOT}/", "").strip("\n")
+    for command in re.findall(r"^\$ ((?:.*\\\n)*.*)$", block, re.MULTILINE):
+        shown = re.sub(r".*\r(?!\n)", "", run(command, folder, variables=variables))
+        shown = shown.replace(f"file://{folder}", "file:///...").replace(f"{folder}/", "").strip("\n")
         made.append(f"$ {command}\n{shown}\n")
         print(made[-1], flush=True)
     return "\n".join(made)
+
+
+def run(command: str, folder: Path, stdin: str = "", variables: dict[str, str] | None = None) -> str:
+    """What a command prints. Raises RuntimeError: it failed; TimeoutExpired."""
+    plain = {"COLUMNS": str(COLUMNS), "NO_COLOR": "1", "DVC_PAGER": "cat", **(variables or {})}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    own = {"shell": True, "cwd": folder, "env": os.environ | plain, "start_new_session": True}
+    with subprocess.Popen(command, **own, **pipes) as done:
+        try:
+            shown, _ = done.communicate(stdin, timeout=COMMAND_S)
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(done.pid, signal.SIGKILL)
+            raise
+    if done.returncode:
+        raise RuntimeError(f"{command}: exit status {done.returncode}\n{shown[-2000:]}")
+    return shown
 
 
 @contextmanager
 def browser(width: int, height: int) -> Iterator[WebDriver]:
     """Chromium without a window, of the given size in pixels."""
     options = webdriver.ChromeOptions()
-    flags = "--headless=new --no-sandbox --disable-gpu --no-first-run --hide-scrollbars --disable-background-networking"
-    for flag in [*flags.split(), "--disable-component-update", "--disable-sync", f"--window-size={width},{height}"]:
-        options.add_argument(flag)
+    flags = (
+        "headless=new no-sandbox disable-gpu no-first-run hide-scrollbars disable-background-networking disable-sync"
+    )
+    for flag in [*flags.split(), "disable-component-update", f"window-size={width},{height}"]:
+        options.add_argument(f"--{flag}")
     page = webdriver.Chrome(options)
     try:
-        page.execute_cdp_cmd(
-            "Emulation.setDeviceMetricsOverride",
-            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
-        )
+        page.set_page_load_timeout(120)
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         yield page
     finally:
         page.quit()
@@ -208,35 +292,46 @@ def browser(width: int, height: int) -> Iterator[WebDriver]:
 
 def show(html: str, name: str) -> None:
     """Saves the element `screen` of a page."""
-    with browser(1200, 900) as page, tempfile.NamedTemporaryFile("w", suffix=".html") as file:
-        file.write(html)
-        file.flush()
-        page.get(f"file://{file.name}")
-        save_part(page, "#screen", name)
+    with browser(1200, 900) as page:
+        page.get("data:text/html;charset=utf-8," + quote(html))
+        save(page, name, "//*[@id='screen']")
 
 
-def save_part(page: WebDriver, selector: str, name: str) -> None:
-    """Saves one element of the page."""
-    path, element = IMAGES / f"{name}.png", page.find_element("css selector", selector)
-    page.execute_script("arguments[0].scrollIntoView()", element)
-    time.sleep(1)  # parts far below are laid out when they come near
-    element.screenshot(str(path))
-    keep(path, name)
+def save(page: WebDriver, name: str, path: str = "") -> None:
+    """Saves what the browser shows, or the element at an XPath."""
+    taken = scratch() / f"{name}.png"
+    if path:
+        element = page.find_element("xpath", path)
+        page.execute_script("arguments[0].scrollIntoView()", element)
+        time.sleep(1)  # parts far below are laid out when they come near
+        element.screenshot(str(taken))
+    else:
+        page.save_screenshot(str(taken))
+    small = io.BytesIO()  # with 256 colours, which halves the file size
+    Image.open(taken).convert("RGB").quantize(256).save(small, "png", optimize=True)
+    write(IMAGES / f"{name}.png", small.getvalue())
 
 
-def save(page: WebDriver, name: str) -> None:
-    """Saves what the browser shows."""
-    path = IMAGES / f"{name}.png"
-    page.save_screenshot(str(path))
-    keep(path, name)
+def write(path: Path, content: str | bytes) -> None:
+    """Replaces a file as a whole."""
+    made = path.with_name(f".{path.name}.new")
+    made.write_bytes(content.encode() if isinstance(content, str) else content)
+    made.replace(path)
 
 
-def keep(path: Path, name: str) -> None:
-    """Writes the picture with 256 colours, which halves the file size."""
-    target = IMAGES / f"{name}.png"
-    Image.open(path).convert("RGB").quantize(256).save(target, optimize=True)
-    print(f"{target.relative_to(ROOT)}: {target.stat().st_size / 1000:.0f} kB")
-
+# Picture or page -> what makes it, and the code that it shows. What takes longest is last.
+JOBS: dict[str, tuple[Callable[[], None], tuple[str, ...]]] = {
+    **{name: (partial(part, name), OF_PAGE) for name in SECTIONS},
+    "dvc-plots": (dvc_plots, OF_DVC),
+    "notebook": (notebook, OF_NOTEBOOK),
+    "mlflow": (mlflow, OF_MLFLOW),
+    **{name: (partial(terminal, name), OF_TERMINAL) for name in TERMINALS},
+    **{
+        path.name: (partial(outputs, path), OF_TERMINAL)
+        for path in [ROOT / "README.md", *sorted(DOCS.glob("*.md"), key=lambda path: path.name == "dvc.md")]
+        if CONSOLE.search(path.read_text())
+    },
+}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -81,8 +81,7 @@ def claim(sweep: Sweep) -> str:
     if sweep.study == raw.STUDY:
         return _headline_claim(sweep)
     lines = _lines(sweep)
-    theirs = [line for line in lines if line[3] == "published" and " to " not in line[4].text]  # not what it expected
-    ours = [line for line in lines if line[3] == "ours"]
+    theirs, ours = ([line for line in lines if line[3] == whose] for whose in ("published", "ours"))
     said, here = [], []
     for name in dict.fromkeys(line[2] for line in theirs if sweep.study != "001" or line[2].endswith(CPU)):
         of_pair = [line for line in theirs if line[2] == name]
