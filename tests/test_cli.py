@@ -17,7 +17,6 @@ import yaml
 from accelbench.cli import main
 from accelbench.commands.plan import TO_START
 from accelbench.commands.registry import load_all
-from accelbench.engines.registry import HostSpec
 from accelbench.grid import plan
 from accelbench.isolation import hosts
 from accelbench.isolation.hosts import Hosts
@@ -212,15 +211,16 @@ def faulty(own, monkeypatch):
     return own
 
 
-def test_a_cell_that_fails_is_told_at_once_and_by_the_exit_status(own, monkeypatch, capsys):
-    monkeypatch.setattr(hosts, "Hosts", lambda: Hosts(lambda cell: HostSpec("no_such_engine", ())))
-    assert main(["tracking=none", "out=runs/a"]) == 1
-    captured = capsys.readouterr()
-    assert captured.err == ""
-    assert "[1/1] mlp-cpu-fp32-b128-train failed  ModuleNotFoundError" in captured.out
-    assert captured.out.count("No module named 'no_such_engine'") == 1
-    (found,) = plan_file.read_planned(own / "runs/a")
+def test_a_failure_is_told_once_and_by_the_exit_status_and_what_libraries_print_when_asked_for(faulty, capsys):
+    words = ["+model.args.fault=exit", "mode=infer", "tracking=none"]
+    assert main([*words, "out=runs/quiet"]) == 1
+    (found,) = plan_file.read_planned(faulty / "runs/quiet")
     assert found.status == Status.failed
+    out, err = capsys.readouterr()
+    assert (err, out.count(found.reason), "last words" in out) == ("", 1, False)
+    assert f"[1/1] {found.label} failed  {found.reason}" in out
+    assert main([*words, "out=runs/loud", "-v"]) == 1
+    assert "last words" in capsys.readouterr().out
 
 
 MISTAKE = "model.args: there is no such width"
@@ -286,14 +286,6 @@ def test_one_cell_ends_with_its_card_and_several_do_not(faulty, capsys):
     )
     assert main(["-m", "mode=infer", "tracking=none", "out=runs/two", "batch_size=8,16"]) == 0
     assert "speed" not in capsys.readouterr().out
-
-
-def test_what_libraries_print_is_shown_when_asked_for(faulty, capsys):
-    words = ["+model.args.fault=exit", "mode=infer", "tracking=none"]
-    assert main([*words, "out=runs/quiet"]) == 1
-    assert "last words" not in capsys.readouterr().out
-    assert main([*words, "out=runs/loud", "-v"]) == 1
-    assert "last words" in capsys.readouterr().out
 
 
 def test_a_comparison_is_measured_in_turns_and_answered_again_from_its_records(faulty, capsys):

@@ -70,6 +70,8 @@ def test_a_cell_takes_as_long_as_last_time(cell):
     assert seconds(Evidence([seen]), cell) == seconds(Evidence([seen]), replace(cell, seed=1)) == seen.wall_s
     other = replace(STEPS, batch_size=cell.batch_size)  # a step is as long under each protocol
     assert seconds(Evidence([seen]), other) == finished(other, 0.05).wall_s
+    larger = replace(STEPS, batch_size=2 * cell.batch_size)  # in proportion, unless its work is known
+    assert seconds(Evidence([seen]), larger) == 2 * finished(other, 0.05).wall_s - OVERHEAD_S
 
 
 def test_nothing_is_said_of_work_that_nobody_counted():
@@ -77,11 +79,6 @@ def test_nothing_is_said_of_work_that_nobody_counted():
     for cell in [make_cell(), *others]:
         assert Evidence([finished(STEPS)] * (cell in others)).length(cell) == Length(0.0, 1, 1)
     assert str(Length(40.0, 4) + Length(0.0, 3, 3)) == "about 40 s and 3 cells of unknown length"
-
-
-def test_a_larger_batch_takes_longer_in_proportion_unless_its_work_is_known():
-    seen = finished(replace(STEPS, batch_size=16), 0.1)
-    assert seconds(Evidence([seen]), replace(STEPS, batch_size=32)) == 2 * seen.wall_s - OVERHEAD_S
 
 
 def test_of_cells_that_differ_the_middle_counts_and_old_cells_no_longer_do():

@@ -115,7 +115,7 @@ def test_an_interrupted_search_keeps_what_it_has_and_goes_on(searched, project, 
             raise KeyboardInterrupt
 
     monkeypatch.setattr(SweepProgress, "finish", interrupt)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt, match="^Interrupted; every finished process has its record, in runs/mine$"):
         searched(batches(1, 8, 32))
     before = written(project)
     assert len(before) == 2

@@ -13,6 +13,7 @@ from accelbench.data.arrays import read_manifest
 from accelbench.errors import UserError
 from accelbench.isolation.messages import Outcome
 from accelbench.project import Workplace
+from accelbench.schema.measurement import Work
 from accelbench.schema.vocab import Device, Library, Mode, Precision, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.sweep.context import prepare_missing
@@ -59,7 +60,8 @@ class Checks:
     def check(self, cell, data_folder):
         self.checked.append(cell)
         is_bad = cell.model.name == "bad" and cell.device in self.fails_on
-        return Outcome(status=self.status if is_bad else Status.ok, reason="nets.py:3: no" if is_bad else None)
+        bad = Outcome(status=self.status, reason="nets.py:3: no")
+        return bad if is_bad else Outcome(status=Status.ok, work=Work(flops=7))
 
 
 def own(name, **changes):
@@ -70,10 +72,11 @@ BAD = own("bad")
 
 
 def test_cells_that_differ_in_precision_and_batch_are_checked_once_with_the_smallest_batch(tmp_path):
-    hosts = Checks()
+    preflight = Preflight(Checks(), tmp_path)
     cells = [own("good", batch_size=num, precision=precision) for num in (64, 8) for precision in Precision]
-    assert Preflight(hosts, tmp_path).check([*cells, own("good", mode=Mode.train), make_cell()]) == 2
-    assert [(cell.batch_size, cell.mode) for cell in hosts.checked] == [(8, Mode.infer), (32, Mode.train)]
+    assert preflight.check([*cells, own("good", mode=Mode.train), make_cell()]) == 2
+    found = [(cell.batch_size, cell.mode, work.flops) for cell, work in preflight.works]
+    assert found == [(8, Mode.infer, 7), (32, Mode.train, 7)]
 
 
 def test_what_fails_in_fp32_on_the_cpu_may_run_on_a_gpu(tmp_path):

@@ -65,9 +65,9 @@ def search(
             try:
                 searched.run()
             except KeyboardInterrupt as stop:
-                if found := searched.found.records:
+                if searched.found.records:
                     show(searched.found, context.folder, console)
-                raise Interrupted(f"{len(found)} processes have their record", shown(context.folder)) from stop
+                raise Interrupted("every finished process has its record", shown(context.folder)) from stop
     return show(searched.found, context.folder, console)
 
 
