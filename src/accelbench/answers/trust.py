@@ -28,13 +28,13 @@ def in_doubt(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> str:
     return " ".join(filter(None, [*sentences, noise(cells)]))
 
 
-def tips(cells: Sequence[MeasuredCell]) -> dict[str, list[MeasuredCell]]:
-    """The advice of tips -> the cells that share it; the text of each cell's tip has its figures."""
-    found: dict[str, list[MeasuredCell]] = {}
+def tips(cells: Sequence[MeasuredCell]) -> dict[str, list[str]]:
+    """Such as `Tip for 3 cells: another allocator may be faster` -> their labels; their own tips have figures."""
+    found: dict[str, list[str]] = {}
     for cell in cells:
         for tip in remarks_in(cell.row, Kind.tip):
-            found.setdefault(tip.partition(": ")[0], []).append(cell)
-    return found
+            found.setdefault(tip.partition(": ")[0], []).append(cell.label)
+    return {f"Tip for {counted(len(labels), 'cell')}: {advice}": labels for advice, labels in found.items()}
 
 
 def stand_ins(cells: Sequence[MeasuredCell]) -> dict[str, str]:

@@ -71,6 +71,7 @@ def _check(chosen: Namespace) -> None:
 def _show_best(chosen: Namespace, context: Context) -> int:
     from accelbench.answers.groups import Limit, groups
     from accelbench.answers.sentences import answers
+    from accelbench.answers.trust import tips
     from accelbench.answers.words import workload_text
     from accelbench.report import read as sweeps
     from accelbench.report.tables.best import NOTE, OF_ONE, chosen_of
@@ -108,7 +109,7 @@ def _show_best(chosen: Namespace, context: Context) -> int:
     searched = [line for sweep in read if sweep.race and limit is None for line in sweep.race.answers]
     outside = [group for group in groups(cells) if group.within(limit) is None]
     missing = [f"{workload_text(each.fastest)}: no cell is within {limit}" for each in outside]
-    for note in [*missing, *explained, *searched, *notes]:
+    for note in [*missing, *explained, *searched, *tips(cells), *notes]:
         console.print(note, style="dim", markup=False)
     return 0
 

@@ -42,7 +42,7 @@ class Page:
 
     notices: list[str]  # warnings, before any number
     stand_ins: dict[str, str]  # name -> a sentence, for each data set of which a stand-in was measured
-    tips: dict[str, list[str]]  # what may be faster -> the labels of the cells that it may be said of
+    tips: dict[str, list[str]]  # what may be faster -> the labels of the cells
     headline: list[Line]  # what all answers come to
     worth: list[str]  # how large a difference has to be to be told on each machine that checked itself
     num_machines: int  # on which the records were measured
@@ -101,7 +101,7 @@ def compose(
     return Page(
         notices=list(notices),
         stand_ins=stand_ins(cells),
-        tips={advice: [cell.label for cell in of_one] for advice, of_one in tips(cells).items()},
+        tips=tips(cells),
         headline=headline(found, cells, extension.headline(sweeps) if extension else ""),
         worth=_worth(sweeps, cache) if cache is not None else [],
         num_machines=len({hardware(each.environment) for each in ran if "machine" in each.environment}),

@@ -14,6 +14,7 @@ from rich.text import Text
 from accelbench.answers.cells import MeasuredCell, cells_of
 from accelbench.answers.process import Process
 from accelbench.answers.sentences import Answer, answers
+from accelbench.answers.trust import tips
 from accelbench.grid.estimate import Evidence, Length, lengths
 from accelbench.grid.plan import Planned
 from accelbench.judging import disturbed
@@ -204,7 +205,8 @@ def show_answer(records: Sequence[Record], folder: str, console: Console) -> Non
     Nothing without an ok cell.
     """
     planned = [Process.of(record) for record in records]
-    found = answers(cells_of(planned))
+    cells = cells_of(planned)
+    found = answers(cells)
     if not found:
         return
     chosen, alone = ([each for each in found if bool(each.others) == is_choice] for is_choice in (True, False))
@@ -221,6 +223,8 @@ def show_answer(records: Sequence[Record], folder: str, console: Console) -> Non
         say(console, "\nOne cell of each model and mode, which no other compares with:")
         _show_figures("cell", lambda cell: cell.label, [each.fastest for each in alone[:MAX_CELLS]], console)
         say(console, f"and {len(alone) - MAX_CELLS} more" if len(alone) > MAX_CELLS else "")
+    for tip in tips(cells):
+        say(console, tip, "dim")
     for answer in chosen[:MAX_WORKLOADS]:
         if answer.command:
             say(console, f"To be sure: {answer.command}")
@@ -243,7 +247,7 @@ def sentence(answer: Answer) -> Text:
 
 
 def remarks(answer: Answer, planned: Iterable[Process]) -> Iterator[Text]:
-    """What to know before using the fastest of the planned cells; the first warnings of slower ones, and tips."""
+    """What to know before using the fastest of the planned cells; the first warnings of slower ones."""
     if words := " ".join(filter(None, [answer.remark, answer.larger_batch(planned)])):
         yield Text(words)
     known = warnings_of(answer.fastest.row)
@@ -257,9 +261,6 @@ def remarks(answer: Answer, planned: Iterable[Process]) -> Iterator[Text]:
         yield Text(f"{answer.group.short_text(cell)}: {texts[0].partition(': ')[0]}{more}", "dim yellow")
     if (num := len(slower) - MAX_SLOWER) > 0:
         yield Text(f"{and_more(num, 'slower cell')} with warnings", "dim yellow")
-    tips = Counter(text.partition(":")[0] for cell in answer.group.cells for text in remarks_in(cell.row, Kind.tip))
-    for tip, num in tips.items():
-        yield Text(f"Tip for {counted(num, 'cell')}: {tip}", "dim")
 
 
 def show_card(record: Record, path: str, console: Console, *, says_why: bool = True) -> None:
