@@ -235,9 +235,14 @@ def show_answer(records: Sequence[Record], folder: str, console: Console) -> Non
 def _show_figures(
     heading: str, name: Callable[[MeasuredCell], str], cells: Sequence[MeasuredCell], console: Console
 ) -> None:
-    """Prints a line for each cell, if they are few."""
+    """Prints a line for each cell, if they are few; on a terminal, names that are too long lose their middle."""
     columns = [Column(heading, lambda cell: word(name(cell))), *columns_of(lambda cell: cell, best.FIGURES, *FIGURES)]
     if len(cells) <= MAX_CELLS and (table := tabulate_known("", columns, cells)):
+        if console.is_terminal:
+            texts = [table.headings[1:], *([entry.text for entry in row[1:]] for row in table.rows)]
+            taken = sum(max(map(len, column)) + 2 for column in zip(*texts, strict=True))
+            for row in table.rows:
+                row[0] = word(without_middle(row[0].text, max(LEAST_NAME, console.width - taken - 2)))
         console.print(rendered(table))
 
 
