@@ -247,7 +247,8 @@ def run_block(block: str, folder: Path, variables: dict[str, str]) -> str:
     """The block with the new outputs of its commands. Raises RuntimeError: one failed, and no page shows an error."""
     made = []
     for command in re.findall(r"^\$ ((?:.*\\\n)*.*)$", block, re.MULTILINE):
-        shown = re.sub(r".*\r(?!\n)", "", run(command, folder, variables=variables))
+        shown = run(command, folder, variables=variables)
+        shown = re.sub(r"^Waiting for another measurement .*\n|.*\r(?!\n)| +$", "", shown, flags=re.MULTILINE)
         shown = shown.replace(f"file://{folder}", "file:///...").replace(f"{folder}/", "").strip("\n")
         made.append(f"$ {command}\n{shown}\n")
         print(made[-1], flush=True)
