@@ -51,9 +51,13 @@ def pairs(sweep: Sweep) -> list[Pair]:
         return found
     first: dict[tuple[str, str, str], Pair] = {}
     for each in sorted(found, key=lambda each: PRECISIONS.index(each.published.precision)):
-        first.setdefault((each.network, each.device, each.published.source), each)
+        first.setdefault((each.network, each.device, _machine(each).partition(",")[0]), each)
     names = list(dict.fromkeys(each.network for each in found))
     return sorted(first.values(), key=lambda each: names.index(each.network))
+
+
+def _machine(pair: Pair) -> str:
+    return pair.published.source.rpartition(": ")[2]
 
 
 def _of_jobs(sweep: Sweep) -> Iterator[Pair]:
@@ -102,16 +106,17 @@ def table(found: Sequence[Pair]) -> Table | None:
         Column("job", lambda each: each.job),
         Column("device", lambda each: each.device),
     ]
-    notes = ["x, and the dots: our time over the published one. Left of 1 it took less time here."]
+    looks = f", filled for {own[0]}, hollow for {' and '.join(own[1:])}" if len(own) > 1 else ""
+    notes = [
+        f"x: our time over the published one, below 1 where it took less time here. The page has it as dots{looks}."
+    ]
     if len(sources) > 1:
-        columns.append(Column("published on", lambda each: each.published.source.rpartition(": ")[2]))
+        columns.append(Column("published on", _machine))
     else:
         notes.append(f"Published by {sources[0]}.")
     columns.append(Column(f"published ({unit})", lambda each: published.entry(each.published)))
     for engine in own:
         columns += _columns_of(engine, unit)
-    if len(own) > 1:
-        notes.append(f"Filled dots: {own[0]}; hollow ones: {', '.join(own[1:])}.")
     if any(entry.text.startswith("~") for each in found for entry in each.ours.values()):
         notes.append("~: estimated, from a window, or from fewer samples or epochs, at the cell's samples/s.")
     made = tabulate("Ours beside the published times", columns, found, [" ".join(notes)])

@@ -82,7 +82,7 @@ def families(cells: Sequence[MeasuredCell], value: Value | Device, title: str, w
         return None
     names = sorted({each.cell.model.name for each, _, _ in known}, key=_place)
     batches = sorted({each.cell.batch_size for each, _, _ in known})[:MAX_BATCHES]
-    figure = sized(3.2 * len(batches) + 2.2, 0.24 * len(names) + 1.8)
+    figure = sized(4.2 * len(batches) + 2.0, 0.24 * len(names) + 1.8)
     panels = dict(
         zip(batches, figure.subplots(1, len(batches), squeeze=False, sharex=True, sharey=True)[0], strict=True)
     )

@@ -81,7 +81,8 @@ def claim(sweep: Sweep) -> str:
     if sweep.study == raw.STUDY:
         return _headline_claim(sweep)
     lines = _lines(sweep)
-    theirs, ours = ([line for line in lines if line[3] == whose] for whose in ("published", "ours"))
+    theirs = [line for line in lines if line[3] == "published" and " to " not in line[4].text]  # not what it expected
+    ours = [line for line in lines if line[3] == "ours"]
     said, here = [], []
     for name in dict.fromkeys(line[2] for line in theirs if sweep.study != "001" or line[2].endswith(CPU)):
         of_pair = [line for line in theirs if line[2] == name]

@@ -29,10 +29,6 @@ def seconds_entry(time: Seconds | None) -> Entry:
     return word(None) if time is None else Entry(seconds(time.value, estimated=time.estimated), time.value)
 
 
-def _is_timed(compared: PublishedComparison) -> bool:
-    return any(ours.seconds or ours.evaluation for ours in compared.ours.values())
-
-
 def _percent_faster(compared: PublishedComparison) -> int | None:
     return None if compared.published_speedup is None else round(100 * (compared.published_speedup - 1))
 
@@ -54,7 +50,9 @@ def _columns_of(engine: Engine, mode: Mode) -> Columns:
 
 def table(sweep: Sweep, mode: Mode) -> Table | None:
     """The published time per network and device beside ours; None if there is neither."""
-    comparisons = [each for each in compare_with_published(sweep, mode) if each.published or _is_timed(each)]
+    found = compare_with_published(sweep, mode)
+    timed = [any(ours.seconds or ours.evaluation for ours in each.ours.values()) for each in found]
+    comparisons = [each for each, is_timed in zip(found, timed, strict=True) if each.published or is_timed]
     near = f"the settings of study {sweep.study}" if sweep.study else "fp32, batch 128"
     order = "precision first, then batch, then epochs" if mode == Mode.train else "precision first, then batch"
     notes = [

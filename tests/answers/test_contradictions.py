@@ -24,7 +24,7 @@ from accelbench.report.page import compose
 from accelbench.report.tables import device_scaling
 from accelbench.schema import record as record_files
 from accelbench.schema import serialize
-from accelbench.schema.measurement import Block, SystemSeries
+from accelbench.schema.measurement import Block
 from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.vocab import Mode
 from accelbench.sinks import mlflow_fields
@@ -92,9 +92,7 @@ def record_of(maker, drawn, rate, repeat, minute):
     steps = [step_s * (1 + i / 1000) for i in range(70)] if drawn.has_latency else []
     done = maker.ok(cell, rate, blocks=blocks, latency_s=steps)
     if drawn.is_disturbed:
-        busy = SystemSeries(started_boot_s=0.0, t_s=[1.0], values={"other_cpu_utilization_percent": [80.0]})
-        steady = dataclasses.replace(done.measurement, steady_boot_s=(0.5, 1.5))
-        done = dataclasses.replace(done, system=busy, measurement=steady)
+        done = maker.beside_others(done)
     identity = serialize.digest([cell.id, drawn.place])
     started_at = f"2026-11-20T{10 + minute // 60}:{minute % 60:02}:00+00:00"
     return dataclasses.replace(done, identity=identity, started_at=started_at, environment=PLACES[drawn.place])

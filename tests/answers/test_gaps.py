@@ -1,9 +1,7 @@
-from dataclasses import replace
-
 import pytest
 
 from accelbench.answers.cells import Word, gap
-from accelbench.schema.measurement import Block, SystemSeries
+from accelbench.schema.measurement import Block
 
 
 @pytest.fixture
@@ -14,17 +12,11 @@ def sides(cells, maker):
         records = maker.interleaved({"fp32": one, "bf16": other}, num, 0.001)
         for at, record in enumerate(records):
             repeat, side = divmod(at, 2)
-            done = beside_others(record) if side and repeat < disturbed else record
+            done = maker.beside_others(record) if side and repeat < disturbed else record
             records[at] = done if is_interleaved else maker.at(done, 10 * side + repeat)
         return cells(records)
 
     return sides
-
-
-def beside_others(record):
-    """The record of a process beside which other processes used most of a core."""
-    busy = SystemSeries(started_boot_s=0.0, t_s=[1.0], values={"other_cpu_utilization_percent": [80.0]})
-    return replace(record, system=busy, measurement=replace(record.measurement, steady_boot_s=(0.5, 1.5)))
 
 
 def test_one_process_a_side_is_never_a_proof(sides) -> None:

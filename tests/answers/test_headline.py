@@ -6,7 +6,6 @@ from accelbench.answers.headline import headline
 from accelbench.answers.precisions import worth
 from accelbench.answers.sentences import answers
 from accelbench.devices.cpu import INSTRUCTION_SETS
-from accelbench.schema.measurement import SystemSeries
 from accelbench.schema.vocab import Engine, Mode, Status
 from fakes import make_ceilings
 from report.conftest import ENVIRONMENT
@@ -41,8 +40,7 @@ def test_the_headline_says_what_is_fastest_what_is_missing_and_what_is_in_doubt(
     rates = {("mlp", "lightning"): 1000, ("mlp", "keras"): 1010, ("cnn", "lightning"): 100, ("cnn", "keras"): 300}
     made = [maker.ok(maker.cell(model, engine=Engine(engine)), rate) for (model, engine), rate in rates.items()]
     made[3] = maker.ok(made[3].cell, 300, warnings=["slow"])
-    busy = SystemSeries(started_boot_s=0.0, t_s=[1.0], values={"other_cpu_utilization_percent": [80.0]})
-    beside = dataclasses.replace(maker.ok(maker.cell("rnn"), 9, steady_boot_s=(0.5, 1.5)), system=busy)
+    beside = maker.beside_others(maker.ok(maker.cell("rnn"), 9))
     made = [beside, *made, maker.ok(maker.cell(mode=Mode.infer), 5, maker.stand_in)]
     gone = {"gpu": "no NVIDIA driver (libnvidia-ml)", "tpu": "no chip"}
     made += [maker.record(maker.cell(device=word), Status.skipped, reason=why) for word, why in gone.items()]

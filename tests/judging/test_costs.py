@@ -52,6 +52,8 @@ def of_epochs(*epochs):
             id="all epochs but the first, without what comes between them",
         ),
         pytest.param(STEADY_50_W, of_epochs(epoch(100.0, 3.0)), None, id="one epoch, which has the warm-up"),
+        pytest.param(STEADY_50_W, STEADY | {"steady_boot_s": (102.0, 102.5)}, None, id="too short"),
+        pytest.param(STEADY_50_W, STEADY | {"steady_boot_s": None}, None, id="no steady state"),
         *[
             pytest.param(STEADY_50_W, of_epochs(epoch(100.0, 1.0), epoch(102.0, 2.0), last), None, id=why)
             for last, why in ((epoch(None, 3.0), "when is unknown"), (epoch(104.0, 0.6), "one is too short"))
@@ -63,20 +65,10 @@ def test_energy_is_of_the_steady_state_above_idle(system, measured, expected):
     assert found == (None if expected is None else pytest.approx(expected, rel=0.02))
 
 
-@pytest.mark.parametrize(
-    ("device", "steady", "idle"),
-    [
-        pytest.param(Device.cpu, (102.0, 105.0), {"cpu_energy_j": 60.0}, id="idle used more"),
-        pytest.param(Device.cpu, (102.0, 102.5), IDLE_W, id="too short"),
-        pytest.param(Device.cpu, (102.0, 105.0), {}, id="idle unknown"),
-        pytest.param(Device.cpu, None, IDLE_W, id="no steady state"),
-        pytest.param(Device.gpu, (102.0, 105.0), IDLE_W, id="no counter"),
-        pytest.param(Device.tpu, (102.0, 105.0), IDLE_W, id="a TPU has none"),
-    ],
-)
-def test_energy_that_is_not_known_is_none(device, steady, idle):
-    measured = make_measurement(steady_boot_s=steady, num_steady_samples=600)
-    assert joules_per_sample(device, measured, STEADY_50_W, idle) is None
+def test_energy_is_unknown_where_the_idle_power_or_a_counter_is():
+    unknown = [(Device.cpu, {"cpu_energy_j": 60.0}), (Device.cpu, {}), (Device.gpu, IDLE_W), (Device.tpu, IDLE_W)]
+    for device, idle in unknown:
+        assert joules_per_sample(device, make_measurement(**STEADY), STEADY_50_W, idle) is None
 
 
 def test_the_energy_of_several_gpus_is_the_sum_of_theirs():

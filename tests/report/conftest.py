@@ -78,6 +78,12 @@ class Maker:
         """The record of a process that started in this minute."""
         return dataclasses.replace(record, started_at=f"2026-11-20T18:{minute:02}:00+00:00")
 
+    def beside_others(self, record: Record) -> Record:
+        """The record of a process beside which other processes used most of a core."""
+        busy = SystemSeries(started_boot_s=0.0, t_s=[1.0], values={"other_cpu_utilization_percent": [80.0]})
+        steady = dataclasses.replace(record.measurement, steady_boot_s=(0.5, 1.5))
+        return dataclasses.replace(record, system=busy, measurement=steady)
+
     def interleaved(self, rates: dict[str, float], num: int = 5, growth: float = 0.0, **measured: Any) -> list[Record]:
         """Processes of each precision in turns, each faster by `growth` than the one before it."""
         return [

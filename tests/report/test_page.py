@@ -6,11 +6,8 @@ from accelbench.report.read import read_all
 from accelbench.schema.vocab import Status
 
 
-def test_the_page_announces_a_stand_in_before_any_number_and_counts_by_outcome(results) -> None:
-    page = compose(read_all(results))
-    (notice,) = page.stand_ins.values()
-    assert notice.startswith("NOT MNIST: a stand-in (a drawn digit for each class) was measured in 33 cells.")
-    assert list(page.counts.items()) == [
+def test_cells_are_counted_by_outcome(results) -> None:
+    assert list(compose(read_all(results)).counts.items()) == [
         *(("ok", 33), ("skipped", 4), ("failed", 1), ("oom", 1), ("timeout", 1), ("killed", 1), ("invalid", 1)),
         ("not run yet", 2),
     ]
@@ -23,7 +20,8 @@ def test_a_cell_is_a_row_of_cells_csv_however_many_processes_it_has(read, maker)
     sweep = read([*ok, failed, *skipped])
     page = compose([sweep])
     assert (len(sweep.cells), page.counts) == (2, {"ok": 1, "skipped": 1})
-    assert "was measured in 1 cell." in page.stand_ins["mnist"]
+    announced = "NOT MNIST: a stand-in (a drawn digit for each class) was measured in 1 cell."
+    assert page.stand_ins["mnist"].startswith(announced)
     found = metrics([sweep], page.answers)
     assert [found[f"num_cells_{word}"] for word in ("ok", "skipped", "unexpected", "not_run")] == [1, 1, 0, 0]
     assert page.failures is not None

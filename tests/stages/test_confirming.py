@@ -37,13 +37,8 @@ def models(found):
 
 
 def test_the_cheapest_questions_are_asked_first_and_of_these_the_closest(tmp_path):
-    records = [
-        *pair("dear", (10, 20), 9.0),
-        *pair("far", (10, 20)),
-        *pair("near", (10, 11)),
-        *pair("fast", (1, 2), 0.1),
-    ]
-    sweeps = swept(tmp_path, *records)
+    slow = [*pair("dear", (10, 20), 9.0), *pair("far", (10, 20)), *pair("near", (10, 11))]
+    sweeps = swept(tmp_path, *slow, *pair("fast", (1, 2), 0.1))
     assert models(questions(sweeps, 1000.0)) == ["fast", "near", "far", "dear"]
     # Five processes of each of two cells of 1 s take 10 s; of 0.1 s they take 1 s.
     assert models(questions(sweeps, 12.0)) == ["fast", "near"]
@@ -82,9 +77,7 @@ def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(pro
         again = work.answer([question], folder, console, hosts)
     assert again == done
     sweeps = read.read_all(project / "results")
-    assert [each.key for each in questions(sweeps, 1000.0)] == [
-        question.key
-    ]  # the stage runs again: it keeps what it has
+    assert [each.key for each in questions(sweeps, 1000.0)] == [question.key]  # it keeps what it has
     assert len(sweeps[0].cells) == 2
     (found,) = groups(sweeps[0].cells)
     assert found.lead.is_interleaved

@@ -31,37 +31,28 @@ def test_each_cell_is_one_line_which_is_whole_in_a_file_and_fits_a_terminal():
     statuses = [Status.ok, Status.skipped, Status.failed]
     first, second = progress_of(statuses, width=20).splitlines()
     assert re.fullmatch(r"\[1/3\] mlp-cpu-fp32-b1-infer ok +3,200 samples/s ±0\.0 % +10\.000 ms/step", first)
-    assert re.fullmatch(r"\[3/3\] mlp-cpu-fp32-b3-infer failed  for \[a\] reason", second)
-    for width in (80, 120, 50):
-        text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", progress_of(statuses, width=width, force_terminal=True))
-        first, second = re.findall(r"\[\d/3\] \S+ [^\r\n]+", text)
-        assert len(first) <= width
-        assert (" ms/step" in first) == (width > 50)
-        assert re.match(
-            r"\[1/3\] mlp-cpu\S+b1-infer ok +3,200 samples/s ±0\.0 %"
-            if width > 50
-            else r"\[1/3\] mlp-c\S+er ok +3,200 ",
-            first,
-        )
-        assert second.endswith("for [a] reason")
+    assert second == "[3/3] mlp-cpu-fp32-b3-infer failed  for [a] reason"
+    wide, narrow = (
+        re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", progress_of(statuses, width=width, force_terminal=True))
+        for width in (80, 60)
+    )
+    assert f"{first}\n" in wide
+    assert re.search(r"\[1/3\] mlp-cpu-fp3…b1-infer ok +3,200 samples/s ±0\.0 %\n", narrow)
 
 
-@pytest.mark.parametrize(
-    ("expected", "told"),
-    [
-        ([Length(20.0, 1), Length(300.0, 1)], "1/2 mlp-cpu-fp32-b1-infer  7 s of about 20 s, then about 5 min"),
-        ([Length(2.0, 1), Length(0.0, 1, 1)], "7 s, about 2 s expected, then 1 cell of unknown length"),
-        ([Length(0.0, 1, 1)], "1/2 mlp-cpu-fp32-b1-infer  7 s, no estimate"),
-    ],
-)
-def test_a_cell_that_runs_shows_how_long_it_has_taken_and_what_was_expected(expected, told, monkeypatch):
-    monkeypatch.setattr(terminal, "lengths", lambda *_: expected)
-    monkeypatch.setattr(terminal.time, "monotonic", iter([0.0, 0.0, 0.0, 7.0, 185.0]).__next__)
-    items = [Planned(make_cell(batch_size=size), "0" * 64, None) for size in (1, 2)]
-    progress = SweepProgress(Console(file=io.StringIO(), width=90, force_terminal=True), items, Evidence())
-    progress.start(items[0])
-    assert told in progress._line().plain
-    assert "  3:05 min" in progress._line().plain
+def test_a_cell_that_runs_shows_how_long_it_has_taken_and_what_was_expected(monkeypatch):
+    for first, *others, told in (
+        (Length(20.0, 1), Length(300.0, 1), "1/2 mlp-cpu-fp32-b1-infer  7 s of about 20 s, then about 5 min"),
+        (Length(2.0, 1), Length(0.0, 1, 1), "infer  7 s, about 2 s expected, then 1 cell of unknown length"),
+        (Length(0.0, 1, 1), "1/2 mlp-cpu-fp32-b1-infer  7 s, no estimate"),
+    ):
+        monkeypatch.setattr(terminal, "lengths", lambda *_, found=(first, *others): found)
+        monkeypatch.setattr(terminal.time, "monotonic", iter([0.0, 0.0, 0.0, 7.0, 185.0]).__next__)
+        items = [Planned(make_cell(batch_size=size), "0" * 64, None) for size in (1, 2)]
+        progress = SweepProgress(Console(file=io.StringIO(), width=90, force_terminal=True), items, Evidence())
+        progress.start(items[0])
+        assert told in progress._line().plain
+        assert "  3:05 min" in progress._line().plain
 
 
 # The card of a cell
@@ -138,8 +129,6 @@ def test_cells_that_compare_with_no_other_have_their_figures_and_slower_ones_the
     text = answer(of_rate(), of_rate(50.0, mode=Mode.train), of_rate(status=Status.failed, batch_size=8))
     assert re.search(r"^ mlp-cpu-fp32-b32-infer +99\.7 ", text, re.MULTILINE)
     assert re.search(r"^ mlp-cpu-fp32-b32-train +49\.9 ", text, re.MULTILINE)
-    assert "accelbench report runs/mine" in text
-    assert "fastest" not in text
     assert re.search(
         r"^cpu fp32 b8: the median step .* steps 49\.9$", answer(of_rate(), of_rate(50.0, batch_size=8)), re.M
     )

@@ -30,6 +30,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.settings.compose import cells_of, compose
     from accelbench.sweep.context import is_prepared
     from accelbench.sweep.forecast import forecast
+    from accelbench.sweep.terminal import DRAWN_HZ
 
     sweeps = [cells_of(compose(words)) for words in _sweeps(chosen.words)]
     if chosen.json:
@@ -41,7 +42,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     items = [item for planned in suites.values() for item in planned]
     runs = [item for item in items if item.skip_reason is None]
     cells = [item.cell for item in runs]
-    with Hosts() as hosts:
+    with Hosts() as hosts, context.console.status("Estimating ...", refresh_per_second=DRAWN_HZ):
         evidence = forecast(cells, hosts, place, context.say, sweeps[0][1].profile)
     known = dict(zip(map(id, runs), lengths(cells, evidence), strict=True))
     lines = [f"{suite}: {_counted(planned, known)}" for suite, planned in suites.items()] if len(suites) > 1 else []
