@@ -31,7 +31,10 @@ def test_the_sentence_says_what_is_fastest_by_how_much_and_how_sure(answered, ma
     assert "median step 4,000 ms (which disagrees with the rate);" in answer.sentence
     (bert,) = of_model([maker.cell()], ModelSpec(name="bert", library=Library.transformers))
     own = dataclasses.replace(maker.cell(), data=DataSpec(name="module"))  # nobody knows whether these are images
-    assert all("100 samples/s" in each.sentence for each in answered([maker.ok(bert, 100), maker.ok(own, 100)]))
+    (fed,) = of_model([maker.cell()], ModelSpec(name="Net", library=Library.custom, batch="my.make_batch"))
+    found = answered([maker.ok(cell, 100) for cell in (bert, own, fed)])
+    assert all("100 samples/s" in each.sentence for each in found)
+    assert {each.data for each in found} == {"mnist", "module", "own batches (make_batch)"}
 
 
 def test_near_speeds_of_single_processes_cant_be_told_apart_and_the_command_decides(answered, maker) -> None:
@@ -44,6 +47,7 @@ def test_near_speeds_of_single_processes_cant_be_told_apart_and_the_command_deci
         "accelbench compare --run 'model=mlp data=mnist mode=train precision=bf16 batch_size=128' "
         "'model=mlp data=mnist mode=train precision=fp32 batch_size=128'"
     )
+    assert answer.lead.command_with(["tracking=none"]) == answer.command.replace("=128'", "=128 tracking=none'")
     few = [Block(num_steps=1, num_samples=128, seconds=1.0)]
     other = of_model([maker.cell(precision=word) for word in ("fp32", "bf16")], ModelSpec(name="mlp", args={"w": 8}))
     (answer,) = answered([maker.ok(cell, 1000, blocks=few) for cell in other])

@@ -9,7 +9,7 @@ from accelbench.settings.compose import one_cell
 @pytest.mark.parametrize(
     "words",
     [
-        "model=mlp mode=infer precision=bf16 batch_size=32",
+        "model=mlp mode=infer precision=bf16 batch_size=32 budget_s=20 window.measure_s=0.6 window.latency_steps=50",
         "model=mlp_cifar10 data=cifar10 mode=train data.augment=flip batch_size=8 threads=1 channels_last=true",
         "model=torchvision model.name=resnet18 mode=infer engine=openvino precision=int8 batch_size=16",
         "model=timm model.name=mobilenetv2_100 mode=infer compile=true data.pipeline=device",

@@ -201,7 +201,11 @@ class Gap(Judgement):
     @property
     def command(self) -> str | None:
         """The command that may decide; None if interleaved processes have decided or could not, or if none is short."""
-        return None if self.is_interleaved else settling_command(self.first.cell, self.second.cell)
+        return self.command_with(())
+
+    def command_with(self, words: Sequence[str]) -> str | None:
+        """The same with further words of both sides, such as `tracking=none`, which no record holds."""
+        return None if self.is_interleaved else settling_command(self.first.cell, self.second.cell, words)
 
 
 def gap(first: MeasuredCell, second: MeasuredCell) -> Gap:

@@ -6,6 +6,7 @@ from accelbench.schema.record import Row
 from accelbench.schema.vocab import (
     ARRAYS,
     MODULE,
+    OWN_BATCHES,
     Allocator,
     Augment,
     Engine,
@@ -19,7 +20,7 @@ from accelbench.schema.vocab import (
 FLAGS = [name for name in vars(Options()) if name != "allocator"]
 MODES = {Mode.train: "training", Mode.infer: "inference"}
 # The samples of these data sets and libraries may be anything; of all others they are images.
-OTHER_DATA, OTHER_LIBRARIES = {ARRAYS, MODULE}, {Library.transformers, Library.lightning}
+OTHER_DATA, OTHER_LIBRARIES = {ARRAYS, MODULE, OWN_BATCHES}, {Library.transformers, Library.lightning}
 
 
 def model_text(process: Process) -> str:
@@ -31,7 +32,7 @@ def model_text(process: Process) -> str:
 def data_text(process: Process) -> str:
     """The data, the input's shape, and how they are fed and measured if that is not the usual way."""
     row, cell = process.row, process.cell
-    data = cell.model.batch.rpartition(".")[2] if cell.model.batch else str(row["data"])
+    data = str(row["data"]) + (f" ({cell.model.batch.rpartition('.')[2]})" if cell.model.batch else "")
     words = [data + " (stand-in)" * bool(row["stand_in"]), row["input_shape"], feeding_text(process)]
     return " ".join(str(part) for part in words if part)
 

@@ -33,7 +33,7 @@ from accelbench.schema.record import Record, Row, number_of
 from accelbench.schema.text import one_line
 from accelbench.schema.vocab import (
     NOT_QUANTIZED,
-    RANDOM,
+    OWN_BATCHES,
     CeilingVerdict,
     Device,
     Engine,
@@ -231,7 +231,7 @@ class _Asked:
                 optimizer=self.optimizer,
                 learning_rate=self.learning_rate,
             ),
-            data=DataSpec(name=RANDOM, pipeline=Pipeline.host),
+            data=DataSpec(name=OWN_BATCHES, pipeline=Pipeline.host),
             mode=Mode(self.mode),
             precision=Precision(self.precision),
             batch_size=self.samples or 1,

@@ -73,7 +73,7 @@ def _run(chosen: Namespace, context: Context) -> int:
                 terminal.show_card(record, f"{folder}/{record.name}.json", context.console, says_why=not is_told)
             else:
                 terminal.conclude(result.records, result.folder, context.console, result.sweep_id)
-                terminal.show_answer(result.records, folder, context.console)
+                terminal.show_answer(result.records, folder, context.console, options.words)
 
         result = dispatch.run(cells, options, context.console, hosts=hosts, show=show)
     if len(cells) == 1:

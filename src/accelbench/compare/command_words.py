@@ -2,19 +2,29 @@
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import Any
 
 import yaml
 
 from accelbench.project import workplace
-from accelbench.schema.cell import BOUNDS, Cell, KerasSettings, Options, RunSettings
-from accelbench.schema.vocab import RANDOM, Augment, Device, Engine, KerasBackend, Library, Pipeline, Protocol
+from accelbench.schema.cell import BOUNDS, Cell, KerasSettings, Options, RunSettings, Window
+from accelbench.schema.vocab import (
+    OWN_BATCHES,
+    RANDOM,
+    Augment,
+    Device,
+    Engine,
+    KerasBackend,
+    Library,
+    Pipeline,
+    Protocol,
+)
 from accelbench.schema.workload import DataSpec, ModelSpec
 
-# Settings that the words leave out: the windows are the command line's, and only whole epochs are counted.
-LEFT_OUT = ("window", "epochs", "breakdown_s", "budget_s", "timeout_s", "repeat", "protocol")
+# Settings that the words leave out, since they change no speed: only whole epochs are counted.
+LEFT_OUT = ("window", "epochs", "breakdown_s", "timeout_s", "repeat", "protocol")
 # The libraries whose networks a name tells; for the others the user's own words are needed.
 NAMED = {Library.timm, Library.torchvision}
 
@@ -22,15 +32,16 @@ NAMED = {Library.timm, Library.torchvision}
 def command_words(cell: Cell) -> list[str] | None:
     """Such as `model=timm model.name=resnet18 mode=infer precision=bf16 batch_size=16`.
 
-    The windows are those of the command line, whatever the cell's were. None for cells that take more than a few words,
-    such as one of whole epochs or on several devices, or of a shipped network with arguments that conf/ does not have.
+    Its window and `budget_s` are words too, unless they are the defaults: they change how a cell warms up and how exact
+    it is. None for cells that take more than a few words, such as one of whole epochs or on several devices, or of a
+    shipped network with arguments that conf/ does not have.
     """
     data = DataSpec(name=cell.data.name, pipeline=cell.data.pipeline, augment=cell.data.augment)
     is_usual = cell.protocol != Protocol.fit and (cell.devices, cell.seed, cell.data) == (1, 0, data)
-    model = _model_words(cell)
+    model = None if cell.data.name == OWN_BATCHES else _model_words(cell)  # those of `measure` are in no file
     if not is_usual or model is None or cell.trainer or cell.xla_processes or cell.save_weights:
         return None
-    keras = cell.keras or KerasSettings()
+    keras, window = cell.keras or KerasSettings(), cell.window if cell.protocol == Protocol.window else Window()
     unused = {*LEFT_OUT, *(BOUNDS[Protocol.steps] if cell.protocol != Protocol.steps else ())}
     on_random = cell.model.library in {*NAMED, Library.custom}
     usual_pipeline = Pipeline.host if cell.data.name == RANDOM else Pipeline.array
@@ -51,18 +62,23 @@ def command_words(cell: Cell) -> list[str] | None:
             if each.name not in unused
         },
         **{field.name: (getattr(cell.options, field.name), field.default) for field in fields(Options)},
+        **{f"window.{each.name}": (getattr(window, each.name), each.default) for each in fields(Window)},
     }
     named = {name: value for name, (value, default) in settings.items() if value is not None and value != default}
     texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in named.items()}
+    texts = {name: text.removesuffix(".0") for name, text in texts.items()}
     return [*model, *(f"{name}={text}" for name, text in texts.items())]
 
 
-def settling_command(first: Cell, second: Cell) -> str | None:
-    """The command that may say which of two cells is faster; None if no short one repeats both."""
+def settling_command(first: Cell, second: Cell, more: Sequence[str] = ()) -> str | None:
+    """The command that may say which of two cells is faster; None if no short one repeats both.
+
+    It has `more` words of both. `out` is none of them: interleaved processes go to a folder without other records.
+    """
     sides = [command_words(cell) for cell in (first, second)]
     if None in sides:
         return None
-    return f"accelbench compare --run {' '.join(shlex.quote(' '.join(words)) for words in sides if words)}"
+    return f"accelbench compare --run {' '.join(shlex.quote(' '.join([*words, *more])) for words in sides if words)}"
 
 
 def _model_words(cell: Cell) -> list[str] | None:

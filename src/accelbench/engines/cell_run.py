@@ -26,7 +26,7 @@ from accelbench.measuring.runner import ONE_RANK, Compiles, RankGroup, Runner, S
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Answers, Breakdown, Check, Epoch, Evaluation, Measurement, Operator, Work
 from accelbench.schema.ranges import MAX_NUMBER
-from accelbench.schema.vocab import MODULE, QUANTIZED, Device, Mode, Pipeline, Precision, Promise, Protocol
+from accelbench.schema.vocab import QUANTIZED, Device, Mode, Pipeline, Precision, Promise, Protocol
 
 # In which a newly built network rounds as a cell does, where that is not its own precision. No CPU has tf32: bf16
 # rounds to fewer bits.
@@ -390,10 +390,14 @@ class CellRun:
     def device_name(self) -> str:
         return self.backend.device_name() or look(self.cell.device).name
 
+    def num_samples(self) -> dict[str, int]:
+        """How many samples each split of the data has, as far as that is known."""
+        return {} if is_random(self.cell) else read_counts(self.data_folder)
+
     def _collect(self, observed: Observed) -> Measurement:
         assert self.resources is not None, "the resources are noted before anything is observed"
         num_compiles, compile_s = self.resources.compiles
-        counts = {} if is_random(self.cell) or self.cell.data.name == MODULE else read_counts(self.data_folder)
+        counts = self.num_samples()
         found, precision = Findings(), self.cell.precision
         if self.outputs is not None:
             with self.seen.checking():

@@ -15,6 +15,7 @@ from accelbench.schema.record import Record, Row, node_of
 from accelbench.schema.setting import declared
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import (
+    OWN_BATCHES,
     RANDOM,
     SHARE_ONE_CPU,
     XLA,
@@ -143,7 +144,7 @@ def _settings(record: Record) -> Row:
         "engine": cell.engine.value,
         "model": cell.model.name,
         "arguments": ", ".join(f"{name}={value_text(value)}" for name, value in cell.arguments) or None,
-        "data": cell.data.name,
+        "data": OWN_BATCHES if cell.model.batch else cell.data.name,
         "device": cell.device.value,
         **{column: getattr(value, "value", value) for column, value in declared_ones.items()},  # an enumeration's word
         "xla_processes": cell.xla_processes if is_xla else None,
@@ -159,7 +160,7 @@ def _settings(record: Record) -> Row:
         "started_at": record.started_at,
         "wall_s": record.wall_s,
         "node": node_of(record.environment),
-        "data_source": data.source if data else None,
+        "data_source": cell.model.batch or (data.source if data else None),
         "stand_in": data.stand_in if data else None,
     }
 

@@ -71,6 +71,7 @@ Protocol = StrEnum("Protocol", ["window", "steps", "fit"])
 Pipeline = StrEnum("Pipeline", ["array", "jpeg", "host", "device", "fresh"])
 RANDOM_IMAGE_PIPELINES = (Pipeline.host, Pipeline.device, Pipeline.fresh)
 RANDOM = "random"  # the name of the data set without files
+OWN_BATCHES = "own batches"  # what is said of the data of `model.batch` and of a network that `measure` is called with
 FOLDER, ARRAYS = "folder", "arrays"  # the data sets of the user's pictures by class, and of their arrays
 MODULE = "module"  # the name of the data set that a LightningDataModule of the user gives
 

@@ -4,6 +4,7 @@ Settings of a cell are declared in `schema/cell.py` and `schema/workload.py`, al
 Hydra, so that a help text does not wait for it.
 """
 
+import shlex
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -191,6 +192,12 @@ class SweepOptions:
     quiet_s: float = RunConfig.quiet_s
     verbose: bool = False
     executor: ExecutorConfig = ExecutorConfig()
+
+    @property
+    def words(self) -> list[str]:
+        """The words of the command line that say where the same data are read and delivered again."""
+        given = {"tracking": self.tracking if self.tracking != "mlflow" else None, "data.root": self.data_root}
+        return [f"{name}={shlex.quote(value)}" for name, value in given.items() if value is not None]
 
 
 def differing_options(first: SweepOptions, second: SweepOptions) -> str:

@@ -264,7 +264,7 @@ def _params(record: Record, row: Row) -> dict[str, str]:
         held = params.get(column) or (_text(each.field.default) if each.said.column else "")
         if value is not None and (text := _text(value)) != held:
             params[each.path] = text
-    params["data"] = clean(data_name(record.data) if record.data else record.cell.data.name)
+    params["data"] = clean(data_name(record.data) if record.data and not record.cell.model.batch else str(row["data"]))
     return params | ({} if threads is None else {"threads": str(threads)})
 
 

@@ -199,10 +199,10 @@ def say_skipped(reasons: Sequence[str | None], console: Console) -> None:
         console.print(f"  skipped {num}: {reason}", style="dim", highlight=False, markup=False)
 
 
-def show_answer(records: Sequence[Record], folder: str, console: Console) -> None:
+def show_answer(records: Sequence[Record], folder: str, console: Console, words: Sequence[str] = ()) -> None:
     """Prints which cell is the fastest, for each model, and the figures of cells that compare with no other.
 
-    Nothing without an ok cell.
+    Nothing without an ok cell. `words` are the sweep's, such as `tracking=none`, for commands that measure again.
     """
     planned = [Process.of(record) for record in records]
     cells = cells_of(planned)
@@ -226,8 +226,8 @@ def show_answer(records: Sequence[Record], folder: str, console: Console) -> Non
     for tip in tips(cells):
         say(console, tip, "dim")
     for answer in chosen[:MAX_WORKLOADS]:
-        if answer.command:
-            say(console, f"To be sure: {answer.command}")
+        if answer.lead and (command := answer.lead.command_with(words)):
+            say(console, f"To be sure: {command}")
     say(console, f"All figures: accelbench best {folder}")
     say(console, f"A page to share: accelbench report {folder}")
 
@@ -300,7 +300,7 @@ def _card_lines(record: Record, row: Row, says_why: bool) -> Iterator[tuple[str,
     outcome = f"{significant(speed, 4)} samples/s" if is_ok and speed is not None else record.status.value
     outcome = DISTURBED if row["disturbed"] else outcome
     device = "" if row["device_name"] is None else f" on {row['device_name']}"
-    data = f", {record.data.name}" + " (a stand-in)" * record.data.stand_in if record.data and is_ok else ""
+    data = f", {row['data']}" + " (a stand-in)" * record.data.stand_in if record.data and is_ok else ""
     yield "cell", f"{record.label}: {outcome}{device}{data}"
     if record.reason and (says_why or record.status not in UNEXPECTED):
         yield "reason", record.reason

@@ -15,10 +15,11 @@ from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.own.module_run import ModuleRun
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.judging.asked import judge
+from accelbench.judging.row import summarise
 from accelbench.schema.cell import TrainerSettings
-from accelbench.schema.vocab import MODULE, Library, Mode, Phase, Precision, Protocol
+from accelbench.schema.vocab import MODULE, Library, Mode, Phase, Precision, Protocol, Provenance
 from accelbench.schema.workload import DataSpec, ModelSpec
-from fakes import make_cell
+from fakes import make_cell, make_record
 from marks import IGNORES_LIGHTNINGS_WARNINGS
 
 ITS_OWN = ("ignore:.*GPU available but not used.*", "ignore::UserWarning:(pytorch_lightning|lightning)")
@@ -168,9 +169,13 @@ def test_a_mistake_is_one_sentence(tmp_path, target, data, changes, told):
 
 
 def test_samples_are_what_a_function_counts(tmp_path):
-    assert measured(tmp_path, data="NoSize").num_steady_samples == 8 * STEPS  # the size that batches have anyway
+    found = measured(tmp_path, data="NoSize")
+    assert found.num_steady_samples == 8 * STEPS  # the size that batches have anyway
+    row = summarise(make_record(lit_cell(epochs=10), measurement=found))  # the loader has 5 of them
+    assert row["time_s"] == pytest.approx(10 * 5 * 8 / row["samples_per_s"])
+    assert row["time_provenance"] == Provenance.estimated
     found = measured(tmp_path, data="NoSize", samples="own_modules.ten_times", batch_size=80)
-    assert found.num_steady_samples == 80 * STEPS
+    assert (found.num_steady_samples, found.num_train_samples) == (80 * STEPS, 80 * 5)
     assert "80 samples in a batch whose first tensor has 8 rows, counted by own_modules.ten_times" in found.notes
     found = measured(tmp_path, "Pools", samples="own_modules.num_labels", mode=Mode.infer)
     assert "the output" not in " ".join(found.warnings)

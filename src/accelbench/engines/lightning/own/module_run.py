@@ -68,7 +68,7 @@ class ModuleRun(CellRun):
     def run_steps(self) -> None:
         """Starts the loop, measures it batch by batch, and stops it."""
         step = self.step
-        self.user_module.wrap_loader(lambda loader: loop.SteppedLoader(loader, step))
+        self.user_module.wrap_loader(self._stepped)
         try:
             step.advance()  # up to the first batch
             self._note_built()
@@ -93,6 +93,15 @@ class ModuleRun(CellRun):
                 self.defects += self.user_module.changed_settings()
         finally:
             step.stop()
+
+    def _stepped(self, loader: Any) -> loop.SteppedLoader:
+        self.loader = loop.SteppedLoader(loader, self.step)
+        return self.loader
+
+    def num_samples(self) -> dict[str, int]:
+        """Those of the loader, as it says itself: from them the time of epochs is estimated."""
+        num = self.loader.samples_of_epoch
+        return {} if num is None else {"train" if self.trains else "test": num}
 
     def _note_built(self) -> None:
         """Once the module and its optimisers are on the device."""

@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from accelbench.engines.lightning.own.batch import counted
 from accelbench.engines.lightning.structure import tensors_in
 from accelbench.errors import UserError
+from accelbench.schema.ranges import MAX_COUNT
 from accelbench.schema.vocab import Phase
 
 ENDLESS = 2**62  # batches: Lightning predicts once over a loader
@@ -145,6 +146,15 @@ class SteppedLoader:
 
     def __len__(self) -> int:
         return ENDLESS if self.step.endless else len(self.loader)
+
+    @property
+    def samples_of_epoch(self) -> int | None:
+        """The samples of as many whole batches as the loader says it has; None if it has no length, or a wrong one."""
+        try:
+            num = len(self.loader) * self.step.sizes[0]
+        except Exception:  # a user's loader may raise anything, and was measured all the same
+            return None
+        return num if 0 < num <= MAX_COUNT and not self.step.num_early_ends else None
 
     def __iter__(self) -> "SteppedLoader":
         # The loader begins with the first batch: Lightning also begins an iteration only to see that it can, and a
