@@ -47,7 +47,7 @@ def test_the_headline_says_what_is_fastest_what_is_missing_and_what_is_in_doubt(
     made += [maker.record(maker.cell("lstm"), Status.failed, reason="raised")]
     found = cells(made)
     assert dict(headline(answers(found), found, "Twice as fast as published.")) == {
-        "Fastest": "Training: cnn: fp32 with keras (3.00 times as fast as the next, likely); can't tell for mlp.",
+        "Fastest": "Training: cnn: fp32 with keras (3.00 times as fast as the next, likely !); can't tell for mlp.",
         "Studies": "Twice as fast as published.",
         "Not measured": "3 of 9 cells: 1 on gpu (no NVIDIA driver), 1 on tpu (no chip), 1 on cpu (failed: raised).",
         "In doubt": "The numbers of 2 of 6 measured cells, marked with !: cnn-cpu-fp32-b128-train-keras, "

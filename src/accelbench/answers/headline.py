@@ -54,19 +54,21 @@ def _of_mode(mode: Mode, answers: Sequence[Answer]) -> str:
     has_devices = len(leading) > 1
     on = f", on the {min(leading)}" if not has_devices and any(answer.group.has_devices for answer in answers) else ""
     has_engines = any(answer.group.has_engines for answer in answers)
-    told: dict[tuple[str, str], Answer] = {}  # by network and setting: the first is the most important
+    told: dict[tuple[str, str], Answer] = {}  # by network and setting: the most important one, without doubts if any is
     for answer in answers:
         if answer.lead and answer.lead.is_told:
             setting = setting_text(answer.fastest, has_devices=has_devices, has_engines=has_engines)
             batch = "" if answer.group.others else f", batch {answer.fastest.cell.batch_size}"
-            told.setdefault((answer.model, setting + batch), answer)
+            key = answer.model, setting + batch
+            told[key] = answer if key not in told or told[key].is_doubtful > answer.is_doubtful else told[key]
     networks = Counter(model for model, _ in told)
     parts: list[str] = []
     for (model, setting), answer in list(told.items())[:MAX_NAMED]:
         assert answer.lead
         name = f"{model} on {answer.data}" if networks[model] > 1 else model
         times = "times" if parts else "times as fast as the next"
-        parts.append(f"{name}: {setting} ({significant(answer.lead.ratio)} {times}, {answer.lead.word})")
+        how_sure = f"{answer.lead.word}{' !' * answer.is_doubtful}"
+        parts.append(f"{name}: {setting} ({significant(answer.lead.ratio)} {times}, {how_sure})")
     if (more := len(told) - MAX_NAMED) > 0:
         parts.append(f"{more} more below")
     if untold := dict.fromkeys(answer.model for answer in answers if answer.model not in networks):
