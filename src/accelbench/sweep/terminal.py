@@ -97,7 +97,7 @@ class SweepProgress:
         """The line about what is under way, which is drawn again and again, as it is now."""
         took_s = time.monotonic() - self._began_s
         spin = f"{SPINNER[int(DRAWN_HZ * took_s) % len(SPINNER)]} "
-        count = "" if self.is_brief or self._expected is None else f"{self.num_done + 1}/{self.num} "
+        count = "" if self.is_brief or self._expected is None else f"{min(self.num_done + 1, self.num)}/{self.num} "
         took = f"{took_s:.0f} s" if took_s < 120 else f"{int(took_s) // 60}:{int(took_s) % 60:02} min"
         expected = self._expected
         if expected is not None and expected.num_unknown:
