@@ -234,6 +234,8 @@ def terminal(name: str) -> None:
 def outputs(path: Path) -> None:
     """Rewrites the console blocks of a page, all of them or none."""
     text, folder, variables = path.read_text(), clone(), {}
+    if "$ dvc" in text and not (folder / "dvc.lock").exists():
+        raise FileNotFoundError("no dvc.lock: first, make repro")
     if path.parent == ROOT:  # as a new user has it: nothing but the network, no probed speeds
         folder = scratch() / "new"
         folder.mkdir(exist_ok=True)

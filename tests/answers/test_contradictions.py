@@ -28,7 +28,7 @@ from accelbench.schema.measurement import Block
 from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.vocab import Mode
 from accelbench.sinks import mlflow_fields
-from accelbench.sinks.mlflow_fields import relative_speeds, standings
+from accelbench.sinks.mlflow_fields import standings
 from accelbench.sweep import terminal
 from report.conftest import ENVIRONMENT
 
@@ -221,18 +221,18 @@ def of_csv(said, root, sweeps) -> None:
 
 
 def of_mlflow(said, cells) -> None:
-    fastest = {cell.record.name: cell.measured_key for cell in cells}
     for each in standings(cells):
+        key = each.cell.measured_key
         if each.cell.speed:
             metrics, _, tags = mlflow_fields.cell_fields(each, "1")
-            said.speed("MLflow", each.cell.measured_key, metrics["cell/samples_per_s"])
+            said.speed("MLflow", key, metrics["cell/samples_per_s"])
             assert tags["word"] in (each.verdict.rpartition(", ")[2], mlflow_fields.ALONE)
-    for each in relative_speeds(standings(cells)):
-        assert 0 < each.share <= 1
-        if each.verdict != "fastest":
-            ratio, _, word = each.verdict.partition(" times as fast, ")
-            said.pair("MLflow", each.cell.measured_key, fastest[each.fastest.name], ratio, word)
-            said.pair("MLflow's share", each.cell.measured_key, fastest[each.fastest.name], each.share, word)
+        if each.share is not None:
+            assert 0 < each.share <= 1
+            if each.verdict != "fastest":
+                ratio, _, word = each.verdict.partition(" times as fast, ")
+                said.pair("MLflow", key, each.fastest.measured_key, ratio, word)
+                said.pair("MLflow's share", key, each.fastest.measured_key, each.share, word)
 
 
 def of_python(said, root) -> None:

@@ -64,25 +64,19 @@ def test_runs_of_one_model_are_compared_with_the_fastest_by_sync_too(root):
     assert sync(root, [root / "runs"]).num_delivered == 0
     runs = {run.data.tags["record"]: run for run in runs_of(root)}
     slow, fast = (runs[one.name] for one in measured)
-    rates = [run.data.metrics[view.SPEED] for run in (slow, fast)]
-    shares = [run.data.metrics[view.SHARE] for run in (slow, fast)]
+    rates, shares = ([run.data.metrics[name] for run in (slow, fast)] for name in (view.SPEED, view.SHARE))
     assert shares == [pytest.approx(rates[0] / rates[1]), 1.0]
     assert view.SHARE not in runs[other.name].data.metrics
     assert slow.data.tags["verdict"].endswith((", likely", ", can't tell"))
     assert fast.data.tags["verdict"] == "fastest"
 
 
-def no_database(root):
-    (root / "mlflow.db").write_bytes(b"something else" * 1000)
-
-
-def without_a_table(root):
-    execute(root, "DROP TABLE latest_metrics")
-
-
-@pytest.mark.parametrize("spoil", [no_database, without_a_table])
-def test_a_spoilt_store_costs_no_record_and_is_one_line(spoil, root, capfd):
-    spoil(root)
+@pytest.mark.parametrize("is_database", [False, True])
+def test_a_spoilt_store_costs_no_record_and_is_one_line(is_database, root, capfd):
+    if is_database:
+        execute(root, "DROP TABLE latest_metrics")
+    else:
+        (root / "mlflow.db").write_bytes(b"something else" * 1000)
     records.write(record(), root / "results")
     found = deliver(root, record(), record(number=1))
     assert found.undelivered == 2

@@ -19,7 +19,6 @@ from accelbench.sinks.mlflow_fields import (
     NUM_PROCESSES,
     SHARE,
     VERDICT,
-    RelativeSpeed,
     Standing,
     end_ms,
     name_of_cell,
@@ -102,12 +101,14 @@ class Store:
                 ours = [each for each in found if each.cell.cell.suite == suite]
                 self._show_cells(experiment_id, ours)
                 # Last: the tag on each run says that everything was done (`delivered`).
-                self._compare(experiment_id, mlflow_fields.relative_speeds(ours))
+                self._compare(experiment_id, ours)
 
-    def _compare(self, experiment_id: str, speeds: Sequence[RelativeSpeed]) -> None:
-        runs = self._runs_of(experiment_id, [each.record for each in speeds])
-        for each in speeds:
-            run = runs.get(key_of(each.record))
+    def _compare(self, experiment_id: str, cells: Sequence[Standing]) -> None:
+        compared = [each for each in cells if each.share is not None]
+        pairs = [(each, of.record) for each in compared for of in each.cell.processes if of.record and of.is_ok]
+        runs = self._runs_of(experiment_id, [record for _, record in pairs])
+        for each, record in pairs:
+            run = runs.get(key_of(record))
             if run is not None and run.data.tags.get(VERDICT) != each.verdict:
                 share, tag = Metric(SHARE, each.share, _now_ms(), 0), entities.RunTag(VERDICT, each.verdict)
                 self._client.log_batch(run.info.run_id, [share], tags=[tag])

@@ -5,7 +5,7 @@ import dataclasses
 import json
 import math
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import reduce
 from pathlib import Path
@@ -177,7 +177,10 @@ def translate(record: Record) -> Run:
 
 
 class Standing(NamedTuple):
-    """How a cell that ran compares with the fastest one that did the same thing in the same place."""
+    """How a cell that ran compares with the fastest one that did the same thing in the same place.
+
+    What is compared is the cell, not its processes, so that runs of several models compare in one chart.
+    """
 
     cell: MeasuredCell
     share: float | None = None  # its published speed over that of the fastest cell, at most 1; None if nothing compares
@@ -331,30 +334,6 @@ def _outcome(record: Record, row: Row) -> str:
         interval = f" ({low:,.4g} to {high:,.4g} within this process)" if low is not None else ""
         verdict.append(f"{row['samples_per_s']:,.4g} samples/s{interval} on {row['device_name']}")
     return " · ".join(verdict)
-
-
-class RelativeSpeed(NamedTuple):
-    """How the cell of an ok record compares with the others.
-
-    What is compared is the cell, and not the process, so that runs of several models compare in one chart.
-    """
-
-    record: Record
-    cell: MeasuredCell  # of the record
-    share: float
-    fastest: Record  # the typical process of the fastest cell
-    verdict: str
-
-
-def relative_speeds(found: Iterable[Standing]) -> list[RelativeSpeed]:
-    """One for each ok process whose cell did the same thing as another one, with other settings."""
-    return [
-        RelativeSpeed(each.record, cell, share, fastest.record, verdict)
-        for cell, share, fastest, _, verdict in found
-        if share is not None and fastest is not None and fastest.record is not None
-        for each in cell.processes
-        if each.record is not None and each.is_ok
-    ]
 
 
 def view_tags(now_ms: int, present: Mapping[str, str]) -> dict[str, str]:
