@@ -317,9 +317,10 @@ def _tags(record: Record, row: Row) -> dict[str, str]:
 
 
 def _note(record: Record, row: Row, headline: str) -> str:
+    # MLflow folds what is below some four lines.
     parts = [headline]
     if record.data is not None and record.data.stand_in:
-        parts.insert(0, f"**Not {record.data.name}**, only a stand-in for it: {record.data.source}")
+        parts = [f"**Not {record.data.name}** (a stand-in) · {headline}", f"- data: {record.data.source}"]
     parts += [f"- {kind.name}: {text}" for kind in Kind for text in remarks_in(row, kind)]
     if record.error:
         parts.append(f"```\n{record.error[-4000:]}\n```")
