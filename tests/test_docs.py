@@ -1,7 +1,6 @@
 """The commands, examples, links, paths and tables of README.md and docs/ are correct."""
 
 import dataclasses
-import importlib.util
 import re
 import shlex
 import shutil
@@ -149,11 +148,3 @@ def test_links_and_paths_of_a_page_lead_somewhere_and_no_cell_of_a_table_is_long
     lines = [line for line in text.splitlines() if line.startswith("|")]
     cells = [cell.strip() for line in lines for cell in re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", line).split("|")]
     assert [cell for cell in cells if len(cell) > MAX_CELL] == []
-
-
-@pytest.mark.slow
-def test_the_pictures_and_outputs_are_of_this_code():
-    spec = importlib.util.spec_from_file_location("screens", ROOT / "docs" / "screens.py")
-    screens = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(screens)
-    assert screens.older() == [], "run: make screens"

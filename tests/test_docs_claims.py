@@ -11,14 +11,24 @@ from report.conftest import Maker
 
 ROOT = Path(__file__).resolve().parents[1]
 COLUMNS = [*summarise(Maker().ok(Maker().cell(), 1000)), "cell", "num_processes", "scaling_efficiency"]
-SPEC = importlib.util.spec_from_file_location("pages", ROOT / "docs" / "pages.py")
+
+
+def script(name):
+    """The module docs/NAME.py."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.mark.parametrize("name", ["columns.md", "settings.md"])
 def test_a_made_page_is_what_the_code_makes(name: str) -> None:
-    pages = importlib.util.module_from_spec(SPEC)
-    SPEC.loader.exec_module(pages)
-    assert (ROOT / "docs" / name).read_text() == pages.pages()[name], "run: python docs/pages.py"
+    assert (ROOT / "docs" / name).read_text() == script("pages").pages()[name], "run: python docs/pages.py"
+
+
+@pytest.mark.slow
+def test_the_pictures_and_printed_outputs_are_of_this_code() -> None:
+    assert script("screens").older() == [], "run: make screens"
 
 
 def test_every_column_is_explained_once_and_those_that_the_pages_name_exist() -> None:
