@@ -71,6 +71,20 @@ def test_what_is_not_one_cell_is_refused(project, words):
         one_cell(words)
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["executor=ray", "executor.slurm.qos=high"], "executor.slurm.qos: goes with executor=slurm, and not with"),
+        (["executor.ray.address=auto"], "executor.ray.address: goes with executor=ray, and not with executor=local"),
+        (["executor.name=slurm"], "executor.name=slurm: without executor.slurm.nodes: use executor=slurm"),
+        (["executor=slurm", "executor.slurm.time=0"], "executor.slurm.time=0: should be at least 1"),
+    ],
+)
+def test_a_setting_of_another_executor_or_out_of_range_is_named(project, words, told):
+    with pytest.raises(UserError, match=told):
+        cells_of(compose(["model=mlp", *words]))
+
+
 def test_paths_of_ones_own_files_may_have_spaces_commas_and_signs(project):
     weights = ["my weights, 2 (a=b).safetensors", "other one.safetensors"]
     for name in weights:

@@ -18,10 +18,7 @@ def checked(*settings):
 @pytest.mark.parametrize(
     ("setting", "told"),
     [
-        (
-            "model.batch_args.length=3",
-            "model.batch_args.length: transformers' batches have model.batch_args.seq_len al",
-        ),
+        ("model.batch_args.length=3", "model.batch_args.length: transformers' batches have model.batch_args.seq_len"),
         ("model.batch_args.seq_len=0", "model.batch_args.seq_len=0: should be a whole number from 1 to"),
         ("model.batch_args.seq_len=long", "model.batch_args.seq_len=long: should be a whole number from 1 to"),
         ("data.name=mnist", "data=mnist: networks of transformers run on random token ids: use data=random"),

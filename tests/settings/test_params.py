@@ -42,10 +42,7 @@ def test_costs_are_read_by_device(tmp_path):
     ("text", "told"),
     [
         ("costs: {abacus: {power_w: 3}}", "costs.abacus: should be one of cpu, gpu, tpu, xla_cpu, not 'abacus'"),
-        (
-            "costs: {cpu: {watts: 3}}",
-            "costs.cpu: unknown field 'watts'. Each device may have price_per_hour and power_w",
-        ),
+        ("costs: {cpu: {watts: 3}}", "costs.cpu: unknown field 'watts'. Each device may have price_per_hour and power"),
         *(
             (f"costs: {{cpu: {{power_w: {word}}}}}", "costs.cpu.power_w: should be a number from 1e-12 to 1e.12, not")
             for word in ("-3", "0", "1e308", ".inf", "much", "true")

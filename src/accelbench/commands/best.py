@@ -121,9 +121,10 @@ def _of_unknown_latency(cells: "Sequence[MeasuredCell]", limit: "Limit | None") 
     num = 0 if limit is None else sum(bool(each.speed) and each.number(limit.column) is None for each in cells)
     if limit is None or not num:
         return []
-    least = NUM_SAMPLES_FOR[limit.percentile]
-    more = "window.latency_s and window.latency_steps give a cell more"
-    return [f"{counted(num, 'cell')} not counted: p{limit.percentile} is unknown below {least} single steps; {more}"]
+    unknown = f"p{limit.percentile} is unknown below {NUM_SAMPLES_FOR[limit.percentile]} single steps"
+    return [
+        f"{counted(num, 'cell')} not counted: {unknown}; window.latency_s and window.latency_steps give a cell more"
+    ]
 
 
 COMMAND = Command(

@@ -83,10 +83,8 @@ class SpeedRatio:
     @property
     def hangs_on_few(self) -> bool:
         """Whether the medians say the opposite of the ratio: single processes, far from the others, decide it."""
-        if self.ratio is None or self.medians is None:
-            return False
-        logs = math.log(self.ratio), math.log(self.medians)
-        return logs[0] * logs[1] < 0 and abs(logs[0] - logs[1]) > MARGIN
+        ratio, medians = math.log(self.ratio or 1.0), math.log(self.medians or 1.0)
+        return ratio * medians < 0 and abs(ratio - medians) > MARGIN
 
     def is_slower_by(self, share: float) -> bool:
         """Whether the whole interval of the ratio lies below `1 - share`."""
