@@ -26,8 +26,10 @@ def _times(sweeps: Sequence[Sweep]) -> Iterator[str]:
         ratios = [ratio for ratio, _ in of_device]
         num_estimated = sum(ratio.text.startswith("~") for ratio in ratios)
         studies = ", ".join(sorted({study for _, study in of_device}))
-        jobs = f"{counted(len(ratios), 'job')} of studies {studies} ({num_estimated} estimated)"
-        yield f"On this {device}, {jobs} took {span(ratios, 2)} times as long as published on other machines."
+        num_less = sum(float(ratio.key or 0.0) < 1 for ratio in ratios)
+        jobs = f"{num_less} of {counted(len(ratios), 'job')} of studies {studies} took less time on this {device}"
+        estimated = f"; {num_estimated} are estimated from the speed" * bool(num_estimated)
+        yield f"{jobs} than published on other machines ({span(ratios, 2)} times as long{estimated})."
 
 
 def _speedups(sweeps: Sequence[Sweep]) -> str:
@@ -36,7 +38,8 @@ def _speedups(sweeps: Sequence[Sweep]) -> str:
     theirs = [each for each in found if each.published_speedup and each.device != Device.cpu]
     both = [(each, gains) for each in theirs if (gains := [own.speedup for own in each.ours.values() if own.speedup])]
     if theirs and not both:
-        return f"None of their {len(theirs)} speed-ups over the CPU can be compared: such devices were not measured."
+        devices = " and ".join(dict.fromkeys(each.device.upper() for each in theirs))
+        return f"Their {len(theirs)} speed-ups of {devices} over the CPU could not be checked: no such device here."
     higher = sum(max(gains) > (each.published_speedup or 0.0) for each, gains in both)
     said = f"Of their {len(theirs)} speed-ups over the CPU, {len(both)} were measured here, {higher} of them higher."
     return said if theirs else ""

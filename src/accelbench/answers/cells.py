@@ -18,6 +18,7 @@ from accelbench.compare.command_words import settling_command
 from accelbench.compare.sureness import MIN_PROCESSES, Judgement, Side, Steps, judge
 from accelbench.compare.sureness import NOTE as NOTE
 from accelbench.compare.sureness import Word as Word
+from accelbench.judging.row import warnings_of
 from accelbench.presentation import significant
 from accelbench.schema.record import Row
 from accelbench.schema.vocab import Provenance
@@ -197,6 +198,11 @@ class Gap(Judgement):
     def is_told(self) -> bool:
         """Whether there is a difference, as far as can be told."""
         return self.word in (Word.sure, Word.likely)
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether a number of either cell is in doubt."""
+        return any(warnings_of(each.row) for each in (self.first, self.second))
 
     @property
     def command(self) -> str | None:

@@ -50,6 +50,11 @@ class Answer:
         return model_text(self.fastest)
 
     @property
+    def rate(self) -> str:
+        """The fastest cell's speed with its unit."""
+        return self._rate(self.fastest)
+
+    @property
     def what(self) -> str:
         """The model and the mode, such as `resnet18, inference`."""
         return f"{self.model}, {MODES[self.fastest.cell.mode]}"
@@ -77,7 +82,7 @@ class Answer:
     @property
     def is_doubtful(self) -> bool:
         """Whether a number of either of the two fastest is in doubt."""
-        return self.lead is not None and any(warnings_of(each.row) for each in (self.lead.first, self.lead.second))
+        return self.lead is not None and self.lead.is_doubtful
 
     @property
     def command(self) -> str | None:
@@ -93,7 +98,7 @@ class Answer:
     def sentence(self) -> str:
         """What is the fastest, by how much, and how sure that is."""
         within = "" if self.limit is None else f" within {self.limit}"
-        first, rate, lead = self.group.text(self.fastest), self._rate(self.fastest) + self._latency, self.lead
+        first, rate, lead = self.group.text(self.fastest), self.rate + self._latency, self.lead
         if lead is None:
             alone = f"Nothing else is{within}." if within else "It is the only setting that was measured in full."
             return f"{self.gives} {alone}"
@@ -109,7 +114,7 @@ class Answer:
     def remark(self) -> str:
         """How far the output of the fastest is from fp32's; empty if it is not of a lower precision."""
         text = output_error_text(self.fastest.cell.precision, self.fastest.number("output_error"))
-        return text and f"Its output differs from fp32's by {text}."
+        return text and f"{self.fastest.cell.precision}'s output differs from fp32's by {text}."
 
     def larger_batch(self, planned: Iterable[Process]) -> str:
         """That no larger batch was tried, of all that was planned, if the fastest has the largest; else empty."""

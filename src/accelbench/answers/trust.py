@@ -5,10 +5,21 @@ from collections.abc import Sequence
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.sentences import Answer
+from accelbench.answers.words import MODES, model_text, setting_text
 from accelbench.judging.row import remarks_in, warnings_of
-from accelbench.judging.warnings import Kind
+from accelbench.judging.warnings import DISAGREEMENT, Kind
 from accelbench.presentation import counted
+from accelbench.schema.vocab import Device
 
+# How a doubt begins -> what it is about, in short.
+DOUBTS = {
+    "the speed changed": "changed their speed",
+    "step times had not settled": "had not settled",
+    "samples/s of all blocks": "have uneven steps",
+    DISAGREEMENT: "have uneven steps",
+    "only one epoch": "ran a single epoch",
+    "other processes": "ran beside other programs",
+}
 NOISY = 0.1  # of all processes
 MAX_NAMED = 3
 
@@ -20,12 +31,24 @@ def in_doubt(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> str:
     doubted = sorted((cell for cell in ok if warnings_of(cell.row)), key=lambda cell: id(cell) not in compared)
     if not ok:
         return ""
+    kinds = Counter(_kind(warnings_of(cell.row)[0]) for cell in doubted)
+    said = ", ".join(f"{num} {kind}" for kind, num in kinds.most_common())
+    named = [f"{model_text(cell)} {MODES[cell.cell.mode]} in {_setting(cell)}" for cell in doubted[:MAX_NAMED]]
     more = f" and {len(doubted) - MAX_NAMED} more" if len(doubted) > MAX_NAMED else ""
-    which = f", marked with !: {', '.join(cell.label for cell in doubted[:MAX_NAMED])}{more}" if doubted else ""
-    sentences = [f"The numbers of {len(doubted) or 'none'} of {counted(len(ok), 'measured cell')}{which}."]
+    which = f", marked with ! ({said}): {', '.join(named)}{more}" if doubted else ""
+    sentences = [f"Numbers of {len(doubted) or 'none'} of {counted(len(ok), 'measured cell')}{which}."]
     if found := stand_ins(cells):
-        sentences.append(f"Accuracies with {', '.join(found)}: stand-ins were measured instead of these data sets.")
+        hold = "speeds hold for data of these shapes, accuracies don't"
+        sentences.append(f"Stand-ins were measured instead of {', '.join(found)}: {hold}.")
     return " ".join(filter(None, [*sentences, noise(cells)]))
+
+
+def _setting(cell: MeasuredCell) -> str:
+    return setting_text(cell, has_devices=cell.cell.device != Device.cpu, has_engines=True)
+
+
+def _kind(doubt: str) -> str:
+    return next((kind for beginning, kind in DOUBTS.items() if doubt.startswith(beginning)), "for another reason")
 
 
 def tips(cells: Sequence[MeasuredCell]) -> dict[str, list[str]]:
