@@ -50,7 +50,10 @@ def load(path: Path | None) -> Extension | None:
     try:
         if not path.is_file():
             raise FileNotFoundError("no such file")
-        return cast(Extension, import_module(f"{path.parent.name}.{path.stem}"))
+        module = import_module(f"{path.parent.name}.{path.stem}")
+        for name in ("headline", "of_suite", "of_page"):
+            getattr(module, name)  # raises if it is missing, as in one for an earlier release
+        return cast(Extension, module)
     except Exception as error:  # a report without it is better than none
         raise UserError(f"params.yaml: report_extension: {path}: {error}") from error
     finally:
