@@ -85,6 +85,24 @@ def make_record(cell: Cell | None = None, status: Status = Status.ok, **changes)
     return Record(**values | changes)
 
 
+def write_plan_of(folder: Path, records, suite: str = "nets") -> None:
+    """Writes the plan of a sweep of these records."""
+    from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
+
+    wanted = [WantedCell(each.cell, each.name) for each in records]
+    write_plan(PlanFile(suite=suite, title="Networks", study="001", profile="quick", cells=wanted), folder)
+
+
+def write_sweep(folder: Path, *records, suite: str = "nets") -> Path:
+    """Writes these records, and a plan of them, as a sweep leaves them in `folder`; returns it."""
+    from accelbench.schema import record
+
+    for each in records:
+        record.write(each, folder)
+    write_plan_of(folder, records, suite)
+    return folder
+
+
 def make_options(**changes):
     """The options of a sweep into runs/test, without a tracker."""
     from accelbench.settings.config import Retry, SweepOptions  # Hydra takes long: a host imports this file too

@@ -17,14 +17,12 @@ from accelbench.compare.answer import Terms, answer, compared
 from accelbench.compare.record_sets import ComparedProcess, RecordSet
 from accelbench.report import build, read
 from accelbench.report.tables import outcomes
-from accelbench.schema import plan_file
 from accelbench.schema import record as records
-from accelbench.schema.plan_file import PlanFile, WantedCell
 from accelbench.schema.vocab import Precision
 from accelbench.sinks.mlflow_fields import NOTE, standings, translate
 from accelbench.sweep.terminal import outcome, show_answer, show_card
 from beside import REASON, make_record, quiet
-from fakes import make_cell
+from fakes import make_cell, write_sweep
 
 FALSE, TRUE = 32_000.0, 3_200.0
 BF16 = make_cell(precision=Precision.bf16)
@@ -36,14 +34,7 @@ SLOWER = make_record(quiet(), cell=make_cell(precision=Precision.fp64), rate=TRU
 @pytest.fixture
 def folder(tmp_path):
     """A sweep's folder with the records of all three."""
-    folder = tmp_path / "runs" / "mine"
-    folder.mkdir(parents=True)
-    found = [DISTURBED, UNDISTURBED, SLOWER]
-    for record in found:
-        records.write(record, folder)
-    wanted = [WantedCell(record.cell, record.name, record.label) for record in found]
-    plan_file.write_plan(PlanFile(suite="s", title="S", study=None, profile=None, cells=wanted), folder)
-    return folder
+    return write_sweep(tmp_path / "runs" / "mine", DISTURBED, UNDISTURBED, SLOWER)
 
 
 def shown(print_to):

@@ -7,9 +7,8 @@ from accelbench.compare.record_sets import Selection, find
 from accelbench.errors import UserError
 from accelbench.schema import record
 from accelbench.schema.measurement import Block
-from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.vocab import Status
-from fakes import make_cell, make_measurement, make_record
+from fakes import make_cell, make_measurement, make_record, write_plan_of
 
 OLD = {"machine": {"cpu_name": "AMD EPYC", "gpus": ["NVIDIA H100"]}, "git": {"revision": "abc1" * 10, "branch": "main"}}
 NEW = {"machine": {"cpu_name": "AMD EPYC", "gpus": []}, "git": {"revision": "def2" * 10, "branch": "faster"}}
@@ -20,11 +19,6 @@ def put(folder, repeat=0, environment=OLD):
     made = make_record(make_cell(repeat=repeat), environment=environment)
     record.write(made, folder)
     return made
-
-
-def plan(folder, *records):
-    cells = [WantedCell(each.cell, each.name) for each in records]
-    write_plan(PlanFile(suite="s", title="S", study=None, profile=None, cells=cells), folder)
 
 
 @pytest.fixture
@@ -48,7 +42,7 @@ def repeats(records):
 def test_a_name_is_a_folder_of_records_a_suite_or_a_records_file(root):
     put(root / "results/nets", repeat=0)
     made = put(root / "results/nets", repeat=1)
-    plan(root / "results/nets", made)
+    write_plan_of(root / "results/nets", [made])
     for repeat in (2, 3):
         put(root / "results/more", repeat=repeat)
     assert repeats(find("nets", root)) == repeats(find("results/nets", root)) == [1]  # what its plan wants
@@ -59,7 +53,7 @@ def test_a_name_is_a_folder_of_records_a_suite_or_a_records_file(root):
 
 def test_a_word_selects_a_revision_or_a_machine_of_all_that_was_ever_measured(root):
     put(root / "results/nets", 0, OLD)
-    plan(root / "results/nets", put(root / "results/nets", 1, NEW))
+    write_plan_of(root / "results/nets", [put(root / "results/nets", 1, NEW)])
     by_revision = {"abc1abc1": [0], "def2": [1], "faster": [1]}
     for word, found in {**by_revision, "h100": [0], "EPYC": [0, 1]}.items():
         selection = Selection.revision if word in by_revision else Selection.machine

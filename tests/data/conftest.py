@@ -77,12 +77,6 @@ def shared() -> Callable[[str], Path]:
     return find
 
 
-@pytest.fixture(scope="session")
-def mnist_raw(shared: Callable[[str], Path]) -> Path:
-    """The folder of MNIST's four original files."""
-    return shared("mnist") / "raw"
-
-
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask_for: Callable[[str], None]) -> Path:
     """An empty project, and the current folder; `DVC_ROOT` is unset, mirrors can't be reached."""

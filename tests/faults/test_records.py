@@ -27,7 +27,7 @@ from accelbench.schema.record import Record, Row
 from accelbench.schema.vocab import Device, Engine, Library, Mode, Phase, Protocol, Status, Stop
 from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.settings import params, suites
-from fakes import make_ceilings, make_cell, make_measurement
+from fakes import make_ceilings, make_cell, make_measurement, write_plan_of, write_sweep
 from fakes import make_record as make_bare_record
 from faults.mutations import HOSTILE_TARGET, change_bytes, change_node, mutated_text, raw, to_text
 from faults.watch import try_all
@@ -133,12 +133,6 @@ def publish(found: Sweep) -> None:
     "\n".join([found.title, *texts]).encode()
 
 
-def write_plan(folder: Path, planned: list[Record]) -> None:
-    wanted = [plan_file.WantedCell(made.cell, made.name) for made in planned]
-    plan = plan_file.PlanFile(suite="test", title="a title", study="001", profile="quick", cells=wanted)
-    plan_file.write_plan(plan, folder)
-
-
 def read_and_publish(path: Path) -> None:
     found = record.read(path)
     sweep = sweeps.read(path.parent)
@@ -152,8 +146,7 @@ def test_records(tmp_path):
     texts = [json.dumps(made.to_json()) for made in RECORDS]
     paths = [tmp_path / str(number) / f"{made.name}.json" for number, made in enumerate(RECORDS)]
     for path, made in zip(paths, RECORDS, strict=True):
-        write_plan(path.parent, [made])
-        record.write(made, path.parent)
+        write_sweep(path.parent, made)
         read_and_publish(path)
 
     def of(dice):
@@ -175,7 +168,7 @@ def test_plans(tmp_path):
     folder = tmp_path / "results"
     for made in RECORDS[:2]:
         record.write(made, folder)
-    write_plan(folder, RECORDS[:3])
+    write_plan_of(folder, RECORDS[:3])
 
     def read() -> None:
         publish(sweeps.read(folder))  # without a readable plan, those of all records

@@ -98,6 +98,10 @@ def keras(settings=KerasSettings(), **changes):  # noqa: B008
     return make_cell(engine=Engine.keras, keras=settings, **changes)
 
 
+def exported(**changes):
+    return make_cell(**{"engine": Engine.openvino, **changes})
+
+
 def optional(device="cpu", mode=Mode.infer, **on):
     return make_cell(device=Device(device), mode=mode, options=Options(**on))
 
@@ -150,10 +154,20 @@ def optional(device="cpu", mode=Mode.infer, **on):
         (keras(STEPS, devices=2), "on several devices: use 1"),
         (keras(model=ModelSpec(name="mlp", weights="/my.safetensors")), "model.weights=*.safetensors: Keras"),
         (keras(mode=Mode.train, save_weights=True), "save_weights=true: Keras' cells keep no weights"),
+        # What a network is exported to
+        (exported(mode=Mode.train), "use mode=infer"),
+        (exported(device=Device.gpu), "use device=cpu"),
+        (exported(devices=2), "use devices=1"),
+        (exported(precision=Precision.bf16_mixed), "use fp32 or bf16 or fp16 or int8"),
+        (exported(precision=Precision.bf16), "avx512_bf16 or amx_bf16, which this CPU lacks: use fp32"),
+        (exported(precision=Precision.int8, engine=Engine.aotinductor), "use engine=onnxruntime or engine=openvino"),
+        (make_cell(precision=Precision.int8), "use engine=onnxruntime or engine=openvino"),
+        (exported(options=Options(channels_last=True)), "use channels_last=false"),
+        (exported(model=LIT.model), "use engine=lightning"),
     ],
 )
 def test_a_cell_that_does_not_run_is_told_with_what_does(asked, told):
-    reason = why_not(asked, report(asked.device, count=2, usable_cores="2"))
+    reason = why_not(asked, report(asked.device, count=2, usable_cores="2", instruction_sets="avx2 avx512f"))
     assert reason is None if told is None else told in reason
 
 

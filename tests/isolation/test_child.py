@@ -7,7 +7,7 @@ import os
 import pytest
 
 from accelbench.isolation import child
-from accelbench.isolation.messages import CellRequest, encode
+from accelbench.isolation.messages import CellRequest, Outcome, decode, encode
 from accelbench.schema.text import MAX_REASON, MAX_TEXT
 from accelbench.schema.vocab import Status
 from fakes import make_cell
@@ -46,6 +46,14 @@ def test_an_exception_becomes_a_reason_of_one_line(fault, status, reason):
         "interrupt as Lightning does": "    raise KeyboardInterrupt\nKeyboardInterrupt\n",
     }
     assert (found.error or "").endswith(traceback_end.get(fault, ""))  # of what the model raised
+
+
+def test_the_texts_of_an_outcome_are_short_and_safe_to_print_and_arrive_on_one_line():
+    outcome = Outcome(status=Status.killed, reason="\n\x1b[1m\udcff\nmore", error="first" + "\x07" * 3_999 + "\n")
+    assert outcome.reason == "\\x1b[1m\ufffd"
+    assert outcome.error == "…" + ("\\x07" * 1000 + "\n")[-3999:]
+    assert "\n" not in encode(outcome)
+    assert decode(Outcome, encode(outcome)) == outcome
 
 
 @pytest.mark.parametrize("fault", ["long message", "long unsupported"])

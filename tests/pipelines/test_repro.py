@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from accelbench.schema import plan_file, record
 from accelbench.schema.vocab import Status
-from fakes import make_project
+from fakes import make_project, write_sweep
 from sinks import samples
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,13 +42,8 @@ def change(root, **changes):
 
 def write_records(root, *statuses):
     """Writes a sweep's records, one per status, and the plan that names them."""
-    folder = root / "results" / "mnist_networks"
     made = [samples.record(samples.cell(seed=number), status) for number, status in enumerate(statuses)]
-    for planned in made:
-        record.write(planned, folder)
-    cells = [plan_file.WantedCell(planned.cell, planned.name) for planned in made]
-    plan = plan_file.PlanFile(suite="mnist_networks", title="Five networks", study="001", profile="quick", cells=cells)
-    plan_file.write_plan(plan, folder)
+    write_sweep(root / "results" / "mnist_networks", *made, suite="mnist_networks")
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,17 @@
 import dataclasses
 
-from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.vocab import Precision
+from fakes import make_ceilings
 
-CEILINGS = Ceilings(
+CEILINGS = make_ceilings(
     device="gpu",
-    device_name="NVIDIA A100",
-    threads=8,
     flops_per_s={"fp32": 1e12, "bf16": 4e12},
     how={"fp32": "matmul 4096", "bf16": "linear 8192"},
     memory_bytes_per_s=1e11,
     host_to_device_bytes_per_s=2e10,
-    device_to_host_bytes_per_s=None,
     launch_s=1e-5,
     seconds=5.0,
-    measured_at="2026-11-21T00:00:00.000+00:00",
+    probed=[],
 )
 
 

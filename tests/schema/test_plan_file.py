@@ -5,7 +5,7 @@ from accelbench.schema.cell import Window
 from accelbench.schema.plan_file import WantedCell, labels
 from accelbench.schema.vocab import Library
 from accelbench.schema.workload import DataSpec, ModelSpec
-from fakes import make_cell, refuse_listing
+from fakes import make_cell, refuse_listing, write_plan_of
 from schema.test_record import make_record
 
 SIZES = (8, 16, 32)
@@ -14,10 +14,6 @@ RECORDS = [
     for size, day in zip(SIZES, (20, 22, 21), strict=True)
 ]
 WANTED = [WantedCell(one.cell, one.name) for one in RECORDS]
-
-
-def plan_of(cells):
-    return plan_file.PlanFile(suite="s", title="", study=None, profile=None, cells=list(cells))
 
 
 def test_without_a_plan_all_records_are_wanted_in_the_order_in_which_they_were_measured(tmp_path):
@@ -32,14 +28,14 @@ def test_without_a_plan_all_records_are_wanted_in_the_order_in_which_they_were_m
 
 def test_a_plan_keeps_its_cells_and_their_labels(tmp_path):
     wanted = [WantedCell(WANTED[0].cell, WANTED[0].record_name, "mlp, the wide one"), WANTED[1]]
-    plan_file.write_plan(plan_of(wanted), tmp_path)
+    plan_file.write_plan(plan_file.PlanFile(suite="s", title="", study=None, profile=None, cells=wanted), tmp_path)
     assert plan_file.cells_in(tmp_path) == wanted
 
 
 def test_the_folders_of_sweeps_are_found_at_any_depth_and_once_links_too(tmp_path):
     for name in ("b", "a/deep/er", "a"):
         record.write(RECORDS[0], tmp_path / name)
-    plan_file.write_plan(plan_of(WANTED), tmp_path / "planned")
+    write_plan_of(tmp_path / "planned", RECORDS)
     record.write(RECORDS[0], tmp_path / ".hidden")
     record.write(RECORDS[0], tmp_path.parent / "elsewhere")
     (tmp_path / "a" / "circle").symlink_to(tmp_path)
@@ -58,7 +54,7 @@ def test_a_folder_that_can_not_be_listed_has_a_reason(tmp_path, monkeypatch):
     found = plan_file.sweep_folders(tmp_path)
     assert found[tmp_path / "good"] is None
     assert str(found[tmp_path / "bad"]) == f"{tmp_path}/bad: Permission denied"
-    plan_file.write_plan(plan_of(WANTED), tmp_path / "bad")
+    write_plan_of(tmp_path / "bad", RECORDS)
     assert plan_file.sweep_folders(tmp_path)[tmp_path / "bad"] is None  # the plan says what is in it
 
 

@@ -13,7 +13,7 @@ from accelbench.schema.measurement import Block, Check, Data, Epoch, Evaluation,
 from accelbench.schema.serialize import plain
 from accelbench.schema.vocab import Promise, Status
 from accelbench.schema.workload import ModelSpec
-from fakes import make_cell, make_measurement
+from fakes import make_cell, make_measurement, write_plan_of
 
 DATA = Data(name="mnist", digest="d" * 64, source="random pixels", stand_in=True)
 SYSTEM = SystemSeries(t_s=[0.0, 0.1], values={"host_memory_mb": [100.5, None]}, peak_host_bytes=12345)
@@ -74,7 +74,7 @@ def test_what_is_no_record_is_named(tmp_path, spoil, told):
 @pytest.mark.parametrize("version", [None, "8", "\x1b]0;", 7, record.SCHEMA_VERSION + 1])
 def test_a_record_or_a_plan_of_another_schema_is_named(tmp_path, version):
     path, plan = record.write(make_record(), tmp_path), tmp_path / "plan.json"
-    planned(tmp_path, [make_record()])
+    write_plan_of(tmp_path, [make_record()])
     told = re.escape(f"(of schema {version!r}; this accelbench reads schema {record.SCHEMA_VERSION})")
     for file, read in ((path, record.read), (plan, lambda plan: plan_file.read_plan(plan.parent))):
         file.write_text(json.dumps(json.loads(file.read_text()) | {"schema_version": version}))
@@ -82,15 +82,10 @@ def test_a_record_or_a_plan_of_another_schema_is_named(tmp_path, version):
             read(file)
 
 
-def planned(folder, records):
-    cells = [plan_file.WantedCell(one.cell, one.name) for one in records]
-    plan_file.write_plan(plan_file.PlanFile(suite="s", title="", study=None, profile=None, cells=cells), folder)
-
-
 def test_the_plans_records_are_read_in_its_order(tmp_path):
     cells = [make_cell(batch_size=size) for size in (32, 8, 16, 64)]
     records = [make_record(cell=cell) for cell in cells]
-    planned(tmp_path, records)
+    write_plan_of(tmp_path, records)
     for one in (records[3], records[0], records[1]):  # the third was never run
         record.write(one, tmp_path)
     record.write(make_record(cell=make_cell(batch_size=1)), tmp_path)  # of an earlier plan

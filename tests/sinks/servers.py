@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+# What a server without an end writes: so many bytes at once, and seconds until the next ones.
+KINDS = {"endless_body": (1, 0.05), "flood": (65_536, 0.0)}
+
 
 class _Handler(BaseHTTPRequestHandler):
     kind: str
@@ -14,7 +17,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
         try:
-            getattr(self, f"_{self.kind}")()
+            self._answer(*KINDS[self.kind])
         except OSError:  # the client has gone
             return
 
@@ -23,21 +26,12 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         """Says nothing."""
 
-    def _endless_body(self) -> None:
+    def _answer(self, num_bytes: int, pause_s: float) -> None:
         self.send_response(200)
         self.end_headers()
         for _ in itertools.count():
-            self.wfile.write(b" ")
-            time.sleep(0.05)
-
-    def _flood(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        for _ in itertools.count():
-            self.wfile.write(b" " * 65536)
-
-
-KINDS = ("endless_body", "flood")
+            self.wfile.write(b" " * num_bytes)
+            time.sleep(pause_s)
 
 
 @contextmanager

@@ -7,14 +7,13 @@ import pytest
 from rich.console import Console
 
 from accelbench.answers.groups import groups
-from accelbench.isolation.hosts import Hosts
 from accelbench.report import read
 from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Status
 from accelbench.stages import work
 from accelbench.stages.work import questions
 from accelbench.sweep import run
-from fakes import faulty_host, make_cell, make_options, make_project
+from fakes import make_cell, make_options
 from report.conftest import Maker
 from tests.sinks.stores import client_of
 
@@ -55,27 +54,17 @@ def test_what_is_sure_or_has_no_other_choice_is_not_asked(tmp_path):
     assert questions(swept(tmp_path, alone, *sure), 1000.0) == []
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    make_project(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 @pytest.mark.filterwarnings("ignore:.*noload:DeprecationWarning")  # MLflow's own models
-def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(project):
+def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(project, shared):
     cells = [make_cell(), make_cell(options=Options(channels_last=True))]
     options = make_options(out=None, tracking="mlflow")
     console = Console(file=io.StringIO(), width=200)
-    with Hosts(faulty_host) as hosts:
-        run.run(cells, options, console, project / "results" / "test", hosts=hosts)
+    run.run(cells, options, console, project / "results" / "test", hosts=shared)
     (question,) = questions(read.read_all(project / "results"), 1000.0)
     folder = project / "confirmed"
-    with Hosts(faulty_host) as hosts:
-        done = work.answer([question], folder, console, hosts)
-        assert [record.status for record in done] == [Status.ok] * 10
-        again = work.answer([question], folder, console, hosts)
-    assert again == done
+    done = work.answer([question], folder, console, shared)
+    assert [record.status for record in done] == [Status.ok] * 10
+    assert work.answer([question], folder, console, shared) == done
     sweeps = read.read_all(project / "results")
     assert [each.key for each in questions(sweeps, 1000.0)] == [question.key]  # it keeps what it has
     assert len(sweeps[0].cells) == 2

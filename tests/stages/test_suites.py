@@ -5,24 +5,16 @@ import pytest
 
 from accelbench.api.results import read
 from accelbench.cli import main
-from accelbench.schema import plan_file, record
 from accelbench.schema.vocab import Status
 from accelbench.stages import stage, work
+from fakes import write_sweep
 from sinks import samples
-
-
-def planned(root, *records, suite="nets"):
-    folder = root / "results" / suite
-    for each in records:
-        record.write(each, folder)
-    cells = [plan_file.WantedCell(each.cell, each.name) for each in records]
-    plan_file.write_plan(plan_file.PlanFile(suite=suite, title="", study=None, profile=None, cells=cells), folder)
 
 
 def retries(root, retry, *records):
     """The list of the suite `nets` whose folder has these records."""
     (root / "params.yaml").write_text(f"retry: {retry}\nsuites: {{nets: {{model: mlp}}, other: {{model: cnn}}}}\n")
-    planned(root, *records)
+    write_sweep(root / "results/nets", *records)
     work.write_retries(root)
     assert json.loads((root / "retries/other.json").read_text()) == {}
     return json.loads((root / "retries/nets.json").read_text())
@@ -44,15 +36,14 @@ def project(tmp_path, monkeypatch):
     """A project with a failed cell; the stage runs in it."""
     (tmp_path / "params.yaml").write_text("suites: {nets: {model: mlp}}\n")
     (tmp_path / "dvc.yaml").touch()
-    planned(tmp_path, samples.record(samples.cell(), Status.failed))
+    write_sweep(tmp_path / "results/nets", samples.record(samples.cell(), Status.failed))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def test_a_suite_that_params_yaml_lost_is_in_no_report_and_a_line_names_it(project, capsys):
-    gone = samples.record(samples.cell("gone_net", suite="gone"))
-    planned(project, gone, suite="gone")
-    planned(project, samples.record(samples.cell("kept_net", suite="nets")))
+    for suite, model in (("gone", "gone_net"), ("nets", "kept_net")):
+        write_sweep(project / "results" / suite, samples.record(samples.cell(model, suite=suite)), suite=suite)
     note = "Of suites that params.yaml does not have, and not shown: gone; their records stay in results"
     for report in (["build_report"], ["best"], ["report"]):
         assert (main(report) if report != ["build_report"] else stage.main(report)) == 0

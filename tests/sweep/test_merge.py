@@ -9,22 +9,13 @@ import pytest
 from accelbench.cli import main
 from accelbench.errors import UserError
 from accelbench.report.read import read
-from accelbench.schema import plan_file, record
-from accelbench.schema.plan_file import PlanFile, WantedCell
+from accelbench.schema import record
 from accelbench.sweep.merge import merge
+from fakes import write_sweep as sweep
 from tests.sinks.samples import cell
 from tests.sinks.samples import record as make
 
 CNN = make(cell("cnn"))
-
-
-def sweep(folder, *records):
-    """A folder with these records and a plan of them."""
-    names = [record.write(each, folder).stem for each in records]
-    wanted = [WantedCell(each.cell, name) for each, name in zip(records, names, strict=True)]
-    plan = PlanFile(suite="mnist_networks", title="Networks", study="001", profile="quick", cells=wanted)
-    plan_file.write_plan(plan, folder)
-    return folder
 
 
 @pytest.fixture

@@ -1,14 +1,12 @@
 """Sweeps through real forkservers, of the engine that fails as told (`fakes`)."""
 
 import errno
-import json
 import os
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from accelbench.data.arrays import digest_of
 from accelbench.errors import UserError
 from accelbench.grid import fingerprint, plan
 from accelbench.isolation.hosts import Hosts
@@ -184,13 +182,6 @@ def test_files_that_a_cell_deletes_are_written_again(swept, folder):
     result, _ = swept(cells)
     assert statuses(result) == [Status.ok, Status.failed, Status.ok, Status.ok]
     assert list(plan_file.read_planned(folder)) == result.records
-
-
-def test_data_that_only_stands_in_is_said_first(swept, project):
-    path = project / "data/mnist/manifest.json"
-    manifest = json.loads(path.read_text()) | {"stand_in": True}
-    path.write_text(json.dumps(manifest | {"digest": digest_of(manifest)}))
-    assert swept([make_cell()])[1].startswith("Not mnist: random pixels\n")
 
 
 def test_a_full_disk_stops_the_sweep_which_goes_on_when_there_is_room(swept, folder, monkeypatch):

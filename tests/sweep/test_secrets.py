@@ -10,12 +10,11 @@ import pytest
 
 from accelbench.cli import main
 from accelbench.grid.fingerprint import fingerprint
-from accelbench.schema import plan_file, record
-from accelbench.schema.plan_file import PlanFile, WantedCell
+from accelbench.schema import record
 from accelbench.schema.serialize import plain, write_json
 from accelbench.schema.vocab import Engine, Status
 from accelbench.sinks.delivery import sync
-from fakes import give_ceilings, make_project
+from fakes import give_ceilings, make_project, write_plan_of
 from tests.sinks.samples import cell
 from tests.sinks.samples import record as make
 
@@ -111,9 +110,7 @@ def old(tmp_path, monkeypatch):
     folder = Path("runs/nets")
     for each in found:
         write_json(folder / f"{each.name}.json", plain(each) | {"cell_id": each.cell.id, "label": each.label})
-    names = [each.name for each in found]
-    wanted = [WantedCell(each.cell, name) for each, name in zip(found, names, strict=True)]
-    plan_file.write_plan(PlanFile(suite="nets", title="Nets", study=None, profile=None, cells=wanted), folder)
+    write_plan_of(folder, found)
     assert holders(folder, values)
     return values
 

@@ -22,7 +22,7 @@ from accelbench.judging.asked import judge
 from accelbench.judging.row import summarise
 from accelbench.measuring.output_check import ANEW
 from accelbench.schema.cell import Options, Window
-from accelbench.schema.vocab import EXPORTING, Allocator, Device, Engine, Library, Mode, Pipeline, Precision, Status
+from accelbench.schema.vocab import EXPORTING, Allocator, Engine, Library, Pipeline, Precision, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 from engines.lightning.own.test_workload import own_cell
 from fakes import make_cell, make_record
@@ -78,27 +78,6 @@ def test_a_network_that_cannot_be_exported_is_skipped_with_the_exporters_sentenc
     assert outcome.status == Status.skipped
     assert outcome.reason.startswith("torch.export can't take the network: ")
     assert "data-dependent" in outcome.reason
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"mode": Mode.train}, "use mode=infer"),
-        ({"device": Device.gpu}, "use device=cpu"),
-        ({"devices": 2}, "use devices=1"),
-        ({"precision": Precision.bf16_mixed}, "use fp32 or bf16 or fp16 or int8"),
-        ({"precision": Precision.bf16}, "avx512_bf16 or amx_bf16, which this CPU lacks: use fp32"),
-        *[
-            ({"engine": engine, "precision": Precision.int8}, "use engine=onnxruntime or engine=openvino")
-            for engine in (Engine.lightning, Engine.aotinductor)
-        ],
-        ({"options": Options(channels_last=True)}, "use channels_last=false"),
-        ({"model": replace(SMALL, library=Library.lightning, network="own_code.Lit")}, "use engine=lightning"),
-    ],
-)
-def test_what_the_engines_do_not_support_names_an_alternative(changes, words):
-    report = replace(look(), present=True, details={"usable_cores": "2", "instruction_sets": "avx2 avx512f"})
-    assert words in why_not(make_cell(**{"engine": Engine.openvino, **changes}), report)
 
 
 class InTorch(Compiler):

@@ -6,8 +6,8 @@ import pytest
 from keras import layers
 
 from accelbench.engines.keras import networks, work
-from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError
-from accelbench.schema.vocab import Precision, Weights
+from accelbench.errors import UnsupportedError, UserError
+from accelbench.schema.vocab import Precision
 from accelbench.schema.workload import ModelSpec
 from engines.keras.cells import give
 from engines.keras.twins import CASES, NUM, WHOLE, images, num_classes
@@ -71,9 +71,7 @@ def test_it_has_as_many_trainable_parameters(twins, name):
 @pytest.mark.parametrize(
     ("model", "shape", "error", "words"),
     [
-        (ModelSpec(name="nonesuch"), (28, 28), UnknownChoiceError, "model=nonesuch"),
         (ModelSpec(name="mlp", args={"units": 3}), (28, 28), UserError, "model.args: .*units"),
-        (ModelSpec(name="mlp", weights=Weights.pretrained), (28, 28), UserError, "model.weights=pretrained"),
         (ModelSpec(name="lstm"), (32, 32, 3), UnsupportedError, "images in grey, not 3 x 32 x 32"),
     ],
 )

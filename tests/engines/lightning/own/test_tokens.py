@@ -49,6 +49,7 @@ def cell(spec, **changes):
 
 def measured(tmp_path, spec, **changes):
     asked = cell(spec, **changes)
+    engine.check(asked, tmp_path)
     found = engine.run(asked, tmp_path)
     assert (judge(asked, found), found.warnings, found.tokens_per_sample) == (None, [], 16)
     assert found.notes[0] == "transformers' attention: sdpa"
@@ -147,11 +148,6 @@ def test_a_mistake_is_one_sentence_that_names_the_setting(tmp_path, spec, told):
     for call in (engine.run, engine.check):
         with pytest.raises(UserError, match=f"^{re.escape(told)}"):
             call(cell(spec), tmp_path)
-
-
-def test_a_network_is_checked_before_it_is_measured(tmp_path):
-    for mode in (Mode.train, Mode.infer):
-        engine.check(cell(model(), mode=mode), tmp_path)
 
 
 @pytest.mark.gpu

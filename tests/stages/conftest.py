@@ -1,0 +1,1 @@
+from sweep.conftest import project, shared  # noqa: F401
