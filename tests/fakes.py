@@ -331,6 +331,18 @@ def make_project(root: Path) -> Path:
     return root
 
 
+def copy_package(root: Path, name: str, old: str, new: str) -> None:
+    """Copies the package to root/src, with another text in the place of `old`, which one of its files has once."""
+    import accelbench
+
+    source = Path(accelbench.__path__[0]).parent
+    shutil.copytree(source, root / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    path = root / "src" / "accelbench" / name
+    text = path.read_text()
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new))
+
+
 def make_ceilings(**changes):
     """Ceilings of a CPU that no cell reaches."""
     from accelbench.schema.ceilings import Ceilings

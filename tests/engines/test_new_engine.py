@@ -10,8 +10,7 @@ from statistics import median
 
 import pytest
 
-import accelbench
-from fakes import make_project
+from fakes import copy_package, make_project
 
 FILES = Path(__file__).with_name("sleep")
 WORD = '    sleep = "sleep"\n'
@@ -23,17 +22,13 @@ BATCH_SIZE = 32
 def project(tmp_path):
     """A project, and a copy of the package that has the engine, in src/."""
     root = make_project(tmp_path)
-    source = Path(accelbench.__path__[0]).parent
-    shutil.copytree(source, root / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    first = '    keras = "keras"\n'
+    copy_package(root, "schema/vocab.py", first, first + WORD)
     folder = root / "src" / "accelbench" / "engines" / "sleep"
     folder.mkdir()
     for name in ("spec.py", "engine.py"):
         shutil.copy(FILES / name, folder)
     shutil.copy(FILES / "sleep.yaml", root / "conf" / "engine")
-    vocabulary = root / "src" / "accelbench" / "schema" / "vocab.py"
-    first = '    keras = "keras"\n'
-    assert vocabulary.read_text().count(first) == 1
-    vocabulary.write_text(vocabulary.read_text().replace(first, first + WORD))
     return root
 
 

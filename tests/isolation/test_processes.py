@@ -201,17 +201,7 @@ def test_what_a_cells_process_leaves_behind_is_not_another_program():
     assert 0.35 <= float(seen.stdout) <= 0.9
 
 
-BINDS = """
-import os, sys, threading, time
-waits = threading.Thread(target=time.sleep, args=(30,), daemon=True)
-waits.start()
-print(flush=True)
-sys.stdin.readline()
-if {bound}:
-    os.sched_setaffinity(0, {{min(os.sched_getaffinity(0))}})
-print(flush=True)
-sys.stdin.readline()
-"""
+WAITS = "import os, threading, time\nthreading.Thread(target=time.sleep, args=(30,), daemon=True).start()\n"
 
 
 def test_the_time_of_sections_is_that_of_the_hosts_clock():
@@ -250,17 +240,13 @@ def test_a_host_that_had_no_core_knows_it():
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 @pytest.mark.parametrize("bound", [False, True])
 def test_a_process_that_binds_itself_to_a_core_is_seen_whatever_threads_wait_in_it(bound):
-    command = [sys.executable, "-c", BINDS.format(bound=bound)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    binds = "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})" if bound else ""
+    with child(WAITS + STEP.format(binds)) as process:
         witness = Witness(process.pid)
-        process.stdout.readline()
         witness.hear(Moment.ready)
-        process.stdin.write(b"\n")
-        process.stdin.flush()
-        process.stdout.readline()
+        assert go_on(process) == "done"
         witness.hear(Moment.begin)
         witness.hear(Moment.end)
-        process.kill()
     seen = witness.witnessed()
     assert seen.num_cores == (1 if bound else seen.num_allowed_cores)
 

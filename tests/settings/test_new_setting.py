@@ -2,15 +2,12 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-import accelbench
-from fakes import TESTS, make_project
+from fakes import TESTS, copy_package, make_project
 
 DECLARATION = """
     toy: AtLeastOne = setting(3, "how many toys the cell has", most=9, column=True)
@@ -54,12 +51,7 @@ print(json.dumps({
 def told(tmp_path_factory):
     """What accelbench says with a copy of the package in which `toy` is declared."""
     root = make_project(tmp_path_factory.mktemp("project"))
-    source = Path(accelbench.__path__[0]).parent
-    shutil.copytree(source, root / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    declarations = root / "src" / "accelbench" / "schema" / "cell.py"
-    text = declarations.read_text()
-    assert text.count(BEFORE) == 1
-    declarations.write_text(text.replace(BEFORE, DECLARATION.lstrip("\n") + BEFORE))
+    copy_package(root, "schema/cell.py", BEFORE, DECLARATION.lstrip("\n") + BEFORE)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [root / "src", TESTS, TESTS.parent / "docs"]))}
     done = subprocess.run([sys.executable, "-c", CODE], cwd=root, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -5,11 +5,12 @@ import random
 from datetime import UTC, datetime, timedelta
 
 from accelbench.answers.process import Process
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import Cell, Window
 from accelbench.schema.measurement import Block, Data, Epoch, Evaluation, Measurement, SystemSeries
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import Device, Engine, Library, Mode, Precision, Protocol, Status
-from accelbench.schema.workload import DataSpec, ModelSpec
+from accelbench.schema.vocab import Library, Mode, Precision, Protocol, Status
+from accelbench.schema.workload import ModelSpec
+from fakes import make_cell, make_measurement
 
 MNIST = Data(name="mnist", digest="6f1c" * 16, source="the original idx files", stand_in=False)
 STAND_IN = Data(name="mnist", digest="09ab" * 16, source="a drawn digit for each class", stand_in=True)
@@ -30,19 +31,8 @@ REASONS = {
 
 
 def cell(model: str = "cnn", **changes) -> Cell:
-    usual = {
-        "suite": "mnist_networks",
-        "engine": Engine.lightning,
-        "device": Device.cpu,
-        "model": ModelSpec(name=model),
-        "data": DataSpec(name="mnist"),
-        "mode": Mode.train,
-        "precision": Precision.fp32,
-        "batch_size": 128,
-        "protocol": Protocol.window,
-        "epochs": 5,
-    }
-    return Cell(**{**usual, **changes})
+    usual = {"suite": "mnist_networks", "model": ModelSpec(name=model), "mode": Mode.train, "window": Window()}
+    return make_cell(**{**usual, "batch_size": 128, "epochs": 5, **changes})
 
 
 def resnet18(precision: Precision) -> Cell:
@@ -83,12 +73,10 @@ def measurement(of: Cell) -> Measurement:
     epochs = [
         Epoch(**trained, loss=0.9 / i, accuracy=1 - 0.3 / i, evaluation=tests[i - 1]) for i in range(1, of.epochs + 1)
     ]
-    return Measurement(
+    return make_measurement(
         device=of.device,
         device_name="AMD EPYC, 2 threads",
         precision=of.precision,
-        num_devices=1,
-        threads=2,
         num_params=112_074,
         num_train_samples=60_000,
         num_test_samples=10_000,

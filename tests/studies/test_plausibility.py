@@ -2,16 +2,12 @@
 
 import re
 
+from engines.lightning.test_zoo import STUDY_000
 from five_studies import raw
 from five_studies.published import known_errors
 
 # Multiply-adds of an image of 224 x 224 in 1e9, by study 000's names.
-GIGA_MACS = {
-    **{"efficientnet_b0": 0.386, "efficientnet_b1": 0.570, "efficientnet_b2": 0.659, "efficientnet_b3": 0.963},
-    **{"efficientnet_b4": 1.504, "mobilenetv2_100": 0.301, "nasnetalarge": 10.284, "xception": 4.553},
-    **{"resnet18": 1.814, "resnet26": 2.342, "resnet34": 3.664, "resnet50": 4.089, "resnet101": 7.801},
-    **{"resnet152": 11.514, "vgg11": 7.609, "vgg13": 11.308, "vgg16": 15.470, "vgg19": 19.632},
-}
+GIGA_MACS = {name.removeprefix("legacy_"): giga_macs for name, (_, giga_macs) in STUDY_000.items()}
 # FLOP/s as the makers state them; an A100's fp32 as TF32, its fp64 on the tensor cores.
 A100 = {"float16": 312e12, "bfloat16": 312e12, "float32": 156e12, "float64": 19.5e12}
 I7_8750H = {"float32": 749e9, "float64": 374e9}  # 6 cores, 3.9 GHz, two AVX2 units
