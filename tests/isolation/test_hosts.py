@@ -118,8 +118,8 @@ def test_the_work_of_a_step_is_counted_once_for_cells_that_differ_only_in_seed_a
 
     with Hosts(faulty_host) as hosts:
         first = counted()
-        assert counted(seed=1) == counted(repeat=2) == first  # the engine counts its process id
-        assert len({first, counted(batch_size=64), counted(precision=Precision.bf16)}) == 3  # one for each cell
+        assert counted(seed=1) == counted(repeat=2) == first
+        assert len({first, counted(batch_size=64), counted(precision=Precision.bf16)}) == 3
 
 
 def exporting_host(cell):
