@@ -61,30 +61,16 @@ def test_an_unknown_set_or_key_says_the_choices(project, capsys):
     assert refused(capsys) == "error: data.mnist: unknown key sorce. Did you mean source? It has: source.\n"
 
 
-@pytest.fixture
-def earlier(tmp_path):
-    """A folder to replace, and what a process that was killed left beside it."""
-    path = tmp_path / "set"
-    for name in ("set", ".set.new"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "value").write_text("earlier" if name == "set" else "half")
-    return path
-
-
-def replace(path, text):
-    with replacing(path) as new:
-        (new / "value").write_text(text)
-
-
-def names(folder):
-    return sorted(name for name in os.listdir(folder) if not name.endswith(".lock"))
-
-
-def test_takes_the_place_of_the_earlier_folder_also_behind_a_link(earlier, tmp_path):
-    replace(earlier, "new")
-    assert (earlier / "value").read_text() == "new"
-    assert names(earlier.parent) == ["set"]
-    (tmp_path / "link").symlink_to(earlier)
-    replace(tmp_path / "link", "newer")
-    assert (tmp_path / "link").is_symlink()
-    assert (earlier / "value").read_text() == "newer"
+def test_takes_the_place_of_the_earlier_folder_also_behind_a_link(tmp_path):
+    """And of what a process that was killed left beside it."""
+    earlier, link = tmp_path / "set", tmp_path / "link"
+    for folder in (earlier, tmp_path / ".set.new"):
+        folder.mkdir()
+        (folder / "value").write_text("earlier")
+    link.symlink_to(earlier)
+    for place, text in ((earlier, "new"), (link, "newer")):
+        with replacing(place) as new:
+            (new / "value").write_text(text)
+        assert (earlier / "value").read_text() == text
+        assert sorted(name for name in os.listdir(tmp_path) if not name.endswith(".lock")) == ["link", "set"]
+    assert link.is_symlink()

@@ -7,9 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
 
-from accelbench.data.arrays import load_split
 from accelbench.devices.cpu import look, usable_cores
 from accelbench.engines.exported import run as exported_run
 from accelbench.engines.exported.compiler import Compiler, Ran
@@ -22,7 +20,7 @@ from accelbench.judging.asked import judge
 from accelbench.judging.row import summarise
 from accelbench.measuring.output_check import ANEW
 from accelbench.schema.cell import Options, Window
-from accelbench.schema.vocab import EXPORTING, Allocator, Engine, Library, Pipeline, Precision, Status
+from accelbench.schema.vocab import EXPORTING, Allocator, Engine, Library, Mode, Pipeline, Precision, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 from engines.lightning.own.test_workload import own_cell
 from fakes import make_cell, make_record
@@ -181,18 +179,12 @@ def test_a_cell_whose_engine_was_not_set_to_flush_is_invalid(digits):
 
 
 @pytest.fixture(scope="module")
-def trained(digits, tmp_path_factory):
-    """A small network that has learnt the digits, as a fit cell saves it: its file."""
-    torch.manual_seed(0)
-    network, data = zoo.build(SMALL, (28, 28), 10), load_split(digits, "train")
-    images, labels = torch.from_numpy(data.images) / 255, torch.from_numpy(data.labels).long()
-    optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
-    for _ in range(60):
-        optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(network(images), labels).backward()
-        optimizer.step()
+def trained(hosts, digits, tmp_path_factory):
+    """The file of a small network that has learnt the digits, as a fit cell saves it."""
     path = tmp_path_factory.mktemp("weights") / "trained.safetensors"
-    save_file(network.state_dict(), path)
+    learning = replace(SMALL, learning_rate=0.01)
+    cell = make_cell(mode=Mode.train, protocol=Protocol.fit, model=learning, epochs=8, save_weights=True)
+    assert hosts.run(cell, digits, path).status == Status.ok
     return path
 
 
