@@ -10,14 +10,10 @@ from accelbench.schema.vocab import Mode
 from fakes import TESTS, make_cell, make_project, make_record
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory):
-    return make_project(tmp_path_factory.mktemp("project"))
-
-
 @pytest.fixture
-def run_alone(project, tmp_path):
+def run_alone(tmp_path):
     """Runs `python -m accelbench.worker`, or what else starts it, on a cell; gives the process and its answer."""
+    project = make_project(tmp_path / "project")
 
     def run_alone(start, **changes):
         path = tmp_path / "cell.json"

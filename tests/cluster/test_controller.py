@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from rich.console import Console
@@ -74,16 +75,6 @@ def files(project):
 
 def rounds(project):
     return list((project / SHARED).glob("round-*"))
-
-
-def interrupted(*_):
-    raise KeyboardInterrupt
-
-
-def answering(*answers):
-    """The states of jobs, one answer for each question, and none afterwards."""
-    left = iter(answers)
-    return lambda jobs, job_name: next(left, {})
 
 
 def test_cells_that_need_the_same_are_one_group():
@@ -158,12 +149,12 @@ def test_a_job_is_on_disk_as_soon_as_it_is_known_and_an_interrupt_cancels_the_un
 
 def test_a_job_that_the_scheduler_gets_to_know_late_is_waited_for_and_not_submitted_again(stopped, monkeypatch):
     """As when a controller is killed while `sbatch` runs."""
-    stopped(KeyboardInterrupt, None, submit=interrupted)
+    stopped(KeyboardInterrupt, None, submit=Mock(side_effect=KeyboardInterrupt))
     monkeypatch.setattr(controller, "SETTLE_S", 60.0)
-    submitted = []
+    submitted, answers = [], iter([{}, {}, *[{"7": "running"}] * 4])
     text = stopped(
         submit=lambda parts, need, job_name: submitted.append(job_name) or [],
-        states=answering({}, {}, *[{"7": "running"}] * 4),
+        states=lambda jobs, job_name: next(answers, {}),
     )
     assert "Waiting for 1 job of an earlier start" in text
     assert len(submitted) == 1  # after it had ended without a record

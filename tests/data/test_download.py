@@ -35,15 +35,6 @@ def mirror(small, monkeypatch):
         thread.join()
 
 
-@pytest.fixture
-def silent(monkeypatch):
-    """The address of a server that takes the connection and never answers."""
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(module, "STALL_S", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield f"http://127.0.0.1:{server.getsockname()[1]}/"
-
-
 def files(small):
     return [File(name, "md5", md5) for name, md5 in small.md5.items()]
 
@@ -65,11 +56,14 @@ def test_fetches_only_what_is_missing_or_damaged(small, mirror, tmp_path):
     assert kept.stat().st_mtime_ns == before
 
 
-def test_a_silent_mirror_is_given_up_soon_for_the_next_and_each_is_named(small, mirror, silent, tmp_path):
-    download(files(small), [silent, mirror], tmp_path / "cache")
-    check(tmp_path / "cache", small)
-    with pytest.raises(DataError) as caught:
-        download(files(small), [silent + "a/", silent + "b/"], tmp_path / "other")
+def test_a_silent_mirror_is_given_up_soon_for_the_next_and_each_is_named(small, mirror, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "STALL_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:  # it takes the connection and never answers
+        silent = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        download(files(small), [silent, mirror], tmp_path / "cache")
+        check(tmp_path / "cache", small)
+        with pytest.raises(DataError) as caught:
+            download(files(small), [silent + "a/", silent + "b/"], tmp_path / "other")
     assert f"{silent}a/: timed out" in str(caught.value)
     assert f"{silent}b/: timed out" in str(caught.value)
 

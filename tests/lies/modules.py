@@ -8,6 +8,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from lies.networks import WIDTH, deep
+from own_modules import made
 
 
 class Data(pl.LightningDataModule):
@@ -59,11 +60,6 @@ class Manual(Lit):
         optimizer.zero_grad()
         self.manual_backward(loss)
         optimizer.step()
-
-
-def made(base, **methods):
-    """A module that differs from `base` by these methods alone."""
-    return type("Made", (base,), {"__module__": __name__, **methods})
 
 
 def cropped(self, batch, *args):

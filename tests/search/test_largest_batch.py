@@ -48,32 +48,22 @@ def test_peaks_lead_to_the_limit_in_a_few_tries(limit, base):
 OPTIONS = make_options(tracking="mlflow", out=None)
 
 
-@pytest.fixture
-def told(monkeypatch, project):
-    """What is said of a search whose tries give the record that is made of each cell, within a budget in seconds."""
-
-    def told(record_of, batch_size, budget_s):
-        def swept(cells, options, console, *, hosts, show):
-            assert options.tracking == "none"
-            assert all((cell.protocol, cell.steps, cell.breakdown_s) == (Protocol.steps, 1, 0) for cell in cells)
-            return SweepResult(project / "runs/new", [record_of(cell) for cell in cells])
-
-        monkeypatch.setattr(largest_batch.run, "run", swept)
-        console = Console(file=io.StringIO(), width=200)
-        assert largest_batch.find(make_cell(batch_size=batch_size), OPTIONS, console, None, budget_s) == 0
-        return console.file.getvalue().splitlines()
-
-    return told
-
-
-def test_when_the_time_is_over_the_largest_that_fits_is_told_with_an_estimate(told, monkeypatch):
+def test_when_the_time_is_over_the_largest_that_fits_is_told_with_an_estimate(project, monkeypatch):
     def record_of(cell):
         measured = make_measurement(peak_host_bytes=10**9 + cell.batch_size * 2 * 10**8)
         return make_record(cell, measurement=measured, wall_s=0.5 * cell.batch_size)
 
+    def swept(cells, options, console, *, hosts, show):
+        assert options.tracking == "none"
+        assert all((cell.protocol, cell.steps, cell.breakdown_s) == (Protocol.steps, 1, 0) for cell in cells)
+        return SweepResult(project / "runs/new", [record_of(cell) for cell in cells])
+
+    monkeypatch.setattr(largest_batch.run, "run", swept)
     small = {"present": True, "memory_bytes": 10**10}
     monkeypatch.setattr(largest_batch, "look", lambda device: DeviceReport(device=device, **small))
-    assert told(record_of, 4, 20.0)[1:6] == [
+    console = Console(file=io.StringIO(), width=200)
+    assert largest_batch.find(make_cell(batch_size=4), OPTIONS, console, None, 20.0) == 0
+    assert console.file.getvalue().splitlines()[1:6] == [
         "4 samples, 2 s: fits, which takes 1.8 GB",
         "16 samples, 8 s: fits, which takes 4.2 GB",
         "16 fits, which takes 4.2 GB.",

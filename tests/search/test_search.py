@@ -61,14 +61,6 @@ def done(shared, tmp_path_factory):
     return root, console.file.getvalue()
 
 
-@pytest.fixture
-def copied(done, tmp_path, monkeypatch):
-    """A copy of that project, to change."""
-    root = shutil.copytree(done[0], tmp_path / "copy")
-    monkeypatch.chdir(root)
-    return root
-
-
 def test_the_best_is_named_with_how_sure_that_is(done):
     root, text = done
     assert "fastest with cpu fp32 b32: 3,200 samples/s" in text
@@ -92,7 +84,9 @@ def test_every_process_has_a_record_and_only_full_measurements_are_published(don
     assert f"{len(race.short)} records in runs/mine are of short windows of a search" in note
 
 
-def test_the_same_command_again_measures_nothing_again(copied, shared):
+def test_the_same_command_again_measures_nothing_again(done, shared, tmp_path, monkeypatch):
+    copied = shutil.copytree(done[0], tmp_path / "copy")
+    monkeypatch.chdir(copied)
     first, before = read_race(copied / "runs/mine"), written(copied)
     console = Console(file=io.StringIO(), width=300)
     assert search(batches(1, 8, 32), OPTIONS, GOAL, console, shared) == 0
