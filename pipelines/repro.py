@@ -14,6 +14,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
+import yaml
 from rich.console import Console
 from rich.text import Text
 
@@ -42,9 +44,11 @@ from accelbench.judging.disturbed import is_retried
 from accelbench.lifeline import end_with_parent
 from accelbench.lock import hold
 from accelbench.presentation import counted, duration
-from accelbench.project import PACKAGE, PARAMS, Workplace
+from accelbench.project import PACKAGE, PARAMS, PLAN, Workplace
 from accelbench.schema.cell import Cell
+from accelbench.schema.plan_file import read_planned
 from accelbench.schema.record import read_all
+from accelbench.schema.secrets import masked
 from accelbench.schema.serialize import digest
 from accelbench.schema.text import clean
 from accelbench.settings import params
@@ -98,7 +102,7 @@ class Job(contextlib.ExitStack):
     def __init__(self, console: Console) -> None:
         super().__init__()
         self.console, self.began = console, time.monotonic()
-        self.num_read = 0  # characters of the log
+        self.said = ""  # what DVC and its stages have printed, in the log
         self.read = _read()
         self.suites = {suite.name: suite for suite in work.suites(ROOT)}
         self.lefts = {name: left(suite) for name, suite in self.suites.items()}
@@ -135,20 +139,23 @@ class Job(contextlib.ExitStack):
             log.parent.mkdir(exist_ok=True)
             log.unlink(missing_ok=True)  # nothing is written through a link
             output = self.enter_context(log.open("wb"))
+            self.log = self.enter_context(log.open(errors="replace"))  # stays readable if the file is removed
         where: dict[str, Any] = {"cwd": ROOT, "env": environment, "stdout": output, "stderr": output}
         command = [sys.executable, "-m", "dvc", *words]
         with _ending(subprocess.Popen(command, preexec_fn=end_with_parent, **where)) as process:
             while process.poll() is None:
                 self.serve()
                 self._follow()
+        self._follow()
         return process.returncode == 0
 
     def _follow(self) -> None:
         """Says which stage has begun, by the log's new lines; the stages that measure say it themselves."""
-        text = (ROOT / LOG).read_text(errors="replace")
-        for name in re.findall("^Running stage '(report|data@.+)':\n", text[self.num_read :], re.MULTILINE):
+        begin = self.said.rfind("\n") + 1
+        self.said += self.log.read()
+        end = self.said.rfind("\n") + 1
+        for name in re.findall("^Running stage '(report|data@.+)':\n", self.said[begin:end], re.MULTILINE):
             self._say(f"{'Building the' if name == 'report' else 'Preparing'} {name.replace('@', '/')} ...")
-        self.num_read = text.rfind("\n") + 1
 
     def serve(self) -> None:
         """Answers the next stage that asks for something, if one does within `POLL_S`."""
@@ -233,9 +240,12 @@ class Job(contextlib.ExitStack):
 
     def explain(self) -> int:
         """Prints the end of what DVC said, in which the reason for its failure is; returns the exit status."""
-        text = clean((ROOT / LOG).read_text(errors="replace"))
+        text = clean(masked(self.said))
         lines = text[max(0, text.rfind("Running stage ")) :].rstrip().split("\n")[-MAX_TAIL:]
-        print("error: DVC could not finish:", *lines, f"All that it said: {ROOT / LOG}", sep="\n", file=sys.stderr)
+        lines += [f"All that it said: {ROOT / LOG}"]
+        if not _lock_is_whole():
+            lines += ["dvc.lock is empty or invalid: remove it, and run `make repro` again; every record stays."]
+        print("error: DVC could not finish:", *lines, sep="\n", file=sys.stderr)
         return 2
 
     def conclude(self) -> int:
@@ -247,6 +257,9 @@ class Job(contextlib.ExitStack):
         problems = work.problems(ROOT)
         for line in problems:
             print(line, file=sys.stderr)
+        plans = [suite.folder for suite in self.suites.values() if (suite.folder / PLAN).exists()]
+        if num := sum(is_retried(record) for folder in plans for record in read_planned(folder)):
+            self._say(f"No number of {counted(num, 'cell')}: retry: failed in {PARAMS} has `make repro` measure again.")
         shutil.rmtree(ROOT / PREVIEW, ignore_errors=True)
         with contextlib.suppress(OSError):
             self._say("\n" + clean((ROOT / HEADLINE).read_text(encoding="utf-8")))
@@ -277,14 +290,19 @@ def left(suite: work.Suite) -> list[Cell]:
 
 @contextlib.contextmanager
 def _ending(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """Ends the process on leaving; an interrupted one ends by itself, as its stage does."""
+    """Ends the process on leaving: after an error it has time to end by itself, as its stage does.
+
+    It may be writing dvc.lock, which a signal would cut short: another Ctrl-C does not end it at once.
+    """
     try:
         yield process
     finally:
+        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(END_S if sys.exc_info()[0] is KeyboardInterrupt else 0)
+            process.wait(END_S if sys.exc_info()[0] else 0)
         process.terminate()
         process.wait()
+        signal.signal(signal.SIGINT, handler)
 
 
 def _request(asking: socket.socket) -> list[str] | None:
@@ -309,6 +327,12 @@ def _read() -> list[str]:
     settings = [ROOT / PARAMS, *sorted((ROOT / "conf").rglob("*.yaml"))]
     contents = [[str(path), hashlib.sha256(path.read_bytes()).hexdigest()] for path in settings if path.is_file()]
     return [code_digest(PACKAGE), digest(contents)]
+
+
+def _lock_is_whole() -> bool:
+    with contextlib.suppress(FileNotFoundError, yaml.YAMLError):
+        return isinstance(yaml.safe_load((ROOT / "dvc.lock").read_bytes()), dict)
+    return not (ROOT / "dvc.lock").exists()
 
 
 def _lock_differs() -> bool:

@@ -48,13 +48,14 @@ def write_records(root, *statuses):
 
 @pytest.mark.parametrize(
     ("statuses", "code"),
-    [((Status.ok, Status.skipped), 0), ((Status.ok, Status.oom), 1), ((Status.invalid,), 1)],
+    [((Status.ok, Status.skipped), 0), ((Status.ok, Status.failed), 1), ((Status.invalid,), 1)],
 )
 def test_the_exit_status_says_whether_a_cell_failed_unexpectedly(repro, statuses, code, capsys):
     write_records(repro.ROOT, *statuses)
     assert repro.main() == code
     out, err = capsys.readouterr()
     assert ("mnist_networks: " in err) == bool(code)
+    assert ("\nNo number of 1 cell: retry: failed in params.yaml" in out) == (Status.failed in statuses)
     parts = "(60 s to measure the best again, 29 s for data and report)"
     assert f"1 suite, 2 cells to measure: about 89 s and 2 cells of unknown length {parts}." in out
     assert repro.calls == [("repro", "report")]
@@ -64,10 +65,20 @@ def test_the_exit_status_says_whether_a_cell_failed_unexpectedly(repro, statuses
 
 def test_a_failure_of_dvc_is_shown_with_its_log(repro, monkeypatch, capsys):
     monkeypatch.setattr(repro.Job, "dvc", repro.real_dvc)
+    log, serve = repro.ROOT / "runs" / "repro.log", repro.Job.serve
+    monkeypatch.setattr(repro.Job, "serve", lambda job: (log.unlink(missing_ok=True), serve(job)))
+    (repro.ROOT / "dvc.lock").touch()
     assert repro.main("nope") == 2
     err = capsys.readouterr().err
     assert err.startswith("error: DVC could not finish:\nERROR: you are not inside of a DVC repository")
-    assert err.endswith(f"All that it said: {repro.ROOT / 'runs' / 'repro.log'}\n")
+    assert f"\nAll that it said: {log}\ndvc.lock is empty or invalid: remove it" in err
+
+
+def test_dvc_has_time_to_end_by_itself_after_any_error(repro):
+    ends = [sys.executable, "-c", "import time; time.sleep(0.2)"]
+    with pytest.raises(ValueError, match="any"), repro._ending(subprocess.Popen(ends)) as process:
+        raise ValueError("any")
+    assert process.returncode == 0
 
 
 @pytest.fixture

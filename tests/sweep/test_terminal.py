@@ -17,13 +17,13 @@ from fakes import make_cell, make_measurement, make_record
 # Progress
 
 
-def progress_of(statuses, **options):
+def progress_of(statuses, reasons=("for [a] reason",) * 3, **options):
     console = Console(file=io.StringIO(), **options)
     items = [Planned(make_cell(batch_size=size), "0" * 64, None) for size in range(1, len(statuses) + 1)]
     with SweepProgress(console, items, Evidence()) as progress:
-        for item, status in zip(items, statuses, strict=True):
+        for item, status, reason in zip(items, statuses, reasons, strict=True):
             progress.start(item)
-            progress.finish(make_record(item.cell, status))
+            progress.finish(make_record(item.cell, status, reason=reason))
     return console.file.getvalue()
 
 
@@ -38,6 +38,11 @@ def test_each_cell_is_one_line_which_is_whole_in_a_file_and_fits_a_terminal():
     )
     assert f"{first}\n" in wide
     assert re.search(r"\[1/3\] mlp-cpu-fp3…b1-infer ok +3,200 samples/s ±0\.0 %\n", narrow)
+
+
+def test_the_same_reason_is_that_of_the_failure_above():
+    told = progress_of([Status.failed] * 4, ["a", "a", "b", "a"])
+    assert re.findall("failed  (.*)", told) == ["a", "for the same reason", "b", "a"]
 
 
 def test_a_cell_that_runs_shows_how_long_it_has_taken_and_what_was_expected(monkeypatch):

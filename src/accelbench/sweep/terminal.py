@@ -65,7 +65,7 @@ class SweepProgress:
     ) -> None:
         self.console, self.planned, self.num, self.evidence = console, planned, len(planned), evidence
         self.is_brief, self.says_mistakes, self.num_done = is_brief, says_mistakes, 0
-        self._told: set[str] = set()  # the reasons of failures that were said
+        self._told: str | None = None  # the reason of the latest failure
         self._started: list[Cell] = []
         self.begin("preparing")
         self._live = Live(console=console, get_renderable=self._line, refresh_per_second=DRAWN_HZ, transient=True)
@@ -125,8 +125,7 @@ class SweepProgress:
         if record.user_error and not self.says_mistakes:
             words = []
         elif is_bad:
-            words = ["for the same reason"] if words[0] in self._told else words
-            self._told.update(words)
+            words, self._told = ["for the same reason"] if words[0] == self._told else words, words[0]
         if self.console.is_terminal:  # one line: a name loses its middle, then the later figures go
             width = min(width, max(LEAST_NAME, self.console.width - len(count) - OUTCOME_WIDTH))
             room = self.console.width - len(count) - width - len(f" {Status.ok}  ")
