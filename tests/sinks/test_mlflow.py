@@ -19,7 +19,7 @@ from accelbench.sinks.delivery import Delivery, sync
 from accelbench.sinks.mlflow_fields import AGGREGATE, CELL_KEY, KIND
 from accelbench.sinks.ui import serve
 from tests.sinks import servers
-from tests.sinks.samples import STAND_IN, cell, record, resnet18
+from tests.sinks.samples import STAND_IN, cell, record, resnet18, system_series
 from tests.sinks.stores import SUITE, client_of, closed_port, deliver, files_of, runs_of, split
 
 
@@ -240,6 +240,20 @@ def test_cells_are_told_apart_by_their_parameters_and_their_epochs_are_curves(ro
         history = client_of(root).get_metric_history(measured[0].info.run_id, f"epoch/{name}")
         assert [point.step for point in history] == [1, 2, 3, 4, 5]
         assert history[-1].value == pytest.approx(last)
+
+
+def test_a_cell_whose_run_is_gone_gets_it_again_and_a_disturbed_one_has_finished(root):
+    busy = dataclasses.replace(system_series(), values={"other_cpu_utilization_percent": [180.0] * 10}, num_cores=2)
+    disturbed = record(cell("mlp"), number=2, system=busy)
+    write(root, [record(), record(cell(precision=Precision.bf16), number=1), disturbed])
+    sync(root, [root / "runs"])
+    measured, cells = split(root)
+    assert "disturbed" in {run.data.tags["status"] for run in cells}
+    assert {run.info.status for run in [*measured, *cells]} == {"FINISHED"}
+    for run in cells:
+        client_of(root).delete_run(run.info.run_id)
+    assert sync(root, [root / "runs"]).num_delivered == 0
+    assert {run.info.run_name for run in split(root)[1]} == {run.info.run_name for run in cells}
 
 
 def test_means_that_a_killed_process_left_are_made_whole_and_not_twice(root):

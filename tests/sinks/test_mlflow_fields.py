@@ -143,11 +143,18 @@ def test_every_metric_of_a_view_exists_and_it_is_left_alone_once_it_is_there(nam
     assert mlflow_fields.view_tags(2, tags) == {}
 
 
-def test_the_name_of_a_cell_is_short_enough_for_a_list_and_has_its_end():
-    keras = cell(engine=Engine.keras, keras=KerasSettings())
-    found = cells_of(map(Process.of, map(record, [cell(repeat=3), keras, cell(device=Device.xla_cpu)])))
-    names = ["cnn-cpu-fp32-b128-train", "cnn…b128-train-keras", "cnn…fp32-b128-train"]
-    assert list(map(mlflow_fields.name_of_cell, found)) == names
+def test_no_two_cells_have_the_name_of_one():
+    few = changed(cell(), "model.learning_rate", 0.5)
+    elsewhere = record(cell(repeat=3), environment={"machine": {"cpu_name": "another"}})
+    found = cells_of(map(Process.of, [record(), record(few), elsewhere, record(cell(device=Device.xla_cpu))]))
+    first, second, third, fourth = names = list(mlflow_fields.names_of_cells(found, {}).values())
+    assert first.startswith("cnn-cpu-fp32-b128-train-")
+    assert second != first
+    assert third.startswith(f"{first} ")
+    assert fourth == "cnn-xla_cpu-fp32-b128-train"
+    own = {fourth: found[3].measured_key}
+    assert list(mlflow_fields.names_of_cells(found, own).values()) == names
+    assert list(mlflow_fields.names_of_cells(found[3:], {fourth: "another"}).values())[0].startswith(f"{fourth} ")
 
 
 def test_ids_that_a_server_made_up_stay_in_their_place():

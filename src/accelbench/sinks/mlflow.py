@@ -21,7 +21,8 @@ from accelbench.sinks.mlflow_fields import (
     VERDICT,
     Standing,
     end_ms,
-    name_of_cell,
+    ended_as,
+    names_of_cells,
     names_of_process,
     run_url,
     start_ms,
@@ -123,11 +124,14 @@ class Store:
                 runs[key] = run
             elif key in ours:  # of a killed process
                 self._client.delete_run(run.info.run_id)
+        taken = {run.info.run_name: key for key, run in runs.items()}
+        names = names_of_cells([each.cell for each in cells], taken)
         for each in cells:
             cell = each.cell
+            assert cell.record
             records = [of.record for of in cell.counted or cell.processes if of.record is not None]
             started_ms = min(map(start_ms, records))
-            metrics, params, tags = mlflow_fields.cell_fields(each, experiment_id)
+            metrics, params, tags = mlflow_fields.cell_fields(each, names[cell.measured_key], experiment_id)
             if (earlier := runs.get(cell.measured_key)) is not None:
                 written = earlier.data.metrics
                 if (written.get(NUM_PROCESSES, 0), earlier.info.start_time) > (cell.num_processes, started_ms):
@@ -138,12 +142,10 @@ class Store:
                         self._client.log_batch(earlier.info.run_id, tags=new)
                     continue
                 self._client.delete_run(earlier.info.run_id)
-            run = self._client.create_run(experiment_id, started_ms, tags, name_of_cell(cell))
+            run = self._client.create_run(experiment_id, started_ms, tags)
             values = [Metric(key, value, _now_ms(), cell.num_processes) for key, value in metrics.items()]
             self._client.log_batch(run.info.run_id, values, [Param(key, value) for key, value in params.items()])
-            self._client.set_terminated(
-                run.info.run_id, "FINISHED" if cell.speed else "FAILED", max(map(end_ms, records))
-            )
+            self._client.set_terminated(run.info.run_id, ended_as(cell.record), max(map(end_ms, records)))
 
     def link(self, record: Record) -> str | None:
         """The page of the record's run, with the command that serves it; None if there is no such run."""
@@ -156,9 +158,16 @@ class Store:
         return page if served else f"{page}  (`accelbench ui` serves it)"
 
     def delivered(self, suite: str) -> dict[Key, bool]:
-        """The records of `suite` that have a finished run, and whether it says how its speed compares."""
-        runs = self._runs(self._experiment(suite), "tags.record != ''")
-        return {_key(run): VERDICT in run.data.tags for run in runs if _is_finished(run)}
+        """The records of `suite` that have a finished run, and whether it is related: to others, and to its cell's."""
+        experiment_id = self._experiment(suite)
+        cells = self._runs(experiment_id, mlflow_fields.IS_CELL)
+        keys = {run.data.tags.get(mlflow_fields.CELL_KEY) for run in cells if _is_finished(run)}
+        runs = self._runs(experiment_id, "tags.record != ''")
+        return {
+            _key(run): VERDICT in run.data.tags and run.data.tags.get("cell") in keys
+            for run in runs
+            if _is_finished(run)
+        }
 
     def newest_experiment(self) -> str | None:
         """The id of the experiment with the newest run; None if there is no run yet."""

@@ -5,7 +5,7 @@ import dataclasses
 import json
 import math
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import reduce
 from pathlib import Path
@@ -21,6 +21,7 @@ from accelbench.judging.disturbed import DISTURBED
 from accelbench.judging.row import remarks_in, summarise
 from accelbench.judging.warnings import Kind, relative_half_width
 from accelbench.presentation import UNKNOWN, significant
+from accelbench.schema import plan_file
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Data, Epoch
 from accelbench.schema.record import Record, Row
@@ -95,7 +96,6 @@ CELL_COLUMNS = (
 )
 CELL_SHARE = "cell/share_of_fastest"
 ALONE = "alone"  # the word of a cell that nothing compares with
-MAX_NAME, NAME_BEGIN = 23, 4  # characters of a cell's name that MLflow's list shows, and of the begin of a longer one
 DIGEST_LENGTH = 12  # MLflow shows all of it beside a name, and allows 36 characters
 MAX_POINTS = 240  # of one series: a chart shows no more; the record keeps all
 # Name -> the charts and columns of a saved view, as MLflow 3.17 keeps them; what both have is in `both`.
@@ -131,13 +131,18 @@ def names_of_process(record: Record) -> tuple[str, str]:
     return record.label, f"{record.label} {record.started_at.partition('+')[0].replace('T', ' ')}"
 
 
-def name_of_cell(cell: MeasuredCell) -> str:
-    """The name of the run of a cell: its label, without its middle if MLflow's list would cut its end."""
-    label = dataclasses.replace(cell.cell, repeat=0, seed=0).label
-    if len(label) <= MAX_NAME:
-        return label
-    end = label[NAME_BEGIN - MAX_NAME :]
-    return f"{label[:NAME_BEGIN].rstrip('-')}…{end.partition('-')[2] or end[1:]}"
+def names_of_cells(cells: Iterable[MeasuredCell], taken: Mapping[str, str]) -> dict[str, str]:
+    """The names of the cells' runs, by their `measured_key`: the label, and the settings in which cells of it differ.
+
+    `taken` are the names of the runs that are there, with the keys of their cells. Where another cell has the name,
+    the beginning of the key follows.
+    """
+    of_none = {each.measured_key: dataclasses.replace(each.cell, repeat=0, seed=0) for each in cells}
+    labels, owners, names = plan_file.labels(of_none.values()), dict(taken), dict[str, str]()
+    for key, cell in of_none.items():
+        label = labels[cell.id]
+        names[key] = label if owners.setdefault(label, key) == key else f"{label} {key[:DIGEST_LENGTH]}"
+    return names
 
 
 def start_ms(record: Record) -> int:
@@ -148,6 +153,11 @@ def start_ms(record: Record) -> int:
 def end_ms(record: Record) -> int:
     """When it ended."""
     return start_ms(record) + round(record.wall_s * 1000)
+
+
+def ended_as(record: Record) -> str:
+    """MLflow's word for how it ended. A disturbed process finished: its description says what became of its speed."""
+    return {Status.ok: "FINISHED", Status.killed: "KILLED"}.get(record.status, "FAILED")
 
 
 def translate(record: Record) -> Run:
@@ -171,9 +181,8 @@ def translate(record: Record) -> Run:
         moments = [start_ms(record) + round(1000 * t_s) for t_s in record.system.t_s]
         for key, values in record.system.values.items():
             points += _series(f"system/{key}", values, moments)
-    status = {Status.ok: "FINISHED", Status.killed: "KILLED"}.get(record.status, "FAILED")
     tags = _tags(record, row) | {NOTE: _note(record, row, _outcome(record, row))}
-    return Run(start_ms(record), ended_ms, status, _params(record, row), points, tags)
+    return Run(start_ms(record), ended_ms, ended_as(record), _params(record, row), points, tags)
 
 
 class Standing(NamedTuple):
@@ -205,7 +214,9 @@ def _standing(group: Group, cell: MeasuredCell) -> Standing:
     return Standing(cell, min(1.0, 1 / gap.ratio), group.fastest, gap.word, verdict_text(group, cell))
 
 
-def cell_fields(standing: Standing, experiment_id: str) -> tuple[dict[str, float], dict[str, str], dict[str, str]]:
+def cell_fields(
+    standing: Standing, name: str, experiment_id: str
+) -> tuple[dict[str, float], dict[str, str], dict[str, str]]:
     """The metrics, parameters and tags of the run of a cell; tags are what may change while the metrics do not."""
     cell = standing.cell
     assert cell.record
@@ -218,6 +229,7 @@ def cell_fields(standing: Standing, experiment_id: str) -> tuple[dict[str, float
     tags = {
         KIND: AGGREGATE,
         CELL_KEY: cell.measured_key,
+        "mlflow.runName": name,
         "mlflow.source.name": "accelbench",
         "suite": cell.cell.suite,
         "status": cell.outcome,
@@ -235,8 +247,7 @@ def _about(standing: Standing, width: str, experiment_id: str) -> str:
     link = f"#/experiments/{quote(experiment_id, safe='')}/runs?" + urlencode(
         {"workflowType": "machine_learning", "searchFilter": f"tags.cell = '{cell.measured_key}'"}
     )
-    num = len(cell.processes)
-    processes = f"[its {num} process{'es' * (num != 1)}]({link})"
+    processes = f"[its processes]({link})"  # of all sweeps: how many these are changes
     if not cell.speed:
         return f"**{cell.outcome}**" + (f": {cell.reason}" if cell.reason else "") + f" · {processes}"
     words = [f"**{significant(cell.speed)} {unit_text(cell)}**{width} on {cell.row['device_name']}"]
