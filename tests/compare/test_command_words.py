@@ -16,6 +16,7 @@ from accelbench.settings.compose import one_cell
         "model=pets_cnn data=cats_vs_dogs mode=infer data.pipeline=jpeg",
         "model=mlp mode=infer engine=keras engine.jit_compile=true engine.steps_per_execution=8",
         "model=mlp mode=infer engine=keras engine.backend=jax engine.jit_compile=false",
+        "model=mlp mode=infer engine=keras device=tpu engine.tpu=10.0.0.0",
         "model=scaling_cnn_small data=random data.pipeline=device mode=infer protocol=steps steps=20 warmup=5",
         "model=custom model.target=torch.nn.Flatten mode=infer model.input_shape=[3,32,32] model.output=any",
         "model=custom model.target=my.Net model.batch=my.make model.loss=my.loss model.args.width=64 mode=train "

@@ -41,6 +41,10 @@ def test_a_file_and_back_is_the_same_record(tmp_path, status, measurement):
     path = record.write(written, tmp_path / "new" / "folder")
     assert path.name == f"{written.cell.id}-01234567.json"
     assert path.stat().st_mode & 0o777 == 0o644  # others may read it
+    read = record.read(path)
+    assert read == written
+    read.environment["machine"]["num_cores"] = 99  # its reader's alone
+    read.cell.model.args["width"] = 99
     assert record.read(path) == written
     values = json.loads(path.read_text())
     assert (values["cell_id"], values["label"]) == (written.cell.id, written.cell.label)

@@ -23,7 +23,8 @@ from accelbench.schema.vocab import (
 )
 from accelbench.schema.workload import DataSpec, ModelSpec
 
-# Settings that the words leave out, since they change no speed: only whole epochs are counted.
+# Settings without a word of this name: `window` and `protocol` have words of their own, each process has its `repeat`,
+# and the others change no speed (`epochs` is of whole ones, which have no words).
 LEFT_OUT = ("window", "epochs", "breakdown_s", "timeout_s", "repeat", "protocol")
 # The libraries whose networks a name tells; for the others the user's own words are needed.
 NAMED = {Library.timm, Library.torchvision}
@@ -65,9 +66,12 @@ def command_words(cell: Cell) -> list[str] | None:
         **{f"window.{each.name}": (getattr(window, each.name), each.default) for each in fields(Window)},
     }
     named = {name: value for name, (value, default) in settings.items() if value is not None and value != default}
-    texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in named.items()}
-    texts = {name: text.removesuffix(".0") for name, text in texts.items()}
-    return [*model, *(f"{name}={text}" for name, text in texts.items())]
+    return [*model, *(f"{name}={_value_word(value)}" for name, value in named.items())]
+
+
+def _value_word(value: object) -> str:
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return text.removesuffix(".0") if isinstance(value, float) else text
 
 
 def settling_command(first: Cell, second: Cell, more: Sequence[str] = ()) -> str | None:

@@ -11,6 +11,7 @@ from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from accelbench.answers.cells import MeasuredCell, cells_of
 from accelbench.answers.process import Process
@@ -26,6 +27,7 @@ from accelbench.schema.plan_file import PlanEntry, PlanFile
 from accelbench.schema.race_file import RaceFile, read_race
 from accelbench.schema.record import Record, listed
 from accelbench.schema.record import read_all as read_records
+from accelbench.schema.serialize import group_key
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Device
 
@@ -170,6 +172,7 @@ def _read(folders: Mapping[Path, RefusedError | None], costs: Costs) -> dict[Pat
     without a readable plan has the cells of all its records but a search's short ones.
     """
     _entries.cache_clear()  # a file may have changed since
+    _environments.clear()
     plans: dict[Path, tuple[PlanFile, int]] = {}
     found: dict[Path, Sweep | UserError] = {}
     for folder, refused in folders.items():
@@ -205,6 +208,15 @@ def _entries(folder: Path) -> tuple[PlanFile, list[PlanEntry]]:
     return plan_file.read_entries(folder)
 
 
+_environments: dict[str, Mapping[str, Any]] = {}  # of the records; emptied at each reading
+
+
+def _shared(record: Record, cell: Cell) -> Record:
+    """The same, with one object for equal environments, and `cell` if it is equal: very many would fill the memory."""
+    environment = _environments.setdefault(group_key(record.environment), record.environment)
+    return replace(record, environment=environment, cell=cell if cell == record.cell else record.cell)
+
+
 def _planned(costs: Costs, item: tuple[Path, int]) -> Process | str:
     """The process of an entry, by its number, of the plan in a folder; or why the entry is not readable."""
     folder, number = item
@@ -222,7 +234,9 @@ def _of_records(folder: Path, costs: Costs, unread: UserError) -> Sweep:
     race, readable = read_race(folder), read_records(sorted(folder.glob(RECORDS)))
     found = [
         replace(each, path=path)
-        for path, each in readable.each(lambda record: Process.of(record, costs).without_samples())
+        for path, each in readable.each(
+            lambda record: Process.of(_shared(record, record.cell), costs).without_samples()
+        )
     ]
     made = [each for each in found if race is None or each.name not in race.short]
     problems = readable.problems(lambda path: f"{_place(folder)}/{path.name}")
@@ -260,6 +274,7 @@ def _of_file(path: Path, cell: Cell, label: str, costs: Costs, ceilings: Ceiling
     record = next(iter(readable), None)
     if record is not None and ceilings is not None:
         record = replace(record, environment={**record.environment, "ceilings": ceilings.to_json()})
+    record = record and _shared(record, cell)
     problem = next(iter(readable.problems(lambda path: f"{_place(path.parent)}/{path.name}")), None)
     made = Process(cell=cell, name=path.stem, label=label, record=record, problem=problem, costs=costs, path=path)
     return made.without_samples()

@@ -8,6 +8,7 @@ import os
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -129,7 +130,7 @@ def from_values(values: Mapping[str, Any]) -> Record:
         raise KeyError(*sorted(missing))
     cell, cell_id = read_cell(values["cell"])
     loaded = {**cleared(values), "cell": cell}
-    environment = _read_environment(_text(loaded["environment"]))
+    environment = json.loads(_checked_environment(_text(loaded["environment"])))
     loaded["environment"] = {}
     if isinstance(reason := loaded["reason"], str):
         loaded["reason"] = beginning(one_line(reason), MAX_REASON)
@@ -182,11 +183,13 @@ def read_cell(values: Any) -> tuple[Cell, str]:
     Raises ValueError, KeyError, TypeError: `values` are no cell, or its settings hold a secret; the message names the
     field.
     """
-    return _read_cell(_text(values))
+    cell, cell_id = _read_cell(_text(values))
+    model = replace(cell.model, args=deepcopy(cell.model.args), batch_args=deepcopy(cell.model.batch_args))
+    return replace(cell, model=model, data=replace(cell.data, args=deepcopy(cell.data.args))), cell_id
 
 
-# A plan's entry and its record hold the same cell, and the records of a sweep the same environment. Each is read once,
-# and is one object: very many would fill the memory.
+# A plan's entry and its record hold the same cell, and the records of a sweep the same environment: each is checked
+# once. Whoever reads a record may change its mappings, so that none is of two records.
 @functools.lru_cache(8)
 def _read_cell(text: bytes) -> tuple[Cell, str]:
     values = json.loads(text)
@@ -196,9 +199,9 @@ def _read_cell(text: bytes) -> tuple[Cell, str]:
 
 
 @functools.lru_cache(64)
-def _read_environment(text: bytes) -> Mapping[str, Any]:
+def _checked_environment(text: bytes) -> bytes:
     (environment,) = load(dict[str, Environment], {"environment": json.loads(text)}, clean=True).values()
-    return environment
+    return _text(environment)
 
 
 def _text(values: Any) -> bytes:
