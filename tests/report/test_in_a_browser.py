@@ -146,6 +146,8 @@ def test_filters_and_the_keyboard_reach_the_gains(show) -> None:
     told = mark.accessible_name.split("; ")
     assert re.fullmatch(r"\S+: .+: [\d.]+x, [a-z' ]+, within [\d.]+ to [\d.]+", told[0])
     assert told[1] in text(browser, "card")
+    browser = show("#precision=fp32")  # which gains nothing
+    assert not browser.find_element(By.CSS_SELECTOR, gains).find_element(By.XPATH, "..").is_displayed()
 
 
 def test_a_cell_tells_its_figures_and_has_a_card(show) -> None:
@@ -163,6 +165,20 @@ def test_a_cell_tells_its_figures_and_has_a_card(show) -> None:
     browser.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
     browser.find_element(By.XPATH, "//*[@id='card']//button[.='close']").send_keys(Keys.ENTER)
     assert not browser.find_element(By.ID, "card").is_displayed()
+    for key, is_shown in ((Keys.ENTER, True), (Keys.ESCAPE, False)):
+        browser.switch_to.active_element.send_keys(key)
+        assert browser.find_element(By.ID, "card").is_displayed() == is_shown
+    told = browser.execute_script("return describe({...CELLS[0], latency_p99_ms: null})")
+    assert re.fullmatch(r"latency p50 [\d.]+ ms", told[3])
+
+
+def test_an_axis_in_percent_agrees_with_its_marks(show) -> None:
+    made = """state.metric = {name: "mfu", heading: "of the ceiling (%)", kind: "percent"};
+        const panel = linePanel([8, 16, 32].map(size => ({...CELLS[0], batch_size: size, mfu: size / 100})));
+        const of = (place, value) => [...panel.querySelectorAll(place)].map(value);
+        return [of("[text-anchor=end]", each => each.textContent), of(".mark", each => each.told[2].split(",")[0])];"""
+    axis, told = show().execute_script(made)
+    assert (axis, told) == (["10", "20"], [f"of the ceiling (%): {percent}" for percent in ("8.00", "16.0", "32.0")])
 
 
 @pytest.fixture(scope="module")

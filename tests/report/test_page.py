@@ -1,5 +1,6 @@
 import dataclasses
 
+from accelbench.report import render
 from accelbench.report.build import metrics
 from accelbench.report.page import compose
 from accelbench.report.read import read_all
@@ -34,6 +35,13 @@ def test_only_what_was_measured_counts_as_measured(read, maker) -> None:
     assert (page.stand_ins, page.when) == ({}, ("2026-11-20 18:00", "2026-11-20 18:00"))
     page = compose([read([skipped])])
     assert (page.stand_ins, page.when) == ({}, None)
+    assert "- \n" not in render.markdown(page)
+
+
+def test_what_to_use_counts_the_doubts_of_both_settings(read, maker) -> None:
+    cells = [maker.cell(precision=word) for word in ("fp32", "bf16")]
+    table = compose([read([maker.ok(cell, 1, warnings=["the loader waited"]) for cell in cells])]).first[0]
+    assert table.rows[0][table.headings.index("doubts")].text == "2"
 
 
 def test_each_machine_is_counted_and_named_with_its_processes(read, maker) -> None:

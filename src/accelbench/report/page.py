@@ -50,7 +50,7 @@ class Page:
     questions: list[QuestionSection]  # what users ask, each with a sentence and a chart
     notes: list[str]  # about records that are not shown
     counts: dict[str, int]  # number of cells by outcome, without zeros
-    devices: list[str]  # each one that was asked for, with its name or the reason why it was not measured
+    devices: list[str]  # each one that was measured, with its name
     when: tuple[str, str] | None  # the first and the last start, UTC; None if nothing has run
     first: list[Table]  # of the first screen: what to use, what is missing
     environments: list[tuple[str, str]]  # (what, description) of the machine, the versions and the code

@@ -39,7 +39,7 @@ class QuestionSection:
     title: str
     sentence: str
     kind: Literal["times", "percent", "phases"]
-    lines: list[Line]  # the page draws the first ones; none if the sentence says it all
+    lines: list[Line]  # the page draws the first ones of several
     table: Table | None = None
 
 
@@ -82,18 +82,13 @@ def _gained(title: str, axis: Axis, base: str, cells: Sequence[MeasuredCell]) ->
         title=title,
         sentence="; ".join(_summaries(found, axis, base)) + ".",
         kind="times",
-        lines=_several(lines),
+        lines=lines,
         table=pair_table.table(f"Speed over {base}", found),
     )
 
 
 def _name(cell: MeasuredCell) -> str:
     return f"{cell.folder}/{cell.name}"
-
-
-def _several(lines: list[Line]) -> list[Line]:
-    """The lines, or none in place of a single one, which its sentence says better."""
-    return lines if len(lines) > 1 else []
 
 
 def _summaries(found: Sequence[Pair], axis: Axis, base: str) -> Iterator[str]:
@@ -161,4 +156,4 @@ def _limit(fastest: Sequence[MeasuredCell]) -> QuestionSection | None:
         for cell, percent in sorted(known, key=lambda each: -each[1])
         for bound in [str(cell.row["bound"] or "")]
     ]
-    return QuestionSection(title="How near to the limit?", sentence=sentence, kind="percent", lines=_several(lines))
+    return QuestionSection(title="How near to the limit?", sentence=sentence, kind="percent", lines=lines)

@@ -13,12 +13,12 @@ from accelbench.report.tables.table import Column, Entry, Table, columns_of, cou
 NOTE = (
     "The best cell by each known criterion. Unbeaten: no other cell is at least as good by all criteria that are known "
     "of every cell. The speed of a cell is the median of its processes; its other figures are of the process that is "
-    "nearest to it. ± is half of the speed's 95 % interval. Warnings: how many the cell has; the table of every cell "
+    "nearest to it. ± is half of the speed's 95 % interval. Doubts: how many the cell has; the table of every cell "
     "has their text."
 )
 NEXT_BEST = (
     "Next best: the fastest cell that differs in device, precision, engine or options; of a single setting, in the "
-    "batch size. Times as fast: the fastest over it."
+    "batch size. Times as fast: the fastest over it. Doubts: how many these two have."
 )
 # A cell that is worth choosing, and what it is best by, such as `throughput, latency`.
 Choice = tuple[Group, MeasuredCell, str]
@@ -33,6 +33,10 @@ def _output_error(cell: MeasuredCell) -> str:
     return output_error_text(cell.cell.precision, cell.number("output_error"))
 
 
+def _num_doubts(cells: Sequence[MeasuredCell]) -> int | None:
+    return sum(len(warnings_of(cell.row)) for cell in cells) or None
+
+
 # What a cell achieved.
 FIGURES: list[Column[MeasuredCell]] = [
     Column("samples/s", lambda cell: cell.speed, number),
@@ -42,7 +46,7 @@ FIGURES: list[Column[MeasuredCell]] = [
     Column("J/sample", lambda cell: cell.row["energy_j_per_sample"], number),
     Column("cost of a million", lambda cell: cell.row["cost_per_million_samples"], number),
     Column("bound by", lambda cell: cell.row["bound"]),
-    Column("warnings", lambda cell: len(warnings_of(cell.row)) or None, count),
+    Column("doubts", lambda cell: _num_doubts([cell]), count),
 ]
 OF_ONE: list[Column[Choice]] = [
     Column("best by", lambda choice: choice[2]),
@@ -75,6 +79,6 @@ def what_to_use(answers: Sequence[Answer]) -> Table | None:
         Column("times as fast", lambda answer: answer.lead and answer.lead.ratio, number),
         Column("how sure", lambda answer: answer.lead and answer.lead.how_sure),
         Column("output differs from fp32's by", lambda answer: _output_error(answer.fastest)),
-        *columns_of(lambda answer: answer.fastest, FIGURES, "warnings"),
+        Column("doubts", lambda answer: _num_doubts([answer.fastest, *answer.others[:1]]), count),
     ]
     return tabulate_known("What to use", columns, answers, [NEXT_BEST, SURENESS])

@@ -25,11 +25,17 @@ function placesOf(cell) {
   const toRow = make("button", {type: "button"}, "its row in the table");
   const close = make("button", {type: "button"}, "close");
   toRow.addEventListener("click", showRow);
-  close.addEventListener("click", () => {
-    choose(cell);
-    leaveMark();  // which has the focus again
-  });
+  close.addEventListener("click", closeCard);
   return [make("div", {}, run), make("div", {}, `Record: ${cell.name}.json`), make("div", {}, toRow, " ", close)];
 }
-addEventListener("keydown", event => event.key === "Escape" && leaveMark());
+function closeCard() {
+  choose(state.cell);
+  leaveMark();  // which has the focus again
+}
+// Filters and pictures have an Escape of their own.
+addEventListener("keydown", event => {
+  if (event.key !== "Escape") return;
+  if (card.classList.contains("pointed")) leaveMark();
+  else if (state.cell && !event.target.closest("form, dialog")) closeCard();
+});
 listeners.push(() => drawCard());

@@ -54,9 +54,10 @@ function describe(cell) {
   const add = (words, known) => words && known && lines.push(words);
   const estimated = metric.name === "time_s" && cell.time_provenance === "estimated" ? "~" : "";
   add(`${unit()}: ${estimated}${text(value, metric.kind)}`
-    + (interval ? `, 95 % interval ${text(interval[0])} to ${text(interval[1])}` : ", no interval"), value !== null);
+    + (interval ? `, 95 % interval ${interval.map(end => text(end, metric.kind)).join(" to ")}` : ", no interval"), value !== null);
   add(`${text(cell.samples_per_s)} samples/s`, metric.name !== "samples_per_s" && cell.samples_per_s !== null);
-  add(`latency p50 ${text(cell.latency_p50_ms)} ms, p99 ${text(cell.latency_p99_ms)} ms`, cell.latency_p50_ms !== null);
+  const latencies = [50, 99].filter(each => number(cell, `latency_p${each}_ms`) !== null);
+  add(`latency ${latencies.map(each => `p${each} ${text(cell[`latency_p${each}_ms`])} ms`).join(", ")}`, latencies.length);
   add(`Doubt: ${cell.warnings}`, cell.warnings);
   add(`Tip: ${cell.tips}`, cell.tips);
   add(`Note: ${cell.notes}`, cell.notes);
@@ -103,7 +104,7 @@ function linePanel(cells) {
   const axes = make("g", {class: "axes", "aria-hidden": "true"});
   for (const tick of ticks(low, high)) {
     axes.append(line(LEFT, y(tick), WIDTH - RIGHT, y(tick), "grid"),
-      make("text", {x: LEFT - 6, y: y(tick) + 4, "text-anchor": "end"}, WHOLE.format(tick)));
+      make("text", {x: LEFT - 6, y: y(tick) + 4, "text-anchor": "end"}, WHOLE.format(scaled(tick, state.metric.kind))));
   }
   for (const batch of new Set(batches)) {
     axes.append(make("text", {x: x(batch), y: HEIGHT - BOTTOM + 16, "text-anchor": "middle"}, String(batch)));
@@ -209,17 +210,20 @@ function drawCharts(shown) {
   drawQuestions(new Set(shown));
 }
 
-// The lines of the questions, most telling first: ratios around 1, percent, or the phases of a step.
+// The lines of the questions, most telling first: ratios around 1, percent, or the phases of a step. A question without
+// a shown cell is hidden: its sentence would be about others. Of a single ratio or percent, the sentence says it all.
 function drawQuestions(shown) {
   for (const box of document.querySelectorAll(".charts[data-lines]")) {
     const {kind, title} = box.dataset;
     const known = JSON.parse(box.dataset.lines).map(([name, ...rest]) => [BY_NAME.get(name), ...rest]);
     const inside = known.filter(([cell]) => shown.has(cell)), lines = inside.slice(0, MAX_ROWS);
     if (kind === "times") lines.sort((a, b) => b[3] - a[3]);
+    const section = box.closest(".question"), isTold = kind !== "phases" && known.length === 1;
+    section.hidden = document.querySelector(`nav [href="#${section.querySelector("h2").id}"]`).hidden = !lines.length;
     const what = {times: "times as fast", percent: "percent", phases: "phases of a step"}[kind];
     const note = inside.length > MAX_ROWS ? `${MAX_ROWS} of ${inside.length}: filter for others.` : "";
     box.replaceChildren(...kind === "phases" && lines.length ? [phaseLegend(lines)] : [],
-      ...lines.length ? [figure(title, linesOf(lines, kind), what, note)] : []);
+      ...lines.length && !isTold ? [figure(title, linesOf(lines, kind), what, note)] : []);
   }
 }
 

@@ -25,12 +25,13 @@ function distinct(cells, name) {
 const DIGITS = new Intl.NumberFormat("en-US", {
   minimumSignificantDigits: 3, maximumSignificantDigits: 3, roundingMode: "halfEven"});
 const TWO = new Intl.NumberFormat("en-US", {minimumSignificantDigits: 2, maximumSignificantDigits: 2, roundingMode: "halfEven"});
-const WHOLE = new Intl.NumberFormat("en-US");
+const WHOLE = new Intl.NumberFormat("en-US", {maximumSignificantDigits: 15});
+const scaled = (value, kind) => kind?.startsWith("percent") ? 100 * value : value;
 function text(value, kind) {
   if (value === null || value === undefined || value === "") return "–";
   if (kind === "word") return String(value);
   if (kind === "count") return WHOLE.format(value);
-  const number = kind?.startsWith("percent") ? 100 * value : value;
+  const number = scaled(value, kind);
   if (number === 0) return "0";
   if (Math.abs(number) < 1e-4) return number.toExponential(2);
   return (kind === "percent2" ? TWO : DIGITS).format(number.toPrecision(30));  // all digits, so that it is rounded like in Python
