@@ -87,6 +87,8 @@ def main(*words: str) -> int:
 
     try:
         return stage.status_of(run)
+    except SystemExit:  # the output's reader has gone, as `head` does: rich ends the program
+        return 128 + signal.SIGPIPE
     except KeyboardInterrupt:
         print("\nInterrupted. Every finished cell has its record: `make repro` continues from there.", file=sys.stderr)
         return 130
@@ -260,6 +262,12 @@ class Job(contextlib.ExitStack):
         plans = [suite.folder for suite in self.suites.values() if (suite.folder / PLAN).exists()]
         if num := sum(is_retried(record) for folder in plans for record in read_planned(folder)):
             self._say(f"No number of {counted(num, 'cell')}: retry: failed in {PARAMS} has `make repro` measure again.")
+        from accelbench.report.extension import load  # imports the plot libraries
+
+        try:
+            load(params.report_extension(ROOT))
+        except UserError as error:
+            self._say(f"The report lacks what the project adds to it: {clean(str(error))}", "yellow")
         shutil.rmtree(ROOT / PREVIEW, ignore_errors=True)
         with contextlib.suppress(OSError):
             self._say("\n" + clean((ROOT / HEADLINE).read_text(encoding="utf-8")))

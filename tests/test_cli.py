@@ -103,8 +103,9 @@ def complaint(words, capsys, project):
         ("compare --run model=mlp model=cnn,mlp", "model=cnn,mlp: several values need -m"),
         (f"compare --run model=mlp model=mlp --repeats {'9' * 5000}", "99999: should be a whole number, at least 1"),
         ("best --budget 5m", "--budget: goes with --search"),
+        ("-- model=mlp --cfg job", "after --, where no flag can be: unrecognized arguments: --cfg. `accelbench run"),
         ("best --search --budget 5m repeats=3 model=mlp,cnn", "--search decides how many processes"),
-        ("best --percentile 99", "--percentile: of records, with --latency-ms"),
+        ("best --percentile 99", "--percentile: needs --latency-ms and records"),
         ("best --price-per-hour gqu=2", "--price-per-hour=gqu: unknown --price-per-hour. Did you mean gpu?"),
         ("report --price-per-hour 2,3", "--price-per-hour 2,3: should be a price above 0, such as 2.5, or gpu="),
         ("best --search --budget 5m --latency-ms 0 model=mlp,cnn", "should be a number of milliseconds above 0"),
@@ -161,7 +162,7 @@ def planned(words, capsys):
 
 def test_plan_lists_the_cells_what_is_skipped_and_the_time(capsys, project):
     lines = planned("mode=infer batch_size=8,16 precision=fp32,tf32 window.measure_s=3", capsys)
-    assert lines[0] == "4 cells: 2 to run, 2 cells of unknown length; 2 to skip."
+    assert lines[0] == "4 cells: 2 to run, length unknown; 2 to skip."
     assert [line.split()[0] for line in lines[2:4]] == [f"mlp-cpu-fp32-b{n}-infer" for n in (8, 16)]
     assert lines[2].endswith("unknown until it has run once")
     assert lines[5:] == [
@@ -238,6 +239,11 @@ def test_ctrl_c_leaves_what_was_measured_the_answer_so_far_and_the_command_that_
         assert main(words) == 130
     out, err = capsys.readouterr()
     _, said, again = err.splitlines()
+    with monkeypatch.context() as patched:
+        patched.setattr(Session, "__enter__", stop)
+        assert main(words) == 130
+    none = f"\nInterrupted before the first cell\nTo go on: accelbench {' '.join(words)}\n"
+    assert capsys.readouterr().err == none
     assert (folder := re.fullmatch("Interrupted; 2 of 3 cells have their record, in (runs/.*)", said)[1]) in out
     assert "All figures: accelbench best" in out
     assert again == f"To go on: accelbench {' '.join(words)} out={folder}"

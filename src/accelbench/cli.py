@@ -51,7 +51,8 @@ def _status(words: list[str], output: "_Output") -> int:
     except KeyboardInterrupt as stop:
         message, status = f"\n{str(stop) or 'Interrupted; every finished cell has its record.'}", 130
         if isinstance(stop, Interrupted) and words[0] != "compare":  # which interleaves all of its cells anew
-            out = [] if any(word.startswith("out=") for word in words) else [f"out={stop.folder}"]
+            has_out = not stop.folder or any(word.startswith("out=") for word in words)
+            out = [] if has_out else [f"out={stop.folder}"]
             message += f"\nTo go on: {clean(masked(shlex.join(['accelbench', *words, *out])))}"
     except BrokenPipeError:
         raise

@@ -28,7 +28,7 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
     near = get_close_matches(text, list(known), cutoff=LIKE)
     # The first is the nearest, but letters in another order are the likeliest slip: `modle` is model, and not mode.
     best = max(near, key=lambda each: sorted(each) == sorted(text), default=None)
-    return "" if best is None else f" Did you mean {best}?"
+    return "" if best in (None, word) else f" Did you mean {best}?"
 
 
 class UnknownChoiceError(UserError):
@@ -86,8 +86,8 @@ class InvalidError(UserError):
 
 
 class Interrupted(KeyboardInterrupt):  # noqa: N818  # as Python's own
-    """The user has ended a sweep, whose records are in `folder`; `have` says which there are."""
+    """The user has ended a sweep, with records in `folder`, empty if there are none; `when` says which there are."""
 
-    def __init__(self, have: str, folder: str) -> None:
-        super().__init__(f"Interrupted; {have}, in {folder}")
+    def __init__(self, when: str, folder: str = "") -> None:
+        super().__init__(f"Interrupted{when} {folder}".rstrip())
         self.folder = folder

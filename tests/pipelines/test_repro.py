@@ -59,8 +59,10 @@ def test_the_exit_status_says_whether_a_cell_failed_unexpectedly(repro, statuses
     parts = "(60 s to measure the best again, 29 s for data and report)"
     assert f"1 suite, 2 cells to measure: about 89 s and 2 cells of unknown length {parts}." in out
     assert repro.calls == [("repro", "report")]
-    change(repro.ROOT, strict=False)
+    assert "The report lacks" not in out
+    change(repro.ROOT, strict=False, report_extension="nope/mine.py")
     assert repro.main() == 0
+    assert "The report lacks what the project adds to it: params.yaml: report_extension: " in capsys.readouterr().out
 
 
 def test_a_failure_of_dvc_is_shown_with_its_log(repro, monkeypatch, capsys):

@@ -19,7 +19,8 @@ from fakes import make_cell, make_measurement, make_record
 
 def progress_of(statuses, reasons=("for [a] reason",) * 3, **options):
     console = Console(file=io.StringIO(), **options)
-    items = [Planned(make_cell(batch_size=size), "0" * 64, None) for size in range(1, len(statuses) + 1)]
+    reason = {Status.skipped: "why"}
+    items = [Planned(make_cell(batch_size=size), "0" * 64, reason.get(each)) for size, each in enumerate(statuses, 1)]
     with SweepProgress(console, items, Evidence()) as progress:
         for item, status, reason in zip(items, statuses, reasons, strict=True):
             progress.start(item)
@@ -30,14 +31,14 @@ def progress_of(statuses, reasons=("for [a] reason",) * 3, **options):
 def test_each_cell_is_one_line_which_is_whole_in_a_file_and_fits_a_terminal():
     statuses = [Status.ok, Status.skipped, Status.failed]
     first, second = progress_of(statuses, width=20).splitlines()
-    assert re.fullmatch(r"\[1/3\] mlp-cpu-fp32-b1-infer ok +3,200 samples/s ±0\.0 % +10\.000 ms/step", first)
-    assert second == "[3/3] mlp-cpu-fp32-b3-infer failed  for [a] reason"
+    assert re.fullmatch(r"\[1/2\] mlp-cpu-fp32-b1-infer ok +3,200 samples/s ±0\.0 % +10\.000 ms/step", first)
+    assert second == "[2/2] mlp-cpu-fp32-b3-infer failed  for [a] reason"
     wide, narrow = (
         re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", progress_of(statuses, width=width, force_terminal=True))
         for width in (80, 60)
     )
     assert f"{first}\n" in wide
-    assert re.search(r"\[1/3\] mlp-cpu-fp3…b1-infer ok +3,200 samples/s ±0\.0 %\n", narrow)
+    assert re.search(r"\[1/2\] mlp-cpu-fp3…b1-infer ok +3,200 samples/s ±0\.0 %\n", narrow)
 
 
 def test_the_same_reason_is_that_of_the_failure_above():

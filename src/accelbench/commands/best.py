@@ -55,7 +55,7 @@ def _check(chosen: Namespace) -> None:
         (chosen.per_batch and not search, "--per-batch: goes with --search"),
         (chosen.budget is not None and not measures, "--budget: goes with --search and --largest-batch"),
         (chosen.latency_ms is not None and chosen.largest_batch, "--latency-ms: goes without --largest-batch"),
-        (chosen.percentile and (measures or chosen.latency_ms is None), "--percentile: of records, with --latency-ms"),
+        (chosen.percentile and (measures or chosen.latency_ms is None), "--percentile: needs --latency-ms and records"),
         (chosen.price_per_hour and measures, "--price-per-hour: goes without --search and --largest-batch"),
         (chosen.verbose and not measures, "-v: goes with --search and --largest-batch"),
         (

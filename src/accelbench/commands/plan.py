@@ -94,7 +94,8 @@ def _planned(cells: Sequence[Cell], place: Workplace, profile: str | None) -> li
 def _counted(planned: Sequence["Planned"], known: Mapping[int, "Length"]) -> str:
     """How many cells there are, run and are skipped, and how long it takes; `known` has each one's length, by `id`."""
     found = [known[id(item)] for item in planned if item.skip_reason is None]
-    length = f", {sum(found[1:], found[0])}" if found else ""
+    is_known = not all(each.num_unknown for each in found)
+    length = f", {sum(found[1:], found[0]) if is_known else 'length unknown'}" if found else ""
     return f"{counted(len(planned), 'cell')}: {len(found):,} to run{length}; {len(planned) - len(found):,} to skip."
 
 

@@ -67,7 +67,8 @@ def search(
             except KeyboardInterrupt as stop:
                 if searched.found.records:
                     show(searched.found, context.folder, console)
-                raise Interrupted("every finished process has its record", shown(context.folder)) from stop
+                    raise Interrupted("; every finished process has its record, in", shown(context.folder)) from stop
+                raise Interrupted(" before the first process") from stop
     return show(searched.found, context.folder, console)
 
 

@@ -89,8 +89,7 @@ def run(
                     result.records, _ = known(context, ready.planned)
                     if result.records:
                         show(result)
-                    have = f"{len(result.records)} of {counted(len(ready.planned), 'cell')} have their record"
-                    raise Interrupted(have, shown(context.folder)) from stop
+                    raise _interrupted(result, len(ready.planned)) from stop
         if result.records:
             show(result)
         with console.status("Delivering to the tracker ...") if console.is_terminal else nullcontext():
@@ -101,6 +100,14 @@ def run(
         if len(ready.planned) == len(result.records) == 1 and result.records[0].sweep_id == context.sweep_id:
             result.links = delivery.links(result.records[0])
     return result
+
+
+def _interrupted(result: SweepResult, num_planned: int) -> Interrupted:
+    num = len(result.records)
+    if not num:
+        return Interrupted(" before the first cell")
+    have = "has its record" if num == 1 else "have their record"
+    return Interrupted(f"; {num} of {counted(num_planned, 'cell')} {have}, in", shown(result.folder))
 
 
 def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list[Record]:

@@ -63,7 +63,9 @@ class SweepProgress:
         is_brief: bool = False,
         says_mistakes: bool = True,  # else the caller says what the user did wrong
     ) -> None:
-        self.console, self.planned, self.num, self.evidence = console, planned, len(planned), evidence
+        self.console, self.evidence = console, evidence
+        self.planned = [item for item in planned if item.skip_reason is None]
+        self.num, self._ids = len(self.planned), {item.cell.id for item in self.planned}
         self.is_brief, self.says_mistakes, self.num_done = is_brief, says_mistakes, 0
         self._told: str | None = None  # the reason of the latest failure
         self._started: list[Cell] = []
@@ -87,7 +89,7 @@ class SweepProgress:
         if not self.console.is_terminal or planned.skip_reason is not None:
             return
         others = [] if self.is_brief else self.planned[self.num_done + 1 :]
-        cells = [planned.cell, *(item.cell for item in others if item.skip_reason is None)]
+        cells = [planned.cell, *(item.cell for item in others)]
         expected, *later = lengths(cells, self.evidence, self._started)
         then = f", then {sum(later, Length())}" if later else ""
         self.begin(planned.label, expected, then)
@@ -114,13 +116,13 @@ class SweepProgress:
     def finish(self, record: Record) -> None:
         """Prints the cell's outcome. Skipped cells get no line: `conclude` counts them by reason."""
         self.evidence.add(record)
-        self.num_done += 1
+        self.num_done += record.cell.id in self._ids
         if self.is_brief and record.status in UNEXPECTED:
             say(self.console, f"{record.label}: {record.status}: {record.reason}", "red")
         if self.is_brief or record.status == Status.skipped:
             return
         count = f"[{self.num_done:>{len(str(self.num))}}/{self.num}] "
-        width = max((len(each.label) for each in self.planned if each.skip_reason is None), default=0)
+        width = max((len(each.label) for each in self.planned), default=0)
         words, is_bad = outcome(record), record.status in UNEXPECTED
         if record.user_error and not self.says_mistakes:
             words = []
