@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from accelbench.commands.budget import BUDGET, budget_in_s
 from accelbench.commands.command import VERBOSE, Command, Context, flag
-from accelbench.commands.price import PRICE, costs
+from accelbench.commands.price import PRICE, check_devices, costs
 from accelbench.commands.records_folder import FOLDER, default_folder
 from accelbench.errors import UserError
 from accelbench.presentation import counted
@@ -73,6 +73,7 @@ def _show_best(chosen: Namespace, context: Context) -> int:
     from accelbench.answers.sentences import answers
     from accelbench.answers.trust import tips
     from accelbench.answers.words import workload_text
+    from accelbench.judging.costs import price_notes
     from accelbench.report import read as sweeps
     from accelbench.report.tables.best import NOTE, OF_ONE, chosen_of
     from accelbench.report.tables.on_terminal import bars, rendered
@@ -83,12 +84,13 @@ def _show_best(chosen: Namespace, context: Context) -> int:
     place, console = workplace(), context.console
     prices = costs(chosen, place.project)
     results = place.root / (next(iter(chosen.words), None) or default_folder(place, context))
+    check_devices(chosen, results, context)
     limit = None if chosen.latency_ms is None else Limit(chosen.latency_ms, chosen.percentile or 50)
     read = sweeps.read_all(results, prices, params.wanted_suites(place.project, results))
     cells = [cell for sweep in read for cell in sweep.cells]
     planned = [process for sweep in read for process in sweep.planned]
     notes = [note for sweep in read for note in sweep.notes]
-    notes += _of_unknown_latency(cells, limit)
+    notes += [*_of_unknown_latency(cells, limit), *price_notes((cell.row for cell in cells), prices)]
     found = answers(cells, limit)
     if not found:
         problem = "best: no ok cell" + ("" if limit is None else f" is within {limit}")

@@ -6,9 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from accelbench.commands.command import flag
+from accelbench.commands.command import Context, flag
 from accelbench.errors import UnknownChoiceError, UserError
-from accelbench.schema.vocab import Device
+from accelbench.project import RECORDS
+from accelbench.schema.record import read_all
+from accelbench.schema.vocab import Device, Status
 
 if TYPE_CHECKING:
     from accelbench.judging.costs import Cost
@@ -23,12 +25,29 @@ def costs(chosen: Namespace, project: Path | None) -> "dict[Device, Cost]":
     from accelbench.settings import params
 
     found, text = params.costs(project), chosen.price_per_hour
-    for part in [] if text is None else text.split(","):
-        name, named, number = part.rpartition("=")
+    parts = [] if text is None else [part.rpartition("=") for part in text.split(",")]
+    names = [name for name, _, _ in parts]
+    for name, named, number in parts:
         if named and name not in list(Device):
             raise UnknownChoiceError("--price-per-hour", name, Device)
-        if not (FIGURE.fullmatch(number) and float(number)) or (not named and part != text):
-            raise UserError(f"--price-per-hour {text}: should be a price above 0, such as 2.5, or gpu=2.5,cpu=0.1")
+        is_bare = not named and len(parts) > 1
+        if not (FIGURE.fullmatch(number) and float(number)) or is_bare or names.count(name) > 1:
+            wanted = "a price above 0 in plain digits, such as 2.5, or one for each device: gpu=2.5,cpu=0.1"
+            raise UserError(f"--price-per-hour {text}: should be {wanted}")
         for device in [Device(name)] if named else Device:
             found[device] = replace(found.get(device, Cost()), price_per_hour=float(number))
     return found
+
+
+def check_devices(chosen: Namespace, folder: Path, context: Context) -> None:
+    """Says which prices are of no ok record below `folder`. Raises UserError: one price for several devices."""
+    text = chosen.price_per_hour
+    if text is None:
+        return
+    ran = read_all(folder.rglob(RECORDS)).each(lambda record: record.status == Status.ok and record.cell.device.value)
+    measured = sorted({device for _, device in ran if device})
+    if "=" not in text and len(measured) > 1:
+        wanted = ",".join(f"{device}={text}" for device in measured)
+        raise UserError(f"--price-per-hour {text}: the records are of several devices: name each, such as {wanted}")
+    if absent := [part for part in text.split(",") if "=" in part and part.partition("=")[0] not in measured]:
+        context.say(f"--price-per-hour {','.join(absent)}: no ok record is of that device")

@@ -4,8 +4,9 @@ from argparse import Namespace
 from pathlib import Path
 
 from accelbench.commands.command import Command, Context, flag
-from accelbench.commands.price import PRICE, costs
+from accelbench.commands.price import PRICE, check_devices, costs
 from accelbench.commands.records_folder import FOLDER, default_folder
+from accelbench.errors import UserError
 from accelbench.project import RESULTS, workplace
 
 
@@ -17,6 +18,9 @@ def _run(chosen: Namespace, context: Context) -> int:
     prices, extension = costs(chosen, place.project), params.report_extension(place.project)
     name = chosen.folder or default_folder(place, context)
     is_results = place.project is not None and Path(name) == Path(RESULTS)
+    if is_results and chosen.price_per_hour is not None:
+        raise UserError("--price-per-hour: not for results/, whose report DVC keeps: set costs: in params.yaml")
+    check_devices(chosen, place.root / name, context)
     out = place.root / "report" if is_results else Path(name) / "report"
     wanted = params.wanted_suites(place.project, place.root / name)
     page = build(place.root / name, out, prices, context.say, cache=place.cache, extension=extension, wanted=wanted)

@@ -1,6 +1,6 @@
 """What samples cost: energy by the hardware's counters, money and power as the user states them in params.yaml."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -36,6 +36,13 @@ def with_costs(row: Row, costs: Mapping[Device, Cost]) -> Row:
     if row["energy_j_per_sample"] is None and cost.power_w is not None:
         priced |= {"energy_j_per_sample": num * cost.power_w / rate, "energy_provenance": Provenance.estimated.value}
     return row | priced
+
+
+def price_notes(rows: Iterable[Row], costs: Mapping[Device, Cost]) -> list[str]:
+    """A sentence with the prices that the costs in `rows` are at; empty without such costs."""
+    priced = sorted({str(row["device"]) for row in rows if row["cost_per_million_samples"] is not None})
+    texts = [f"{name} at {costs[Device(name)].price_per_hour:.12g} an hour" for name in priced]
+    return [f"Cost of a million samples: {', '.join(texts)}, as the user states it."] if texts else []
 
 
 def joules_per_sample(

@@ -5,6 +5,7 @@ import os
 import statistics
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -16,7 +17,7 @@ from accelbench.answers.cells import MeasuredCell, process_rows
 from accelbench.answers.process import NOT_RUN, UNREADABLE
 from accelbench.answers.sentences import Answer
 from accelbench.errors import UserError, WriteError
-from accelbench.judging.costs import Cost
+from accelbench.judging.costs import Cost, price_notes
 from accelbench.judging.disturbed import DISTURBED
 from accelbench.project import check_inside, shown
 from accelbench.report import csv_file, render
@@ -65,6 +66,8 @@ def build(
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as made:
             with matplotlib.rc_context({"text.parse_math": False}):  # users' names may contain a $
                 page = compose(sweeps, notices, cache, added, shown_part)
+                rows = (cell.row for sweep in sweeps for cell in sweep.cells)
+                page = replace(page, notes=[*page.notes, *price_notes(rows, costs)])
                 _write(page, sweeps, Path(made))
             _replace(Path(made), out)
     except OSError as error:

@@ -131,7 +131,8 @@ class Store:
             assert cell.record
             records = [of.record for of in cell.counted or cell.processes if of.record is not None]
             started_ms = min(map(start_ms, records))
-            metrics, params, tags = mlflow_fields.cell_fields(each, names[cell.measured_key], experiment_id)
+            metrics, params, tags = mlflow_fields.cell_fields(each, experiment_id)
+            tags["mlflow.runName"] = names[cell.measured_key]
             if (earlier := runs.get(cell.measured_key)) is not None:
                 written = earlier.data.metrics
                 if (written.get(NUM_PROCESSES, 0), earlier.info.start_time) > (cell.num_processes, started_ms):
@@ -160,14 +161,12 @@ class Store:
     def delivered(self, suite: str) -> dict[Key, bool]:
         """The records of `suite` that have a finished run, and whether it is related: to others, and to its cell's."""
         experiment_id = self._experiment(suite)
-        cells = self._runs(experiment_id, mlflow_fields.IS_CELL)
-        keys = {run.data.tags.get(mlflow_fields.CELL_KEY) for run in cells if _is_finished(run)}
-        runs = self._runs(experiment_id, "tags.record != ''")
-        return {
-            _key(run): VERDICT in run.data.tags and run.data.tags.get("cell") in keys
-            for run in runs
-            if _is_finished(run)
-        }
+        cells, runs = (
+            [run for run in self._runs(experiment_id, condition) if _is_finished(run)]
+            for condition in (mlflow_fields.IS_CELL, "tags.record != ''")
+        )
+        keys = {run.data.tags.get(mlflow_fields.CELL_KEY) for run in cells}
+        return {_key(run): VERDICT in run.data.tags and run.data.tags.get("cell") in keys for run in runs}
 
     def newest_experiment(self) -> str | None:
         """The id of the experiment with the newest run; None if there is no run yet."""

@@ -214,9 +214,7 @@ def _standing(group: Group, cell: MeasuredCell) -> Standing:
     return Standing(cell, min(1.0, 1 / gap.ratio), group.fastest, gap.word, verdict_text(group, cell))
 
 
-def cell_fields(
-    standing: Standing, name: str, experiment_id: str
-) -> tuple[dict[str, float], dict[str, str], dict[str, str]]:
+def cell_fields(standing: Standing, experiment_id: str) -> tuple[dict[str, float], dict[str, str], dict[str, str]]:
     """The metrics, parameters and tags of the run of a cell; tags are what may change while the metrics do not."""
     cell = standing.cell
     assert cell.record
@@ -229,7 +227,6 @@ def cell_fields(
     tags = {
         KIND: AGGREGATE,
         CELL_KEY: cell.measured_key,
-        "mlflow.runName": name,
         "mlflow.source.name": "accelbench",
         "suite": cell.cell.suite,
         "status": cell.outcome,
