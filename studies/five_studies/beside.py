@@ -44,9 +44,14 @@ class Pair(NamedTuple):
         return self.ratio(next(iter(self.ours)))
 
 
+def every_pair(sweep: Sweep) -> list[Pair]:
+    """Every published time of which we have the like."""
+    return [*_of_jobs(sweep), *_of_one_epoch(sweep), *_of_steps(sweep)]
+
+
 def pairs(sweep: Sweep) -> list[Pair]:
-    """Every published time of which we have the like; of too many, one of each network, device and source."""
-    found = [*_of_jobs(sweep), *_of_one_epoch(sweep), *_of_steps(sweep)]
+    """The same; of too many, one of each network, device and source."""
+    found = every_pair(sweep)
     if len(found) <= MAX_ROWS:
         return found
     first: dict[tuple[str, str, str], Pair] = {}

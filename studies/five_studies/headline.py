@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from accelbench.presentation import counted
 from accelbench.report.read import Sweep
+from accelbench.report.tables.table import Entry
 from accelbench.schema.vocab import Device, Mode
 from five_studies import beside
 from five_studies.comparison import compare_with_published
@@ -17,29 +18,34 @@ def headline(sweeps: Sequence[Sweep]) -> str:
 
 
 def _times(sweeps: Sequence[Sweep]) -> Iterator[str]:
-    """Of each device, our times with the study's own framework over the published ones."""
-    found = defaultdict(list)
+    """Of each device, our times over the published ones, with the study's own framework where it was measured."""
+    found: dict[str, dict[tuple[str, ...], list[Entry]]] = defaultdict(lambda: defaultdict(list))
     for sweep in sweeps:
-        for each in beside.pairs(sweep):
-            found[each.device].append((each.own_ratio, str(sweep.study)))
-    for device, of_device in found.items():
-        ratios = [ratio for ratio, _ in of_device]
-        num_estimated = sum(ratio.text.startswith("~") for ratio in ratios)
-        studies = ", ".join(sorted({study for _, study in of_device}))
-        num_less = sum(float(ratio.key or 0.0) < 1 for ratio in ratios)
-        jobs = f"{num_less} of {counted(len(ratios), 'job')} of studies {studies} took less time on this {device}"
-        estimated = f"; {num_estimated} are estimated from the speed" * bool(num_estimated)
-        yield f"{jobs} than published on other machines ({span(ratios, 2)} times as long{estimated})."
+        for each in beside.every_pair(sweep):  # several machines may have published a time of one job
+            found[each.device][str(sweep.study), each.network, each.job].append(each.own_ratio)
+    for device, jobs in found.items():
+        num_estimated = sum(any(ratio.text.startswith("~") for ratio in of_job) for of_job in jobs.values())
+        studies = sorted({study for study, *_ in jobs})
+        of = f"stud{'y' if len(studies) == 1 else 'ies'} {', '.join(studies)}"
+        num_less = sum(all(float(ratio.key or 0.0) < 1 for ratio in of_job) for of_job in jobs.values())
+        less = f"{num_less} of {counted(len(jobs), 'job')} of {of} took less time on our {device}"
+        estimated = f"; {num_estimated} estimated from the speed" * bool(num_estimated)
+        times = span([ratio for of_job in jobs.values() for ratio in of_job], 2)
+        yield f"{less} than published on other machines ({times} times as long{estimated})."
 
 
 def _speedups(sweeps: Sequence[Sweep]) -> str:
-    """How many of the published speed-ups over the CPU have one of ours beside them."""
+    """How many of the published speed-ups over the CPU have one of ours beside them, with the study's framework."""
     found = [each for sweep in sweeps if sweep.study for mode in Mode for each in compare_with_published(sweep, mode)]
     theirs = [each for each in found if each.published_speedup and each.device != Device.cpu]
-    both = [(each, gains) for each in theirs if (gains := [own.speedup for own in each.ours.values() if own.speedup])]
+    ours = [(each, next(iter(each.ours.values())).speedup) for each in theirs if each.ours]
+    both = [(each, gain) for each, gain in ours if gain]
     if theirs and not both:
-        devices = " and ".join(dict.fromkeys(each.device.upper() for each in theirs))
-        return f"Their {len(theirs)} speed-ups of {devices} over the CPU could not be checked: no such device here."
-    higher = sum(max(gains) > (each.published_speedup or 0.0) for each, gains in both)
-    said = f"Of their {len(theirs)} speed-ups over the CPU, {len(both)} were measured here, {higher} of them higher."
-    return said if theirs else ""
+        devices = dict.fromkeys(each.device for each in theirs)
+        ran = {cell.cell.device for sweep in sweeps for cell in sweep.cells if cell.is_ok}
+        why = "no pair of our cells gives one" if ran & set(devices) else "no cell of such a device was measured"
+        names = " and ".join(map(str.upper, devices))
+        return f"Their {counted(len(theirs), 'speed-up')} of {names} over the CPU could not be checked: {why}."
+    higher = sum(gain > (each.published_speedup or 0.0) for each, gain in both)
+    counts = f"we measured {len(both)}, {higher} of them higher"
+    return f"Of their {counted(len(theirs), 'speed-up')} over the CPU, {counts}." if theirs else ""

@@ -39,7 +39,8 @@ SENTENCE = re.compile(
     r"(?: \((?P<word>sure|likely)\)|, but (?P<not>can't tell))"
 )
 HEADLINE = re.compile(
-    rf"(?P<name>cnn[^:;]*): (?P<setting>[^(;]+) \((?P<ratio>{NUMBER}) times(?: as fast as the next)?, (?P<word>\w+)"
+    rf"(?P<name>cnn[^:;]*): (?P<setting>[^(;]+) \((?P<ratio>{NUMBER}) times(?: as fast as the next)?(?:, batch [^,]+)?,"
+    r" (?P<word>\w+)"
 )
 PLACES = [
     ENVIRONMENT,
@@ -188,10 +189,11 @@ def of_every_cell(said, page) -> None:
 
 def of_headline(said, page) -> None:
     """The networks that it names are of the first cards that tell their settings apart, those without doubts first."""
-    told = [answer for answer in page.answers if answer.lead and answer.lead.is_told]
+    shown = [answer for answer in page.answers if answer.group.others] or page.compared
+    told = [answer for answer in shown if answer.lead.is_told]
     text = page.headline[0].text if page.headline else ""
     for each in HEADLINE.finditer(text):
-        of_name = [a for a in told if each["name"] in ("cnn", f"cnn on {a.data}")]
+        of_name = [a for a in told if each["name"] == a.name_among(shown)]
         alike = [a for a in of_name if a.group.text(a.fastest).startswith(each["setting"])]
         lead = min(alike, key=lambda a: a.is_doubtful).lead
         keys = (lead.first.measured_key, lead.second.measured_key)

@@ -11,36 +11,95 @@ from fakes import make_ceilings
 from report.conftest import ENVIRONMENT
 
 NONE, UNITS = "this CPU has AVX2 and no bf16 units", "this CPU has bf16 units (amx_bf16)"
-LOW, HIGH = (f"matrix products reached {rate} GFLOP/s in bf16 and 200 in fp32" for rate in ("20.0", "900"))
+LOW, HIGH = (f"the probe reached {rate} GFLOP/s in bf16 and 200 in fp32" for rate in ("20.0", "900"))
+GPU_RATE = "the probe reached 9,000 TFLOP/s in bf16 and 0.200 in fp32"
+NOT, WORTH = "bf16 is not worth it for mlp: there fp32 is faster.", "bf16 is worth it for mlp."
+EQUAL, IN = "\nWith all else equal, ", "in mlp training with lightning, batch 128"
+LOSS, GAIN = (
+    f"{NOT}{EQUAL}fp32 is % times as fast {IN} (likely)",
+    f"{WORTH}{EQUAL}it is % times as fast as fp32 {IN} (likely)",
+)
 
 
 @pytest.mark.parametrize(
     ("rate", "sets", "probed", "said"),
     [
-        (50, "avx2", 20e9, f"bf16 does not pay: fp32 is 20.0 times as fast as bf16 (%): {NONE} and {LOW}."),
-        (4000, "avx2 amx_bf16", 9e11, f"bf16 pays: it is 4.00 times as fast as fp32 (%): {UNITS} and {HIGH}."),
-        (500, "amx_bf16", 20e9, f"bf16 does not pay: fp32 is 2.00 times as fast as bf16 (%): {LOW}, although {UNITS}."),
-        (500, "", None, "bf16 does not pay: fp32 is 2.00 times as fast as bf16 (%)."),
-        (1010, "avx2", 20e9, "No difference between bf16 and fp32 can be told (mlp train b128, can't tell)."),
+        (50, "avx2", 20e9, f"{LOSS.replace('%', '20.0')}: {NONE} and {LOW}."),
+        (4000, "avx2 amx_bf16", 9e11, f"{GAIN.replace('%', '4.00')}: {UNITS} and {HIGH}."),
+        (4000, "", 9e15, f"{GAIN.replace('%', '4.00')}: {GPU_RATE}."),
+        (500, "amx_bf16", 20e9, f"{LOSS.replace('%', '2.00')}: {LOW}, although {UNITS}."),
+        (500, "", None, f"{LOSS.replace('%', '2.00')}."),
+        (4000, "", -9e11, f"{GAIN.replace('%', '4.00')}."),  # fp32 was probed beside other load
+        (1010, "avx2", 20e9, f"bf16 can't be told from fp32 for mlp.{EQUAL}can't tell {IN}."),
     ],
 )
 def test_what_a_precision_is_worth_is_said_with_its_reasons(cells, maker, rate, sets, probed, said) -> None:
     assert set(sets.split()) <= set(INSTRUCTION_SETS)
     environment = {**ENVIRONMENT, "machine": {**ENVIRONMENT["machine"], "instruction_sets": sets}}
     if probed:
-        rates = {"fp32": 2e11, "bf16": probed}
-        environment["ceilings"] = make_ceilings(flops_per_s=rates, how=dict.fromkeys(rates, "matmul")).to_json()
+        rates = {"fp32": 2e11, "bf16": abs(probed)}
+        how, disturbed = dict.fromkeys(rates, "matmul"), {"fp32": "other load"} if probed < 0 else {}
+        environment["ceilings"] = make_ceilings(flops_per_s=rates, how=how, disturbed=disturbed).to_json()
     made = [maker.ok(maker.cell(precision=word), speed) for word, speed in (("fp32", 1000), ("bf16", rate))]
     found = cells([dataclasses.replace(each, environment=environment) for each in made])
-    expected = said.replace("%", "mlp train b128, likely")
-    assert worth(answers(found), found).removeprefix("Within one engine, ") == expected
+    assert worth(answers(found), found) == said
+
+
+def _on(name, sets, records):
+    machine = {**ENVIRONMENT["machine"], "cpu_name": name, "instruction_sets": sets}
+    return [dataclasses.replace(each, environment={**ENVIRONMENT, "machine": machine}) for each in records]
+
+
+def test_no_sentence_about_a_precision_covers_pairs_that_differ(cells, maker) -> None:
+    """Two machines, gains beside losses and what can't be told, another device, and batches of one side alone."""
+
+    def said(*rates, name="A", sets="amx_bf16") -> list[str]:
+        return _on(name, sets, [maker.ok(maker.cell(*of, **more), rate) for *of, rate, more in rates])
+
+    def worth_of(records) -> list[str]:
+        return worth(answers(found := cells(records)), found).splitlines()
+
+    gain, loss = ([("mlp", "cpu", "fp32", 1000, {}), ("mlp", "cpu", "bf16", rate, {})] for rate in (2000, 100))
+    assert [line for line in worth_of(said(*gain) + said(*loss, name="B", sets="avx2")) if line.startswith("bf16")] == [
+        "bf16 (A) is worth it for mlp.",
+        "bf16 (B) is not worth it for mlp: there fp32 is faster.",
+    ]
+    others = [("cnn", "cpu", "fp32", 1000, {}), ("cnn", "cpu", "bf16", 100, {})]
+    others += [("rnn", "cpu", "fp32", 1000, {}), ("rnn", "cpu", "bf16", 1010, {})]
+    assert worth_of(said(*gain, *others)) == [
+        "bf16 is worth it for mlp; not for cnn: there fp32 is faster; can't be told from fp32 for rnn.",
+        "With all else equal, it is 2.00 times as fast as fp32 in 1 of 3 pairs, fp32 is 10.0 times as fast in 1, "
+        "can't tell in 1 (2 likely).",
+    ]
+    gpu = [("mlp", "gpu", word, rate, {}) for word, rate in (("fp32", 1000), ("bf16", 9000))]
+    keras = ("mlp", "cpu", "fp32", 5000, {"engine": Engine.keras})
+    assert worth_of(said(*gain, *gpu, keras))[::2] == [
+        "bf16 on the cpu is not worth it for mlp: there fp32 with keras is faster, not measured in bf16.",
+        "bf16 on the gpu is worth it for mlp.",
+    ]
+    found = cells(said(*gain, ("mlp", "cpu", "fp32", 6000, {"batch_size": 512})))
+    assert worth(answers(found), found).startswith("bf16 was not compared at the fastest batch size for mlp.")
+    text = "Training: mlp: fp32 (3.00 times as fast as the next, batch 512 against 128, likely)."
+    assert headline(answers(found), found)[0].text == text
+
+
+def test_each_answer_about_a_network_is_named_and_same_is_a_result(cells, maker) -> None:
+    tied = [maker.ok(maker.cell(f"n{i}", precision=word), 9) for i in range(10) for word in ("fp32", "bf16")]
+    made = _on("A", "", maker.interleaved({"fp32": 1000, "bf16": 1001}))
+    made += _on("B", "", [maker.ok(maker.cell(precision=word), rate) for word, rate in (("fp32", 9), ("bf16", 99))])
+    found = cells([*made, *tied])
+    text = headline(answers(found), found)[0].text
+    assert text.startswith(
+        "Training: mlp (B): bf16 (11.0 times as fast as the next, likely); mlp (A): bf16 and fp32 are "
+    )
+    assert text.endswith("equally fast; can't tell for n0, n1, n2, n3, n4, n5, n6; and 3 more.")
 
 
 def test_the_headline_says_what_is_fastest_what_is_missing_and_what_is_in_doubt(cells, maker) -> None:
     """Networks in order of importance; devices only where they differ; a doubt of an answer before others."""
     rates = {("mlp", "lightning"): 1000, ("mlp", "keras"): 1010, ("cnn", "lightning"): 100, ("cnn", "keras"): 300}
     made = [maker.ok(maker.cell(model, engine=Engine(engine)), rate) for (model, engine), rate in rates.items()]
-    made[3] = maker.ok(made[3].cell, 300, warnings=["slow"])
+    made[3] = maker.ok(made[3].cell, 300, warnings=["GPU 0 was slowed down", "3 of 7 blocks are shorter than 1 s"])
     beside = maker.beside_others(maker.ok(maker.cell("rnn"), 9))
     made = [
         beside,
@@ -50,18 +109,19 @@ def test_the_headline_says_what_is_fastest_what_is_missing_and_what_is_in_doubt(
     ]
     gone = {"gpu": "no NVIDIA driver (libnvidia-ml)", "tpu": "no chip"}
     made += [maker.record(maker.cell(device=word), Status.skipped, reason=why) for word, why in gone.items()]
-    made += [maker.record(maker.cell("lstm"), Status.failed, reason="raised")]
+    made += [maker.record(maker.cell("lstm"), Status.failed, reason="raised " + 12 * "slowly ")]
     found = cells(made)
     lines = headline(answers(found), found, "Twice as fast as published.")
-    assert lines[0].networks["Training"][0].other == "bf16 with lightning"
+    assert lines[0].networks["Training"][0].verdict == "2.00x bf16 with lightning, likely !"
     assert {line.topic: line.text for line in lines} == {
         "Fastest": "Training: cnn: fp32 with keras (2.00 times as fast as the next, likely !); can't tell for mlp.",
         "Studies": "Twice as fast as published.",
-        "Not measured": "3 of 10 cells: 1 on gpu (no NVIDIA driver), 1 on tpu (no chip), 1 on cpu (failed: raised).",
-        "In doubt": "Numbers of 2 of 7 measured cells, marked with ! (1 for another reason, 1 ran beside other "
-        "programs): cnn training in fp32 with keras, rnn training in fp32 with lightning. Stand-ins were measured "
-        "instead of mnist: speeds hold for data of these shapes, accuracies don't. "
+        "Missing": "3 of 10 cells: 1 on gpu (no NVIDIA driver), 1 on tpu (no chip), "
+        "1 on cpu (failed: raised slowly slowly slowly slowly slowly slowly slowly ...).",
+        "In doubt": "Numbers of 2 of 7 measured cells are in doubt (1 ran slowed down, 1 had short blocks, 1 ran "
+        "beside other programs): cnn training in fp32 with keras, rnn training in fp32 with lightning. "
+        "Stand-ins were measured instead of mnist: speeds hold for data of these shapes, accuracies don't. "
         "Noisy machine: 1 of 7 processes shared the CPU with other programs; don't trust small differences.",
-        "Precision": "Within one engine, bf16 pays: it is 1.50 times as fast as fp32 (cnn train b128, likely). "
-        "Across engines, fp32 with keras is 2.00 times as fast as it in cnn training !.",
+        "Precision": "bf16 is not worth it for cnn !: there fp32 with keras is faster, not measured in bf16.\n"
+        "With all else equal, it is 1.50 times as fast as fp32 in cnn training with lightning, batch 128 (likely).",
     }

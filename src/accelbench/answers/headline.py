@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from textwrap import shorten
 from types import MappingProxyType
 from typing import NamedTuple
 
-from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.cells import MeasuredCell, Word
 from accelbench.answers.precisions import worth
 from accelbench.answers.sentences import Answer
 from accelbench.answers.trust import in_doubt
@@ -13,7 +14,7 @@ from accelbench.answers.words import MODES, setting_text
 from accelbench.presentation import significant
 from accelbench.schema.vocab import Mode, Status
 
-MAX_NAMED = 8  # networks of a mode
+MAX_NAMED = 9  # networks of a mode
 MAX_REASONS, REASON_LENGTH = 3, 60
 
 
@@ -21,16 +22,10 @@ class Network(NamedTuple):
     """The fastest setting of a network, in words."""
 
     name: str
-    setting: str  # empty if it can't be told, and so are the next ones
-    rate: str
-    ratio: str  # its speed over the next one, such as `1.26`
-    word: str  # how sure that is; with `!` if a number of either is in doubt
-    other: str  # the next one
-
-    @property
-    def text(self) -> str:
-        """The same as text."""
-        return f"{self.name}: {self.setting} ({self.ratio} times as fast as the next, {self.word})"
+    text: str  # such as `fp32 with keras (1.26 times as fast as the next, likely)`; with both batches if they differ
+    setting: str = ""  # with its batch; empty if it can't be told, and so are the next ones
+    rate: str = ""
+    verdict: str = "can't tell"  # such as `1.26x bf16 with lightning, likely !`: a number of either is in doubt
 
 
 class Line(NamedTuple):
@@ -52,7 +47,7 @@ def headline(answers: Sequence[Answer], cells: Sequence[MeasuredCell], published
         Line("In doubt", in_doubt(answers, cells)),
         Line("Precision", worth(answers, cells)),
         Line("Studies", published),
-        Line("Not measured", _missing(cells)),
+        Line("Missing", _missing(cells)),
     ]
     return [line for line in lines if line.text]
 
@@ -74,35 +69,40 @@ def _fastest(answers: Sequence[Answer]) -> Line:
 
 def _text(head: str, networks: Sequence[Network]) -> str:
     """Such as `Training: cnn: fp32 with keras (1.26 times as fast as the next, likely); can't tell for mlp.`."""
-    untold = ", ".join(each.name for each in networks if not each.setting)
-    parts = [each.text for each in networks if each.setting] + ([f"can't tell for {untold}"] if untold else [])
+    untold = ", ".join(each.name for each in networks if not each.text)
+    parts = [f"{each.name}: {each.text}" for each in networks if each.text and each.name]
+    parts += [f"can't tell for {untold}"] if untold else []
+    parts += [each.text for each in networks if not each.name]
     return f"{head}: {'; '.join(parts[:1] + [part.replace(' as fast as the next', '') for part in parts[1:]])}."
 
 
 def _networks(answers: Sequence[Answer], *, has_devices: bool) -> list[Network]:
-    """Those of a mode, the most important first; those that can't be told last. The next one's device if it differs."""
+    """Those of a mode, the most important first; those that can't be told last. A network of several has its data."""
     has_engines = any(answer.group.has_engines for answer in answers)
 
-    def setting(answer: Answer, cell: MeasuredCell) -> str:
+    def setting(answer: Answer, cell: MeasuredCell, *, batch: bool) -> str:
         differs = has_devices or cell.cell.device != answer.fastest.cell.device
-        batch = "" if answer.group.others else f", batch {cell.cell.batch_size}"
-        return setting_text(cell, has_devices=differs, has_engines=has_engines) + batch
+        text = setting_text(cell, has_devices=differs, has_engines=has_engines)
+        return f"{text} b{cell.cell.batch_size}" if batch else text
 
-    told: dict[tuple[str, str], Answer] = {}  # by network and setting; one without doubts, if any is
-    for answer in answers:
-        if answer.lead and answer.lead.is_told:
-            key = answer.model, setting(answer, answer.fastest)
-            told[key] = answer if key not in told or told[key].is_doubtful > answer.is_doubtful else told[key]
-    nums = Counter(model for model, _ in told)
-    found = []
-    for (model, first), answer in list(told.items())[:MAX_NAMED]:
-        assert answer.lead
-        name = f"{model} on {answer.data}" if nums[model] > 1 else model
-        word = f"{answer.lead.word}{' !' * answer.is_doubtful}"
-        other = setting(answer, answer.lead.second)
-        found.append(Network(name, first, answer.rate, significant(answer.lead.ratio), word, other))
-    untold = dict.fromkeys(answer.model for answer in answers if answer.model not in nums)
-    return found + [Network(model, "", "", "", "can't tell", "") for model in list(untold)[:MAX_NAMED]]
+    def network(answer: Answer) -> Network:
+        name, lead = answer.name_among(answers), answer.lead
+        if lead is None or lead.word == Word.cant_tell:
+            return Network(name, "")
+        first, second = (each.cell.batch_size for each in (lead.first, lead.second))
+        own = setting(answer, lead.first, batch=False)
+        other = setting(answer, lead.second, batch=first != second)
+        word = f"{lead.word}{' !' * lead.is_doubtful}"
+        text, verdict = f"{own} and {other} are equally fast", f"equally fast: {other}{' !' * lead.is_doubtful}"
+        if lead.is_told:
+            batches = f"batch {first} against {second}, " * (first != second)
+            text = f"{own} ({significant(lead.ratio)} times as fast as the next, {batches}{word})"
+            verdict = f"{significant(lead.ratio)}x {other}, {word}"
+        return Network(name, text, setting(answer, lead.first, batch=True), answer.rate, verdict)
+
+    found = sorted(map(network, answers), key=lambda each: not each.text)
+    more = [Network("", f"and {len(found) - MAX_NAMED} more", verdict="")] if len(found) > MAX_NAMED else []
+    return found[:MAX_NAMED] + more
 
 
 def _missing(cells: Sequence[MeasuredCell]) -> str:
@@ -110,7 +110,8 @@ def _missing(cells: Sequence[MeasuredCell]) -> str:
     reasons: Counter[tuple[str, str]] = Counter()
     for cell in cells:
         if not cell.is_ok:
-            reason = str(cell.row["reason"] or cell.row["disturbed"] or "").partition(" (")[0][:REASON_LENGTH]
+            reason = str(cell.row["reason"] or cell.row["disturbed"] or "").partition(" (")[0]
+            reason = shorten(reason, REASON_LENGTH, placeholder=" ...")
             outcome = "" if cell.outcome == Status.skipped else cell.outcome
             reasons[cell.cell.device, ": ".join(dict.fromkeys(filter(None, [outcome, reason])))] += 1
     parts = [f"{num:,} on {device} ({why})" for (device, why), num in reasons.most_common(MAX_REASONS)]

@@ -1,6 +1,6 @@
 """The answers: for each model and what is done with it, the fastest setting, by how much, and how sure that is."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -68,6 +68,13 @@ class Answer:
     def title(self) -> str:
         """What it is about, such as `resnet18, inference (random 3x224x224)`."""
         return f"{self.what} ({self.data})"
+
+    def name_among(self, answers: Sequence["Answer"]) -> str:
+        """The model, with what tells this answer from others about the same model and mode, such as `mlp (fit)`."""
+        parts = {id(each): [*data_text(each.fastest).split(), *each.group.where.split(", ")] for each in answers}
+        alike = [parts[id(each)] for each in answers if each.what == self.what]
+        own = [part.strip("()") for part in parts[id(self)] if part and not all(part in each for each in alike)]
+        return f"{self.model} ({', '.join(own)})" if own else self.model
 
     @cached_property
     def others(self) -> list[MeasuredCell]:

@@ -1,5 +1,6 @@
 """What a reader should not trust: stand-in data, a noisy machine, and cells whose numbers may be off."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -11,15 +12,22 @@ from accelbench.judging.warnings import DISAGREEMENT, Kind
 from accelbench.presentation import counted
 from accelbench.schema.vocab import Device
 
-# How a doubt begins -> what it is about, in short.
+# How a doubt of `judging/warnings.py` begins -> what it is about, in short.
 DOUBTS = {
-    "the speed changed": "changed their speed",
+    "the speed changed": "changed speed",
     "step times had not settled": "had not settled",
-    "samples/s of all blocks": "have uneven steps",
-    DISAGREEMENT: "have uneven steps",
+    "samples/s of all blocks": "had uneven steps",
+    DISAGREEMENT: "had uneven steps",
     "only one epoch": "ran a single epoch",
-    "other processes": "ran beside other programs",
+    r"only \d+ blocks": "had few blocks",
+    r"(its )?\d+ (of \d+ )?blocks are shorter": "had short blocks",
+    "partial: ": "ran a part of the steps",
+    "budget_s=": "had too little time",
+    "the clock ran": "had a clock that drifts",
+    "other processes used": "ran beside other programs",
+    r"the CPU quota|the CPU's temperature|GPU \d+ was slowed": "ran slowed down",
 }
+OTHER = "had a warning of the engine or model"
 NOISY = 0.1  # of all processes
 MAX_NAMED = 3
 
@@ -31,11 +39,12 @@ def in_doubt(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> str:
     doubted = sorted((cell for cell in ok if warnings_of(cell.row)), key=lambda cell: id(cell) not in compared)
     if not ok:
         return ""
-    kinds = Counter(_kind(warnings_of(cell.row)[0]) for cell in doubted)
+    kinds = Counter(kind for cell in doubted for kind in dict.fromkeys(map(_kind, warnings_of(cell.row))))
     said = ", ".join(f"{num} {kind}" for kind, num in kinds.most_common())
-    named = [f"{model_text(cell)} {MODES[cell.cell.mode]} in {_setting(cell)}" for cell in doubted[:MAX_NAMED]]
+    names = [f"{model_text(cell)} {MODES[cell.cell.mode]} in {_setting(cell)}" for cell in doubted]
+    named = [name if names.count(name) == 1 else cell.label for name, cell in zip(names, doubted, strict=True)]
     more = f" and {len(doubted) - MAX_NAMED} more" if len(doubted) > MAX_NAMED else ""
-    which = f", marked with ! ({said}): {', '.join(named)}{more}" if doubted else ""
+    which = f" are in doubt ({said}): {', '.join(named[:MAX_NAMED])}{more}" if doubted else " are in doubt"
     sentences = [f"Numbers of {len(doubted) or 'none'} of {counted(len(ok), 'measured cell')}{which}."]
     if found := stand_ins(cells):
         hold = "speeds hold for data of these shapes, accuracies don't"
@@ -48,7 +57,7 @@ def _setting(cell: MeasuredCell) -> str:
 
 
 def _kind(doubt: str) -> str:
-    return next((kind for beginning, kind in DOUBTS.items() if doubt.startswith(beginning)), "for another reason")
+    return next((kind for beginning, kind in DOUBTS.items() if re.match(beginning, doubt)), OTHER)
 
 
 def tips(cells: Sequence[MeasuredCell]) -> dict[str, list[str]]:
