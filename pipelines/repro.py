@@ -5,7 +5,7 @@ process of its own, and what it and its other stages print is in a log. Its stag
 it, which starts each framework once for all of them, and builds a preview of the report between two suites.
 
 Exit status: 0 success; 1 the report was built, but a cell failed unexpectedly; 2 the pipeline could not run, and the
-message says how to fix it; 130 interrupted.
+message says how to fix it; 130 interrupted; 141 the reader of the output has gone, as `head` does.
 """
 
 import contextlib
@@ -261,7 +261,9 @@ class Job(contextlib.ExitStack):
             print(line, file=sys.stderr)
         plans = [suite.folder for suite in self.suites.values() if (suite.folder / PLAN).exists()]
         if num := sum(is_retried(record) for folder in plans for record in read_planned(folder)):
-            self._say(f"No number of {counted(num, 'cell')}: retry: failed in {PARAMS} has `make repro` measure again.")
+            self._say(
+                f"No number of {counted(num, 'cell')}. To measure again: retry: failed in {PARAMS}, `make repro`."
+            )
         from accelbench.report.extension import load  # imports the plot libraries
 
         try:

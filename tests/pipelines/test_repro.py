@@ -55,7 +55,9 @@ def test_the_exit_status_says_whether_a_cell_failed_unexpectedly(repro, statuses
     assert repro.main() == code
     out, err = capsys.readouterr()
     assert ("mnist_networks: " in err) == bool(code)
-    assert ("\nNo number of 1 cell: retry: failed in params.yaml" in out) == (Status.failed in statuses)
+    assert ("\nNo number of 1 cell. To measure again: retry: failed in params.yaml" in out) == (
+        Status.failed in statuses
+    )
     parts = "(60 s to measure the best again, 29 s for data and report)"
     assert f"1 suite, 2 cells to measure: about 89 s and 2 cells of unknown length {parts}." in out
     assert repro.calls == [("repro", "report")]
