@@ -2,7 +2,7 @@
 
 It needs the results of `make repro`, chromium with its driver, and tmux, and takes some ten minutes. It works in a
 clone: here only the pictures, the pages and docs/images/drawn.json change. Each of them is made alone: one that fails
-stays as it was, and is named at the end (exit status 1). A ```console block has commands after `$`, each followed by
+does not count as made, and is named at the end (exit 1). A ```console block has commands after `$`, each followed by
 its output. README.md's run in an empty folder with the page's nets.py, those of docs/ in the clone.
 """
 
@@ -77,9 +77,8 @@ CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
 KEPT = ("results", "confirmed", "data", "report", "retries", "ceilings.json", "environment.json", "dvc.lock")
 # What draws them.
 ANSWERS = ("src/accelbench/answers", "src/accelbench/presentation.py")
-OF_PAGE = ("src/accelbench/report", "studies", *ANSWERS)
-OF_TERMINAL = (*(f"src/accelbench/{name}" for name in ("commands", "sweep", "compare", "search", "doctor")), *ANSWERS)
-OF_NOTEBOOK = ("src/accelbench/api", *ANSWERS)
+OF_TERMINAL = OF_NOTEBOOK = ("src/accelbench",)
+OF_PAGE = (*OF_TERMINAL, "studies")
 OF_MLFLOW = ("src/accelbench/sinks/mlflow_fields.py", "src/accelbench/sinks/views.json", *ANSWERS)
 OF_DVC = ("src/accelbench/report/dvc_plots.py", "src/accelbench/report/templates/dvc_plots.html", ".dvc/plots")
 
@@ -98,17 +97,20 @@ def main() -> int:
         try:
             if begin - start > LIMIT_S:
                 raise TimeoutError("no time was left")
+            made_by = digest(name)
             JOBS[name][0]()
+            if digest(name) != made_by:
+                raise RuntimeError("its code was changed meanwhile: make it again")
         except Exception as error:  # whatever it is, the others are made
             failed.append(f"{name}: {type(error).__name__}: {str(error).strip()[:400]}")
             print(failed[-1], flush=True)
         else:
             drawn = json.loads(DRAWN.read_text())
-            write(DRAWN, json.dumps(drawn | {name: digest(name)}, indent=1) + "\n")
+            write(DRAWN, json.dumps(drawn | {name: made_by}, indent=1) + "\n")
             print(f"{name}: made in {time.monotonic() - begin:.0f} s", flush=True)
     print(f"{time.monotonic() - start:.0f} s in all")
     if failed:
-        print("Not made, and left as they were:", *failed, sep="\n  ")
+        print("Not made:", *failed, sep="\n  ")
     return int(bool(failed))
 
 
@@ -153,6 +155,7 @@ def scratch() -> Path:
 def clone() -> Path:
     """A clone of this checkout with its results, as after `make repro` and a commit of dvc.lock."""
     made = scratch() / "accelbench"
+    shutil.rmtree(made, ignore_errors=True)  # of a call that failed half-way
     run(f"git clone --quiet '{ROOT}' '{made}'", scratch())
     kept = [name for name in KEPT if (ROOT / name).exists()]
     run(f"cp -r {' '.join(kept)} '{made}'", ROOT)
