@@ -84,17 +84,15 @@ def test_a_price_and_a_limit_on_a_percentile_are_of_whoever_asks(here, capsys, m
     (table,) = (here / "runs").rglob("cells.csv")
     costs = [float(row["cost_per_million_samples"]) for row in csv.DictReader(table.read_text().splitlines())]
     assert costs == pytest.approx([1.0, 1000 / 991, 1000 / 982], rel=0.01)
-    for page in ("report.md", "index.html"):
-        assert "cpu at 3.6 an hour, as the user states it." in table.with_name(page).read_text()
-    gpu = maker.ok(maker.cell(device="gpu"), 5000)
-    maker.suite(here / "runs", [*(maker.ok(cell, 1000) for cell, _ in cells), gpu])
+    assert "cpu at 3.6 an hour, as the user states it." in table.with_name("index.html").read_text()
+    maker.suite(here / "runs", [maker.ok(maker.cell(device=device), 1000) for device in ("cpu", "gpu")])
     for command in ("best", "report"):
         assert main([command, "--price-per-hour", "3.6"]) == 2
         assert "of several devices: name each, such as cpu=3.6,gpu=3.6" in capsys.readouterr().err
     (here / "params.yaml").write_text("suites: {mine: {}}\n")
     (here / "runs").rename(here / "results")
     assert main(["report", "--price-per-hour", "cpu=3.6"]) == 2
-    assert "not for results/, whose report DVC keeps: set costs: in params.yaml" in capsys.readouterr().err
+    assert "not for results/, whose report DVC keeps" in capsys.readouterr().err
 
 
 def test_names_are_no_markup_and_records_that_are_not_shown_are_counted(here):
