@@ -15,21 +15,19 @@ LOW, HIGH = (f"the probe reached {rate} GFLOP/s in bf16 and 200 in fp32" for rat
 GPU_RATE = "the probe reached 9,000 TFLOP/s in bf16 and 0.200 in fp32"
 NOT, WORTH = "bf16 is not worth it for mlp: there fp32 is faster.", "bf16 is worth it for mlp."
 EQUAL, IN = "\nWith all else equal, ", "in mlp training with lightning, batch 128"
-LOSS, GAIN = (
-    f"{NOT}{EQUAL}fp32 is % times as fast {IN} (likely)",
-    f"{WORTH}{EQUAL}it is % times as fast as fp32 {IN} (likely)",
-)
+LOSS = f"{NOT}{EQUAL}fp32 is % times as fast {IN} (likely)"
+GAIN = f"{WORTH}{EQUAL}it is 4.00 times as fast as fp32 {IN} (likely)"
 
 
 @pytest.mark.parametrize(
     ("rate", "sets", "probed", "said"),
     [
         (50, "avx2", 20e9, f"{LOSS.replace('%', '20.0')}: {NONE} and {LOW}."),
-        (4000, "avx2 amx_bf16", 9e11, f"{GAIN.replace('%', '4.00')}: {UNITS} and {HIGH}."),
-        (4000, "", 9e15, f"{GAIN.replace('%', '4.00')}: {GPU_RATE}."),
+        (4000, "avx2 amx_bf16", 9e11, f"{GAIN}: {UNITS} and {HIGH}."),
+        (4000, "", 9e15, f"{GAIN}: {GPU_RATE}."),
         (500, "amx_bf16", 20e9, f"{LOSS.replace('%', '2.00')}: {LOW}, although {UNITS}."),
         (500, "", None, f"{LOSS.replace('%', '2.00')}."),
-        (4000, "", -9e11, f"{GAIN.replace('%', '4.00')}."),  # fp32 was probed beside other load
+        (4000, "", -9e11, f"{GAIN}."),  # fp32 was probed beside other load
         (1010, "avx2", 20e9, f"bf16 can't be told from fp32 for mlp.{EQUAL}can't tell {IN}."),
     ],
 )
@@ -45,54 +43,55 @@ def test_what_a_precision_is_worth_is_said_with_its_reasons(cells, maker, rate, 
     assert worth(answers(found), found) == said
 
 
-def _on(name, sets, records):
-    machine = {**ENVIRONMENT["machine"], "cpu_name": name, "instruction_sets": sets}
-    return [dataclasses.replace(each, environment={**ENVIRONMENT, "machine": machine}) for each in records]
+@pytest.fixture
+def on(maker):
+    """Records of rates, by model, device and precision, on a machine."""
+
+    def on(name, rates, sets="amx_bf16", **more):
+        machine = {**ENVIRONMENT["machine"], "cpu_name": name, "instruction_sets": sets}
+        made = [maker.ok(maker.cell(*of.split(), **more), rate) for of, rate in rates.items()]
+        return [dataclasses.replace(each, environment={**ENVIRONMENT, "machine": machine}) for each in made]
+
+    return on
 
 
-def test_no_sentence_about_a_precision_covers_pairs_that_differ(cells, maker) -> None:
+GAIN_OF = {"mlp cpu fp32": 1000, "mlp cpu bf16": 2000}
+
+
+def test_no_sentence_about_a_precision_covers_pairs_that_differ(cells, on) -> None:
     """Two machines, gains beside losses and what can't be told, another device, and batches of one side alone."""
 
-    def said(*rates, name="A", sets="amx_bf16") -> list[str]:
-        return _on(name, sets, [maker.ok(maker.cell(*of, **more), rate) for *of, rate, more in rates])
+    def said(*records) -> list[str]:
+        found = cells(sum(records, []))
+        return worth(answers(found), found).splitlines()
 
-    def worth_of(records) -> list[str]:
-        return worth(answers(found := cells(records)), found).splitlines()
-
-    gain, loss = ([("mlp", "cpu", "fp32", 1000, {}), ("mlp", "cpu", "bf16", rate, {})] for rate in (2000, 100))
-    assert [line for line in worth_of(said(*gain) + said(*loss, name="B", sets="avx2")) if line.startswith("bf16")] == [
-        "bf16 (A) is worth it for mlp.",
-        "bf16 (B) is not worth it for mlp: there fp32 is faster.",
-    ]
-    others = [("cnn", "cpu", "fp32", 1000, {}), ("cnn", "cpu", "bf16", 100, {})]
-    others += [("rnn", "cpu", "fp32", 1000, {}), ("rnn", "cpu", "bf16", 1010, {})]
-    assert worth_of(said(*gain, *others)) == [
-        "bf16 is worth it for mlp; not for cnn: there fp32 is faster; can't be told from fp32 for rnn.",
+    gain, slower = on("A", GAIN_OF), on("B", GAIN_OF | {"mlp cpu bf16": 100}, "avx2")
+    assert said(gain, slower)[::2] == [WORTH.replace("bf16", "bf16 (A)"), NOT.replace("bf16", "bf16 (B)")]
+    others = {"cnn cpu fp32": 1000, "cnn cpu bf16": 100, "rnn cpu fp32": 1000, "rnn cpu bf16": 1010}
+    assert said(gain, on("A", others)) == [
+        f"{WORTH[:-1]}; not for cnn: there fp32 is faster; can't be told from fp32 for rnn.",
         "With all else equal, it is 2.00 times as fast as fp32 in 1 of 3 pairs, fp32 is 10.0 times as fast in 1, "
         "can't tell in 1 (2 likely).",
     ]
-    gpu = [("mlp", "gpu", word, rate, {}) for word, rate in (("fp32", 1000), ("bf16", 9000))]
-    keras = ("mlp", "cpu", "fp32", 5000, {"engine": Engine.keras})
-    assert worth_of(said(*gain, *gpu, keras))[::2] == [
+    keras, gpu = on("A", {"mlp cpu fp32": 5000}, engine=Engine.keras), {"mlp gpu fp32": 1000, "mlp gpu bf16": 9000}
+    assert said(gain, on("A", gpu), keras)[::2] == [
         "bf16 on the cpu is not worth it for mlp: there fp32 with keras is faster, not measured in bf16.",
         "bf16 on the gpu is worth it for mlp.",
     ]
-    found = cells(said(*gain, ("mlp", "cpu", "fp32", 6000, {"batch_size": 512})))
-    assert worth(answers(found), found).startswith("bf16 was not compared at the fastest batch size for mlp.")
+    larger = on("A", {"mlp cpu fp32": 6000}, batch_size=512)
+    assert said(gain, larger)[0] == "bf16 was not compared at the fastest batch size for mlp."
     text = "Training: mlp: fp32 (3.00 times as fast as the next, batch 512 against 128, likely)."
-    assert headline(answers(found), found)[0].text == text
+    assert headline(answers(found := cells(gain + larger)), found)[0].text == text
 
 
-def test_each_answer_about_a_network_is_named_and_same_is_a_result(cells, maker) -> None:
-    tied = [maker.ok(maker.cell(f"n{i}", precision=word), 9) for i in range(10) for word in ("fp32", "bf16")]
-    made = _on("A", "", maker.interleaved({"fp32": 1000, "bf16": 1001}))
-    made += _on("B", "", [maker.ok(maker.cell(precision=word), rate) for word, rate in (("fp32", 9), ("bf16", 99))])
-    found = cells([*made, *tied])
+def test_each_answer_about_a_network_is_named_and_same_is_a_result(cells, maker, on) -> None:
+    tied = {f"n{i} cpu {word}": 9 for i in range(10) for word in ("fp32", "bf16")}
+    found = cells([*maker.interleaved({"fp32": 1000, "bf16": 1001}), *on("B", GAIN_OF), *on("A", tied)])
     text = headline(answers(found), found)[0].text
     assert text.startswith(
-        "Training: mlp (B): bf16 (11.0 times as fast as the next, likely); mlp (A): bf16 and fp32 are "
+        "Training: mlp (B): bf16 (2.00 times as fast as the next, likely); mlp (Example CPU @ 2.0 GHz):"
     )
-    assert text.endswith("equally fast; can't tell for n0, n1, n2, n3, n4, n5, n6; and 3 more.")
+    assert text.endswith(" bf16 and fp32 are equally fast; can't tell for n0, n1, n2, n3, n4, n5, n6; and 3 more.")
 
 
 def test_the_headline_says_what_is_fastest_what_is_missing_and_what_is_in_doubt(cells, maker) -> None:
