@@ -25,7 +25,7 @@ from accelbench.presentation import and_more, checked_words, counted, duration, 
 from accelbench.project import shown
 from accelbench.report.tables import best
 from accelbench.report.tables.on_terminal import rendered
-from accelbench.report.tables.table import Column, columns_of, tabulate_known, word
+from accelbench.report.tables.table import Column, columns_of, count, tabulate_known, word
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record, Row, number_of
 from accelbench.schema.vocab import QUANTIZED, UNEXPECTED, Mode, Phase, Provenance, Status
@@ -41,7 +41,7 @@ MAX_WORKLOADS = 3  # for more, the report and `accelbench best` are the places t
 MAX_CELLS = 12
 MAX_WARNINGS = 2  # of a card or an answer
 MAX_SLOWER = 3  # cells of an answer whose first warning is said
-FIGURES = ("samples/s", "± (%)", "tokens/s", "p50 (ms)", "doubts")
+FIGURES = ("samples/s", "± (%)", "tokens/s", "p50 (ms)")
 BAR_WIDTH = 48
 NAME_WIDTH = 8
 MAX_ERROR_LINES = 16  # of the user's own code; a traceback through frameworks is longer, and is in the record
@@ -238,6 +238,7 @@ def _show_figures(
 ) -> None:
     """Prints a line for each cell, if they are few; on a terminal, names that are too long lose their middle."""
     columns = [Column(heading, lambda cell: word(name(cell))), *columns_of(lambda cell: cell, best.FIGURES, *FIGURES)]
+    columns.append(Column("warnings", lambda cell: best.num_doubts([cell]), count))
     if len(cells) <= MAX_CELLS and (table := tabulate_known("", columns, cells)):
         if console.is_terminal:
             texts = [table.headings[1:], *([entry.text for entry in row[1:]] for row in table.rows)]
