@@ -236,15 +236,15 @@ def test_ctrl_c_leaves_what_was_measured_the_answer_so_far_and_the_command_that_
     measure, stop = Session.measure, Mock(side_effect=KeyboardInterrupt)
     words = ["-m", "mode=infer", "tracking=none", "batch_size=8,16,32"]
     with monkeypatch.context() as patched:
-        patched.setattr(Session, "measure", lambda *given: measure(*given) if given[1].cell.batch_size < 32 else stop())
-        assert main(words) == 130
-    out, err = capsys.readouterr()
-    _, said, again = err.splitlines()
-    with monkeypatch.context() as patched:
         patched.setattr(Session, "__enter__", stop)
         assert main(words) == 130
     none = f"\nInterrupted before the first cell\nTo go on: accelbench {' '.join(words)}\n"
     assert capsys.readouterr().err == none
+    with monkeypatch.context() as patched:
+        patched.setattr(Session, "measure", lambda *given: measure(*given) if given[1].cell.batch_size < 32 else stop())
+        assert main(words) == 130
+    out, err = capsys.readouterr()
+    _, said, again = err.splitlines()
     assert (folder := re.fullmatch("Interrupted; 2 of 3 cells have their record, in (runs/.*)", said)[1]) in out
     assert "All figures: accelbench best" in out
     assert again == f"To go on: accelbench {' '.join(words)} out={folder}"
