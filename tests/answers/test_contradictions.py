@@ -195,7 +195,7 @@ def of_headline(said, page) -> None:
     for each in HEADLINE.finditer(text):
         of_name = [a for a in told if each["name"] == a.name_among(shown)]
         alike = [a for a in of_name if a.group.text(a.fastest).startswith(each["setting"])]
-        lead = min(alike, key=lambda a: a.is_doubtful).lead
+        lead = min(alike, key=lambda a: bool(a.lead and a.lead.is_doubtful)).lead
         keys = (lead.first.measured_key, lead.second.measured_key)
         said.pair("headline", *keys, each["ratio"], each["word"])
     assert bool(told) == bool(HEADLINE.search(text))

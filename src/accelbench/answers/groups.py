@@ -74,7 +74,7 @@ class Group:
         return gap(self.fastest, other)
 
     def within(self, limit: Limit | None) -> "Group | None":
-        """The cells whose latency is known and within the limit; None if there is none."""
+        """The cells whose latency is known and within the limit; None if no cell's is."""
         if limit is None:
             return self
         inside = [each for each in self.cells if (each.number(limit.column) or float("inf")) <= limit.ms]

@@ -87,11 +87,6 @@ class Answer:
         return self.group.lead
 
     @property
-    def is_doubtful(self) -> bool:
-        """Whether a number of either of the two fastest is in doubt."""
-        return self.lead is not None and self.lead.is_doubtful
-
-    @property
     def command(self) -> str | None:
         """The command that may decide between the two fastest; None if none is needed, or none is short."""
         return self.lead.command if self.lead else None

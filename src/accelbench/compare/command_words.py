@@ -77,7 +77,7 @@ def _value_word(value: object) -> str:
 def settling_command(first: Cell, second: Cell, more: Sequence[str] = ()) -> str | None:
     """The command that may say which of two cells is faster; None if no short one repeats both.
 
-    It has `more` words of both. `out` is none of them: interleaved processes go to a folder without other records.
+    Both sides also get the words `more`. These have no `out`: `compare --run` needs a folder without other records.
     """
     sides = [command_words(cell) for cell in (first, second)]
     if None in sides:

@@ -12,6 +12,7 @@ from accelbench.judging.row import phases_ms
 from accelbench.presentation import and_more, significant
 from accelbench.report.read import Sweep
 from accelbench.report.tables import pairs as pair_table
+from accelbench.report.tables.all_cells import name_on_page
 from accelbench.report.tables.table import Table
 from accelbench.schema.vocab import Phase
 from accelbench.stats.order_statistics import median
@@ -70,7 +71,7 @@ def _gained(title: str, axis: Axis, base: str, cells: Sequence[MeasuredCell]) ->
         return None
     lines = [
         Line(
-            cell=_name(gain.cell),
+            cell=name_on_page(gain.cell),
             name=f"{gain.value}: {gain.what}",
             text=f"{significant(gain.gap.ratio)}x, {gain.gap.word}",
             value=gain.gap.ratio,
@@ -85,10 +86,6 @@ def _gained(title: str, axis: Axis, base: str, cells: Sequence[MeasuredCell]) ->
         lines=lines,
         table=pair_table.table(f"Speed over {base}", found),
     )
-
-
-def _name(cell: MeasuredCell) -> str:
-    return f"{cell.folder}/{cell.name}"
 
 
 def _summaries(found: Sequence[Pair], axis: Axis, base: str) -> Iterator[str]:
@@ -130,7 +127,7 @@ def _time(fastest: Sequence[MeasuredCell]) -> QuestionSection | None:
     )
     mixed = [(max(ms.values()) / sum(ms.values()), cell, sum(ms.values())) for cell, ms in known]
     lines = [
-        Line(_name(cell), cell.label, f"{significant(total_ms)} ms")
+        Line(name_on_page(cell), cell.label, f"{significant(total_ms)} ms")
         for share, cell, total_ms in sorted(mixed, key=lambda each: each[0])
         if share < ONE_COLOUR
     ]
@@ -152,7 +149,7 @@ def _limit(fastest: Sequence[MeasuredCell]) -> QuestionSection | None:
     if beyond := ", ".join(cell.label for cell, percent in every if percent > 100):
         sentence += f" Not drawn, since it ran faster than the probe: {beyond}."
     lines = [
-        Line(_name(cell), cell.label, ", ".join(filter(None, [f"{significant(percent, 2)} %", bound])), percent)
+        Line(name_on_page(cell), cell.label, ", ".join(filter(None, [f"{significant(percent, 2)} %", bound])), percent)
         for cell, percent in sorted(known, key=lambda each: -each[1])
         for bound in [str(cell.row["bound"] or "")]
     ]

@@ -223,7 +223,7 @@ def cell_fields(standing: Standing, experiment_id: str) -> tuple[dict[str, float
     metrics = known | {NUM_PROCESSES: float(cell.num_processes)} if cell.speed else {}
     params = {key: text for key, text in _params(cell.record, cell.row).items() if key not in PROCESS_SETTINGS}
     width = relative_half_width(cell.row)
-    about = _about(standing, "" if width is None else f" ±{significant(100 * width, 2)} %", experiment_id)
+    plus_minus = None if width is None else f"{significant(100 * width, 2)} %"
     tags = {
         KIND: AGGREGATE,
         CELL_KEY: cell.measured_key,
@@ -231,15 +231,15 @@ def cell_fields(standing: Standing, experiment_id: str) -> tuple[dict[str, float
         "suite": cell.cell.suite,
         "status": cell.outcome,
         "speed": significant(cell.speed),  # in the order in which MLflow's table shows them
-        "plus_minus": UNKNOWN if width is None else f"{significant(100 * width, 2)} %",
+        "plus_minus": plus_minus or UNKNOWN,
         "word": standing.word,
         "share": significant(standing.share),
-        NOTE: _note(cell.record, cell.row, about),
+        NOTE: _note(cell.record, cell.row, _about(standing, plus_minus, experiment_id)),
     }
     return metrics, params, {key: clean(text)[:MAX_TAG] for key, text in tags.items()}
 
 
-def _about(standing: Standing, width: str, experiment_id: str) -> str:
+def _about(standing: Standing, plus_minus: str | None, experiment_id: str) -> str:
     cell, fastest = standing.cell, standing.fastest
     link = f"#/experiments/{quote(experiment_id, safe='')}/runs?" + urlencode(
         {"workflowType": "machine_learning", "searchFilter": f"tags.cell = '{cell.measured_key}'"}
@@ -247,6 +247,7 @@ def _about(standing: Standing, width: str, experiment_id: str) -> str:
     processes = f"[its processes]({link})"  # of all sweeps: how many these are changes
     if not cell.speed:
         return f"**{cell.outcome}**" + (f": {cell.reason}" if cell.reason else "") + f" · {processes}"
+    width = f" ±{plus_minus}" if plus_minus else ""
     words = [f"**{significant(cell.speed)} {unit_text(cell)}**{width} on {cell.row['device_name']}"]
     if fastest is cell:
         words.append(f"**{FASTEST}** of what compares with it")

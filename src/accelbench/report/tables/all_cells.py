@@ -146,12 +146,17 @@ def cells(sweeps: Sequence[Sweep], groups: Iterable[Group]) -> Cells:
     return Cells(columns=known, rows=rows, csv_columns=list(csv_rows[0]) if csv_rows else [])
 
 
+def name_on_page(cell: MeasuredCell) -> str:
+    """What the page's script knows the cell by: two suites may hold the same cell."""
+    return f"{cell.folder}/{cell.name}"
+
+
 def extension(sweep: Sweep, cell: MeasuredCell) -> Row:
     """What the page shows of a cell besides its row of `cells.csv`: names, options, outcome, remarks."""
     row = cell.row
     measured = cell.record.measurement if cell.record else None
     return {
-        "name": f"{sweep.folder}/{cell.name}",  # two suites may hold the same cell
+        "name": name_on_page(cell),
         "label": cell.label,
         "folder": sweep.folder,
         "options": options_text(row | {"engine": Engine.lightning}),  # the page shows the engine as a filter

@@ -63,7 +63,7 @@ def chosen_of(group: Group) -> list[Choice]:
 
 
 def by_criterion(answers: Sequence[Answer]) -> Table | None:
-    """The cells that are worth choosing beside the fastest of each model and mode; None if there is none."""
+    """The cells that are worth choosing beside the fastest of each model and mode; None without any."""
     chosen = [choice for answer in answers for choice in chosen_of(answer.group) if choice[1] is not answer.fastest]
     return tabulate_known("What else is worth choosing, by latency, energy or cost", OF_ALL, chosen, [NOTE])
 
