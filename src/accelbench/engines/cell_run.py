@@ -17,6 +17,7 @@ from accelbench.devices.proc import high_water_bytes
 from accelbench.devices.registry import look
 from accelbench.engines.formats import FORMATS
 from accelbench.engines.images import Shape, check_has_epochs, is_random
+from accelbench.errors import UnsupportedError
 from accelbench.measuring import clock, output_check, witness
 from accelbench.measuring.breakdown import has_time
 from accelbench.measuring.limits import Limits
@@ -26,7 +27,7 @@ from accelbench.measuring.runner import ONE_RANK, Compiles, RankGroup, Runner, S
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Answers, Breakdown, Check, Epoch, Evaluation, Measurement, Operator, Work
 from accelbench.schema.ranges import MAX_NUMBER
-from accelbench.schema.vocab import QUANTIZED, Device, Mode, Pipeline, Precision, Promise, Protocol
+from accelbench.schema.vocab import QUANTIZED, SERVING, Device, Mode, Pipeline, Precision, Promise, Protocol
 
 # In which a newly built network rounds as a cell does, where that is not its own precision. No CPU has tf32: bf16
 # rounds to fewer bits.
@@ -240,6 +241,8 @@ class CellRun:
 
     def measure_window(self, step: Step) -> None:
         """Measures blocks and single steps; drops the times of parts that this cell's steps do not have."""
+        if self.cell.protocol in SERVING:
+            raise UnsupportedError(f"protocol={self.cell.protocol}: engine={self.cell.engine} serves no requests yet")
         cell, self.step, watch = self.cell, step, None if self.is_one_step else self.watch(step)
         queues = self.backend.queues or cell.devices > 1
         backend, ends = self.backend, self.limits.ends

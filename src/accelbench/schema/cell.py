@@ -12,11 +12,13 @@ from accelbench.schema.serialize import canonical_json, digest, plain
 from accelbench.schema.setting import setting
 from accelbench.schema.text import one_line
 from accelbench.schema.vocab import (
+    SERVING,
     XLA,
     Allocator,
     Augment,
     Device,
     Engine,
+    Generator,
     KerasBackend,
     Library,
     Mode,
@@ -151,6 +153,32 @@ class Window:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Server:
+    """How requests arrive and how they are batched, of the protocols that serve: see docs/serving.md.
+
+    `max_batch` and `max_delay_ms` are Triton's settings: a batch is computed once it is full, or once its oldest
+    request has waited so long.
+    """
+
+    rate: NotNegative = setting(
+        50.0, "protocol=server: requests that arrive per second", above=0, column=True, empty="other protocols"
+    )
+    latency_ms: NotNegative = setting(50.0, "protocol=server: milliseconds that a request may take", above=0)
+    percentile: NotNegative = setting(
+        99.0, "protocol=server: of the requests, so many per cent are within latency_ms", above=0, most=99.99
+    )
+    duration_s: NotNegative = setting(20.0, "seconds for which requests arrive", above=0)
+    max_batch: AtLeastOne | None = setting(None, "requests of a batch, at most; unless given, batch_size")
+    max_delay_ms: NotNegative = setting(
+        0.0, "milliseconds that a request waits for others of its batch, at most", column=True, empty="other protocols"
+    )
+    workers: AtLeastOne = setting(
+        1, "instances of the network, which share the threads", column=True, empty="other protocols"
+    )
+    generator: Generator = setting(Generator.own, "protocol=server: own, or loadgen for MLPerf's")
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunSettings:
     """The settings of a cell that the command line has under the same names. Whatever is added here is one of both."""
 
@@ -168,7 +196,9 @@ class RunSettings:
         empty="one device",
     )
     protocol: Protocol = setting(
-        help="window: steps for some seconds; steps: a fixed number; fit: whole epochs", column=True
+        help="window: steps for some seconds; steps: a fixed number; fit: whole epochs; server, single_stream, "
+        "multi_stream, offline: requests",
+        column=True,
     )
     epochs: AtLeastOne = setting(
         help="of protocol=fit; the other protocols only estimate the time of this many; unless given, the model's own",
@@ -198,10 +228,15 @@ class RunSettings:
     # after which the cell's process is killed; not part of the id
     timeout_s: NotNegative = setting(600.0, "seconds after which a cell is ended; its record says so", above=0)
     window: Window = Window()
+    server: Server = Server()
 
 
-# Protocol -> the attributes of a cell that only this protocol uses.
-BOUNDS = {Protocol.window: ["window"], Protocol.steps: ["warmup", "steps"]}
+# Protocol -> the attributes of a cell that not all protocols use.
+BOUNDS = {
+    Protocol.window: ["window"],
+    Protocol.steps: ["warmup", "steps"],
+    **dict.fromkeys(SERVING, ["server"]),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,7 +326,7 @@ def id_of(values: Mapping[str, Any]) -> str:
 
 
 def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    others = [key for protocol, keys in BOUNDS.items() if protocol != values["protocol"] for key in keys]
+    others = {key for keys in BOUNDS.values() for key in keys} - set(BOUNDS.get(values["protocol"], []))
     left_out = {"suite", "timeout_s", *others}
     if not values.get("budget_s") or values["protocol"] == Protocol.fit:  # cells that do not use it keep their ids
         left_out.add("budget_s")

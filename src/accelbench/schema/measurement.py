@@ -17,6 +17,7 @@ from accelbench.schema.ranges import (
     Seconds,
     Share,
 )
+from accelbench.schema.serving import Serving
 from accelbench.schema.vocab import Phase, Promise, Stop
 
 SeriesName = Annotated[str, re.compile("[A-Za-z0-9_]+")]
@@ -168,6 +169,7 @@ class Measurement:
     operators: list[Operator] = field(default_factory=list)  # those that take most of a step's time, longest first
     work: Work | None = None  # the work of one step
     epochs: list[Epoch] = field(default_factory=list)  # whole epochs (protocol `fit`)
+    serving: Serving | None = None  # requests and their answers, of the protocols that serve
     loss: Number | None = None  # of the last training step's batch
     evaluation: Evaluation | None = None  # on the test set after the last epoch of training
     answers: Answers | None = None  # of a trained classifier in inference, by an engine that exports it

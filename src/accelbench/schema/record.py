@@ -141,8 +141,10 @@ def from_values(values: Mapping[str, Any]) -> Record:
     if datetime.fromisoformat(record.started_at).tzinfo is None:
         raise ValueError(f"started_at: should have a time zone, not {record.started_at!r}")
     measured = record.measurement
-    if record.status == Status.ok and (measured is None or not (measured.blocks or measured.epochs)):
-        raise ValueError("measurement: an ok record should have blocks or epochs")
+    if record.status == Status.ok and (
+        measured is None or not (measured.blocks or measured.epochs or measured.serving)
+    ):
+        raise ValueError("measurement: an ok record should have blocks, epochs or requests")
     return record
 
 

@@ -62,8 +62,14 @@ Mode = StrEnum("Mode", ["train", "infer"])
 Allocator = StrEnum("Allocator", ["default", "jemalloc", "tcmalloc", "glibc_reuse"])
 
 # What decides how many steps are measured: bounds in seconds and a target precision (`cell.Window`), a fixed number, or
-# whole epochs.
-Protocol = StrEnum("Protocol", ["window", "steps", "fit"])
+# whole epochs. The others serve requests, in MLPerf's four scenarios: arriving at a rate, one after another, several
+# at once one after another, and all at once.
+Protocol = StrEnum("Protocol", ["window", "steps", "fit", "server", "single_stream", "multi_stream", "offline"])
+SERVING = frozenset({Protocol.server, Protocol.single_stream, Protocol.multi_stream, Protocol.offline})
+# Whether requests are answered within a limit at a percentile: surely, surely not, or not known.
+Verdict = StrEnum("Verdict", {"passes": "sure pass", "fails": "sure fail", "unknown": "can't tell"})
+# What makes the requests: accelbench's own generator, or MLPerf's LoadGen.
+Generator = StrEnum("Generator", ["own", "loadgen"])
 
 # How batches are made. From a prepared data set: `array` gathers decoded images, `jpeg` decodes picture files in worker
 # processes. From random images: `host` copies ready batches to the device at each step, `device` keeps them there,

@@ -16,6 +16,7 @@ from accelbench.schema.text import MAX_TEXT, beginning, one_line
 from accelbench.schema.vocab import (
     RANDOM,
     RANDOM_IMAGE_PIPELINES,
+    SERVING,
     XLA,
     Augment,
     Device,
@@ -116,6 +117,10 @@ def _without_unused_settings(run: RunConfig) -> RunConfig:
         engine = replace(engine, xla_processes=False)
     if run.protocol == Protocol.fit:
         run = replace(run, breakdown_s=RunSettings.breakdown_s)
+    if run.protocol in SERVING:
+        run = replace(
+            run, batch_size=run.server.max_batch or run.batch_size, server=replace(run.server, max_batch=None)
+        )
     if data.pipeline != Pipeline.jpeg:
         data = replace(data, num_workers=DataSpec.num_workers)
     if data.name != RANDOM or model.batch or model.library == Library.transformers:
