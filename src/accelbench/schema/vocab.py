@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+from accelbench.stats.verdict import Verdict as Verdict
+
 
 class Device(StrEnum):
     """The hardware that computes. `xla_cpu` runs torch_xla, the TPU's software, on the CPU; it is no TPU."""

@@ -1,0 +1,195 @@
+"""Whether a percentile of the latencies in a queue is within a limit, from one run: pure functions on arrays.
+
+In a queue the misses of a limit come in clusters. A rule for independent ones, such as LoadGen's, then passes most
+servers that are exactly at their limit (docs/serving-bound.md). Here a run is cut into cycles, which are independent if
+arrivals are Poisson's (Crane and Iglehart, Operations Research 23, 1975). The share of misses has the limits of Korn
+and Graubard (Survey Methodology 24, 1998) with cycles as clusters. Where misses are few, clusters of them are counted:
+their number over that of misses is the extremal index (Rootzen, Advances in Applied Probability 20, 1988).
+
+Times are int64 in ns: `scheduled`, when each request was due, in rising order, and `done`, when it was answered. Below
+0 it had an error or no answer, and misses any limit. A latency is `done` less `scheduled`. There is a request or more.
+"""
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accelbench.stats.means import mean_interval
+from accelbench.stats.verdict import Verdict
+
+Times = NDArray[np.int64]
+
+RISK = 0.01  # of a sure pass where the true percentile is the limit, and of a sure fail there
+MIN_CYCLES = 30
+# Of cycles with a request of the run's own slowest tenth. With fewer, it saw too few of the long ones.
+MIN_SLOW_CYCLES = 10
+# The extremal index of the slowest tenth over that farther out, where clusters are longer.
+TAIL_RATIO = 1.11
+MIN_PROCESSES = 5
+MAX_INCREMENTS = 20
+NEVER = np.iinfo(np.int64).max  # the latency of an error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Misses:
+    """What the verdict on a run is made of.
+
+    `share`, that of misses, has a lower and an upper limit with 99 % confidence each; `design_effect`, at least 1, is
+    by how much its variance is larger than that of independent misses. The first and the last cycle may be cut.
+    """
+
+    num: int
+    num_missed: int
+    num_cycles: int
+    num_missed_cycles: int
+    design_effect: float
+    share: float
+    low: float
+    high: float
+
+
+class _Run:
+    """The requests in the order of falling latency, and the cycle of each.
+
+    A cycle begins at an arrival that finds as many requests in the system as arrivals find most often. With one worker
+    that is none. Several, and those that take batches, are seldom idle: with them cycles are exactly independent only
+    if service times are exponential, which matters little (tests/stats/test_regenerative.py).
+    """
+
+    def __init__(self, scheduled: Times, done: Times) -> None:
+        self.num = len(done)
+        left = np.sort(np.maximum(done, scheduled + 1))  # an error leaves at once
+        found = np.arange(self.num) - np.searchsorted(left, scheduled, side="right")
+        cycles = np.cumsum(found == np.bincount(found).argmax(), dtype=np.int32)
+        latencies = np.where(done < 0, NEVER, done - scheduled)
+        order = np.argsort(-latencies)
+        self.slowest, self.cycles = latencies[order], (cycles - cycles[0])[order]
+        self.sizes = np.bincount(self.cycles).astype(float)
+        self.sum_of_squares = float(self.sizes @ self.sizes)
+        self.num_slow = self.num // 10
+        self.num_slow_cycles, self.slow_effect = self._spread(self.num_slow)
+
+    def _spread(self, num_missed: int) -> tuple[int, float]:
+        """The number of cycles with one of the slowest requests, and the design effect of the share of these."""
+        missed = np.bincount(self.cycles[:num_missed], minlength=len(self.sizes))
+        num_hit, num, share = int(np.count_nonzero(missed)), len(self.sizes), num_missed / self.num
+        if not 0 < share < 1 or num < 2:
+            return num_hit, 1.0
+        squares = float(missed @ missed - 2 * share * (missed @ self.sizes)) + share**2 * self.sum_of_squares
+        return num_hit, max(1.0, num / (num - 1) * squares / self.num / (share * (1 - share)))
+
+    def num_above(self, limit_ns: float) -> int:
+        return self.num - int(np.searchsorted(self.slowest[::-1], limit_ns, side="right"))
+
+    def misses(self, num_missed: int) -> Misses:
+        """If so many of the slowest requests miss."""
+        from scipy.special import betaincinv, stdtrit
+
+        num_cycles, (num_hit, effect) = len(self.sizes), self._spread(num_missed)
+        if num_hit < MIN_SLOW_CYCLES:
+            effect = max(effect, self.slow_effect)
+        low, high = 0.0, 1.0
+        if num_cycles > 1:
+            num = self.num / effect * float(stdtrit(self.num - 1, 0.975) / stdtrit(num_cycles - 1, 0.975)) ** 2
+            missed = num * num_missed / self.num
+            low = float(betaincinv(missed, num - missed + 1, RISK)) if missed else 0.0
+            high = float(betaincinv(missed + 1, num - missed, 1 - RISK)) if num_missed < self.num else 1.0
+        counts = {"num": self.num, "num_missed": num_missed, "num_cycles": num_cycles, "num_missed_cycles": num_hit}
+        return Misses(**counts, design_effect=effect, share=num_missed / self.num, low=low, high=high)
+
+    def verdict(self, misses: Misses, percentile: float) -> Verdict:
+        from scipy.special import betainc
+
+        within = percentile / 100
+        if misses.num_cycles < MIN_CYCLES or self.num_slow_cycles < MIN_SLOW_CYCLES:
+            return Verdict.unknown
+        if misses.low > 1 - within:
+            return Verdict.fails
+        index = misses.num_missed_cycles / misses.num_missed if misses.num_missed else 1.0
+        if misses.num_missed < self.num_slow:
+            index = min(index, self.num_slow_cycles / self.num_slow / TAIL_RATIO)
+        hits = self.num * index - misses.num_missed_cycles
+        few = hits > 0 and betainc(hits, misses.num_missed_cycles + 1, within) < RISK
+        return Verdict.passes if few and misses.high < 1 - within else Verdict.unknown
+
+
+def misses(scheduled: Times, done: Times, limit_ns: int) -> Misses:
+    """The requests that took longer than the limit, and what is known of their share."""
+    run = _Run(scheduled, done)
+    return run.misses(run.num_above(limit_ns))
+
+
+def verdict(scheduled: Times, done: Times, limit_ns: int, percentile: float) -> tuple[Verdict, Misses]:
+    """Whether the percentile of the latencies is at most the limit, and what that is made of.
+
+    Where it equals the limit, at most 1 % of runs are a sure pass, and at most 1 % a sure fail.
+    """
+    run = _Run(scheduled, done)
+    found = run.misses(run.num_above(limit_ns))
+    return run.verdict(found, percentile), found
+
+
+def percentile_bounds(
+    scheduled: Times, done: Times, percentile: float
+) -> tuple[float | None, float | None, float | None]:
+    """The percentile of the latencies by nearest rank, and its lower and its upper bound, in ns.
+
+    The upper bound is the lowest limit with a sure pass, limits below the lower bound are a sure fail. None: there are
+    too few requests to tell it, or it is an error's.
+    """
+    run = _Run(scheduled, done)
+    if run.num < num_requests_for(percentile):
+        return None, None, None
+    beyond = run.num - math.ceil(percentile / 100 * run.num)
+
+    def is_said(word: Verdict, num_missed: int) -> bool:
+        return run.verdict(run.misses(num_missed), percentile) == word
+
+    fewest = bisect_left(range(run.num), True, lo=beyond, key=lambda num: is_said(Verdict.fails, num))
+    most = bisect_left(range(beyond + 1), True, key=lambda num: not is_said(Verdict.passes, num)) - 1
+    ranks = beyond, fewest - 1 if fewest < run.num else -1, most
+    value, low, high = (float(run.slowest[rank]) if rank >= 0 and run.slowest[rank] < NEVER else None for rank in ranks)
+    return value, low, high
+
+
+def surely_grows(at_s: Sequence[float], outstanding: Sequence[float]) -> bool:
+    """Whether the number of requests in the system, counted at rising times in s, grows: Student's interval, at 99.5 %.
+
+    Counts are correlated, and a regression finds a trend in any random walk (Granger and Newbold, Journal of
+    Econometrics 2, 1974). So the slope is the mean of the increments over at most 20 equal stretches of time. These are
+    independent while a server is always busy, and cancel each other in a stable queue.
+    """
+    num = min(MAX_INCREMENTS, len(at_s) - 1)
+    if num < MIN_PROCESSES:
+        return False
+    increments = np.diff(np.interp(np.linspace(at_s[0], at_s[-1], num + 1), at_s, outstanding))
+    return mean_interval(increments.tolist(), 0.99)[0] > 0
+
+
+def verdict_of_processes(shares: Sequence[float], percentile: float) -> Verdict:
+    """The verdict by the shares of misses of at least five fresh processes: Student's interval of their mean.
+
+    A pass takes a miss in each of them: if some have none, clusters are so rare that all five may have missed them.
+    """
+    if len(shares) < MIN_PROCESSES:
+        return Verdict.unknown
+    low, high = mean_interval(shares, 1 - 2 * RISK)
+    if low > 1 - percentile / 100:
+        return Verdict.fails
+    return Verdict.passes if high < 1 - percentile / 100 and min(shares) > 0 else Verdict.unknown
+
+
+def num_requests_for(percentile: float, num_processes: int = 1) -> int:
+    """The fewest requests, over all processes, with which a sure pass is possible: 509 each for the 99th percentile."""
+    return num_processes * math.ceil(TAIL_RATIO * math.log(RISK) / math.log(percentile / 100))
+
+
+def loadgen_passes(num: int, num_missed: int, percentile: float) -> bool:
+    """MLPerf's rule, which takes misses as independent: LoadGen's `early_stopping.cc`, at 99 % without a tolerance."""
+    from scipy.special import betainc
+
+    return num > num_missed and bool(betainc(num - num_missed, num_missed + 1, percentile / 100) < RISK)

@@ -1,0 +1,192 @@
+"""The verdict on a percentile in a queue: how often it is wrong, of simulated queues whose percentile is known."""
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from accelbench.stats.regenerative import (
+    loadgen_passes,
+    misses,
+    num_requests_for,
+    percentile_bounds,
+    surely_grows,
+    verdict,
+    verdict_of_processes,
+)
+from accelbench.stats.verdict import Verdict
+
+# Times are in units of the mean service time. The 99th percentile with a constant service time: Franx, Operations
+# Research Letters 29, 2001.
+P99_OF_CONSTANT = {0.5: 4.3363, 0.8: 11.3559, 0.9: 22.8982}
+LOADS = tuple(P99_OF_CONSTANT)
+BATCH = 8
+
+
+def arrivals(rng, runs, num, rate):
+    """Poisson's, given their number: sorted uniforms, made without sorting."""
+    gaps = rng.exponential(size=(runs, num + 1)).cumsum(axis=1)
+    return gaps[:, :-1] / gaps[:, -1:] * (num / rate)
+
+
+def one_worker(rng, runs, num, load, service):
+    """Lindley's recursion, solved by sums: the last of a busy period is done after its first arrival and all work."""
+    due = arrivals(rng, runs, num, load)
+    work = service(rng, (runs, num))
+    worked = work.cumsum(axis=1)
+    return due, worked + np.maximum.accumulate(due - (worked - work), axis=1)
+
+
+def exponential(rng, shape):
+    return rng.exponential(size=shape)
+
+
+def constant(rng, shape):
+    return np.ones(shape)
+
+
+def two_workers(rng, runs, num, load):
+    """Each takes a mean of 2, so that both together do one request in a unit of time."""
+    due, done = arrivals(rng, runs, num, load), np.empty((runs, num))
+    work, free = rng.exponential(2, (num, runs)), np.zeros((2, runs))
+    for i in range(num):
+        free.sort(axis=0)
+        free[0] = done[:, i] = np.maximum(due[:, i], free[0]) + work[i]
+    return due, done
+
+
+def batches(rng, runs, num, load):
+    """A batch takes a unit of time, whatever its size; it is of all that wait, at most eight."""
+    due, done = arrivals(rng, runs, num, load * BATCH), np.empty((runs, num + BATCH))
+    padded = np.concatenate([due, np.full((runs, BATCH), np.inf)], axis=1)
+    free, first, rows = np.zeros(runs), np.zeros(runs, int), np.arange(runs)[:, None]
+    while (first < num).any():
+        places = np.minimum(first[:, None] + np.arange(BATCH), num + BATCH - 1)
+        waiting = padded[rows, places]
+        start = np.where(first < num, np.maximum(free, waiting[:, 0]), free)
+        taken = waiting <= start[:, None]
+        done[rows, np.where(taken, places, num + BATCH - 1)] = start[:, None] + 1
+        free, first = start + 1, first + taken.sum(axis=1)
+    return due, done[:, :num]
+
+
+# What is simulated, and its 99th percentile: by formula, but for that of batches, from 3e8 simulated requests.
+QUEUES = {
+    **{f"M/M/1 {at}": (partial(one_worker, load=at, service=exponential), math.log(100) / (1 - at)) for at in LOADS},
+    **{f"M/D/1 {at}": (partial(one_worker, load=at, service=constant), P99_OF_CONSTANT[at]) for at in LOADS},
+    "M/M/2 0.8": (partial(two_workers, load=0.8), 23.8747),
+    "batches 0.5": (partial(batches, load=0.5), 1.9992),
+    "batches 0.8": (partial(batches, load=0.8), 2.79),
+}
+
+
+def ns(times):
+    return np.asarray(np.asarray(times) * 1e9, np.int64)
+
+
+def simulated(queue, num, runs, seed=0):
+    """Each run's arrivals and ends."""
+    rng, many = np.random.default_rng(seed), max(1, 1_000_000 // num)
+    for first in range(0, runs, many):
+        yield from zip(*map(ns, QUEUES[queue][0](rng, min(many, runs - first), num)), strict=True)
+
+
+def at_most(share, runs):
+    """The most of so many runs, each of which has this chance: more are seen once in a thousand times."""
+    return binom.isf(0.001, runs, share)
+
+
+FAST = [("M/M/1 0.5", 2_000, 200), ("M/D/1 0.8", 10_000, 100), ("batches 0.8", 5_000, 100)]
+WHOLE = [(queue, num, 2_000) for queue in QUEUES for num in (2_000, 10_000, 50_000)]
+
+
+@pytest.mark.parametrize(
+    ("queue", "num", "runs"), FAST + [pytest.param(*each, marks=[pytest.mark.slow]) for each in WHOLE]
+)
+def test_at_its_limit_a_server_passes_and_fails_in_one_run_of_a_hundred(queue, num, runs):
+    limit = QUEUES[queue][1]
+    said = [
+        [verdict(*run, round(share * limit * 1e9), 99)[0] for share in (1, 1.5, 0.5)]
+        for run in simulated(queue, num, runs)
+    ]
+    at_limit, far_within, far_beyond = zip(*said, strict=True)
+    assert max(at_limit.count(Verdict.passes), at_limit.count(Verdict.fails)) <= at_most(0.01, runs)
+    assert far_beyond.count(Verdict.passes) == far_within.count(Verdict.fails) == 0
+    if num == 50_000 and not queue.endswith("0.9"):
+        assert far_within.count(Verdict.passes) >= 0.8 * runs
+
+
+def test_loadgens_rule_passes_a_queue_at_its_limit_and_holds_without_a_queue():
+    assert [min(n for n in range(9_999) if loadgen_passes(n, t, 99)) for t in (0, 1, 2, 10)] == [459, 662, 838, 2_010]
+    runs, passes = 300, {}
+    for queue, num in (("M/M/1 0.9", 3_000), ("M/D/1 0.8", 3_000)):
+        late = [(end - due > QUEUES[queue][1] * 1e9)[-459:].sum() for due, end in simulated(queue, num, runs)]
+        passes[queue] = sum(loadgen_passes(459, int(missed), 99) for missed in late)
+    assert passes["M/M/1 0.9"] > 0.85 * runs
+    assert passes["M/D/1 0.8"] > 0.6 * runs
+    alone = np.random.default_rng(1).binomial(459, 0.01, runs)
+    assert sum(loadgen_passes(459, int(missed), 99) for missed in alone) <= at_most(0.01, runs)
+
+
+def test_bounds_are_where_the_verdict_changes_and_hold_the_percentile():
+    runs, held = 30, 0
+    for run in simulated("M/D/1 0.5", 10_000, runs):
+        value, low, high = percentile_bounds(*run, 99)
+        assert low <= value <= high
+        assert verdict(*run, int(high), 99)[0] == Verdict.passes
+        assert verdict(*run, int(low) - 1, 99)[0] == Verdict.fails
+        assert {verdict(*run, int(limit), 99)[0] for limit in (low + 1, value, high - 1)} == {Verdict.unknown}
+        held += low <= QUEUES["M/D/1 0.5"][1] * 1e9 <= high
+    assert runs - held <= at_most(0.02, runs)
+
+
+def test_with_the_fewest_requests_a_pass_is_possible_and_too_few_say_nothing():
+    assert [num_requests_for(percentile) for percentile in (50, 90, 99, 99.9)] == [8, 49, 509, 5_110]
+    assert num_requests_for(99, num_processes=5) == 5 * 509
+    for num, word in ((508, Verdict.unknown), (509, Verdict.passes)):
+        due = np.arange(num) * 100
+        assert verdict(due, due + 10, 10, 99)[0] == word  # the limit itself is no miss
+    assert percentile_bounds(due, due + 10, 99) == (10, 10, 10)
+    assert percentile_bounds(due[:508], due[:508] + 10, 99) == (None, None, None)
+    assert verdict(due[:20], due[:20] + 10, 1, 99)[0] == Verdict.unknown
+
+
+def test_an_error_misses_every_limit():
+    due = np.arange(2_000) * 100
+    done = due + 10
+    done[::40] = -1
+    word, found = verdict(due, done, 10**12, 99)
+    assert (word, found.num_missed, found.num_missed_cycles) == (Verdict.fails, 50, 50)
+    assert found.design_effect == pytest.approx(1, rel=0.001)
+    assert found == misses(due, done, 10**12)
+    assert found.low < found.share == 0.025 < found.high
+    assert percentile_bounds(due, done, 99)[0] is None
+    assert percentile_bounds(due, done, 90) == (10, 10, 10)
+
+
+def outstanding(load, num, rng):
+    """How many requests there are at a hundred times, while so many arrive."""
+    due, done = (times[0] for times in one_worker(rng, 1, num, load, exponential))
+    at = np.linspace(0, due[-1], 100)
+    return at, np.searchsorted(due, at) - np.searchsorted(done, at)
+
+
+def test_a_queue_grows_surely_only_where_more_arrive_than_leave():
+    rng = np.random.default_rng(3)
+    grows = {
+        load: sum(surely_grows(*outstanding(load, 2_000, rng)) for _ in range(200)) for load in (0.5, 0.9, 0.97, 1.3)
+    }
+    assert grows[0.5] == grows[0.9] == 0
+    assert grows[0.97] <= at_most(0.01, 200)
+    assert grows[1.3] > 190
+    assert not surely_grows(range(5), range(5))
+
+
+def test_a_queue_that_is_never_empty_is_judged_by_five_processes():
+    assert verdict_of_processes([0.5] * 4, 99) == Verdict.unknown
+    assert verdict_of_processes([0.1, 0.2, 0.15, 0.1, 0.12], 99) == Verdict.fails
+    assert verdict_of_processes([0.002, 0.003, 0.002, 0.004, 0.001], 99) == Verdict.passes
+    assert verdict_of_processes([0.0, 0.0, 0.0, 0.0, 0.0], 99) == Verdict.unknown
+    assert verdict_of_processes([0.0, 0.0, 0.0, 0.0, 0.06], 99) == Verdict.unknown
