@@ -68,8 +68,6 @@ Allocator = StrEnum("Allocator", ["default", "jemalloc", "tcmalloc", "glibc_reus
 # at once one after another, and all at once.
 Protocol = StrEnum("Protocol", ["window", "steps", "fit", "server", "single_stream", "multi_stream", "offline"])
 SERVING = frozenset({Protocol.server, Protocol.single_stream, Protocol.multi_stream, Protocol.offline})
-# Whether requests are answered within a limit at a percentile: surely, surely not, or not known.
-Verdict = StrEnum("Verdict", {"passes": "sure pass", "fails": "sure fail", "unknown": "can't tell"})
 # What makes the requests: accelbench's own generator, or MLPerf's LoadGen.
 Generator = StrEnum("Generator", ["own", "loadgen"])
 

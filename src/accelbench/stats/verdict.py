@@ -1,6 +1,6 @@
-"""The three words of a test with two sides."""
+"""The three words of a test with two sides: here, since nothing below `schema/` may import its words."""
 
 from enum import StrEnum
 
-# `unknown`: neither is sure at 99 %. More requests, or a rate that is farther from the limit, may tell.
+# Whether a percentile of latencies is at most its limit. `unknown`: neither is sure at 99 %.
 Verdict = StrEnum("Verdict", {"passes": "sure pass", "fails": "sure fail", "unknown": "can't tell"})
