@@ -17,7 +17,7 @@ from typing import Any
 
 from accelbench.devices import allocators
 from accelbench.devices.proc import high_water_bytes
-from accelbench.errors import UnsupportedError, UserError
+from accelbench.errors import UnsupportedError, UserError, is_out_of_memory
 from accelbench.isolation.messages import CellRequest, Outcome, Request, encode
 from accelbench.lifeline import end_with_starter
 from accelbench.measuring import witness
@@ -27,8 +27,6 @@ from accelbench.schema.serialize import load, plain
 from accelbench.schema.text import message_of
 from accelbench.schema.vocab import Status
 
-# Parts of the frameworks' messages when memory runs out. torch's CPU allocator and XLA raise plain RuntimeErrors.
-OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "RESOURCE_EXHAUSTED", "ALLOC_FAILED")
 # torch's messages for an operation that a device does not implement in a floating-point format: the cell is skipped.
 # The same message about another format, such as integers, is an error of the cell.
 NOT_IMPLEMENTED = re.compile(
@@ -122,8 +120,6 @@ def _failure(error: BaseException, *, has_own_code: bool) -> Outcome:
     text = message_of(error)
     if isinstance(error, RuntimeError) and NOT_IMPLEMENTED.search(text):  # NotImplementedError is a RuntimeError
         return Outcome(status=Status.skipped, reason=text)
-    out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    out_of_memory = out_of_memory or any(words in text for words in OUT_OF_MEMORY)
     by_user, kind = isinstance(error, UserError), type(error).__name__
     reason = text if by_user else f"{kind}: {text}" if text else kind
     reason = "; ".join([reason.partition("\n")[0], *getattr(error, "__notes__", [])])
@@ -133,7 +129,7 @@ def _failure(error: BaseException, *, has_own_code: bool) -> Outcome:
     lines = traceback.format_exception(error)
     if calls:  # a traceback through frameworks hides them
         lines = [lines[0], *traceback.format_list(calls), *traceback.format_exception_only(error)]
-    status = Status.oom if out_of_memory else Status.failed
+    status = Status.oom if is_out_of_memory(error) else Status.failed
     return Outcome(status=status, reason=reason, error="".join(lines), user_error=by_user)
 
 

@@ -1,17 +1,31 @@
 """Serves requests: batches them, has workers compute the batches, and keeps the times of each request."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import threading
+import time
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from accelbench.errors import is_out_of_memory
+from accelbench.measuring import witness
 from accelbench.schema.cell import Server
+from accelbench.schema.text import MAX_REASON, beginning, message_of, one_line
 from accelbench.schema.vocab import Protocol
+from accelbench.serving.arrivals import due_ns, num_requests
+from accelbench.serving.load import TIME_LIMIT, Arrivals, Batches, Times, now_ns, queries
 
-Times = NDArray[np.int64]
+# Protocol -> samples of a query, and the fewest queries: MLPerf's early stopping needs 64 for the 90th percentile, and
+# 662 for the 99th (Inference Rules, section on early stopping).
+ONE_AT_A_TIME = {Protocol.single_stream: (1, 64), Protocol.multi_stream: (8, 662)}
+MAX_LATE = 0.01  # of the limit, for 99 % of the requests: beyond, they are not those that were asked for
+MAX_RATE_ERROR = 0.01
+MAX_ASLEEP_S = 0.01  # a suspension takes seconds; the two clocks are read one after the other
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,4 +74,143 @@ def serve(service: Service, protocol: Protocol, server: Server, seed: int, until
     `until_s` is when to end at the latest, of `time.perf_counter`. An exception of a worker is counted, except for one
     that says that memory is used up, which is raised, as is any exception of `service.prepare`.
     """
-    raise NotImplementedError
+    asleep_ns = _asleep_ns()
+    # A further query of these would begin before the answer to the first.
+    crew = _Crew(service, 1 if protocol in ONE_AT_A_TIME else len(service.workers))
+    if protocol == Protocol.server:
+        times, ended_early, defects = _open_loop(crew, server, seed, until_s)
+    else:
+        times, ended_early, defects = _closed_loop(crew, protocol, server, until_s), None, []
+        if time.perf_counter() >= until_s:
+            ended_early = TIME_LIMIT
+    if (slept_s := (_asleep_ns() - asleep_ns) / 1e9) > MAX_ASLEEP_S:
+        defects.append(f"the machine slept for {slept_s:.1f} s")
+    batches = Counter(crew.nums.tolist())
+    return Served(
+        **dict(zip(("due", "issued", "dispatched", "done"), times, strict=True)),
+        batches=batches,
+        num_padded=sum((crew.size_of(num) - num) * count for num, count in batches.items()),
+        busy_ns=int((abs(crew.ended) - crew.began).sum()),
+        num_workers=len(crew.logs),
+        num_errors=int((times[-1] < 0).sum()),
+        error=crew.error,
+        ended_early=ended_early,
+        defects=defects,
+        seed=seed,
+    )
+
+
+def _open_loop(crew: "_Crew", server: Server, seed: int, until_s: float) -> tuple[list[Times], str | None, list[str]]:
+    with Arrivals(server, due_ns(num_requests(server), server.rate, seed), until_s) as arrivals:
+        crew.run(arrivals.batches(crew.service.max_batch))
+    due, issued = arrivals.times(crew.nums.sum())
+    dispatched, done = (np.concatenate([each, np.full(len(due) - len(each), -1)]) for each in crew.times())
+    defects = [death] if (death := arrivals.death()) else []
+    return [due, issued, dispatched, done], arrivals.ended_early, [*defects, *_lateness(due, issued, server)]
+
+
+def _closed_loop(crew: "_Crew", protocol: Protocol, server: Server, until_s: float) -> list[Times]:
+    max_batch = crew.service.max_batch
+    size, least = ONE_AT_A_TIME.get(protocol, (max_batch, 1))
+    crew.run(queries(size, max_batch, least, server.duration_s, until_s))
+    dispatched, done = crew.times()
+    if protocol not in ONE_AT_A_TIME:
+        due = np.full(len(done), crew.begin_ns)
+        return [due, due, dispatched, done]
+    done = np.where((done < 0).reshape(-1, size).any(axis=1), -1, done[size - 1 :: size])
+    return [*[dispatched[::size]] * 3, done]
+
+
+def _lateness(due: Times, issued: Times, server: Server) -> Iterator[str]:
+    """Why the requests were not those that were asked for."""
+    if not len(due):
+        return
+    limit_ms, late_ms = MAX_LATE * server.latency_ms, np.percentile(issued - due, 99) / 1e6
+    if late_ms > limit_ms:
+        yield (
+            f"requests were issued {late_ms:.3g} ms late (p99), more than {limit_ms:.3g} ms, 1 % of server.latency_ms: "
+            "this machine can't offer server.rate beside so many threads; `accelbench doctor` says what it can"
+        )
+    asked_s, offered_s = (float(times[-1] - times[0]) / 1e9 for times in (due, issued))
+    if abs(offered_s - asked_s) > max(MAX_RATE_ERROR * asked_s, limit_ms / 1e3):
+        yield f"{len(due)} requests were to arrive in {asked_s:.2f} s, and did in {offered_s:.2f} s"
+
+
+def _asleep_ns() -> int:
+    """How long the machine was suspended since it started."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+
+
+class _Crew:
+    """The workers of a service, each in a thread of its own, the first one in the caller's."""
+
+    error: str | None = None
+    begin_ns = 0
+    # Of each batch, in the order of the samples: how many it has, and when it began and ended, below 0 if it raised.
+    nums: Times
+    began: Times
+    ended: Times
+
+    def __init__(self, service: Service, num: int) -> None:
+        self.service = service
+        self.logs = [array("q") for _ in range(num)]  # four numbers of each batch; the first is its first sample
+        self._barrier = threading.Barrier(num, action=self._begin)
+        self._taking = threading.Lock()  # its holder waits for the next batch
+        self._failure: BaseException | None = None
+
+    def run(self, batches: Batches) -> None:
+        """Has the batches computed. Raises what `prepare` raised, or what is no error of a request."""
+        threads = [threading.Thread(target=self._guarded, args=(each, batches)) for each in range(1, len(self.logs))]
+        for thread in threads:
+            thread.start()
+        self._guarded(0, batches)
+        for thread in threads:
+            thread.join()
+        if self._failure is not None:
+            raise self._failure
+        witness.say(witness.Moment.end)
+        log = np.concatenate([np.array(each, np.int64).reshape(-1, 4) for each in self.logs])
+        _, self.nums, self.began, self.ended = log[log[:, 0].argsort()].T
+
+    def times(self) -> tuple[Times, Times]:
+        """When each sample was dispatched and done."""
+        return np.repeat(self.began, self.nums), np.repeat(np.maximum(self.ended, -1), self.nums)
+
+    def size_of(self, num: int) -> int:
+        """Of the batch that so many samples are computed in."""
+        sizes = self.service.sizes
+        return sizes[bisect_left(sizes, num)] if sizes else num
+
+    def _begin(self) -> None:
+        witness.say(witness.Moment.begin)
+        self.begin_ns = now_ns()
+
+    def _guarded(self, index: int, batches: Batches) -> None:
+        try:
+            self.service.prepare(index)
+            self._barrier.wait()
+            self._work(self.service.workers[index], self.logs[index], batches)
+        except BaseException as error:  # `run` raises it
+            self._failure = self._failure or error
+            self._barrier.abort()
+
+    def _work(self, worker: Callable[[Any], None], log: "array[int]", batches: Batches) -> None:
+        pool, join = self.service.pool, self.service.join
+        while True:
+            with self._taking:
+                taken = None if self._failure else next(batches, None)
+            if taken is None:
+                return
+            first, num = taken
+            began_ns = now_ns()
+            try:
+                samples = [pool[index % len(pool)] for index in range(first, first + num)]
+                worker(join(samples + samples[-1:] * (self.size_of(num) - num)))
+                ended_ns = now_ns()
+            except Exception as error:
+                ended_ns = -now_ns()
+                if is_out_of_memory(error):
+                    raise
+                text = f"{type(error).__name__}: {message_of(error)}"
+                self.error = self.error or beginning(one_line(text), MAX_REASON)
+            log.extend((first, num, began_ns, ended_ns))

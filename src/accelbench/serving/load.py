@@ -1,0 +1,134 @@
+"""Which requests are computed next: those that arrived, or further ones of a program that waits for each answer."""
+
+import contextlib
+import fcntl
+import itertools
+import mmap
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accelbench.schema.cell import Server
+from accelbench.serving import generator
+from accelbench.stats.regenerative import surely_grows
+
+Times = NDArray[np.int64]
+Batches = Iterator[tuple[int, int]]  # the first sample of each batch, and how many it has
+
+now_ns = time.monotonic_ns
+PIPE_BYTES = 1 << 20  # of requests that wait: the most that a user may ask for
+LEAD_NS = 5_000_000  # from the start until the first request
+START_S = 60.0  # of the generator, at most
+LOOK_NS = 100_000_000  # between two looks at how many requests wait
+MAX_WAITING = 2.0  # times as many requests as arrive within the limit: the queue may be growing
+TIME_LIMIT = "the cell's time limit"
+
+
+def queries(size: int, max_batch: int, least: int, duration_s: float, until_s: float) -> Batches:
+    """The batches of queries of `size` samples, until `duration_s` are over and there are `least`, or `until_s`."""
+    end_s = time.perf_counter() + duration_s
+    for query in itertools.count():
+        now_s = time.perf_counter()
+        if now_s >= until_s or (query >= least and now_s >= end_s):
+            return
+        for first in range(0, size, max_batch):
+            yield query * size + first, min(max_batch, size - first)
+
+
+class Arrivals:
+    """Requests of the generator's process, which starts at once, issues within `batches` and ends with the context."""
+
+    def __init__(self, server: Server, due: Times, until_s: float) -> None:
+        """`due` is when each request is due, in nanoseconds from any time."""
+        self.ended_early: str | None = None
+        self.num = 0  # that have arrived
+        self.due, self._server, self._until_ns, self._is_closed = due, server, until_s * 1e9, False
+        self._looks: tuple[list[float], list[float]] = ([], [])  # seconds, and requests that waited
+        surely_grows(range(9), range(9))  # imports what it needs, which takes a tenth of a second
+        self._buffer = bytearray(PIPE_BYTES)
+        file, pipe = os.memfd_create("requests"), subprocess.PIPE
+        os.ftruncate(file, 2 * due.nbytes)
+        self._times = np.frombuffer(mmap.mmap(file, 0), np.int64).reshape(2, len(due))
+        command = [sys.executable, "-I", "-S", str(generator.__file__), str(file)]
+        self._process = subprocess.Popen(command, bufsize=0, pass_fds=[file], stdin=pipe, stdout=pipe)
+        os.close(file)
+        self.pid, self._pipe = self._process.pid, self._process.stdout.fileno()  # type: ignore[union-attr]
+        with contextlib.suppress(OSError):  # a user may have no further pipe of this size
+            fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)  # where it is full, requests are late
+
+    def __enter__(self) -> "Arrivals":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if not self._is_closed:
+            self._process.kill()
+        self._process.__exit__(None, None, None)  # waits
+
+    def batches(self, max_batch: int) -> Batches:
+        """As Triton's dynamic batcher makes them: full ones, and those whose oldest request waited `max_delay_ms`.
+
+        They end early where the queue surely grows: the time that is left would change nothing.
+        """
+        self._begin()
+        taken, delay_ns = 0, int(self._server.max_delay_ms * 1e6)
+        while True:
+            self._receive()
+            now, waiting = now_ns(), self.num - taken
+            if self._ends(now, waiting) or (self._is_closed and not waiting):
+                return
+            left_ns = int(self.due[taken]) + delay_ns - now if waiting else LOOK_NS
+            if waiting and (waiting >= max_batch or left_ns <= 0):
+                num = min(waiting, max_batch)
+                yield taken, num
+                taken += num
+            else:  # a pipe that is closed is always ready
+                select.select([] if self._is_closed else [self._pipe], [], [], min(left_ns, LOOK_NS) / 1e9)
+
+    def _begin(self) -> None:
+        if not select.select([self._pipe], [], [], START_S)[0] or os.read(self._pipe, 1) != generator.READY:
+            raise RuntimeError("the process that issues requests did not start")
+        os.set_blocking(self._pipe, False)
+        self._times[0] = self.due = self.due + (now_ns() + LEAD_NS - self.due[0])
+        self._process.stdin.write(b"\n")  # type: ignore[union-attr]
+
+    def _receive(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # no more for now
+            while num := os.readv(self._pipe, [self._buffer]):
+                self.num += num
+            self._is_closed = True
+
+    def _ends(self, now: int, waiting: int) -> bool:
+        at_s, waited = self._looks
+        if at_s and now < at_s[-1] * 1e9 + LOOK_NS:
+            return False
+        at_s.append(now / 1e9)
+        waited.append(waiting)
+        most = MAX_WAITING * self._server.rate * self._server.latency_ms / 1e3
+        if now >= self._until_ns:
+            self.ended_early = TIME_LIMIT
+        elif waiting > most and surely_grows(at_s, waited):
+            self.ended_early = f"the queue grows: {waiting} requests wait after {at_s[-1] - at_s[0]:.1f} s"
+        return self.ended_early is not None
+
+    def times(self, num_answered: int) -> tuple[Times, Times]:
+        """When each request was due and issued, of those whose fate is known: answered, or waiting beyond the limit."""
+        num = num_answered
+        if self.ended_early:
+            missed_ns = now_ns() - int(self._server.latency_ms * 1e6)
+            num = max(num, min(self.num, int(np.searchsorted(self.due, missed_ns))))
+        return self.due[:num], self._times[1, :num].copy()
+
+    def death(self) -> str | None:
+        """How the process ended, if it issued too few requests; to be asked after the context."""
+        code, num = self._process.returncode, len(self.due)
+        if self.num == num or self.ended_early:
+            return None
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return f"the process that issues requests ended after {self.num} of {num} ({how})"
