@@ -15,7 +15,8 @@ from accelbench.errors import UnsupportedError, UserError
 from accelbench.measuring import witness
 from accelbench.schema.cell import Cell, Window
 from accelbench.schema.measurement import Block, Measurement, Work
-from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol, Status
+from accelbench.schema.serving import Quantile, Serving
+from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol, Status, Verdict
 from accelbench.schema.workload import DataSpec, ModelSpec
 
 TESTS = Path(__file__).parent
@@ -83,6 +84,28 @@ def make_record(cell: Cell | None = None, status: Status = Status.ok, **changes)
         "reason": None if status == Status.ok else "for [a] reason",
     }
     return Record(**values | changes)
+
+
+def make_served(protocol: Protocol = Protocol.server, cell: Cell | None = None, **changes):
+    """A record of a cell that served 1,000 requests; of `offline` it has blocks, and is a speed."""
+    values = {"seed": 0, "num_requests": 1000, "duration_s": 20.0, "offered_per_s": 50.0, "served_per_s": 49.5}
+    values |= {
+        "batches": {"1": 400, "4": 150},
+        "num_padded": 50,
+        "busy_share": 0.5,
+        "queue_s": 0.002,
+        "compute_s": 0.01,
+    }
+    if protocol == Protocol.server:
+        values |= {"num_missed": 3, "miss_share_low": 0.001, "miss_share_high": 0.008, "verdict": Verdict.passes}
+        values |= {"num_cycles": 400, "num_missed_cycles": 2, "design_effect": 1.5, "late_p99_s": 0.0001}
+        known = [(50.0, 0.012, 0.0118, 0.0125), (90.0, 0.021, 0.019, 0.024), (99.0, 0.0402, 0.033, None)]
+        latencies = [Quantile(percentile=p, seconds=value, low=low, high=high) for p, value, low, high in known]
+        values["latencies"] = [*latencies, Quantile(percentile=99.9, seconds=None)]
+    serving = Serving(**{**values, **changes})
+    blocks = [Block(num_steps=10, num_samples=320, seconds=0.1)] * 8 if protocol == Protocol.offline else []
+    measured = make_measurement(blocks=blocks, latency_s=[], serving=serving)
+    return make_record(cell or make_cell(protocol=protocol), measurement=measured)
 
 
 def write_plan_of(folder: Path, records, suite: str = "nets") -> None:

@@ -8,6 +8,7 @@ import pytest
 from accelbench.grid.estimate import (
     FIXED_S,
     LAUNCHES,
+    LEAST_WARMUP,
     NUM_CHECK_STEPS,
     Evidence,
     Inputs,
@@ -20,7 +21,7 @@ from accelbench.measuring import clock
 from accelbench.measuring.breakdown import measure_breakdown
 from accelbench.measuring.runner import Runner
 from accelbench.schema import record as records
-from accelbench.schema.cell import KerasSettings, Window
+from accelbench.schema.cell import KerasSettings, Server, Window
 from accelbench.schema.measurement import Work
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
 from fakes import make_ceilings, make_cell
@@ -47,6 +48,13 @@ class Steps:
 
     def between(self, start: float, end: float) -> float:
         return end - start
+
+
+def test_a_cell_that_serves_takes_its_duration_whatever_its_steps_take():
+    served = make_cell(protocol=Protocol.server, server=Server(duration_s=30))
+    assert Evidence().length(served).seconds == pytest.approx(30 + FIXED_S)
+    after = Evidence([finished(make_cell(), 0.1)]).length(served)
+    assert after.seconds == pytest.approx(30 + OVERHEAD_S + (LEAST_WARMUP + NUM_CHECK_STEPS[Mode.infer]) * 0.1, rel=0.1)
 
 
 @pytest.mark.parametrize("seconds", [0.0005, 0.01, 0.1, 0.5, 4.0, 30.0])

@@ -9,7 +9,7 @@ from accelbench.devices import packages
 from accelbench.devices.registry import DeviceReport, absent
 from accelbench.grid import support
 from accelbench.grid.support import why_not
-from accelbench.schema.cell import KerasSettings, Options
+from accelbench.schema.cell import KerasSettings, Options, Server
 from accelbench.schema.vocab import (
     NOT_QUANTIZED,
     Allocator,
@@ -102,6 +102,10 @@ def exported(**changes):
     return make_cell(**{"engine": Engine.openvino, **changes})
 
 
+def serving(**changes):
+    return make_cell(protocol=Protocol.server, **changes)
+
+
 def optional(device="cpu", mode=Mode.infer, **on):
     return make_cell(device=Device(device), mode=mode, options=Options(**on))
 
@@ -154,6 +158,18 @@ def optional(device="cpu", mode=Mode.infer, **on):
         (keras(STEPS, devices=2), "on several devices: use 1"),
         (keras(model=ModelSpec(name="mlp", weights="/my.safetensors")), "model.weights=*.safetensors: Keras"),
         (keras(mode=Mode.train, save_weights=True), "save_weights=true: Keras' cells keep no weights"),
+        # Requests
+        (serving(device=Device.gpu, devices=2), "protocol=server serves requests on one device: use devices=1"),
+        (serving(model=LIT.model), "model=lightning: its loop serves no requests: use model=custom"),
+        (serving(data=RESIDENT), "requests of protocol=server come from host memory: use data.pipeline=host"),
+        (
+            serving(engine=Engine.keras, keras=STEPS),
+            "engine.steps_per_execution=2: protocol=server computes each batch",
+        ),
+        (serving(engine=Engine.keras, keras=JAX), None),
+        (serving(options=Options(compile=True)), None),
+        (serving(options=Options(compile=True), server=Server(workers=2)), "compile=true runs one instance of the net"),
+        (serving(device=Device.xla_cpu, server=Server(workers=2)), "device=xla_cpu runs one instance"),
         # What a network is exported to
         (exported(mode=Mode.train), "use mode=infer"),
         (exported(device=Device.gpu), "use device=cpu"),

@@ -5,7 +5,10 @@ from accelbench.schema.measurement import Epoch, SystemSeries
 from accelbench.schema.vocab import Device
 from fakes import make_measurement
 
-ROW = {"device": "gpu", "devices": 1, "samples_per_s": 1000.0, "energy_j_per_sample": None, "energy_provenance": None}
+ROW = dict.fromkeys(
+    ("energy_j_per_sample", "energy_j_per_request", "energy_provenance", "requests_per_s", "busy_share")
+)
+ROW |= {"device": "gpu", "devices": 1, "samples_per_s": 1000.0}
 BOTH = {Device.gpu: Cost(price_per_hour=3.6, power_w=350), Device.cpu: Cost(price_per_hour=3.6, power_w=350)}
 IDLE_W = {"cpu_energy_j": 10.0}
 STEADY = {"steady_boot_s": (102.0, 105.0), "num_steady_samples": 600}
@@ -19,6 +22,10 @@ def test_money_and_estimated_energy_follow_from_what_is_stated():
     for column in ("cost_per_million_samples", "energy_j_per_sample"):
         assert gpus[column] == pytest.approx(4 * row[column])
         assert parts[column] == pytest.approx(row[column])  # parts of one CPU
+    served = with_costs(ROW | {"samples_per_s": None, "requests_per_s": 100.0, "busy_share": 0.25}, BOTH)
+    assert served["cost_per_million_requests"] == pytest.approx(10.0)  # of the whole time
+    assert served["energy_j_per_request"] == pytest.approx(0.25 * 3.5)  # while it computes
+    assert "cost_per_million_samples" not in served
 
 
 def series(*watts_at, names=("cpu_energy_j",)):

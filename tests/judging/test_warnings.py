@@ -2,11 +2,14 @@ import random
 
 import pytest
 
-from accelbench.judging.row import remarks_in, summarise
+from accelbench.answers.cells import cells_of
+from accelbench.answers.process import Process
+from accelbench.answers.trust import in_doubt
+from accelbench.judging.row import remarks_in, summarise, warnings_of
 from accelbench.judging.warnings import Kind
 from accelbench.schema.measurement import Block, SystemSeries
-from accelbench.schema.vocab import Device, Stop
-from fakes import make_cell, make_measurement, make_record
+from accelbench.schema.vocab import Device, Stop, Verdict
+from fakes import make_cell, make_measurement, make_record, make_served
 
 
 def remarks_about(system=None, environment=None, cell=None, **measured):
@@ -91,3 +94,19 @@ def test_what_may_be_wrong_with_a_number_is_a_doubt_and_what_its_interval_says_a
     said = [text for each, text in remarks_about(**found) if kind is None or each == Kind[kind]]
     assert len(said) == len(told)
     assert all(text.startswith(expected) for text, expected in zip(said, told, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, []),
+        ({"ended_early": "the queue grows", "verdict": Verdict.fails}, ["ended early: the queue grows"]),
+        ({"num_errors": 3, "error": "no"}, ["3 of 1,000 requests have no answer: no"]),
+        ({"num_cycles": 7, "verdict": Verdict.unknown}, ["the server was idle only 7 times: too few to tell what its"]),
+    ],
+)
+def test_what_is_doubtful_of_requests(changes, told):
+    found = warnings_of(summarise(make_served(**changes)))
+    assert len(found) == len(told)
+    assert all(text.startswith(begin) for text, begin in zip(found, told, strict=True))
+    assert "had a warning of the engine" not in in_doubt([], cells_of([Process.of(make_served(**changes))]))

@@ -4,10 +4,21 @@ from enum import StrEnum
 
 import pytest
 
-from accelbench.schema.cell import Cell, KerasSettings, Options, TrainerSettings
+from accelbench.schema.cell import Cell, KerasSettings, Options, Server, TrainerSettings
 from accelbench.schema.serialize import load
 from accelbench.schema.setting import declared
-from accelbench.schema.vocab import Allocator, Device, Engine, KerasBackend, Library, Protocol, Scaling, Task, Weights
+from accelbench.schema.vocab import (
+    SERVING,
+    Allocator,
+    Device,
+    Engine,
+    KerasBackend,
+    Library,
+    Protocol,
+    Scaling,
+    Task,
+    Weights,
+)
 from accelbench.schema.workload import ModelSpec
 from fakes import make_cell
 
@@ -15,7 +26,7 @@ CELL = make_cell(engine=Engine.keras, keras=KerasSettings(), trainer=TrainerSett
 PATHS = ["suite", "engine", "device", "data.name", *(each.path for each in declared(Cell))]
 # Other values of the settings whose default does not tell their type.
 OTHER = {"threads": 1, "trainer.gradient_clip_val": 0.5, "model.task": Task.masked_lm, "model.inputs": ("ids",)}
-OTHER |= {"data.train_images": 7}
+OTHER |= {"data.train_images": 7, "server.max_batch": 4}
 
 
 def another(value):
@@ -40,19 +51,21 @@ def with_another(whole, path, value=None):
 
 @pytest.mark.parametrize("path", PATHS)
 def test_every_setting_is_kept_and_changes_the_id_but_the_suite_and_the_time_limit(path):
-    changed = with_another(CELL, path, OTHER.get(path))
-    assert changed != CELL
-    assert (changed.id == CELL.id) == (path in ("suite", "timeout_s", "warmup", "steps"))
+    cell = dataclasses.replace(CELL, protocol=Protocol.server) if path.startswith("server.") else CELL
+    changed = with_another(cell, path, OTHER.get(path))
+    assert changed != cell
+    assert (changed.id == cell.id) == (path in ("suite", "timeout_s", "warmup", "steps"))
     read = load(Cell, json.loads(json.dumps(changed.to_json())))
     assert (read, read.id) == (changed, changed.id)
     assert isinstance(read.device, Device)
 
 
-@pytest.mark.parametrize("path", [each for each in PATHS if each.startswith("window.")])
-def test_the_window_is_part_of_a_window_cells_id_only(path):
+@pytest.mark.parametrize("path", [each for each in PATHS if each.startswith(("window.", "server."))])
+def test_the_window_is_part_of_a_window_cells_id_only_and_the_server_of_those_that_serve(path):
+    using = {Protocol.window} if path.startswith("window.") else SERVING
     for protocol in Protocol:
         cell = make_cell(protocol=protocol)
-        assert (with_another(cell, path).id == cell.id) == (protocol != Protocol.window)
+        assert (with_another(cell, path, OTHER.get(path)).id == cell.id) == (protocol not in using)
 
 
 OWN = ModelSpec(name="Net", library=Library.custom, args={"width": 8, "kind": "wide", "sizes": [512] * 9})
@@ -64,6 +77,11 @@ KERAS = KerasSettings(backend=KerasBackend.jax, jit_compile=True, steps_per_exec
     ("changes", "label"),
     [
         ({"repeat": 3}, "mlp-cpu-fp32-b32-infer-r3"),
+        ({"protocol": Protocol.server}, "mlp-cpu-fp32-b32-infer-server-50rps"),
+        (
+            {"protocol": Protocol.multi_stream, "server": Server(max_delay_ms=2.5, workers=2)},
+            "mlp-cpu-fp32-b32-infer-multi_stream-2.5ms-2workers",
+        ),
         ({"devices": 2, "scaling": Scaling.weak}, "mlp-cpux2-fp32-b32-infer-weak"),
         ({"device": Device.xla_cpu, "devices": 2, "xla_processes": True}, "mlp-xla_cpux2-fp32-b32-infer-processes"),
         ({"engine": Engine.keras, "keras": KERAS}, "mlp-cpu-fp32-b32-infer-keras-jax-jit_compile-4steps_per_execution"),

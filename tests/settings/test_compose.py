@@ -27,6 +27,15 @@ def test_a_run_is_one_configuration_and_a_sweep_one_for_each_combination(project
     assert [(one.model.name, one.batch_size) for one in configs] == expected
 
 
+def test_what_serves_requests_infers_unless_a_mode_is_named(project):
+    configs = compose(["-m", "protocol=window,server,offline"])
+    assert [one.mode for one in configs] == ["train", "infer", "infer"]
+    (cell,), _ = cells_of(compose(["protocol=server", "server.rate=30"]))
+    assert (cell.mode, cell.server.rate) == ("infer", 30)
+    with pytest.raises(UserError, match="^mode=train: protocol=server serves requests: use mode=infer"):
+        cells_of(compose(["protocol=server", "mode=train"]))
+
+
 def test_a_configuration_made_of_the_one_before_is_the_same_as_a_new_one(project, monkeypatch):
     made, original = [], jobs.updated
 

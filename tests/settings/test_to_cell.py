@@ -4,8 +4,8 @@ from dataclasses import replace
 import pytest
 
 from accelbench.errors import UserError
-from accelbench.schema.cell import KerasSettings
-from accelbench.schema.vocab import KerasBackend, Scaling
+from accelbench.schema.cell import KerasSettings, RunSettings, Server
+from accelbench.schema.vocab import SERVING, KerasBackend, Scaling
 from accelbench.settings.to_cell import cell_and_options, check_limits
 from settings.composed import merged
 
@@ -46,6 +46,7 @@ def test_processes_of_xla_devices_are_lightnings_and_of_several_devices():
 CUSTOM = ("model.name=custom", "model.library=custom")
 
 
+SERVED = ("protocol=server", "mode=infer")
 LIT = ("model.name=lightning", "model.library=lightning", "model.target=my.nets.Lit", "data.name=module")
 
 
@@ -71,12 +72,43 @@ def test_a_lightning_module_has_a_data_module_or_its_own_loaders_and_settings_of
         ([*LIT, "data.args={n: 1}"], "data.args.n: goes with data.target"),
         ([*LIT, "data.pipeline=jpeg"], "data.pipeline=jpeg: goes with other data"),
         (["data.name=random", "data.pipeline=host", "data.train_images=5"], "data.train_images=5: goes with a data"),
+        (
+            ["server.rate=9"],
+            "server.rate=9.0: goes with protocol=multi_stream, offline, server, single_stream, and not",
+        ),
+        (["protocol=offline"], "mode=train: protocol=offline serves requests: use mode=infer"),
+        ([*SERVED, "server.workers=999"], "server.workers=999: they share the threads: use at most "),
+        ([*SERVED, "threads=1", "server.workers=2"], "server.workers=2: they share the threads: use at most 1"),
+        (
+            [*SERVED, "server.rate=9"],
+            "server.percentile=99: takes 509 requests, and server.rate=9 gives 180 .* use server.duration_s=57",
+        ),
+        ([*SERVED, "server.duration_s=600"], "timeout_s=600: is short for server.duration_s=600: use timeout_s=900"),
         (["trainer.accumulate_grad_batches=4"], "trainer.accumulate_grad_batches=4: goes with model=lightning"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(settings, told):
     with pytest.raises(UserError, match=f"^{told}"):
         cell_and_options(merged(*settings))
+
+
+def test_a_protocol_that_serves_keeps_what_it_uses_and_max_batch_is_the_batch():
+    asked = (
+        "mode=infer",
+        "server.rate=70",
+        "server.max_delay_ms=3",
+        "server.max_batch=16",
+        "breakdown_s=0",
+        "threads=2",
+    )
+    found = {word: cell_and_options(merged(f"protocol={word}", *asked, "server.workers=2"))[0] for word in SERVING}
+    assert found["server"].server == Server(rate=70, max_delay_ms=3, workers=2)
+    assert found["multi_stream"].server == Server(max_delay_ms=3, workers=2)
+    assert found["offline"].server == Server(workers=2)
+    assert found["single_stream"].server == Server()
+    sizes = {"server": 16, "offline": 16, "multi_stream": 8, "single_stream": 1}
+    assert {word: each.batch_size for word, each in found.items()} == sizes
+    assert {each.breakdown_s for each in found.values()} == {RunSettings.breakdown_s}
 
 
 def in_range(setting):
@@ -92,6 +124,7 @@ def in_range(setting):
         *("devices=0", "engine.steps_per_execution=0", "batch_size=0", f"batch_size={2**63}", "epochs=0", "threads=0"),
         *("seed=-1", "repeat=-1", "window.warmup_steps=0", "window.warmup_s=-1.0", "window.latency_s=-0.5"),
         *("window.latency_steps=0", "window.latency_steps=1000001", "steps=1000001", "timeout_s=0.0"),
+        *("server.rate=0.0", "server.rate=-1.0", "server.percentile=100.0", "server.max_batch=0"),
         *("window.measure_s=0.0", "window.block_s=-1.0", "model.learning_rate=0.0", "model.args.dropout=.nan"),
         *(f"{name}={value}" for name in ("timeout_s", "window.warmup_s") for value in ("nan", "inf")),
     ],

@@ -21,7 +21,7 @@ from accelbench.sinks.mlflow_fields import NOTE, translate
 from tests.sinks.samples import STAND_IN, cell, record
 
 # Parameters, tags and parts of the description.
-ELSEWHERE = {"threads", "warnings", "tips", "notes", *mlflow_fields.TAGS}
+ELSEWHERE = {"threads", "verdict", "warnings", "tips", "notes", *mlflow_fields.TAGS}
 LONG = "a" * 7000
 VALUES = {bool: [True, False], int: [0, 1, 2, 32], float: [0.0, 0.5, 1.0], str: ["None", "x", "/a/x", LONG, LONG + "b"]}
 VALUES |= {NoneType: [None], dict: [{}, {"a": 1}, {"a": "1"}, {"b": 1}, {"a": LONG}, {"a": LONG + "b"}]}

@@ -13,6 +13,7 @@ from accelbench.answers.words import workload_text
 from accelbench.api import html
 from accelbench.errors import UserError
 from accelbench.judging.row import remarks_in
+from accelbench.judging.served import served_text
 from accelbench.judging.warnings import Kind
 from accelbench.presentation import significant
 from accelbench.project import workplace
@@ -47,6 +48,15 @@ class Result:
     latency_p50_ms: float | None
     latency_p90_ms: float | None
     latency_p99_ms: float | None
+    # Of a cell that served requests: answered and offered per second, milliseconds from when a request was due until
+    # its answer, the share that took longer than the limit, and whether that is surely few enough.
+    requests_per_s: float | None
+    offered_per_s: float | None
+    request_p50_ms: float | None
+    request_p90_ms: float | None
+    request_p99_ms: float | None
+    miss_share: float | None
+    verdict: str | None  # `sure pass`, `sure fail` or `can't tell`; None but for protocol=server
     warnings: list[str]  # why a number may be off, a sentence each
     tips: list[str]  # what may be faster
     notes: list[str]  # what else a reader should know
@@ -57,13 +67,15 @@ class Result:
     def of(cls, cell: MeasuredCell, path: Path | None) -> "Result":
         """The result of a cell, whose record is at `path`."""
         numbers = [f"samples_per_s{end}" for end in ("", "_low", "_high")]
-        numbers += [f"latency_p{percent}_ms" for percent in (50, 90, 99)]
+        numbers += [f"{of}_p{percent}_ms" for of in ("latency", "request") for percent in (50, 90, 99)]
+        numbers += ["requests_per_s", "offered_per_s", "miss_share"]
         return cls(
             label=cell.label,
             status=cell.outcome,
             is_ok=cell.is_ok,
             reason=cell.reason,
             num_processes=cell.num_processes,
+            verdict=str(cell.row["verdict"]) if cell.is_ok and cell.row["verdict"] else None,
             warnings=remarks_in(cell.row, Kind.doubt),
             tips=remarks_in(cell.row, Kind.tip),
             notes=remarks_in(cell.row, Kind.note),
@@ -79,8 +91,9 @@ class Result:
 
     def __repr__(self) -> str:
         """One line, such as `Result(cnn-cpu-fp32-b128-infer: ok, 401 samples/s)`."""
-        rate = self.samples_per_s
-        what = f", {significant(rate)} samples/s" if rate is not None else f": {self.reason}" if self.reason else ""
+        rate, text = self.samples_per_s, served_text(self._cell.row) if self.is_ok else ""
+        what = f", {text}" if text else f": {self.reason}" if self.reason else ""
+        what = what if rate is None else f", {significant(rate)} samples/s"
         return f"Result({self.label}: {self.status}{what})"
 
     def _repr_html_(self) -> str:
@@ -196,7 +209,8 @@ def _table(results: Sequence[Result], lines: Sequence[str] = ()) -> str:
         speeds = [significant(each.samples_per_s), interval, significant(each.latency_p50_ms)]
         group, cell = ranked.get(each._cell.measured_key, (None, None))
         against = verdict_text(group, cell) if group and cell and len(group.cells) > 1 else ""
-        about = "; ".join(each.warnings) if each.is_ok else ": ".join(filter(None, [each.status, each.reason]))
+        said = [*filter(None, [served_text(each._cell.row)]), *each.warnings]
+        about = "; ".join(said) if each.is_ok else ": ".join(filter(None, [each.status, each.reason]))
         rows.append([name, *speeds, against, about])
         shares.append((cell.speed or 0.0) / (group.fastest.speed or 1.0) if group and cell else None)
     headings = ["cell", "samples/s", "95 % interval", "p50 (ms)", "", "warnings, or why there is no number"]

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from accelbench.project import workplace
-from accelbench.schema.cell import BOUNDS, Cell, KerasSettings, Options, RunSettings, Window
+from accelbench.schema.cell import BOUNDS, Cell, KerasSettings, Options, RunSettings, Server, Window
 from accelbench.schema.vocab import (
     OWN_BATCHES,
     RANDOM,
@@ -23,9 +23,9 @@ from accelbench.schema.vocab import (
 )
 from accelbench.schema.workload import DataSpec, ModelSpec
 
-# Settings without a word of this name: `window` and `protocol` have words of their own, each process has its `repeat`,
-# and the others change no speed (`epochs` is of whole ones, which have no words).
-LEFT_OUT = ("window", "epochs", "breakdown_s", "timeout_s", "repeat", "protocol")
+# Settings without a word of this name: `window`, `server` and `protocol` have words of their own, each process has its
+# `repeat`, and the others change no speed (`epochs` is of whole ones, which have no words).
+LEFT_OUT = ("window", "server", "epochs", "breakdown_s", "timeout_s", "repeat", "protocol")
 # The libraries whose networks a name tells; for the others the user's own words are needed.
 NAMED = {Library.timm, Library.torchvision}
 
@@ -64,6 +64,7 @@ def command_words(cell: Cell) -> list[str] | None:
         },
         **{field.name: (getattr(cell.options, field.name), field.default) for field in fields(Options)},
         **{f"window.{each.name}": (getattr(window, each.name), each.default) for each in fields(Window)},
+        **{f"server.{each.name}": (getattr(cell.server, each.name), each.default) for each in fields(Server)},
     }
     named = {name: value for name, (value, default) in settings.items() if value is not None and value != default}
     return [*model, *(f"{name}={_value_word(value)}" for name, value in named.items())]

@@ -34,6 +34,7 @@ from accelbench.schema.record import Record, read_all
 from accelbench.schema.serialize import canonical_json, plain
 from accelbench.schema.vocab import (
     RANDOM,
+    SERVING,
     SHARE_ONE_CPU,
     Device,
     Engine,
@@ -53,7 +54,7 @@ EVALUATION = 1 / 3  # the time of an evaluated sample, as a share of a trained o
 # Settings that change how many steps are run, but not what a step does for a sample.
 COUNTS = {
     *("batch_size", "scaling", "protocol", "window", "warmup", "steps", "epochs", "breakdown_s", "budget_s"),
-    *("seed", "repeat"),
+    *("server", "seed", "repeat"),
 }
 NUM_LATEST = 3  # of the cells of one batch, the latest count
 MAX_READ = 500  # records of other cells that are read, the newest; reading one takes some .5 ms
@@ -101,6 +102,8 @@ def expected_s(cell: Cell, step_s: float, num_samples: tuple[int, int]) -> float
         num_train, num_test = num_samples
         num = cell.epochs * (num_train + EVALUATION * num_test)
         return (num if cell.mode == Mode.train else NUM_INFER_EPOCHS * num_test) / cell.batch_size * step_s + others_s
+    if cell.protocol in SERVING:
+        return cell.server.duration_s + LEAST_WARMUP * step_s + others_s
     if cell.breakdown_s:
         others_s += max(2 * MIN_STEPS * step_s, min(cell.breakdown_s, 2 * MAX_STEPS * step_s))
     least_s = (LEAST_WARMUP + MIN_SAMPLES + NUM_CHECK_STEPS[cell.mode]) * step_s
@@ -225,6 +228,7 @@ class Evidence:
             )
             return Length(start_s + min(took_s, cell.timeout_s), 1, start_s=start_s)
         step_s = self._step_s(cell, size)
+        step_s = 0.0 if step_s is None and cell.protocol in SERVING else step_s  # its duration is most of it
         if step_s is None or (cell.protocol == Protocol.fit and given is None):
             return Length(num=1, num_unknown=1)  # what is known, its windows, may be a small part of it
         fixed_s = FIXED_S + (DECODERS_S if cell.data.pipeline == Pipeline.jpeg else 0.0)

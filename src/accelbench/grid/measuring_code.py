@@ -18,9 +18,9 @@ from accelbench.schema.vocab import EXPORTING, Engine
 
 # The rooms and files that a number passes through, besides the files of engines/ itself and the cell's engine.
 ROOMS = (
-    *("devices", "isolation", "measuring", "stats", "lifeline.py", "judging/asked.py", "judging/load.py"),
+    *("devices", "isolation", "measuring", "serving", "stats", "lifeline.py", "judging/asked.py", "judging/load.py"),
     *("data/arrays.py", "data/decode.py", "data/order.py"),
-    *("schema/cell.py", "schema/measurement.py", "schema/workload.py"),
+    *("schema/cell.py", "schema/measurement.py", "schema/serving.py", "schema/workload.py"),
     "engines/lightning/probe.py",  # every engine's cells are judged by what it finds
 )
 # The folders of engines/ whose code runs in the cells of every engine that exports networks of PyTorch.

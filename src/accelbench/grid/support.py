@@ -18,6 +18,7 @@ from accelbench.schema.vocab import (
     EXPORTING,
     QUANTIZED,
     RANDOM,
+    SERVING,
     SHARE_ONE_CPU,
     XLA,
     Allocator,
@@ -99,7 +100,7 @@ def _reasons(cell: Cell, report: DeviceReport) -> Iterator[str]:
         if not report.present:
             yield str(report.reason)
         yield from _of_devices(cell, report)
-    for rules in (_of_lightning, _of_network, _of_precision, _of_options, _of_compiler):
+    for rules in (_of_lightning, _of_network, _of_precision, _of_options, _of_compiler, _of_serving):
         yield from rules(cell, report)
 
 
@@ -266,6 +267,24 @@ def _of_compiler(cell: Cell, report: DeviceReport) -> Iterator[str]:
     if not any(map(shutil.which, [given] if given else commands)):
         missing = f"{variable}={given}" if given else " or ".join(commands)
         yield f"{flag} needs a compiler, and {missing} is not found: install one (on Debian, g++)"
+
+
+def _of_serving(cell: Cell, report: DeviceReport) -> Iterator[str]:
+    protocol, workers = f"protocol={cell.protocol}", cell.server.workers
+    if cell.protocol not in SERVING:
+        return
+    if cell.devices > 1:
+        yield f"devices={cell.devices}: {protocol} serves requests on one device: use devices=1"
+    if cell.model.library == Library.lightning:
+        yield f"model=lightning: its loop serves no requests: use model=custom for {protocol}"
+    if cell.keras and cell.keras.steps_per_execution > 1:
+        yield f"engine.steps_per_execution={cell.keras.steps_per_execution}: {protocol} computes each batch: use 1"
+    if cell.data.pipeline == Pipeline.device:
+        yield f"data.pipeline=device: requests of {protocol} come from host memory: use data.pipeline=host"
+    alone = [f"{name}=true" for name in ("compile", "cuda_graphs") if getattr(cell.options, name)]
+    alone += [f"device={cell.device}"] * (cell.device in XLA) + ["engine=keras"] * (cell.engine == Engine.keras)
+    if workers > 1 and alone:
+        yield f"server.workers={workers}: {alone[0]} runs one instance of the network: use server.workers=1"
 
 
 def _capability(report: DeviceReport) -> tuple[int, int]:

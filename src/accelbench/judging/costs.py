@@ -25,22 +25,29 @@ class Cost:
 
 
 def with_costs(row: Row, costs: Mapping[Device, Cost]) -> Row:
-    """`row` with the cost of a million samples while the device computes, and estimated energy if none was measured."""
-    rate, device = row["samples_per_s"], Device(str(row["device"]))
+    """`row` with the cost of a million samples while the device computes, and estimated energy if none was measured.
+
+    Of requests too: their cost is that of the whole time, their energy that of the share in which it computes.
+    """
+    device = Device(str(row["device"]))
     cost, num = costs.get(device), 1 if device in SHARE_ONE_CPU else int(row["devices"] or 1)
-    if cost is None or not isinstance(rate, float):
-        return row
+    rates = {"sample": (row["samples_per_s"], 1.0), "request": (row["requests_per_s"], row["busy_share"])}
     priced: Row = {}
-    if cost.price_per_hour is not None:
-        priced["cost_per_million_samples"] = num * cost.price_per_hour / SECONDS_PER_HOUR / rate * 1e6
-    if row["energy_j_per_sample"] is None and cost.power_w is not None:
-        priced |= {"energy_j_per_sample": num * cost.power_w / rate, "energy_provenance": Provenance.estimated.value}
+    for thing, (rate, busy) in rates.items():
+        if cost is None or not isinstance(rate, float) or not rate:
+            continue
+        if cost.price_per_hour is not None:
+            priced[f"cost_per_million_{thing}s"] = num * cost.price_per_hour / SECONDS_PER_HOUR / rate * 1e6
+        if row[f"energy_j_per_{thing}"] is None and cost.power_w is not None and isinstance(busy, float):
+            priced[f"energy_j_per_{thing}"] = num * cost.power_w * busy / rate
+            priced["energy_provenance"] = Provenance.estimated.value
     return row | priced
 
 
 def price_notes(rows: Iterable[Row], costs: Mapping[Device, Cost]) -> list[str]:
     """A sentence with the prices that the costs in `rows` are at; empty without such costs."""
-    priced = sorted({str(row["device"]) for row in rows if row["cost_per_million_samples"] is not None})
+    columns = ("cost_per_million_samples", "cost_per_million_requests")
+    priced = sorted({str(row["device"]) for row in rows if any(row[column] is not None for column in columns)})
     texts = [f"{name} at {costs[Device(name)].price_per_hour:.12g} an hour" for name in priced]
     return [f"Cost of a million samples: {', '.join(texts)}, as the user states it."] if texts else []
 

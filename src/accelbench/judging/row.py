@@ -4,12 +4,12 @@ from pathlib import PurePath
 from statistics import fmean
 from typing import Any
 
-from accelbench.judging import disturbed
+from accelbench.judging import disturbed, served
 from accelbench.judging.costs import joules_per_sample
 from accelbench.judging.roofline import bound
 from accelbench.judging.warnings import Kind, remarks
 from accelbench.schema.ceilings import Ceilings, ceilings_in
-from accelbench.schema.cell import Cell, value_text
+from accelbench.schema.cell import UNUSED, Cell, value_text
 from accelbench.schema.measurement import Breakdown, Measurement, SystemSeries
 from accelbench.schema.record import Record, Row, node_of
 from accelbench.schema.setting import declared
@@ -66,6 +66,8 @@ def summarise(record: Record) -> Row:
         row |= _work(record, measured, row["samples_per_s"])
         if measured.breakdown is not None:
             row |= _breakdown(measured.breakdown)
+        if measured.serving is not None:
+            row |= served.of_requests(measured.serving)
     if record.system is not None:
         row |= _of_system(record, record.system)
     if measured is not None:
@@ -130,14 +132,15 @@ mfu accuracy fp32_accuracy accuracy_change accuracy_change_low accuracy_change_h
 train_accuracy loss test_loss evaluation_s output_error time_s time_provenance device_name num_devices
 allocator_library cudnn_benchmark disturbed warnings tips notes
 """
-MEASURED = [*_MEASURED.split(), *BREAKDOWN]
+MEASURED = [*_MEASURED.split(), *BREAKDOWN, *served.COLUMNS]
 
 
 def _settings(record: Record) -> Row:
     cell, data = record.cell, record.data
     is_xla = cell.device in XLA and cell.engine == Engine.lightning
     has_random_images = cell.data.name == RANDOM and not cell.model.batch and cell.model.library != Library.transformers
-    declared_ones = {each.column: each.value(cell) for each in DECLARED}
+    unused = {f"server.{name}" for name in UNUSED[cell.protocol]}
+    declared_ones = {each.column: None if each.path in unused else each.value(cell) for each in DECLARED}
     return {
         "suite": cell.suite,
         "mode": cell.mode.value,
@@ -313,7 +316,8 @@ def _of_system(record: Record, system: SystemSeries) -> Row:
     if measured is not None:
         idle_w = record.environment.get("idle_w", {})
         joules = joules_per_sample(record.cell.device, measured, system, idle_w)
-        row["energy_j_per_sample"] = joules
+        row["energy_j_per_request"] = joules if measured.serving else None
+        row["energy_j_per_sample"] = joules if measured.blocks or not measured.serving else None
         row["energy_provenance"] = None if joules is None else Provenance.measured.value
     return row
 

@@ -9,8 +9,10 @@ from accelbench.schema.ceilings import ceilings_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.record import Record, Row
-from accelbench.schema.vocab import SHARE_ONE_CPU, Device, Mode, Precision, Protocol, Stop
+from accelbench.schema.serving import Serving
+from accelbench.schema.vocab import SHARE_ONE_CPU, Device, Mode, Precision, Protocol, Stop, Verdict
 from accelbench.stats import order_statistics
+from accelbench.stats.regenerative import MIN_CYCLES
 
 # Percent of one core. Above it, other processes disturbed the measurement; the sampler and the kernel's threads stay
 # well below.
@@ -59,6 +61,7 @@ def remarks(record: Record, row: Row, *, about_numbers: bool = True) -> list[Rem
         *said,
         *_about_blocks(record, measured, row),
         *_about_steps(measured, row),
+        *(_about_requests(measured.serving) if measured.serving else ()),
         *_about_machine(record, measured, row),
         *_about_throttling(record, measured),
     ]
@@ -151,6 +154,16 @@ def _about_steps(measured: Measurement, row: Row) -> Iterator[Remark]:
             yield Kind.doubt, f"{DISAGREEMENT} {both} {significant(rate)}: {why}"
     if measured.work is not None and measured.work.uncounted:
         yield Kind.note, f"operations that can't be counted: {', '.join(measured.work.uncounted)}"
+
+
+def _about_requests(serving: Serving) -> Iterator[Remark]:
+    if serving.ended_early:
+        yield Kind.doubt, f"ended early: {serving.ended_early}"
+    if serving.num_errors:
+        why = f": {serving.error}" if serving.error else ""
+        yield Kind.doubt, f"{serving.num_errors:,} of {serving.num_requests:,} requests have no answer{why}"
+    if serving.verdict == Verdict.unknown and (num := serving.num_cycles or 0) < MIN_CYCLES:
+        yield Kind.doubt, f"the server was idle only {num} times: too few to tell what its latencies are"
 
 
 def _about_machine(record: Record, measured: Measurement, row: Row) -> Iterator[Remark]:

@@ -163,9 +163,22 @@ class Server:
     rate: NotNegative = setting(
         50.0, "protocol=server: requests that arrive per second", above=0, column=True, empty="other protocols"
     )
-    latency_ms: NotNegative = setting(50.0, "protocol=server: milliseconds that a request may take", above=0)
+    latency_ms: NotNegative = setting(
+        50.0,
+        "protocol=server: milliseconds that a request may take",
+        above=0,
+        column=True,
+        name="limit_ms",
+        empty="other protocols",
+    )
     percentile: NotNegative = setting(
-        99.0, "protocol=server: of the requests, so many per cent are within latency_ms", above=0, most=99.99
+        99.0,
+        "protocol=server: of the requests, so many per cent are within latency_ms",
+        above=0,
+        most=99.99,
+        column=True,
+        name="limit_percentile",
+        empty="other protocols",
     )
     duration_s: NotNegative = setting(20.0, "seconds for which requests arrive", above=0)
     max_batch: AtLeastOne | None = setting(None, "requests of a batch, at most; unless given, batch_size")
@@ -177,12 +190,29 @@ class Server:
     )
     generator: Generator = setting(Generator.own, "protocol=server: own, or loadgen for MLPerf's")
 
+    def words(self, protocol: Protocol) -> list[str]:
+        """Words for the rate, and for settings that differ from their defaults; part of a cell's label."""
+        rate = [f"{self.rate:g}rps"] if protocol == Protocol.server else []
+        delay = [f"{self.max_delay_ms:g}ms"] if self.max_delay_ms else []
+        return rate + delay + ([f"{self.workers}workers"] if self.workers > 1 else [])
+
+
+_FOR_RATES = ("rate", "latency_ms", "percentile", "generator")
+# Protocol -> the settings of `Server` that it does not use.
+UNUSED = {
+    **dict.fromkeys(Protocol, tuple(vars(Server()))),
+    Protocol.server: (),
+    Protocol.single_stream: (*_FOR_RATES, "max_delay_ms", "workers"),
+    Protocol.multi_stream: _FOR_RATES,
+    Protocol.offline: (*_FOR_RATES, "max_delay_ms"),
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
     """The settings of a cell that the command line has under the same names. Whatever is added here is one of both."""
 
-    mode: Mode = setting(help="train or infer", column=True)
+    mode: Mode = setting(help="train or infer; unless given, infer where requests are served, else train", column=True)
     precision: Precision = setting(help="what the network is to compute in", column=True)
     # on the command line with `scaling=weak`, of each device
     batch_size: AtLeastOne = setting(
@@ -306,6 +336,7 @@ class Cell(RunSettings):
             data.pipeline if data.pipeline != Pipeline.array else "",
             data.augment if data.augment != Augment.none else "",
             {Protocol.window: "", Protocol.steps: f"{self.steps}steps"}.get(self.protocol, self.protocol),
+            *(self.server.words(self.protocol) if self.protocol in SERVING else []),
             f"{self.threads}thread{'s' * (self.threads > 1)}" if self.threads else "",
             PurePath(model.weights).name if model.weights != Weights.none else "",
             model.task or "",

@@ -16,6 +16,7 @@ from accelbench import project
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.secrets import is_secret
+from accelbench.schema.vocab import SERVING, Mode, Protocol
 from accelbench.settings import config, params, suites, to_cell
 from accelbench.settings.jobs import compose_all, typed
 from accelbench.settings.parser import Parser
@@ -86,9 +87,15 @@ def structure() -> DictConfig:
             if OmegaConf.is_dict(section._get_node(name)):
                 unlock(section[name])
 
+    OmegaConf.register_new_resolver("mode_of", _mode_of, replace=True)  # of conf/config.yaml
     whole: DictConfig = OmegaConf.structured(config.RunConfig)
     unlock(whole)
     return whole
+
+
+def _mode_of(protocol: Protocol) -> str:
+    """The mode of a run that names none."""
+    return Mode.infer.value if protocol in SERVING else Mode.train.value
 
 
 def _read(words: list[str]) -> tuple[Namespace, list[str]]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 from accelbench.devices.cpu import usable_cores
 from accelbench.engines.images import SHAPES, why_unfit
 from accelbench.errors import UserError
-from accelbench.schema.cell import Cell, KerasSettings, Options, RunSettings, TrainerSettings
+from accelbench.schema.cell import UNUSED, Cell, KerasSettings, Options, RunSettings, Server, TrainerSettings
 from accelbench.schema.ranges import MAX_COUNT, Range
 from accelbench.schema.setting import Declared, declared
 from accelbench.schema.text import MAX_TEXT, beginning, one_line
@@ -36,6 +36,7 @@ from accelbench.settings.suites import MAX_BRACKETS, PATHS
 
 T = TypeVar("T")
 
+LARGEST_QUERY = {Protocol.single_stream: 1, Protocol.multi_stream: 8}  # samples that are there at once
 MAX_SHOWN = 60  # characters of a value or a name in a message
 DECLARED = tuple(declared(RunConfig))
 
@@ -49,6 +50,7 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
     check_executor(run.executor)
     run = checked(run)
     _check_made_for(run)
+    _check_serving(run)
     run = _without_unused_settings(run)
     options = _taken(
         SweepOptions,
@@ -118,9 +120,11 @@ def _without_unused_settings(run: RunConfig) -> RunConfig:
     if run.protocol == Protocol.fit:
         run = replace(run, breakdown_s=RunSettings.breakdown_s)
     if run.protocol in SERVING:
-        run = replace(
-            run, batch_size=run.server.max_batch or run.batch_size, server=replace(run.server, max_batch=None)
-        )
+        size = run.server.max_batch or run.batch_size
+        size = min(size, LARGEST_QUERY.get(run.protocol, size))
+        unused = {name: getattr(Server(), name) for name in ("max_batch", *UNUSED[run.protocol])}
+        run = replace(run, batch_size=size, server=replace(run.server, **unused))
+        run = replace(run, breakdown_s=RunSettings.breakdown_s, budget_s=RunSettings.budget_s)
     if data.pipeline != Pipeline.jpeg:
         data = replace(data, num_workers=DataSpec.num_workers)
     if data.name != RANDOM or model.batch or model.library == Library.transformers:
@@ -145,6 +149,35 @@ def _check_made_for(run: RunConfig) -> None:
         f"model={model.name} is made for images of {texts[0]}, data={data} has {texts[1]}: use {' or '.join(fitting)}. "
         f"To measure the network of other parameters that it is there: 'model.input_shape=[{words}]'"
     )
+
+
+def _check_serving(run: RunConfig) -> None:
+    """Raises a UserError if requests can't be served as is asked for, or if the protocol serves none."""
+    server, protocol = run.server, run.protocol
+    if protocol not in SERVING:
+        goes_with = f"goes with protocol={', '.join(sorted(SERVING))}, and not with protocol={protocol}"
+        for name in vars(server):
+            refuse("server", server, name, goes_with)
+        return
+    if run.mode != Mode.infer:
+        raise UserError(f"mode={run.mode}: protocol={protocol} serves requests: use mode=infer")
+    is_here = run.executor.name == Executor.local
+    threads = run.threads or (usable_cores() if is_here else server.workers)
+    if server.workers > threads:
+        raise UserError(f"server.workers={server.workers}: they share the threads: use at most {threads}")
+    if run.timeout_s < (enough_s := math.ceil(1.5 * server.duration_s)):
+        asked = f"timeout_s={run.timeout_s:g}: is short for server.duration_s={server.duration_s:g}"
+        raise UserError(f"{asked}: use timeout_s={enough_s}")
+    if protocol != Protocol.server:
+        return
+    from accelbench.serving.arrivals import num_requests  # these import numpy
+    from accelbench.stats.regenerative import num_requests_for
+
+    num, least = num_requests(server), num_requests_for(server.percentile)
+    if num < least:
+        few = f"server.rate={server.rate:g} gives {num:,} requests in server.duration_s={server.duration_s:g}"
+        longer = f"use server.duration_s={math.ceil(least / server.rate)}"
+        raise UserError(f"server.percentile={server.percentile:g}: takes {least:,} requests, and {few}: {longer}")
 
 
 def repeated(cells: Iterable[Cell], num: int) -> list[Cell]:

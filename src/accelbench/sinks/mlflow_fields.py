@@ -17,6 +17,7 @@ from accelbench.answers.groups import Group, groups
 from accelbench.answers.process import PROCESS_SETTINGS, Process
 from accelbench.answers.sentences import FASTEST, verdict_text
 from accelbench.answers.words import unit_text
+from accelbench.judging import served
 from accelbench.judging.disturbed import DISTURBED
 from accelbench.judging.row import remarks_in, summarise
 from accelbench.judging.warnings import Kind, relative_half_width
@@ -60,6 +61,7 @@ MEASURED = {
     **_in("energy", "gpu_power_w cost_per_million_samples"),
     **_in("quality", "accuracy fp32_accuracy accuracy_change accuracy_change_low accuracy_change_high"),
     **_in("quality", "train_accuracy output_error loss test_loss"),
+    **{f"requests/{column}": column for column in served.COLUMNS if column != "verdict"},
     **_in("setting", "num_params batch_size_per_device num_devices"),
 }
 # Series over the epochs, from 1 on, as the studies plot them: metric -> its value.
@@ -93,6 +95,9 @@ CELL_COLUMNS = (
     "latency_p50_ms",
     "energy_j_per_sample",
     "accuracy",
+    "requests_per_s",
+    "request_p99_ms",
+    "miss_share",
 )
 CELL_SHARE = "cell/share_of_fastest"
 ALONE = "alone"  # the word of a cell that nothing compares with
@@ -220,7 +225,8 @@ def cell_fields(standing: Standing, experiment_id: str) -> tuple[dict[str, float
     assert cell.record
     known = {f"cell/{name}": value for name in CELL_COLUMNS if (value := cell.number(name)) is not None}
     known |= {} if standing.share is None else {CELL_SHARE: standing.share}
-    metrics = known | {NUM_PROCESSES: float(cell.num_processes)} if cell.speed else {}
+    metrics = known if cell.is_ok else {}
+    metrics |= {NUM_PROCESSES: float(cell.num_processes)} if cell.speed else {}
     params = {key: text for key, text in _params(cell.record, cell.row).items() if key not in PROCESS_SETTINGS}
     width = relative_half_width(cell.row)
     plus_minus = None if width is None else f"{significant(100 * width, 2)} %"
@@ -246,7 +252,8 @@ def _about(standing: Standing, plus_minus: str | None, experiment_id: str) -> st
     )
     processes = f"[its processes]({link})"  # of all sweeps: how many these are changes
     if not cell.speed:
-        return f"**{cell.outcome}**" + (f": {cell.reason}" if cell.reason else "") + f" · {processes}"
+        text = served.served_text(cell.row) if cell.is_ok else cell.reason
+        return f"**{cell.outcome}**" + (f": {text}" if text else "") + f" · {processes}"
     width = f" ±{plus_minus}" if plus_minus else ""
     words = [f"**{significant(cell.speed)} {unit_text(cell)}**{width} on {cell.row['device_name']}"]
     if fastest is cell:
@@ -315,6 +322,7 @@ def _tags(record: Record, row: Row) -> dict[str, str]:
         "data.source": row["data_source"],
         "data.stand_in": record.data.stand_in if record.data else None,
         **{column: row[column] for column in TAGS},
+        "requests.verdict": row["verdict"],
         "mlflow.source.name": "accelbench",
         "mlflow.source.type": "LOCAL",
         "mlflow.source.git.commit": git.get("revision"),
@@ -343,6 +351,8 @@ def _outcome(record: Record, row: Row) -> str:
         low, high = row["samples_per_s_low"], row["samples_per_s_high"]
         interval = f" ({low:,.4g} to {high:,.4g} within this process)" if low is not None else ""
         verdict.append(f"{row['samples_per_s']:,.4g} samples/s{interval} on {row['device_name']}")
+    elif outcome == Status.ok and (text := served.served_text(row)):
+        verdict.append(f"{text} on {row['device_name']}")
     return " · ".join(verdict)
 
 

@@ -20,6 +20,7 @@ from accelbench.grid.plan import Planned
 from accelbench.judging import disturbed
 from accelbench.judging.disturbed import DISTURBED
 from accelbench.judging.row import phases_ms, remarks_in, summarise, warnings_of
+from accelbench.judging.served import limit_text, served_text
 from accelbench.judging.warnings import Kind, counted_samples, output_error_text, relative_half_width
 from accelbench.presentation import and_more, checked_words, counted, duration, significant
 from accelbench.project import shown
@@ -28,7 +29,8 @@ from accelbench.report.tables.on_terminal import rendered
 from accelbench.report.tables.table import Column, columns_of, count, tabulate_known, word
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record, Row, number_of
-from accelbench.schema.vocab import QUANTIZED, UNEXPECTED, Mode, Phase, Provenance, Status
+from accelbench.schema.serving import Quantile, Serving
+from accelbench.schema.vocab import QUANTIZED, UNEXPECTED, Mode, Phase, Protocol, Provenance, Status
 
 # Of the line about what is under way; .3 % of a core, where the ten times a second of rich's `Progress` take .9 %.
 DRAWN_HZ = 5
@@ -167,6 +169,8 @@ def outcome(record: Record) -> list[str]:
         words.append(f"{rate:>11,.{0 if rate >= 100 else 2}f} samples/s{bounds}")
     if isinstance(row["latency_p50_ms"], float):
         words.append(f"{row['latency_p50_ms']:>9.3f} ms/step")
+    if text := served_text(row):
+        words += text.split(", ")
     if isinstance(row["accuracy"], float):
         words.append(f"accuracy {row['accuracy']:.4f}")
     words += (samples := counted_samples(record))
@@ -299,7 +303,9 @@ def show_places(places: Mapping[str, str], console: Console) -> None:
 
 def _card_lines(record: Record, row: Row, says_why: bool) -> Iterator[tuple[str, Text | str]]:
     is_ok, speed = record.status == Status.ok, number_of(row, "samples_per_s")
-    outcome = f"{significant(speed, 4)} samples/s" if is_ok and speed is not None else record.status.value
+    requests = number_of(row, "requests_per_s")
+    outcome = f"{significant(requests, 4)} requests/s" if is_ok and requests is not None else record.status.value
+    outcome = f"{significant(speed, 4)} samples/s" if is_ok and speed is not None else outcome
     outcome = DISTURBED if row["disturbed"] else outcome
     device = "" if row["device_name"] is None else f" on {row['device_name']}"
     data = f", {row['data']}" + " (a stand-in)" * record.data.stand_in if record.data and is_ok else ""
@@ -312,6 +318,8 @@ def _card_lines(record: Record, row: Row, says_why: bool) -> Iterator[tuple[str,
         yield "error", Text(own_calls(record.error) or record.error.rstrip(), "dim")
     if is_ok and not row["disturbed"]:
         yield from _speed(row)
+        if record.measurement and record.measurement.serving:
+            yield from _served(record.cell, record.measurement.serving, row)
         yield from _use(record, row)
     for kind in (Kind.note, Kind.tip):
         for text in remarks_in(row, kind):
@@ -340,6 +348,38 @@ def _speed(row: Row) -> Iterator[tuple[str, Text | str]]:
         percents = {phase.replace("_", " "): 100 * ms / total for phase, ms in phases.items()}
         # Not in milliseconds: these few steps are timed phase by phase, and so are not as long as those above.
         yield "", ", ".join(f"{phase} {percent:.0f} %" for phase, percent in percents.items() if percent >= 0.5)
+
+
+def _served(cell: Cell, serving: Serving, row: Row) -> Iterator[tuple[str, str]]:
+    """How requests came, how they were answered, and where their time went."""
+    offered = f"{significant(serving.offered_per_s, 4)} offered" if cell.protocol == Protocol.server else "one by one"
+    rates = f"{offered} and {significant(serving.served_per_s, 4)} answered per second"
+    yield "requests", f"{rates}, {counted(serving.num_requests, 'request')} in {duration(serving.duration_s)}"
+    known = [each for each in serving.latencies if each.seconds is not None]
+    if known:
+        yield "latency", ", ".join(map(_quantile, known))
+    if serving.verdict is not None:
+        low, high = (100 * (number_of(row, f"miss_share_{end}") or 0.0) for end in ("low", "high"))
+        share = f"the share is {significant(low, 2)} to {significant(high, 2)} %"
+        yield "verdict", f"{serving.verdict}: {limit_text(row)}; {serving.num_missed:,} took longer, {share}"
+    ms = {name: number_of(row, f"{name}_ms") for name in ("queue", "compute")}
+    words = [f"{significant(value)} ms in {name}" for name, value in ms.items() if value is not None]
+    if (size := number_of(row, "mean_batch")) is not None:
+        padded = 100 * (number_of(row, "padded_share") or 0.0)
+        words += [
+            f"batches of {significant(size)}, at most {cell.batch_size}",
+            *([f"{padded:.0f} % padded"] if padded else []),
+        ]
+    if (busy := number_of(row, "busy_share")) is not None:
+        words.append(f"busy for {100 * busy:.0f} %")
+    yield "server", ", ".join(words)
+
+
+def _quantile(each: Quantile) -> str:
+    """Such as `p99 23.1 ms (21 to 26)`."""
+    low, high = (significant(None if end is None else 1000 * end) for end in (each.low, each.high))
+    bounds = "" if each.low is None and each.high is None else f" ({low} to {high})"
+    return f"p{each.percentile:g} {significant(1000 * (each.seconds or 0.0))} ms{bounds}"
 
 
 def _use(record: Record, row: Row) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,83 @@
+"""What is kept of requests whose times are known."""
+
+import numpy as np
+import pytest
+
+from accelbench.schema.cell import Server
+from accelbench.schema.vocab import Protocol, Verdict
+from accelbench.serving.arrivals import due_ns
+from accelbench.serving.server import Served
+from accelbench.serving.summary import summarised
+from fakes import make_cell
+
+MS = 1_000_000  # nanoseconds
+
+
+def served(due, took_ns=10 * MS, late_ns=MS // 10, failed=(), **changes):
+    """One worker computes one request after another, each for `took_ns`."""
+    dispatched, free = np.zeros_like(due), 0
+    for place, at in enumerate(due):
+        dispatched[place] = max(at + late_ns, free)
+        free = dispatched[place] + took_ns
+    done = dispatched + took_ns
+    done[list(failed)] = -1
+    made = {"due": due, "issued": due + late_ns, "dispatched": dispatched, "done": done, "batches": {1: len(due)}}
+    made |= {"num_padded": 0, "busy_ns": len(due) * took_ns, "num_workers": 1, "num_errors": len(failed), "error": None}
+    return Served(**{**made, "ended_early": None, "defects": [], "seed": 3, **changes})
+
+
+def of(made, protocol=Protocol.server, **server):
+    return summarised(made, make_cell(protocol=protocol, server=Server(**server)))
+
+
+def test_rates_latencies_and_where_the_time_went_are_those_of_the_requests():
+    made = served(due_ns(4000, 50, seed=1))
+    kept = of(made, latency_ms=80)
+    assert (kept.seed, kept.num_requests, kept.num_errors, kept.batches) == (3, 4000, 0, {"1": 4000})
+    assert (kept.offered_per_s, kept.served_per_s, kept.duration_s) == pytest.approx((50, 50, 80), rel=0.01)
+    assert (kept.compute_s, kept.busy_share, kept.late_p99_s) == pytest.approx((0.01, 0.5, 0.0001), rel=0.01)
+    assert kept.queue_s == pytest.approx(np.mean(made.dispatched - made.due) / 1e9)
+    latencies = np.sort(made.done - made.due) / 1e9
+    assert [each.percentile for each in kept.latencies] == [50, 90, 99, 99.9]
+    for each in kept.latencies[:3]:
+        assert each.seconds == latencies[int(each.percentile * 40) - 1]
+        assert each.low <= each.seconds < each.high
+    assert kept.latencies[3].seconds is None  # 4,000 requests are too few
+    assert (kept.verdict, kept.num_missed) == (Verdict.passes, np.count_nonzero(latencies > 0.08))
+    assert kept.miss_share_low <= kept.num_missed / 4000 < kept.miss_share_high < 0.01
+    assert of(made, latency_ms=12).verdict == Verdict.fails
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_queue_that_grows_is_a_sure_fail_whether_its_run_ended_early_or_not(stops):
+    early = "the queue grows" if stops else None
+    kept = of(served(due_ns(3000, 120, seed=1), ended_early=early), rate=120, latency_ms=2000)
+    assert (kept.verdict, kept.ended_early) == (Verdict.fails, early)
+
+
+def test_a_run_that_ended_early_for_another_reason_tells_nothing():
+    assert of(served(due_ns(4000, 50, seed=1), ended_early="timeout_s"), latency_ms=80).verdict == Verdict.unknown
+
+
+def test_a_request_without_an_answer_is_a_miss_and_not_served():
+    due = due_ns(4000, 50, seed=1)
+    kept = of(served(due, failed=range(0, 4000, 50), error="ValueError: no"), latency_ms=80)
+    assert (kept.num_errors, kept.num_missed, kept.verdict) == (
+        80,
+        80 + of(served(due), latency_ms=80).num_missed,
+        "sure fail",
+    )
+    assert kept.served_per_s == pytest.approx(49, rel=0.01)
+    assert [each.seconds is None for each in kept.latencies] == [False, False, True, True]
+    nothing = of(served(due, failed=range(4000)))
+    assert (nothing.served_per_s, nothing.compute_s, nothing.verdict) == (0, None, Verdict.fails)
+
+
+def test_queries_one_after_another_have_percentiles_and_no_verdict_and_a_pile_has_neither():
+    one_by_one = np.arange(100) * 10 * MS
+    kept = of(served(one_by_one, late_ns=0), Protocol.single_stream)
+    assert (kept.verdict, kept.num_missed, kept.late_p99_s) == (None, None, None)
+    assert [each.seconds for each in kept.latencies] == [0.01, 0.01, None, None]
+    assert (kept.offered_per_s, kept.served_per_s, kept.busy_share) == (100, 100, 1)
+    pile = of(served(np.zeros(64, np.int64), late_ns=0, batches={8: 8}), Protocol.offline)
+    assert (pile.served_per_s, pile.latencies, pile.batches) == (100, [], {"8": 8})
