@@ -110,9 +110,7 @@ def read_ceilings(root: Path, environment: Mapping[str, Any]) -> dict[str, Ceili
 
     Ceilings of another machine than the `environment`'s, other versions or other measuring code are ignored.
     """
-    kept = entries_of(root / CEILINGS).get(_machine_key(environment))
-    of_machine = kept if isinstance(kept, dict) else {}
-    found = {device: load_if_fits(Ceilings, values) for device, values in of_machine.items()}
+    found = {device: load_if_fits(Ceilings, values) for device, values in kept_of_machine(root, environment).items()}
     return {device: ceilings for device, ceilings in found.items() if ceilings is not None}
 
 
@@ -121,9 +119,19 @@ def write_ceilings(root: Path, environment: Mapping[str, Any], device: str, ceil
 
     Raises OSError: the file can't be written.
     """
-    machines, key = entries_of(root / CEILINGS), _machine_key(environment)
-    of_machine = machines[key] if isinstance(machines.get(key), dict) else {}
-    write_json(root / CEILINGS, machines | {key: {**of_machine, device: ceilings.to_json()}})
+    keep_of_machine(root, environment, device, ceilings.to_json())
+
+
+def kept_of_machine(root: Path, environment: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What ceilings.json has of this machine: ceilings by device word, and others' entries."""
+    kept = entries_of(root / CEILINGS).get(_machine_key(environment))
+    return kept if isinstance(kept, dict) else {}
+
+
+def keep_of_machine(root: Path, environment: Mapping[str, Any], name: str, values: Mapping[str, Any]) -> None:
+    """Keeps an entry there; the others stay. Raises OSError: the file can't be written."""
+    of_machine = {**kept_of_machine(root, environment), name: values}
+    write_json(root / CEILINGS, entries_of(root / CEILINGS) | {_machine_key(environment): of_machine})
 
 
 def _machine_key(environment: Mapping[str, Any]) -> str:
