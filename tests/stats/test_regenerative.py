@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import binom
 
 from accelbench.stats.regenerative import (
+    Cycles,
     loadgen_passes,
     misses,
     num_requests_for,
@@ -47,13 +48,18 @@ def constant(rng, shape):
     return np.ones(shape)
 
 
-def two_workers(rng, runs, num, load):
-    """Each takes a mean of 2, so that both together do one request in a unit of time."""
+def stalling(rng, shape):
+    """Every thousandth takes a hundred times as long."""
+    return np.where(rng.random(shape) < 0.001, 100.0, 0.9009)
+
+
+def workers(rng, runs, num, load, service, many):
+    """All of them together do one request in a unit of time."""
     due, done = arrivals(rng, runs, num, load), np.empty((runs, num))
-    work, free = rng.exponential(2, (num, runs)), np.zeros((2, runs))
+    work, free, rows = many * service(rng, (num, runs)), np.zeros((many, runs)), np.arange(runs)
     for i in range(num):
-        free.sort(axis=0)
-        free[0] = done[:, i] = np.maximum(due[:, i], free[0]) + work[i]
+        first = free.argmin(axis=0)
+        free[first, rows] = done[:, i] = np.maximum(due[:, i], free[first, rows]) + work[i]
     return due, done
 
 
@@ -72,13 +78,15 @@ def batches(rng, runs, num, load):
     return due, done[:, :num]
 
 
-# What is simulated, and its 99th percentile: by formula, but for that of batches, from 3e8 simulated requests.
+# What is simulated, and its 99th percentile: by formula or, from "batches" on, of 3e7 simulated requests.
 QUEUES = {
     **{f"M/M/1 {at}": (partial(one_worker, load=at, service=exponential), math.log(100) / (1 - at)) for at in LOADS},
     **{f"M/D/1 {at}": (partial(one_worker, load=at, service=constant), P99_OF_CONSTANT[at]) for at in LOADS},
-    "M/M/2 0.8": (partial(two_workers, load=0.8), 23.8747),
-    "batches 0.5": (partial(batches, load=0.5), 1.9992),
-    "batches 0.8": (partial(batches, load=0.8), 2.79),
+    "M/M/2 0.8": (partial(workers, load=0.8, service=exponential, many=2), 23.8747),
+    "batches 0.5": (partial(batches, load=0.5), 1.9993),
+    "batches 0.8": (partial(batches, load=0.8), 2.8005),
+    "M/D/8 0.8": (partial(workers, load=0.8, service=constant, many=8), 17.354),
+    "four that stall 0.5": (partial(workers, load=0.5, service=stalling, many=4), 9.242),
 }
 
 
@@ -99,23 +107,28 @@ def at_most(share, runs):
 
 
 FAST = [("M/M/1 0.5", 2_000, 200), ("M/D/1 0.8", 10_000, 100), ("batches 0.8", 5_000, 100)]
-WHOLE = [(queue, num, 2_000) for queue in QUEUES for num in (2_000, 10_000, 50_000)]
+NUMS = {"M/M/1": (2_000, 10_000, 50_000), "M/D/1": (2_000, 10_000, 50_000), "four that stall": (10_000,)}
+WHOLE = [(queue, num, 2_000) for queue in QUEUES for num in NUMS.get(queue[:-4], (2_000, 10_000))]
 
 
 @pytest.mark.parametrize(
     ("queue", "num", "runs"), FAST + [pytest.param(*each, marks=[pytest.mark.slow]) for each in WHOLE]
 )
 def test_at_its_limit_a_server_passes_and_fails_in_one_run_of_a_hundred(queue, num, runs):
-    limit = QUEUES[queue][1]
-    said = [
-        [verdict(*run, round(share * limit * 1e9), 99)[0] for share in (1, 1.5, 0.5)]
-        for run in simulated(queue, num, runs)
-    ]
-    at_limit, far_within, far_beyond = zip(*said, strict=True)
-    assert max(at_limit.count(Verdict.passes), at_limit.count(Verdict.fails)) <= at_most(0.01, runs)
-    assert far_beyond.count(Verdict.passes) == far_within.count(Verdict.fails) == 0
-    if num == 50_000 and not queue.endswith("0.9"):
-        assert far_within.count(Verdict.passes) >= 0.8 * runs
+    said = {1: [], 1.5: [], 0.5: []}
+    for run in (Cycles(*each) for each in simulated(queue, num, runs)):
+        for share, words in said.items():
+            words.append(run.verdict(run.misses(run.num_above(share * QUEUES[queue][1] * 1e9)), 99))
+    print(
+        {
+            share: (words.count(Verdict.passes) / runs, words.count(Verdict.fails) / runs)
+            for share, words in said.items()
+        }
+    )
+    assert max(said[1].count(word) for word in (Verdict.passes, Verdict.fails)) <= at_most(0.01, runs)
+    assert said[0.5].count(Verdict.passes) == said[1.5].count(Verdict.fails) == 0
+    if num == 50_000 and not queue.endswith("0.9"):  # in at least 80 % of all runs, of which these are some
+        assert runs - said[1.5].count(Verdict.passes) <= at_most(0.2, runs)
 
 
 def test_loadgens_rule_passes_a_queue_at_its_limit_and_holds_without_a_queue():
@@ -175,18 +188,19 @@ def outstanding(load, num, rng):
 
 def test_a_queue_grows_surely_only_where_more_arrive_than_leave():
     rng = np.random.default_rng(3)
-    grows = {
-        load: sum(surely_grows(*outstanding(load, 2_000, rng)) for _ in range(200)) for load in (0.5, 0.9, 0.97, 1.3)
-    }
-    assert grows[0.5] == grows[0.9] == 0
-    assert grows[0.97] <= at_most(0.01, 200)
-    assert grows[1.3] > 190
+    grows = {load: sum(surely_grows(*outstanding(load, 2_000, rng)) for _ in range(80)) for load in (0.9, 0.97, 1.3)}
+    assert grows[0.9] == 0
+    assert grows[0.97] <= at_most(0.01, 80)
+    assert grows[1.3] > 76
     assert not surely_grows(range(5), range(5))
 
 
-def test_a_queue_that_is_never_empty_is_judged_by_five_processes():
+def test_five_processes_can_only_fail():
     assert verdict_of_processes([0.5] * 4, 99) == Verdict.unknown
     assert verdict_of_processes([0.1, 0.2, 0.15, 0.1, 0.12], 99) == Verdict.fails
-    assert verdict_of_processes([0.002, 0.003, 0.002, 0.004, 0.001], 99) == Verdict.passes
-    assert verdict_of_processes([0.0, 0.0, 0.0, 0.0, 0.0], 99) == Verdict.unknown
-    assert verdict_of_processes([0.0, 0.0, 0.0, 0.0, 0.06], 99) == Verdict.unknown
+    for shares in ([0.0] * 5, [0.001, 0.002, 0.003, 0.002, 0.001], [0.0, 0.0, 0.0, 0.0, 0.06]):
+        assert verdict_of_processes(shares, 99) == Verdict.unknown
+    rng, limit = np.random.default_rng(5), 56.699  # of eight workers, whose shares of misses are skewed
+    due, done = workers(rng, 250, 1_000, 0.9, exponential, 8)
+    shares = (done - due > limit).mean(axis=1).reshape(50, 5)
+    assert {verdict_of_processes(each.tolist(), 99) for each in shares} == {Verdict.unknown}
