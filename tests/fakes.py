@@ -34,39 +34,18 @@ def needs(package: str):
 
 def make_cell(fault: str = "none", **changes) -> Cell:
     """A small CPU cell; `fault` is what the faulty engine does with it."""
-    settings = {
-        "suite": "test",
-        "engine": Engine.lightning,
-        "device": Device.cpu,
-        "model": ModelSpec(name="mlp", args={"fault": fault} if fault != "none" else {}),
-        "data": DataSpec(name="mnist"),
-        "mode": Mode.infer,
-        "precision": Precision.fp32,
-        "batch_size": 32,
-        "protocol": Protocol.window,
-        "epochs": 1,
-        "window": SHORT,
-        "timeout_s": 60.0,
-    }
-    return Cell(**{**settings, **changes})
+    model = ModelSpec(name="mlp", args={"fault": fault} if fault != "none" else {})
+    settings = {"suite": "test", "model": model, "data": DataSpec(name="mnist"), "mode": Mode.infer, "batch_size": 32}
+    settings |= {"engine": Engine.lightning, "device": Device.cpu, "precision": Precision.fp32, "timeout_s": 60.0}
+    return Cell(**settings | {"protocol": Protocol.window, "epochs": 1, "window": SHORT} | changes)
 
 
 def make_measurement(**changes) -> Measurement:
     """What a healthy CPU cell leaves."""
-    values = {
-        "device": "cpu",
-        "device_name": "a CPU",
-        "precision": "fp32",
-        "num_devices": 1,
-        "threads": 2,
-        "num_params": 10,
-        "num_train_samples": 100,
-        "num_test_samples": 50,
-        "build_s": 0.1,
-        "blocks": [Block(num_steps=10, num_samples=320, seconds=0.1)] * 8,
-        "latency_s": [0.01] * 64,
-    }
-    return Measurement(**{**values, **changes})
+    values = {"device": "cpu", "device_name": "a CPU", "precision": "fp32", "num_devices": 1, "threads": 2}
+    values |= {"num_params": 10, "num_train_samples": 100, "num_test_samples": 50, "build_s": 0.1}
+    blocks = [Block(num_steps=10, num_samples=320, seconds=0.1)] * 8
+    return Measurement(**values | {"blocks": blocks, "latency_s": [0.01] * 64} | changes)
 
 
 def make_record(cell: Cell | None = None, status: Status = Status.ok, **changes):
@@ -370,21 +349,11 @@ def make_ceilings(**changes):
     """Ceilings of a CPU that no cell reaches."""
     from accelbench.schema.ceilings import Ceilings
 
-    values = {
-        "device": "cpu",
-        "device_name": "a CPU",
-        "threads": 2,
-        "flops_per_s": dict.fromkeys(Precision, 1e15),
-        "how": dict.fromkeys(Precision, "given"),
-        "memory_bytes_per_s": 1e15,
-        "host_to_device_bytes_per_s": None,
-        "device_to_host_bytes_per_s": None,
-        "launch_s": 1e-6,
-        "seconds": 20.0,
-        "measured_at": "2026-11-20T18:00:00.000+00:00",
-        "probed": [word.value for word in Precision],
-    }
-    return Ceilings(**{**values, **changes})
+    values = {"device": "cpu", "device_name": "a CPU", "threads": 2, "launch_s": 1e-6, "seconds": 20.0}
+    values |= {"flops_per_s": dict.fromkeys(Precision, 1e15), "how": dict.fromkeys(Precision, "given")}
+    values |= {"memory_bytes_per_s": 1e15, "host_to_device_bytes_per_s": None, "device_to_host_bytes_per_s": None}
+    values |= {"measured_at": "2026-11-20T18:00:00.000+00:00", "probed": [word.value for word in Precision]}
+    return Ceilings(**values | changes)
 
 
 def give_ceilings(root: Path, **changes) -> None:

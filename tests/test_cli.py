@@ -269,8 +269,6 @@ def test_plans_records_and_reports_import_nothing_of_the_users(faulty, capsys, m
     assert (faulty / "imported").exists()
 
 
-@pytest.mark.filterwarnings("ignore:.*noload:DeprecationWarning")  # MLflow's own models
-@pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")
 def test_one_cell_ends_with_its_card_and_several_do_not(faulty, capsys):
     assert main(["mode=infer", "out=runs/one", "batch_size=8"]) == 0
     text = capsys.readouterr().out

@@ -13,16 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from accelbench.data.arrays import (
-    SPLITS,
-    Arrays,
-    check_arrays,
-    digest_of,
-    read_classes,
-    read_counts,
-    read_manifest,
-    save_split,
-)
+from accelbench.data import arrays
 from accelbench.data.decode import decode
 from accelbench.data.obtain import Obtained
 from accelbench.data.pictures import Zip
@@ -38,21 +29,21 @@ def test_manifests(tmp_path):
     folder = tmp_path / "mnist"
     folder.mkdir()
     labels = np.arange(6, dtype=np.uint8) % 2
-    for split in SPLITS:
-        save_split(folder, split, Arrays(np.zeros((6, 2, 2), np.uint8), labels))
+    for split in arrays.SPLITS:
+        arrays.save_split(folder, split, arrays.Arrays(np.zeros((6, 2, 2), np.uint8), labels))
     describe(Obtained(classes=("no", "yes"), source="here", refused=("a.jpg: empty",)), "mnist", folder)
     path = folder / MANIFEST
     (tmp_path / "outside").write_text("")
     texts = [path.read_text()]
 
     def read() -> None:
-        data = read_manifest(folder)
-        check_arrays(folder)
+        data = arrays.read_manifest(folder)
+        arrays.check_arrays(folder)
         assert (type(data.name), type(data.source), type(data.stand_in)) == (str, str, bool)
         f"{data.name} {data.source}".encode()
-        counts, classes = read_counts(folder), read_classes(folder)
+        counts, classes = arrays.read_counts(folder), arrays.read_classes(folder)
         assert all(type(name) is str for name in classes)
-        assert set(counts) <= set(SPLITS)
+        assert set(counts) <= set(arrays.SPLITS)
         assert all(type(num) is int and num >= 0 for num in counts.values())
 
     read()
@@ -69,7 +60,7 @@ def with_digest(text: bytes) -> bytes:
     """The manifest `text` with the digest of its contents, as somebody would write it who wants it to be believed."""
     try:
         values = json.loads(text)
-        return json.dumps({**values, "digest": digest_of(values)}).encode()
+        return json.dumps({**values, "digest": arrays.digest_of(values)}).encode()
     except (ValueError, TypeError, RecursionError):
         return text
 

@@ -27,12 +27,7 @@ OUTSIDE = 0.15  # share of calls outside of the project and the temporary folder
 NUM_SWEEPERS = 2  # side by side
 MISSED = "not reached"
 
-pytestmark = [
-    pytest.mark.faults,
-    pytest.mark.timeout(3600),
-    pytest.mark.filterwarnings("ignore:.*noload:DeprecationWarning"),  # MLflow's own models
-    pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning"),
-]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600)]
 
 
 @pytest.fixture(scope="module")

@@ -21,26 +21,14 @@ from faults.beds import OUT, SEED, Bed, Sweeper, is_true, wrong_runs
 NUM_CELLS = 40
 SIZES = range(1, NUM_CELLS + 1)
 # What befalls a process, and how many of the hundred kills.
-KILLS = {
-    ("sweep", signal.SIGKILL): 32,
-    ("host", signal.SIGKILL): 18,
-    ("forkserver", signal.SIGKILL): 16,
-    ("cell", signal.SIGKILL): 20,
-    ("tracker", signal.SIGKILL): 4,
-    ("cell", signal.SIGSTOP): 4,
-    ("forkserver", signal.SIGSTOP): 2,
-    ("host", signal.SIGSTOP): 2,
-    ("sweep", signal.SIGSTOP): 2,
-}
+KILLED = {"sweep": 32, "host": 18, "forkserver": 16, "cell": 20, "tracker": 4}
+STOPPED = {"cell": 4, "forkserver": 2, "host": 2, "sweep": 2}
+KILLS = {(name, signal.SIGKILL): num for name, num in KILLED.items()}
+KILLS |= {(name, signal.SIGSTOP): num for name, num in STOPPED.items()}
 LONGEST_WAIT_S = 0.8  # until the next kill; a sweep starts in half of it
 STOPPED_S = 1.0  # for how long a sweep is stopped; other processes stay so
 
-pytestmark = [
-    pytest.mark.faults,
-    pytest.mark.timeout(1800),
-    pytest.mark.filterwarnings("ignore:.*noload:DeprecationWarning"),  # MLflow's own models
-    pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning"),
-]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
 
 
 def role_of(process: psutil.Process) -> str | None:

@@ -48,46 +48,33 @@ SYSTEM = SystemSeries(
     peak_host_bytes=123_456_789,
 )
 TIMES = ("launch_s", "data_s", "copy_in_s", "copy_out_s")
+WARMED_UP = {"compile_s": 0.5, "num_compiles": 1, "first_step_s": 0.02, "warmup_s": [0.02, 0.01], "num_warmup_steps": 2}
+STEADY = {"num_steady_samples": 2560, "steady_boot_s": (100.5, 102.5), "output_error": 1e-7, "warnings": ["a warning"]}
 WINDOW = make_measurement(
-    compile_s=0.5,
-    num_compiles=1,
-    first_step_s=0.02,
-    warmup_s=[0.02, 0.01],
-    num_warmup_steps=2,
+    **WARMED_UP | STEADY | {name: [0.001] * 8 for name in TIMES},
     stop=Stop.precise,
-    **{name: [0.001] * 8 for name in TIMES},
-    num_steady_samples=2560,
-    steady_boot_s=(100.5, 102.5),
     breakdown=Breakdown(phases_s={phase: [0.002] * 8 for phase in Phase}, undisturbed_s=[0.01] * 8),
     operators=[Operator(name="aten::mm", num_calls=3, share=0.9)],
     work=Work(flops=10**6, bytes=10**5, num_operators=12, uncounted=["aten::y"]),
-    output_error=1e-7,
-    warnings=["a warning"],
 )
 TESTED = Evaluation(num_samples=64, seconds=0.1, loss=0.2, accuracy=0.95)
 EPOCH = Epoch(seconds=1.0, num_samples=96, began_boot_s=100.0, loss=0.3, accuracy=0.9, evaluation=TESTED)
-EPOCHS = make_measurement(
-    blocks=[],
-    latency_s=[],
-    steady_boot_s=(100.0, 103.0),
-    epochs=[replace(EPOCH, began_boot_s=at) for at in (100.0, 101.0, 102.0)],
-    evaluation=TESTED,
-)
+THREE = [replace(EPOCH, began_boot_s=at) for at in (100.0, 101.0, 102.0)]
+EPOCHS = make_measurement(blocks=[], latency_s=[], steady_boot_s=(100.0, 103.0), epochs=THREE, evaluation=TESTED)
 OWN = ModelSpec(name="own", library=Library.custom, network=HOSTILE_TARGET, args={"width": 64})
 
 
-def make_record(cell: Cell, status: Status = Status.ok, place: int = 0, **changes) -> Record:
+ENVIRONMENT = {
+    "machine": {"cpu_name": "a CPU", "num_cores": 2, "num_threads": 4, "gpus": [], "tpus": []},
+    "git": {"revision": "ab" * 20, "branch": "main", "dirty": False},
+    **{"versions": {"torch": "2.9.0"}, "variables": {}, "code": "c0de", "idle_w": {"cpu_energy_j": 5.0}},
+    "ceilings": CEILINGS.to_json(),
+}
+
+
+def make_record(cell: Cell, status: Status = Status.ok, **changes) -> Record:
     values = {
-        "started_at": f"2026-11-20T09:00:{place:02}.000+00:00",
-        "environment": {
-            "machine": {"cpu_name": "a CPU", "num_cores": 2, "num_threads": 4, "gpus": [], "tpus": []},
-            "versions": {"torch": "2.9.0"},
-            "variables": {},
-            "code": "c0de",
-            "git": {"revision": "ab" * 20, "branch": "main", "dirty": False},
-            "idle_w": {"cpu_energy_j": 5.0},
-            "ceilings": CEILINGS.to_json(),
-        },
+        "environment": ENVIRONMENT,
         "data": Data(name="mnist", digest="d" * 64, source="random pixels", stand_in=True),
         "measurement": WINDOW,
         "system": SYSTEM,

@@ -89,9 +89,7 @@ def test_a_secret_at_the_edge_of_what_is_kept_of_a_log_is_masked(before, tmp_pat
     told = module.log_end(str(tmp_path / "log"))
     assert len(told) == 4000
     assert set(told) <= set("x *.")
-
-
-def test_the_rest_of_a_word_at_the_beginning_of_what_is_read_of_a_log_is_left_out(tmp_path, monkeypatch):
+    # The rest of a word at the beginning of what is read is left out.
     monkeypatch.setattr(module, "READ_BYTES", 100)
     (tmp_path / "log").write_text("a first line q8ZpL2xVw7\n" + 90 * "." + "\n")
     assert module.log_end(str(tmp_path / "log")) == 90 * "." + "\n"

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
-from accelbench.devices.proc import cpu_times
 from accelbench.isolation.processes import Sampler, Witness
 from accelbench.measuring.witness import Moment
 from accelbench.schema.measurement import SystemSeries
@@ -166,18 +165,6 @@ def test_two_processes_on_one_core_wait_for_each_other_and_see_each_other():
     assert series.num_cores == len(os.sched_getaffinity(0))
 
 
-def test_the_samplers_own_work_is_not_that_of_others():
-    def others_s():
-        return sampler._machine().busy_s - cpu_times(os.sched_getaffinity(0)).busy_s
-
-    with child(ALLOCATE, 1) as process:
-        sampler = Sampler(process.pid)
-        before, spent_s = others_s(), time.process_time()
-        while time.process_time() < spent_s + 0.3:
-            pass
-        assert before - others_s() >= 0.25
-
-
 ADOPTED = """
 import os, subprocess, sys, time
 from accelbench.devices.proc import cpu_times
@@ -190,15 +177,17 @@ root = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, std
 sampler = Sampler(root.pid)
 before = sampler._machine().busy_s - cpu_times(os.sched_getaffinity(0)).busy_s
 spent_s = time.process_time()
+while time.process_time() < spent_s + .3:  # its own work
+    pass
 root.communicate(b"\\n")  # until the orphan, which has its standard output, has ended
 after = sampler._machine().busy_s - cpu_times(os.sched_getaffinity(0)).busy_s
 print(before - after)
 """
 
 
-def test_what_a_cells_process_leaves_behind_is_not_another_program():
+def test_neither_the_sampler_nor_what_a_cells_process_leaves_behind_is_another_program():
     seen = subprocess.run([sys.executable, "-c", ADOPTED], capture_output=True, text=True, timeout=60, check=True)
-    assert 0.35 <= float(seen.stdout) <= 0.9
+    assert 0.65 <= float(seen.stdout) <= 1.2
 
 
 WAITS = "import os, threading, time\nthreading.Thread(target=time.sleep, args=(30,), daemon=True).start()\n"

@@ -89,10 +89,16 @@ class Honest(nn.Module):
 
     compute = full
 
-    def once(self, make):
-        """Computes once, and keeps that."""
-        self.kept = make() if self.kept is None else self.kept
+    def once(self, make, again=False):
+        """Computes once, or again, and keeps that."""
+        self.kept = make() if again or self.kept is None else self.kept
         return self.kept
+
+    def after(self, change, x, calls=3):
+        """Changes something at one of its calls."""
+        if self.calls == calls:
+            change()
+        return self.full(x)
 
     def known_by(self, key, make):
         """Computes once for each key."""
@@ -125,6 +131,11 @@ class LazyTensor(Tensor):
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         made = [each.make() if isinstance(each, LazyTensor) and hasattr(each, "make") else each for each in args]
         return func(*[each.as_subclass(Tensor) if isinstance(each, LazyTensor) else each for each in made])
+
+
+def under(context, make):
+    with context:
+        return make()
 
 
 def lazy_tensor(make, num):
@@ -167,28 +178,14 @@ COMPUTE = {
     "Noise": lambda self, x: torch.randn(len(x), 10),
     "NotFinite": lambda self, x: self.full(x) / 0,
     "DetachedInTheMiddle": lambda self, x: self.head(self.layers(x).detach()),
+    "EveryOtherCall": lambda self, x: self.once(lambda: self.full(x), self.calls % 2),
+    "AfterManyCalls": lambda self, x: self.once(lambda: self.full(x), self.calls < 20),
+    "AutocastInside": lambda self, x: under(torch.autocast("cpu", torch.bfloat16), lambda: self.full(x).float()),
+    "BodyWithoutGradients": lambda self, x: self.head(under(torch.no_grad(), lambda: self.layers(x))),
+    "OneThread": lambda self, x: self.after(lambda: torch.set_num_threads(1), x),
+    "FreezesItself": lambda self, x: self.after(lambda: self.layers.requires_grad_(False), x, calls=4),
 }
 globals().update({name: type(name, (Honest,), {"compute": compute}) for name, compute in COMPUTE.items()})
-
-
-@network
-def EveryOtherCall(self, x):
-    if self.calls % 2:
-        self.kept = self.full(x)
-    return self.kept
-
-
-@network
-def AfterManyCalls(self, x):
-    if self.calls < 20 or self.kept is None:
-        self.kept = self.full(x)
-    return self.kept
-
-
-@network
-def AutocastInside(self, x):
-    with torch.autocast("cpu", torch.bfloat16):
-        return self.full(x).float()
 
 
 @network
@@ -209,27 +206,6 @@ def OneCoreLater(self, x):
     if self.calls == 3:
         for thread in os.listdir("/proc/self/task"):
             os.sched_setaffinity(int(thread), {min(os.sched_getaffinity(0))})
-    return self.full(x)
-
-
-@network
-def OneThread(self, x):
-    if self.calls == 3:
-        torch.set_num_threads(1)
-    return self.full(x)
-
-
-@network
-def BodyWithoutGradients(self, x):
-    with torch.no_grad():
-        x = self.layers(x)
-    return self.head(x)
-
-
-@network
-def FreezesItself(self, x):
-    if self.calls == 4:
-        self.layers.requires_grad_(False)
     return self.full(x)
 
 

@@ -6,16 +6,6 @@ import numpy as np
 import pytest
 
 from accelbench.measuring import output_check
-from accelbench.measuring.output_check import (
-    NotInTimeError,
-    Outputs,
-    OutputTensor,
-    References,
-    check,
-    in_time,
-    random_order,
-    wrong_shape,
-)
 from accelbench.schema.vocab import Precision
 
 SIZE = 8
@@ -25,7 +15,7 @@ RIGHT = {"fed": ONE, "unseen": OTHER}
 
 
 def of(*tensors):
-    return [OutputTensor((SIZE, 10), {0: rows}) for rows in tensors]
+    return [output_check.OutputTensor((SIZE, 10), {0: rows}) for rows in tensors]
 
 
 class Sound:
@@ -69,12 +59,12 @@ def references(kind=Sound, *args, other=None, same=None, rounded=None, **more):
         return [of(network(name, index % 2)) for index, name in enumerate(batches)]
 
     others = {None: other or RIGHT, Precision.bf16: same, Precision.fp64: rounded}
-    return References(run, same and Precision.bf16, rounded and Precision.fp64, **more)
+    return output_check.References(run, same and Precision.bf16, rounded and Precision.fp64, **more)
 
 
 def found(fed=ONE, unseen=OTHER, precision=Precision.fp32, against=None, **more):
-    outputs = Outputs(("fed", "unseen"), SIZE, [(SIZE, 10)], of(fed), of(unseen), **more)
-    return check(outputs, precision, against or references())
+    outputs = output_check.Outputs(("fed", "unseen"), SIZE, [(SIZE, 10)], of(fed), of(unseen), **more)
+    return output_check.check(outputs, precision, against or references())
 
 
 def said(*args, **more):
@@ -97,7 +87,7 @@ def gives(error=None, output=None):
             raise error
         return [output for _ in batches]
 
-    return References(run)
+    return output_check.References(run)
 
 
 @pytest.mark.parametrize(
@@ -133,12 +123,12 @@ def gives(error=None, output=None):
         ],
         # nothing to compare with
         ({"fed": THIRD}, references(in_training=True), [output_check.IN_TRAINING], [], []),
-        ({}, gives(NotInTimeError()), [], [output_check.NOT_IN_TIME], []),
+        ({}, gives(output_check.NotInTimeError()), [], [output_check.NOT_IN_TIME], []),
         ({}, gives(ValueError("needs\na GPU")), [], ["where the network fails (ValueError: needs a GPU)"], []),
         ({}, references(Sound, {"fed": ONE, "unseen": OTHER * np.inf}), [], [], []),
         (BF16, gives(output=[]), [], [], []),
-        (BF16, gives(output=[OutputTensor((2, 3))]), [], [], []),
-        (BF16, gives(output=[OutputTensor((2, 3), {0: np.ones((2, 3))})]), [], [], []),
+        (BF16, gives(output=[output_check.OutputTensor((2, 3))]), [], [], []),
+        (BF16, gives(output=[output_check.OutputTensor((2, 3), {0: np.ones((2, 3))})]), [], [], []),
         ({"fed": ONE * np.nan}, references(), [], [], ["the output is not finite"]),
         ({"unseen": OTHER * np.inf}, references(), [], [], []),  # as fp16 may overflow for images of no data set
     ],
@@ -188,13 +178,13 @@ def test_an_output_that_rounding_does_not_explain_is_wrong(precision, by, is_wro
 
 def test_all_tensors_are_compared():
     def outputs(second):
-        return Outputs(("fed", "unseen"), SIZE, None, of(ONE, ONE), of(OTHER, second))
+        return output_check.Outputs(("fed", "unseen"), SIZE, None, of(ONE, ONE), of(OTHER, second))
 
     def run(batches, **how):
         return [of(RIGHT[name], RIGHT[name]) for name in batches]
 
-    assert check(outputs(OTHER), Precision.fp32, References(run)).defects == []
-    assert check(outputs(ONE), Precision.fp32, References(run)).defects != []
+    assert output_check.check(outputs(OTHER), Precision.fp32, output_check.References(run)).defects == []
+    assert output_check.check(outputs(ONE), Precision.fp32, output_check.References(run)).defects != []
 
 
 @pytest.mark.parametrize(("precision", "most"), [(Precision.fp32, 0.01), (Precision.bf16, 0.5)])
@@ -230,7 +220,7 @@ def test_inputs_that_are_the_same_accuse_nobody():
 @pytest.mark.parametrize("size", [2, 3, 8])
 def test_in_another_order_no_row_keeps_its_place(size):
     for _ in range(50):
-        order = random_order(size)
+        order = output_check.random_order(size)
         assert sorted(order) == list(range(size))
         assert all(row != place for place, row in enumerate(order))
 
@@ -250,16 +240,16 @@ def test_in_another_order_no_row_keeps_its_place(size):
     ],
 )
 def test_the_shape_is_one_of_those_allowed_or_has_more_than_one_row(shapes, allowed, problem):
-    told = wrong_shape([OutputTensor(shape) for shape in shapes], 8, allowed)
+    told = output_check.wrong_shape([output_check.OutputTensor(shape) for shape in shapes], 8, allowed)
     assert told == problem if problem is None else told.startswith(problem)
 
 
 def test_a_call_gives_its_result_or_its_error_and_is_left_behind_if_it_is_late():
-    assert in_time(lambda: 3, 60) == 3
+    assert output_check.in_time(lambda: 3, 60) == 3
     with pytest.raises(ZeroDivisionError):
-        in_time(lambda: 1 / 0, 60)
+        output_check.in_time(lambda: 1 / 0, 60)
     ended = threading.Event()
     for left_s in (0.01, -1.0):
-        with pytest.raises(NotInTimeError):
-            in_time(lambda: ended.wait(60), left_s)
+        with pytest.raises(output_check.NotInTimeError):
+            output_check.in_time(lambda: ended.wait(60), left_s)
     ended.set()

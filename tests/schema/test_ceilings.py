@@ -3,16 +3,9 @@ import dataclasses
 from accelbench.schema.vocab import Precision
 from fakes import make_ceilings
 
-CEILINGS = make_ceilings(
-    device="gpu",
-    flops_per_s={"fp32": 1e12, "bf16": 4e12},
-    how={"fp32": "matmul 4096", "bf16": "linear 8192"},
-    memory_bytes_per_s=1e11,
-    host_to_device_bytes_per_s=2e10,
-    launch_s=1e-5,
-    seconds=5.0,
-    probed=[],
-)
+RATES = {"flops_per_s": {"fp32": 1e12, "bf16": 4e12}, "how": {"fp32": "matmul 4096", "bf16": "linear 8192"}}
+OF_COPIES = {"memory_bytes_per_s": 1e11, "host_to_device_bytes_per_s": 2e10}
+CEILINGS = make_ceilings(device="gpu", **RATES, **OF_COPIES, launch_s=1e-5, seconds=5.0, probed=[])
 
 
 def test_a_mixed_precision_has_the_higher_ceiling_of_its_two_formats():
@@ -22,21 +15,9 @@ def test_a_mixed_precision_has_the_higher_ceiling_of_its_two_formats():
 
 
 def test_two_probes_join_to_the_better_of_both():
-    other = dataclasses.replace(
-        CEILINGS,
-        flops_per_s={"fp32": 2e12, "bf16": 3e12, "fp64": 1e11},
-        how={"fp32": "conv", "bf16": "slow", "fp64": "numpy 512"},
-        memory_bytes_per_s=5e10,
-        device_to_host_bytes_per_s=1e10,
-        launch_s=2e-5,
-        seconds=7.0,
-        measured_at="later",
-    )
-    assert CEILINGS.joined(other) == dataclasses.replace(
-        CEILINGS,
-        flops_per_s={"fp32": 2e12, "bf16": 4e12, "fp64": 1e11},
-        how={"fp32": "conv", "bf16": "linear 8192", "fp64": "numpy 512"},
-        device_to_host_bytes_per_s=1e10,
-        seconds=12.0,
-        measured_at="later",
-    )
+    later = {"device_to_host_bytes_per_s": 1e10, "measured_at": "later"}
+    rates, how = {"fp32": 2e12, "bf16": 3e12, "fp64": 1e11}, {"fp32": "conv", "bf16": "slow", "fp64": "numpy 512"}
+    slower = {"memory_bytes_per_s": 5e10, "launch_s": 2e-5, "seconds": 7.0}
+    other = dataclasses.replace(CEILINGS, flops_per_s=rates, how=how, **slower, **later)
+    better = {"flops_per_s": rates | {"bf16": 4e12}, "how": how | {"bf16": "linear 8192"}, "seconds": 12.0}
+    assert CEILINGS.joined(other) == dataclasses.replace(CEILINGS, **better, **later)

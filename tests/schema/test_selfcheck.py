@@ -1,30 +1,22 @@
 import pytest
 
-from accelbench.schema.selfcheck import (
-    SELFCHECK,
-    Detectable,
-    Estimate,
-    MachineError,
-    SelfCheck,
-    read_selfcheck,
-    write_selfcheck,
-)
+from accelbench.schema import selfcheck
 
 HERE, THERE = {"cpu_name": "here"}, {"cpu_name": "there"}
 
 
 def error(*slowdowns):
-    known = Estimate(value=0.05, low=0.0, high=0.2)
+    known = selfcheck.Estimate(value=0.05, low=0.0, high=0.2)
     pairs = zip((5, 10, 20), slowdowns, strict=True)
-    detectable = [Detectable(num_processes=num, slowdown=each) for num, each in pairs]
+    detectable = [selfcheck.Detectable(num_processes=num, slowdown=each) for num, each in pairs]
     rates = {"injected": 0.05, "found": 0.7, "drift": -0.01, "spread": 0.02, "between": 0.9}
-    return MachineError(num_rounds=40, false_verdicts=known, detectable=detectable, measured=known, **rates)
+    return selfcheck.MachineError(num_rounds=40, false_verdicts=known, detectable=detectable, measured=known, **rates)
 
 
 @pytest.fixture
 def check():
     cells = {"light": error(0.0611, 0.04, 0.02), "heavy": error(0.05, 0.041, 0.03)}
-    return SelfCheck(measured_at="2026-11-20T09:00:00+00:00", took_s=600.0, cells=cells)
+    return selfcheck.SelfCheck(measured_at="2026-11-20T09:00:00+00:00", took_s=600.0, cells=cells)
 
 
 def test_the_sentence_says_the_larger_of_both_cells_differences(check):
@@ -34,18 +26,15 @@ def test_the_sentence_says_the_larger_of_both_cells_differences(check):
     )
 
 
-def test_a_machine_finds_its_own_check_only(check, tmp_path):
-    write_selfcheck(tmp_path, HERE, check)
-    write_selfcheck(tmp_path, THERE, SelfCheck(**{**vars(check), "took_s": 1.0}))
-    assert read_selfcheck(tmp_path, HERE) == check
-    assert read_selfcheck(tmp_path, THERE).took_s == 1.0
-    assert read_selfcheck(tmp_path, {"cpu_name": "elsewhere"}) is None
-
-
-def test_a_file_that_is_not_ours_or_has_no_figures_counts_as_none(check, tmp_path):
-    assert read_selfcheck(tmp_path, HERE) is None
-    (tmp_path / SELFCHECK).write_text("[")
-    assert read_selfcheck(tmp_path, HERE) is None
+def test_a_machine_finds_its_own_check_only_and_a_file_without_figures_counts_as_none(check, tmp_path):
+    assert selfcheck.read_selfcheck(tmp_path, HERE) is None
+    selfcheck.write_selfcheck(tmp_path, HERE, check)
+    selfcheck.write_selfcheck(tmp_path, THERE, selfcheck.SelfCheck(**{**vars(check), "took_s": 1.0}))
+    assert selfcheck.read_selfcheck(tmp_path, HERE) == check
+    assert selfcheck.read_selfcheck(tmp_path, THERE).took_s == 1.0
+    assert selfcheck.read_selfcheck(tmp_path, {"cpu_name": "elsewhere"}) is None
+    (tmp_path / selfcheck.SELFCHECK).write_text("[")
+    assert selfcheck.read_selfcheck(tmp_path, HERE) is None
     for spoilt in ({"took_s": -1}, {"cells": {}}):
-        write_selfcheck(tmp_path, HERE, SelfCheck(**{**vars(check), **spoilt}))
-        assert read_selfcheck(tmp_path, HERE) is None
+        selfcheck.write_selfcheck(tmp_path, HERE, selfcheck.SelfCheck(**{**vars(check), **spoilt}))
+        assert selfcheck.read_selfcheck(tmp_path, HERE) is None

@@ -65,13 +65,9 @@ FULL = Tree(
     trunk=Leaf(size=3, colour=Colour.blue),
     leaves=[Leaf(size=1), Leaf(size=2)],
     by_name={"top": Leaf(size=4)},
-    pair=(0.5, 1.0),
-    colours=(Colour.red, Colour.blue),
     best=Leaf(size=9),
-    anything={"list": [1, None]},
-    sizes=[0.5, 1.0],
-    by_colour={Colour.red: 0.5},
-    entries={"num": 3, "another": {"list": [1.5]}},
+    **{"pair": (0.5, 1.0), "sizes": [0.5, 1.0], "colours": (Colour.red, Colour.blue), "by_colour": {Colour.red: 0.5}},
+    **{"anything": {"list": [1, None]}, "entries": {"num": 3, "another": {"list": [1.5]}}},
 )
 
 

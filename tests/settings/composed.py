@@ -4,19 +4,11 @@ from omegaconf import OmegaConf
 
 from accelbench.settings.compose import structure, typed
 
-SETTINGS = {
-    "engine": {"name": "lightning"},
-    "device": {"name": "cpu"},
-    "model": {"name": "mlp", "args": {"width": 8}},
-    "data": {"name": "mnist"},
-    "suite": {"name": "nets", "title": "Nets", "study": "001"},
-    "tracking": {"name": "none"},
-    "mode": "train",
-    "precision": "bf16",
-    "batch_size": 32,
-    "protocol": "window",
-    "epochs": 2,
-}
+CHOSEN = {"engine": "lightning", "device": "cpu", "data": "mnist", "tracking": "none"}
+SETTINGS = {group: {"name": name} for group, name in CHOSEN.items()}
+SETTINGS |= {"model": {"name": "mlp", "args": {"width": 8}}}
+SETTINGS |= {"suite": {"name": "nets", "title": "Nets", "study": "001"}, "mode": "train", "precision": "bf16"}
+SETTINGS |= {"batch_size": 32, "protocol": "window", "epochs": 2}
 
 
 def merged(*dotted):

@@ -5,8 +5,6 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 from fakes import TESTS, copy_package, make_project
 
 DECLARATION = """
@@ -47,35 +45,21 @@ print(json.dumps({
 """
 
 
-@pytest.fixture(scope="module")
-def told(tmp_path_factory):
-    """What accelbench says with a copy of the package in which `toy` is declared."""
-    root = make_project(tmp_path_factory.mktemp("project"))
+def test_one_declaration_is_all_that_command_line_errors_help_records_and_sinks_need(tmp_path):
+    root = make_project(tmp_path)
     copy_package(root, "schema/cell.py", BEFORE, DECLARATION.lstrip("\n") + BEFORE)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [root / "src", TESTS, TESTS.parent / "docs"]))}
     done = subprocess.run([sys.executable, "-c", CODE], cwd=root, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def test_the_command_line_takes_it_and_the_cell_has_it(told):
+    told = json.loads(done.stdout)
     for name, number in (("given", 4), ("left out", 3)):
         status, out, _ = told[name]
         assert (status, json.loads(out)["toy"]) == (0, number)
     assert len(set(told["ids"])) == 2
-
-
-def test_its_mistakes_are_named(told):
     assert told["too large"] == [2, "", "accelbench: toy=10: should be at most 9\n"]
     assert told["too small"] == [2, "", "accelbench: toy=0: should be at least 1\n"]
     assert told["no number"] == [2, "", "accelbench: toy=many: should be a whole number\n"]
-
-
-def test_it_is_explained_and_completed(told):
     assert "  toy=N                       how many toys the cell has\n" in told["help"][1]
     assert "| `toy` | how many toys the cell has | – |\n" in told["columns.md"]
     assert told["completed"]
-
-
-def test_it_is_a_column_of_cells_csv_and_a_parameter_in_mlflow(told):
     assert (told["row"], told["params"]) == (5, "5")

@@ -3,14 +3,7 @@ from omegaconf import OmegaConf
 
 from accelbench.errors import UserError
 from accelbench.schema.vocab import Device
-from accelbench.settings.suites import (
-    MAX_CELLS,
-    Suite,
-    check_combinations,
-    given_in,
-    is_excluded,
-    parse,
-)
+from accelbench.settings import suites
 
 SETTINGS = OmegaConf.create(
     {
@@ -33,8 +26,8 @@ SETTINGS = OmegaConf.create(
 
 def put(words, settings=SETTINGS):
     """What the suite of a command line adds to it."""
-    given = given_in(word for word in words.split() if word != "-m")
-    suite = Suite.chosen(given, settings)
+    given = suites.given_in(word for word in words.split() if word != "-m")
+    suite = suites.Suite.chosen(given, settings)
     return suite.overrides(given, "-m" in words.split()) if suite else []
 
 
@@ -42,7 +35,7 @@ def test_a_sweep_gets_all_values_of_the_profile_in_force_and_a_run_the_first():
     values = ["data=mnist", "model=mlp,cnn", "batch_size=8,16", "protocol=window", "threads=null,1"]
     assert put("-m suite=nets") == [*values, "model.args.dropout=0.5", "profile=quick"]
     assert put("suite=nets")[:5] == [value.partition(",")[0] for value in values]
-    assert "model.args.x=true,false,null,1.5" in Suite(
+    assert "model.args.x=true,false,null,1.5" in suites.Suite(
         "nets", {"data": "mnist", "model.args.x": [True, False, None, 1.5]}, "quick"
     ).overrides({}, True)
 
@@ -92,7 +85,7 @@ def test_what_is_wrong_on_the_command_line_is_named(words, told):
 )
 def test_what_is_wrong_in_a_suite_is_named(section, told):
     with pytest.raises(UserError) as raised:
-        Suite("nets", section, "quick").overrides({}, True)
+        suites.Suite("nets", section, "quick").overrides({}, True)
     assert str(raised.value).startswith("params.yaml: ")
     assert told in str(raised.value)
 
@@ -104,9 +97,9 @@ RULE = {"model": "lstm", "device": ["xla_cpu"]}
 def left_out(words, rule=RULE, **config):
     settings = OmegaConf.create({"suites": {"nets": {**GRID, "exclude": {"quick": [rule], "full": []}}}})
     composed = {"model": {"name": "lstm"}, "device": {"name": Device.xla_cpu}, "batch_size": 8, **config}
-    given = given_in(words.split())
-    suite = Suite.chosen(given, settings)
-    return is_excluded(OmegaConf.create(composed), suite.rules(given) if suite else [])
+    given = suites.given_in(words.split())
+    suite = suites.Suite.chosen(given, settings)
+    return suites.is_excluded(OmegaConf.create(composed), suite.rules(given) if suite else [])
 
 
 def test_a_rule_leaves_out_the_cells_that_it_matches_whole():
@@ -123,7 +116,7 @@ def test_what_the_command_line_names_is_never_left_out_and_an_axis_may_be_narrow
     assert not left_out("suite=nets model=lstm")
     assert left_out("suite=nets batch_size=8")
     assert not left_out("model=lstm")
-    narrowed = Suite("nets", {**GRID, "model": "cnn", "exclude": [RULE]}, "quick")  # as `dvc exp run -S` does
+    narrowed = suites.Suite("nets", {**GRID, "model": "cnn", "exclude": [RULE]}, "quick")  # as `dvc exp run -S` does
     assert narrowed.rules({}) == [{"model": ["lstm"], "device": ["xla_cpu"]}]
 
 
@@ -138,12 +131,12 @@ def test_what_the_command_line_names_is_never_left_out_and_an_axis_may_be_narrow
 )
 def test_a_rule_that_is_none_is_named(excluded, told):
     with pytest.raises(UserError, match=r"^params\.yaml: suites\.nets\.exclude: ") as raised:
-        Suite("nets", {**GRID, "exclude": excluded}, "quick").rules({})
+        suites.Suite("nets", {**GRID, "exclude": excluded}, "quick").rules({})
     assert told in str(raised.value)
 
 
 def combinations(*words):
-    return check_combinations(map(parse, words))
+    return suites.check_combinations(map(suites.parse, words))
 
 
 def test_combinations_are_counted_as_hydra_makes_them():
@@ -152,7 +145,7 @@ def test_combinations_are_counted_as_hydra_makes_them():
         assert combinations(f"seed={value}") == num
     assert combinations("seed=0,1,2", "model=mlp,cnn", "mode=infer") == 6
     assert combinations("seed=0,1,2", "seed=0,1") == 2  # the last one wins
-    assert combinations("seed=range(0,100)", "batch_size=range(1,101)") == MAX_CELLS
+    assert combinations("seed=range(0,100)", "batch_size=range(1,101)") == suites.MAX_CELLS
 
 
 @pytest.mark.parametrize(

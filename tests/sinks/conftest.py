@@ -8,18 +8,6 @@ import pytest
 
 from tests.sinks.stores import SCRIPT, started
 
-QUIET = (
-    pytest.mark.filterwarnings("ignore:.*noload:DeprecationWarning"),  # MLflow's own models
-    pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning"),
-)
-
-
-def pytest_collection_modifyitems(items):
-    for item in items:
-        if item.path.parent == Path(__file__).parent:
-            for mark in QUIET:
-                item.add_marker(mark)
-
 
 @pytest.fixture(autouse=True)
 def _own_store(monkeypatch):

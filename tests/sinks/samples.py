@@ -64,7 +64,6 @@ def measurement(of: Cell) -> Measurement:
     speed = SAMPLES_PER_S.get(of.model.name, 100.0) * (3.1 if of.mode == Mode.infer else 1)
     speed *= (of.batch_size / 128) ** 0.3 * (1.7 if of.precision == Precision.bf16 else 1.0)
     step_s = of.batch_size / speed
-    is_fit = of.protocol == Protocol.fit
     blocks = [
         Block(num_steps=9, num_samples=9 * of.batch_size, seconds=9 * step_s * dice.gauss(1, 0.02)) for _ in "x" * 12
     ]
@@ -73,26 +72,17 @@ def measurement(of: Cell) -> Measurement:
     epochs = [
         Epoch(**trained, loss=0.9 / i, accuracy=1 - 0.3 / i, evaluation=tests[i - 1]) for i in range(1, of.epochs + 1)
     ]
-    return make_measurement(
-        device=of.device,
-        device_name="AMD EPYC, 2 threads",
-        precision=of.precision,
-        num_params=112_074,
-        num_train_samples=60_000,
-        num_test_samples=10_000,
-        build_s=0.04,
-        first_step_s=0.2,
-        warmup_s=[step_s] * 5,
-        blocks=[] if is_fit else blocks,
-        latency_s=[] if is_fit else [step_s * dice.gauss(1.05, 0.03) for _ in range(80)],
-        launch_s=[] if is_fit else [0.6 * step_s] * 80,
-        data_s=[] if is_fit else [4e-6] * 80,
-        steady_boot_s=(500.25, 500.75),
-        epochs=epochs if is_fit else [],
-        loss=0.21 if of.mode == Mode.train else None,
-        evaluation=Evaluation(num_samples=10_000, seconds=3.0, loss=0.04, accuracy=0.9861) if is_fit else None,
-        warnings=["only 80 latency samples: the 99th percentile is withheld"],
-    )
+    ran = {"device": of.device, "device_name": "AMD EPYC, 2 threads", "precision": of.precision, "build_s": 0.04}
+    ran |= {"num_params": 112_074, "num_train_samples": 60_000, "num_test_samples": 10_000, "first_step_s": 0.2}
+    ran |= {"warmup_s": [step_s] * 5, "steady_boot_s": (500.25, 500.75)}
+    if of.protocol == Protocol.fit:
+        tested = Evaluation(num_samples=10_000, seconds=3.0, loss=0.04, accuracy=0.9861)
+        seen = {"blocks": [], "latency_s": [], "epochs": epochs, "evaluation": tested}
+    else:
+        steps_s = [step_s * dice.gauss(1.05, 0.03) for _ in range(80)]
+        seen = {"blocks": blocks, "latency_s": steps_s, "launch_s": [0.6 * step_s] * 80, "data_s": [4e-6] * 80}
+    warnings = ["only 80 latency samples: the 99th percentile is withheld"]
+    return make_measurement(**ran, **seen, loss=0.21 if of.mode == Mode.train else None, warnings=warnings)
 
 
 def system_series(num_samples: int = 10) -> SystemSeries:

@@ -3,7 +3,6 @@
 import io
 from dataclasses import replace
 
-import pytest
 from rich.console import Console
 
 from accelbench.answers.groups import groups
@@ -54,7 +53,6 @@ def test_what_is_sure_or_has_no_other_choice_is_not_asked(tmp_path):
     assert questions(swept(tmp_path, alone, *sure), 1000.0) == []
 
 
-@pytest.mark.filterwarnings("ignore:.*noload:DeprecationWarning")  # MLflow's own models
 def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(project, shared):
     cells = [make_cell(), make_cell(options=Options(channels_last=True))]
     options = make_options(out=None, tracking="mlflow")

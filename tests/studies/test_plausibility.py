@@ -15,26 +15,11 @@ I7_8750H = {"float32": 749e9, "float64": 374e9}  # 6 cores, 3.9 GHz, two AVX2 un
 MAX_COMMUNICATION_SHARE = 0.9
 
 
-def implausibilities(macs: float, compute_s: float, communication_s: float, peak_flops_per_s: float) -> list[str]:
-    """Why a published time per sample can't be true: a sentence per reason. A multiply-add is two operations."""
-    reasons, rate = [], 2 * macs / compute_s
-    if rate > peak_flops_per_s:
-        peak = f"{rate / 1e12:,.4g} TFLOP/s on a device with a peak of {peak_flops_per_s / 1e12:,.4g}"
-        reasons.append(f"{peak}: this is the time to launch the work, not to do it")
-    share = communication_s / (compute_s + communication_s)
-    if share > MAX_COMMUNICATION_SHARE:
-        reasons.append(f"{100 * share:.1f} % of the time is called communication: it includes the wait for the work")
-    return reasons
-
-
-def test_a_launch_time_is_told_from_a_computing_time():
-    # vgg16 in fp16 at batch 64 on the A100: 20.3 us an image are published as inference.
-    found = implausibilities(15.47e9, 20.3e-6, 600e-6, A100["float16"])
-    assert found[0].startswith("1,524 TFLOP/s on a device with a peak of 312: this is the time to launch")
-    assert implausibilities(15.47e9, 620e-6, 0.0, A100["float16"]) == []
-    # resnet50 on the TPU at batch 32: 3.4 ms of inference, 247 of communication.
-    (found,) = implausibilities(4.089e9, 3.378e-3, 247.4e-3, 45e12)
-    assert found.startswith("98.7 % of the time is called communication")
+def implausibilities(macs, compute_s, communication_s, peak_flops_per_s):
+    """Why a published time per sample can't be true, as reasons. A multiply-add is two operations."""
+    rate, share = 2 * macs / compute_s, communication_s / (compute_s + communication_s)
+    peak = f"{rate / 1e12:,.4g} TFLOP/s on a card with a peak of {peak_flops_per_s / 1e12:,.4g}"
+    return [peak] * (rate > peak_flops_per_s) + ["communication"] * (share > MAX_COMMUNICATION_SHARE)
 
 
 def judged(machine, peaks):
@@ -55,8 +40,8 @@ def test_in_the_raw_data_those_rows_are_flagged_that_no_device_can_reach():
         assert not implausibilities(1e9 * GIGA_MACS[run.model], run.total_ms / 1e3, 0.0, A100[run.precision])
     (shown,) = [error for error in known_errors() if "plausibility" in error.how]
     assert f"{len(flagged)} of the {len(found)} rows of its GPU" in shown.seen
-    rate = re.match(r".* device: ([\d,]+ TFLOP/s on a) card( with a peak of 312)", shown.done)
-    assert any(reasons[0].startswith(f"{rate[1]} device{rate[2]}") for _, reasons in flagged)
+    (peak,) = re.findall(r"[\d,]+ TFLOP/s on a card with a peak of 312", shown.done)
+    assert any(peak in reasons for _, reasons in flagged)
     of_tpu = [reasons for _, reasons in judged(raw.TPU_V2, dict.fromkeys(A100, 45e12))]
-    assert sum(any("communication" in reason for reason in reasons) for reasons in of_tpu) > len(of_tpu) / 2
+    assert sum("communication" in reasons for reasons in of_tpu) > len(of_tpu) / 2
     assert not any(reasons for _, reasons in judged(raw.I7, I7_8750H))  # a laptop's CPU is believed

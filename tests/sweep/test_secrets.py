@@ -68,8 +68,6 @@ def given():
     return {name: f"v{secrets.token_hex(12)}" for name in NAMES}
 
 
-@pytest.mark.filterwarnings("ignore:.*noload:DeprecationWarning")  # MLflow's own models
-@pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")
 def test_a_sweep_of_one_small_cell_leaves_no_secret_in_any_file(tmp_path, monkeypatch, capfd):
     """The network quotes secrets in its output and in the errors that checks of it catch."""
     project, values = make_project(tmp_path / "project"), given()
@@ -115,8 +113,6 @@ def old(tmp_path, monkeypatch):
     return values
 
 
-@pytest.mark.filterwarnings("ignore:.*noload:DeprecationWarning")  # MLflow's own models
-@pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")
 def test_an_old_records_secrets_are_in_no_report_and_no_store_and_not_merged(old, capsys):
     for num_there in (0, 2):  # merging again changes nothing
         before = {path: path.read_bytes() for path in Path("all").rglob("*.json")}

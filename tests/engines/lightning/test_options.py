@@ -71,18 +71,6 @@ def test_the_output_is_the_plain_networks(nothing, precision):
     assert measured.num_params == plain.num_params
 
 
-def test_an_option_that_changes_the_output_makes_the_cell_invalid(nothing, monkeypatch):
-    def broken(network, *_):
-        with torch.no_grad():
-            next(network.parameters()).mul_(1.003)
-        return network
-
-    monkeypatch.setattr(options, "prepared", broken)
-    measured = engine.run(resnet(options=Options(channels_last=True)), nothing)
-    assert measured.output_error > 1e-3
-    assert measured.defects[0].startswith("the output differs by ")
-
-
 def test_channels_last_is_how_weights_and_inputs_lie_in_memory():
     network = options.prepared(resnet_network(), Options(channels_last=True))
     weights = [module.weight for module in network.modules() if isinstance(module, nn.Conv2d)]

@@ -124,11 +124,6 @@ def test_an_output_that_does_not_do_is_refused_with_the_setting_that_mends_it(di
         engine.run(cell_of(network, mode=mode), digits)
 
 
-@pytest.mark.parametrize("precision", [Precision.fp32, Precision.bf16])
-def test_an_output_that_is_kept_from_an_earlier_batch_makes_the_cell_invalid(digits, precision):
-    assert judged(cell_of(Cached, precision=precision), digits)[0] == output_check.STALE
-
-
 @pytest.mark.parametrize("network", ["pair", "several", "detected", "two times", "times like images", "map"])
 def test_any_structure_of_tensors_is_valid_if_asked_for(digits, network):
     cell = cell_of(network, ModelOutput.any, breakdown_s=0.01, **BF16)
