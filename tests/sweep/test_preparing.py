@@ -1,6 +1,9 @@
 """What comes before a sweep: the data set, and a check of each network."""
 
+import contextlib
 import io
+import shutil
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -10,12 +13,14 @@ from rich.console import Console
 from accelbench import lock
 from accelbench.cli import main
 from accelbench.data.arrays import read_manifest
+from accelbench.data.obtain import find
 from accelbench.errors import UserError
 from accelbench.isolation.messages import Outcome
 from accelbench.project import Workplace
 from accelbench.schema.measurement import Work
 from accelbench.schema.vocab import Device, Library, Mode, Precision, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
+from accelbench.sweep import forecast
 from accelbench.sweep.context import prepare_missing
 from accelbench.sweep.session import Preflight
 from fakes import make_cell
@@ -46,6 +51,39 @@ def test_a_set_that_cannot_be_prepared_is_named(name, told, tmp_path):
     with pytest.raises(UserError, match=told):
         said(tmp_path, name)
     assert not (tmp_path / "data" / name).exists()
+
+
+AUTO = "data:\n  mnist: {source: auto}\n  cats_vs_dogs: {source: auto, max_images: 400}\n"
+
+
+def test_an_estimate_is_of_the_original_if_it_is_here_or_a_mirror_has_it_else_of_the_stand_in(tmp_path, monkeypatch):
+    (tmp_path / "params.yaml").write_text(AUTO)
+    place, asked = Workplace.of_project(tmp_path), []
+
+    def sizes(name="mnist"):
+        return forecast.inputs_of(place, name, None, asks=True).num_samples
+
+    def refuse(request, timeout):
+        asked.append(request.get_method())
+        raise OSError("no network")
+
+    monkeypatch.setattr("urllib.request.urlopen", refuse)
+    assert (sizes(), sizes("cats_vs_dogs")) == ((12_000, 2_000), (320, 80))
+    assert asked == ["HEAD"] * 3
+    assert forecast.inputs_of(place, "mnist", None).num_samples == (60_000, 10_000)
+    monkeypatch.setattr("urllib.request.urlopen", lambda request, timeout: contextlib.nullcontext())
+    assert sizes() == (60_000, 10_000)
+    monkeypatch.setattr(forecast, "REACH_S", 0.01)
+    monkeypatch.setattr("urllib.request.urlopen", lambda request, timeout: time.sleep(1))
+    assert sizes() == (12_000, 2_000)
+    monkeypatch.setattr("urllib.request.urlopen", lambda request, timeout: pytest.fail("what is here is not asked for"))
+    monkeypatch.setattr(forecast, "REACH_S", 60.0)
+    for folder in ("data/.downloads/mnist", "data/MNIST/raw"):
+        (tmp_path / folder).mkdir(parents=True)
+        for file in find("mnist").files:
+            (tmp_path / folder / file.name).touch()
+        assert sizes() == (60_000, 10_000)
+        shutil.rmtree(tmp_path / folder)
 
 
 # The check of each network

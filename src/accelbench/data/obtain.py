@@ -8,6 +8,7 @@ import pkgutil
 import shutil
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from http.client import HTTPException
 from pathlib import Path
@@ -20,6 +21,9 @@ from accelbench.schema.serialize import digest, writing
 # After this long without data a mirror is given up.
 STALL_S = 4.5
 CHUNK_BYTES = 1 << 16
+NUM_DRAWN = (12_000, 2_000)  # pictures of a stand-in, to train and to test
+DOWNLOADS = "data/.downloads"  # relative to the project
+HEADERS = {"User-Agent": "accelbench"}
 OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES)
 
 
@@ -65,7 +69,7 @@ def _fetch(url: str, file: File, path: Path) -> None:
     from rich.console import Console  # here, since the parent asks this module for names
     from rich.progress import wrap_file
 
-    request = urllib.request.Request(url, headers={"User-Agent": "accelbench"})
+    request = urllib.request.Request(url, headers=HEADERS)
     console = Console(stderr=True)
     with urllib.request.urlopen(request, timeout=STALL_S) as response, writing(path) as part:
         total = int(response.headers.get("Content-Length") or 0)
@@ -127,6 +131,7 @@ class FileSet:
     stand_in: Callable[[Target], str]  # writes the arrays of a stand-in and returns its description
     shape: tuple[int, ...]  # of an image, channels first, unless the setting `image_size` says another side
     num_samples: tuple[int, int]  # of the original set, to train and to test
+    num_drawn: tuple[int, int] = NUM_DRAWN
     settings: Mapping[str, int] = field(default_factory=dict)
 
     def obtain(self, name: str, source: str, root: Path, target: Target) -> Obtained:
@@ -136,9 +141,9 @@ class FileSet:
             shown = Path(source).name if is_private else source
             return self._read(root / os.path.expanduser(source), f"from {shown}", target)
         home = root / self.home
-        if source == "auto" and (home.is_file() or (home.is_dir() and any(home.iterdir()))):
+        if source == "auto" and (home.is_file() or any(home.glob("*"))):
             return self._read(home, f"from {self.home}", target)  # the user put files there: wrong ones are an error
-        folder = root / "data" / ".downloads" / name
+        folder = root / DOWNLOADS / name
         try:
             download(self.files, self.mirrors, folder)
             return self._read(folder if len(self.files) > 1 else folder / self.files[0].name, "downloaded", target)
@@ -151,6 +156,12 @@ class FileSet:
                 stand_in_reason=f"{self.home} is not there; {error}",
             )
 
+    def num_expected(self, name: str, source: str, root: Path) -> tuple[int, int]:
+        """How many samples `obtain` will give, to train and to test; a mirror that has a file's head has the file."""
+        missing = [file.name for file in self.files if not (root / DOWNLOADS / name / file.name).is_file()]
+        is_here = source != "auto" or not missing or (root / self.home).is_file() or any((root / self.home).glob("*"))
+        return self.num_samples if is_here or any(_has(each + missing[0]) for each in self.mirrors) else self.num_drawn
+
     def _read(self, path: Path, how: str, target: Target) -> Obtained:
         found = self.read(path, target)
         return replace(
@@ -159,6 +170,13 @@ class FileSet:
             source=f"{found.part} of {self.title}, {how}" if found.part else f"{self.title}, {how}",
             stand_in_reason="max_images asks for a part of the set" if found.part else None,
         )
+
+
+def _has(url: str) -> bool:
+    request = urllib.request.Request(url, headers=HEADERS, method="HEAD")
+    with suppress(HTTPException, OSError), urllib.request.urlopen(request, timeout=STALL_S):
+        return True
+    return False
 
 
 def names() -> list[str]:

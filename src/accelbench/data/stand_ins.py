@@ -3,7 +3,6 @@
 They make everything run without a network. Accuracies on them compare with nothing, and a network learns them quickly.
 """
 
-from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -11,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from accelbench.data.arrays import Arrays, save_split
+from accelbench.data.arrays import SPLITS, Arrays, save_split
+from accelbench.data.obtain import NUM_DRAWN
 
-NUM_DRAWN = {"train": 12_000, "test": 2_000}
 MAX_TURN_DEGREES = 20.0
 MAX_SHIFT = 0.12  # of the picture's side
 NOISE = 12.0  # standard deviation of each value, 0 to 255
@@ -35,13 +34,13 @@ def draw(label: int, side: int, rng: np.random.Generator, *, in_colour: bool) ->
     return np.rint(np.clip(pixels + rng.normal(0, NOISE, pixels.shape), 0, 255)).astype(np.uint8)
 
 
-def save_drawn(folder: Path, side: int, *, in_colour: bool, nums: Mapping[str, int] = NUM_DRAWN) -> str:
+def save_drawn(folder: Path, side: int, *, in_colour: bool) -> str:
     """Draws ten classes in turn and writes them into `folder`: the same bytes each time; returns a description."""
-    for seed, (split, num) in enumerate(nums.items()):
+    for seed, (split, num) in enumerate(nums := list(zip(SPLITS, NUM_DRAWN, strict=True))):
         rng = np.random.default_rng(seed)
         images = np.stack([draw(index % 10, side, rng, in_colour=in_colour) for index in range(num)])
         save_split(folder, split, Arrays(images, (np.arange(num) % 10).astype(np.uint8)))
-    counts = ", ".join(f"{num:,} {split}" for split, num in nums.items())
+    counts = ", ".join(f"{num:,} {split}" for split, num in nums)
     return f"a drawn digit for each class, {counts} images of {side} x {side}"
 
 
