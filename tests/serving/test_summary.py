@@ -6,6 +6,7 @@ import pytest
 from accelbench.schema.cell import Server
 from accelbench.schema.vocab import Protocol, Verdict
 from accelbench.serving.arrivals import due_ns
+from accelbench.serving.load import TIME_LIMIT
 from accelbench.serving.server import Served
 from accelbench.serving.summary import summarised
 from fakes import make_cell
@@ -48,15 +49,10 @@ def test_rates_latencies_and_where_the_time_went_are_those_of_the_requests():
     assert of(made, latency_ms=12).verdict == Verdict.fails
 
 
-@pytest.mark.parametrize("stops", [False, True])
-def test_a_queue_that_grows_is_a_sure_fail_whether_its_run_ended_early_or_not(stops):
-    early = "the queue grows" if stops else None
-    kept = of(served(due_ns(3000, 120, seed=1), ended_early=early), rate=120, latency_ms=2000)
-    assert (kept.verdict, kept.ended_early) == (Verdict.fails, early)
-
-
-def test_a_run_that_ended_early_for_another_reason_tells_nothing():
-    assert of(served(due_ns(4000, 50, seed=1), ended_early="timeout_s"), latency_ms=80).verdict == Verdict.unknown
+@pytest.mark.parametrize(("why", "word"), [("the queue grows: 9 wait", Verdict.fails), (TIME_LIMIT, Verdict.unknown)])
+def test_a_run_that_ended_early_fails_if_its_queue_grew_and_else_tells_nothing(why, word):
+    kept = of(served(due_ns(4000, 50, seed=1), ended_early=why), latency_ms=80)
+    assert (kept.verdict, kept.ended_early) == (word, why)
 
 
 def test_a_request_without_an_answer_is_a_miss_and_not_served():

@@ -159,7 +159,7 @@ def _about_steps(measured: Measurement, row: Row) -> Iterator[Remark]:
 def _about_requests(serving: Serving) -> Iterator[Remark]:
     if serving.ended_early:
         yield Kind.doubt, f"ended early: {serving.ended_early}"
-    if serving.num_errors:
+    if serving.num_errors and (serving.error or not serving.ended_early):
         why = f": {serving.error}" if serving.error else ""
         yield Kind.doubt, f"{serving.num_errors:,} of {serving.num_requests:,} requests have no answer{why}"
     if serving.verdict == Verdict.unknown and (num := serving.num_cycles or 0) < MIN_CYCLES:

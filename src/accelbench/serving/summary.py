@@ -3,46 +3,38 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from accelbench.schema.cell import Cell, Server
+from accelbench.schema.cell import Cell
 from accelbench.schema.serving import Quantile, Serving
 from accelbench.schema.vocab import Protocol, Verdict
+from accelbench.serving.load import TIME_LIMIT
 from accelbench.serving.server import Served
 from accelbench.stats.order_statistics import Sample
-from accelbench.stats.regenerative import num_requests_for, percentile_bounds, surely_grows, verdict
+from accelbench.stats.regenerative import num_requests_for, percentile_bounds, verdict
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
-NUM_LOOKS = 200  # at how many requests there are to answer
-MAX_WAITING = 2.0  # of a queue that may be stable: as many as arrive in so many times the limit
-
-Times = NDArray[np.int64]
 
 
 def summarised(served: Served, cell: Cell) -> Serving:
-    """What the record of `cell` keeps of its requests, of which at least one was due.
+    """What the record of `cell` keeps of its requests. Raises TimeoutError: none was answered in time.
 
     Bounds and verdict of `protocol=server` are those of `stats.regenerative`, since misses come in clusters. Queries
     that come one after another have the interval of `Sample.percentile_interval`. Requests of `offline` are all due at
     once: their latencies say nothing.
     """
     due, done, dispatched, answered = served.due, served.done, served.dispatched, served.done >= 0
+    if not len(due):
+        raise TimeoutError("no request was answered before the cell's time limit")
     is_server, span_s = cell.protocol == Protocol.server, _s(int(due[-1] - due[0]))
     duration_s = max(_s(int(max(done.max(), served.issued.max(), due[-1]) - due[0])), 1e-9)
     late_ns = np.maximum(0, served.issued - due)[served.issued >= 0] if is_server else due[:0]
     found: dict[str, Any] = {"latencies": _latencies(served, cell.protocol)}
     if is_server:
         word, missed = verdict(due, done, round(cell.server.latency_ms * 1e6), cell.server.percentile)
-        if grows(served, cell.server):
-            word = Verdict.fails
-        elif served.ended_early:
-            word = Verdict.unknown
-        found |= {
-            "verdict": word,
-            "num_missed": missed.num_missed,
-            "design_effect": missed.design_effect,
-        }
-        found |= {"miss_share_low": missed.low, "miss_share_high": missed.high}
+        if served.ended_early:  # else its queue grows
+            word = Verdict.unknown if served.ended_early == TIME_LIMIT else Verdict.fails
+        found |= {"verdict": word, "miss_share_low": missed.low, "miss_share_high": missed.high}
+        found |= {"num_missed": missed.num_missed, "design_effect": missed.design_effect}
         found |= {"num_cycles": missed.num_cycles, "num_missed_cycles": missed.num_missed_cycles}
     return Serving(
         seed=served.seed,
@@ -62,17 +54,6 @@ def summarised(served: Served, cell: Cell) -> Serving:
         late_p99_s=_s(float(np.percentile(late_ns, 99))) if len(late_ns) else None,
         **found,
     )
-
-
-def grows(served: Served, server: Server) -> bool:
-    """Whether the queue surely grew: no limit holds at this rate, however long a run is."""
-    due, dispatched, done = served.due, served.dispatched, served.done
-    # One that was computed without an answer raised: it waits no more.
-    ends = np.sort(np.where(done >= 0, done, dispatched)[dispatched >= 0])
-    at = np.linspace(int(due[0]), int(due[-1]), NUM_LOOKS).astype(np.int64)
-    waiting = np.searchsorted(due, at, "right") - np.searchsorted(ends, at, "right")
-    is_long = waiting[-1] > MAX_WAITING * server.rate * server.latency_ms / 1e3
-    return bool(is_long) and surely_grows((at / 1e9).tolist(), waiting.tolist())
 
 
 def _latencies(served: Served, protocol: Protocol) -> list[Quantile]:

@@ -87,15 +87,11 @@ def structure() -> DictConfig:
             if OmegaConf.is_dict(section._get_node(name)):
                 unlock(section[name])
 
-    OmegaConf.register_new_resolver("mode_of", _mode_of, replace=True)  # of conf/config.yaml
+    modes = {each: (Mode.infer if each in SERVING else Mode.train).value for each in Protocol}
+    OmegaConf.register_new_resolver("mode_of", modes.__getitem__, replace=True)  # for conf/config.yaml
     whole: DictConfig = OmegaConf.structured(config.RunConfig)
     unlock(whole)
     return whole
-
-
-def _mode_of(protocol: Protocol) -> str:
-    """The mode of a run that names none."""
-    return Mode.infer.value if protocol in SERVING else Mode.train.value
 
 
 def _read(words: list[str]) -> tuple[Namespace, list[str]]:
