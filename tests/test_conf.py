@@ -7,12 +7,12 @@ from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 
 from accelbench.data import obtain
-from accelbench.engines import images
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.module import OPTIMIZERS
 from accelbench.engines.lightning.zoo import NETWORKS
 from accelbench.grid.support import why_unfit
 from accelbench.schema.vocab import ARRAYS, FOLDER, MODULE, RANDOM, Device, Engine, Library
+from accelbench.schema.workload import SHAPES
 from accelbench.settings import config, params, to_cell
 from accelbench.settings.compose import structure, typed
 from accelbench.settings.config import Executor
@@ -107,7 +107,7 @@ STUDIES = {
 def test_a_model_is_its_studys_on_its_data_unless_other_data_is_named(name):
     data, num_params, training = STUDIES[name]
     cell, _ = composed(f"model={name}")
-    shape, num_classes = images.SHAPES.get(data, cell.model.input_shape), 2 if data == "cats_vs_dogs" else 10
+    shape, num_classes = SHAPES.get(data, cell.model.input_shape), 2 if data == "cats_vs_dogs" else 10
     assert (cell.data.name, why_unfit(cell)) == (data, None)
     with torch.device("meta"):  # the shapes alone
         assert zoo.num_params(zoo.build(cell.model, shape, num_classes)) == num_params

@@ -14,6 +14,7 @@ from accelbench.settings.compose import one_cell
         "model=torchvision model.name=resnet18 mode=infer engine=openvino precision=int8 batch_size=16",
         "model=timm model.name=mobilenetv2_100 mode=infer compile=true data.pipeline=device",
         "model=pets_cnn data=cats_vs_dogs mode=infer data.pipeline=jpeg",
+        "model=mlp_fashion_mnist_1 data=mnist mode=train",
         "model=mlp mode=infer engine=keras engine.jit_compile=true engine.steps_per_execution=8",
         "model=mlp mode=infer engine=keras engine.backend=jax engine.jit_compile=false",
         "model=mlp mode=infer engine=keras device=tpu engine.tpu=10.0.0.0",

@@ -8,7 +8,7 @@ from accelbench.engines.formats import FORMATS, word_for
 from accelbench.engines.images import check_has_epochs, unseen_images
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError
 from accelbench.schema.vocab import Pipeline, Precision, Protocol, Weights
-from accelbench.schema.workload import DataSpec, ModelSpec
+from accelbench.schema.workload import SHAPES, DataSpec, ModelSpec
 from fakes import make_cell
 
 RANDOM = {
@@ -47,7 +47,7 @@ def test_images_that_a_network_does_not_take_are_told_with_data_that_it_does(mod
     with pytest.raises(UnsupportedError, match=told):
         images.check_fits(spec, shape)
     assert images.why_unfit(spec, shape, "random").endswith("use another model.input_shape")
-    assert images.why_unfit(spec, images.SHAPES.get(images.TAKES[model].data, (3, 64, 64))) is None
+    assert images.why_unfit(spec, SHAPES.get(images.TAKES[model].data, (3, 64, 64))) is None
 
 
 def test_a_precision_is_recognised_by_its_formats_and_others_are_described():

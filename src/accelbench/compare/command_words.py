@@ -21,7 +21,7 @@ from accelbench.schema.vocab import (
     Pipeline,
     Protocol,
 )
-from accelbench.schema.workload import DataSpec, ModelSpec
+from accelbench.schema.workload import SHAPES, DataSpec, ModelSpec
 
 # Settings without a word of this name: `window`, `server` and `protocol` have words of their own, each process has its
 # `repeat`, and the others change no speed (`epochs` is of whole ones, which have no words).
@@ -95,9 +95,9 @@ def _model_words(cell: Cell) -> list[str] | None:
         return None
     content = {} if is_own else yaml.safe_load(path.read_text())
     shipped: dict[str, Any] = content.get("model", content)
-    study_data = next((each["override /data"] for each in content.get("defaults", [])), None)
-    if "input_shape" in shipped and not is_own and cell.data.name not in (study_data, RANDOM):
-        return None  # without the images' shape, other data than its study's are refused
+    fits = cell.data.name == RANDOM or SHAPES.get(cell.data.name) == tuple(shipped.get("input_shape", ()))
+    if "input_shape" in shipped and not is_own and not fits:
+        return None  # without the images' shape, other data than such as its study's are refused
     # What other words tell: the data set, or a batch of the user's own, with which any output will do.
     told = {"name", "library"}
     told |= {"network", "inputs", *(["output"] if model.batch else [])} if is_own else set()

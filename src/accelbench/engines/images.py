@@ -37,13 +37,6 @@ TAKES: Mapping[str, Takes] = {
     "scaling_cnn": Takes("random", in_colour=True, least=8),
     "torchvision": Takes("random", in_colour=True),
 }
-# The shapes of the images of data sets, as they are prepared unless params.yaml says otherwise.
-SHAPES: Mapping[str, Shape] = {
-    "mnist": (28, 28),
-    "fashion_mnist": (28, 28),
-    "cifar10": (3, 32, 32),
-    "cats_vs_dogs": (3, 224, 224),
-}
 
 
 def is_random(cell: Cell) -> bool:

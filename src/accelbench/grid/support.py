@@ -33,6 +33,7 @@ from accelbench.schema.vocab import (
     Precision,
     Protocol,
 )
+from accelbench.schema.workload import SHAPES
 
 BF16 = frozenset({Precision.bf16, Precision.bf16_mixed})
 # Compute capabilities.
@@ -78,7 +79,7 @@ def why_unfit(cell: Cell, shape: images.Shape | None = None, num_train: int | No
     data, asked = cell.data.name, cell.data.train_images
     if asked is not None and num_train is not None and asked > num_train:
         return f"data.train_images={asked}: {data} has {num_train} to train with here: ask for at most as many"
-    known = cell.model.input_shape if data == RANDOM else shape or images.SHAPES.get(data)
+    known = cell.model.input_shape if data == RANDOM else shape or SHAPES.get(data)
     return None if known is None else images.why_unfit(cell.model, known, data)
 
 

@@ -1,11 +1,20 @@
 """A network and a data set, as the settings of a cell."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from accelbench.schema.ranges import AtLeastOne, NotNegative
 from accelbench.schema.setting import setting
 from accelbench.schema.vocab import USERS_OWN, Augment, Library, ModelOutput, Pipeline, Task, Weights
+
+# The shapes of the images of data sets, as they are prepared unless params.yaml says otherwise.
+SHAPES: Mapping[str, tuple[int, ...]] = {
+    "mnist": (28, 28),
+    "fashion_mnist": (28, 28),
+    "cifar10": (3, 32, 32),
+    "cats_vs_dogs": (3, 224, 224),
+}
 
 
 @dataclass(frozen=True, kw_only=True)

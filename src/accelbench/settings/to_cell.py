@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from accelbench.devices.cpu import usable_cores
-from accelbench.engines.images import SHAPES, why_unfit
+from accelbench.engines.images import why_unfit
 from accelbench.errors import UserError
 from accelbench.schema.cell import UNUSED, Cell, KerasSettings, Options, RunSettings, Server, TrainerSettings
 from accelbench.schema.ranges import MAX_COUNT, Range
@@ -28,7 +28,7 @@ from accelbench.schema.vocab import (
     Protocol,
     Scaling,
 )
-from accelbench.schema.workload import DataSpec, ModelSpec
+from accelbench.schema.workload import SHAPES, DataSpec, ModelSpec
 from accelbench.settings.config import EngineConfig, Executor, RunConfig, SweepOptions, check_executor
 from accelbench.settings.own_code import checked, refuse
 from accelbench.settings.params import check_name
