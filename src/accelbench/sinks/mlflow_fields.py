@@ -21,7 +21,7 @@ from accelbench.judging import served
 from accelbench.judging.disturbed import DISTURBED
 from accelbench.judging.row import remarks_in, summarise
 from accelbench.judging.warnings import Kind, relative_half_width
-from accelbench.presentation import UNKNOWN, significant
+from accelbench.presentation import significant
 from accelbench.schema import plan_file
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Data, Epoch
@@ -200,7 +200,7 @@ class Standing(NamedTuple):
     share: float | None = None  # its published speed over that of the fastest cell, at most 1; None if nothing compares
     fastest: MeasuredCell | None = None
     word: str = ALONE  # `fastest`, how sure it is that it is slower, or its outcome if it has no speed
-    verdict: str = ""  # `fastest`, or such as `0.763 times as fast, likely`
+    verdict: str = ""  # `fastest`, or such as `1.31 times as slow, likely`
 
 
 def standings(cells: Sequence[MeasuredCell]) -> list[Standing]:
@@ -229,23 +229,24 @@ def cell_fields(standing: Standing, experiment_id: str) -> tuple[dict[str, float
     metrics |= {NUM_PROCESSES: float(cell.num_processes)} if cell.speed else {}
     params = {key: text for key, text in _params(cell.record, cell.row).items() if key not in PROCESS_SETTINGS}
     width = relative_half_width(cell.row)
-    plus_minus = None if width is None else f"{significant(100 * width, 2)} %"
+    percent = None if width is None else 100 * width
+    # MLflow's table shows some 13 characters of a tag.
+    rounded = "" if percent is None else f" ±{significant(percent, 1 if percent < 10 else 2)} %"
     tags = {
         KIND: AGGREGATE,
         CELL_KEY: cell.measured_key,
         "mlflow.source.name": "accelbench",
         "suite": cell.cell.suite,
         "status": cell.outcome,
-        "speed": significant(cell.speed),  # in the order in which MLflow's table shows them
-        "plus_minus": plus_minus or UNKNOWN,
+        "speed": f"{significant(cell.speed)}{rounded}",  # in the order in which MLflow's table shows them
         "word": standing.word,
         "share": significant(standing.share),
-        NOTE: _note(cell.record, cell.row, _about(standing, plus_minus, experiment_id)),
+        NOTE: _note(cell.record, cell.row, _about(standing, percent, experiment_id)),
     }
     return metrics, params, {key: clean(text)[:MAX_TAG] for key, text in tags.items()}
 
 
-def _about(standing: Standing, plus_minus: str | None, experiment_id: str) -> str:
+def _about(standing: Standing, percent: float | None, experiment_id: str) -> str:
     cell, fastest = standing.cell, standing.fastest
     link = f"#/experiments/{quote(experiment_id, safe='')}/runs?" + urlencode(
         {"workflowType": "machine_learning", "searchFilter": f"tags.cell = '{cell.measured_key}'"}
@@ -254,7 +255,7 @@ def _about(standing: Standing, plus_minus: str | None, experiment_id: str) -> st
     if not cell.speed:
         text = served.served_text(cell.row) if cell.is_ok else cell.reason
         return f"**{cell.outcome}**" + (f": {text}" if text else "") + f" · {processes}"
-    width = f" ±{plus_minus}" if plus_minus else ""
+    width = "" if percent is None else f" ±{significant(percent, 2)} %"
     words = [f"**{significant(cell.speed)} {unit_text(cell)}**{width} on {cell.row['device_name']}"]
     if fastest is cell:
         words.append(f"**{FASTEST}** of what compares with it")
