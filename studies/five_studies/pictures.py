@@ -53,7 +53,7 @@ def _style(setting: Setting) -> dict[str, Any]:
 
 def _finished(figure: Figure, title: str, warning: str, handles: Sequence[Any]) -> Figure:
     if any(axes.texts for axes in figure.axes):
-        mark = _line(linestyle="none", marker="$!$", color=WARNING_COLOUR, label="has warnings: see its row")
+        mark = _line(linestyle="none", marker="$!$", color=WARNING_COLOUR, label="in doubt: see its row")
         handles = [*handles, mark]
     return finished(figure, title, warning, handles, max(2, int(figure.get_figwidth() / 1.8)))
 

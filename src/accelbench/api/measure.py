@@ -99,11 +99,11 @@ class Measurement:
         if self.flops is not None:
             share = "" if self.mfu is None else f", {100 * self.mfu:.1f} % of what the device can do, as probed"
             lines.append(["work", f"{significant(self.flops / 1e9)} GFLOP a step{share}"])
-        said = {"note": self.notes, "tip": self.tips, "warning": self.warnings}
+        said = {"note": self.notes, "tip": self.tips, "doubt": self.warnings}
         return lines + [[name, text] for name, texts in said.items() for text in texts]
 
     def __repr__(self) -> str:
-        """What was measured, and a line for each figure and warning."""
+        """What was measured, and a line for each figure and doubt."""
         return "\n  ".join(f"{name}: {text}" for name, text in self._lines())
 
     def _repr_html_(self) -> str:

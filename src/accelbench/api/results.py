@@ -97,7 +97,7 @@ class Result:
         return f"Result({self.label}: {self.status}{what})"
 
     def _repr_html_(self) -> str:
-        """For notebooks: its figures, and its warnings or why it has none."""
+        """For notebooks: its figures, and its doubts or why it has none."""
         return _table([self])
 
 
@@ -213,7 +213,7 @@ def _table(results: Sequence[Result], lines: Sequence[str] = ()) -> str:
         about = "; ".join(said) if each.is_ok else ": ".join(filter(None, [each.status, each.reason]))
         rows.append([name, *speeds, against, about])
         shares.append((cell.speed or 0.0) / (group.fastest.speed or 1.0) if group and cell else None)
-    headings = ["cell", "samples/s", "95 % interval", "p50 (ms)", "", "warnings, or why there is no number"]
+    headings = ["cell", "samples/s", "95 % interval", "p50 (ms)", "", "doubts, or why there is no number"]
     marked = [number for number, row in enumerate(rows) if row[4] == FASTEST]
     return html.page([*lines, *([f"All: {common}"] if common else [])], headings, rows, shares, marked)
 

@@ -26,7 +26,7 @@ from accelbench.presentation import and_more, checked_words, counted, duration, 
 from accelbench.project import shown
 from accelbench.report.tables import best
 from accelbench.report.tables.on_terminal import rendered
-from accelbench.report.tables.table import Column, columns_of, count, tabulate_known, word
+from accelbench.report.tables.table import Column, columns_of, tabulate_known, word
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record, Row, number_of
 from accelbench.schema.serving import Quantile, Serving
@@ -41,9 +41,9 @@ OUTCOME_WIDTH = 34  # columns of ` ok       71.91 samples/s ±22.1 %`
 STYLES = {Status.ok: "green", Status.skipped: "dim", DISTURBED: "yellow"}
 MAX_WORKLOADS = 3  # for more, the report and `accelbench best` are the places to look
 MAX_CELLS = 12
-MAX_WARNINGS = 2  # of a card or an answer
-MAX_SLOWER = 3  # cells of an answer whose first warning is said
-FIGURES = ("samples/s", "± (%)", "tokens/s", "p50 (ms)")
+MAX_DOUBTS = 2  # of a card or an answer
+MAX_SLOWER = 3  # cells of an answer whose first doubt is said
+FIGURES = ("samples/s", "± (%)", "tokens/s", "p50 (ms)", "doubts")
 BAR_WIDTH = 48
 NAME_WIDTH = 8
 MAX_ERROR_LINES = 16  # of the user's own code; a traceback through frameworks is longer, and is in the record
@@ -175,7 +175,7 @@ def outcome(record: Record) -> list[str]:
         words.append(f"accuracy {row['accuracy']:.4f}")
     words += (samples := counted_samples(record))
     if num := len(warnings_of(row)) - len(samples):
-        words.append(counted(num, "warning"))
+        words.append(counted(num, "doubt"))
     return words
 
 
@@ -232,7 +232,7 @@ def show_answer(records: Sequence[Record], folder: str, console: Console, words:
         say(console, tip, "dim")
     for answer in chosen[:MAX_WORKLOADS]:
         if answer.lead and (command := answer.lead.command_with(words)):
-            say(console, f"To be sure: {command}")
+            say(console, f"How to be sure: {command}")
     say(console, f"All figures: accelbench best {folder}")
     say(console, f"A page to share: accelbench report {folder}")
 
@@ -242,7 +242,6 @@ def _show_figures(
 ) -> None:
     """Prints a line for each cell, if they are few; on a terminal, names that are too long lose their middle."""
     columns = [Column(heading, lambda cell: word(name(cell))), *columns_of(lambda cell: cell, best.FIGURES, *FIGURES)]
-    columns.append(Column("warnings", lambda cell: best.num_doubts([cell]), count))
     if len(cells) <= MAX_CELLS and (table := tabulate_known("", columns, cells)):
         if console.is_terminal:
             texts = [table.headings[1:], *([entry.text for entry in row[1:]] for row in table.rows)]
@@ -258,20 +257,20 @@ def sentence(answer: Answer) -> Text:
 
 
 def remarks(answer: Answer, planned: Iterable[Process]) -> Iterator[Text]:
-    """What to know before using the fastest of the planned cells; the first warnings of slower ones."""
+    """What to know before using the fastest of the planned cells; the first doubts of slower ones."""
     if words := " ".join(filter(None, [answer.remark, answer.larger_batch(planned)])):
         yield Text(words)
     known = warnings_of(answer.fastest.row)
-    for text in known[:MAX_WARNINGS]:
-        yield Text(f"Warning of the fastest: {text}", "yellow")
-    if (num := len(known) - MAX_WARNINGS) > 0:
-        yield Text(f"{and_more(num, 'warning')}, in its record", "yellow")
+    for text in known[:MAX_DOUBTS]:
+        yield Text(f"Doubt about the fastest: {text}", "yellow")
+    if (num := len(known) - MAX_DOUBTS) > 0:
+        yield Text(f"{and_more(num, 'doubt')}, in its record", "yellow")
     slower = [(cell, texts) for cell in answer.group.cells[1:] if (texts := warnings_of(cell.row))]
     for cell, texts in slower[:MAX_SLOWER]:
-        more = f" ({and_more(len(texts) - 1, 'warning')})" * (len(texts) > 1)
+        more = f" ({and_more(len(texts) - 1, 'doubt')})" * (len(texts) > 1)
         yield Text(f"{answer.group.short_text(cell)}: {texts[0].partition(': ')[0]}{more}", "dim yellow")
     if (num := len(slower) - MAX_SLOWER) > 0:
-        yield Text(f"{and_more(num, 'slower cell')} with warnings", "dim yellow")
+        yield Text(f"{and_more(num, 'slower cell')} in doubt", "dim yellow")
 
 
 def show_card(record: Record, path: str, console: Console, *, says_why: bool = True) -> None:
@@ -324,11 +323,11 @@ def _card_lines(record: Record, row: Row, says_why: bool) -> Iterator[tuple[str,
     for kind in (Kind.note, Kind.tip):
         for text in remarks_in(row, kind):
             yield kind.name, text
-    warnings = warnings_of(row)
-    for warning in warnings[:MAX_WARNINGS]:
-        yield "warning", Text(warning, "yellow")
-    if (num := len(warnings) - MAX_WARNINGS) > 0:
-        yield "", Text(f"{and_more(num, 'warning')}, in the record", "yellow")
+    doubts = warnings_of(row)
+    for doubt in doubts[:MAX_DOUBTS]:
+        yield "doubt", Text(doubt, "yellow")
+    if (num := len(doubts) - MAX_DOUBTS) > 0:
+        yield "", Text(f"{and_more(num, 'doubt')}, in the record", "yellow")
 
 
 def _speed(row: Row) -> Iterator[tuple[str, Text | str]]:

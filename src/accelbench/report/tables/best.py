@@ -33,8 +33,7 @@ def _output_error(cell: MeasuredCell) -> str:
     return output_error_text(cell.cell.precision, cell.number("output_error"))
 
 
-def num_doubts(cells: Sequence[MeasuredCell]) -> int | None:
-    """How many doubts there are of the numbers of `cells`; None without any."""
+def _num_doubts(cells: Sequence[MeasuredCell]) -> int | None:
     return sum(len(warnings_of(cell.row)) for cell in cells) or None
 
 
@@ -47,7 +46,7 @@ FIGURES: list[Column[MeasuredCell]] = [
     Column("J/sample", lambda cell: cell.row["energy_j_per_sample"], number),
     Column("cost of a million", lambda cell: cell.row["cost_per_million_samples"], number),
     Column("bound by", lambda cell: cell.row["bound"]),
-    Column("doubts", lambda cell: num_doubts([cell]), count),
+    Column("doubts", lambda cell: _num_doubts([cell]), count),
 ]
 OF_ONE: list[Column[Choice]] = [
     Column("best by", lambda choice: choice[2]),
@@ -80,6 +79,6 @@ def what_to_use(answers: Sequence[Answer]) -> Table | None:
         Column("times as fast", lambda answer: answer.lead and answer.lead.ratio, number),
         Column("how sure", lambda answer: answer.lead and answer.lead.how_sure),
         Column("output differs from fp32's by", lambda answer: _output_error(answer.fastest)),
-        Column("doubts", lambda answer: num_doubts([answer.fastest, *answer.others[:1]]), count),
+        Column("doubts", lambda answer: _num_doubts([answer.fastest, *answer.others[:1]]), count),
     ]
     return tabulate_known("What to use", columns, answers, [NEXT_BEST, SURENESS])
