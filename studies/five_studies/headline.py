@@ -7,7 +7,7 @@ from accelbench.presentation import counted
 from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Entry
 from accelbench.schema.vocab import Device, Mode
-from five_studies import beside
+from five_studies import beside, published
 from five_studies.comparison import compare_with_published
 from five_studies.speedups import span
 
@@ -25,8 +25,8 @@ def _times(sweeps: Sequence[Sweep]) -> Iterator[str]:
             found[each.device][str(sweep.study), each.network, each.job].append(each.own_ratio)
     for device, jobs in found.items():
         num_estimated = sum(any(ratio.text.startswith("~") for ratio in of_job) for of_job in jobs.values())
-        studies = sorted({study for study, *_ in jobs})
-        of = f"stud{'y' if len(studies) == 1 else 'ies'} {', '.join(studies)}"
+        names = [f"{study} ({published.studies()[study]['name']})" for study in sorted({study for study, *_ in jobs})]
+        of = f"stud{'y' if len(names) == 1 else 'ies'} {', '.join(names)}"
         num_less = sum(all(float(ratio.key or 0.0) < 1 for ratio in of_job) for of_job in jobs.values())
         less = f"{num_less} of {counted(len(jobs), 'job')} of {of} took less time on our {device}"
         estimated = f"; {num_estimated} estimated from the speed" * bool(num_estimated)

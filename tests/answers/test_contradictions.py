@@ -183,8 +183,8 @@ def of_every_cell(said, page) -> None:
     for row in page.cells.rows:
         said.speed("every cell", row["cell"], row["samples_per_s"])
         if row["verdict"] not in (None, "fastest"):
-            ratio, _, word = row["verdict"].partition(" times as fast, ")
-            said.pair("every cell", row["cell"], fastest[row["cell"]], ratio, word)
+            ratio, _, word = row["verdict"].partition(" times as slow, ")
+            said.pair("every cell", fastest[row["cell"]], row["cell"], ratio, word)
 
 
 def of_headline(said, page) -> None:
@@ -232,8 +232,8 @@ def of_mlflow(said, cells) -> None:
         if each.share is not None:
             assert 0 < each.share <= 1
             if each.verdict != "fastest":
-                ratio, _, word = each.verdict.partition(" times as fast, ")
-                said.pair("MLflow", key, each.fastest.measured_key, ratio, word)
+                ratio, _, word = each.verdict.partition(" times as slow, ")
+                said.pair("MLflow", each.fastest.measured_key, key, ratio, word)
                 said.pair("MLflow's share", key, each.fastest.measured_key, each.share, word)
 
 
@@ -317,7 +317,7 @@ def test_accelbench_best_shows_what_the_others_show(tmp_path, monkeypatch, capsy
     said.text("best", "", text)
     said.speed("bars", said.names["", "cpu bf16 b32"], re.search(rf"cpu bf16 b32 ({NUMBER}) images/s", text)[1])
     said.speed("bars", said.names["", "cpu fp32 b32"], re.search(rf"cpu fp32 b32 ({NUMBER}) images/s", text)[1])
-    ratio, word = re.search(rf"({NUMBER}) times as fast, ([a-z']+)", text).groups()
-    said.pair("bars", said.names["", "cpu fp32 b32"], said.names["", "cpu bf16 b32"], ratio, word)
+    ratio, word = re.search(rf"({NUMBER}) times as slow, ([a-z']+)", text).groups()
+    said.pair("bars", said.names["", "cpu bf16 b32"], said.names["", "cpu fp32 b32"], ratio, word)
     assert said.pairs
     said.check()

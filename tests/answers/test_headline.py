@@ -10,25 +10,29 @@ from accelbench.schema.vocab import Engine, Mode, Status
 from fakes import make_ceilings
 from report.conftest import ENVIRONMENT
 
-NONE, UNITS = "this CPU has AVX2 and no bf16 units", "this CPU has bf16 units (amx_bf16)"
-LOW, HIGH = (f"the probe reached {rate} GFLOP/s in bf16 and 200 in fp32" for rate in ("20.0", "900"))
-GPU_RATE = "the probe reached 9,000 TFLOP/s in bf16 and 0.200 in fp32"
-NOT, WORTH = "bf16 is not worth it for mlp: there fp32 is faster.", "bf16 is worth it for mlp."
-EQUAL, IN = "\nWith all else equal, ", "in mlp training with lightning, batch 128"
-LOSS = f"{NOT}{EQUAL}fp32 is % times as fast {IN} (likely)"
-GAIN = f"{WORTH}{EQUAL}it is 4.00 times as fast as fp32 {IN} (likely)"
+NONE, UNITS = "This CPU has AVX2 and no bf16 units", "This CPU has bf16 units (amx_bf16)"
+PROBED = "n the probe of matrix products {} is {} times as fast as {} ({} against {}"
+LOW = PROBED.format("fp32", "10.0", "bf16", "200", "20.0 GFLOP/s)")
+HIGH = PROBED.format("bf16", "4.50", "fp32", "900", "200 GFLOP/s)")
+GPU_RATE = PROBED.format("bf16", "45,000", "fp32", "9,000", "0.200 TFLOP/s)")
+BEST, EQUAL = "With the fastest setting of each, bf16 is {} than fp32 in {}.", "With the same engine and batch, "
+NOT, WORTH = (f"{BEST.format(word, 'mlp training')}" for word in ("slower", "faster"))
+IN = "in mlp training with lightning, batch 128"
+LOSS = f"{NOT}\n{EQUAL}fp32 is % times as fast as bf16 {IN} (likely)."
+GAIN = f"{WORTH}\n{EQUAL}bf16 is 4.00 times as fast as fp32 {IN} (likely)."
+UNTOLD = "it can't be told whether bf16 or fp32 is faster."
 
 
 @pytest.mark.parametrize(
     ("rate", "sets", "probed", "said"),
     [
-        (50, "avx2", 20e9, f"{LOSS.replace('%', '20.0')}: {NONE} and {LOW}."),
-        (4000, "avx2 amx_bf16", 9e11, f"{GAIN}: {UNITS} and {HIGH}."),
-        (4000, "", 9e15, f"{GAIN}: {GPU_RATE}."),
-        (500, "amx_bf16", 20e9, f"{LOSS.replace('%', '2.00')}: {LOW}, although {UNITS}."),
-        (500, "", None, f"{LOSS.replace('%', '2.00')}."),
-        (4000, "", -9e11, f"{GAIN}."),  # fp32 was probed beside other load
-        (1010, "avx2", 20e9, f"bf16 can't be told from fp32 for mlp.{EQUAL}can't tell {IN}."),
+        (50, "avx2", 20e9, f"{LOSS.replace('%', '20.0')} {NONE}, and i{LOW}."),
+        (4000, "avx2 amx_bf16", 9e11, f"{GAIN} {UNITS}, and i{HIGH}."),
+        (4000, "", 9e15, f"{GAIN} I{GPU_RATE}."),
+        (500, "amx_bf16", 20e9, f"{LOSS.replace('%', '2.00')} {UNITS}, but i{LOW}."),
+        (500, "", None, LOSS.replace("%", "2.00")),
+        (4000, "", -9e11, GAIN),  # fp32 was probed beside other load
+        (1010, "avx2", 20e9, f"In mlp training {UNTOLD}\n{EQUAL}can't tell {IN}."),
     ],
 )
 def test_what_a_precision_is_worth_is_said_with_its_reasons(cells, maker, rate, sets, probed, said) -> None:
@@ -66,32 +70,33 @@ def test_no_sentence_about_a_precision_covers_pairs_that_differ(cells, on) -> No
         return worth(answers(found), found).splitlines()
 
     gain, slower = on("A", GAIN_OF), on("B", GAIN_OF | {"mlp cpu bf16": 100}, "avx2")
-    assert said(gain, slower)[::2] == [WORTH.replace("bf16", "bf16 (A)"), NOT.replace("bf16", "bf16 (B)")]
+    assert said(gain, slower)[::2] == [WORTH.replace("each", "each (A)"), NOT.replace("each", "each (B)")]
     others = {"cnn cpu fp32": 1000, "cnn cpu bf16": 100, "rnn cpu fp32": 1000, "rnn cpu bf16": 1010}
     assert said(gain, on("A", others)) == [
-        f"{WORTH[:-1]}; not for cnn: there fp32 is faster; can't be told from fp32 for rnn.",
-        "With all else equal, it is 2.00 times as fast as fp32 in 1 of 3 pairs, fp32 is 10.0 times as fast in 1, "
+        f"{WORTH[:-1]}, slower in cnn training. In rnn training {UNTOLD}",
+        f"{EQUAL}bf16 is 2.00 times as fast as fp32 in 1 of 3 pairs, fp32 is 10.0 times as fast as bf16 in 1, "
         "can't tell in 1 (2 likely).",
     ]
     keras, gpu = on("A", {"mlp cpu fp32": 5000}, engine=Engine.keras), {"mlp gpu fp32": 1000, "mlp gpu bf16": 9000}
     assert said(gain, on("A", gpu), keras)[::2] == [
-        "bf16 on the cpu is not worth it for mlp: there fp32 with keras is faster, not measured in bf16.",
-        "bf16 on the gpu is worth it for mlp.",
+        "In mlp training on the cpu fp32 with keras is faster; keras was not measured in bf16.",
+        WORTH.replace("each", "each on the gpu"),
     ]
     larger = on("A", {"mlp cpu fp32": 6000}, batch_size=512)
-    assert said(gain, larger)[0] == "bf16 was not compared at the fastest batch size for mlp."
+    assert said(gain, larger)[0] == "In mlp training bf16 and fp32 were not compared at the fastest batch size."
     text = "Training: mlp: fp32 (3.00 times as fast as the next, batch 512 against 128, likely)."
     assert headline(answers(found := cells(gain + larger)), found)[0].text == text
 
 
 def test_each_answer_about_a_network_is_named_and_same_is_a_result(cells, maker, on) -> None:
-    tied = {f"n{i} cpu {word}": 9 for i in range(10) for word in ("fp32", "bf16")}
+    tied = {f"n{i} cpu {word}": 9 for i in range(20) for word in ("fp32", "bf16")}
     found = cells([*maker.interleaved({"fp32": 1000, "bf16": 1001}), *on("B", GAIN_OF), *on("A", tied)])
     text = headline(answers(found), found)[0].text
     assert text.startswith(
         "Training: mlp (B): bf16 (2.00 times as fast as the next, likely); mlp (Example CPU @ 2.0 GHz):"
     )
-    assert text.endswith(" bf16 and fp32 are equally fast; can't tell for n0, n1, n2, n3, n4, n5, n6; and 3 more.")
+    untold = ", ".join(sorted(f"n{i}" for i in range(13)))
+    assert text.endswith(f" bf16 and fp32 are equally fast; can't tell for {untold}; and 7 more.")
 
 
 def test_the_headline_says_what_is_fastest_what_is_missing_and_what_is_in_doubt(cells, maker) -> None:
@@ -111,16 +116,24 @@ def test_the_headline_says_what_is_fastest_what_is_missing_and_what_is_in_doubt(
     made += [maker.record(maker.cell("lstm"), Status.failed, reason="raised " + 12 * "slowly ")]
     found = cells(made)
     lines = headline(answers(found), found, "Twice as fast as published.")
-    assert lines[0].networks["Training"][0].verdict == "2.00x bf16 with lightning, likely !"
+    rows = [[name, *row[0][1:]] for name, row in lines[0].networks.items()]
+    assert (lines[0].heads, rows) == (
+        ["Training"],
+        [
+            ["cnn", "fp32 with keras b128", "300 images/s", "2.00x the next: bf16 with lightning, likely !"],
+            ["mlp", "fp32 with keras b128", "1,010 images/s", "1.01x the next: fp32 with lightning, can't tell"],
+        ],
+    )
     assert {line.topic: line.text for line in lines} == {
         "Fastest": "Training: cnn: fp32 with keras (2.00 times as fast as the next, likely !); can't tell for mlp.",
         "Studies": "Twice as fast as published.",
         "Missing": "3 of 10 cells: 1 on gpu (no NVIDIA driver), 1 on tpu (no chip), "
         "1 on cpu (failed: raised slowly slowly slowly slowly slowly slowly slowly ...).",
         "In doubt": "Numbers of 2 of 7 measured cells are in doubt (1 ran slowed down, 1 had short blocks, 1 ran "
-        "beside other programs): cnn training in fp32 with keras, rnn training in fp32 with lightning. "
+        "beside other programs; 1 of them for several reasons): cnn training in fp32 with keras, rnn training in fp32 "
+        "with lightning. "
         "Stand-ins were measured instead of mnist: speeds hold for data of these shapes, accuracies don't. "
         "Noisy machine: 1 of 7 processes shared the CPU with other programs; don't trust small differences.",
-        "Precision": "bf16 is not worth it for cnn !: there fp32 with keras is faster, not measured in bf16.\n"
-        "With all else equal, it is 1.50 times as fast as fp32 in cnn training with lightning, batch 128 (likely).",
+        "Precision": "In cnn training (!) fp32 with keras is faster; keras was not measured in bf16.\n"
+        f"{EQUAL}bf16 is 1.50 times as fast as fp32 in cnn training with lightning, batch 128 (likely).",
     }

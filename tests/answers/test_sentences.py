@@ -22,7 +22,7 @@ def test_the_sentence_says_what_is_fastest_by_how_much_and_how_sure(answered, ma
     )
     first, second, third = found.candidates
     assert (first.text, first.verdict) == ("bf16, batch 128", "fastest")
-    assert (second.text, second.verdict) == ("fp32, batch 128", "0.250 times as fast, likely")
+    assert (second.text, second.verdict) == ("fp32, batch 128", "4.00 times as slow, likely")
     assert third.text == "fp16, batch 128"
     assert 3.96 < first.share / second.share < 4.04
     assert first.low_share < first.share < first.high_share <= 1.0
@@ -61,7 +61,7 @@ def test_interleaved_processes_need_no_command_where_they_decide(answered, maker
     assert (answer.command, len(answer.candidates[0].names)) == (None, 5)
     (answer,) = answered(maker.interleaved({"fp32": 1000, "bf16": 1001}))
     assert answer.sentence.startswith("bf16, batch 128 and fp32, batch 128 are equally fast, 1,000 images/s")
-    assert (answer.candidates[1].verdict, answer.command) == ("0.999 times as fast, same", None)
+    assert (answer.candidates[1].verdict, answer.command) == ("1.00 times as slow, same", None)
     records = maker.interleaved({"fp32": 900, "bf16": 1000})
     for at, rate in ((5, 1010), (7, 300), (9, 300)):  # of bf16
         records[at] = maker.at(maker.ok(records[at].cell, rate), at)

@@ -85,7 +85,7 @@ def test_a_notebook_shows_the_answer_and_a_line_with_a_bar_for_each(results):
     assert widths == [120, 60, 0]  # of the fastest cell, the one that is half as fast, and the failed one
     texts = [[cell.text for cell in row] for row in ElementTree.fromstring(text).iter("tr")]
     assert [row[0] for row in texts] == ["cell", "bf16 b32", "fp32 b32", "fp32 b4"]
-    assert [row[5] for row in texts[1:]] == ["fastest", "0.500 times as fast, likely", None]
+    assert [row[5] for row in texts[1:]] == ["fastest", "2.00 times as slow, likely", None]
     assert text.count("bold") == len(texts[1]) - 2  # but for the bar and the warnings
     assert "All: mlp cpu infer" in text
     assert "All: " not in results[0]._repr_html_()

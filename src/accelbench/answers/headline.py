@@ -14,18 +14,17 @@ from accelbench.answers.words import MODES, setting_text
 from accelbench.presentation import significant
 from accelbench.schema.vocab import Mode, Status
 
-MAX_NAMED = 9  # networks of a mode
+MAX_NAMED = 15  # networks: the most important ones, in the order of their names
 MAX_REASONS, REASON_LENGTH = 3, 60
 
 
 class Network(NamedTuple):
-    """The fastest setting of a network, in words."""
+    """The fastest setting of a network in one mode, in words."""
 
-    name: str
-    text: str  # such as `fp32 with keras (1.26 times as fast as the next, likely)`; with both batches if they differ
-    setting: str = ""  # with its batch; empty if it can't be told, and so are the next ones
-    rate: str = ""
-    verdict: str = "can't tell"  # such as `1.26x bf16 with lightning, likely !`: a number of either is in doubt
+    text: str  # such as `fp32 with keras (1.26 times as fast as the next, likely)`; empty if it can't be told
+    setting: str  # with its batch
+    rate: str
+    verdict: str  # such as `1.26x the next: bf16 with lightning, likely !`: a number of either is in doubt
 
 
 class Line(NamedTuple):
@@ -33,7 +32,9 @@ class Line(NamedTuple):
 
     topic: str  # what it is about, such as `Fastest`
     text: str  # sentences; what is to stand on a line of its own follows a line break
-    networks: Mapping[str, list[Network]] = MappingProxyType({})  # the same as tables, by what they are about
+    networks: Mapping[str, Sequence[Network | None]] = MappingProxyType({})  # the same as a table, by names
+    heads: Sequence[str] = ()  # of the columns of `networks`, such as `Training, on the cpu`
+    num_more: int = 0  # networks that are left out
 
 
 def headline(answers: Sequence[Answer], cells: Sequence[MeasuredCell], published: str = "") -> list[Line]:
@@ -57,27 +58,31 @@ def _fastest(answers: Sequence[Answer]) -> Line:
     chosen = [answer for answer in answers if answer.group.others] or [answer for answer in answers if answer.others]
     if not chosen:
         return Line("Fastest", "Each network was measured with one setting: nothing to compare." if answers else "")
-    networks = {}
+    names = dict.fromkeys(answer.name_among(chosen) for answer in chosen)
+    shown, heads, columns = sorted(list(names)[:MAX_NAMED], key=str.casefold), [], []
     for mode in Mode:
         if of_mode := [answer for answer in chosen if answer.fastest.cell.mode == mode]:
             devices = {answer.fastest.cell.device for answer in of_mode}
             has_one = len(devices) == 1 and any(answer.group.has_devices for answer in of_mode)
-            head = f"{MODES[mode].capitalize()}{f', on the {min(devices)}' if has_one else ''}"
-            networks[head] = _networks(of_mode, has_devices=len(devices) > 1)
-    return Line("Fastest", "\n".join(_text(head, of_mode) for head, of_mode in networks.items()), networks)
+            heads.append(f"{MODES[mode].capitalize()}{f', on the {min(devices)}' if has_one else ''}")
+            columns.append(_networks(of_mode, has_devices=len(devices) > 1))
+    texts = [_text(head, shown, column) for head, column in zip(heads, columns, strict=True)]
+    rows = {name: [column.get(name) for column in columns] for name in shown}
+    return Line("Fastest", "\n".join(texts), rows, heads, len(names) - len(shown))
 
 
-def _text(head: str, networks: Sequence[Network]) -> str:
+def _text(head: str, shown: Sequence[str], networks: Mapping[str, Network]) -> str:
     """Such as `Training: cnn: fp32 with keras (1.26 times as fast as the next, likely); can't tell for mlp.`."""
-    untold = ", ".join(each.name for each in networks if not each.text)
-    parts = [f"{each.name}: {each.text}" for each in networks if each.text and each.name]
+    found = {name: networks[name] for name in shown if name in networks}
+    parts = [f"{name}: {each.text}" for name, each in found.items() if each.text]
+    untold = ", ".join(name for name, each in found.items() if not each.text)
     parts += [f"can't tell for {untold}"] if untold else []
-    parts += [each.text for each in networks if not each.name]
+    parts += [f"and {len(networks) - len(found)} more"] if len(networks) > len(found) else []
     return f"{head}: {'; '.join(parts[:1] + [part.replace(' as fast as the next', '') for part in parts[1:]])}."
 
 
-def _networks(answers: Sequence[Answer], *, has_devices: bool) -> list[Network]:
-    """Those of a mode, the most important first; those that can't be told last. A network of several has its data."""
+def _networks(answers: Sequence[Answer], *, has_devices: bool) -> dict[str, Network]:
+    """Those of a mode, by name. A network of several answers has its data in its name."""
     has_engines = any(answer.group.has_engines for answer in answers)
 
     def setting(answer: Answer, cell: MeasuredCell, *, batch: bool) -> str:
@@ -86,23 +91,20 @@ def _networks(answers: Sequence[Answer], *, has_devices: bool) -> list[Network]:
         return f"{text} b{cell.cell.batch_size}" if batch else text
 
     def network(answer: Answer) -> Network:
-        name, lead = answer.name_among(answers), answer.lead
-        if lead is None or lead.word == Word.cant_tell:
-            return Network(name, "")
+        lead = answer.lead
+        assert lead
         first, second = (each.cell.batch_size for each in (lead.first, lead.second))
         own = setting(answer, lead.first, batch=False)
         other = setting(answer, lead.second, batch=first != second)
         word = f"{lead.word}{' !' * lead.is_doubtful}"
-        text, verdict = f"{own} and {other} are equally fast", f"equally fast: {other}{' !' * lead.is_doubtful}"
-        if lead.is_told:
-            batches = f"batch {first} against {second}, " * (first != second)
-            text = f"{own} ({significant(lead.ratio)} times as fast as the next, {batches}{word})"
-            verdict = f"{significant(lead.ratio)}x {other}, {word}"
-        return Network(name, text, setting(answer, lead.first, batch=True), answer.rate, verdict)
+        batches = f"batch {first} against {second}, " * (first != second)
+        text = {Word.same: f"{own} and {other} are equally fast", Word.cant_tell: ""}.get(
+            lead.word, f"{own} ({significant(lead.ratio)} times as fast as the next, {batches}{word})"
+        )
+        verdict = f"{significant(lead.ratio)}x the next: {other}, {word}"
+        return Network(text, setting(answer, lead.first, batch=True), answer.rate, verdict)
 
-    found = sorted(map(network, answers), key=lambda each: not each.text)
-    more = [Network("", f"and {len(found) - MAX_NAMED} more", verdict="")] if len(found) > MAX_NAMED else []
-    return found[:MAX_NAMED] + more
+    return {answer.name_among(answers): network(answer) for answer in reversed(answers)}
 
 
 def _missing(cells: Sequence[MeasuredCell]) -> str:

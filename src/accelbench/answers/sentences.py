@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from accelbench.answers.cells import Gap, MeasuredCell, Word, gap
+from accelbench.answers.cells import Gap, MeasuredCell, Word
 from accelbench.answers.groups import Group, Limit, groups, setting_key
 from accelbench.answers.process import Process
 from accelbench.answers.words import MODES, data_text, model_text, unit_text
@@ -24,7 +24,7 @@ class Candidate:
     text: str  # such as `bf16, batch 16`
     label: str  # the same in short, such as `cpu bf16 b16`
     device: str
-    verdict: str  # `fastest`, or how many times as fast as the fastest it is, and how sure that is
+    verdict: str  # `fastest`, or how many times as slow as the fastest it is, and how sure that is
     share: float  # its speed as a share of the largest that is shown, whiskers included
     low_share: float | None  # the 95 % interval of its speed, the same; None if unknown
     high_share: float | None
@@ -172,11 +172,11 @@ class Answer:
 
 
 def verdict_text(group: Group, cell: MeasuredCell) -> str:
-    """`fastest`; else how many times as fast as the group's fastest cell it is, and how sure that is."""
+    """`fastest`; else how many times as slow as the group's fastest cell it is, and how sure that is."""
     if cell is group.fastest:
         return FASTEST
-    found = gap(cell, group.fastest)
-    return f"{found.text}, {found.word}"
+    found = group.gap_to(cell)
+    return f"{significant(found.ratio)} times as slow, {found.word}"
 
 
 def answers(cells: Iterable[MeasuredCell], limit: Limit | None = None) -> list[Answer]:

@@ -30,9 +30,9 @@ DOUBTS = {
     "other processes used": "ran beside other programs",
     r"the CPU quota|the CPU's temperature|GPU \d+ was slowed": "ran slowed down",
 }
-OTHER = "had a warning of the engine or model"
+OTHER = "was doubted by the engine or model"
 NOISY = 0.1  # of all processes
-MAX_NAMED = 3
+MAX_NAMED, FEW = 8, 4  # cells in doubt; of more, few are named
 
 
 def in_doubt(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> str:
@@ -42,12 +42,15 @@ def in_doubt(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> str:
     doubted = sorted((cell for cell in ok if warnings_of(cell.row)), key=lambda cell: id(cell) not in compared)
     if not ok:
         return ""
-    kinds = Counter(kind for cell in doubted for kind in dict.fromkeys(map(_kind, warnings_of(cell.row))))
-    said = ", ".join(f"{num} {kind}" for kind, num in kinds.most_common())
+    kinds_of = [dict.fromkeys(map(_kind, warnings_of(cell.row))) for cell in doubted]
+    said = ", ".join(f"{num} {kind}" for kind, num in Counter(kind for own in kinds_of for kind in own).most_common())
+    if num_several := sum(len(own) > 1 for own in kinds_of):
+        said += f"; {num_several} of them for several reasons"
     names = [f"{model_text(cell)} {MODES[cell.cell.mode]} in {_setting(cell)}" for cell in doubted]
     named = [name if names.count(name) == 1 else cell.label for name, cell in zip(names, doubted, strict=True)]
-    more = f" and {len(doubted) - MAX_NAMED} more" if len(doubted) > MAX_NAMED else ""
-    which = f" are in doubt ({said}): {', '.join(named[:MAX_NAMED])}{more}" if doubted else " are in doubt"
+    few = named if len(named) <= MAX_NAMED else named[:FEW]
+    more = f" and {len(named) - FEW} more (column warnings of cells.csv)" * (len(few) < len(named))
+    which = f" are in doubt ({said}): {', '.join(few)}{more}" if doubted else " are in doubt"
     sentences = [f"Numbers of {len(doubted) or 'none'} of {counted(len(ok), 'measured cell')}{which}."]
     if found := stand_ins(cells):
         hold = "speeds hold for data of these shapes, accuracies don't"

@@ -45,7 +45,7 @@ def _policy(scripts: Sequence[str]) -> str:
 
 def headline(page: Page) -> str:
     """The headline alone: a line of text for each of its lines."""
-    return "".join(f"{topic}: {' '.join(text.split())}\n" for topic, text, _ in page.headline)
+    return "".join(f"{line.topic}: {' '.join(line.text.split())}\n" for line in page.headline)
 
 
 def markdown(page: Page) -> str:
