@@ -19,6 +19,7 @@ RESULTS, RUNS = "results", "runs"  # the folders of the pipeline's records, and 
 CLUSTER = ".accelbench"  # the folder of what the jobs of a cluster share while they measure
 RECORD_FOLDERS = (RESULTS, CONFIRMED, RUNS)  # where the records of a project are
 SAFETENSORS = ".safetensors"  # the ending of files of weights
+REQUESTS = ".requests.npy"  # of the raw times of requests, beside a record
 TORCH_FILES = (".pth", ".pt", ".ckpt", ".bin")  # those of files that torch.load reads
 COMPARISON = "compare.json"  # which records of a folder belong to which side of a comparison
 RACE = "race.json"  # how a search for the best cell went

@@ -125,12 +125,12 @@ def test_what_is_no_file_or_too_large_is_named_and_left_out(here):
             file.truncate(size)
     done = merge(["a"], here / "all")
     assert done.num_new == 2
-    *problems, room = sorted(done.problems, key=lambda line: ("weights" in line, line))
+    *problems, room = sorted(done.problems, key=lambda line: ("left out" in line, line))
     assert problems == [
         f"{pipe.name} of a: not a readable record (not a regular file)",
         f"{large.name} of a: not a readable record (larger than 512 MB)",
     ]
-    assert f"a: weights left out ({other.name}.safetensors: 8,796 GB, and there is room for" in room
+    assert f"a: left out {other.name}.safetensors: 8,796 GB, and there is room for" in room
     assert sorted(contents(here / "all/nets")) == sorted([f"{good.name}.json", f"{other.name}.json", "plan.json"])
 
 

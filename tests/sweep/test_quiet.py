@@ -70,7 +70,7 @@ class Loaded(Hosts):
         self.loads = [BUSY] * busy
         self.num_runs = 0
 
-    def run(self, cell, data_folder, weights=None):
+    def run(self, cell, data_folder, weights=None, requests=None):
         self.num_runs += 1
         outcome = super().run(cell, data_folder, weights)
         system = series(self.loads.pop() if self.loads else without_load())

@@ -91,7 +91,7 @@ def test_a_record_is_there_before_the_next_cell_starts_and_holds_what_it_depende
     seen = []
 
     class Watching(Hosts):
-        def run(self, cell, data_folder, weights=None):
+        def run(self, cell, data_folder, weights=None, requests=None):
             seen.append(len(written(folder)))
             return super().run(cell, data_folder, weights)
 

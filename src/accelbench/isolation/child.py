@@ -91,7 +91,7 @@ def _measure(request: CellRequest) -> Outcome:
         return Outcome(status=Status.ok, work=engine.check(cell, data_folder) if hasattr(engine, "check") else None)
     if request.only_count:
         return Outcome(status=Status.ok, work=engine.count_step(cell))
-    paths = {"weights": request.weights, "exported": request.exported}
+    paths = {"weights": request.weights, "exported": request.exported, "requests": request.requests}
     known: dict[str, Any] = {name: Path(path) for name, path in paths.items() if path is not None}
     if request.only_export:
         engine.export(cell, data_folder, known["exported"])

@@ -73,16 +73,17 @@ class Hosts:
         """Starts the host of `cell` and returns while it still imports the framework."""
         self._host(self._spec_of(cell))
 
-    def run(self, cell: Cell, data_folder: Path, weights: Path | None = None) -> Outcome:
+    def run(self, cell: Cell, data_folder: Path, weights: Path | None = None, requests: Path | None = None) -> Outcome:
         """Runs `cell` in a fresh process (or one per rank); blocks until its outcome is known, whatever that is.
 
         The process may still be ending. It has ended before another one starts. If the engine loads an exported
         network, and no cell before has had it exported, another process does that first. The file `weights` gets the
-        trained weights; None: they are not saved.
+        trained weights, and `requests` the raw times of each request; None: they are not saved.
         """
         spec = self._spec_of(cell)
         # Equal for cells whose steps do the same work; None if unknown: the user's code may do what it likes.
-        counted_as = None if cell.own_code else canonical_json(cell.settings() | {"seed": None, "repeat": None})
+        others = dict.fromkeys(("seed", "repeat", "server"))
+        counted_as = None if cell.own_code else canonical_json(cell.settings() | others)
         request = _request(spec, cell, data_folder)
         if spec.exported_as is not None:
             exported = export_folder(self._scratch / "exports", spec.exported_as, data_folder)
@@ -96,6 +97,7 @@ class Hosts:
             request,
             work=self._works.get(counted_as) if counted_as else None,
             weights=None if weights is None else str(weights.absolute()),
+            requests=None if requests is None else str(requests.absolute()),
             num_gpus=cell.devices if cell.device == Device.gpu else 0,
             num_processes=spec.num_processes,
         )

@@ -43,6 +43,7 @@ class CellRequest(_Request):
     only_export: bool = False
     exported: str | None = None  # the folder that the network is exported to, or has been, if the engine exports any
     weights: str | None = None  # the file that gets the trained weights; None: they are not saved
+    requests: str | None = None  # the file that gets the raw times of requests; None: no requests are served
     work: Work | None = None  # of one step, as a cell counted it that differs only in seed or repeat, if one did
     says_when: bool = True  # whether the engine says when it times something; else nothing confirms its times
 

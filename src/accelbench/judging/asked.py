@@ -38,6 +38,8 @@ def _claimed_s(measurement: Measurement) -> list[float]:
     evaluations_s = sum(epoch.evaluation.seconds for epoch in measurement.epochs if epoch.evaluation)
     epochs_s = sum(epoch.seconds for epoch in measurement.epochs) + evaluations_s
     steady_s = [blocks_s, steps_s] if measurement.steps_are_blocks else [blocks_s + steps_s]
+    if measurement.serving is not None:  # its blocks are a part of it
+        steady_s = [measurement.serving.duration_s]
     return [each + (measurement.dropped_s or 0.0) + epochs_s for each in steady_s]
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from accelbench.errors import RefusedError, UserError, writing_errors
-from accelbench.project import COMPARISON, PLAN, RACE, RECORDS, SAFETENSORS, resolved, shown
+from accelbench.project import COMPARISON, PLAN, RACE, RECORDS, REQUESTS, SAFETENSORS, resolved, shown
 from accelbench.schema import plan_file
 from accelbench.schema.parallel import mapped
 from accelbench.schema.plan_file import PlanFile
@@ -155,20 +155,20 @@ def _merge_record(wanted: tuple[Path, Path, str]) -> Merged:
     elif present != clean:
         which = "another measurement of this cell, on this machine or an equal one"
         return Merged(conflicts=[f"{shown(there)}: {source} has {which}; the one here stays"])
-    lost = _add_weights(path.with_suffix(SAFETENSORS), target)
-    problems = [f"{source}: weights left out ({lost})"] if lost else []
+    lost = [_add_file(path.with_suffix(ending), target) for ending in (SAFETENSORS, REQUESTS)]
+    problems = [f"{source}: left out {each}" for each in lost if each]
     return Merged(num_new=int(present is None), num_same=int(present is not None), problems=problems)
 
 
-def _add_weights(weights: Path, target: Path) -> str:
-    """Copies a record's weights, which may be larger than the memory; says so if there is no room for them."""
-    if not weights.is_file() or (target / weights.name).exists():
+def _add_file(path: Path, target: Path) -> str:
+    """Copies a file beside a record, which may be larger than the memory; says so if there is no room for it."""
+    if not path.is_file() or (target / path.name).exists():
         return ""
-    with open_regular(weights) as file:
+    with open_regular(path) as file:
         size, room = os.fstat(file.fileno()).st_size, shutil.disk_usage(target).free
         if size > room:
-            return f"{weights.name}: {size / 1e9:,.0f} GB, and there is room for {room / 1e9:,.0f} GB"
-        with writing(target / weights.name) as copy, copy.open("wb") as written:
+            return f"{path.name}: {size / 1e9:,.0f} GB, and there is room for {room / 1e9:,.0f} GB"
+        with writing(target / path.name) as copy, copy.open("wb") as written:
             shutil.copyfileobj(file, written)
     return ""
 

@@ -21,14 +21,15 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.isolation.messages import Outcome
 from accelbench.judging import disturbed
 from accelbench.presentation import counted
-from accelbench.project import SAFETENSORS, shown
+from accelbench.project import REQUESTS, SAFETENSORS, shown
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Work
+from accelbench.schema.measurement import Measurement, Work
 from accelbench.schema.record import Record
 from accelbench.schema.secrets import without_secrets
 from accelbench.schema.serialize import canonical_json, plain
 from accelbench.schema.text import ending, one_line
-from accelbench.schema.vocab import MODULE, Device, Library, Precision, Status
+from accelbench.schema.vocab import MODULE, SERVING, Device, Library, Precision, Protocol, Status
+from accelbench.serving import calibration
 from accelbench.settings.config import check_local
 from accelbench.sweep.context import SweepContext
 from accelbench.sweep.forecast import complete, note_inputs
@@ -54,6 +55,7 @@ class Session:
         check_local(context.options.executor)
         self.context, self.ready, self.todo, self._is_brief = context, ready, todo, is_brief
         self._progress: SweepProgress | None = None
+        self._null: calibration.Null | None = None  # of the machine, if requests arrive
 
     def __enter__(self) -> "Session":
         if self.todo:
@@ -107,6 +109,8 @@ class Session:
                 self.evidence.ceilings[device] = ceilings
             for line in slow_formats(ceilings, [cell.precision for cell in cells]):
                 self.context.say(line)
+        if any(cell.protocol == Protocol.server for cell in runnable):
+            self._null = calibration.null(place.cache, environment)
         if runnable and not self._is_brief:
             note_inputs(self.evidence, runnable, place)
             complete(self.evidence, runnable, self._prober)
@@ -144,11 +148,12 @@ class Session:
     def _run(self, item: Planned, failure: Outcome | None, environment: Mapping[str, Any]) -> Record:
         # The record of no process if the cell is skipped, or the check of its network failed.
         weights = self.context.folder / f"{item.record_name}{SAFETENSORS}" if item.cell.save_weights else None
+        requests = self.context.folder / f"{item.record_name}{REQUESTS}" if item.cell.protocol in SERVING else None
         started_at, start = datetime.now(UTC), time.perf_counter()
         if item.skip_reason is not None:
             outcome = Outcome(status=Status.skipped, reason=item.skip_reason)
         else:
-            outcome = failure or self.context.hosts.run(item.cell, self.ready.data_folder, weights)
+            outcome = failure or self.context.hosts.run(item.cell, self.ready.data_folder, weights, requests)
         return Record(
             cell=item.cell,
             label=item.label,
@@ -162,9 +167,16 @@ class Session:
             environment=without_secrets(environment),
             sweep_id=self.context.sweep_id,
             data=without_secrets(self.ready.data),
-            measurement=without_secrets(outcome.measurement),
+            measurement=without_secrets(self._with_null(outcome.measurement)),
             system=outcome.system,
         )
+
+    def _with_null(self, measured: Measurement | None) -> Measurement | None:
+        """With the latencies and the highest rate of the generator of requests itself, if it made any."""
+        if (null := self._null) is None or measured is None or (serving := measured.serving) is None:
+            return measured
+        serving = replace(serving, null_p50_s=null.p50_s, null_p99_s=null.p99_s, null_rate=null.rate)
+        return replace(measured, serving=serving)
 
     def _changed(self, record: Record) -> str | None:
         if self.ready.data.name != MODULE:  # which has no manifest
