@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from accelbench.engines.cell_run import BaseBackend, CellRun, Observed
+from accelbench.engines.backend import BaseBackend
+from accelbench.engines.cell_run import CellRun, Observed
 from accelbench.judging.asked import judge
 from accelbench.measuring import witness
 from accelbench.measuring.clock import NUM_INFER_EPOCHS

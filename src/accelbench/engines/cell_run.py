@@ -15,9 +15,10 @@ from typing import Any
 from accelbench.data.arrays import read_counts
 from accelbench.devices.proc import high_water_bytes
 from accelbench.devices.registry import look
+from accelbench.engines.backend import BaseBackend
 from accelbench.engines.formats import FORMATS
 from accelbench.engines.images import Shape, check_has_epochs, is_random
-from accelbench.errors import UnsupportedError
+from accelbench.engines.served import Serves
 from accelbench.measuring import clock, output_check, witness
 from accelbench.measuring.breakdown import has_time
 from accelbench.measuring.limits import Limits
@@ -32,41 +33,6 @@ from accelbench.schema.vocab import QUANTIZED, SERVING, Device, Mode, Pipeline, 
 # In which a newly built network rounds as a cell does, where that is not its own precision. No CPU has tf32: bf16
 # rounds to fewer bits.
 ROUNDS_ALIKE = {Precision.fp32: Precision.fp64, Precision.tf32: Precision.bf16_mixed}
-
-
-class BaseBackend:
-    """How an engine's framework runs on one kind of device. The defaults are a CPU that returns when it is done."""
-
-    on_host = True
-    """Whether a batch is computed in the memory where it was fetched."""
-    queues = False
-    """Whether a step may return before it is done, or waiting for it takes time of its own."""
-
-    def wait(self) -> None:
-        """Returns when everything launched on the device is done."""
-
-    def compiles(self) -> Compiles:
-        return 0, 0.0
-
-    def fallbacks(self) -> list[str] | None:
-        """Names of the operators that ran on the CPU instead; None if that can't happen unnoticed."""
-        return None
-
-    def peak_memory_bytes(self) -> int | None:
-        """The device allocator's peak since the process started; None if the device reports none."""
-        return None
-
-    def device_name(self) -> str | None:
-        """The hardware's name; None if only `devices.registry` knows it."""
-        return None
-
-    def read_back(self) -> str | None:
-        """The settings that `changed` reads back, in words; None if it reads none."""
-        return None
-
-    def changed(self) -> list[str]:
-        """Sentences about the framework's settings that changed while the cell was measured; each makes it invalid."""
-        return []
 
 
 @dataclass(frozen=True)
@@ -98,7 +64,7 @@ class Observed:
     formats: Mapping[str, int] = field(default_factory=dict)
 
 
-class CellRun:
+class CellRun(Serves):
     """One cell's run in this process. An UnsupportedError says that whole epochs of random images were asked for."""
 
     # Set by the engine:
@@ -242,7 +208,8 @@ class CellRun:
     def measure_window(self, step: Step) -> None:
         """Measures blocks and single steps; drops the times of parts that this cell's steps do not have."""
         if self.cell.protocol in SERVING:
-            raise UnsupportedError(f"protocol={self.cell.protocol}: engine={self.cell.engine} serves no requests yet")
+            self.serve(step)
+            return
         cell, self.step, watch = self.cell, step, None if self.is_one_step else self.watch(step)
         queues = self.backend.queues or cell.devices > 1
         backend, ends = self.backend, self.limits.ends
@@ -300,7 +267,7 @@ class CellRun:
         A step has `size` rows; `shapes` are those that the output may have, None if it may be anything.
         """
         self.note_resources()
-        if self.is_one_step:
+        if self.is_one_step or self.why_unchecked is not None:
             return
         rows = self.rows_of(size)
         fed, unseen = self.compared_inputs()
@@ -419,6 +386,7 @@ class CellRun:
             num_compiles=num_compiles or None,
             fallbacks=self.resources.fallbacks,
             breakdown=self.breakdown,
+            serving=self.serving,
             operators=self.operators,
             epochs=self.epochs,
             evaluation=self.epochs[-1].evaluation if self.epochs else None,
@@ -445,6 +413,8 @@ class CellRun:
         precision = self.cell.precision
         if self.is_one_step:
             yield "one step shows that the cell runs, not how fast; its output was not checked"
+        if self.why_unchecked is not None:
+            yield f"its output was not checked: {self.why_unchecked}"
         if self.timing.compiled_in_steady_state:
             yield f"compiled {self.timing.compiled_in_steady_state} times in the steady state"
         if self.resources is not None and self.resources.fallbacks:

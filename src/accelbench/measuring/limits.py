@@ -7,6 +7,7 @@ from accelbench.measuring.breakdown import MIN_STEPS, has_time
 from accelbench.measuring.clock import NUM_CHECK_STEPS
 from accelbench.measuring.runner import Ends
 from accelbench.schema.cell import Cell
+from accelbench.schema.vocab import SERVING
 
 # Shares of a cell's time limit. After the first, a slow cell ends its measuring, without what is still to be measured,
 # and is checked. After the second, its output is not compared any more: running into the limit would lose the record.
@@ -35,7 +36,7 @@ class Limits:
         """Whether the phases of steps, of `step_s` each, are to be timed: as is asked for, and if there is time."""
         num_steps = 2 * MIN_STEPS + NUM_PROFILED + self.ends.num_checks
         end_s = time.perf_counter() + num_steps * step_s
-        if not self.cell.breakdown_s:
+        if not self.cell.breakdown_s or self.cell.protocol in SERVING:
             return False
         if end_s <= min(self.ends.budget_s, self.ends.timeout_s) and has_time(step_s, self.cell.timeout_s):
             return True

@@ -17,7 +17,7 @@ Compiles = tuple[int, float]
 
 
 # Fields of `Timing` that a `Measurement` does not have.
-TIMING_ONLY = ("compiled_in_steady_state", "num_watched", "num_after_look")
+TIMING_ONLY = ("compiled_in_steady_state", "num_watched", "num_after_look", "whole_s")
 
 
 class Step(Protocol):
@@ -76,11 +76,12 @@ class Timing:
     num_watched: int = 0  # steps of the steady state, whether their times were kept or not
     num_after_look: int = 0  # those of them that followed the one that was looked at
     clock_drift: float | None = None
+    whole_s: list[float] = field(default_factory=list)  # where requests are served: of steps of whole batches before
 
     @property
     def steps_s(self) -> list[float]:
         """Seconds of the measured steps; of blocks their mean where there are no single steps."""
-        return self.latency_s or [block.seconds / block.num_steps for block in self.blocks]
+        return self.latency_s or self.whole_s or [block.seconds / block.num_steps for block in self.blocks]
 
     @property
     def step_s(self) -> float:

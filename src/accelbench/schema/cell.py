@@ -313,6 +313,11 @@ class Cell(RunSettings):
         return self.batch_size // self.devices
 
     @property
+    def num_instances(self) -> int:
+        """How many instances of the network compute in one process, which divide its threads among them."""
+        return self.server.workers if self.protocol in SERVING else 1
+
+    @property
     def num_processes(self) -> int:
         """How many processes compute the cell: one per device, or one that drives them all."""
         one_per_device = self.engine == Engine.lightning and (self.device not in XLA or self.xla_processes)
@@ -362,8 +367,9 @@ def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
     if not values.get("budget_s") or values["protocol"] == Protocol.fit:  # cells that do not use it keep their ids
         left_out.add("budget_s")
     settings = {name: value for name, value in values.items() if name not in left_out}
-    if not settings["model"].get("constant"):  # cells that do not use it keep their ids
-        settings["model"] = {name: value for name, value in settings["model"].items() if name != "constant"}
+    # cells that do not use them keep their ids
+    unused = {name for name in ("constant", "collate") if not settings["model"].get(name)}
+    settings["model"] = {name: value for name, value in settings["model"].items() if name not in unused}
     if settings["data"].get("train_images") is None:
         settings["data"] = {name: value for name, value in settings["data"].items() if name != "train_images"}
     return settings

@@ -33,6 +33,9 @@ class ModelSpec:
     task: Task | None = setting(None, "transformers: the head of the network")
     # for `custom`, called with the number of samples and `batch_args`; None for images
     batch: str | None = setting(None, "your own function that makes a batch: make_batch(batch_size, **batch_args)")
+    collate: str | None = setting(
+        None, "your own function that joins batches of one sample, where requests are served: collate([batch, ...])"
+    )
     # of that function; for `transformers`, of accelbench's own
     batch_args: dict[str, Any] = setting(
         factory=dict, help="its arguments; model.batch_args.seq_len=128,512 is an axis"
@@ -71,7 +74,7 @@ class ModelSpec:
     @property
     def own_code(self) -> dict[str, str]:
         """The settings whose values are dotted paths of the user's own code, such as `model.loss`, and those paths."""
-        paths = {name: getattr(self, name) for name in ("batch", "loss", "samples", "tokens")}
+        paths = {name: getattr(self, name) for name in ("batch", "collate", "loss", "samples", "tokens")}
         paths["target"] = self.definition if self.library in USERS_OWN else None
         paths["optimizer"] = self.optimizer if "." in self.optimizer else None
         return {f"model.{name}": path for name, path in paths.items() if path is not None}

@@ -30,7 +30,7 @@ OWN, CUSTOM = tuple(sorted(USERS_OWN)), (Library.custom,)
 # Setting of a model -> the libraries that it goes with.
 MODEL_GOES_WITH = {
     **dict.fromkeys(("target", "factory", "constant", "samples"), OWN),
-    **dict.fromkeys(("output", "batch", "inputs", "loss", "tokens"), CUSTOM),
+    **dict.fromkeys(("output", "batch", "collate", "inputs", "loss", "tokens"), CUSTOM),
     "task": (Library.transformers,),
     "batch_args": (Library.custom, Library.transformers),
 }
@@ -91,7 +91,8 @@ def _users_own(model: ModelConfig, run: RunConfig) -> ModelConfig:
     name = target.rpartition(".")[2] if model.name == model.library else model.name
     model = replace(model, network=target, name=name)
     if not model.batch:
-        for setting in ("batch_args", "inputs", "tokens", *(["samples"] if model.library == Library.custom else [])):
+        of_custom = ["samples"] if model.library == Library.custom else []
+        for setting in ("batch_args", "collate", "inputs", "tokens", *of_custom):
             refuse("model", model, setting, "goes with model.batch")
         return model
     if run.data.name != RANDOM:

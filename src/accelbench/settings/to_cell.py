@@ -125,6 +125,8 @@ def _without_unused_settings(run: RunConfig) -> RunConfig:
         unused = {name: getattr(Server(), name) for name in ("max_batch", *UNUSED[run.protocol])}
         run = replace(run, batch_size=size, server=replace(run.server, **unused))
         run = replace(run, breakdown_s=RunSettings.breakdown_s, budget_s=RunSettings.budget_s)
+    else:
+        model = replace(model, collate=None)
     if data.pipeline != Pipeline.jpeg:
         data = replace(data, num_workers=DataSpec.num_workers)
     if data.name != RANDOM or model.batch or model.library == Library.transformers:

@@ -12,7 +12,8 @@ from accelbench.engines.keras import engine, networks
 from accelbench.engines.keras.feed import feed_of
 from accelbench.judging.asked import judge
 from accelbench.measuring.clock import NUM_INFER_EPOCHS
-from accelbench.schema.vocab import NOT_QUANTIZED, Mode, Pipeline, Precision, Protocol, Status
+from accelbench.schema.cell import Server
+from accelbench.schema.vocab import NOT_QUANTIZED, KerasBackend, Mode, Pipeline, Precision, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 from engines.keras.cells import SGD, keras_cell, twin_of, with_weights_of
 from fakes import assert_epochs_in_turn
@@ -122,6 +123,33 @@ def test_every_step_is_waited_for(digits, monkeypatch):
     monkeypatch.setattr(tf.test.experimental, "sync_devices", lambda: waits.append(1) or honest())
     engine.run(keras_cell(model=SGD, protocol=Protocol.steps, warmup=3, steps=12), digits)
     assert len(waits) >= 3 + 12
+
+
+SERVES = {
+    "protocol": Protocol.server,
+    "server": Server(rate=200.0, duration_s=0.5, latency_ms=60_000.0),
+    "batch_size": 4,
+    "model": SGD,
+}
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_it_serves_requests(digits, jit_compile):
+    cell = keras_cell({"jit_compile": jit_compile}, **SERVES)
+    measured = engine.run(cell, digits)
+    assert (judge(cell, measured), measured.warnings) == (None, [])  # it compiled before the first request
+    serving = measured.serving
+    assert (serving.num_requests, serving.num_errors) == (100, 0)
+    assert serving.sizes == ([1, 2, 4] if jit_compile else [])
+    assert sum(int(size) * num for size, num in serving.batches.items()) == 100
+
+
+@pytest.mark.slow
+def test_jax_serves_requests(digits, hosts, tmp_path):
+    cell = keras_cell({"backend": KerasBackend.jax, "jit_compile": True}, **SERVES)
+    outcome = hosts.run(cell, digits, requests=tmp_path / "a.requests.npy")
+    assert (outcome.status, outcome.measurement.serving.sizes) == (Status.ok, [1, 2, 4]), outcome.error
+    assert np.load(tmp_path / "a.requests.npy").shape == (4, 100)
 
 
 def test_a_forked_cell_has_the_threads_that_it_was_given(digits, hosts):

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from accelbench.engines.lightning.structure import tensors_in
+from accelbench.engines.lightning.structure import mapped, tensors_in
 from accelbench.errors import UnsupportedError
 from accelbench.schema.cell import Cell
 from accelbench.schema.text import beginning, message_of, one_line
@@ -24,6 +24,7 @@ class Call:
 
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+    any_size: bool = False  # whether a network that is exported for it takes tensors of any size in the first dimension
 
     def tensors(self) -> list[Tensor]:
         """The tensors, in the order in which an exported network takes them."""
@@ -104,7 +105,11 @@ def skipping(exporter: str) -> Iterator[None]:
 
 
 def program_of(network: nn.Module, call: Call) -> torch.export.ExportedProgram:
-    """The network as PyTorch exports it, for inputs of exactly these shapes."""
+    """The network as PyTorch exports it, for inputs of these shapes."""
+    args, kwargs, shapes = call.args, dict(call.kwargs), None
+    if call.any_size:  # by the names that `GivesTensors` gives the arguments
+        named = {"args": args, "kwargs": kwargs} if args and kwargs else {"args": args} if args else {"kwargs": kwargs}
+        shapes = mapped(named, lambda tensor: {0: torch.export.Dim.DYNAMIC})
     with skipping("torch.export"), torch.no_grad():
-        program = torch.export.export(GivesTensors(network).eval(), call.args, dict(call.kwargs), strict=False)
+        program = torch.export.export(GivesTensors(network).eval(), args, kwargs, dynamic_shapes=shapes, strict=False)
     return program  # noqa: RET504  # for mypy a context may swallow errors

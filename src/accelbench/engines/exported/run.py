@@ -42,7 +42,7 @@ from accelbench.measuring.promises import Products, check_timed
 from accelbench.measuring.runner import Watch
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Answers, Measurement, Operator, Work
-from accelbench.schema.vocab import QUANTIZED, Library, Pipeline, Precision, Weights
+from accelbench.schema.vocab import QUANTIZED, SERVING, Library, Pipeline, Precision, Weights
 
 FILE = "artifact.json"
 MIN_CALIBRATED = 128  # samples, in whole batches
@@ -63,6 +63,7 @@ class Artifact:
     compile_s: float = 0.0  # to compile it before it was saved; next to 0 of an engine that compiles what it loads
     num_bytes: int  # of its files
     num_rows: int  # of a batch, as its output in PyTorch showed; see `workloads.Images`
+    any_size: bool = False  # whether it takes batches of any size
 
 
 def export(make: Callable[[Cell], Compiler], cell: Cell, data_folder: Path, folder: Path) -> None:
@@ -86,14 +87,16 @@ def run(
     data_folder: Path,
     work: Work | None = None,
     exported: Path | None = None,
+    requests: Path | None = None,
 ) -> Measurement | None:
     """Runs `cell` in this process, which must have run no other; `work` is that of one step, if it has been counted.
 
-    `exported` is the folder that `export` wrote for the cell in another process; None: it is exported in this one.
-    Raises an UnsupportedError if the cell can't run.
+    The file `requests` gets the raw times of requests. `exported` is the folder that `export` wrote for the cell in
+    another process; None: it is exported in this one. Raises an UnsupportedError if the cell can't run.
     """
     with tempfile.TemporaryDirectory(prefix="exported-") as own:
         cell_run = _Run(cell, data_folder, make(cell))
+        cell_run.requests_path = requests
         cell_run.load(exported, Path(own))
         return cell_run.measure(work)
 
@@ -135,7 +138,15 @@ class _Run(NetworkOutputs):
         with torch.no_grad():
             self.workload.check_first(self.workload.task.infer(self.network, self.workload.example()))
         self.backend.hold(self.dtype)
-        exported, export_s = _timed(compiled.export, self.network, self._call(), folder)
+        any_size = self.cell.protocol in SERVING and self.cell.batch_size > 1
+        call = replace(mapped(self._call(), Tensor.clone), any_size=any_size)  # it marks the tensors
+        try:
+            exported, export_s = _timed(compiled.export, self.network, call, folder)
+        except UnsupportedError:
+            if not call.any_size:
+                raise
+            call = self._call()
+            exported, export_s = _timed(compiled.export, self.network, call, folder)
         quantize_s, num_calibrated = None, 0
         if self.quantizes:
             calls, num_calibrated = self._calibration()
@@ -149,6 +160,7 @@ class _Run(NetworkOutputs):
             compile_s=compile_s,
             num_bytes=sum(each.stat().st_size for each in folder.rglob("*") if each.is_file()),
             num_rows=self.workload.num_rows,
+            any_size=call.any_size,
         )
 
     def _use_dtype(self) -> None:
@@ -180,15 +192,23 @@ class _Run(NetworkOutputs):
             self._use_dtype()  # the user's code has run
             self.backend.hold(self.dtype)
             self.workload.num_rows = artifact.num_rows
-        self.artifact = artifact
-        _, load_s = _timed(self.compiled.load, folder / artifact.file, torch.get_num_threads())
+        self.artifact, self.path = artifact, folder / artifact.file
+        _, load_s = _timed(self.compiled.load, self.path, torch.get_num_threads())
         if self.backend.flushes_denormals:
             self.backend.flush_denormals()  # an engine may have set this thread back
         self.backend.count_compiles = lambda: (1, artifact.compile_s + load_s)
 
     def new_step(self) -> "_CompiledStep":
-        self.step = _CompiledStep(self)
+        self.step = _CompiledStep(self, self.compiled)
         return self.step
+
+    def further_step(self) -> "_CompiledStep":  # type: ignore[override]
+        further = type(self.compiled)(self.cell)
+        further.load(self.path, torch.get_num_threads())
+        return _CompiledStep(self, further)
+
+    def serving_sizes(self) -> Sequence[int]:
+        return () if self.artifact.any_size else [self.cell.batch_size]
 
     def watch(self, step: "_CompiledStep") -> Watch:
         return self
@@ -217,7 +237,7 @@ class _Run(NetworkOutputs):
             device_name=self.device_name(),
             precision=word_for(ran.computed, ran.computed, tf32=False),
             num_devices=1,
-            threads=ran.threads,
+            threads=ran.threads and ran.threads * self.cell.num_instances,
             work=self.work_of_step(self._work),
             export_s=self.artifact.export_s,
             quantize_s=self.artifact.quantize_s,
@@ -276,6 +296,9 @@ class _Run(NetworkOutputs):
     def notes(self) -> Iterator[str]:
         yield from self.workload.notes()
         yield from self.backend.notes()
+        if self.serving is not None and not self.artifact.any_size and self.cell.batch_size > 1:
+            size = self.cell.batch_size
+            yield f"the network can't be exported for batches of any size: each is filled up to {size} samples"
         if self.quantizes:
             formats = self.ran.formats
             num_integers = sum(num for name, num in formats.items() if name in INTEGERS)
@@ -290,7 +313,7 @@ class _Run(NetworkOutputs):
 
 def _cpu(cell: Cell) -> Backend:
     hush_lightning()
-    use_threads(usable_cores() if cell.threads is None else cell.threads)
+    use_threads(max(1, (cell.threads or usable_cores()) // cell.num_instances))
     backend = Backend()
     backend.prepare(allow_tf32=False)
     if cell.options.flush_denormals:
@@ -301,9 +324,8 @@ def _cpu(cell: Cell) -> Backend:
 class _CompiledStep:
     """A call of the compiled network, in the parts that the clock times; it computes in host memory."""
 
-    def __init__(self, cell_run: _Run) -> None:
-        self.batches, self.task = iter(cell_run.feed), cell_run.workload.task
-        self.compiled = cell_run.compiled
+    def __init__(self, cell_run: _Run, compiled: Compiler) -> None:
+        self.batches, self.task, self.compiled = iter(cell_run.feed), cell_run.workload.task, compiled
         self.result: Sequence[Tensor]
 
     def fetch(self) -> Any:

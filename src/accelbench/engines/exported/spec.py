@@ -6,13 +6,13 @@ from accelbench.engines.lightning import spec as of_torch
 from accelbench.engines.registry import HostSpec
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import digest
-from accelbench.schema.vocab import QUANTIZED, Engine
+from accelbench.schema.vocab import QUANTIZED, SERVING, Engine
 
 EXPORTER = "torch.export._trace"  # what torch.export imports when it is first called: a third of a second
 # Modules that take long to import and start no threads; those that are not installed are passed over.
 PRELOADED = {Engine.onnxruntime: ("torch.onnx._internal.exporter._core",), Engine.openvino: ("openvino",)}
 # Settings of a measurement alone, whatever the network is.
-OF_MEASUREMENT = ("repeat", "protocol", "epochs", "warmup", "steps", "window", "breakdown_s", "budget_s")
+OF_MEASUREMENT = ("repeat", "protocol", "epochs", "warmup", "steps", "window", "server", "breakdown_s", "budget_s")
 
 
 def host_spec(cell: Cell) -> HostSpec:
@@ -23,6 +23,7 @@ def host_spec(cell: Cell) -> HostSpec:
     settings["options"] = {**settings["options"], "allocator": None}
     if cell.engine != Engine.aotinductor:  # it compiles the network for its precision before it is saved, others later
         settings["precision"] = cell.precision in QUANTIZED
+    settings |= {"serves": cell.protocol in SERVING, "instances": cell.num_instances}  # batches of any size; threads
     exported_as = digest({name: value for name, value in settings.items() if name not in OF_MEASUREMENT})
     preload = (*base.preload, engine, EXPORTER, *PRELOADED.get(cell.engine, ()))
     return replace(base, engine=engine, preload=preload, exported_as=exported_as)

@@ -20,6 +20,7 @@ from accelbench.engines.keras import networks
 from accelbench.engines.keras.backends import Backend, Execute, backend_for
 from accelbench.engines.keras.feed import ArrayFeed, Feed, feed_of
 from accelbench.engines.keras.work import Observer, count, states
+from accelbench.engines.served import NUM_DRAWN, powers_up_to
 from accelbench.measuring.output_check import NUM_SAMPLES, Output, OutputTensor, batch_axes
 from accelbench.measuring.promises import States, check_timed
 from accelbench.measuring.runner import Watch
@@ -28,12 +29,14 @@ from accelbench.schema.measurement import Measurement, Work
 from accelbench.schema.vocab import Device, Pipeline, Precision
 
 
-def run(cell: Cell, data_folder: Path, work: Work | None = None) -> Measurement | None:
+def run(cell: Cell, data_folder: Path, work: Work | None = None, requests: Path | None = None) -> Measurement | None:
     """Runs `cell` in this process, which must have run no other; `work` is that of one step, if it has been counted.
 
-    Raises an UnsupportedError if the cell can't run.
+    The file `requests` gets the raw times of requests. Raises an UnsupportedError if the cell can't run.
     """
-    return _Run(cell, data_folder, backend_for(cell)).measure(work)
+    cell_run = _Run(cell, data_folder, backend_for(cell))
+    cell_run.requests_path = requests
+    return cell_run.measure(work)
 
 
 class ExecutionStep:
@@ -67,6 +70,7 @@ class _Run(CellRun):
     test_feed: Feed
     execute: Execute
     test: Execute
+    in_lists: bool  # whether the function takes a list of batches
     num_reference_rows = NUM_SAMPLES
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend) -> None:
@@ -141,6 +145,26 @@ class _Run(CellRun):
     def new_test_step(self) -> ExecutionStep:
         self.model.reset_metrics()
         return ExecutionStep(self, self.test, self.backend.executions(self.test_feed, labelled=True))
+
+    def requests(self, num: int) -> list[NDArray[Any]]:
+        random = is_random(self.cell)
+        data = replace(self.cell.data, pipeline=Pipeline.fresh) if random else self.cell.data
+        feed = feed_of(replace(self.cell, batch_size=1, data=data), "test", self.data_folder)
+        pool = [np.array(images) for images, *_ in islice(feed, min(num, NUM_DRAWN) if random else num)]
+        self.in_lists = isinstance(self._execution(pool[0]), list)
+        return pool
+
+    def joined(self, requests: Sequence[NDArray[Any]]) -> Any:
+        batch = (np.concatenate(requests),)
+        return [batch] if self.in_lists else batch
+
+    def serving_sizes(self) -> Sequence[int]:
+        """TensorFlow without XLA compiles once for all sizes, when it sees a second one."""
+        compiles_each = self.cell.keras is not None and self.cell.keras.jit_compile
+        return powers_up_to(self.cell.batch_size) if compiles_each else ()
+
+    def numbers(self, result: Any) -> list[NDArray[Any]]:
+        return [np.array(result, np.float64)]
 
     @property
     def fetches_inside(self) -> bool:

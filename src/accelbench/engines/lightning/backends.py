@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from accelbench.devices import cpu
-from accelbench.engines.cell_run import BaseBackend
+from accelbench.engines.backend import BaseBackend
 from accelbench.engines.lightning import global_state
 from accelbench.engines.lightning.global_state import Held
 from accelbench.engines.lightning.ranks import NetworkDDP, Ranks, StartedXla

@@ -3,7 +3,7 @@
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -34,6 +34,7 @@ from accelbench.engines.lightning.training import (
 from accelbench.engines.lightning.weights import saved
 from accelbench.engines.lightning.work import busiest, count, watched
 from accelbench.engines.lightning.workloads import Images, workload_of
+from accelbench.engines.served import powers_up_to
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.measuring.breakdown import has_time, measure_breakdown
 from accelbench.measuring.clock import NUM_INFER_EPOCHS
@@ -48,11 +49,18 @@ NUM_GIVEN_AGAIN = 3
 EVERYWHERE = (ImportError, SyntaxError, NameError, AttributeError, TypeError)
 
 
-def run(cell: Cell, data_folder: Path, weights: Path | None = None, work: Work | None = None) -> Measurement | None:
+def run(
+    cell: Cell,
+    data_folder: Path,
+    weights: Path | None = None,
+    work: Work | None = None,
+    requests: Path | None = None,
+) -> Measurement | None:
     """Runs `cell`, whose device must be present, in this process, which must have run no other cell.
 
-    The file `weights` gets the trained weights. `work` is that of one step, if it has been counted already. A process
-    that is not the first of several ranks has no measurement. An UnsupportedError says why the cell can't run.
+    The file `weights` gets the trained weights, `requests` the raw times of requests. `work` is that of one step, if it
+    has been counted already. A process that is not the first of several ranks has no measurement. An UnsupportedError
+    says why the cell can't run.
     """
     hush_lightning()
     ranks = Ranks(cell.num_processes)
@@ -65,6 +73,7 @@ def run(cell: Cell, data_folder: Path, weights: Path | None = None, work: Work |
         return ModuleRun(cell, data_folder, backend).measure()
     with options.empty_cache(cell.options):
         cell_run = _Run(cell, data_folder, backend, ranks)
+        cell_run.requests_path = requests
         found = cell_run.measure(work)
     return found if found is None or weights is None else saved(found, cell_run.network, weights)
 
@@ -147,7 +156,8 @@ def set_threads(cell: Cell, backend: Backend, num_ranks: int) -> None:
         if cell.device == Device.xla_cpu:
             use_threads(1)  # torch only gathers batches: more threads would take cores from XLA
         return
-    num = max(1, usable_cores() // num_ranks) if cell.threads is None else cell.threads
+    num = usable_cores() // num_ranks if cell.threads is None else cell.threads
+    num = max(1, num // cell.num_instances)
     if num_ranks > 1:
         os.environ["OMP_NUM_THREADS"] = str(num)  # else Lightning sets another number
     use_threads(num)
@@ -266,6 +276,13 @@ class _Run(NetworkOutputs):
         if not self.trains and len(self.epochs) == NUM_INFER_EPOCHS:
             self._keep_outputs(step)
 
+    def further_step(self) -> InferStep:
+        """The network itself: it keeps nothing of a batch."""
+        return InferStep(self.module, iter(()))
+
+    def serving_sizes(self) -> Sequence[int]:
+        return powers_up_to(self.cell.batch_size) if self.is_compiled or self.backend.fixed_shapes else ()
+
     def outcome(self, step: EpochStep | TestStep, num_samples: int) -> tuple[float | None, float | None]:
         """From the sums that the step has kept on each rank's device."""
         loss = self.checked_loss(self.ranks.total(step.loss_sum) / num_samples)
@@ -337,7 +354,7 @@ class _Run(NetworkOutputs):
             device_name=self.device_name(),
             precision=self.observer.precision(self.seen.products.most),
             num_devices=backend.num_devices(),
-            threads=None if backend.torch_type == "xla" else torch.get_num_threads(),
+            threads=None if backend.torch_type == "xla" else torch.get_num_threads() * self.cell.num_instances,
             loss=self.last_result.item() if self.trains else None,
             cudnn_benchmark=backend.cudnn_benchmark(),
         )

@@ -7,6 +7,7 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from accelbench.engines.cell_run import CellRun
@@ -122,6 +123,25 @@ class NetworkOutputs(CellRun):
     def check_computed(self, output: object) -> None:
         if computes_when_read(output):
             raise UserError(f"model.target={self.cell.model.definition}: {LAZY}")
+
+    def requests(self, num: int) -> list[Any]:
+        return self.workload.requests(num)
+
+    def joined(self, requests: Sequence[Any]) -> Any:
+        return self.workload.joined(requests)
+
+    def begin_worker(self) -> None:
+        """A thread takes over PyTorch's number of threads when it first asks for that; oneDNN does not ask."""
+        torch.get_num_threads()
+        if self.backend.flushes_denormals:
+            self.backend.flush_denormals()
+
+    def in_worker(self) -> AbstractContextManager[Any]:
+        return nullcontext() if self.cell.device in XLA else torch.inference_mode()
+
+    def numbers(self, result: Any) -> list[NDArray[Any]]:
+        floats = (tensor.detach() for tensor in tensors_in(result) if tensor.is_floating_point())
+        return [tensor.cpu().to(torch.float64, copy=True).numpy() for tensor in floats]
 
     def _replay(self) -> None:
         """Looks for kept results, unless no input is ever fed twice; a short batch takes less time."""

@@ -50,6 +50,13 @@ def refilled(structure: Any, tensors: Iterable[Tensor]) -> Any:
     return mapped(structure, lambda _: next(following))
 
 
+def joined(structures: Sequence[Any]) -> Any:
+    """One structure of several whose tensors differ in their first dimension alone, along which they are joined."""
+    if len(structures) == 1:
+        return structures[0]
+    return refilled(structures[0], map(torch.cat, zip(*map(tensors_in, structures), strict=True)))
+
+
 def on_host(structure: Any) -> Any:
     """A copy of the structure with its tensors in host memory."""
     return mapped(structure, lambda tensor: tensor.detach().to("cpu", copy=True))

@@ -1,6 +1,8 @@
 """The workload of a cell, by its library and its batches: images here, others in `own`."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,13 @@ from accelbench.engines.lightning.module import ImageTask
 from accelbench.engines.lightning.own.workload import OwnWorkload, TransformersWorkload, of_new_network
 from accelbench.engines.lightning.precision import STORED_DTYPES
 from accelbench.engines.lightning.ranks import Ranks
+from accelbench.engines.lightning.structure import joined, mapped
+from accelbench.engines.served import NUM_DRAWN
 from accelbench.engines.targets import import_path
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.output_check import NUM_SAMPLES, Output
 from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import Library, Mode, ModelOutput, Precision, Protocol
+from accelbench.schema.vocab import Library, Mode, ModelOutput, Pipeline, Precision, Protocol
 
 
 class Images:
@@ -75,6 +79,17 @@ class Images:
     def calibration(self) -> Iterable[Any]:
         """Batches to find the ranges of activations with: never of the test set, on which accuracy is measured."""
         return self._feed("train")
+
+    def requests(self, num: int) -> list[Any]:
+        """At most so many batches of one sample: the first ones of the test set, or random images."""
+        data, random = self.cell.data, is_random(self.cell)
+        cell = replace(
+            self.cell, batch_size=1, data=replace(data, pipeline=Pipeline.fresh if random else data.pipeline)
+        )
+        feed = feed_of(cell, "test", self.data_folder, self.task.dtype, self.backend)
+        return [mapped(each, Tensor.clone) for each in islice(feed, min(num, NUM_DRAWN) if random else num)]
+
+    joined = staticmethod(joined)
 
     def shapes(self) -> Sequence[Shape] | None:
         """The shapes that the output may have; None if it may be any structure of tensors."""

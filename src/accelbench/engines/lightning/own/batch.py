@@ -48,6 +48,19 @@ def tensors_of(should: str, batch: Any) -> list[Tensor]:
     return tensors
 
 
+def check_joined(flag: str, pool: Sequence[OwnBatch], whole: OwnBatch) -> None:
+    """Raises a UserError if batches of one sample can't be joined into one like `whole`, tensor by tensor."""
+    shapes = [[tuple(tensor.shape) for tensor in tensors_in(each.content)] for each in pool]
+    for index, tensor in enumerate(tensors_in(whole.content)):
+        found = sorted({each[index] for each in shapes})
+        if len(found) > 1 or found[0][:1] != (1,) or tensor.shape[:1] != (whole.num_samples,):
+            told = " and ".join(map(str, [*found[:2], tuple(tensor.shape)]))
+            raise UserError(
+                f"{flag}: makes tensors of the shapes {told} of one sample and of {whole.num_samples}, which can't be "
+                "joined along their first dimension: name a function in model.collate that joins batches of one sample"
+            )
+
+
 class BatchMaker:
     """Makes batches with the user's functions, and checks them. Raises UserError: a function can't be imported.
 

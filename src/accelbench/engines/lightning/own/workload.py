@@ -15,9 +15,18 @@ from accelbench.engines.lightning.feed import DrawnFeed, Feed
 from accelbench.engines.lightning.global_state import new_tensors_in
 from accelbench.engines.lightning.outputs import changed, described, in_precision, seeded, set_again, size_of
 from accelbench.engines.lightning.own.architectures import TokenMaker
-from accelbench.engines.lightning.own.batch import BatchMaker, OwnBatch, OwnTask, count_note, put_batch
+from accelbench.engines.lightning.own.batch import (
+    BatchMaker,
+    OwnBatch,
+    OwnTask,
+    check_joined,
+    count_note,
+    put_batch,
+    tensors_of,
+)
 from accelbench.engines.lightning.ranks import RANK_SEEDS, Ranks
-from accelbench.engines.lightning.structure import is_same, mapped, tensors_in, varied_rows
+from accelbench.engines.lightning.structure import is_same, joined, mapped, tensors_in, varied_rows
+from accelbench.engines.served import NUM_DRAWN
 from accelbench.engines.targets import check_call, import_path
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.output_check import NUM_ROWS, Output
@@ -30,11 +39,12 @@ class OwnWorkload:
 
     num_reference_rows = NUM_ROWS
     task: OwnTask  # known once the network is built
+    collate: Callable[[Sequence[Any]], Any] = staticmethod(joined)
 
     def __init__(self, cell: Cell, backend: Backend, ranks: Ranks) -> None:
         self.cell = cell
         self.num_samples = num = cell.batch_size // ranks.num
-        self.maker = self._maker()
+        self.maker = self._maker(num)
         pl.seed_everything(cell.seed + RANK_SEEDS * ranks.part[0], verbose=False)
         pipeline = cell.data.pipeline
         put = partial(put_batch, backend.put) if pipeline == Pipeline.device else None
@@ -42,8 +52,8 @@ class OwnWorkload:
         self.first: OwnBatch = self.feed.batches[0]
         self.num_rows = self.first.num_rows
 
-    def _maker(self) -> BatchMaker | TokenMaker:
-        return BatchMaker(self.cell, self.num_samples)
+    def _maker(self, num: int) -> BatchMaker | TokenMaker:
+        return BatchMaker(self.cell, num)
 
     def _task(self, network: nn.Module) -> OwnTask:
         model, loss = self.cell.model, None
@@ -76,6 +86,21 @@ class OwnWorkload:
     def calibration(self) -> DrawnFeed:
         return self.feed
 
+    def requests(self, num: int) -> list[OwnBatch]:
+        """At most so many batches of one sample. Raises UserError: they can't be joined."""
+        make, model = self._maker(1), self.cell.model
+        pool = [make() for _ in range(min(num, NUM_DRAWN))]
+        if model.collate:
+            self.collate = import_path("model.collate", model.collate)
+            tensors_of(f"model.collate={model.collate}: should return", self.joined(pool).content)
+        elif self.num_samples > 1:
+            check_joined(f"model.batch={model.batch}", pool, self.first)
+        return pool
+
+    def joined(self, requests: Sequence[OwnBatch]) -> OwnBatch:
+        contents, num = [each.content for each in requests], sum(each.num_samples for each in requests)
+        return OwnBatch(self.collate(contents), num)
+
     def shapes(self) -> None:
         return None
 
@@ -88,7 +113,7 @@ class OwnWorkload:
     def unseen(self, *, labelled: bool = False) -> OwnBatch:
         """A batch that is drawn from a random seed. If it is one of the feed's, whatever the seed, it is varied."""
         pl.seed_everything(SystemRandom().randrange(2**31, 2**32), verbose=False)
-        unseen = self._maker()()  # of another maker, whose tokens do not count
+        unseen = self._maker(self.num_samples)()  # of another maker, whose tokens do not count
         if any(is_same(mapped(each, Tensor.cpu), unseen) for each in [self.first, *self.feed.batches]):
             unseen = varied_rows(unseen, unseen.num_rows)
         return unseen
@@ -147,8 +172,8 @@ def of_new_network(
 class TransformersWorkload(OwnWorkload):
     """The network computes its loss itself, since it gets labels in training."""
 
-    def _maker(self) -> TokenMaker:
-        return TokenMaker(self.cell, self.num_samples)
+    def _maker(self, num: int) -> TokenMaker:
+        return TokenMaker(self.cell, num)
 
     def _task(self, network: nn.Module) -> OwnTask:
         config: Any = network.config

@@ -1,0 +1,137 @@
+"""Cells that serve requests, by engines of PyTorch: each through real processes, or in this one."""
+
+import hashlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import own_code
+from accelbench.engines.lightning import engine
+from accelbench.engines.served import blocks_of, powers_up_to
+from accelbench.errors import UserError
+from accelbench.judging.asked import judge
+from accelbench.judging.row import summarise
+from accelbench.measuring.output_check import NOT_TIMED
+from accelbench.schema.cell import Server
+from accelbench.schema.measurement import Block, Witnessed
+from accelbench.schema.vocab import Engine, Protocol, Status
+from engines.exported.test_run import SMALL, marked
+from engines.lightning.own.test_workload import own_cell
+from fakes import make_cell, make_record
+from marks import IGNORES_LIGHTNINGS_WARNINGS
+
+pytestmark = IGNORES_LIGHTNINGS_WARNINGS
+# Beside other tests requests are issued late: of this limit, 1 % is still later.
+SERVER = Server(rate=200.0, duration_s=0.5, latency_ms=60_000.0)
+SERVES = {"protocol": Protocol.server, "server": SERVER, "batch_size": 4}
+
+
+@pytest.mark.parametrize(
+    ("name", "workers"),
+    [(Engine.lightning, 1), pytest.param(Engine.lightning, 2, marks=pytest.mark.slow)]
+    + [
+        pytest.param(*marked(each).values, workers, marks=marked(each).marks)
+        for each, workers in ((Engine.onnxruntime, 2),)
+    ]
+    + [
+        pytest.param(*marked(each, slow=True).values, 2, marks=marked(each, slow=True).marks)
+        for each in (Engine.openvino, Engine.aotinductor)
+    ],
+)
+def test_a_cell_serves_and_its_output_is_checked(hosts, digits, tmp_path, name, workers):
+    cell = make_cell(engine=name, model=SMALL, threads=2, **SERVES | {"server": replace(SERVER, workers=workers)})
+    path = tmp_path / "a.requests.npy"
+    outcome = hosts.run(cell, digits, requests=path)
+    assert outcome.status == Status.ok, outcome.error or outcome.reason
+    found = outcome.measurement
+    serving, times = found.serving, np.load(path)
+    assert (found.defects, found.warnings, found.threads, found.blocks) == ([], [], 2, [])
+    assert (serving.num_requests, serving.num_errors, serving.num_padded, serving.sizes) == (100, 0, 0, [])
+    assert sum(int(size) * num for size, num in serving.batches.items()) == found.num_steady_samples == 100
+    assert serving.requests_digest == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert times.shape == (4, 100)
+    assert (times[3] > times[0]).all()
+    began_s, ended_s = found.steady_boot_s
+    assert ended_s - began_s == pytest.approx(serving.duration_s, abs=0.01)
+    assert any("random rows" in each.observed for each in found.checks)
+    row = summarise(replace(make_record(), cell=cell, measurement=found))
+    assert (row["samples_per_s"], row["flops_per_s"]) == (None, None)
+    assert row["flops_per_sample"] > 0
+
+
+def test_all_requests_at_once_are_a_speed(digits):
+    cell = make_cell(model=SMALL, **SERVES | {"protocol": Protocol.offline})
+    found = engine.run(cell, digits)
+    assert judge(cell, found) is None
+    assert sum(block.seconds for block in found.blocks) <= found.serving.duration_s
+    assert summarise(replace(make_record(), cell=cell, measurement=found))["samples_per_s"] > 0
+
+
+@pytest.mark.parametrize(
+    ("target", "batch", "changes"),
+    [
+        ("Tokens", "tokens", {"inputs": ("ids", "mask")}),
+        ("TwoInputs", "two_inputs", {}),
+        ("Tokens", "ragged_tokens", {"collate": "own_code.padded"}),
+    ],
+)
+def test_batches_of_any_structure_are_joined(tmp_path, target, batch, changes):
+    cell = own_cell(target, batch, **SERVES, **changes)
+    found = engine.run(cell, tmp_path)
+    assert judge(cell, found) is None
+    assert found.serving.num_errors == 0
+
+
+@pytest.mark.parametrize("batch", ["ragged_tokens", "with_scalar"])
+def test_what_cannot_be_joined_asks_for_a_function_that_does(tmp_path, monkeypatch, batch):
+    with_scalar = lambda batch_size: (*own_code.two_inputs(batch_size)[:1], own_code.torch.tensor(1.0))  # noqa: E731
+    monkeypatch.setattr(own_code, "with_scalar", with_scalar, raising=False)
+    target = "Tokens" if batch == "ragged_tokens" else "Scaled"
+    with pytest.raises(UserError, match=r"model\.batch=own_code\..* name a function in model\.collate"):
+        engine.run(own_cell(target, batch, **SERVES), tmp_path)
+
+
+@pytest.mark.parametrize("for_ever", [False, True])
+def test_a_request_that_raises_is_counted(tmp_path, for_ever):
+    cell = own_cell("Raises", "two_inputs", args={"for_ever": for_ever}, **SERVES | {"batch_size": 1})
+    found = engine.run(cell, tmp_path)
+    assert judge(cell, found) is None
+    assert found.serving.num_errors == (52 if for_ever else 2)
+    assert "no luck" in found.serving.error
+    assert any("not checked: it failed after its requests too" in each for each in found.warnings) == for_ever
+
+
+def test_a_network_that_does_other_things_while_it_serves_is_invalid(tmp_path):
+    cell = own_cell("OtherWhenServing", "two_inputs", **SERVES)
+    found = engine.run(cell, tmp_path)
+    assert NOT_TIMED.partition(":")[0] in judge(cell, found)
+
+
+@pytest.mark.parametrize("name", [marked(Engine.onnxruntime)])
+def test_batches_of_a_network_of_one_size_are_filled_up(hosts, tmp_path, name):
+    outcome = hosts.run(own_cell("OnlyFour", "two_inputs", engine=name, **SERVES), tmp_path)
+    assert outcome.status == Status.ok, outcome.error or outcome.reason
+    serving = outcome.measurement.serving
+    num = sum(serving.batches.values())
+    assert (serving.sizes, serving.num_padded) == ([4], 4 * num - serving.num_requests)
+    assert any("filled up to 4 samples" in note for note in outcome.measurement.notes)
+
+
+def test_a_claim_of_shorter_requests_than_the_host_saw_is_false(digits):
+    cell = make_cell(model=SMALL, **SERVES)
+    found = engine.run(cell, digits)
+    seen = Witnessed(num_sections=1, timed_s=found.serving.duration_s, late_s=0.0, num_cores=2, num_allowed_cores=2)
+    assert judge(cell, found, seen) is None
+    assert "the host's clock saw" in judge(cell, found, replace(seen, timed_s=seen.timed_s + 2))
+
+
+def test_blocks_are_of_batches_that_follow_each_other():
+    done = np.repeat(np.arange(1, 8) * 40_000_000, 4)  # 7 batches of 4 samples, each of 40 ms
+    assert blocks_of(done, 0) == [Block(num_steps=3, num_samples=12, seconds=0.12)] * 2
+    assert blocks_of(done[:4], 0) == [Block(num_steps=1, num_samples=4, seconds=0.04)]
+
+
+@pytest.mark.parametrize(("most", "sizes"), [(1, [1]), (2, [1, 2]), (8, [1, 2, 4, 8]), (6, [1, 2, 4, 6])])
+def test_sizes_of_batches_are_powers_of_two(most, sizes):
+    assert powers_up_to(most) == sizes
