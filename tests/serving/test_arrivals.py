@@ -1,6 +1,9 @@
+import re
+
 import numpy as np
 import pytest
 
+from accelbench.errors import UserError
 from accelbench.schema.cell import Server
 from accelbench.serving.arrivals import due_ns, num_requests
 
@@ -20,3 +23,12 @@ def test_arrivals_have_the_rate_and_are_as_irregular_as_a_poisson_process():
 @pytest.mark.parametrize(("rate", "duration_s", "num"), [(50.0, 20.0, 1000), (0.01, 1.0, 1)])
 def test_requests_of_a_duration(rate, duration_s, num):
     assert num_requests(Server(rate=rate, duration_s=duration_s)) == num
+
+
+@pytest.mark.parametrize("rate", [1e6, 1e308])
+def test_too_many_requests_are_refused_with_a_duration_that_would_do(rate):
+    with pytest.raises(
+        UserError,
+        match=rf"server.rate={re.escape(f'{rate:g}')}: more than 10,000,000 requests: .*={1e7 / rate:.3g} or less",
+    ):
+        num_requests(Server(rate=rate, duration_s=20.0))

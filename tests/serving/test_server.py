@@ -189,6 +189,8 @@ def test_a_run_ends_early_at_the_cells_time_limit(protocol):
     served = run(make(sleeps(0.01), max_batch=2), protocol, num=1000, until_s=time.perf_counter() + 0.4)
     assert served.ended_early == "the cell's time limit"
     assert 0 < len(served.due) <= 80
+    with pytest.raises(RuntimeError, match="no request was answered: the cell's time limit"):
+        run(make(), protocol, until_s=0.0)
 
 
 def test_offline_all_requests_are_due_at_once_and_batches_are_full():

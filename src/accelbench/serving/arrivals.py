@@ -3,7 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from accelbench.errors import UserError
 from accelbench.schema.cell import Server
+
+MAX_REQUESTS = 10_000_000  # in the memory of two processes and a file of 320 MB
 
 
 def due_ns(num: int, rate: float, seed: int) -> NDArray[np.int64]:
@@ -19,5 +22,8 @@ def due_ns(num: int, rate: float, seed: int) -> NDArray[np.int64]:
 
 
 def num_requests(server: Server) -> int:
-    """How many requests arrive in `server.duration_s`."""
-    return max(1, round(server.rate * server.duration_s))
+    """How many requests arrive in `server.duration_s`. Raises UserError: more than `MAX_REQUESTS`."""
+    if (num := server.rate * server.duration_s) > MAX_REQUESTS:
+        shorter = f"use server.duration_s={MAX_REQUESTS / server.rate:.3g} or less"
+        raise UserError(f"server.rate={server.rate:g}: more than {MAX_REQUESTS:,} requests: {shorter}")
+    return max(1, round(num))

@@ -20,7 +20,7 @@ from accelbench.serving.server import Served, Service, serve
 
 ENTRY = "requests"
 FIRST_RATE = 1000.0  # requests per second
-EACH_S, MAX_S = 0.5, 3.0
+EACH_S, MAX_S = 0.5, 2.0
 LATE_MS = 0.5  # that 99 % of the requests may be late
 TRIES = 2  # of a rate: the machine is interrupted at times
 

@@ -76,7 +76,8 @@ class Arrivals:
 
         They end early where the queue surely grows: the time that is left would change nothing.
         """
-        self._begin()
+        self._times[0] = self.due = self.due + (now_ns() + LEAD_NS - self.due[0])
+        self._process.stdin.write(b"\n")  # type: ignore[union-attr]
         taken, delay_ns = 0, int(self._server.max_delay_ms * 1e6)
         while True:
             self._receive()
@@ -91,12 +92,11 @@ class Arrivals:
             else:  # a pipe that is closed is always ready
                 select.select([] if self._is_closed else [self._pipe], [], [], min(left_ns, LOOK_NS) / 1e9)
 
-    def _begin(self) -> None:
+    def wait(self) -> None:
+        """Waits until the process is ready. Raises RuntimeError: it did not start."""
         if not select.select([self._pipe], [], [], START_S)[0] or os.read(self._pipe, 1) != generator.READY:
             raise RuntimeError("the process that issues requests did not start")
         os.set_blocking(self._pipe, False)
-        self._times[0] = self.due = self.due + (now_ns() + LEAD_NS - self.due[0])
-        self._process.stdin.write(b"\n")  # type: ignore[union-attr]
 
     def _receive(self) -> None:
         with contextlib.suppress(BlockingIOError):  # no more for now

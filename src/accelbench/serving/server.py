@@ -83,6 +83,8 @@ def serve(service: Service, protocol: Protocol, server: Server, seed: int, until
         times, ended_early, defects = _closed_loop(crew, protocol, server, until_s), None, []
         if time.perf_counter() >= until_s:
             ended_early = TIME_LIMIT
+    if not len(times[0]):
+        raise RuntimeError(f"no request was answered: {ended_early or defects[0]}")
     if (slept_s := (_asleep_ns() - asleep_ns) / 1e9) > MAX_ASLEEP_S:
         defects.append(f"the machine slept for {slept_s:.1f} s")
     batches = Counter(crew.nums.tolist())
@@ -102,7 +104,7 @@ def serve(service: Service, protocol: Protocol, server: Server, seed: int, until
 
 def _open_loop(crew: "_Crew", server: Server, seed: int, until_s: float) -> tuple[list[Times], str | None, list[str]]:
     with Arrivals(server, due_ns(num_requests(server), server.rate, seed), until_s) as arrivals:
-        crew.run(arrivals.batches(crew.service.max_batch))
+        crew.run(arrivals.batches(crew.service.max_batch), arrivals.wait)
     due, issued = arrivals.times(crew.nums.sum())
     dispatched, done = (np.concatenate([each, np.full(len(due) - len(each), -1)]) for each in crew.times())
     defects = [death] if (death := arrivals.death()) else []
@@ -153,13 +155,18 @@ class _Crew:
 
     def __init__(self, service: Service, num: int) -> None:
         self.service = service
+        self._wait: Callable[[], None] = lambda: None
         self.logs = [array("q") for _ in range(num)]  # four numbers of each batch; the first is its first sample
         self._barrier = threading.Barrier(num, action=self._begin)
         self._taking = threading.Lock()  # its holder waits for the next batch
         self._failure: BaseException | None = None
 
-    def run(self, batches: Batches) -> None:
-        """Has the batches computed. Raises what `prepare` raised, or what is no error of a request."""
+    def run(self, batches: Batches, wait: Callable[[], None] = lambda: None) -> None:
+        """Has the batches computed, the first once all are prepared and `wait` has returned.
+
+        Raises what `prepare` raised, or what is no error of a request.
+        """
+        self._wait = wait
         threads = [threading.Thread(target=self._guarded, args=(each, batches)) for each in range(1, len(self.logs))]
         for thread in threads:
             thread.start()
@@ -182,6 +189,7 @@ class _Crew:
         return sizes[bisect_left(sizes, num)] if sizes else num
 
     def _begin(self) -> None:
+        self._wait()
         witness.say(witness.Moment.begin)
         self.begin_ns = now_ns()
 
@@ -190,6 +198,8 @@ class _Crew:
             self.service.prepare(index)
             self._barrier.wait()
             self._work(self.service.workers[index], self.logs[index], batches)
+        except threading.BrokenBarrierError:  # another one's failure
+            pass
         except BaseException as error:  # `run` raises it
             self._failure = self._failure or error
             self._barrier.abort()
