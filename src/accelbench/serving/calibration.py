@@ -39,12 +39,15 @@ def known(root: Path, environment: Mapping[str, Any]) -> Null | None:
     return load_if_fits(Null, kept_of_machine(root, environment).get(ENTRY))
 
 
-def null(root: Path, environment: Mapping[str, Any], *, again: bool = False) -> Null:
-    """What is known, or else, or `again`, what is found in some seconds, for which the machine should be quiet."""
+def null(root: Path, environment: Mapping[str, Any], *, again: bool = False) -> Null | None:
+    """What is known, or else, or `again`, what is found in some seconds, for which the machine should be quiet.
+
+    None if no process can be started: a cell that serves requests will say why.
+    """
     found = None if again else known(root, environment)
-    if found is None or found.rate is None:
-        found = measured()
-        with contextlib.suppress(OSError, RefusedError):  # the next one measures it again
+    with contextlib.suppress(OSError, RefusedError, RuntimeError):  # the next one measures it again
+        if found is None or found.rate is None:
+            found = measured()
             keep_of_machine(root, environment, ENTRY, dataclasses.asdict(found))
     return found
 

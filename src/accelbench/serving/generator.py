@@ -26,6 +26,7 @@ def main() -> None:
     """
     prctl = ctypes.CDLL(None).prctl
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the server, which ends this process
     prctl(PR_SET_TIMERSLACK, 1)  # else the kernel may wake it 50 us late
     with contextlib.suppress(OSError):  # it works for some microseconds a request, when these are due
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))

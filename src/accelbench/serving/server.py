@@ -131,7 +131,7 @@ def _lateness(due: Times, issued: Times, server: Server) -> Iterator[str]:
     if late_ms > limit_ms:
         yield (
             f"requests were issued {late_ms:.3g} ms late (p99), more than {limit_ms:.3g} ms, 1 % of server.latency_ms: "
-            "this machine can't offer server.rate beside so many threads; `accelbench doctor` says what it can"
+            "use fewer threads, which leaves them a core, a lower server.rate, or a real-time process (ulimit -r 1)"
         )
     asked_s, offered_s = (float(times[-1] - times[0]) / 1e9 for times in (due, issued))
     if abs(offered_s - asked_s) > max(MAX_RATE_ERROR * asked_s, limit_ms / 1e3):
