@@ -14,12 +14,13 @@ from accelbench.errors import UserError
 from accelbench.grid.fingerprint import fingerprint, git_state, identity
 from accelbench.grid.own_code import check_own_code, source_digest, source_files
 from accelbench.grid.support import why_not, why_unfit
-from accelbench.project import Workplace
+from accelbench.project import Workplace, workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Data
 from accelbench.schema.plan_file import WantedCell, labels
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import MODULE, RANDOM, Device, Engine
+from accelbench.schema.vocab import MODULE, RANDOM, Device, Engine, Protocol
+from accelbench.serving import calibration
 
 Stamp = tuple[int, int, int]  # time of the last change, size, inode
 Sources = tuple[tuple[str, str], ...]  # settings that name the user's files, and their values
@@ -137,11 +138,18 @@ class Prepared:
 def check_request(cells: Sequence[Cell]) -> None:
     """Raises a UserError if `cells` use several data sets, none fits its data, or code of the user's is not there.
 
+    Also if a rate of requests is more than this machine is known to issue on time.
+
     It can be called at once, before another's measurement is waited for.
     """
     data_name(cells)
     check_fits(cells)
     check_own_code(cells)
+    rates = [cell.server.rate for cell in cells if cell.protocol == Protocol.server]
+    null = calibration.known(workplace().cache, fingerprint(Engine.lightning)) if rates else None
+    if null and null.rate and max(rates) >= 2 * null.rate:  # which was tried
+        most = f"this machine issues {null.rate:,.0f} requests per second on time, and not {2 * null.rate:,.0f}"
+        raise UserError(f"server.rate={max(rates):g}: {most} (accelbench doctor --probe looks again): use a lower one")
 
 
 def check_fits(cells: Sequence[Cell], shape: Shape | None = None, num_train: int | None = None) -> None:

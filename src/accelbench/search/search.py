@@ -23,7 +23,7 @@ from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
 from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import canonical_json, is_missing
-from accelbench.schema.vocab import Engine, Precision, Protocol, Status
+from accelbench.schema.vocab import SERVING, Engine, Precision, Protocol, Status
 from accelbench.search.goal import Found, Goal, show
 from accelbench.search.race import Race, Sample, Schedule
 from accelbench.settings.config import SweepOptions
@@ -56,6 +56,8 @@ def search(
         raise UserError("--search: these settings make one cell: give lists of values, such as batch_size=1,8,32")
     if goal.needs_latency and any(cell.protocol == Protocol.fit for cell in cells):
         raise UserError("protocol=fit: times no single steps: search --by throughput, without --latency-ms")
+    if served := {cell.protocol for cell in cells} & SERVING - {Protocol.offline}:
+        raise UserError(f"protocol={min(served)}: --search compares speeds; --serve finds the highest rate")
     with context.alone():
         context.set_aside_plan()
         ready = context.prepare(cells)  # without the earlier cells, which have numbers in their labels
