@@ -77,7 +77,7 @@ def _begins(scheduled: Times, left: Times) -> NDArray[np.bool_]:
 
 
 class Cycles:
-    """The requests of a run in the order of falling latency, and the cycle of each."""
+    """The requests of a run in the order of falling latency, and the cycle of each, for several questions."""
 
     def __init__(self, scheduled: Times, done: Times) -> None:
         self.num = len(done)
@@ -136,6 +136,18 @@ class Cycles:
         few = hits > 0 and betainc(hits, misses.num_missed_cycles + 1, percentile / 100) < RISK
         return Verdict.passes if few and misses.high < 1 - percentile / 100 else Verdict.unknown
 
+    def bounds(self, percentile: float) -> tuple[Bound, Bound, Bound]:
+        """As of `percentile_bounds`."""
+        if self.num < num_requests_for(percentile):
+            return None, None, None
+        beyond = self.num - math.ceil(percentile / 100 * self.num)
+        said, top = partial(self.verdict, percentile=percentile), beyond + 1
+        while top < self.num and said(self.misses(top)) != Verdict.fails:
+            top = min(2 * top, self.num)  # from below: many misses take long to count
+        fewest = bisect_left(range(top), True, lo=beyond, key=lambda num: said(self.misses(num)) == Verdict.fails)
+        most = bisect_left(range(beyond + 1), True, key=lambda num: said(self.misses(num)) != Verdict.passes) - 1
+        return self.latency(beyond), self.latency(fewest - 1 if fewest < self.num else -1), self.latency(most)
+
 
 def misses(scheduled: Times, done: Times, limit_ns: int) -> Misses:
     """The requests that took longer than the limit, and what is known of their share."""
@@ -159,14 +171,7 @@ def percentile_bounds(scheduled: Times, done: Times, percentile: float) -> tuple
     The upper bound is the lowest limit with a sure pass, limits below the lower bound are a sure fail. None: there are
     too few requests to tell it, or it is an error's.
     """
-    run = Cycles(scheduled, done)
-    if run.num < num_requests_for(percentile):
-        return None, None, None
-    beyond = run.num - math.ceil(percentile / 100 * run.num)
-    said = partial(run.verdict, percentile=percentile)
-    fewest = bisect_left(range(run.num), True, lo=beyond, key=lambda num: said(run.misses(num)) == Verdict.fails)
-    most = bisect_left(range(beyond + 1), True, key=lambda num: said(run.misses(num)) != Verdict.passes) - 1
-    return run.latency(beyond), run.latency(fewest - 1 if fewest < run.num else -1), run.latency(most)
+    return Cycles(scheduled, done).bounds(percentile)
 
 
 def surely_grows(at_s: Sequence[float], outstanding: Sequence[float]) -> bool:
