@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from accelbench.devices import packages
 from accelbench.isolation.processes import children
 from accelbench.schema.cell import Server
-from accelbench.schema.vocab import Protocol
+from accelbench.schema.vocab import Generator, Protocol
 from accelbench.serving import server as serving
 from accelbench.serving.server import Service, serve
 
@@ -198,3 +199,23 @@ def test_offline_all_requests_are_due_at_once_and_batches_are_full():
     assert set(served.due) == set(served.issued) == {served.due[0]}
     assert set(served.batches) == {4}
     assert served.done.max() - served.due[0] >= 1e8
+
+
+@pytest.mark.skipif(packages.folder("mlperf_loadgen") is None, reason="mlcommons-loadgen is not installed")
+def test_loadgen_makes_the_same_load_as_the_own_generator():
+    """The same rate, and the same latencies of a server that sleeps, but for how exactly each keeps its times."""
+
+    def found(generator):
+        served = run(make(sleeps(0.002)), rate=200.0, num=200, generator=generator)
+        latencies_ms = (served.done - served.due) / 1e6
+        return served, np.percentile(latencies_ms, 25), (served.due[-1] - served.due[0]) / 1e9
+
+    own, by_own, own_s = found(Generator.own)
+    loadgen, by_loadgen, loadgen_s = found(Generator.loadgen)
+    assert len(loadgen.due) == 200
+    assert (np.diff(loadgen.due) > 0).all()
+    assert (loadgen.issued >= loadgen.due).all()
+    assert (loadgen.issued != loadgen.due).any()  # it says when each was due
+    assert others(loadgen) == []
+    assert by_loadgen == pytest.approx(by_own, rel=0.5)
+    assert loadgen_s == pytest.approx(own_s, rel=0.3)  # a Poisson process of 200 differs by 7 %

@@ -25,6 +25,7 @@ from accelbench.schema.vocab import (
     Augment,
     Device,
     Engine,
+    Generator,
     KerasBackend,
     Library,
     Mode,
@@ -274,6 +275,8 @@ def _of_serving(cell: Cell, report: DeviceReport) -> Iterator[str]:
     protocol, workers = f"protocol={cell.protocol}", cell.server.workers
     if cell.protocol not in SERVING:
         return
+    if cell.server.generator == Generator.loadgen and packages.folder("mlperf_loadgen") is None:
+        yield f"server.generator=loadgen: it is not installed: {packages.how_to_install('loadgen')}, or use own"
     if cell.devices > 1:
         yield f"devices={cell.devices}: {protocol} serves requests on one device: use devices=1"
     if cell.model.library == Library.lightning:

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accelbench.schema.cell import Server
-from accelbench.serving import generator
+from accelbench.schema.vocab import Generator
+from accelbench.serving import generator, loadgen
 from accelbench.stats.regenerative import surely_grows
 
 Times = NDArray[np.int64]
@@ -45,8 +46,9 @@ def queries(size: int, max_batch: int, least: int, duration_s: float, until_s: f
 class Arrivals:
     """Requests of the generator's process, which starts at once, issues within `batches` and ends with the context."""
 
-    def __init__(self, server: Server, due: Times, until_s: float) -> None:
-        """`due` is when each request is due, in nanoseconds from any time."""
+    def __init__(self, server: Server, due: Times, seed: int, until_s: float) -> None:
+        """`due` is when each request is due, in nanoseconds from any time; LoadGen draws as many itself, by `seed`."""
+        self._is_own = server.generator == Generator.own
         self.ended_early: str | None = None
         self.num = 0  # that have arrived
         self.due, self._server, self._until_ns, self._is_closed = due, server, until_s * 1e9, False
@@ -56,7 +58,13 @@ class Arrivals:
         file, pipe = os.memfd_create("requests"), subprocess.PIPE
         os.ftruncate(file, 2 * due.nbytes)
         self._times = np.frombuffer(mmap.mmap(file, 0), np.int64).reshape(2, len(due))
-        command = [sys.executable, "-I", "-S", str(generator.__file__), str(file)]
+        program, arguments = [sys.executable, "-I"], [file, server.rate, seed]
+        if self._is_own:
+            program.append("-S")
+        else:
+            self.due = self._times[0]  # LoadGen's schedule, which it says at its end
+        module = generator if self._is_own else loadgen
+        command = [*program, str(module.__file__), *map(str, arguments)]
         self._process = subprocess.Popen(command, bufsize=0, pass_fds=[file], stdin=pipe, stdout=pipe)
         os.close(file)
         self.pid, self._pipe = self._process.pid, self._process.stdout.fileno()  # type: ignore[union-attr]
@@ -76,7 +84,8 @@ class Arrivals:
 
         They end early where the queue surely grows: the time that is left would change nothing.
         """
-        self._times[0] = self.due = self.due + (now_ns() + LEAD_NS - self.due[0])
+        if self._is_own:
+            self._times[0] = self.due = self.due + (now_ns() + LEAD_NS - self.due[0])
         self._process.stdin.write(b"\n")  # type: ignore[union-attr]
         taken, delay_ns = 0, int(self._server.max_delay_ms * 1e6)
         while True:
@@ -122,8 +131,8 @@ class Arrivals:
         num = num_answered
         if self.ended_early:
             missed_ns = now_ns() - int(self._server.latency_ms * 1e6)
-            num = max(num, min(self.num, int(np.searchsorted(self.due, missed_ns))))
-        return self.due[:num], self._times[1, :num].copy()
+            num = max(num, min(self.num, int(np.searchsorted(self.due[: self.num], missed_ns))))
+        return self.due[:num].copy(), self._times[1, :num].copy()
 
     def death(self) -> str | None:
         """How the process ended, if it issued too few requests; to be asked after the context."""

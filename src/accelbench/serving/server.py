@@ -103,7 +103,7 @@ def serve(service: Service, protocol: Protocol, server: Server, seed: int, until
 
 
 def _open_loop(crew: "_Crew", server: Server, seed: int, until_s: float) -> tuple[list[Times], str | None, list[str]]:
-    with Arrivals(server, due_ns(num_requests(server), server.rate, seed), until_s) as arrivals:
+    with Arrivals(server, due_ns(num_requests(server), server.rate, seed), seed, until_s) as arrivals:
         crew.run(arrivals.batches(crew.service.max_batch), arrivals.wait)
     due, issued = arrivals.times(crew.nums.sum())
     dispatched, done = (np.concatenate([each, np.full(len(due) - len(each), -1)]) for each in crew.times())
