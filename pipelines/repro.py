@@ -18,6 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Iterator
@@ -57,6 +58,7 @@ from accelbench.stages import stage, work
 from accelbench.sweep.forecast import forecast
 
 LOG = "runs/repro.log"  # what DVC and its stages print
+MAX_LOG = 1 << 28  # bytes that are read at once
 MAX_TAIL = 20  # lines of it that are shown after a failure
 HEADLINE = "report/headline.txt"
 PREVIEW = "runs/preview"
@@ -104,7 +106,8 @@ class Job(contextlib.ExitStack):
     def __init__(self, console: Console) -> None:
         super().__init__()
         self.console, self.began = console, time.monotonic()
-        self.said = ""  # what DVC and its stages have printed, in the log
+        self.said = ""  # what DVC and its stages have printed, without secrets, as the log has it
+        self.num_read = 0  # bytes of it
         self.read = _read()
         self.suites = {suite.name: suite for suite in work.suites(ROOT)}
         self.lefts = {name: left(suite) for name, suite in self.suites.items()}
@@ -140,23 +143,32 @@ class Job(contextlib.ExitStack):
         with writing_errors(LOG):
             log.parent.mkdir(exist_ok=True)
             log.unlink(missing_ok=True)  # nothing is written through a link
-            output = self.enter_context(log.open("wb"))
-            self.log = self.enter_context(log.open(errors="replace"))  # stays readable if the file is removed
-        where: dict[str, Any] = {"cwd": ROOT, "env": environment, "stdout": output, "stderr": output}
+            self.log = self.enter_context(log.open("w"))
+            # It has no name, since it may hold secrets.
+            self.output = self.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+        where: dict[str, Any] = {"cwd": ROOT, "env": environment, "stdout": self.output, "stderr": self.output}
         command = [sys.executable, "-m", "dvc", *words]
-        with _ending(subprocess.Popen(command, preexec_fn=end_with_parent, **where)) as process:
-            while process.poll() is None:
-                self.serve()
-                self._follow()
-        self._follow()
+        try:
+            with _ending(subprocess.Popen(command, preexec_fn=end_with_parent, **where)) as process:
+                while process.poll() is None:
+                    self.serve()
+                    self._follow()
+        finally:
+            self._follow(has_ended=True)
         return process.returncode == 0
 
-    def _follow(self) -> None:
-        """Says which stage has begun, by the log's new lines; the stages that measure say it themselves."""
-        begin = self.said.rfind("\n") + 1
-        self.said += self.log.read()
-        end = self.said.rfind("\n") + 1
-        for name in re.findall("^Running stage '(report|data@.+)':\n", self.said[begin:end], re.MULTILINE):
+    def _follow(self, *, has_ended: bool = False) -> None:
+        """Logs DVC's new lines, and says which stage has begun; the stages that measure say it themselves."""
+        new = os.pread(self.output.fileno(), MAX_LOG, self.num_read)
+        whole = new if has_ended else new[: new.rfind(b"\n") + 1]
+        if not whole:
+            return
+        self.num_read += len(whole)
+        lines = masked(whole.decode(errors="replace"))
+        self.said += lines
+        self.log.write(lines)
+        self.log.flush()
+        for name in re.findall("^Running stage '(report|data@.+)':\n", lines, re.MULTILINE):
             self._say(f"{'Building the' if name == 'report' else 'Preparing'} {name.replace('@', '/')} ...")
 
     def serve(self) -> None:
@@ -242,7 +254,7 @@ class Job(contextlib.ExitStack):
 
     def explain(self) -> int:
         """Prints the end of what DVC said, in which the reason for its failure is; returns the exit status."""
-        text = clean(masked(self.said))
+        text = clean(self.said)
         lines = text[max(0, text.rfind("Running stage ")) :].rstrip().split("\n")[-MAX_TAIL:]
         lines += [f"All that it said: {ROOT / LOG}"]
         if not _lock_is_whole():

@@ -78,6 +78,18 @@ def test_a_failure_of_dvc_is_shown_with_its_log(repro, monkeypatch, capsys):
     assert f"\nAll that it said: {log}\ndvc.lock is empty or invalid: remove it" in err
 
 
+SAYS = "import os\nprint('401 for', os.environ['SERVICE_TOKEN'])\nprint('the end', end='')\nraise SystemExit(1)\n"
+
+
+def test_neither_the_log_nor_what_is_shown_of_it_holds_a_secret(repro, monkeypatch, capsys):
+    monkeypatch.setattr(repro.Job, "dvc", repro.real_dvc)
+    monkeypatch.setenv("SERVICE_TOKEN", "q8ZpL2xVw7")
+    (repro.ROOT / "dvc.py").write_text(SAYS)  # which `python -m dvc` runs in this folder
+    assert repro.main("any") == 2
+    assert (repro.ROOT / "runs" / "repro.log").read_text() == "401 for ***\nthe end"
+    assert capsys.readouterr().err.startswith("error: DVC could not finish:\n401 for ***\nthe end\n")
+
+
 def test_dvc_has_time_to_end_by_itself_after_any_error(repro):
     ends = [sys.executable, "-c", "import time; time.sleep(0.2)"]
     with pytest.raises(ValueError, match="any"), repro._ending(subprocess.Popen(ends)) as process:
