@@ -16,11 +16,10 @@ def machine():
 
 
 def test_a_model_that_answers_at_once_is_measured(monkeypatch):
-    monkeypatch.setattr(calibration, "EACH_S", 0.05)
-    monkeypatch.setattr(calibration, "MAX_S", 0.0)
+    monkeypatch.setattr(calibration, "FIRST_RATE", 1e5)
     found = calibration.measured()
     assert 0 < found.p50_s <= found.p99_s
-    assert found.rate in (1000.0, None)  # None on a busy machine
+    assert found.rate is None or found.rate >= 1e5  # None on a busy machine
 
 
 def test_it_is_measured_once_on_a_machine_and_kept_beside_the_ceilings(machine, tmp_path, monkeypatch):

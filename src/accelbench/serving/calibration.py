@@ -2,13 +2,13 @@
 
 import contextlib
 import dataclasses
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accelbench.errors import RefusedError
 from accelbench.schema.ceilings import keep_of_machine, kept_of_machine
@@ -16,11 +16,11 @@ from accelbench.schema.cell import Server
 from accelbench.schema.ranges import Rate, Seconds
 from accelbench.schema.serialize import load_if_fits
 from accelbench.schema.vocab import Protocol
-from accelbench.serving.server import Served, Service, serve
+from accelbench.serving.server import MAX_LATE, Service, serve
 
 ENTRY = "requests"
 FIRST_RATE = 1000.0  # requests per second
-EACH_S, MAX_S = 0.5, 2.0
+LEAST, LEAST_S = 500, 0.2  # requests, and seconds, of each rate
 LATE_MS = 0.5  # that 99 % of the requests may be late
 TRIES = 2  # of a rate: the machine is interrupted at times
 
@@ -54,22 +54,22 @@ def null(root: Path, environment: Mapping[str, Any], *, again: bool = False) -> 
 
 def measured() -> Null:
     """Measures it, without a file."""
-    end_s, first, rate = time.perf_counter() + MAX_S, _serve(FIRST_RATE), FIRST_RATE
-    best, served = None, first
-    while not (served.defects or served.ended_early):
-        best = rate
-        if time.perf_counter() >= end_s:
-            break
-        rate *= 2
-        served = _serve(rate)
-    p50_s, p99_s = np.percentile(first.done - first.due, [50, 99]) / 1e9
+    rate, best, (latencies_s, is_on_time) = FIRST_RATE, None, _latencies_s(FIRST_RATE)
+    p50_s, p99_s = np.percentile(latencies_s, [50, 99])
+    while is_on_time:  # some rate is too high for any machine
+        rate, best = 2 * rate, rate
+        is_on_time = _latencies_s(rate)[1]
     return Null(p50_s=float(p50_s), p99_s=float(p99_s), rate=best)
 
 
-def _serve(rate: float) -> Served:
+def _latencies_s(rate: float) -> tuple[NDArray[np.float64], bool]:
+    """Of each request at this rate; and whether they were issued on time, and answered within the limit."""
     service = Service(pool=[None], join=tuple, workers=[lambda batch: None])
+    server = Server(rate=rate, latency_ms=LATE_MS / MAX_LATE, duration_s=max(LEAST_S, LEAST / rate))
     for seed in range(TRIES):
-        served = serve(service, Protocol.server, Server(rate=rate, latency_ms=100 * LATE_MS, duration_s=EACH_S), seed)
-        if not served.defects:
+        served = serve(service, Protocol.server, server, seed)
+        latencies_s = (served.done - served.due) / 1e9
+        is_invalid = bool(served.defects or served.ended_early)
+        if is_on_time := not is_invalid and bool(np.percentile(latencies_s, 99) * 1e3 <= server.latency_ms):
             break
-    return served
+    return latencies_s, is_on_time
