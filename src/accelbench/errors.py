@@ -12,26 +12,12 @@ REFUSED = frozenset(
     | {errno.EIO, errno.ESTALE, errno.ENAMETOOLONG, errno.ELOOP}
 )
 
-# Parts of the frameworks' messages when memory runs out. torch's CPU allocator and XLA raise plain RuntimeErrors.
-OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "RESOURCE_EXHAUSTED", "ALLOC_FAILED")
-
 LIKE = 0.66  # how much of two words is the same where one is taken for a slip of the other: two of three letters
 MAX_WORD = 60  # characters of it that are looked at
 
 
 class UserError(Exception):
     """A mistake in the user's request. The message names the flag or file, and how to correct it."""
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether it says that memory has run out, of the host or of a device."""
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return True
-    try:
-        text = str(error)
-    except Exception:  # of the user's code
-        return False
-    return any(words in text for words in OUT_OF_MEMORY)
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:

@@ -17,14 +17,14 @@ from typing import Any
 
 from accelbench.devices import allocators
 from accelbench.devices.proc import high_water_bytes
-from accelbench.errors import UnsupportedError, UserError, is_out_of_memory
+from accelbench.errors import UnsupportedError, UserError
 from accelbench.isolation.messages import CellRequest, Outcome, Request, encode
 from accelbench.lifeline import end_with_starter
 from accelbench.measuring import witness
 from accelbench.project import PACKAGE
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load, plain
-from accelbench.schema.text import message_of
+from accelbench.schema.text import is_out_of_memory, message_of
 from accelbench.schema.vocab import Status
 
 # torch's messages for an operation that a device does not implement in a floating-point format: the cell is skipped.

@@ -8,6 +8,8 @@ MAX_TEXT = 4000  # characters of any text of a record or a plan; more would fill
 MAX_REASON = 500
 # C0 without tab and newline, DEL, C1, bidirectional overrides and isolates (they reorder text), lone surrogates.
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# Parts of the frameworks' messages when memory runs out. torch's CPU allocator and XLA raise plain RuntimeErrors.
+OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "RESOURCE_EXHAUSTED", "ALLOC_FAILED")
 
 
 def clean(text: str) -> str:
@@ -31,6 +33,12 @@ def message_of(error: BaseException) -> str:
         return masked(str(error)).strip()
     except Exception:
         return ""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether it says that memory has run out, of the host or of a device."""
+    is_named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return is_named or any(words in message_of(error) for words in OUT_OF_MEMORY)
 
 
 def beginning(text: str, most: int = MAX_TEXT) -> str:

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from accelbench.errors import is_out_of_memory
 from accelbench.measuring import witness
 from accelbench.schema.cell import Server
-from accelbench.schema.text import MAX_REASON, beginning, message_of, one_line
+from accelbench.schema.text import MAX_REASON, beginning, is_out_of_memory, message_of, one_line
 from accelbench.schema.vocab import Protocol
 from accelbench.serving.arrivals import due_ns, num_requests
 from accelbench.serving.load import TIME_LIMIT, Arrivals, Batches, Times, now_ns, queries
@@ -155,9 +154,7 @@ class _Crew:
 
     def __init__(self, service: Service, num: int) -> None:
         self.service = service
-        self._wait: Callable[[], None] = lambda: None
         self.logs = [array("q") for _ in range(num)]  # four numbers of each batch; the first is its first sample
-        self._barrier = threading.Barrier(num, action=self._begin)
         self._taking = threading.Lock()  # its holder waits for the next batch
         self._failure: BaseException | None = None
 
@@ -166,7 +163,13 @@ class _Crew:
 
         Raises what `prepare` raised, or what is no error of a request.
         """
-        self._wait = wait
+
+        def begin() -> None:
+            wait()
+            witness.say(witness.Moment.begin)
+            self.begin_ns = now_ns()
+
+        self._barrier = threading.Barrier(len(self.logs), action=begin)
         threads = [threading.Thread(target=self._guarded, args=(each, batches)) for each in range(1, len(self.logs))]
         for thread in threads:
             thread.start()
@@ -187,11 +190,6 @@ class _Crew:
         """Of the batch that so many samples are computed in."""
         sizes = self.service.sizes
         return sizes[bisect_left(sizes, num)] if sizes else num
-
-    def _begin(self) -> None:
-        self._wait()
-        witness.say(witness.Moment.begin)
-        self.begin_ns = now_ns()
 
     def _guarded(self, index: int, batches: Batches) -> None:
         try:
