@@ -8,6 +8,7 @@ import pytest
 
 import own_code
 from accelbench.engines.lightning import engine
+from accelbench.engines.registry import host_spec
 from accelbench.engines.served import blocks_of, powers_up_to
 from accelbench.errors import UserError
 from accelbench.judging.asked import judge
@@ -15,7 +16,7 @@ from accelbench.judging.row import summarise
 from accelbench.measuring.output_check import NOT_TIMED
 from accelbench.schema.cell import Server
 from accelbench.schema.measurement import Block, Witnessed
-from accelbench.schema.vocab import Engine, Protocol, Status
+from accelbench.schema.vocab import EXPORTING, Engine, Protocol, Status
 from engines.exported.test_run import SMALL, marked
 from engines.lightning.own.test_workload import own_cell
 from fakes import make_cell, make_record
@@ -27,20 +28,14 @@ SERVER = Server(rate=200.0, duration_s=0.5, latency_ms=60_000.0)
 SERVES = {"protocol": Protocol.server, "server": SERVER, "batch_size": 4}
 
 
-@pytest.mark.parametrize(
-    ("name", "workers"),
-    [(Engine.lightning, 1), pytest.param(Engine.lightning, 2, marks=pytest.mark.slow)]
-    + [
-        pytest.param(*marked(each).values, workers, marks=marked(each).marks)
-        for each, workers in ((Engine.onnxruntime, 2),)
-    ]
-    + [
-        pytest.param(*marked(each, slow=True).values, 2, marks=marked(each, slow=True).marks)
-        for each in (Engine.openvino, Engine.aotinductor)
-    ],
-)
+BY = [(Engine.lightning, 1), pytest.param(Engine.lightning, 2, marks=pytest.mark.slow)]
+BY += [pytest.param(each, 2, marks=marked(each, each != Engine.onnxruntime).marks) for each in sorted(EXPORTING)]
+
+
+@pytest.mark.parametrize(("name", "workers"), BY)
 def test_a_cell_serves_and_its_output_is_checked(hosts, digits, tmp_path, name, workers):
-    cell = make_cell(engine=name, model=SMALL, threads=2, **SERVES | {"server": replace(SERVER, workers=workers)})
+    server = replace(SERVER, workers=workers)
+    cell = make_cell(engine=name, model=SMALL, threads=2, timeout_s=300.0, **SERVES | {"server": server})
     path = tmp_path / "a.requests.npy"
     outcome = hosts.run(cell, digits, requests=path)
     assert outcome.status == Status.ok, outcome.error or outcome.reason
@@ -108,10 +103,14 @@ def test_a_network_that_does_other_things_while_it_serves_is_invalid(tmp_path):
     assert NOT_TIMED.partition(":")[0] in judge(cell, found)
 
 
-@pytest.mark.parametrize("name", [marked(Engine.onnxruntime)])
+@pytest.mark.parametrize("name", [marked(Engine.onnxruntime, slow=True)])
 def test_batches_of_a_network_of_one_size_are_filled_up(hosts, tmp_path, name):
-    outcome = hosts.run(own_cell("OnlyFour", "two_inputs", engine=name, **SERVES), tmp_path)
+    cell = own_cell("OnlyFour", "two_inputs", engine=name, **SERVES)
+    outcome = hosts.run(cell, tmp_path)
     assert outcome.status == Status.ok, outcome.error or outcome.reason
+    ragged = own_cell("Tokens", "ragged_tokens", engine=name, collate="own_code.padded", **SERVES)
+    assert "exported for requests of one shape" in hosts.run(ragged, tmp_path).reason
+    assert "shape '[4, 32]' is invalid" in hosts.run(replace(cell, batch_size=8), tmp_path).reason
     serving = outcome.measurement.serving
     num = sum(serving.batches.values())
     assert (serving.sizes, serving.num_padded) == ([4], 4 * num - serving.num_requests)
@@ -124,6 +123,16 @@ def test_a_claim_of_shorter_requests_than_the_host_saw_is_false(digits):
     seen = Witnessed(num_sections=1, timed_s=found.serving.duration_s, late_s=0.0, num_cores=2, num_allowed_cores=2)
     assert judge(cell, found, seen) is None
     assert "the host's clock saw" in judge(cell, found, replace(seen, timed_s=seen.timed_s + 2))
+
+
+def test_cells_that_serve_share_an_exported_network_of_any_size():
+    cell = make_cell(engine=Engine.onnxruntime, **SERVES)
+    server = replace(SERVER, rate=9.0, max_delay_ms=2.0)
+    alike = replace(cell, batch_size=8, repeat=1, server=server)
+    others = [replace(cell, batch_size=1), replace(cell, protocol=Protocol.window), replace(cell, seed=1)]
+    others += [replace(cell, server=replace(SERVER, workers=2))]
+    assert host_spec(alike).exported_as == host_spec(cell).exported_as
+    assert host_spec(cell).exported_as not in {host_spec(each).exported_as for each in others}
 
 
 def test_blocks_are_of_batches_that_follow_each_other():

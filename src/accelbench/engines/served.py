@@ -19,7 +19,7 @@ from accelbench.measuring.limits import Limits
 from accelbench.measuring.output_check import NOT_TIMED, difference, limit
 from accelbench.measuring.promises import Observations
 from accelbench.measuring.runner import Step, Timing, Watch
-from accelbench.schema.cell import Cell, Window
+from accelbench.schema.cell import MAX_SEED, Cell, Window
 from accelbench.schema.measurement import Block
 from accelbench.schema.serving import Serving
 from accelbench.schema.text import message_of, one_line
@@ -43,7 +43,7 @@ class Worker:
     def __init__(self, run: "Serves", step: Step) -> None:
         self.run, self.step = run, step
         self.look_s: float | None = None  # from when on a batch is kept, on `time.perf_counter`
-        self.kept: tuple[Any, list[NDArray[Any]]] | None = None  # a served batch, and the numbers that it got
+        self.kept: tuple[Any, NDArray[Any]] | None = None  # a served batch, and the numbers that it got
 
     def __call__(self, batch: Any) -> None:
         with self.run.in_worker():
@@ -129,8 +129,8 @@ class Serves:
         """The context in which a thread that serves computes a batch."""
         return nullcontext()
 
-    def numbers(self, result: Any) -> list[NDArray[Any]]:
-        """Copies of the floating-point numbers of a step's result, in host memory."""
+    def numbers(self, result: Any) -> NDArray[Any]:
+        """A copy of the floating-point numbers of a step's result, in host memory."""
         raise NotImplementedError
 
     def serve(self, step: Step) -> None:
@@ -154,7 +154,8 @@ class Serves:
         service = Service(
             pool=pool, join=self.joined, workers=workers, sizes=sizes, max_batch=cell.batch_size, prepare=prepare
         )
-        served = serve(service, cell.protocol, cell.server, cell.seed, self.limits.ends.timeout_s)
+        seed = int(cell.id, 16) % MAX_SEED  # of arrivals: each rate and each process has its own
+        served = serve(service, cell.protocol, cell.server, seed, self.limits.ends.timeout_s)
         timing.compiled_in_steady_state += self.backend.compiles()[0]
         _note_times(cell, timing, served)
         self.defects += [*served.defects, *self.backend.changed()]
@@ -202,7 +203,5 @@ def blocks_of(done: NDArray[np.int64], began: int) -> list[Block]:
     return blocks
 
 
-def _gap(one: Sequence[NDArray[Any]], other: Sequence[NDArray[Any]]) -> float:
-    pairs = [(a, b) for a, b in zip(one, other, strict=False) if a.shape == b.shape]
-    alike = len(pairs) == len(one) == len(other)
-    return max((difference(*pair) for pair in pairs), default=0.0) if alike else np.inf
+def _gap(one: NDArray[Any], other: NDArray[Any]) -> float:
+    return difference(one, other) if one.shape == other.shape else np.inf

@@ -109,7 +109,8 @@ def program_of(network: nn.Module, call: Call) -> torch.export.ExportedProgram:
     args, kwargs, shapes = call.args, dict(call.kwargs), None
     if call.any_size:  # by the names that `GivesTensors` gives the arguments
         named = {"args": args, "kwargs": kwargs} if args and kwargs else {"args": args} if args else {"kwargs": kwargs}
-        shapes = mapped(named, lambda tensor: {0: torch.export.Dim.DYNAMIC})
+        first: Any = {0: torch.export.Dim.DYNAMIC}
+        shapes = mapped(named, lambda tensor: first)
     with skipping("torch.export"), torch.no_grad():
         program = torch.export.export(GivesTensors(network).eval(), args, kwargs, dynamic_shapes=shapes, strict=False)
     return program  # noqa: RET504  # for mypy a context may swallow errors

@@ -22,6 +22,7 @@ from accelbench.devices.cpu import FAST_INTEGERS, has_any, usable_cores
 from accelbench.devices.registry import look
 from accelbench.engines.cell_run import Observed
 from accelbench.engines.exported.compiler import Call, Compiler, Ran, call_of
+from accelbench.engines.exported.spec import serves_any_size
 from accelbench.engines.formats import INTEGERS, word_for
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
@@ -31,7 +32,7 @@ from accelbench.engines.lightning.module import BenchModule, ImageTask
 from accelbench.engines.lightning.outputs import NetworkOutputs, all_finite, described
 from accelbench.engines.lightning.precision import STORED_DTYPES
 from accelbench.engines.lightning.ranks import Ranks
-from accelbench.engines.lightning.structure import mapped
+from accelbench.engines.lightning.structure import mapped, tensors_in
 from accelbench.engines.lightning.training import training_in_inference
 from accelbench.engines.lightning.work import MAX_OPERATORS, count
 from accelbench.engines.lightning.workloads import workload_of
@@ -42,7 +43,7 @@ from accelbench.measuring.promises import Products, check_timed
 from accelbench.measuring.runner import Watch
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Answers, Measurement, Operator, Work
-from accelbench.schema.vocab import QUANTIZED, SERVING, Library, Pipeline, Precision, Weights
+from accelbench.schema.vocab import QUANTIZED, Library, Pipeline, Precision, Weights
 
 FILE = "artifact.json"
 MIN_CALIBRATED = 128  # samples, in whole batches
@@ -63,7 +64,7 @@ class Artifact:
     compile_s: float = 0.0  # to compile it before it was saved; next to 0 of an engine that compiles what it loads
     num_bytes: int  # of its files
     num_rows: int  # of a batch, as its output in PyTorch showed; see `workloads.Images`
-    any_size: bool = False  # whether it takes batches of any size
+    batch_size: int | None = None  # None: it takes batches of any size
 
 
 def export(make: Callable[[Cell], Compiler], cell: Cell, data_folder: Path, folder: Path) -> None:
@@ -138,8 +139,9 @@ class _Run(NetworkOutputs):
         with torch.no_grad():
             self.workload.check_first(self.workload.task.infer(self.network, self.workload.example()))
         self.backend.hold(self.dtype)
-        any_size = self.cell.protocol in SERVING and self.cell.batch_size > 1
-        call = replace(mapped(self._call(), Tensor.clone), any_size=any_size)  # it marks the tensors
+        call = self._call()
+        if serves_any_size(self.cell):
+            call = replace(self._call(self.joined(self.requests(2))), any_size=True)
         try:
             exported, export_s = _timed(compiled.export, self.network, call, folder)
         except UnsupportedError:
@@ -160,7 +162,7 @@ class _Run(NetworkOutputs):
             compile_s=compile_s,
             num_bytes=sum(each.stat().st_size for each in folder.rglob("*") if each.is_file()),
             num_rows=self.workload.num_rows,
-            any_size=call.any_size,
+            batch_size=None if call.any_size else self.cell.batch_size,
         )
 
     def _use_dtype(self) -> None:
@@ -183,16 +185,16 @@ class _Run(NetworkOutputs):
         return calls, num
 
     def load(self, exported: Path | None, own: Path) -> None:
-        """Loads the network from `exported`; without, exports it to `own` before."""
-        folder = exported or own
-        if exported is None:
-            artifact = self.export(own)
+        """Loads the network from `exported`; without, or if that takes other batches, exports it to `own` before."""
+        artifact = None if exported is None else Artifact(**json.loads((exported / FILE).read_text()))
+        if artifact is None or artifact.batch_size not in (None, self.cell.batch_size):
+            exported, artifact = own, self.export(own)
         else:
-            artifact = Artifact(**json.loads((folder / FILE).read_text()))
             self._use_dtype()  # the user's code has run
             self.backend.hold(self.dtype)
-            self.workload.num_rows = artifact.num_rows
-        self.artifact, self.path = artifact, folder / artifact.file
+            if artifact.batch_size is not None or self.cell.model.samples:
+                self.workload.num_rows = artifact.num_rows
+        self.artifact, self.path = artifact, (exported or own) / artifact.file
         _, load_s = _timed(self.compiled.load, self.path, torch.get_num_threads())
         if self.backend.flushes_denormals:
             self.backend.flush_denormals()  # an engine may have set this thread back
@@ -202,13 +204,20 @@ class _Run(NetworkOutputs):
         self.step = _CompiledStep(self, self.compiled)
         return self.step
 
+    def requests(self, num: int) -> list[Any]:
+        pool = super().requests(num)
+        if len({tuple(tensor.shape for tensor in tensors_in(each)) for each in pool}) > 1:
+            told = "is exported for requests of one shape, and model.batch makes several"
+            raise UnsupportedError(f"engine={self.cell.engine}: {told}: pad them there, or use engine=lightning")
+        return pool
+
     def further_step(self) -> "_CompiledStep":  # type: ignore[override]
         further = type(self.compiled)(self.cell)
         further.load(self.path, torch.get_num_threads())
         return _CompiledStep(self, further)
 
     def serving_sizes(self) -> Sequence[int]:
-        return () if self.artifact.any_size else [self.cell.batch_size]
+        return () if self.artifact.batch_size is None else [self.cell.batch_size]
 
     def watch(self, step: "_CompiledStep") -> Watch:
         return self
@@ -296,8 +305,7 @@ class _Run(NetworkOutputs):
     def notes(self) -> Iterator[str]:
         yield from self.workload.notes()
         yield from self.backend.notes()
-        if self.serving is not None and not self.artifact.any_size and self.cell.batch_size > 1:
-            size = self.cell.batch_size
+        if serves_any_size(self.cell) and (size := self.artifact.batch_size) is not None:
             yield f"the network can't be exported for batches of any size: each is filled up to {size} samples"
         if self.quantizes:
             formats = self.ran.formats

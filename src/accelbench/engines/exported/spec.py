@@ -15,6 +15,11 @@ PRELOADED = {Engine.onnxruntime: ("torch.onnx._internal.exporter._core",), Engin
 OF_MEASUREMENT = ("repeat", "protocol", "epochs", "warmup", "steps", "window", "server", "breakdown_s", "budget_s")
 
 
+def serves_any_size(cell: Cell) -> bool:
+    """Whether the network is exported for batches of any size, if it can be: to export one takes seconds."""
+    return cell.protocol in SERVING and cell.batch_size > 1
+
+
 def host_spec(cell: Cell) -> HostSpec:
     """The host of `cell`: that of PyTorch, with another engine, which imports its framework only when it runs."""
     base, engine = of_torch.host_spec(cell), f"accelbench.engines.{cell.engine}.engine"
@@ -23,7 +28,9 @@ def host_spec(cell: Cell) -> HostSpec:
     settings["options"] = {**settings["options"], "allocator": None}
     if cell.engine != Engine.aotinductor:  # it compiles the network for its precision before it is saved, others later
         settings["precision"] = cell.precision in QUANTIZED
-    settings |= {"serves": cell.protocol in SERVING, "instances": cell.num_instances}  # batches of any size; threads
+    settings |= {"any_size": serves_any_size(cell), "instances": cell.num_instances}  # which divide the threads
+    if serves_any_size(cell) and not cell.model.samples:  # with which an output's rows depend on the batch
+        del settings["batch_size"]
     exported_as = digest({name: value for name, value in settings.items() if name not in OF_MEASUREMENT})
     preload = (*base.preload, engine, EXPORTER, *PRELOADED.get(cell.engine, ()))
     return replace(base, engine=engine, preload=preload, exported_as=exported_as)

@@ -163,8 +163,8 @@ class _Run(CellRun):
         compiles_each = self.cell.keras is not None and self.cell.keras.jit_compile
         return powers_up_to(self.cell.batch_size) if compiles_each else ()
 
-    def numbers(self, result: Any) -> list[NDArray[Any]]:
-        return [np.array(result, np.float64)]
+    def numbers(self, result: Any) -> NDArray[Any]:
+        return np.array(result, np.float64)
 
     @property
     def fetches_inside(self) -> bool:

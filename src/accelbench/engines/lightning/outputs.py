@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -139,9 +140,9 @@ class NetworkOutputs(CellRun):
     def in_worker(self) -> AbstractContextManager[Any]:
         return nullcontext() if self.cell.device in XLA else torch.inference_mode()
 
-    def numbers(self, result: Any) -> list[NDArray[Any]]:
-        floats = (tensor.detach() for tensor in tensors_in(result) if tensor.is_floating_point())
-        return [tensor.cpu().to(torch.float64, copy=True).numpy() for tensor in floats]
+    def numbers(self, result: Any) -> NDArray[Any]:
+        floats = [each.detach().cpu().double() for each in tensors_in(result) if each.is_floating_point()]
+        return np.concatenate([np.zeros(0), *(each.flatten().numpy() for each in floats)])
 
     def _replay(self) -> None:
         """Looks for kept results, unless no input is ever fed twice; a short batch takes less time."""
