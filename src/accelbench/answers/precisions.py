@@ -29,7 +29,7 @@ def worth(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> str:
         found.setdefault((pair.value, pair.cell.cell.device, _machine(pair.cell)), []).append(pair)
     places = {(device, machine) for _, device, machine in found}
     nums = Counter(device for device, _ in places)
-    lines = []
+    lines: list[str] = []
     for (_, device, machine), of_one in found.items():
         on = f" on the {device}" * (len(nums) > 1) + f" ({machine})" * (nums[device] > 1)
         lines += filter(None, [_verdict(answers, of_one, on), _figures(of_one, on)])
@@ -49,8 +49,8 @@ def _verdict(answers: Sequence[Answer], found: Sequence[Pair], on: str) -> str:
     said: list[tuple[Answer, str, bool]] = []
     for answer in answers:
         own = next((cell for cell in answer.group.cells if cell.measured_key in keys), None)
-        if own and (outcome := _outcome(answer, own, base)):
-            said.append((answer, *outcome))
+        if own and (said_of_it := _outcome(answer, own, base)):
+            said.append((answer, *said_of_it))
     names: dict[str, list[str]] = {}
     for answer, outcome, is_doubtful in said:
         name = answer.name_among([each for each, *_ in said])
