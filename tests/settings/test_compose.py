@@ -74,7 +74,7 @@ def test_no_flag_of_hydras_own_reaches_it(project, word):
             compose(words)
 
 
-@pytest.mark.parametrize("words", ["-m batch_size=8", "repeat=1", "repeats=2", "'batch_size=8"])
+@pytest.mark.parametrize("words", ["-m batch_size=8", "repeat=1", "repeats=2", "'batch_size=8", "protocol=server"])
 def test_what_is_not_one_cell_is_refused(project, words):
     with pytest.raises(UserError):
         one_cell(words)

@@ -316,7 +316,8 @@ def _of_system(record: Record, system: SystemSeries) -> Row:
     if measured is not None:
         idle_w = record.environment.get("idle_w", {})
         joules = joules_per_sample(record.cell.device, measured, system, idle_w)
-        row["energy_j_per_request"] = joules if measured.serving else None
+        if joules is not None and (num := measured.serving.num_answered if measured.serving else 0):
+            row["energy_j_per_request"] = joules * (measured.num_steady_samples or 0) / num
         row["energy_j_per_sample"] = joules if measured.blocks or not measured.serving else None
         row["energy_provenance"] = None if joules is None else Provenance.measured.value
     return row

@@ -54,3 +54,8 @@ class Serving:
     null_p99_s: Seconds | None = None
     null_rate: Rate | None = None
     requests_digest: Digest | None = None  # sha256 of the file of raw times; None if it was not kept
+
+    @property
+    def num_answered(self) -> int:
+        """Those with an answer, early or late."""
+        return round(self.served_per_s * self.duration_s)

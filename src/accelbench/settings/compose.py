@@ -123,7 +123,8 @@ def _variable(name: str, *default: Any, _node_: Node) -> str | None:
 def one_cell(words: str) -> tuple[Cell, config.SweepOptions]:
     """The one cell that `words`, separated as in a shell, describe, and the options of its run.
 
-    Raises UserError: they describe none or several, or hold a flag, a number of repeats or an executor of a cluster.
+    Raises UserError: they describe none or several, or one without a speed, or hold a flag, a number of repeats or an
+    executor of a cluster.
     """
     try:
         given = shlex.split(words)
@@ -134,4 +135,6 @@ def one_cell(words: str) -> tuple[Cell, config.SweepOptions]:
             raise UserError(f"{word}: not for one cell; compare takes --repeats N outside of the quotes")
     (composed,) = compose(given)
     config.check_local(composed.executor)
+    if composed.protocol in SERVING - {Protocol.offline}:
+        raise UserError(f"protocol={composed.protocol}: has no speed to compare: use protocol=window, or offline")
     return to_cell.cell_and_options(composed)
