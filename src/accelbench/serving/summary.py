@@ -1,5 +1,7 @@
 """The raw times of requests -> what a record keeps of them."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,32 +12,34 @@ from accelbench.schema.vocab import Protocol, Verdict
 from accelbench.serving.load import TIME_LIMIT
 from accelbench.serving.server import Served
 from accelbench.stats.order_statistics import Sample
-from accelbench.stats.regenerative import num_requests_for, percentile_bounds, verdict
+from accelbench.stats.regenerative import Bound, Cycles, num_requests_for
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 
 
 def summarised(served: Served, cell: Cell) -> Serving:
-    """What the record of `cell` keeps of its requests. Raises TimeoutError: none was answered in time.
+    """What the record of `cell` keeps of its requests.
 
     Bounds and verdict of `protocol=server` are those of `stats.regenerative`, since misses come in clusters. Queries
     that come one after another have the interval of `Sample.percentile_interval`. Requests of `offline` are all due at
     once: their latencies say nothing.
     """
     due, done, dispatched, answered = served.due, served.done, served.dispatched, served.done >= 0
-    if not len(due):
-        raise TimeoutError("no request was answered before the cell's time limit")
     is_server, span_s = cell.protocol == Protocol.server, _s(int(due[-1] - due[0]))
     duration_s = max(_s(int(max(done.max(), served.issued.max(), due[-1]) - due[0])), 1e-9)
     late_ns = np.maximum(0, served.issued - due)[served.issued >= 0] if is_server else due[:0]
-    found: dict[str, Any] = {"latencies": _latencies(served, cell.protocol)}
+    quantiles: Callable[[float], tuple[Bound, Bound, Bound]] = partial(_of_queries, served)
+    found = dict[str, Any]()
     if is_server:
-        word, missed = verdict(due, done, round(cell.server.latency_ms * 1e6), cell.server.percentile)
-        if served.ended_early:  # else its queue grows
+        cycles = Cycles(due, done)
+        missed = cycles.misses(cycles.num_above(round(cell.server.latency_ms * 1e6)))
+        word, quantiles = cycles.verdict(missed, cell.server.percentile), cycles.bounds
+        if served.ended_early:  # for its time limit, or because its queue surely grows
             word = Verdict.unknown if served.ended_early == TIME_LIMIT else Verdict.fails
         found |= {"verdict": word, "miss_share_low": missed.low, "miss_share_high": missed.high}
         found |= {"num_missed": missed.num_missed, "design_effect": missed.design_effect}
         found |= {"num_cycles": missed.num_cycles, "num_missed_cycles": missed.num_missed_cycles}
+    known_ns = {percent: quantiles(percent) for percent in PERCENTILES if cell.protocol != Protocol.offline}
     return Serving(
         seed=served.seed,
         num_requests=len(due),
@@ -44,6 +48,7 @@ def summarised(served: Served, cell: Cell) -> Serving:
         duration_s=duration_s,
         offered_per_s=(len(due) - 1) / span_s if is_server and span_s else len(due) / duration_s,
         served_per_s=int(answered.sum()) / duration_s,
+        latencies=[_quantile(percent, *each) for percent, each in known_ns.items()],
         ended_early=served.ended_early,
         batches={str(size): num for size, num in sorted(served.batches.items())},
         num_padded=served.num_padded,
@@ -56,28 +61,18 @@ def summarised(served: Served, cell: Cell) -> Serving:
     )
 
 
-def _latencies(served: Served, protocol: Protocol) -> list[Quantile]:
-    if protocol == Protocol.offline:
-        return []
-    if protocol == Protocol.server:
-        found = [percentile_bounds(served.due, served.done, percent) for percent in PERCENTILES]
-        bounds_s = [tuple(None if ns is None else _s(ns) for ns in each) for each in found]
-    else:
-        bounds_s = [_of_queries(served, percent) for percent in PERCENTILES]
-    return [
-        Quantile(percentile=percent, seconds=value, low=low, high=high)
-        for percent, (value, low, high) in zip(PERCENTILES, bounds_s, strict=True)
-    ]
-
-
-def _of_queries(served: Served, percent: float) -> tuple[float | None, float | None, float | None]:
+def _of_queries(served: Served, percent: float) -> tuple[Bound, Bound, Bound]:
     """The percentile of queries that were answered one after another, with its interval; one that failed has none."""
-    answered = served.done >= 0
-    if len(served.done) < num_requests_for(percent) or not answered.all():
+    if len(served.done) < num_requests_for(percent) or (served.done < 0).any():
         return None, None, None
-    sample = Sample((served.done - served.due) / 1e9)
+    sample = Sample((served.done - served.due).astype(np.float64))
     low, high = sample.percentile_interval(percent) or (None, None)
     return sample.percentile(percent), low, high
+
+
+def _quantile(percent: float, *bounds_ns: Bound) -> Quantile:
+    value, low, high = (None if ns is None else _s(ns) for ns in bounds_ns)
+    return Quantile(percentile=percent, seconds=value, low=low, high=high)
 
 
 def _s(ns: float) -> float:
