@@ -48,8 +48,7 @@ class Result:
     latency_p50_ms: float | None
     latency_p90_ms: float | None
     latency_p99_ms: float | None
-    # Of a cell that served requests: answered and offered per second, milliseconds from when a request was due until
-    # its answer, the share that took longer than the limit, and whether that is surely few enough.
+    # Of a cell that served requests; docs/columns.md explains them.
     requests_per_s: float | None
     offered_per_s: float | None
     request_p50_ms: float | None

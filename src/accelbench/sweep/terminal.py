@@ -351,12 +351,11 @@ def _speed(row: Row) -> Iterator[tuple[str, Text | str]]:
 
 def _served(cell: Cell, serving: Serving, row: Row) -> Iterator[tuple[str, str]]:
     """How requests came, how they were answered, and where their time went."""
-    offered = f"{significant(serving.offered_per_s, 4)} offered" if cell.protocol == Protocol.server else "one by one"
-    rates = f"{offered} and {significant(serving.served_per_s, 4)} answered per second"
+    offered = f"{significant(serving.offered_per_s, 4)} offered and " if cell.protocol == Protocol.server else ""
+    rates = f"{offered}{significant(serving.served_per_s, 4)} answered per second"
     yield "requests", f"{rates}, {counted(serving.num_requests, 'request')} in {duration(serving.duration_s)}"
-    known = [each for each in serving.latencies if each.seconds is not None]
-    if known:
-        yield "latency", ", ".join(map(_quantile, known))
+    if known := [_quantile(each) for each in serving.latencies if each.seconds is not None]:
+        yield "latency", ", ".join(known)
     if serving.verdict is not None:
         low, high = (100 * (number_of(row, f"miss_share_{end}") or 0.0) for end in ("low", "high"))
         share = f"the share is {significant(low, 2)} to {significant(high, 2)} %"
@@ -364,11 +363,8 @@ def _served(cell: Cell, serving: Serving, row: Row) -> Iterator[tuple[str, str]]
     ms = {name: number_of(row, f"{name}_ms") for name in ("queue", "compute")}
     words = [f"{significant(value)} ms in {name}" for name, value in ms.items() if value is not None]
     if (size := number_of(row, "mean_batch")) is not None:
-        padded = 100 * (number_of(row, "padded_share") or 0.0)
-        words += [
-            f"batches of {significant(size)}, at most {cell.batch_size}",
-            *([f"{padded:.0f} % padded"] if padded else []),
-        ]
+        padded = f", {100 * (number_of(row, 'padded_share') or 0.0):.0f} % padded" if serving.num_padded else ""
+        words.append(f"batches of {significant(size)}, at most {cell.batch_size}{padded}")
     if (busy := number_of(row, "busy_share")) is not None:
         words.append(f"busy for {100 * busy:.0f} %")
     yield "server", ", ".join(words)
