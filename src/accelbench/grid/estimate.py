@@ -45,6 +45,7 @@ from accelbench.schema.vocab import (
     Weights,
 )
 from accelbench.schema.workload import DataSpec
+from accelbench.serving.server import ONE_AT_A_TIME
 
 WARMUP_STRETCH = 1.6  # a warm-up of slow steps settles after this many times its minimum of steps
 # Steps after the timed ones: they count the work and, in inference, show what the outputs are. So many are expected;
@@ -103,7 +104,8 @@ def expected_s(cell: Cell, step_s: float, num_samples: tuple[int, int]) -> float
         num = cell.epochs * (num_train + EVALUATION * num_test)
         return (num if cell.mode == Mode.train else NUM_INFER_EPOCHS * num_test) / cell.batch_size * step_s + others_s
     if cell.protocol in SERVING:
-        return cell.server.duration_s + LEAST_WARMUP * step_s + others_s
+        _, least = ONE_AT_A_TIME.get(cell.protocol, (1, 0))
+        return max(cell.server.duration_s, least * step_s) + LEAST_WARMUP * step_s + others_s
     if cell.breakdown_s:
         others_s += max(2 * MIN_STEPS * step_s, min(cell.breakdown_s, 2 * MAX_STEPS * step_s))
     least_s = (LEAST_WARMUP + MIN_SAMPLES + NUM_CHECK_STEPS[cell.mode]) * step_s
