@@ -48,6 +48,28 @@ def make_measurement(**changes) -> Measurement:
     return Measurement(**values | {"blocks": blocks, "latency_s": [0.01] * 64} | changes)
 
 
+def make_serving(cell: Cell, alone_s: float = 0.01, **changes) -> Serving:
+    """What a server keeps that meets its limit up to 70 requests/s for each request of its largest batch."""
+    within, rate = 70 * cell.batch_size, cell.server.rate
+    if cell.protocol == Protocol.offline:
+        rate = 100.0 * cell.batch_size
+    verdict = (
+        {"verdict": Verdict.passes if rate <= within else Verdict.fails} if cell.protocol == Protocol.server else {}
+    )
+    latencies = [Quantile(percentile=p, seconds=alone_s, low=alone_s, high=alone_s) for p in (50, 90, 99)]
+    values = {
+        "seed": int(cell.id, 16) % 2**32,
+        "num_requests": 1000,
+        "num_missed": 5,
+        "duration_s": cell.server.duration_s,
+        "offered_per_s": rate,
+        "served_per_s": rate,
+        "latencies": latencies,
+        "batches": {"1": 1000},
+    }
+    return Serving(**{**values, **verdict, **changes})
+
+
 def make_record(cell: Cell | None = None, status: Status = Status.ok, **changes):
     """A record of an ok cell with a measurement, or of another one with a reason."""
     from accelbench.schema.record import Record
@@ -203,7 +225,12 @@ def export(cell: Cell, data_folder: Path, folder: Path) -> None:
 
 
 def run(
-    cell: Cell, data_folder: Path, weights: Path | None = None, work: Work | None = None, exported: Path | None = None
+    cell: Cell,
+    data_folder: Path,
+    weights: Path | None = None,
+    work: Work | None = None,
+    exported: Path | None = None,
+    requests: Path | None = None,
 ) -> Measurement | None:
     """The faulty engine: does what the cell's fault says, on the rank that it names (`raise@1`) if it names one."""
     if exported is not None:
@@ -278,6 +305,8 @@ def run(
             raise ValueError("a bad batch")
         block = Block(num_steps=10, num_samples=10 * cell.batch_size, seconds=0.1)
         return make_measurement(blocks=[block] * 8, latency_s=[cell.batch_size / 1e3] * 64)
+    if fault.startswith("serve"):
+        return make_measurement(serving=make_serving(cell, alone_s=0.06 if fault == "serve slowly" else 0.01))
     if fault == "not finite":
         return make_measurement(latency_s=[0.01, float("nan")])
     if fault == "other device":

@@ -105,7 +105,7 @@ def complaint(words, capsys, project):
         ("best --budget 5m", "--budget: goes with --search"),
         ("-- model=mlp --cfg job", "after --, where no flag can be: unrecognized arguments: --cfg. `accelbench run"),
         ("best --search --budget 5m repeats=3 model=mlp,cnn", "--search decides how many processes"),
-        ("best --percentile 99", "--percentile: needs --latency-ms and records"),
+        ("best --percentile 99", "--percentile: needs --latency-ms, and records or --serve"),
         ("best --price-per-hour gqu=2", "--price-per-hour=gqu: unknown --price-per-hour. Did you mean gpu?"),
         ("report --price-per-hour 2,3", "2,3: should be a price above 0 in plain digits, such as 2.5, or"),
         ("best --price-per-hour cpu=1,cpu=2", "cpu=1,cpu=2: should be a price above 0 in plain digits, such as"),

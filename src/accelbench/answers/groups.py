@@ -121,11 +121,17 @@ def groups(cells: Iterable[MeasuredCell]) -> list[Group]:
     for each in cells:
         if each.speed:  # a cell may be of several sweeps
             found[each.workload_key, each.place_key].setdefault(each.measured_key, each)
+    return told_apart(
+        Group(sorted(cells_by_key.values(), key=lambda cell: (-(cell.speed or 0.0), cell.measured_key)))
+        for cells_by_key in found.values()
+    )
+
+
+def told_apart(made: Iterable[Group]) -> list[Group]:
+    """The same groups, each with what tells it from others about the same."""
+    made = list(made)
     alike: dict[str, list[Group]] = defaultdict(list)
-    made = []
-    for cells_by_key in found.values():
-        group = Group(sorted(cells_by_key.values(), key=lambda cell: (-(cell.speed or 0.0), cell.measured_key)))
-        made.append(group)
+    for group in made:
         alike[group.what].append(group)
     named = [replace(group, where=_where(group, alike[group.what])) for group in made]
     nums = Counter(group.what for group in named)

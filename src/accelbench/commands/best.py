@@ -14,6 +14,8 @@ from accelbench.errors import UserError
 from accelbench.presentation import counted
 from accelbench.project import workplace
 
+DECIDED = {"protocol", "server.rate", "server.duration_s", "server.latency_ms"}  # settings that --serve gives
+
 if TYPE_CHECKING:
     from accelbench.answers.cells import MeasuredCell
     from accelbench.answers.groups import Limit
@@ -24,6 +26,8 @@ def _run(chosen: Namespace, context: Context) -> int:
     limit_ms = chosen.latency_ms
     if limit_ms is not None and not 0 < limit_ms < math.inf:
         raise UserError(f"--latency-ms={limit_ms:g}: should be a number of milliseconds above 0")
+    if chosen.serve:
+        return _serve(chosen, context)
     if not (chosen.search or chosen.largest_batch):
         return _show_best(chosen, context)
     budget_s = budget_in_s(chosen, "1m")
@@ -42,25 +46,48 @@ def _run(chosen: Namespace, context: Context) -> int:
         return search.search(*cells_of(compose(words)), goal, context.console, hosts)
 
 
+def _serve(chosen: Namespace, context: Context) -> int:
+    """Searches for the most requests per second within --latency-ms."""
+    from accelbench.isolation.hosts import Hosts
+    from accelbench.search import serving
+    from accelbench.settings.compose import cells_of, compose
+
+    given = {word.partition("=")[0] for word in chosen.words}
+    if refused := given & DECIDED:
+        raise UserError(f"{min(refused)}: --serve decides it: leave it out")
+    limit = f"server.latency_ms={chosen.latency_ms}"
+    words = ["-m", "protocol=server", limit, *([] if "mode" in given else ["mode=infer"]), *chosen.words]
+    words += [f"server.percentile={chosen.percentile or 99}"] * ("server.percentile" not in given)
+    budget_s = budget_in_s(chosen, "3m")
+    with Hosts() as hosts:
+        return serving.search(*cells_of(compose(words + [VERBOSE] * chosen.verbose)), budget_s, context.console, hosts)
+
+
 def _check(chosen: Namespace) -> None:
     """Refuses flags and words that do not go together."""
-    search, measures = chosen.search, chosen.search or chosen.largest_batch
+    search, measures = chosen.search, chosen.search or chosen.largest_batch or chosen.serve
     settings = ["=" in word for word in chosen.words]
     rules = (
         (search and chosen.largest_batch, "--search: goes without --largest-batch"),
+        (chosen.serve and (search or chosen.largest_batch), "--serve: goes without --search and --largest-batch"),
+        (chosen.serve and chosen.latency_ms is None, "--serve: needs --latency-ms, such as --latency-ms 50"),
+        (chosen.serve and not all(settings), "best --serve: takes name=value,value, and no folder"),
         (search and chosen.budget is None, "--search: needs --budget, the time that it may take: --budget 5m"),
         (search and not all(settings), "best --search: takes name=value,value, and no folder"),
         (chosen.margin and not search, "--margin: goes with --search"),
         (chosen.by and not search, "--by: goes with --search"),
         (chosen.per_batch and not search, "--per-batch: goes with --search"),
-        (chosen.budget is not None and not measures, "--budget: goes with --search and --largest-batch"),
+        (chosen.budget is not None and not measures, "--budget: goes with --search, --serve and --largest-batch"),
         (chosen.latency_ms is not None and chosen.largest_batch, "--latency-ms: goes without --largest-batch"),
-        (chosen.percentile and (measures or chosen.latency_ms is None), "--percentile: needs --latency-ms and records"),
-        (chosen.price_per_hour and measures, "--price-per-hour: goes without --search and --largest-batch"),
-        (chosen.verbose and not measures, "-v: goes with --search and --largest-batch"),
+        (
+            chosen.percentile and (chosen.latency_ms is None or (measures and not chosen.serve)),
+            "--percentile: needs --latency-ms, and records or --serve",
+        ),
+        (chosen.price_per_hour and measures, "--price-per-hour: goes without --search, --serve and --largest-batch"),
+        (chosen.verbose and not measures, "-v: goes with --search, --serve and --largest-batch"),
         (
             not measures and (len(settings) > 1 or any(settings)),
-            "best: takes one folder of records; name=value goes with --search or --largest-batch",
+            "best: takes one folder of records; name=value goes with --search, --serve or --largest-batch",
         ),
     )
     for is_wrong, problem in rules:
@@ -146,6 +173,7 @@ COMMAND = Command(
         PRICE,
         flag("--largest-batch", help="find the largest batch that fits: measures the cell of name=value"),
         flag("--search", help="find the best of all combinations of name=value,value within --budget"),
+        flag("--serve", help="find the most requests/s with p99 within --latency-ms"),
         BUDGET,
         flag("--margin", metavar="2%", help="with --search: how much better another cell may be (2%%)"),
         flag(
@@ -155,10 +183,11 @@ COMMAND = Command(
             help="with --search: best by throughput (the default), latency or energy",
         ),
         flag("--per-batch", help="with --search: the best cell of each batch size, not of all"),
-        flag("-v", "--verbose", help="with --search or --largest-batch: show what libraries print"),
+        flag("-v", "--verbose", help="with what measures: show what libraries print"),
     ),
-    usage="[--latency-ms MS] [--percentile 99] [flags] [folder]\n"
+    usage="[flags] [folder]\n"
     "       accelbench best --search --budget 5m [flags] name=value,value ...\n"
+    "       accelbench best --serve --latency-ms MS [--budget 3m] name=value ...\n"
     "       accelbench best --largest-batch [--budget 1m] [-v] name=value ...",
     description="--search goes on with out=runs/mine: docs/finding-the-best.md",
     takes_settings=True,

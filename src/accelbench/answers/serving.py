@@ -1,0 +1,160 @@
+"""How many requests per second are served within a limit: what every surface shows of it, computed here alone.
+
+A probe is a process that served requests at one rate, with the verdict of `stats/regenerative.py`. The lowest sure fail
+of a setting is above its capacity, and the highest sure pass below that one is within it.
+"""
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, replace
+
+from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.groups import Group, told_apart
+from accelbench.answers.process import Process
+from accelbench.presentation import counted, significant
+from accelbench.schema.cell import Cell, Server
+from accelbench.schema.vocab import Protocol, Verdict
+
+# Figures of a probe -> their columns.
+FIGURES = {
+    **{f"p{percentile}_ms": f"request_p{percentile}_ms" for percentile in (50, 90, 99)},
+    **{name: name for name in ("miss_share", "mean_batch")},
+}
+
+
+def setting_of(cell: Cell) -> Cell:
+    """The cell without what its probes differ in: rate, duration, seed and repeat."""
+    server = replace(cell.server, rate=Server.rate, duration_s=Server.duration_s)
+    return replace(cell, seed=0, repeat=0, server=server)
+
+
+def work_of(cell: Cell) -> Cell:
+    """The same without how requests are batched: equal but for `CHOSEN_SETTINGS` in cells whose capacities compare."""
+    asked = cell.server
+    server = Server(latency_ms=asked.latency_ms, percentile=asked.percentile, generator=asked.generator)
+    return replace(setting_of(cell), server=server)
+
+
+def sure_bounds(verdicts: Iterable[tuple[float, Verdict]]) -> tuple[float | None, float | None]:
+    """The highest rate of a sure pass that no sure fail is at or below, and the lowest of a sure fail; None: none."""
+    told = list(verdicts)
+    high = min((rate for rate, verdict in told if verdict == Verdict.fails), default=None)
+    passed = (rate for rate, verdict in told if verdict == Verdict.passes and (high is None or rate < high))
+    return max(passed, default=None), high
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """A process that served requests at one rate. Figures are None where too few requests tell."""
+
+    rate: float  # requests per second, as they were due
+    verdict: Verdict  # whether the percentile of the setting was within its limit
+    seed: int  # of the arrivals
+    p50_ms: float | None
+    p90_ms: float | None
+    p99_ms: float | None
+    miss_share: float | None  # of the requests: they took longer than the limit, or had no answer
+    mean_batch: float | None
+    cell: MeasuredCell
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """How many requests per second one setting serves within its limit."""
+
+    what: str  # the model, what is done with it, on what, and where if others did the same elsewhere
+    setting: str  # such as `fp32 openvino, batches of at most 8, 2 ms delay`
+    probes: list[Probe]  # at least one, by rising rate
+    low: float | None  # see `sure_bounds`
+    high: float | None
+
+    @property
+    def limit_text(self) -> str:
+        """The limit, such as `p99 at most 50 ms`."""
+        server = self.probes[0].cell.cell.server
+        return f"p{server.percentile:g} at most {server.latency_ms:g} ms"
+
+    @property
+    def at_low(self) -> list[Probe]:
+        """The sure passes at `low`."""
+        return [each for each in self.probes if (each.rate, each.verdict) == (self.low, Verdict.passes)]
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether two processes with different arrivals passed at `low`."""
+        return len({each.seed for each in self.at_low}) > 1
+
+    @property
+    def rates_text(self) -> str:
+        """The requests per second in words, such as `412 to 431` or `at least 412`; empty if nothing is sure."""
+        low, high = significant(self.low), significant(self.high)
+        if self.low is None:
+            return "" if self.high is None else f"fewer than {high}"
+        return f"at least {low}" if self.high is None else f"{low} to {high}"
+
+    @property
+    def how_sure(self) -> str:
+        """The word, with whether a second process said the same of `low`."""
+        if self.low is None:
+            return Verdict.unknown if self.high is None else "sure"
+        return f"sure; {'' if self.is_confirmed else 'not '}confirmed with another seed"
+
+    @property
+    def sentence(self) -> str:
+        """Such as `fp32, one at a time: 412 to 431 requests/s with p99 at most 50 ms (sure; confirmed ...)`."""
+        if self.rates_text:
+            return f"{self.setting}: {self.rates_text} requests/s with {self.limit_text} ({self.how_sure})"
+        rates = " to ".join(dict.fromkeys(significant(self.probes[i].rate) for i in (0, -1)))
+        tried = f"{counted(len(self.probes), 'probe')} at {rates} requests/s can't tell"
+        return f"{self.setting}: {tried} whether {self.limit_text}; longer ones may"
+
+
+def capacities(cells: Iterable[MeasuredCell]) -> list[Capacity]:
+    """What the probes among the cells tell of each setting: those that compare stand together, the best first."""
+    found: dict[Hashable, dict[str, dict[Hashable, Probe]]] = defaultdict(lambda: defaultdict(dict))
+    for cell in cells:
+        for each in cell.processes if cell.cell.protocol == Protocol.server else ():
+            if (probe := _probe(each, cell)) is not None:
+                setting, work = (replace(each, cell=of(each.cell), known={}) for of in (setting_of, work_of))
+                of_work = found[work.workload_key, work.place_key]
+                # a cell may be of several sweeps
+                of_work[setting.measured_key].setdefault((each.name, each.started_at), probe)
+    groups = told_apart(Group([_plain(each) for each in of_work.values()]) for of_work in found.values())
+    made = []
+    for group, of_work in zip(groups, found.values(), strict=True):
+        of_group = [_capacity(group, list(probes.values())) for probes in of_work.values()]
+        made += sorted(of_group, key=lambda each: (-(each.low or 0.0), -(each.high or 0.0)))
+    return made
+
+
+def best_settings(found: Iterable[Capacity]) -> list[Capacity]:
+    """The best setting of each workload, of `capacities`."""
+    best: dict[str, Capacity] = {}
+    for each in found:
+        best.setdefault(each.what, each)
+    return list(best.values())
+
+
+def _plain(probes: dict[Hashable, Probe]) -> MeasuredCell:
+    cell = next(iter(probes.values())).cell
+    return replace(cell, cell=work_of(cell.cell), known={})
+
+
+def _probe(process: Process, cell: MeasuredCell) -> Probe | None:
+    """None unless the process is ok."""
+    serving = process.record.measurement.serving if process.record and process.record.measurement else None
+    if serving is None or not process.is_ok:
+        return None
+    told = {"verdict": serving.verdict or Verdict.unknown, "seed": serving.seed}
+    figures = {name: process.number(column) for name, column in FIGURES.items()}
+    return Probe(rate=process.cell.server.rate, **told, **figures, cell=cell)
+
+
+def _capacity(group: Group, probes: list[Probe]) -> Capacity:
+    of = probes[0].cell
+    batch, server = of.cell.batch_size, of.cell.server
+    words = [group.setting(of), "one at a time" if batch == 1 else f"batches of at most {batch}"]
+    words += [f"{server.max_delay_ms:g} ms delay"] if server.max_delay_ms else []
+    words += [f"{server.workers} workers"] if server.workers > 1 else []
+    bounds = sure_bounds((each.rate, each.verdict) for each in probes)
+    return Capacity(group.what, ", ".join(words), sorted(probes, key=lambda each: each.rate), *bounds)

@@ -1,0 +1,197 @@
+"""Finds how many requests per second are served within a limit, and with which settings: a race of probes."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rich.console import Console
+
+from accelbench.answers.cells import cells_of
+from accelbench.answers.process import Process
+from accelbench.answers.serving import Capacity, best_settings, capacities, work_of
+from accelbench.errors import Interrupted, UserError
+from accelbench.grid.fingerprint import identity
+from accelbench.grid.plan import Planned, Prepared
+from accelbench.isolation.hosts import Hosts
+from accelbench.judging import disturbed
+from accelbench.presentation import counted, duration, significant
+from accelbench.project import PLAN, shown
+from accelbench.report.tables.on_terminal import rendered
+from accelbench.report.tables.table import Column, count, number, tabulate_known
+from accelbench.schema import plan_file
+from accelbench.schema.cell import CHOSEN_SETTINGS, Cell, Server
+from accelbench.schema.plan_file import WantedCell
+from accelbench.schema.record import Record
+from accelbench.schema.serialize import canonical_json, is_missing
+from accelbench.schema.serving import Serving
+from accelbench.schema.vocab import Protocol, Status, Verdict
+from accelbench.search.rates import MIN_S, NUM_REQUESTS, Candidate, Probed, RateRace
+from accelbench.settings.config import SweepOptions
+from accelbench.stats.regenerative import num_requests_for
+from accelbench.sweep import run
+from accelbench.sweep.context import SweepContext
+from accelbench.sweep.session import Session
+from accelbench.sweep.terminal import say, say_skipped
+
+FIRST_S = 2.0  # of requests one after another, and of all at once: what a setting may be able to do
+OVERHEAD_S = 3.0  # of a process beyond its requests, until one was measured
+
+
+def search(
+    cells: Sequence[Cell],
+    options: SweepOptions,
+    budget_s: float,
+    console: Console,
+    hosts: Hosts,
+    now: Callable[[], float] = time.monotonic,
+) -> int:
+    """Searches for the most requests per second within the cells' limit, prints the answer, returns the exit status.
+
+    Each probe has a record as a cell of a sweep has, and those that are there already count. `now` is the clock of the
+    budget, in seconds. Raises UserError: the search could not start or go on, for a reason that the user can mend.
+    """
+    context = SweepContext.begin(cells, options, console, hosts, kind="serve")
+    if options.repeats > 1 or any(cell.repeat for cell in cells):
+        raise UserError("repeat, repeats: --serve decides how many processes each rate gets: leave it out")
+    with context.alone():
+        context.set_aside_plan()
+        ready = context.prepare(cells)  # without the earlier cells, which have numbers in their labels
+        context.earlier = [] if is_missing(context.folder / PLAN) else plan_file.read_plan(context.folder).cells
+        searched = _Search(context, ready, now, now() + budget_s)
+        with context.stopping_where_refused():
+            try:
+                searched.run()
+            except KeyboardInterrupt as stop:
+                if not searched.records:
+                    raise Interrupted(" before the first process") from stop
+                searched.show()
+                raise Interrupted("; every finished process has its record, in", shown(context.folder)) from stop
+    return searched.show()
+
+
+class _Search:
+    """One search: the races of its settings, and the records of their processes."""
+
+    def __init__(self, context: SweepContext, ready: Prepared, now: Callable[[], float], ends_s: float) -> None:
+        self.context, self.ready, self.now, self.ends_s = context, ready, now, ends_s
+        self.overhead_s, self.is_done = OVERHEAD_S, False
+        self.records: dict[str, Record] = {}  # by name
+        # The cells to publish: the skipped ones, and those of the records.
+        skipped = [item for item in ready.planned if item.skip_reason is not None]
+        self.wanted = [WantedCell(item.cell, item.record_name, item.label) for item in skipped]
+
+    def run(self) -> None:
+        works: dict[str, list[Planned]] = {}  # settings race against each other that do the same
+        for item in self.ready.planned:
+            work = {name: v for name, v in work_of(item.cell).settings().items() if name not in CHOSEN_SETTINGS}
+            works.setdefault(canonical_json(work), []).append(item)
+        self.context.write_plan(self.wanted)
+        num = counted(len(self.ready.planned) - len(self.wanted), "setting")
+        self.context.say(f"Searching {num} for {duration(self.ends_s - self.now())} ...")
+        say_skipped([item.skip_reason for item in self.ready.planned if item.skip_reason], self.context.console)
+        with Session(self.context, self.ready, self.ready.planned, is_brief=True) as self.session:
+            self.is_done = all([self._race(items, len(works) - i) for i, items in enumerate(works.values())])
+
+    def _race(self, items: Sequence[Planned], num_left: int) -> bool:
+        """Whether the race of one group is decided. It takes at most its part of the time that all groups left have."""
+        ends_s = self.now() + (self.ends_s - self.now()) / num_left
+        offline = {i: rate for i, item in enumerate(items) if (rate := self._offline(item, ends_s)) is not None}
+        racing, percentile = [items[i] for i in offline], items[0].cell.server.percentile
+        num = max(NUM_REQUESTS, 2 * num_requests_for(percentile))
+
+        def process_of(i: int, rate: float, level: int, repeat: int) -> Planned:
+            duration_s = float(f"{max(MIN_S, num / rate) * 2**level:.3g}")
+            server = replace(racing[i].cell.server, rate=rate, duration_s=duration_s)
+            return self._process(racing[i], repeat=repeat, server=server)
+
+        def measure(i: int, rate: float, level: int, repeat: int) -> Probed | None:
+            record = self._measure(process_of(i, rate, level, repeat), ends_s)
+            if record.status not in (Status.ok, Status.invalid):
+                return None
+            if (serving := _serving(record)) is None or serving.num_missed is None:
+                return Probed(verdict=Verdict.unknown, rate=rate, level=level)
+            verdict, share = serving.verdict or Verdict.unknown, serving.num_missed / serving.num_requests
+            bounds = {"low": serving.miss_share_low or 0.0, "high": serving.miss_share_high or 1.0}
+            return Probed(verdict=verdict, rate=rate, level=level, share=share, **bounds)
+
+        def cost_s(*ask: Any) -> float:
+            item = process_of(*ask)
+            is_known = os.path.lexists(self.context.folder / f"{item.record_name}.json")
+            return 0.0 if is_known else item.cell.server.duration_s + self.overhead_s
+
+        candidates = [Candidate(rate, 1 - percentile / 100) for rate in offline.values()]
+        return RateRace(candidates, measure, cost_s, lambda: ends_s - self.now()).run() or not racing
+
+    def _offline(self, item: Planned, ends_s: float) -> float | None:
+        """Requests/s if all are there at once. None: that can't be measured, or a request alone misses the limit."""
+        if item.skip_reason is not None:
+            self.session.measure(item)
+            return None
+        asked, server = item.cell.server, Server(duration_s=FIRST_S, workers=item.cell.server.workers)
+        alone = self._process(item, protocol=Protocol.single_stream, batch_size=1, server=replace(server, workers=1))
+        serving = _serving(self._measure(alone, ends_s))
+        waits_ms = asked.max_delay_ms if item.cell.batch_size > 1 else 0.0
+        for each in serving.latencies if serving else ():
+            least_ms = 1e3 * (each.low or 0.0) + waits_ms
+            if each.percentile <= asked.percentile and least_ms > asked.latency_ms:
+                least = f"p{each.percentile:g} of requests one after another is over {significant(least_ms)} ms"
+                self.context.say(f"{item.label}: no rate is within {asked.latency_ms:g} ms: {least}")
+                return None
+        serving = _serving(self._measure(self._process(item, protocol=Protocol.offline, server=server), ends_s))
+        return serving.served_per_s if serving else None
+
+    def _process(self, item: Planned, **changes: Any) -> Planned:
+        """A process of a setting; its name has the setting's words, with its own rate."""
+        cell = replace(item.cell, **changes)
+        label = f"{cell.label}{item.label.removeprefix(item.cell.label)}-{cell.server.duration_s:g}s"
+        return Planned(cell, identity(cell, self.ready.data, self.ready.fingerprints[cell.engine]), None, label)
+
+    def _measure(self, item: Planned, ends_s: float) -> Record:
+        """The record of a process: of this search, of an earlier one in this folder, or of a new process."""
+        if item.record_name in self.records:  # settings may share it
+            return self.records[item.record_name]
+        record = next(iter(run.known(self.context, [item])[0]), None)
+        if record is None or disturbed.reason(record) or record.was_cut(item.cell.timeout_s):
+            left_s = ends_s - self.now()
+            limit_s = min(item.cell.timeout_s, max(left_s, 2 * (item.cell.server.duration_s + self.overhead_s)))
+            record = self.session.measure(replace(item, cell=replace(item.cell, timeout_s=limit_s)), left_s)
+            if (serving := _serving(record)) is not None:
+                self.overhead_s = record.wall_s - serving.duration_s
+        self.records[record.name] = record
+        self.wanted.append(WantedCell(record.cell, record.name, item.label))
+        self.context.write_plan(self.wanted)
+        return record
+
+    def show(self) -> int:
+        """Prints what was found; the exit status: 1 without a rate that passes."""
+        console, folder = self.context.console, shown(self.context.folder)
+        found = capacities(cells_of(map(Process.of, self.records.values())))
+        for best in best_settings(found):
+            say(console, f"\n{best.what}: {best.sentence}")
+            if (table := tabulate_known("", COLUMNS, [each for each in found if each.what == best.what])) is not None:
+                console.print(rendered(table))
+        took_s = sum(record.wall_s for record in self.records.values())
+        say(console, f"Records: {folder} ({len(self.records)} processes, {duration(took_s)})")
+        if found:
+            say(console, f"The curve of rate and latency: accelbench report {folder}")
+        if not self.is_done:
+            say(console, f"To go on: the same command with out={folder}, which has a new budget then")
+        return 0 if any(each.low for each in found) else 1
+
+
+COLUMNS = [
+    Column[Capacity]("setting", lambda each: each.setting),
+    Column("requests/s", lambda each: each.rates_text),
+    Column("", lambda each: each.how_sure),
+    Column("p99 there (ms)", lambda each: each.at_low[0].p99_ms if each.at_low else None, number),
+    Column("mean batch", lambda each: each.at_low[0].mean_batch if each.at_low else None, number),
+    Column("probes", lambda each: len(each.probes), count),
+]
+
+
+def _serving(record: Record) -> Serving | None:
+    """What an ok and undisturbed process served."""
+    is_fine = record.status == Status.ok and not disturbed.reason(record)
+    return record.measurement.serving if record.measurement and is_fine else None

@@ -1,0 +1,71 @@
+"""What probes tell of how many requests per second are served, from records."""
+
+from itertools import count
+
+import pytest
+
+from accelbench.answers.cells import cells_of
+from accelbench.answers.process import Process
+from accelbench.answers.serving import best_settings, capacities, sure_bounds
+from accelbench.schema.cell import Server
+from accelbench.schema.vocab import Engine, Protocol, Status, Verdict
+from fakes import make_cell, make_measurement, make_record, make_serving
+
+P, F, U = Verdict.passes, Verdict.fails, Verdict.unknown
+SEEDS = count()
+
+
+def probed(rate, verdict, status=Status.ok, environment=None, **changes):
+    """The record of a probe; `changes` are of the cell, or of its server."""
+    of_server = {name: changes.pop(name) for name in vars(Server()) if name in changes}
+    cell = make_cell(protocol=Protocol.server, server=Server(rate=rate, **of_server), **changes)
+    measured = make_measurement(serving=make_serving(cell, seed=next(SEEDS), verdict=verdict))
+    return make_record(cell, status=status, environment=environment or {}, measurement=measured)
+
+
+def found(*records):
+    return capacities(cells_of(map(Process.of, records)))
+
+
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [
+        ([(400, P), (412, P), (431, F)], "412 to 431 requests/s with p99 at most 50 ms (sure; not confirmed with"),
+        ([(412, P), (412, P, {"repeat": 1}), (431, F)], "412 to 431 requests/s with p99 at most 50 ms (sure; conf"),
+        ([(300, P), (412, P), (412, F, {"repeat": 1})], "300 to 412 requests/s"),
+        ([(412, P), (500, U)], "at least 412 requests/s with p99 at most 50 ms (sure"),
+        ([(1431, F), (412, U)], "fewer than 1,430 requests/s with p99 at most 50 ms (sure)"),
+        ([(431, U), (412, U)], "2 probes at 412 to 431 requests/s can't tell whether p99 at most 50 ms"),
+        ([(412, P, {"status": Status.invalid}), (500, U)], "1 probe at 500 requests/s can't tell"),
+    ],
+)
+def test_the_sentence_says_what_is_sure_and_whether_it_was_confirmed(records, said):
+    (capacity,) = found(*(probed(rate, verdict, **(more[0] if more else {})) for rate, verdict, *more in records))
+    assert capacity.sentence.startswith(f"fp32, batches of at most 32: {said}")
+
+
+def test_settings_are_ordered_within_what_compares_and_the_percentile_is_the_cells_own():
+    slow = [probed(100, P), probed(120, F)]
+    fast = [probed(rate, v, engine=Engine.openvino, max_delay_ms=2.0, batch_size=8) for rate, v in ((300, P), (400, F))]
+    other = [probed(900, P, percentile=90.0, latency_ms=20.0)]
+    longer = [probed(110, P, duration_s=40.0, seed=1)]
+    told = found(*slow, *other, *fast, *longer)
+    assert [(each.low, each.high) for each in told] == [(300, 400), (110, 120), (900, None)]
+    assert told[0].setting == "fp32 openvino, batches of at most 8, 2 ms delay"
+    assert "p90 at most 20 ms" in told[2].sentence
+    assert told[2].what.endswith(", server.latency_ms=20.0, server.percentile=90.0")
+    assert best_settings(told) == [told[0], told[2]]
+    assert [probe.rate for probe in told[1].probes] == [100, 110, 120]
+
+
+def test_other_machines_and_packages_are_told_apart():
+    places = [{"machine": {"cpu_name": name}, "versions": {"torch": "2"}} for name in ("one", "two")]
+    told = found(*(probed(100 * i, P, environment=place) for i, place in enumerate(places, start=1)))
+    assert [each.low for each in told] == [100, 200]
+    assert told[0].what.endswith(", one")
+    assert best_settings(told) == told
+
+
+def test_a_pass_above_a_sure_fail_does_not_count():
+    assert sure_bounds([(10, P), (30, F), (40, P)]) == (10, 30)
+    assert sure_bounds([]) == (None, None)

@@ -1,0 +1,122 @@
+"""Searches for the most requests per second, with the engine that serves as its cells say (`fakes.make_serving`)."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from accelbench.answers.serving import capacities
+from accelbench.cli import main
+from accelbench.project import RECORDS
+from accelbench.report import read
+from accelbench.schema import plan_file
+from accelbench.schema.cell import Server
+from accelbench.schema.vocab import Protocol
+from accelbench.search.serving import search
+from accelbench.sweep import session
+from accelbench.sweep.terminal import SweepProgress
+from fakes import make_cell, make_options
+
+OPTIONS = make_options(out="runs/mine")
+
+
+def settings(*sizes, fault="serve", **changes):
+    """Cells as --serve makes them."""
+    return [make_cell(fault, protocol=Protocol.server, batch_size=size, **changes) for size in sizes]
+
+
+@pytest.fixture
+def searched(shared, project, monkeypatch):
+    """Searches; returns the exit status and what was printed. Each record takes ten seconds of the budget."""
+    monkeypatch.setattr(session.calibration, "null", lambda *_: None)
+
+    def searched(cells, budget_s=1000.0):
+        console = Console(file=io.StringIO(), width=300)
+        status = search(cells, OPTIONS, budget_s, console, shared, now=lambda: 10.0 * len(written(project)))
+        return status, console.file.getvalue()
+
+    return searched
+
+
+def written(project):
+    return {path.name: path.stat().st_mtime_ns for path in (project / "runs/mine").glob(RECORDS)}
+
+
+def test_a_search_ends_with_a_sentence_and_records_that_say_the_same(searched, project):
+    status, text = searched(settings(1, 8))
+    assert status == 0, text
+    sentence = (
+        "fp32, batches of at most 8: 554 to 580 requests/s with p99 at most 50 ms (sure; confirmed with another seed)"
+    )
+    assert sentence in text
+    assert "To go on" not in text
+    (sweep,) = read.read_all(project / "runs/mine")
+    (best,) = capacities(sweep.cells)  # the other one's offline throughput is below what this one serves
+    assert best.sentence == sentence
+    assert len({each.seed for each in best.probes}) == len(best.probes)
+    assert len(sweep.records) == len(written(project)) == len(best.probes) + 1 + 2  # alone, and offline for each
+    before = written(project)
+    assert searched(settings(1, 8))[0] == 0
+    assert written(project) == before
+
+
+def test_the_budget_ends_it_and_the_same_command_goes_on(searched, project):
+    status, text = searched(settings(8), budget_s=60.0)
+    assert status == 0, text
+    assert "To go on: the same command with out=runs/mine, which has a new budget then" in text
+    assert "batches of at most 8: 400 requests/s" not in text
+    first = written(project)
+    status, text = searched(settings(8), budget_s=1000.0)
+    assert "To go on" not in text
+    assert first.items() <= written(project).items()
+
+
+@pytest.mark.parametrize(
+    ("cells", "told"),
+    [
+        (
+            settings(8, fault="serve slowly"),
+            "no rate is within 50 ms: p50 of requests one after another is over 60.0 ms",
+        ),
+        (
+            settings(8, server=Server(max_delay_ms=45.0)),
+            "no rate is within 50 ms: p50 of requests one after another is",
+        ),
+        (settings(8, fault="raise"), "failed: ValueError: a bad layer"),
+    ],
+)
+def test_what_can_not_be_served_is_said_at_once(cells, told, searched, project):
+    status, text = searched(cells)
+    assert status == 1
+    assert told in text
+    assert len(written(project)) <= 2
+    assert len(list(plan_file.read_planned(project / "runs/mine"))) == len(written(project))
+
+
+def test_an_interrupted_search_says_what_it_has(searched, project, monkeypatch, capsys):
+    show = SweepProgress.finish
+
+    def interrupt(self, found):
+        show(self, found)
+        if len(written(project)) == 4:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(SweepProgress, "finish", interrupt)
+    with pytest.raises(KeyboardInterrupt, match="^Interrupted; every finished process has its record, in runs/mine$"):
+        searched(settings(8))
+    assert len(plan_file.read_plan(project / "runs/mine").cells) == 3  # the fourth had no line yet
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--latency-ms 50 model=mlp server.rate=5", "server.rate: --serve decides it"),
+        ("model=mlp", "--serve: needs --latency-ms, such as --latency-ms 50"),
+        ("--latency-ms 50 model=mlp repeats=2", "repeat, repeats: --serve decides how many processes each rate gets"),
+        ("--latency-ms 50 --search --budget 5m model=mlp", "--serve: goes without --search and --largest-batch"),
+        ("--latency-ms 50 runs/mine", "best --serve: takes name=value,value, and no folder"),
+    ],
+)
+def test_a_mistake_is_told(words, told, project, capsys):
+    assert main(["best", "--serve", *words.split()]) == 2
+    assert told in capsys.readouterr().err
