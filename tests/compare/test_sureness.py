@@ -32,14 +32,9 @@ def test_fewer_than_5_processes_a_side_cannot_tell(num_first, num_second):
 @pytest.mark.parametrize(
     ("low", "high", "margin", "verdict"),
     [
-        (0.99, 1.01, 0.02, "same"),
-        (1.005, 1.015, 0.02, "same"),
-        (1.005, 1.015, 0.0, "faster"),
-        (0.99, 1.03, 0.02, "can't tell"),
-        (1.01, 1.03, 0.02, "faster"),
-        (0.9, 0.99, 0.02, "slower"),
-        (0.9, 1.0, 0.02, "can't tell"),
-        (1.0, 1.0, 0.0, "can't tell"),
+        *((0.99, 1.01, 0.02, "same"), (1.005, 1.015, 0.02, "same"), (1.005, 1.015, 0.0, "faster")),
+        *((0.99, 1.03, 0.02, "can't tell"), (1.01, 1.03, 0.02, "faster"), (0.9, 0.99, 0.02, "slower")),
+        *((0.9, 1.0, 0.02, "can't tell"), (1.0, 1.0, 0.0, "can't tell")),
     ],
 )
 def test_the_verdict_is_the_interval_in_a_word(low, high, margin, verdict):

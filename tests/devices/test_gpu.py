@@ -45,14 +45,8 @@ def test_the_weakest_of_several_counts_and_one_missing_figure_leaves_the_rest(to
 @pytest.mark.parametrize(
     ("wanted", "found"),
     [
-        (None, [0, 1, 2]),
-        ("", []),
-        ("2,0", [2, 0]),
-        (" 1 , 2 ", [1, 2]),
-        ("0,-1,2", [0]),
-        ("0,7,2", [0]),
-        ("0,0", []),
-        ("GPU-ab", [1]),
+        *((None, [0, 1, 2]), ("", []), ("2,0", [2, 0]), (" 1 , 2 ", [1, 2]), ("0,-1,2", [0]), ("0,7,2", [0])),
+        *(("0,0", []), ("GPU-ab", [1])),
         ("GPU-a", []),  # ambiguous
         ("GPU-cccc-3,0", [2, 0]),
         ("none", []),

@@ -71,11 +71,8 @@ def test_what_is_missing_is_named(folder, target, told):
 @pytest.mark.parametrize(
     "text",
     [
-        "from torch.nn import *",
-        "globals()['Ne' + 't'] = 1",
-        "def __getattr__(name): return 1",
-        "import sys\nsys.modules[__name__] = object()",
-        "exec('N' 'et = 1')",
+        *("from torch.nn import *", "globals()['Ne' + 't'] = 1", "def __getattr__(name): return 1"),
+        *("import sys\nsys.modules[__name__] = object()", "exec('N' 'et = 1')"),
     ],
 )
 def test_a_module_that_may_define_it_is_not_accused(folder, text):

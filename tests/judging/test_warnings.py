@@ -2,9 +2,6 @@ import random
 
 import pytest
 
-from accelbench.answers.cells import cells_of
-from accelbench.answers.process import Process
-from accelbench.answers.trust import in_doubt
 from accelbench.judging.row import remarks_in, summarise, warnings_of
 from accelbench.judging.warnings import Kind
 from accelbench.schema.measurement import Block, SystemSeries
@@ -109,4 +106,3 @@ def test_what_is_doubtful_of_requests(changes, told):
     found = warnings_of(summarise(make_served(**changes)))
     assert len(found) == len(told)
     assert all(text.startswith(begin) for text, begin in zip(found, told, strict=True))
-    assert "had a warning of the engine" not in in_doubt([], cells_of([Process.of(make_served(**changes))]))

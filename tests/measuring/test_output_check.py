@@ -158,12 +158,8 @@ def test_how_far_an_output_is_from_a_new_networks_is_known_unless_that_is_drawn_
 @pytest.mark.parametrize(
     ("precision", "by", "is_wrong"),
     [
-        (Precision.fp32, 1e-4, False),
-        (Precision.fp32, 0.1, True),
-        (Precision.bf16, 0.1, False),
-        (Precision.bf16, 1.0, True),
-        (Precision.int8, 0.3, False),
-        (Precision.int8, 1.0, True),
+        *((Precision.fp32, 1e-4, False), (Precision.fp32, 0.1, True), (Precision.bf16, 0.1, False)),
+        *((Precision.bf16, 1.0, True), (Precision.int8, 0.3, False), (Precision.int8, 1.0, True)),
     ],
 )
 def test_an_output_that_rounding_does_not_explain_is_wrong(precision, by, is_wrong):

@@ -3,15 +3,7 @@
 import pytest
 
 from accelbench.engines.registry import SUBSTITUTING
-from accelbench.schema.secrets import (
-    is_secret,
-    is_secret_argument,
-    kept,
-    masked,
-    secret_argument,
-    tuning,
-    without_secrets,
-)
+from accelbench.schema import secrets
 
 HIDDEN = "q8ZpL2xVw7"
 
@@ -19,70 +11,44 @@ HIDDEN = "q8ZpL2xVw7"
 @pytest.mark.parametrize(
     "text",
     [
-        "https://me:{}@host/path",
-        "https://host/a.npz?x=1&X-Amz-Signature={}",
-        "https://host/a.npz?api_key={}'",
-        "hf_{0}{0}",
-        "cloning https://ghp_{0}{0}@github.com/me/data",
-        "Authorization: Bearer {0}{0}",
+        *("https://me:{}@host/path", "https://host/a.npz?x=1&X-Amz-Signature={}", "https://host/a.npz?api_key={}'"),
+        *("hf_{0}{0}", "cloning https://ghp_{0}{0}@github.com/me/data", "Authorization: Bearer {0}{0}"),
         "-----BEGIN RSA PRIVATE KEY-----\n{}\n-----END RSA PRIVATE KEY-----",
-        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIi{0}.{0}abc",
-        "nvapi-{0}{0}",
-        "AKIA1234567890ABCDEF",
-        "https://me:{0}/{0}@host/path",
-        "https://{}@host/simple/ and https://host/",
-        "https://{0}{0}:x-oauth-basic@github.com/me/data",
-        "ssh://jane:{}@host",
-        "https://host/a?auth={}&x=1",
-        "https://host/a#x;jwt={}",
-        "https://host/a?x-api-key={}",
-        "Authorization: Basic {}=",
-        "'authorization': 'token {}'",
-        "{{'Authorization': 'Bearer {}', 'Accept': '*/*'}}",
-        "X-Api-Key: {}",
-        "connect(host='a', password='{}', port=3)",
-        "{{'api_key': '{}', 'x': 1}}",
-        "AccountKey={0}{0}==;EndpointSuffix=core",
-        "aws_secret_access_key = '{0}{0}'",
-        "sk-proj-{0}{0}",
-        "sk_live_{0}{0}",
-        "xoxb-12345-{}",
-        "https://hooks.slack.com/services/T00/B00/{}",
-        "glpat-{0}{0}",
+        *("eyJhbGciOiJIUzI1NiJ9.eyJzdWIi{0}.{0}abc", "nvapi-{0}{0}", "AKIA1234567890ABCDEF"),
+        *("https://me:{0}/{0}@host/path", "https://{}@host/simple/ and https://host/"),
+        *("https://{0}{0}:x-oauth-basic@github.com/me/data", "ssh://jane:{}@host", "https://host/a?auth={}&x=1"),
+        *("https://host/a#x;jwt={}", "https://host/a?x-api-key={}", "Authorization: Basic {}="),
+        *("'authorization': 'token {}'", "{{'Authorization': 'Bearer {}', 'Accept': '*/*'}}", "X-Api-Key: {}"),
+        *("connect(host='a', password='{}', port=3)", "{{'api_key': '{}', 'x': 1}}"),
+        *("AccountKey={0}{0}==;EndpointSuffix=core", "aws_secret_access_key = '{0}{0}'", "sk-proj-{0}{0}"),
+        *("sk_live_{0}{0}", "xoxb-12345-{}", "https://hooks.slack.com/services/T00/B00/{}", "glpat-{0}{0}"),
         "npm_{0}{0}{0}",
         "-----BEGIN RSA PRIVATE KEY-----\nDEK-Info: AES-128-CBC\n\n{}\n-----END RSA PRIVATE KEY-----",
         "-----BEGIN OPENSSH PRIVATE KEY-----\n{}",
         "-----BEGIN PGP PRIVATE KEY BLOCK-----\nVersion: 1-2\n{}\n-----END PGP PRIVATE KEY BLOCK-----",
-        "run --db-password {} --port 3",
-        "curl --token '{}' -x",
-        "HF_TOKEN={} python train.py",
+        *("run --db-password {} --port 3", "curl --token '{}' -x", "HF_TOKEN={} python train.py"),
         "env SECRET_KEY_BASE='{}' serve",
     ],
 )
 def test_what_is_marked_as_a_secret_is_hidden_wherever_it_stands(text):
-    shown = masked(f"ValueError: {text.format(HIDDEN)} failed", {})
+    shown = secrets.masked(f"ValueError: {text.format(HIDDEN)} failed", {})
     assert "***" in shown
     assert HIDDEN not in shown
     assert "AKIA" not in shown
     assert shown.startswith("ValueError: ")
-    assert masked(shown, {}) == shown
+    assert secrets.masked(shown, {}) == shown
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "https://host:5000/experiments/1/runs/2",
-        "mat1 and mat2 shapes cannot be multiplied (32x784 and 28x512)",
-        "KeyError: 'layer_token_embedding.weight'",
-        "the bearer of this letter",
-        "sk-learn, hf_transfer and scikit-learn",
-        "--xla_cpu_multi_thread_eigen=false --xla_dump_to=/tmp/x",
-        "/usr/lib/libjemalloc.so:/usr/lib/libiomp5.so",
-        "s3://bucket/results?versionId=3",
+        *("https://host:5000/experiments/1/runs/2", "mat1 and mat2 shapes cannot be multiplied (32x784 and 28x512)"),
+        *("KeyError: 'layer_token_embedding.weight'", "the bearer of this letter"),
+        *("sk-learn, hf_transfer and scikit-learn", "--xla_cpu_multi_thread_eigen=false --xla_dump_to=/tmp/x"),
+        *("/usr/lib/libjemalloc.so:/usr/lib/libiomp5.so", "s3://bucket/results?versionId=3"),
         "git@github.com:me/data and ssh://git@github.com/me/data",
         "model.args.api_key: looks like a secret, which records and reports would show",
-        "password: it is missing, and so is the key=value",
-        "Basic convolutions and basic auth are asked for",
+        *("password: it is missing, and so is the key=value", "Basic convolutions and basic auth are asked for"),
         "glue-mnli-and-more-of-the-like, sk-learn-and-everything-beside-it",
         "hf_transfer_is_not_installed and hf_hub_download_url_to_file",
         "got an unexpected keyword argument 'key=64'",
@@ -92,21 +58,22 @@ def test_what_is_marked_as_a_secret_is_hidden_wherever_it_stands(text):
     ],
 )
 def test_what_is_no_secret_stays(text):
-    assert masked(text, {}) == text
+    assert secrets.masked(text, {}) == text
 
 
 def test_the_value_of_a_variable_with_a_secrets_name_is_hidden(tmp_path):
     environ = {"SERVICE_TOKEN": HIDDEN, "HOME": "/home/jane", "SSH_AUTH_SOCK": str(tmp_path), "DB_PASS": "red",
                "PEM_KEY": f"first line\n{HIDDEN}{HIDDEN}", "GIT_AUTHOR_NAME": "Jane Miller"}  # fmt: skip
-    assert masked(f"401 for {HIDDEN}, in {tmp_path}", environ) == f"401 for ***, in {tmp_path}"
-    assert masked("a red line of Jane Miller in /home/jane", environ) == "a red line of Jane Miller in /home/jane"
-    assert masked(f"{HIDDEN}{HIDDEN}", environ) == "***"
+    assert secrets.masked(f"401 for {HIDDEN}, in {tmp_path}", environ) == f"401 for ***, in {tmp_path}"
+    honest = "a red line of Jane Miller in /home/jane"
+    assert secrets.masked(honest, environ) == honest
+    assert secrets.masked(f"{HIDDEN}{HIDDEN}", environ) == "***"
 
 
 @pytest.mark.parametrize("part", ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "AUTH", "CREDENTIAL", "_PASS"])
 def test_the_names_of_secrets(part):
-    assert is_secret(f"NVIDIA_{part}")
-    assert is_secret(f"nvidia_{part.lower()}")
+    assert secrets.is_secret(f"NVIDIA_{part}")
+    assert secrets.is_secret(f"nvidia_{part.lower()}")
 
 
 HONEST = """num_tokens max_tokens n_tokens tokens token_dim token_type key_dim keys num_keys key_padding_mask keyboard
@@ -119,8 +86,8 @@ SECRET = """api_key apikey apiKey API-KEY OPENAI_API_KEY access_token access_tok
 
 
 def test_names_of_arguments_that_hold_secrets():
-    assert [name for name in HONEST.split() if is_secret_argument(name)] == []
-    assert [name for name in SECRET.split() if not is_secret_argument(name)] == []
+    assert [name for name in HONEST.split() if secrets.is_secret_argument(name)] == []
+    assert [name for name in SECRET.split() if not secrets.is_secret_argument(name)] == []
 
 
 def test_variables_that_change_the_speed_are_kept():
@@ -132,42 +99,39 @@ def test_variables_that_change_the_speed_are_kept():
         *("NCCL_P2P_DISABLE", "NCCL_ALGO", "TORCHINDUCTOR_MAX_AUTOTUNE", "TIMM_FUSED_ATTN", "LIBTPU_INIT_ARGS"),
         *("ORT_DISABLE_FLASH_ATTENTION", "OV_CPU_MAX_ISA", "JAX_DISABLE_JIT", "TCMALLOC_RELEASE_RATE", "CXX"),
     }
-    assert set(kept(dict.fromkeys(wanted, "1"))) == wanted
-    assert SUBSTITUTING - {"TF_CPP_MIN_LOG_LEVEL"} <= tuning()  # a live network runs with them
-    assert not {name for name in tuning() if is_secret(name)}
+    assert set(secrets.kept(dict.fromkeys(wanted, "1"))) == wanted
+    assert SUBSTITUTING - {"TF_CPP_MIN_LOG_LEVEL"} <= secrets.tuning()  # a live network runs with them
+    assert not {name for name in secrets.tuning() if secrets.is_secret(name)}
 
 
 def test_variables_of_others_are_not_kept_whatever_they_begin_with():
     others = ("NVIDIA_API_KEY", "TF_TOKEN_app_terraform_io", "TRITON_AUTH_TOKEN", "TF_VAR_region", "TORCH_HOME", "HOME")
-    assert kept({**dict.fromkeys(others, "x"), "OMP_PROC_BIND": "1"}) == {"OMP_PROC_BIND": "1"}
+    assert secrets.kept({**dict.fromkeys(others, "x"), "OMP_PROC_BIND": "1"}) == {"OMP_PROC_BIND": "1"}
 
 
 def test_a_secret_in_a_value_is_hidden_and_the_rest_still_tells_values_apart():
     environ = {"CC": "sccache --token=q8ZpL2xVw7 gcc", "SCCACHE_TOKEN": "q8ZpL2xVw7"}
-    assert kept(environ) == {"CC": "sccache --token=*** gcc"}
-    assert kept(environ | {"CC": "sccache --token=q8ZpL2xVw7 clang"}) == {"CC": "sccache --token=*** clang"}
+    assert secrets.kept(environ) == {"CC": "sccache --token=*** gcc"}
+    assert secrets.kept(environ | {"CC": "sccache --token=q8ZpL2xVw7 clang"}) == {"CC": "sccache --token=*** clang"}
     flags = "--xla_dump_to=https://me:{}@host/x"
-    assert kept({"XLA_FLAGS": flags.format("q8ZpL2xVw7")}) == {"XLA_FLAGS": flags.format("***")}
+    assert secrets.kept({"XLA_FLAGS": flags.format("q8ZpL2xVw7")}) == {"XLA_FLAGS": flags.format("***")}
 
 
 @pytest.mark.parametrize(
     ("arguments", "place"),
     [
-        ({"api_key": 123456789}, "api_key"),
-        ({"api_key": 271828.5}, "api_key"),
+        *(({"api_key": 123456789}, "api_key"), ({"api_key": 271828.5}, "api_key")),
         ({"cfg": {"depth": 3, "api_key": "x"}}, "cfg.api_key"),
         ({"stages": [{"width": 3}, {"login": {"pwd": "x"}}]}, "stages.1.login.pwd"),
-        ({"credentials": {"user": "jane"}}, "credentials.user"),
-        ({"auth": ["jane", "x"]}, "auth.0"),
+        *(({"credentials": {"user": "jane"}}, "credentials.user"), ({"auth": ["jane", "x"]}, "auth.0")),
         ({"urls": ["https://host", f"https://me:{HIDDEN}@host"]}, "urls.1"),
         ({"key": "9f86d081884c7d659a2feaa0c55ad015"}, "key"),
         ({"image_key": "550e8400-e29b-41d4-a716-446655440000"}, "image_key"),
-        ({"tracker_key": 3141592653}, "tracker_key"),
-        ({"x": f"hf_{HIDDEN}{HIDDEN}"}, "x"),
+        *(({"tracker_key": 3141592653}, "tracker_key"), ({"x": f"hf_{HIDDEN}{HIDDEN}"}, "x")),
     ],
 )
 def test_the_place_of_a_secret_among_arguments(arguments, place):
-    assert secret_argument(arguments, {}) == place
+    assert secrets.secret_argument(arguments, {}) == place
 
 
 @pytest.mark.parametrize(
@@ -182,20 +146,20 @@ def test_the_place_of_a_secret_among_arguments(arguments, place):
     ],
 )
 def test_honest_arguments_hold_no_secret(arguments):
-    assert secret_argument(arguments, {}) is None
+    assert secrets.secret_argument(arguments, {}) is None
 
 
 def test_texts_anywhere_in_a_value_are_masked_and_a_clean_value_is_itself():
     clean = {"a": [1.0, 2.0], "b": {"c": ["text", "more"]}, "d": None}
-    assert without_secrets(clean, {}) is clean
+    assert secrets.without_secrets(clean, {}) is clean
     spoilt = {"a": [1.0, 2.0], "b": {"c": ["text", f"sent {HIDDEN}"]}, "d": (f"{HIDDEN}",), "stop": HIDDEN}
-    assert without_secrets(spoilt, {"SOME_KEY": HIDDEN}) == {
+    assert secrets.without_secrets(spoilt, {"SOME_KEY": HIDDEN}) == {
         "a": [1.0, 2.0], "b": {"c": ["text", "sent ***"]}, "d": ("***",), "stop": HIDDEN,
     }  # fmt: skip
-    assert without_secrets([[1, 2], [HIDDEN]], {"SOME_KEY": HIDDEN}) == [[1, 2], ["***"]]
+    assert secrets.without_secrets([[1, 2], [HIDDEN]], {"SOME_KEY": HIDDEN}) == [[1, 2], ["***"]]
 
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("text", ["KEY_" * 200_000, "--password-" * 50_000, "api_key" * 50_000])
 def test_a_text_of_a_hostile_record_is_looked_through_in_one_pass(text):
-    assert masked(text, {}) == text
+    assert secrets.masked(text, {}) == text

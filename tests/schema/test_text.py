@@ -6,13 +6,9 @@ from accelbench.schema.text import clean, one_line
 @pytest.mark.parametrize(
     ("text", "cleaned"),
     [
-        ("\x1b[31mred\x1b[0m", r"\x1b[31mred\x1b[0m"),
-        ("\x1b]0;title\x07", r"\x1b]0;title\x07"),
-        ("50 %\r100 %\b", r"50 %\x0d100 %\x08"),
-        ("\x00\x0b\x7f", r"\x00\x0b\x7f"),
-        ("\x9b31m\x85", r"\x9b31m\x85"),
-        ("a\u202etxt.exe\u202c", r"a\u202etxt.exe\u202c"),
-        ("\u2066a\u2069", r"\u2066a\u2069"),
+        *(("\x1b[31mred\x1b[0m", r"\x1b[31mred\x1b[0m"), ("\x1b]0;title\x07", r"\x1b]0;title\x07")),
+        *(("50 %\r100 %\b", r"50 %\x0d100 %\x08"), ("\x00\x0b\x7f", r"\x00\x0b\x7f"), ("\x9b31m\x85", r"\x9b31m\x85")),
+        *(("a\u202etxt.exe\u202c", r"a\u202etxt.exe\u202c"), ("\u2066a\u2069", r"\u2066a\u2069")),
         ("a\udcffb\ud800", "a\ufffdb\ufffd"),
     ],
 )

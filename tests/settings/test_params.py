@@ -15,11 +15,8 @@ def written(root, text):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("suites: [", "not readable"),
-        ("suites:\n\t- x", "not readable"),
-        (b"\xff\xfe\x00\x01", "not readable"),
-        (f"a: {'9' * 5000}", "not readable (Exceeds"),
-        ("'a: 1'", "not readable (one value"),
+        *(("suites: [", "not readable"), ("suites:\n\t- x", "not readable"), (b"\xff\xfe\x00\x01", "not readable")),
+        *((f"a: {'9' * 5000}", "not readable (Exceeds"), ("'a: 1'", "not readable (one value")),
         ("- a\n- b", "should be a mapping with profile, data and suites"),
         ("profil: quick", "unknown profil. Did you mean profile? Choose from: profile, retry, strict, confirm_s,"),
         *((f"{section}: true", f"{section} should map names to settings") for section in ("costs", "data", "suites")),

@@ -4,16 +4,7 @@ import statistics
 import numpy as np
 import pytest
 
-from accelbench.stats.order_statistics import (
-    NUM_SAMPLES_FOR,
-    Sample,
-    alike,
-    change,
-    half_width,
-    median,
-    median_interval,
-    noise_is_stable,
-)
+from accelbench.stats import order_statistics as stats
 
 
 def series(rng, num, related, outliers=0.1, sigma=0.02):
@@ -31,69 +22,69 @@ def covered(bounds, truth):
 
 
 def test_fewer_values_than_bounds_need_give_none():
-    assert median_interval([1.0, 2.0, 3.0, 4.0, 5.0]) is None
-    assert median_interval([3.0, 1.0, 2.0, 6.0, 5.0, 4.0]) == (1.0, 6.0)
-    assert median_interval(range(7), confidence=0.99) is None
-    assert median_interval(range(8), confidence=0.99) == (0, 7)
-    assert (half_width([1.0] * 5), half_width([2.0] * 6)) == (None, 0)
+    assert stats.median_interval([1.0, 2.0, 3.0, 4.0, 5.0]) is None
+    assert stats.median_interval([3.0, 1.0, 2.0, 6.0, 5.0, 4.0]) == (1.0, 6.0)
+    assert stats.median_interval(range(7), confidence=0.99) is None
+    assert stats.median_interval(range(8), confidence=0.99) == (0, 7)
+    assert (stats.half_width([1.0] * 5), stats.half_width([2.0] * 6)) == (None, 0)
     for values in ([2.0**i for i in range(9)], [1.0] * 10 + [2.0] * 11):
-        low, high = median_interval(values)
-        assert low <= median(values) <= high
+        low, high = stats.median_interval(values)
+        assert low <= stats.median(values) <= high
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("related", [0.0, 0.4])
 @pytest.mark.parametrize("num", [10, 20, 60])
 def test_the_interval_holds_the_median_of_blocks_that_resemble_their_neighbours(num, related):
-    rng, truth = np.random.default_rng(7), median(series(np.random.default_rng(99), 40_000, related))
-    assert covered([median_interval(series(rng, num, related)) for _ in range(1500)], truth) >= 0.93
+    rng, truth = np.random.default_rng(7), stats.median(series(np.random.default_rng(99), 40_000, related))
+    assert covered([stats.median_interval(series(rng, num, related)) for _ in range(1500)], truth) >= 0.93
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("percent", [90, 99])
 def test_the_interval_holds_a_tails_percentile(percent):
-    rng, num = np.random.default_rng(3), NUM_SAMPLES_FOR[percent]
-    bounds = [Sample(rng.exponential(size=num)).percentile_interval(percent) for _ in range(500)]
+    rng, num = np.random.default_rng(3), stats.NUM_SAMPLES_FOR[percent]
+    bounds = [stats.Sample(rng.exponential(size=num)).percentile_interval(percent) for _ in range(500)]
     assert covered(bounds, -math.log(1 - percent / 100)) >= 0.93
 
 
 @pytest.mark.parametrize("related", [0.1, 0.3, 0.5])
 def test_the_correlation_of_neighbours_is_found_in_spite_of_outliers(related):
     rng = np.random.default_rng(1)
-    found = [Sample(series(rng, 300, related, outliers=0.02)).correlation for _ in range(40)]
-    assert median(found) == pytest.approx(related, abs=0.1)
-    assert Sample([1.0] * 20).correlation == 0
+    found = [stats.Sample(series(rng, 300, related, outliers=0.02)).correlation for _ in range(40)]
+    assert stats.median(found) == pytest.approx(related, abs=0.1)
+    assert stats.Sample([1.0] * 20).correlation == 0
 
 
 def test_outliers_are_counted_and_do_not_hide_each_other():
     values = [1.0, 1.01, 0.99, 1.02, 0.98] * 10
-    assert [Sample(each).num_outliers for each in (values, [*values, 2.0, 2.0, 2.0], [1.0] * 10)] == [0, 3, 0]
+    assert [stats.Sample(each).num_outliers for each in (values, [*values, 2.0, 2.0, 2.0], [1.0] * 10)] == [0, 3, 0]
 
 
 def test_a_change_of_level_is_told_from_noise():
     rng = np.random.default_rng(5)
     steady = rng.normal(1, 0.05, 60).tolist()
-    assert change(steady) == change([1.0, 2.0]) == 0
-    assert change([v * (1 + 0.15 * i / 60) for i, v in enumerate(steady)]) == pytest.approx(0.1, abs=0.04)
-    # Of as few blocks as a quick cell has, noise seldom passes for a change.
-    few = [change(rng.normal(1, 0.05, 10).tolist()) for _ in range(500)]
+    assert stats.change(steady) == stats.change([1.0, 2.0]) == 0
+    assert stats.change([v * (1 + 0.15 * i / 60) for i, v in enumerate(steady)]) == pytest.approx(0.1, abs=0.04)
+    # Of as few blocks as a quick cell has, noise seldom passes for a stats.change.
+    few = [stats.change(rng.normal(1, 0.05, 10).tolist()) for _ in range(500)]
     assert sum(found != 0 for found in few) < 50
 
 
 def test_levels_are_alike_within_the_tolerance_or_the_noise_which_is_stable_unless_it_grows():
-    assert alike([1.0] * 5, [1.04] * 5)
-    assert not alike([1.0] * 5, [1.08] * 5)
-    assert alike([1.0, 0.8, 1.2], [1.3, 0.9, 1.1])
+    assert stats.alike([1.0] * 5, [1.04] * 5)
+    assert not stats.alike([1.0] * 5, [1.08] * 5)
+    assert stats.alike([1.0, 0.8, 1.2], [1.3, 0.9, 1.1])
     rng = np.random.default_rng(2)
     calm, wild = rng.normal(1, 0.01, 20).tolist(), rng.normal(1, 0.1, 20).tolist()
-    assert noise_is_stable(calm + calm)
-    assert not noise_is_stable(calm + wild)
+    assert stats.noise_is_stable(calm + calm)
+    assert not stats.noise_is_stable(calm + wild)
 
 
 @pytest.mark.parametrize("num", [1, 2, 5, 10, 64, 101])
 def test_percentiles_are_numpys_nearest_rank(num):
     values = np.random.default_rng(num).normal(size=num).tolist()
-    sample = Sample(values)
+    sample = stats.Sample(values)
     for percent in (0.5, 1, 25, 90, 99, 99.9, 100):
         assert sample.percentile(percent) == np.percentile(values, percent, method="inverted_cdf")
     assert sample.percentile(50) == sample.median == statistics.median(values)
@@ -101,5 +92,5 @@ def test_percentiles_are_numpys_nearest_rank(num):
 
 @pytest.mark.parametrize(("percent", "fewest"), [(50, 6), (90, 64), (99, 662)])
 def test_a_tail_needs_enough_samples(percent, fewest):
-    found = [Sample([1.0] * num).supported_percentile(percent) for num in (fewest - 1, fewest)]
+    found = [stats.Sample([1.0] * num).supported_percentile(percent) for num in (fewest - 1, fewest)]
     assert found == [None, 1.0]

@@ -9,7 +9,8 @@ from typing import Any
 from accelbench.compare import record_sets
 from accelbench.compare.sureness import Steps
 from accelbench.judging.costs import Cost, with_costs
-from accelbench.judging.row import summarise, without_numbers
+from accelbench.judging.row import summarise, warnings_of, without_numbers
+from accelbench.judging.warnings import Kind, remarks
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
 from accelbench.schema.record import Record, Row
 from accelbench.schema.serialize import group_digest, group_key
@@ -22,7 +23,7 @@ PROCESS_SETTINGS = ("repeat", "seed")
 # What is computed from a record's raw samples, or takes long; see `Process.without_samples`.
 COMPUTED = (
     *("own_row", "compared", "steps", "settings_key", "ran_key", "measured_key", "workload_key", "place_key"),
-    *("device_key", "environment_key"),
+    *("device_key", "environment_key", "doubts"),
 )
 SAMPLES = ("warmup_s", "blocks", "latency_s", "launch_s", "data_s", "copy_in_s", "copy_out_s", "operators")
 
@@ -113,6 +114,12 @@ class Process:
         run: Any = {"status": Status.skipped, "started_at": "", "wall_s": 0.0, "environment": {}}
         empty = Record(cell=self.cell, cell_id=cell_id, identity=identity, **run)
         return summarise(empty) | {"status": None, "reason": self.outcome, "started_at": None, "wall_s": None}
+
+    @cached_property
+    def doubts(self) -> list[str]:
+        """What each doubt about its numbers is about."""
+        found = remarks(self.record, self.own_row) if self.record and self.is_ok and warnings_of(self.own_row) else []
+        return [about for kind, _, about in found if kind == Kind.doubt]
 
     @cached_property
     def steps(self) -> Steps | None:

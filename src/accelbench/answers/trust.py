@@ -1,6 +1,5 @@
 """What a reader should not trust: stand-in data, a noisy machine, and cells whose numbers may be off."""
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -8,29 +7,10 @@ from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.sentences import Answer
 from accelbench.answers.words import MODES, model_text, setting_text
 from accelbench.judging.row import remarks_in, warnings_of
-from accelbench.judging.warnings import DISAGREEMENT, Kind
+from accelbench.judging.warnings import Kind
 from accelbench.presentation import counted
 from accelbench.schema.vocab import Device
 
-# How a doubt of `judging/warnings.py` begins -> what it is about, in short.
-DOUBTS = {
-    "the speed changed": "changed speed",
-    "step times had not settled": "had not settled",
-    "samples/s of all blocks": "had uneven steps",
-    DISAGREEMENT: "had uneven steps",
-    "only one epoch": "ran a single epoch",
-    r"only \d+ blocks": "had few blocks",
-    r"(its )?\d+ (of \d+ )?blocks are shorter": "had short blocks",
-    "partial: ": "ran a part of the steps",
-    "budget_s=": "had too little time",
-    "ended early": "ended early",
-    r"[\d,]+ of [\d,]+ requests": "had requests without an answer",
-    "the server was idle": "were hardly ever idle",
-    "the clock ran": "had a clock that drifts",
-    "other processes used": "ran beside other programs",
-    r"the CPU quota|the CPU's temperature|GPU \d+ was slowed": "ran slowed down",
-}
-OTHER = "was doubted by the engine or model"
 NOISY = 0.1  # of all processes
 MAX_NAMED, FEW = 8, 4  # cells in doubt; of more, few are named
 
@@ -42,7 +22,7 @@ def in_doubt(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> str:
     doubted = sorted((cell for cell in ok if warnings_of(cell.row)), key=lambda cell: id(cell) not in compared)
     if not ok:
         return ""
-    kinds_of = [dict.fromkeys(map(_kind, warnings_of(cell.row))) for cell in doubted]
+    kinds_of = [dict.fromkeys(cell.doubts) for cell in doubted]
     said = ", ".join(f"{num} {kind}" for kind, num in Counter(kind for own in kinds_of for kind in own).most_common())
     if num_several := sum(len(own) > 1 for own in kinds_of):
         said += f"; {num_several} of them for several reasons"
@@ -60,10 +40,6 @@ def in_doubt(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> str:
 
 def _setting(cell: MeasuredCell) -> str:
     return setting_text(cell, has_devices=cell.cell.device != Device.cpu, has_engines=True)
-
-
-def _kind(doubt: str) -> str:
-    return next((kind for beginning, kind in DOUBTS.items() if re.match(beginning, doubt)), OTHER)
 
 
 def tips(cells: Sequence[MeasuredCell]) -> dict[str, list[str]]:

@@ -2,18 +2,18 @@
 
 import re
 from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accelbench.commands.command import Context, flag
 from accelbench.errors import UnknownChoiceError, UserError
-from accelbench.project import RECORDS
-from accelbench.schema.record import read_all
 from accelbench.schema.vocab import Device, Status
 
 if TYPE_CHECKING:
     from accelbench.judging.costs import Cost
+    from accelbench.report.read import Sweep
 
 PRICE = flag("--price-per-hour", metavar="2.5", help="an hour's price, or for each device: gpu=2.5,cpu=0.1")
 FIGURE = re.compile(r"\d{1,12}|\d{0,12}\.\d{1,12}")
@@ -39,13 +39,13 @@ def costs(chosen: Namespace, project: Path | None) -> "dict[Device, Cost]":
     return found
 
 
-def check_devices(chosen: Namespace, folder: Path, context: Context) -> None:
-    """Says which prices are of no ok record below `folder`. Raises UserError: one price for several devices."""
+def check_devices(chosen: Namespace, context: Context, sweeps: "Sequence[Sweep]") -> None:
+    """Says which prices are of no ok record of the sweeps. Raises UserError: one price for several devices."""
     text = chosen.price_per_hour
     if text is None:
         return
-    ran = read_all(folder.rglob(RECORDS)).each(lambda record: record.status == Status.ok and record.cell.device.value)
-    measured = sorted({device for _, device in ran if device})
+    ran = [record for sweep in sweeps for record in sweep.records if record.status == Status.ok]
+    measured = sorted({record.cell.device.value for record in ran})
     if "=" not in text and len(measured) > 1:
         wanted = ",".join(f"{device}={text}" for device in measured)
         raise UserError(f"--price-per-hour {text}: the records are of several devices: name each, such as {wanted}")

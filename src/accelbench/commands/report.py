@@ -1,6 +1,7 @@
 """`accelbench report`: the page of a folder of records."""
 
 from argparse import Namespace
+from functools import partial
 from pathlib import Path
 
 from accelbench.commands.command import Command, Context, flag
@@ -20,10 +21,12 @@ def _run(chosen: Namespace, context: Context) -> int:
     is_results = place.project is not None and Path(name) == Path(RESULTS)
     if is_results and chosen.price_per_hour is not None:
         raise UserError("--price-per-hour: not for results/, whose report DVC keeps: set costs: in params.yaml")
-    check_devices(chosen, place.root / name, context)
+    check = partial(check_devices, chosen, context)
     out = place.root / "report" if is_results else Path(name) / "report"
     wanted = params.wanted_suites(place.project, place.root / name)
-    page = build(place.root / name, out, prices, context.say, cache=place.cache, extension=extension, wanted=wanted)
+    page = build(
+        place.root / name, out, prices, context.say, cache=place.cache, extension=extension, wanted=wanted, check=check
+    )
     context.say(f"Report: {page}")
     return 0
 

@@ -73,7 +73,7 @@ def summarise(record: Record) -> Row:
     if measured is not None:
         row["disturbed"] = disturbed.reason(record)
         found = remarks(record, row, about_numbers=row["disturbed"] is None)
-        row |= {kind.value: "; ".join(text for each, text in found if each == kind) or None for kind in Kind}
+        row |= {kind.value: "; ".join(text for each, text, _ in found if each == kind) or None for kind in Kind}
     if row["disturbed"]:
         row = without_numbers(row)
     # What is printable is clean; most texts are.

@@ -41,7 +41,13 @@ class Kind(StrEnum):
     note = "notes"  # the number holds, and its interval, or a column that is empty, shows the same
 
 
-Remark = tuple[Kind, str]  # a sentence about the numbers of a cell
+Remark = tuple[Kind, str, str]  # a sentence about the numbers of a cell, and what a doubt is about, in short
+OTHER, SLOWED = "was doubted by the engine or model", "ran slowed down"
+
+
+def doubt(about: str, text: str) -> Remark:
+    """A doubt: cells that have one "had few blocks", for example."""
+    return Kind.doubt, text, about
 
 
 def remarks(record: Record, row: Row, *, about_numbers: bool = True) -> list[Remark]:
@@ -53,8 +59,8 @@ def remarks(record: Record, row: Row, *, about_numbers: bool = True) -> list[Rem
     measured = record.measurement
     assert measured is not None
     counted = counted_samples(record)
-    said = [(Kind.doubt, text) for text in [*counted, *measured.warnings]]
-    said += [(Kind.note, text) for text in measured.notes if text not in counted]
+    said = [doubt(OTHER, text) for text in [*counted, *measured.warnings]]
+    said += [(Kind.note, text, "") for text in measured.notes if text not in counted]
     if not about_numbers:
         return said
     return [
@@ -98,52 +104,52 @@ def _about_blocks(record: Record, measured: Measurement, row: Row) -> Iterator[R
     blocks, window = measured.blocks, record.cell.window
     yield from _about_end(record.cell, measured)
     if 0 < len(blocks) < order_statistics.NUM_SAMPLES_FOR[50]:
-        yield Kind.doubt, f"only {len(blocks)} blocks were measured"
+        yield doubt("had few blocks", f"only {len(blocks)} blocks were measured")
     short = sum(block.seconds < window.block_s for block in blocks)
     if short and record.cell.protocol == Protocol.steps and not measured.steps_are_blocks:
         if median(block.seconds for block in blocks) < SHORT_S:
             few = f"its {len(blocks)} blocks are shorter than {SHORT_S:g} s"
-            yield Kind.doubt, f"{few}: the wait at their end lowers the speed"
+            yield doubt("had short blocks", f"{few}: the wait at their end lowers the speed")
     elif short and record.cell.protocol == Protocol.window:
-        yield (
-            Kind.doubt,
-            f"{short} of {len(blocks)} blocks are shorter than {window.block_s:g} s: the speed was unsteady",
-        )
+        few = f"{short} of {len(blocks)} blocks are shorter than {window.block_s:g} s"
+        yield doubt("had short blocks", f"{few}: the speed was unsteady")
     width = relative_half_width(row) if blocks else None
     if width is not None and width > MAX_HALF_WIDTH:
         end = ", and more blocks would not help" if measured.stop == Stop.noisy else ""
-        yield Kind.note, f"noisy: samples/s are known to {100 * width:.0f} % only{end}"
+        yield Kind.note, f"noisy: samples/s are known to {100 * width:.0f} % only{end}", ""
     rates = [block.num_samples / block.seconds for block in blocks]
     if rates:
         together = sum(block.num_samples for block in blocks) / sum(block.seconds for block in blocks)
         if abs(together / median(rates) - 1) > MAX_CHANGE:
             differs = f"{100 * (together / median(rates) - 1):+.0f} % from those of the median block"
-            yield Kind.doubt, f"samples/s of all blocks together differ by {differs}: steps take unlike times"
+            unlike = f"differ by {differs}: steps take unlike times"
+            yield doubt("had uneven steps", f"samples/s of all blocks together {unlike}")
     changed = order_statistics.change(rates) if rates else 0.0
     if abs(changed) > MAX_CHANGE:
-        yield Kind.doubt, f"the speed changed by {100 * changed:+.0f} % while it was measured"
+        yield doubt("changed speed", f"the speed changed by {100 * changed:+.0f} % while it was measured")
     if len(measured.epochs) == 1 and record.cell.mode == Mode.train:
-        yield Kind.doubt, "only one epoch: its rate includes the first steps and their compilation"
+        yield doubt("ran a single epoch", "only one epoch: its rate includes the first steps and their compilation")
 
 
 def _about_end(cell: Cell, measured: Measurement) -> Iterator[Remark]:
     num, of_all = measured.num_timed_steps, f" of {cell.steps:,}" if cell.protocol == Protocol.steps else ""
     if measured.is_partial:
-        yield Kind.doubt, f"partial: {num:,}{of_all} steps, timeout_s"
+        yield doubt("ran a part of the steps", f"partial: {num:,}{of_all} steps, timeout_s")
     elif measured.stop == Stop.budget:
-        few = f"{num:,}{of_all} steps after {measured.num_warmup_steps:,} of warm-up"
-        yield Kind.doubt, f"budget_s={cell.budget_s:g} is short for its steps: it was measured in {few}"
+        few = f"it was measured in {num:,}{of_all} steps after {measured.num_warmup_steps:,} of warm-up"
+        yield doubt("had too little time", f"budget_s={cell.budget_s:g} is short for its steps: {few}")
 
 
 def _about_steps(measured: Measurement, row: Row) -> Iterator[Remark]:
     if measured.settled is False:
-        yield Kind.doubt, f"step times had not settled after {measured.warmup_total_s:.1f} s of warm-up"
+        yield doubt("had not settled", f"step times had not settled after {measured.warmup_total_s:.1f} s of warm-up")
     num = len(measured.latency_s)
     outliers = row["num_outliers"] if num >= order_statistics.NUM_SAMPLES_FOR[90] else None
     if isinstance(outliers, int) and outliers > MAX_OUTLIERS * num:
-        yield Kind.note, f"{outliers} of {num} steps are outliers"
+        yield Kind.note, f"{outliers} of {num} steps are outliers", ""
     if measured.clock_drift is not None and abs(measured.clock_drift) > MAX_CLOCK_DRIFT:
-        yield Kind.doubt, f"the clock ran {100 * measured.clock_drift:+.2f} % against the machine's raw clock"
+        drift = f"{100 * measured.clock_drift:+.2f} %"
+        yield doubt("had a clock that drifts", f"the clock ran {drift} against the machine's raw clock")
     rate, p50_ms, per_step = row["samples_per_s"], row["latency_p50_ms"], measured.samples_per_step
     if per_step is not None and isinstance(rate, float) and isinstance(p50_ms, float):
         ratio = rate * p50_ms / 1e3 / per_step
@@ -151,38 +157,39 @@ def _about_steps(measured: Measurement, row: Row) -> Iterator[Remark]:
         if ratio < 1 / MAX_RATIO or (ratio > MAX_RATIO and measured.device == Device.cpu):
             both = f"{significant(p50_ms)} ms gives {significant(rate / ratio)} samples/s, and blocks of steps"
             why = "the speed changed in between, or some steps take much longer"
-            yield Kind.doubt, f"{DISAGREEMENT} {both} {significant(rate)}: {why}"
+            yield doubt("had uneven steps", f"{DISAGREEMENT} {both} {significant(rate)}: {why}")
     if measured.work is not None and measured.work.uncounted:
-        yield Kind.note, f"operations that can't be counted: {', '.join(measured.work.uncounted)}"
+        yield Kind.note, f"operations that can't be counted: {', '.join(measured.work.uncounted)}", ""
 
 
 def _about_requests(serving: Serving) -> Iterator[Remark]:
     if serving.ended_early:
-        yield Kind.doubt, f"ended early: {serving.ended_early}"
+        yield doubt("ended early", f"ended early: {serving.ended_early}")
     if serving.num_errors and (serving.error or not serving.ended_early):
-        why = f": {serving.error}" if serving.error else ""
-        yield Kind.doubt, f"{serving.num_errors:,} of {serving.num_requests:,} requests have no answer{why}"
+        why = f"requests have no answer{f': {serving.error}' if serving.error else ''}"
+        yield doubt("had requests without an answer", f"{serving.num_errors:,} of {serving.num_requests:,} {why}")
     if serving.verdict == Verdict.unknown and (num := serving.num_cycles or 0) < MIN_CYCLES:
-        yield Kind.doubt, f"the server was idle only {num} times: too few to tell what its latencies are"
+        few = f"the server was idle only {num} times"
+        yield doubt("were hardly ever idle", f"{few}: too few to tell what its latencies are")
 
 
 def _about_machine(record: Record, measured: Measurement, row: Row) -> Iterator[Remark]:
-    others = row["other_cpu_utilization_percent"]
-    if isinstance(others, float) and others > MAX_OTHERS_PERCENT:
-        yield Kind.doubt, f"other processes used {others:.0f} % of a core during the measurement"
+    used = row["other_cpu_utilization_percent"]
+    if isinstance(used, float) and used > MAX_OTHERS_PERCENT:
+        yield doubt("ran beside other programs", f"other processes used {used:.0f} % of a core during the measurement")
     cores = record.environment.get("machine", {}).get("num_threads")
     threads = None if measured.threads is None else measured.threads * record.cell.num_processes
     if threads is not None and cores is not None and threads < cores:
-        yield Kind.tip, f"more threads may be faster: {threads} on {cores} cores"
+        yield Kind.tip, f"more threads may be faster: {threads} on {cores} cores", ""
     ceilings = ceilings_in(record.environment)
     if ceilings is not None and (why := ceilings.disturbance(record.cell.precision)):
-        yield Kind.note, f"no share of the ceiling, which was probed beside other load ({why})"
+        yield Kind.note, f"no share of the ceiling, which was probed beside other load ({why})", ""
     share, faults, busy = row["system_time_share"], row["page_faults_per_s"], row["cpu_utilization_percent"]
     if not (isinstance(share, float) and isinstance(faults, float) and isinstance(busy, float)):
         return
     if record.cell.device in SHARE_ONE_CPU and share > MAX_SYSTEM_SHARE and page_faults_matter(faults, busy):
         why = f"{100 * share:.0f} % of the CPU time is the kernel's, with {faults:,.0f} page faults a second"
-        yield Kind.tip, f"another allocator may be faster, such as allocator=jemalloc: {why}"
+        yield Kind.tip, f"another allocator may be faster, such as allocator=jemalloc: {why}", ""
 
 
 def _about_throttling(record: Record, measured: Measurement) -> Iterator[Remark]:
@@ -191,12 +198,12 @@ def _about_throttling(record: Record, measured: Measurement) -> Iterator[Remark]
         return
     quota = system.within("cpu_quota_throttled_s", steady)  # cumulative
     if quota and quota[-1] > quota[0]:
-        yield Kind.doubt, f"the CPU quota was used up for {quota[-1] - quota[0]:.1f} s"
+        yield doubt(SLOWED, f"the CPU quota was used up for {quota[-1] - quota[0]:.1f} s")
     heat = system.within("cpu_thermal_throttles", steady)  # cumulative
     if heat and heat[-1] > heat[0]:
-        yield Kind.doubt, f"the CPU's temperature slowed it down {heat[-1] - heat[0]:.0f} times"
+        yield doubt(SLOWED, f"the CPU's temperature slowed it down {heat[-1] - heat[0]:.0f} times")
     for index in range(measured.num_devices):
         gpu = system.within(f"gpu_{index}_throttled", steady)
         if any(gpu):
             samples = f"{sum(gpu):.0f} of {len(gpu)} samples"
-            yield Kind.doubt, f"GPU {index} was slowed down by its temperature or its power supply in {samples}"
+            yield doubt(SLOWED, f"GPU {index} was slowed down by its temperature or its power supply in {samples}")

@@ -41,6 +41,7 @@ def build(
     cache: Path | None = None,
     extension: Path | None = None,
     wanted: Collection[str] | None = None,
+    check: Callable[[Sequence[Sweep]], object] = lambda sweeps: None,
 ) -> Path:
     """Writes the report into `out` and returns the page's path: index.html, report.md, headline.txt, tables and plots/.
 
@@ -48,13 +49,13 @@ def build(
 
     `results` is the records' folder, for `wanted` see `read.read_all`; `say` shows the user what the report leaves out;
     for `notices` and `cache` see `page.compose`; `extension` is the file of a module that adds to the report
-    (`report.extension`).
+    (`report.extension`), and `check` may refuse the sweeps.
 
     Raises UserError: there are no results, or none is readable, or the report can't be written; or `out` is a link.
     """
     for folder in (out, out / "plots"):
         check_inside(folder, out.parent)
-    sweeps = read_all(results, costs, wanted)
+    check(sweeps := read_all(results, costs, wanted))
     shown_part, shortened = newest(sweeps)
     try:
         added, problem = load(extension), []

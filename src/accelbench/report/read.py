@@ -27,7 +27,7 @@ from accelbench.schema.plan_file import PlanEntry, PlanFile
 from accelbench.schema.race_file import RaceFile, read_race
 from accelbench.schema.record import Record, listed
 from accelbench.schema.record import read_all as read_records
-from accelbench.schema.serialize import group_key
+from accelbench.schema.serialize import group_digest
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Device
 
@@ -40,7 +40,7 @@ Costs = Mapping[Device, Cost]
 NO_COSTS: Costs = MappingProxyType({})
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Sweep:
     """One suite's plan and its records."""
 
@@ -211,10 +211,14 @@ def _entries(folder: Path) -> tuple[PlanFile, list[PlanEntry]]:
 _environments: dict[str, Mapping[str, Any]] = {}  # of the records; emptied at each reading
 
 
-def _shared(record: Record, cell: Cell) -> Record:
-    """The same, with one object for equal environments, and `cell` if it is equal: very many would fill the memory."""
-    environment = _environments.setdefault(group_key(record.environment), record.environment)
-    return replace(record, environment=environment, cell=cell if cell == record.cell else record.cell)
+def _slim(made: Process) -> Process:
+    """The same without samples, with one object for equal environments, and its cell where the record's is equal."""
+    if (record := made.record) is None:
+        return made.without_samples()
+    key = group_digest(record.environment)
+    environment = _environments.setdefault(key, record.environment)
+    record = replace(record, environment=environment, cell=made.cell if made.cell == record.cell else record.cell)
+    return replace(made, record=record, known={"environment_key": key}).without_samples()
 
 
 def _planned(costs: Costs, item: tuple[Path, int]) -> Process | str:
@@ -232,12 +236,7 @@ def _planned(costs: Costs, item: tuple[Path, int]) -> Process | str:
 def _of_records(folder: Path, costs: Costs, unread: UserError) -> Sweep:
     """The sweep of a folder whose plan is `unread`. Raises UserError: no record is readable."""
     race, readable = read_race(folder), read_records(sorted(folder.glob(RECORDS)))
-    found = [
-        replace(each, path=path)
-        for path, each in readable.each(
-            lambda record: Process.of(_shared(record, record.cell), costs).without_samples()
-        )
-    ]
+    found = [replace(each, path=path) for path, each in readable.each(lambda record: _slim(Process.of(record, costs)))]
     made = [each for each in found if race is None or each.name not in race.short]
     problems = readable.problems(lambda path: f"{_place(folder)}/{path.name}")
     if not made and (found or not problems):  # without records, or all are short ones of a search
@@ -274,10 +273,9 @@ def _of_file(path: Path, cell: Cell, label: str, costs: Costs, ceilings: Ceiling
     record = next(iter(readable), None)
     if record is not None and ceilings is not None:
         record = replace(record, environment={**record.environment, "ceilings": ceilings.to_json()})
-    record = record and _shared(record, cell)
     problem = next(iter(readable.problems(lambda path: f"{_place(path.parent)}/{path.name}")), None)
     made = Process(cell=cell, name=path.stem, label=label, record=record, problem=problem, costs=costs, path=path)
-    return made.without_samples()
+    return _slim(made)
 
 
 def _notes(

@@ -16,12 +16,8 @@ TURNED[0x0112] = 6  # to be turned by 90 degrees clockwise
 @pytest.mark.parametrize(
     ("mode", "kind", "options"),
     [
-        ("RGB", "JPEG", {}),
-        ("RGB", "JPEG", {"progressive": True, "exif": TURNED}),
-        ("L", "JPEG", {}),
-        ("CMYK", "JPEG", {}),
-        ("RGBA", "PNG", {}),
-        ("RGB", "BMP", {}),
+        *(("RGB", "JPEG", {}), ("RGB", "JPEG", {"progressive": True, "exif": TURNED}), ("L", "JPEG", {})),
+        *(("CMYK", "JPEG", {}), ("RGBA", "PNG", {}), ("RGB", "BMP", {})),
     ],
 )
 def test_a_picture_is_that_of_the_arrays_but_for_rounding(mode, kind, options):
