@@ -200,7 +200,7 @@ def test_the_speed_of_a_cell_is_a_run_that_is_updated_and_no_measurement(root):
     assert (lost.data.metrics, lost.data.tags["word"], lost.info.status) == ({}, "failed", "FAILED")
     fastest, mean = sorted((run for run in cells if run is not lost), key=lambda run: run.data.params["precision"])
     assert (fastest.data.tags["word"], mean.data.tags["word"]) in {("fastest", "likely"), ("fastest", "can't tell")}
-    assert re.fullmatch(r"1,\d\d0", mean.data.tags["speed"])
+    assert re.fullmatch(r"1,\d\d0 ±\d+ %", mean.data.tags["speed"])
     assert mean.data.tags["share"] == f"{mean.data.metrics['cell/share_of_fastest']:.3f}"
     assert f"tags.cell+%3D+%27{mean.data.tags[CELL_KEY]}%27" in mean.data.tags[view.NOTE]
     rates = [run.data.metrics[view.SPEED] for run in measured if run.data.tags["cell"] == mean.data.tags[CELL_KEY]]
