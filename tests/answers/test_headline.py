@@ -18,8 +18,8 @@ GPU_RATE = PROBED.format("bf16", "45,000", "fp32", "9,000", "0.200 TFLOP/s)")
 BEST, EQUAL = "With the fastest setting of each, bf16 is {} than fp32 in {}.", "With the same engine and batch, "
 NOT, WORTH = (f"{BEST.format(word, 'mlp training')}" for word in ("slower", "faster"))
 IN = "in mlp training with lightning, batch 128"
-LOSS = f"{NOT}\n{EQUAL}fp32 is % times as fast as bf16 {IN} (likely)."
-GAIN = f"{WORTH}\n{EQUAL}bf16 is 4.00 times as fast as fp32 {IN} (likely)."
+LOSS = f"{NOT} {EQUAL}fp32 is % times as fast as bf16 {IN} (likely)."
+GAIN = f"{WORTH} {EQUAL}bf16 is 4.00 times as fast as fp32 {IN} (likely)."
 UNTOLD = "it can't be told whether bf16 or fp32 is faster."
 
 
@@ -32,7 +32,7 @@ UNTOLD = "it can't be told whether bf16 or fp32 is faster."
         (500, "amx_bf16", 20e9, f"{LOSS.replace('%', '2.00')} {UNITS}, but i{LOW}."),
         (500, "", None, LOSS.replace("%", "2.00")),
         (4000, "", -9e11, GAIN),  # fp32 was probed beside other load
-        (1010, "avx2", 20e9, f"In mlp training {UNTOLD}\n{EQUAL}can't tell {IN}."),
+        (1010, "avx2", 20e9, f"In mlp training {UNTOLD} {EQUAL}can't tell {IN}."),
     ],
 )
 def test_what_a_precision_is_worth_is_said_with_its_reasons(cells, maker, rate, sets, probed, said) -> None:
@@ -67,7 +67,7 @@ def test_no_sentence_about_a_precision_covers_pairs_that_differ(cells, on) -> No
 
     def said(*records) -> list[str]:
         found = cells(sum(records, []))
-        return worth(answers(found), found).splitlines()
+        return worth(answers(found), found).replace(f" {EQUAL[:-2]}", f"\n{EQUAL[:-2]}").splitlines()
 
     gain, slower = on("A", GAIN_OF), on("B", GAIN_OF | {"mlp cpu bf16": 100}, "avx2")
     assert said(gain, slower)[::2] == [WORTH.replace("each", "each (A)"), NOT.replace("each", "each (B)")]
@@ -134,6 +134,6 @@ def test_the_headline_says_what_is_fastest_what_is_missing_and_what_is_in_doubt(
         "training in fp32 with lightning. "
         "Stand-ins were measured instead of mnist: speeds hold for data of these shapes, accuracies don't. "
         "Noisy machine: 1 of 7 processes shared the CPU with other programs; don't trust small differences.",
-        "Precision": "In cnn training (!) fp32 with keras is faster; keras was not measured in bf16.\n"
+        "Precision": "In cnn training (!) fp32 with keras is faster; keras was not measured in bf16. "
         f"{EQUAL}bf16 is 1.50 times as fast as fp32 in cnn training with lightning, batch 128 (likely).",
     }

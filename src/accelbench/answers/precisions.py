@@ -23,7 +23,7 @@ TERA = 1e13  # operations per second from which they are given in TFLOP/s
 
 
 def worth(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> str:
-    """Two lines for each precision, device and machine that was compared with fp32; empty if none was."""
+    """A line for each precision, device and machine that was compared with fp32; empty if none was."""
     found: dict[tuple[str, str, str], list[Pair]] = {}
     for pair in pairs(cells, PRECISION):
         found.setdefault((pair.value, pair.cell.cell.device, _machine(pair.cell)), []).append(pair)
@@ -32,7 +32,7 @@ def worth(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> str:
     lines: list[str] = []
     for (_, device, machine), of_one in found.items():
         on = f" on the {device}" * (len(nums) > 1) + f" ({machine})" * (nums[device] > 1)
-        lines += filter(None, [_verdict(answers, of_one, on), _figures(of_one, on)])
+        lines.append(f"{_verdict(answers, of_one, on)} {_figures(of_one, on)}".strip())
     return "\n".join(lines)
 
 

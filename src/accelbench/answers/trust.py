@@ -12,7 +12,7 @@ from accelbench.presentation import counted
 from accelbench.schema.vocab import Device
 
 NOISY = 0.1  # of all processes
-MAX_NAMED, FEW = 8, 4  # cells in doubt; of more, few are named
+MAX_NAMED, FEW = 8, 3  # cells in doubt; of more, few are named
 
 
 def in_doubt(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> str:
