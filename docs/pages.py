@@ -1,5 +1,6 @@
-"""Writes what the pages say of settings from the code: docs/settings.md, and the settings' rows of docs/columns.md."""
+"""Writes what is computed: docs/settings.md, the settings' rows of docs/columns.md, a table of docs/serving.md."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,13 @@ from accelbench.schema.setting import declared
 from accelbench.settings.about import every_setting
 
 DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS))
+import wrong_ways  # noqa: E402
+
 CONF = DOCS.parent / "conf"
 # The row of docs/columns.md after which the declared settings stand, and the heading after them.
 BEFORE, AFTER = "| `device` | the device that was asked for | – |\n", "\n## Outcome\n"
+WRONG = "| what is done | it says | what holds |\n|---|---|---|\n"  # the heading of the table in docs/serving.md
 
 MAX_WORDS = 100  # characters of a list of choices in a table
 
@@ -23,7 +28,7 @@ def pages() -> dict[str, str]:
     defaults = {name: value for name, value in config.items() if isinstance(value, str) and "${" not in value}
     defaults |= {name: value for each in config["defaults"] if isinstance(each, dict) for name, value in each.items()}
     defaults |= {"model.name": defaults["model"]}
-    return {"columns.md": columns(), "settings.md": settings(defaults)}
+    return {"columns.md": columns(), "settings.md": settings(defaults), "serving.md": serving()}
 
 
 def columns() -> str:
@@ -34,6 +39,13 @@ def columns() -> str:
     said = {each.column: each.said for each in declared(Cell) if each.said.column}
     rows = [f"| `{name}` | {each.help} | {each.empty or '–'} |\n" for name, each in said.items()]
     return "".join([before, BEFORE, *rows, AFTER, after])
+
+
+def serving() -> str:
+    """docs/serving.md as it is, with the table of wrong ways to load a model."""
+    before, _, after = (DOCS / "serving.md").read_text().partition(WRONG)
+    _, end, after = after.partition("\n\n")
+    return "".join([before, WRONG, *wrong_ways.rows(), end[1:], after])
 
 
 def settings(defaults: dict[str, Any]) -> str:

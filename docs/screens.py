@@ -51,6 +51,7 @@ TERMINALS = {
     "search": f"accelbench best --search --budget 1m {RESNET18} precision=fp32,bf16 batch_size=1,8 threads=1,2",
 }
 FAILING = {"wrong-word": 2, "compare": 1}  # their exit statuses
+SERVE = f"accelbench best --serve --latency-ms 50 --budget 1m {RESNET18} server.max_batch=1,8 out=runs/requests"
 # Picture -> the part of the report's page that it shows, as an XPath.
 QUESTION = "//section[contains(@class, 'question')][h2='{}']"
 SECTIONS = {
@@ -170,6 +171,14 @@ def part(name: str) -> None:
     with browser(1400, 1000) as page:
         page.get((report() / "index.html").as_uri())
         save(page, name, SECTIONS[name])
+
+
+def requests() -> None:
+    """Saves the question about requests of the report of a search, which other results don't have."""
+    run(f"{SERVE} && accelbench report runs/requests", clone())
+    with browser(1100, 1000) as page:
+        page.get((clone() / "runs/requests/report/index.html").as_uri())
+        save(page, "requests", QUESTION.format("How many requests per second?"))
 
 
 def dvc_plots() -> None:
@@ -328,6 +337,7 @@ def write(path: Path, content: str | bytes) -> None:
 # Picture or page -> what makes it, and the code that it shows. What takes longest is last.
 JOBS: dict[str, tuple[Callable[[], None], tuple[str, ...]]] = {
     **{name: (partial(part, name), OF_PAGE) for name in SECTIONS},
+    "requests": (requests, OF_PAGE),
     "dvc-plots": (dvc_plots, OF_DVC),
     "notebook": (notebook, OF_NOTEBOOK),
     "mlflow": (mlflow, OF_MLFLOW),

@@ -114,8 +114,9 @@ def harmless(words):
         return [["plan", *shlex.split(side)] for side in words[2:4]]
     if words[0] == "compare" and not Path(words[1]).is_dir():  # records of other machines and revisions
         return [["compare", "A", "B", *words[3:]]]
-    if {"--search", "--largest-batch"} & set(words):
-        return [["plan", *["-m"] * ("--search" in words), *(word for word in words[1:] if "=" in word)]]
+    if {"--search", "--serve", "--largest-batch"} & set(words):
+        served = ["protocol=server"] * ("--serve" in words)
+        return [["plan", *["-m"] * ("--largest-batch" not in words), *served, *(word for word in words if "=" in word)]]
     if "data=stripes" in words:  # which the page has its reader add
         return [["plan", *words, "data=mnist"]]
     return [words if words[0] in names else ["plan", *words]]

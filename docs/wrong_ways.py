@@ -1,0 +1,103 @@
+"""How a load test lies: each wrong way, run on a model that stalls once a second, beside what holds.
+
+The clock is simulated, so that every machine gets the same figures: `python docs/pages.py` writes them into
+docs/serving.md. tests/serving/test_wrong_ways.py runs the first one with a real clock.
+"""
+
+import math
+from collections.abc import Iterator
+from itertools import takewhile
+
+import numpy as np
+from numpy.typing import NDArray
+
+TOOK_S, STALL_S = 0.001, 0.8
+RATE, DURATION_S, LIMIT_MS, SHORT_S, NUM_SEEDS = 100, 60.0, 900.0, 10.0, 10
+LADDER = range(100, 215, 5)  # requests/s that the searches try
+
+
+class Stalls:
+    """A model that takes 1 ms; the first call after each full second takes 800 ms longer."""
+
+    def __init__(self) -> None:
+        self.next_s = 1.0
+
+    def end_s(self, start_s: float) -> float:
+        """When a call that begins at `start_s` ends."""
+        stall_s = STALL_S if start_s >= self.next_s else 0.0
+        if stall_s:
+            self.next_s = math.floor(start_s) + 1.0
+        return start_s + TOOK_S + stall_s
+
+
+def closed_loop() -> tuple[float, NDArray[np.float64]]:
+    """Each request is sent once the one before it is answered: requests per second, and latencies in ms."""
+    model, ends = Stalls(), [0.0]
+    while ends[-1] < DURATION_S:
+        ends.append(model.end_s(ends[-1]))
+    return (len(ends) - 1) / ends[-1], 1000 * np.diff(ends)
+
+
+def open_loop(rate: float, seed: int = 0, duration_s: float = DURATION_S) -> tuple[NDArray[np.float64], ...]:
+    """Requests come when they come, answered one by one: latencies in ms since each was due, and since it was sent.
+
+    Sent late is how a client with one connection sends them: it waits for the answer to the one before.
+    """
+    due = np.sort(np.random.default_rng(seed).uniform(0, duration_s, round(rate * duration_s)))
+    model, sent, done = Stalls(), [], [0.0]
+    for each in due:
+        sent.append(max(each, done[-1]))
+        done.append(model.end_s(sent[-1]))
+    return 1000 * (done[1:] - due), 1000 * (np.array(done[1:]) - sent)
+
+
+def p99(latencies: NDArray[np.float64]) -> float:
+    """The latency that 99 % of the requests are within, in ms."""
+    return float(np.quantile(latencies, 0.99, method="higher"))
+
+
+def highest(seed: int, duration_s: float) -> int:
+    """The highest rate of the ladder before the first whose p99 is above the limit; every probe has the same seed."""
+    return [*takewhile(lambda rate: p99(open_loop(rate, seed, duration_s)[0]) <= LIMIT_MS, LADDER)][-1]
+
+
+def rows() -> Iterator[str]:
+    """The rows of the table in docs/serving.md."""
+    rate, closed = closed_loop()
+    since_due, since_sent = open_loop(RATE)
+    beyond_due, beyond_sent = open_loop(LADDER[-1])
+    short = [highest(seed, SHORT_S) for seed in range(NUM_SEEDS)]
+    long = highest(0, DURATION_S)
+    failing = LADDER[LADDER.index(long) + 1]
+    for cells in (
+        (
+            "closed loop: the next request is sent once the last one is answered",
+            f"p99 {p99(closed):.0f} ms, {rate:.0f} requests/s",
+            f"p99 {p99(since_due):.0f} ms, at {RATE} requests/s",
+        ),
+        (
+            "latency since the request was *sent*, late, since the client waited",
+            f"p99 {p99(since_sent):.0f} ms at {RATE}, and {p99(beyond_sent):.0f} ms at {LADDER[-1]} requests/s",
+            f"p99 {p99(since_due):.0f} ms at {RATE}; {p99(beyond_due):,.0f} ms at {LADDER[-1]}, and it grows",
+        ),
+        (
+            "the average instead of a percentile",
+            f"{since_due.mean():.0f} ms: within a limit of 500 ms",
+            f"p99 {p99(since_due):.0f} ms: {100 * np.mean(since_due > 500):.0f} % of the requests take longer than 500",
+        ),
+        (
+            "the rate at which a search first fails, reported as the maximum",
+            f"{failing} requests/s within {LIMIT_MS:.0f} ms",
+            f"p99 {p99(open_loop(failing)[0]):,.0f} ms there; {long} requests/s is the highest that passed",
+        ),
+        (
+            f"one seed for all probes, of {SHORT_S:.0f} s each, and no confirmation",
+            f"{min(short)} requests/s, or {max(short)}, by the seed (of {NUM_SEEDS})",
+            f"p99 at {max(short)} is {p99(open_loop(max(short))[0]):,.0f} ms over a minute",
+        ),
+    ):
+        yield f"| {' | '.join(cells)} |\n"
+
+
+if __name__ == "__main__":
+    print(*rows(), sep="")
