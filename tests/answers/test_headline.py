@@ -9,6 +9,7 @@ from accelbench.devices.cpu import INSTRUCTION_SETS
 from accelbench.schema.vocab import Engine, Mode, Status
 from fakes import make_ceilings
 from report.conftest import ENVIRONMENT
+from report.pictures.samples import served
 
 NONE, UNITS = "This CPU has AVX2 and no bf16 units", "This CPU has bf16 units (amx_bf16)"
 PROBED = "n the probe of matrix products {} is {} times as fast as {} ({} against {}"
@@ -137,3 +138,10 @@ def test_the_headline_says_what_is_fastest_what_is_missing_and_what_is_in_doubt(
         "Precision": "In cnn training (!) fp32 with keras is faster; keras was not measured in bf16. "
         f"{EQUAL}bf16 is 1.50 times as fast as fp32 in cnn training with lightning, batch 128 (likely).",
     }
+
+
+def test_a_line_says_what_the_best_setting_of_each_workload_serves(cells, maker) -> None:
+    (line,) = [line for line in headline([], cells(served(maker))) if line.topic == "Serving"]
+    assert line.text.startswith("fp32, batches of at most 8: 200 to 240 requests/s with p99 at most 50 ms (sure; ")
+    (line,) = [line for line in headline([], cells([*served(maker), *served(maker, "mlp")])) if line.topic == "Serving"]
+    assert [text.split()[0] for text in line.text.splitlines()] == ["cnn", "mlp"]

@@ -18,6 +18,7 @@ from accelbench.report import build
 from accelbench.schema.cell import KerasSettings
 from accelbench.schema.vocab import Engine, Status
 from browsing import asked_for, open_page
+from report.pictures.samples import served
 
 pytestmark = pytest.mark.browser
 NUM_CELLS, NUM_FOLDED = 44, 6
@@ -193,6 +194,24 @@ def two_suites(tmp_path_factory: pytest.TempPathFactory, maker) -> Path:
         gpu = maker.record(maker.cell(device="gpu", suite=suite), Status.failed, reason=WICKED, error=WICKED)
         maker.suite(folder / "results", [*records, gpu])
     return build.build(folder / "results", folder / "report").parent
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_probes_are_marked_by_their_verdict_and_reached_by_keys(show, maker, tmp_path, scheme) -> None:
+    maker.suite(tmp_path / "results", served(maker))
+    browser = show(scheme=scheme, folder=build.build(tmp_path / "results", tmp_path / "report").parent)
+    assert browser.get_log("browser") == []
+    chart = browser.find_element(By.CSS_SELECTOR, "[data-kind=requests] svg[role=group]")
+    looks = [mark.get_attribute("class") for mark in chart.find_elements(By.CSS_SELECTOR, ".dot")]
+    assert sorted(looks) == ["dot fails", "dot fails", "dot passes", "dot passes", "dot passes", "dot unknown"]
+    legend = [entry.text for entry in browser.find_elements(By.CSS_SELECTOR, "[data-kind=requests] .legend li")]
+    assert legend[2:5] == ["p99", "p90", "p50"]
+    assert sorted(legend[5:]) == ["can't tell", "sure fail", "sure pass"]
+    chart.find_element(By.CSS_SELECTOR, ".mark[tabindex='0']").send_keys(Keys.ARROW_RIGHT)
+    assert "200 requests/s: sure pass" in text(browser, "card")
+    assert "p99 40.0 ms" in text(browser, "card")
+    choose(browser, "batch_size", "1")
+    assert len(marks(browser, "[data-kind=requests]")) == 2
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 420), ("dark", 1400)])

@@ -3,7 +3,7 @@ import pytest
 from accelbench.answers.sentences import answers
 from accelbench.report.questions import questions
 from accelbench.schema.measurement import Work
-from report.pictures.samples import working
+from report.pictures.samples import served, working
 
 
 @pytest.fixture
@@ -39,3 +39,23 @@ def test_a_cell_above_the_probed_peak_is_named_and_no_share_of_it(asked, maker) 
     limit = asked([], records)["How near to the limit?"].sentence
     assert limit.startswith("The fastest cells reach 50 % of the operations")
     assert limit.endswith("Not drawn, since it ran faster than the probe: cnn-cpu-fp32-b128-infer.")
+
+
+def test_requests_have_a_section_for_each_workload_with_the_probes_of_each_setting(asked, maker) -> None:
+    question = asked([], served(maker))["How many requests per second?"]
+    best = "fp32, batches of at most 8: 200 to 240 requests/s with p99 at most 50 ms"
+    assert question.sentence == f"{best} (sure; not confirmed with another seed)."
+    assert [line.name.partition(", ")[2] for line in question.lines] == [
+        *["batches of at most 8"] * 4,
+        *["one at a time"] * 2,
+    ]
+    shown = dict(zip(question.table.headings, (entry.text for entry in question.table.rows[0]), strict=True))
+    assert (shown["requests/s: from"], shown["to"], shown["p99 (ms)"], shown["busy (%)"]) == (
+        "200",
+        "240",
+        "40.0",
+        "62.5",
+    )
+    assert "J/request" not in shown
+    several = asked([], [*served(maker), *served(maker, "mlp")])
+    assert [title.partition("? ")[2].split()[0] for title in several] == ["cnn", "mlp"]

@@ -1,4 +1,4 @@
-"""What all answers come to, in at most five lines: the page, report.md and the end of `make repro` show these."""
+"""What all answers come to, in at most six lines: the page, report.md and the end of `make repro` show these."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,6 +9,7 @@ from typing import NamedTuple
 from accelbench.answers.cells import MeasuredCell, Word
 from accelbench.answers.precisions import worth
 from accelbench.answers.sentences import Answer
+from accelbench.answers.serving import best_settings, capacities
 from accelbench.answers.trust import in_doubt
 from accelbench.answers.words import MODES, setting_text
 from accelbench.presentation import significant
@@ -45,6 +46,7 @@ def headline(answers: Sequence[Answer], cells: Sequence[MeasuredCell], published
     """
     lines = [
         _fastest(answers),
+        Line("Serving", _serving(cells)),
         Line("In doubt", in_doubt(answers, cells)),
         Line("Precision", worth(answers, cells)),
         Line("Studies", published),
@@ -105,6 +107,12 @@ def _networks(answers: Sequence[Answer], *, has_devices: bool) -> dict[str, Netw
         return Network(text, setting(answer, lead.first, batch=True), answer.rate, verdict)
 
     return {answer.name_among(answers): network(answer) for answer in reversed(answers)}
+
+
+def _serving(cells: Sequence[MeasuredCell]) -> str:
+    """How many requests per second the best setting of each workload serves; with the workload if there are several."""
+    best = best_settings(capacities(cells))
+    return "\n".join(f"{f'{each.what}: ' if len(best) > 1 else ''}{each.sentence}." for each in best)
 
 
 def _missing(cells: Sequence[MeasuredCell]) -> str:

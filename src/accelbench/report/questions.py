@@ -8,10 +8,12 @@ from typing import Literal, NamedTuple
 from accelbench.answers.cells import MeasuredCell, Word
 from accelbench.answers.pairs import BATCH, DEVICE, ENGINE, OPTIONS, PRECISION, Axis, Pair, pairs
 from accelbench.answers.sentences import Answer
+from accelbench.answers.serving import Capacity, capacities
 from accelbench.judging.row import phases_ms
 from accelbench.presentation import and_more, significant
 from accelbench.report.read import Sweep
 from accelbench.report.tables import pairs as pair_table
+from accelbench.report.tables import serving as serving_table
 from accelbench.report.tables.all_cells import name_on_page
 from accelbench.report.tables.table import Table
 from accelbench.schema.vocab import Phase
@@ -29,7 +31,7 @@ class Line(NamedTuple):
     cell: str  # its name among the page's cells
     name: str
     text: str  # beside the value
-    value: float = 0.0  # a ratio or percent; 0 where the chart shows the phases of the cell's step
+    value: float = 0.0  # a ratio or percent; 0 where the chart shows columns of the cell: phases, or latencies
     bounds: tuple[float, float] | None = None
 
 
@@ -39,7 +41,7 @@ class QuestionSection:
 
     title: str
     sentence: str
-    kind: Literal["times", "percent", "phases"]
+    kind: Literal["times", "percent", "phases", "requests"]
     lines: list[Line]  # the page draws the first ones of several
     table: Table | None = None
 
@@ -62,7 +64,22 @@ def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[Questi
         _time(fastest),
         _limit(fastest),
     ]
-    return [question for question in found if question is not None]
+    return [*_requests(cells), *(question for question in found if question is not None)]
+
+
+def _requests(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
+    """A section for each workload that served requests, of which the page's script draws a line for each setting."""
+    by_workload: dict[str, list[Capacity]] = {}
+    for each in capacities(cells):
+        by_workload.setdefault(each.what, []).append(each)
+    for what, found in by_workload.items():
+        yield QuestionSection(
+            title="How many requests per second?" + (f" {what}" if len(by_workload) > 1 else ""),
+            sentence=f"{found[0].sentence}.",
+            kind="requests",
+            lines=[Line(name_on_page(probe.cell), each.setting, "") for each in found for probe in each.probes],
+            table=serving_table.table(found),
+        )
 
 
 def _gained(title: str, axis: Axis, base: str, cells: Sequence[MeasuredCell]) -> QuestionSection | None:

@@ -1,9 +1,11 @@
-"""Records of cells whose work was counted, on a device whose ceilings are known."""
+"""Records of cells whose work was counted, on a device whose ceilings are known, and of cells that served requests."""
 
 import dataclasses
 
+from accelbench.schema.cell import Server
 from accelbench.schema.measurement import Breakdown, Work
-from accelbench.schema.vocab import Mode
+from accelbench.schema.serving import Quantile, Serving
+from accelbench.schema.vocab import Mode, Protocol, Verdict
 from fakes import make_ceilings
 
 PHASES = {"data_wait": [1e-3] * 4, "forward": [6e-3] * 4, "backward": [2e-3] * 4, "framework": [1e-3] * 4}
@@ -19,3 +21,31 @@ def working(maker, model, precision="fp32", mode=Mode.infer, **changes):
     rates = {"fp32": 1e11, "bf16": 4e11}
     ceilings = make_ceilings(flops_per_s=rates, how=dict.fromkeys(rates, "matmul"), memory_bytes_per_s=1e10)
     return dataclasses.replace(made, environment={**made.environment, "ceilings": ceilings.to_json()})
+
+
+def serving(maker, rate, verdict, p99_ms, *, model="cnn", max_batch=8, delay_ms=0.0, seed=0):
+    """A record of requests at a rate, whose p99 may be at most 50 ms."""
+    settings = {"mode": Mode.infer, "protocol": Protocol.server, "batch_size": max_batch, "seed": seed}
+    cell = maker.cell(model, server=Server(rate=rate, max_delay_ms=delay_ms), **settings)
+    seconds = {50.0: p99_ms / 4000, 90.0: p99_ms / 2000, 99.0: p99_ms / 1000, 99.9: p99_ms / 500}
+    found = Serving(
+        seed=seed,
+        num_requests=round(20 * rate),
+        duration_s=20.0,
+        offered_per_s=rate,
+        served_per_s=rate,
+        latencies=[Quantile(percentile=percent, seconds=each) for percent, each in seconds.items()],
+        num_missed=7,
+        verdict=Verdict(verdict),
+        batches={"1": 100, "8": 100},
+        busy_share=0.625,
+    )
+    return maker.ok(cell, rate, data=None, serving=found, blocks=[], latency_s=[])
+
+
+def served(maker, model="cnn"):
+    """Records of two settings of a network: a search's probes."""
+    fast = [(100, "sure pass", 20), (200, "sure pass", 40), (220, "can't tell", 49), (240, "sure fail", 900)]
+    slow = [(50, "sure pass", 30), (100, "sure fail", 80)]
+    records = [serving(maker, *each, model=model, seed=seed) for seed, each in enumerate(fast)]
+    return records + [serving(maker, *each, model=model, max_batch=1, seed=9) for each in slow]

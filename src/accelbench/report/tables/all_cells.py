@@ -24,7 +24,7 @@ FILTERS = {
 # The columns in which cells of one line of a chart are equal.
 SERIES = [
     *("device", "precision", "options", "data", "pipeline", "num_workers", "augment", "input_shape"),
-    *("protocol", "epochs", "threads", "framework", "steps", "seed", "repeat"),
+    *("protocol", "epochs", "threads", "framework", "steps", "rate", "max_delay_ms", "workers", "seed", "repeat"),
 ]
 
 
@@ -45,7 +45,10 @@ MAIN = [
     CsvColumn("samples/s", "samples_per_s"),
     CsvColumn("± (%)", "half_width", "percent2"),
     CsvColumn("p50 (ms)", "latency_p50_ms"),
-    CsvColumn("against the fastest", "verdict", "word"),
+    CsvColumn("against the fastest", "against", "word"),
+    CsvColumn("requests/s offered", "offered_per_s"),
+    CsvColumn("p99 of requests (ms)", "request_p99_ms"),
+    CsvColumn("within its limit", "verdict", "word"),
     CsvColumn("doubts, or the reason", "remark", "word"),
 ]
 COLUMNS = [
@@ -71,6 +74,10 @@ COLUMNS = [
     CsvColumn("GPU (%)", "gpu_utilization_percent"),
     CsvColumn("J/sample", "energy_j_per_sample"),
     CsvColumn("cost of a million samples", "cost_per_million_samples"),
+    CsvColumn("J/request", "energy_j_per_request"),
+    CsvColumn("cost of a million requests", "cost_per_million_requests"),
+    CsvColumn("mean batch", "mean_batch"),
+    CsvColumn("busy (%)", "busy_share", "percent"),
     CsvColumn("accuracy (%)", "accuracy", "percent"),
     CsvColumn("test loss", "test_loss"),
     *(CsvColumn(name, name, "word") for name in ("tips", "notes", "checked")),
@@ -85,6 +92,9 @@ METRICS = [
     ("latency p99 (ms)", "latency_p99_ms", "less", "number"),
     ("energy (J/sample)", "energy_j_per_sample", "less", "number"),
     ("cost of a million samples", "cost_per_million_samples", "less", "number"),
+    ("p99 of requests (ms)", "request_p99_ms", "less", "number"),
+    ("energy (J/request)", "energy_j_per_request", "less", "number"),
+    ("cost of a million requests", "cost_per_million_requests", "less", "number"),
     ("share of the ceiling (%)", "mfu", "more", "percent"),
     ("peak memory of the device (MB)", "peak_device_mb", "less", "number"),
     ("peak memory of the host (MB)", "peak_host_mb", "less", "number"),
@@ -132,14 +142,14 @@ def cells(sweeps: Sequence[Sweep], groups: Iterable[Group]) -> Cells:
     csv_rows = [row for sweep in sweeps for row in device_scaling.rows(sweep)]
     every = [(sweep, cell) for sweep in sweeps for cell in sweep.cells]
     wanted = {cell.measured_key for _, cell in every}
-    verdicts = {
+    against = {
         cell.measured_key: verdict_text(group, cell)
         for group in groups
         for cell in group.cells
         if len(group.cells) > 1 and cell.measured_key in wanted
     }
     rows = [
-        row | extension(sweep, cell) | {"verdict": verdicts.get(cell.measured_key)}
+        row | extension(sweep, cell) | {"against": against.get(cell.measured_key)}
         for row, (sweep, cell) in zip(csv_rows, every, strict=True)
     ]
     known = [column for column in COLUMNS if any(row[column.name] is not None for row in rows)]

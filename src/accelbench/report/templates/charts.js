@@ -1,7 +1,7 @@
 "use strict";
 // Charts of the shown cells: for each question a line per pair or cell; for each suite a panel per model and mode.
 const WIDTH = 400, HEIGHT = 240, LEFT = 56, RIGHT = 12, TOP = 10, BOTTOM = 36, BAR = 17, MAX_BARS = 30;
-const ROW = 29, MAX_ROWS = 8, MAX_ON_CARD = 4;
+const ROW = 29, MAX_ROWS = 8, MAX_ON_CARD = 4, MAX_SETTINGS = 6;
 const DASHES = ["", "6 3", "2 3", "8 3 2 3", "12 4"];
 const SHAPES = {
   fp16: "M0-5L5 0 0 5-5 0Z", bf16: "M-3.6-3.6H3.6V3.6H-3.6Z", fp32: "M0-4A4 4 0 1 0 0 4A4 4 0 1 0 0-4Z",
@@ -31,6 +31,7 @@ function bounds(cell) {
 // Names the cells of a panel: device, precision, and every setting in which they differ.
 const SHORT = {batch_size: value => `b${value}`, seed: value => `seed ${value}`, repeat: value => `repeat ${value}`,
   num_workers: value => `${value} workers`, steps: value => `${value} steps`, threads: value => `${value} threads`,
+  rate: value => `${value}/s`, max_delay_ms: value => `${value} ms`, workers: value => `${value} instances`,
   epochs: (value, cell) => cell.protocol === "fit" ? `${value} epochs` : ""};
 function naming(cells, withBatch) {
   const names = DATA.series.filter(name => !["device", "precision"].includes(name));
@@ -92,24 +93,31 @@ function seriesOf(cells) {
   return [...grouped(cells, cell => DATA.series.map(name => cell[name]).join("|")).values()];
 }
 
-function linePanel(cells) {
-  const batches = cells.map(cell => cell.batch_size);
-  const values = cells.flatMap(cell => [number(cell, state.metric.name), ...bounds(cell) ?? []]).filter(value => value > 0);
-  let [low, high] = [Math.min(...values) / 1.15, Math.max(...values) * 1.15];
+// The place of a value on a logarithmic axis, and the drawn axis, with words below what is across.
+function logAxis(values, words, across) {
+  const known = values.filter(value => value > 0);
+  let [low, high] = [Math.min(...known) / 1.15, Math.max(...known) * 1.15];
   if (high / low < 4) [low, high] = [Math.sqrt(low * high) / 2, Math.sqrt(low * high) * 2];  // at least two labelled ticks
-  const [least, most] = [Math.log2(Math.min(...batches)), Math.log2(Math.max(...batches))];
-  const series = seriesOf(cells);
-  const x = batch => LEFT + 18 + (WIDTH - LEFT - RIGHT - 36) * (most > least ? (Math.log2(batch) - least) / (most - least) : 0.5);
   const y = value => TOP + (HEIGHT - TOP - BOTTOM) * (1 - Math.log(value / low) / Math.log(high / low));
   const axes = make("g", {class: "axes", "aria-hidden": "true"});
   for (const tick of ticks(low, high)) {
     axes.append(line(LEFT, y(tick), WIDTH - RIGHT, y(tick), "grid"),
-      make("text", {x: LEFT - 6, y: y(tick) + 4, "text-anchor": "end"}, WHOLE.format(scaled(tick, state.metric.kind))));
+      make("text", {x: LEFT - 6, y: y(tick) + 4, "text-anchor": "end"}, words(tick)));
   }
+  axes.append(make("text", {x: (LEFT + WIDTH) / 2, y: HEIGHT - 4, "text-anchor": "middle"}, across));
+  return [y, axes];
+}
+
+function linePanel(cells) {
+  const batches = cells.map(cell => cell.batch_size);
+  const values = cells.flatMap(cell => [number(cell, state.metric.name), ...bounds(cell) ?? []]);
+  const [least, most] = [Math.log2(Math.min(...batches)), Math.log2(Math.max(...batches))];
+  const series = seriesOf(cells);
+  const x = batch => LEFT + 18 + (WIDTH - LEFT - RIGHT - 36) * (most > least ? (Math.log2(batch) - least) / (most - least) : 0.5);
+  const [y, axes] = logAxis(values, tick => WHOLE.format(scaled(tick, state.metric.kind)), "batch size");
   for (const batch of new Set(batches)) {
     axes.append(make("text", {x: x(batch), y: HEIGHT - BOTTOM + 16, "text-anchor": "middle"}, String(batch)));
   }
-  axes.append(make("text", {x: (LEFT + WIDTH) / 2, y: HEIGHT - 4, "text-anchor": "middle"}, "batch size"));
   const [lines, marks] = [make("g"), make("g")];
   series.forEach((points, index) => {
     const shift = (index - (series.length - 1) / 2) * Math.min(5, 30 / series.length);  // so that intervals do not hide each other
@@ -167,10 +175,11 @@ function figure(title, svg, what, note) {
   return make("figure", {class: "panel"}, svg, ...note ? [make("figcaption", {class: "note"}, note)] : []);
 }
 
-// A panel for cells with the chosen figure; null where the cards at the top show as much of them.
+// A panel for cells with the chosen figure; null where the cards at the top, or a question, show as much of them.
 function panel(title, cells) {
   const isByBatch = state.view === "auto" && seriesOf(cells).some(each => each.length > 2);
-  const isOnCard = state.view === "auto" && state.metric.name === "samples_per_s" && cells.length <= MAX_ON_CARD;
+  const isOnCard = state.view === "auto" && (cells.every(cell => cell.verdict)
+    || (state.metric.name === "samples_per_s" && cells.length <= MAX_ON_CARD));
   if (!isByBatch && isOnCard) return null;
   const more = !isByBatch && cells.length > MAX_BARS ? `The best ${MAX_BARS} of ${cells.length}: filter, or see the table.` : "";
   const made = figure(title, isByBatch ? linePanel(cells) : barPanel(cells), unit() + (isByBatch ? " by batch size" : ""), more);
@@ -218,11 +227,12 @@ function drawQuestions(shown) {
     const known = JSON.parse(box.dataset.lines).map(([name, ...rest]) => [BY_NAME.get(name), ...rest]);
     const inside = known.filter(([cell]) => shown.has(cell)), lines = inside.slice(0, MAX_ROWS);
     if (kind === "times") lines.sort((a, b) => b[3] - a[3]);
-    const section = box.closest(".question"), isTold = kind !== "phases" && known.length === 1;
+    const section = box.closest(".question"), isTold = ["times", "percent"].includes(kind) && known.length === 1;
     section.hidden = document.querySelector(`nav [href="#${section.querySelector("h2").id}"]`).hidden = !lines.length;
-    const what = {times: "times as fast", percent: "percent", phases: "phases of a step"}[kind];
+    const what = {times: "times as fast", percent: "percent", phases: "phases of a step", requests: "latency by requests/s"}[kind];
     const note = inside.length > MAX_ROWS ? `${MAX_ROWS} of ${inside.length}: filter for others.` : "";
-    box.replaceChildren(...kind === "phases" && lines.length ? [phaseLegend(lines)] : [],
+    if (kind === "requests") box.replaceChildren(...lines.length ? requests(title, inside, what) : []);
+    else box.replaceChildren(...kind === "phases" && lines.length ? [phaseLegend(lines)] : [],
       ...lines.length && !isTold ? [figure(title, linesOf(lines, kind), what, note)] : []);
   }
 }
@@ -250,6 +260,66 @@ function linesOf(lines, kind) {
     marks.append(mark(cell, shapes, `${name}: ${words}${bounds ? `, within ${bounds.map(end => text(end)).join(" to ")}` : ""}`));
   });
   return make("svg", {viewBox: `0 0 ${WIDTH} ${bottom + 16}`}, axes, marks);
+}
+
+// Latency over the rate of the requests: a colour for each setting, p99 solid, a mark for each probe at the latency that
+// is limited: filled for a sure pass, crossed for a sure fail, hollow where it can't be told.
+const LATENCIES = [["p99", ""], ["p90", DASHES[1]], ["p50", DASHES[2]]], CROSS = "M-4-4L4 4M4-4L-4 4";
+const LOOKS = {"sure pass": "passes", "sure fail": "fails"};
+const latency = (cell, name) => number(cell, `request_${name}_ms`);
+const limited = cell => latency(cell, `p${String(cell.limit_percentile).replace(".", "")}`) ?? latency(cell, "p99");
+const verdictMark = (verdict, x = 17, y = 6) => make("path", {class: `dot ${LOOKS[verdict] ?? "unknown"}`,
+  d: LOOKS[verdict] === "fails" ? CROSS : SHAPES.fp32, transform: `translate(${x} ${y})`});
+const hue = index => `hue${index % 6}`;
+
+function requestPanel(settings, cells) {
+  const rates = cells.map(cell => cell.offered_per_s), limit = cells[0].limit_ms, ends = [Math.min(...rates), Math.max(...rates)];
+  const margin = (ends[1] - ends[0]) * 0.06 || 1, least = Math.max(0, ends[0] - margin), most = ends[1] + margin;
+  const values = cells.flatMap(cell => LATENCIES.map(([name]) => latency(cell, name)));
+  const [y, axes] = logAxis([limit, ...values], tick => `${WHOLE.format(tick)} ms`, "requests/s offered");
+  const x = cell => LEFT + (WIDTH - LEFT - RIGHT) * (cell.offered_per_s - least) / (most - least);
+  const step = ticks((most - least) / 6, most - least)[0];
+  for (let tick = Math.ceil(least / step) * step; tick <= most; tick += step) {
+    axes.append(make("text", {x: x({offered_per_s: tick}), y: HEIGHT - BOTTOM + 16, "text-anchor": "middle"},
+      WHOLE.format(tick.toPrecision(6))));
+  }
+  axes.append(line(LEFT, y(limit), WIDTH - RIGHT, y(limit), "base"));
+  const [drawn, marks] = [make("g"), make("g")];
+  settings.forEach(([name, lines], index) => {
+    const ordered = lines.map(([cell]) => cell).sort((a, b) => a.offered_per_s - b.offered_per_s);
+    for (const [percentile, dashes] of LATENCIES) {
+      const spots = ordered.filter(cell => latency(cell, percentile) > 0).map(cell => [x(cell), y(latency(cell, percentile))]);
+      if (spots.length) drawn.append(make("path", {class: `line ${hue(index)}`, d: `M${spots.join("L")}`, "stroke-dasharray": dashes}));
+    }
+    for (const cell of ordered.filter(cell => limited(cell) > 0)) {
+      const at = [x(cell), y(limited(cell))];
+      const made = mark(cell, [make("circle", {cx: at[0], cy: at[1], r: 10, class: "hit"}), verdictMark(cell.verdict, ...at)],
+        `${name}, ${text(cell.offered_per_s)} requests/s: ${cell.verdict}`,
+        LATENCIES.map(([each]) => `${each} ${text(latency(cell, each))} ms`).join(", "));
+      made.classList.replace(cell.device, hue(index));
+      marks.append(made);
+    }
+  });
+  drawn.append(make("text", {x: WIDTH - RIGHT, y: y(limit) - 4, "text-anchor": "end", class: "over"},
+    `p${cells[0].limit_percentile} at most ${WHOLE.format(limit)} ms`));
+  return make("svg", {viewBox: `0 0 ${WIDTH} ${HEIGHT}`}, axes, drawn, marks);
+}
+
+function requestLegend(settings, cells) {
+  const entry = (words, name, shape) => make("li", {class: name},
+    make("svg", {viewBox: "0 0 34 12", "aria-hidden": "true"}, shape), make("span", {}, words));
+  const stroke = dashes => make("path", {class: "line", d: "M0 6H34", "stroke-dasharray": dashes});
+  return make("ul", {class: "legend"}, ...settings.map(([name], index) => entry(name, hue(index), stroke(""))),
+    ...LATENCIES.map(([name, dashes]) => entry(name, "", stroke(dashes))),
+    ...distinct(cells, "verdict").map(verdict => entry(verdict, "", verdictMark(verdict))));
+}
+
+// The chart of the first settings, which are the best, and its legend.
+function requests(title, lines, what) {
+  const all = [...grouped(lines, ([, name]) => name)], settings = all.slice(0, MAX_SETTINGS);
+  const cells = settings.flatMap(([, inside]) => inside.map(([cell]) => cell));
+  const note = all.length > MAX_SETTINGS ? `${MAX_SETTINGS} of ${all.length} settings: filter for others.` : "";
+  return [requestLegend(settings, cells), figure(title, requestPanel(settings, cells), what, note)];
 }
 
 const PHASES = Object.keys(CELLS[0] ?? {}).map(name => name.match(/^breakdown_(.+)_ms$/)?.[1]).filter(Boolean);
