@@ -13,6 +13,8 @@ from accelbench.schema import record as records
 from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import Mode, Precision, Status
 from fakes import make_cell, make_measurement, make_record
+from report.conftest import Maker
+from report.pictures.samples import served
 
 FAST = [Block(num_steps=10, num_samples=640, seconds=0.1)] * 8
 
@@ -93,3 +95,19 @@ def test_a_notebook_shows_the_answer_and_a_line_with_a_bar_for_each(results):
     lines = repr(results).splitlines()
     assert "bf16, batch 32 is fastest here" in lines[1]
     assert len(lines) == 5
+
+
+def test_a_notebook_shows_what_each_setting_serves_before_other_cells(folder):
+    for record in served(Maker()):
+        records.write(record, folder)
+    results = accelbench.read("runs/mine")
+    tables = [each + "</table>" for each in results._repr_html_().split("</table>")[:2]]
+    assert "200 to 240 requests/s with p99 at most 50 ms" in tables[0].partition("<table")[0]
+    assert "200 to 240 requests/s with p99 at most 50 ms" in repr(results)
+    rows = [re.findall(r"<td[^>]*>([^<]*)</td>", row) for row in tables[0].split("<tr>")[2:]]
+    assert [row[1:5] for row in rows] == [
+        ["200 to 240", "10.0", "20.0", "40.0"],
+        ["50.0 to 100", "7.50", "15.0", "30.0"],
+    ]
+    assert "rps" not in tables[1]
+    assert "a bad layer" in tables[1]

@@ -17,7 +17,9 @@ from accelbench.schema.measurement import SystemSeries
 from accelbench.schema.setting import declared
 from accelbench.schema.vocab import UNEXPECTED, Device, Engine, Pipeline, Protocol, Status
 from accelbench.sinks import mlflow_fields
-from accelbench.sinks.mlflow_fields import NOTE, translate
+from accelbench.sinks.mlflow_fields import NOTE, cell_fields, standings, translate
+from report.conftest import Maker
+from report.pictures.samples import served
 from tests.sinks.samples import STAND_IN, cell, record
 
 # Parameters, tags and parts of the description.
@@ -160,3 +162,9 @@ def test_ids_that_a_server_made_up_stay_in_their_place():
         "http://x/#/experiments/1%2F..%2F2/runs/%1B%5B31m%3Fa%23b?workflowType=machine_learning"
     )
     assert "/#/experiments/%1B%5D0%3B/runs?" in mlflow_fields.view_url("http://x", "\x1b]0;")
+
+
+def test_the_run_of_a_probe_says_what_its_setting_serves():
+    found = standings(cells_of(map(Process.of, served(Maker()))))
+    notes = [cell_fields(each, "1")[2][NOTE] for each in found]
+    assert [note.count("200 to 240 requests/s with p99 at most 50 ms (sure") for note in notes] == [1] * 4 + [0] * 2

@@ -9,13 +9,14 @@ from accelbench.answers.cells import MeasuredCell, cells_of
 from accelbench.answers.groups import Limit, groups
 from accelbench.answers.process import Process
 from accelbench.answers.sentences import FASTEST, answers, verdict_text
+from accelbench.answers.serving import Capacity, best_settings, capacities
 from accelbench.answers.words import workload_text
 from accelbench.api import html
 from accelbench.errors import UserError
 from accelbench.judging.row import remarks_in
 from accelbench.judging.served import served_text
 from accelbench.judging.warnings import Kind
-from accelbench.presentation import significant
+from accelbench.presentation import UNKNOWN, significant
 from accelbench.project import workplace
 from accelbench.report import read as reading
 from accelbench.report.read import Sweep
@@ -171,12 +172,17 @@ class Results(list[Result]):
         return "\n  ".join([*lines, *map(repr, self)])
 
     def _repr_html_(self) -> str:
-        """For notebooks: the answer, and a table of the cells, the fastest of each work first."""
-        return _table(self, [f"Records: {self.folder}", *self._answers(), *self.notes])
+        """For notebooks: the answer, a table of the settings that served requests, and one of the other cells."""
+        lines = [f"Records: {self.folder}", *self._answers(), *self.notes]
+        found = capacities(each._cell for each in self)
+        others = [each for each in self if not each.verdict]
+        tables = [_requests(found, lines)] if found else []
+        return "".join([*tables, *([_table(others, [] if found else lines)] if others or not found else [])])
 
     def _answers(self) -> list[str]:
         several = [each for each in answers(each._cell for each in self) if each.others]
-        return [clean(terminal.sentence(each).plain) for each in several[: terminal.MAX_WORKLOADS]]
+        served = [f"{each.what}: {each.sentence}." for each in best_settings(capacities(each._cell for each in self))]
+        return [*served, *(clean(terminal.sentence(each).plain) for each in several[: terminal.MAX_WORKLOADS])]
 
 
 def read(folder: str | Path) -> Results:
@@ -215,6 +221,19 @@ def _table(results: Sequence[Result], lines: Sequence[str] = ()) -> str:
     headings = ["cell", "samples/s", "95 % interval", "p50 (ms)", "", "doubts, or why there is no number"]
     marked = [number for number, row in enumerate(rows) if row[4] == FASTEST]
     return html.page([*lines, *([f"All: {common}"] if common else [])], headings, rows, shares, marked)
+
+
+def _requests(found: Sequence[Capacity], lines: Sequence[str]) -> str:
+    """A table for notebooks: each workload's best setting first and bold; bars are the rates that surely hold."""
+    best, rows = best_settings(found), []
+    for each in found:
+        name = f"{each.what}: {each.setting}" if len(best) > 1 else each.setting
+        at_low = each.at_low[0] if each.at_low else None
+        latencies = [significant(at_low and getattr(at_low, f"p{percent}_ms")) for percent in (50, 90, 99)]
+        rows.append([name, each.rates_text or UNKNOWN, *latencies, f"{each.limit_text}: {each.how_sure}"])
+    headings = ["setting", "requests/s", "p50 (ms)", "p90 (ms)", "p99 (ms)", "how sure"]
+    marked = [number for number, each in enumerate(found) if each in best]
+    return html.page(lines, headings, rows, [each.low for each in found], marked)
 
 
 def _costs() -> Mapping[Any, Any]:

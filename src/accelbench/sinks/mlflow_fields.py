@@ -16,6 +16,7 @@ from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.groups import Group, groups
 from accelbench.answers.process import PROCESS_SETTINGS, Process
 from accelbench.answers.sentences import FASTEST, verdict_text
+from accelbench.answers.serving import capacities
 from accelbench.answers.words import unit_text
 from accelbench.judging import served
 from accelbench.judging.disturbed import DISTURBED
@@ -201,13 +202,15 @@ class Standing(NamedTuple):
     fastest: MeasuredCell | None = None
     word: str = ALONE  # `fastest`, how sure it is that it is slower, or its outcome if it has no speed
     verdict: str = ""  # `fastest`, or such as `1.31 times as slow, likely`
+    served: str = ""  # of a probe: how many requests per second its setting serves
 
 
 def standings(cells: Sequence[MeasuredCell]) -> list[Standing]:
     """One for each cell that ran."""
     by_key = {each.measured_key: _standing(group, each) for group in groups(cells) for each in group.cells}
     ran = {each.measured_key: each for each in cells if each.record and each.record.status != Status.skipped}
-    return [by_key.get(key) or Standing(each, word=each.outcome) for key, each in ran.items()]
+    told = {probe.cell.measured_key: each.sentence for each in capacities(cells) for probe in each.probes}
+    return [by_key.get(key) or Standing(each, word=each.outcome, served=told.get(key, "")) for key, each in ran.items()]
 
 
 def _standing(group: Group, cell: MeasuredCell) -> Standing:
@@ -254,7 +257,8 @@ def _about(standing: Standing, percent: float | None, experiment_id: str) -> str
     processes = f"[its processes]({link})"  # of all sweeps: how many these are changes
     if not cell.speed:
         text = served.served_text(cell.row) if cell.is_ok else cell.reason
-        return f"**{cell.outcome}**" + (f": {text}" if text else "") + f" · {processes}"
+        outcome = f"**{cell.outcome}**" + (f": {text}" if text else "")
+        return " · ".join(filter(None, [outcome, standing.served, processes]))
     width = "" if percent is None else f" ±{significant(percent, 2)} %"
     words = [f"**{significant(cell.speed)} {unit_text(cell)}**{width} on {cell.row['device_name']}"]
     if fastest is cell:
