@@ -4,7 +4,9 @@
 same length as accelbench's, after a warm-up.
 """
 
+import random
 import sys
+import time
 from collections.abc import Callable, Iterator
 from itertools import chain, cycle, repeat
 
@@ -33,6 +35,27 @@ class Tokens(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         logits: Tensor = self.head(self.layers(self.embedding(ids)))
         return logits
+
+
+class Waits(nn.Module):
+    """Sleeps for 10 ms, or an exponential time of 4 ms on average, or spins for 1 ms, and returns its input."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how = how
+
+    def forward(self, values: Tensor) -> Tensor:
+        end = time.perf_counter() + 0.001
+        while self.how == "spins" and time.perf_counter() < end:
+            pass
+        if self.how != "spins":
+            time.sleep(0.01 if self.how == "sleeps" else random.expovariate(250))
+        return values
+
+
+def one_number(batch_size: int) -> Tensor:
+    """A random number for each sample."""
+    return torch.randn(batch_size, 1)
 
 
 def make_batch(batch_size: int) -> dict[str, Tensor]:

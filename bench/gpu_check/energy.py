@@ -39,8 +39,7 @@ def sample(
 def integral(times_s: Sequence[float], watts: Sequence[float]) -> float:
     """The joules of power samples: each span counts with the mean of the powers at its ends.
 
-    Raises:
-        ValueError: there are fewer than two samples, or the times don't rise.
+    Raises ValueError: there are fewer than two samples, or the times don't rise.
     """
     spans = [after - before for before, after in zip(times_s, times_s[1:], strict=False)]
     if not spans or min(spans) <= 0:

@@ -7,8 +7,6 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from accelbench.project import workplace
@@ -17,31 +15,6 @@ from bench.gpu_check.findings import figure, problem, skipped
 TEST_TIMEOUT_S = 60
 END_S = 10.0  # pytest gets this much to end after an interrupt
 MISSING = re.compile(r"No module named '([\w.]+)'|could not import '([\w.]+)'")
-
-
-@dataclass
-class Summary:
-    """What pytest printed: tests of each outcome, why tests failed, and test modules by the library that they lack."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    failures: list[str] = field(default_factory=list)
-    missing: Counter[str] = field(default_factory=Counter)
-
-
-def summary_of(lines: Iterable[str]) -> Summary:
-    """The summary of what `pytest -v -rfEs` printed, even if it was killed before its own summary."""
-    found = Summary()
-    for line in lines:
-        lacking = MISSING.search(line)
-        if ran := re.match(r"\S+::.* (PASSED|FAILED|SKIPPED|ERROR|XFAIL|XPASS)\b", line):
-            found.counts[ran[1]] += 1
-        elif lacking and line.startswith(("E   ", "SKIPPED")):
-            found.missing[(lacking[1] or lacking[2]).partition(".")[0]] += 1
-        elif failed := re.match(r"(?:FAILED|ERROR) (\S+::.*)", line):
-            found.failures.append(failed[1])
-        elif (broken := re.match(r"ERROR (\S+) - (.*)$", line)) and "ModuleNotFoundError" not in broken[2]:
-            found.failures.append(f"{broken[1]}: {broken[2]}")
-    return found
 
 
 def marked_files(root: Path, mark: str) -> list[str]:
@@ -57,13 +30,13 @@ def main(mark: str, seconds: float) -> None:
     if not files:
         skipped(f"no test is marked {mark}")
         return
-    command = [sys.executable, "-m", "pytest", "-v", "-rfEs", "--tb=short", "-m", mark, "-W", "default"]
+    command = [sys.executable, "-m", "pytest", "-q", "-rfEs", "--tb=no", "-m", mark, "-W", "default"]
     command += ["-p", "no:cacheprovider", "-o", f"timeout={TEST_TIMEOUT_S}", "--continue-on-collection-errors", *files]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     wide = {**os.environ, "COLUMNS": "300"}  # else pytest cuts off the errors in its summary
     with subprocess.Popen(command, cwd=root, env=wide, **pipes) as process:
         assert process.stdout is not None
-        # An interrupt lets pytest print what has failed so far.
+        # An interrupt lets pytest print its summary of what has run so far.
         timers = [threading.Timer(seconds - END_S, process.send_signal, [signal.SIGINT])]
         timers.append(threading.Timer(seconds, process.kill))
         for timer in timers:
@@ -72,16 +45,18 @@ def main(mark: str, seconds: float) -> None:
         in_time = timers[0].is_alive()
         for timer in timers:
             timer.cancel()
-    found = summary_of(lines)
-    figure(", ".join(f"{num} {word.lower()}" for word, num in sorted(found.counts.items())) or "no test ran")
-    for name, num in found.missing.items():
+    summary = [line for line in lines if line.startswith(("FAILED", "ERROR", "SKIPPED"))]
+    lacking = [MISSING.search(line) for line in summary]
+    figure(lines[-1].strip("= ") if lines else "no output")
+    for name, num in Counter((found[1] or found[2]).partition(".")[0] for found in lacking if found).items():
         skipped(f"{num} test module(s) need {name}, which is not installed")
-    for text in found.failures:
-        problem(text)
+    for line, found in zip(summary, lacking, strict=True):
+        if found is None and not line.startswith("SKIPPED"):
+            problem(line)
     if not in_time:
         problem(f"not all tests ran within {seconds - END_S:.0f} s")
-    if not found.counts["PASSED"]:
-        problem(f"no test passed; pytest ended with status {process.returncode}: {lines[-1] if lines else 'no output'}")
+    if not lines or " passed" not in lines[-1]:
+        problem(f"no test passed; pytest ended with status {process.returncode}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,80 @@
+"""Requests per second: the found interval beside theory, how late the generator is, and how long a search takes.
+
+The theory is of a queue with one server, whose model sleeps for 10 ms (M/D/1), or an exponential time of 4 ms on
+average (M/M/1), with p99 at most 50 ms. A search takes up to three minutes: SERVING_SEARCHES of each, 20 by default.
+"""
+
+import os
+import time
+
+import numpy as np
+
+from accelbench.answers.cells import cells_of
+from accelbench.answers.process import Process
+from accelbench.answers.serving import Capacity, Probe, capacities
+from accelbench.schema.serving import Serving
+from accelbench.stats.order_statistics import median
+from bench.turns import run
+
+NUM_SEARCHES = int(os.environ.get("SERVING_SEARCHES", "20"))
+LIMIT_MS, MAX_WIDTH, MAX_MISSED = 50.0, 0.1, 1
+LATE_MS, SEARCH_S, BEYOND_S = 0.5, 180.0, 1.0  # targets
+NUM_REQUESTS = 2_000_000  # of a simulated queue
+WAITS = ["model=custom", "model.target=bench.own_networks.Waits", "model.batch=bench.own_networks.one_number"]
+RESNET18 = ["model=torchvision", "model.name=resnet18", "server.max_batch=1,8"]
+
+
+def main() -> None:
+    """Prints a line for each figure, with its target."""
+    words = ["protocol=server", "server.rate=1000", "server.duration_s=10", "server.max_batch=16"]
+    (record,) = run([*WAITS, "model.args.how=spins", *words])
+    assert record.measurement is not None, record.reason
+    late = record.measurement.serving
+    print(f"1,000 requests/s beside a busy core ({late.busy_share:.0%}): p99 of the lateness ", end="")
+    print(f"{1000 * late.late_p99_s:.3f} ms (target: {LATE_MS:g} ms)", flush=True)
+    start, found = time.perf_counter(), search(*RESNET18)
+    took_s = time.perf_counter() - start
+    print(f"search of resnet18: {took_s:.0f} s (target: at most {SEARCH_S:g}): {found.sentence}")
+    beyond = [each.cell.record.wall_s - served(each).duration_s for each in found.probes]
+    print(f"a probe beyond its duration: {median(beyond):.2f} s, at most {max(beyond):.2f} (target: {BEYOND_S:g})")
+    for how in ("sleeps", "sleeps_exponentially"):
+        queue(how)
+
+
+def search(*words: str) -> Capacity:
+    """The best setting that a search finds."""
+    records = run(["best", "--serve", "--latency-ms", f"{LIMIT_MS:g}", "--budget", "3m", *words])
+    return capacities(cells_of(map(Process.of, records)))[0]
+
+
+def served(probe: Probe) -> Serving:
+    """What the probe's record keeps of its requests."""
+    return probe.cell.record.measurement.serving
+
+
+def queue(how: str) -> None:
+    """Searches the limit of a queue, and says how often that of the service time that was measured is inside."""
+    num_missed = 0
+    for index in range(NUM_SEARCHES):
+        found = search(*WAITS, f"model.args.how={how}", f"seed={index}")
+        service_s = median([served(each).compute_s for each in found.probes])
+        theory = highest_rate(service_s, is_exponential=how != "sleeps")
+        low, high = found.low or 0.0, found.high or float("inf")
+        num_missed += not low <= theory <= high
+        wide = "" if high - low <= MAX_WIDTH * low else "  too wide"
+        print(f"  {how}: {found.rates_text}; theory {theory:.1f} at {1000 * service_s:.2f} ms{wide}", flush=True)
+    print(f"{how}: theory is outside in {num_missed} of {NUM_SEARCHES} searches (target: at most {MAX_MISSED})")
+
+
+def highest_rate(service_s: float, *, is_exponential: bool) -> float:
+    """The rate at which p99 is the limit: Lindley's recursion over a simulated queue with one server, bisected."""
+    draw = np.random.default_rng(0)
+    gaps = draw.exponential(1.0, NUM_REQUESTS)
+    works = draw.exponential(service_s, NUM_REQUESTS) if is_exponential else np.full(NUM_REQUESTS, service_s)
+    low, high = 0.0, 1 / service_s
+    while (rate := (low + high) / 2) - low > 0.005:
+        walk = np.cumsum(works[:-1] - gaps[1:] / rate)
+        waits = walk - np.minimum.accumulate(np.minimum(walk, 0.0))
+        holds = 1000 * np.quantile(waits + works[1:], 0.99) <= LIMIT_MS
+        low, high = (rate, high) if holds else (low, rate)
+    return low
