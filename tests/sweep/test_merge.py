@@ -76,14 +76,15 @@ def test_a_plan_that_cant_be_read_is_not_written_over(here, merged):
     assert plan.read_text() == "{"
 
 
-def test_weights_go_with_their_record(here):
+@pytest.mark.parametrize("ending", [".safetensors", ".requests.npy"])
+def test_files_beside_a_record_go_with_it(here, ending):
     for name, wall_s in (("a", 1.0), ("b", 9.0)):
         sweep(here / name / "nets", dataclasses.replace(CNN, wall_s=wall_s))
-    (here / "b/nets" / f"{CNN.name}.safetensors").write_bytes(b"weights of b")
+    (here / "b/nets" / f"{CNN.name}{ending}").write_bytes(b"of b")
     merge(["a", "b"], here / "all")
-    assert not list((here / "all").rglob("*.safetensors"))
+    assert not list((here / "all").rglob(f"*{ending}"))
     merge(["b"], here / "other")
-    assert len(list((here / "other").rglob("*.safetensors"))) == 1
+    assert len(list((here / "other").rglob(f"*{ending}"))) == 1
 
 
 @pytest.mark.parametrize(

@@ -65,9 +65,12 @@ class Worker:
         if self.kept is None:
             return
         batch, seen = self.kept
-        again, further = (self.run.numbers(self.result_of(copy.deepcopy(batch))) for _ in range(2))
-        most = limit(self.run.cell.precision)
-        if (gap := _gap(seen, again)) > most and _gap(again, further) <= most:
+
+        def again() -> NDArray[Any]:
+            return self.run.numbers(self.result_of(copy.deepcopy(batch)))
+
+        first, most = again(), limit(self.run.cell.precision)
+        if (gap := _gap(seen, first)) > most and _gap(first, again()) <= most:
             self.run.defects.append(NOT_TIMED.format(100 * gap))
 
     def warm_up(self, pool: Sequence[Any], sizes: Sequence[int]) -> list[float]:
