@@ -9,7 +9,7 @@ html_title = "accelbench"
 html_theme = "furo"
 extensions = ["myst_parser"]
 source_suffix = {".md": "markdown"}
-exclude_patterns = ["screens.py", "pages.py", "conf.py", "wrong_ways.py"]
+exclude_patterns = ["screens.py", "pages.py", "serving_bound.py", "conf.py", "wrong_ways.py"]
 myst_heading_anchors = 3  # as GitHub has them
 suppress_warnings = ["myst.header", "misc.highlighting_failure"]
 html_show_sourcelink = False
@@ -22,7 +22,7 @@ SECTIONS = {
     "Use": "sweeps your-own-network data python options which-engine engines devices hardware cluster",
     "Read": "reading-the-report comparing finding-the-best serving ci mlflow dvc",
     "Look up": "settings columns",
-    "Trust": "measuring how-a-benchmark-lies studies",
+    "Trust": "measuring how-a-benchmark-lies serving-bound studies",
     "Change": "architecture extending",
 }
 

@@ -81,6 +81,7 @@ ANSWERS = ("src/accelbench/answers", "src/accelbench/presentation.py")
 OF_TERMINAL = OF_NOTEBOOK = ("src/accelbench",)
 OF_PAGE = (*OF_TERMINAL, "studies")
 OF_MLFLOW = ("src/accelbench/sinks/mlflow_fields.py", "src/accelbench/sinks/views.json", *ANSWERS)
+OF_BOUND = ("docs/serving_bound.py", "src/accelbench/stats/regenerative.py")
 OF_DVC = ("src/accelbench/report/dvc_plots.py", "src/accelbench/report/templates/dvc_plots.html", ".dvc/plots")
 
 
@@ -179,6 +180,11 @@ def requests() -> None:
     with browser(1100, 1000) as page:
         page.get((clone() / "runs/requests/report/index.html").as_uri())
         save(page, "requests", QUESTION.format("How many requests per second?"))
+
+
+def serving_bound() -> None:
+    """Saves the picture of two rules for a percentile in a queue."""
+    run(f"'{sys.executable}' docs/serving_bound.py", ROOT)
 
 
 def dvc_plots() -> None:
@@ -338,6 +344,7 @@ def write(path: Path, content: str | bytes) -> None:
 JOBS: dict[str, tuple[Callable[[], None], tuple[str, ...]]] = {
     **{name: (partial(part, name), OF_PAGE) for name in SECTIONS},
     "requests": (requests, OF_PAGE),
+    "serving-bound": (serving_bound, OF_BOUND),
     "dvc-plots": (dvc_plots, OF_DVC),
     "notebook": (notebook, OF_NOTEBOOK),
     "mlflow": (mlflow, OF_MLFLOW),

@@ -119,14 +119,9 @@ def test_at_its_limit_a_server_passes_and_fails_in_one_run_of_a_hundred(queue, n
     for run in (Cycles(*each) for each in simulated(queue, num, runs)):
         for share, words in said.items():
             words.append(run.verdict(run.misses(run.num_above(share * QUEUES[queue][1] * 1e9)), 99))
-    print(
-        {
-            share: (words.count(Verdict.passes) / runs, words.count(Verdict.fails) / runs)
-            for share, words in said.items()
-        }
-    )
-    assert max(said[1].count(word) for word in (Verdict.passes, Verdict.fails)) <= at_most(0.01, runs)
-    assert said[0.5].count(Verdict.passes) == said[1.5].count(Verdict.fails) == 0
+    assert said[0.5].count(Verdict.passes) == 0
+    for wrong in (said[1].count(Verdict.passes), said[1].count(Verdict.fails), said[1.5].count(Verdict.fails)):
+        assert wrong <= at_most(0.01, runs)
     if num == 50_000 and not queue.endswith("0.9"):  # in at least 80 % of all runs, of which these are some
         assert runs - said[1.5].count(Verdict.passes) <= at_most(0.2, runs)
 
