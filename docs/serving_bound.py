@@ -1,7 +1,4 @@
-"""Draws images/serving-bound.svg: how often two rules pass a server that is exactly at its limit (serving-bound.md).
-
-`make screens` runs it. It prints the shares that the page has.
-"""
+"""Draws images/serving-bound.svg: how often two rules pass a server at its limit, and prints the table of its page."""
 
 import math
 from pathlib import Path
@@ -12,12 +9,14 @@ from accelbench.stats.regenerative import Cycles, loadgen_passes
 from accelbench.stats.verdict import Verdict
 
 OUT = Path(__file__).parent / "images" / "serving-bound.svg"
-RUNS, BEFORE = 1_000, 20_000  # requests served before those that are judged: the queue is as usual then
+RUNS, BEFORE = 1_000, 20_000  # BEFORE: requests that fill the queue as usual, and are not judged
 # Load -> the 99th percentile with a constant service time of 1 (Franx, Operations Research Letters 29, 2001).
 CONSTANT = {0.3: 2.8909, 0.5: 4.3363, 0.7: 7.4855, 0.8: 11.3559, 0.9: 22.8982, 0.95: 45.9378}
+PLACES = {load: round(70 + 613 * (load - 0.25), 1) for load in CONSTANT}
 COLOURS = {"M/M/1": "#0072b2", "M/D/1": "#d55e00"}
-RULES = {"LoadGen, 459 requests": "", "LoadGen, 10,000": "7 4", "accelbench, 10,000": "1 4"}  # -> the line's dashes
-HEAD = 'viewBox="0 0 760 400" font-family="sans-serif" font-size="14" fill="#1d2329" role="img"'
+RULES = {"LoadGen, 459 requests": "", "LoadGen, 10,000": "7 4", "accelbench, 10,000": "2 3"}  # -> the line's dashes
+SIZE = 'xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 400" font-family="sans-serif" font-size="14"'
+HEAD = f'{SIZE} fill="#1d2329" role="img"'
 LABEL = "LoadGen's rule passes a server at its limit in most runs of a busy queue, accelbench's in at most 1 %"
 
 
@@ -38,11 +37,10 @@ def passed(queue: str, load: float) -> list[float]:
     return [count / RUNS for count in counts]
 
 
-def main() -> None:
-    """Draws the picture."""
+def main() -> None:  # noqa: D103
     parts = ['<rect width="760" height="400" fill="#fff"/>', '<g text-anchor="middle">']
     parts += [f'<text x="38" y="{345 - 3 * share}">{share} %</text>' for share in range(0, 101, 25)]
-    parts += [f'<text x="{70 + 460 * load:g}" y="362">{load:g}</text>' for load in CONSTANT]
+    parts += [f'<text x="{x}" y="362">{load:g}</text>' for load, x in PLACES.items()]
     parts += ['<text x="300" y="388">load: work that arrives over work that can be done</text></g>']
     parts += [f'<path d="M70 {340 - 3 * share}H530" stroke="#d8dee4"/>' for share in range(0, 101, 25)]
     parts += ['<text x="14" y="22">runs that pass, of a server exactly at its limit: 1 % should</text>']
@@ -51,12 +49,11 @@ def main() -> None:
         print(queue, shares, flush=True)
         parts.append(f'<text x="545" y="{top - 18}" font-weight="bold">{queue}</text>')
         for i, (rule, dashes) in enumerate(RULES.items()):
-            line = "L".join(f"{70 + 460 * load:.1f} {340 - 300 * share[i]:.1f}" for load, share in shares.items())
+            line = "L".join(f"{PLACES[load]} {340 - 300 * share[i]:.1f}" for load, share in shares.items())
             style = f'fill="none" stroke="{colour}" stroke-width="2.5" stroke-dasharray="{dashes}"'
             parts += [f'<path {style} d="M{line}"/>', f'<path {style} d="M545 {top + 24 * i}h34"/>']
             parts.append(f'<text x="586" y="{top + 24 * i + 5}">{rule}</text>')
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {HEAD} aria-label="{LABEL}">'
-    OUT.write_text("\n".join([head, *parts, "</svg>"]) + "\n")
+    OUT.write_text("\n".join([f'<svg {HEAD} aria-label="{LABEL}">', *parts, "</svg>"]) + "\n")
 
 
 if __name__ == "__main__":

@@ -33,8 +33,7 @@ MIN_SLOW_CYCLES = 10
 TAIL_RATIO = 1.11
 # The extremal index times a request's mean cycle, in requests: 1 + rho^2 in an M/M/1 queue, 2 in a busy M/D/1.
 MAX_INDEX = 2
-MIN_PROCESSES = 5
-MAX_INCREMENTS = 20
+MIN_INCREMENTS, MAX_INCREMENTS = 5, 20
 NEVER = np.iinfo(np.int64).max  # the latency of an error
 
 
@@ -137,7 +136,11 @@ class Cycles:
         return Verdict.passes if few and misses.high < 1 - percentile / 100 else Verdict.unknown
 
     def bounds(self, percentile: float) -> tuple[Bound, Bound, Bound]:
-        """As of `percentile_bounds`."""
+        """The percentile of the latencies by nearest rank, and its lower and its upper bound, in ns.
+
+        The upper bound is the lowest limit with a sure pass, and a limit below the lower bound is a sure fail. None:
+        there are too few requests to tell it, or it is an error's.
+        """
         if self.num < num_requests_for(percentile):
             return None, None, None
         beyond = self.num - math.ceil(percentile / 100 * self.num)
@@ -147,12 +150,6 @@ class Cycles:
         fewest = bisect_left(range(top), True, lo=beyond, key=lambda num: said(self.misses(num)) == Verdict.fails)
         most = bisect_left(range(beyond + 1), True, key=lambda num: said(self.misses(num)) != Verdict.passes) - 1
         return self.latency(beyond), self.latency(fewest - 1 if fewest < self.num else -1), self.latency(most)
-
-
-def misses(scheduled: Times, done: Times, limit_ns: int) -> Misses:
-    """The requests that took longer than the limit, and what is known of their share."""
-    run = Cycles(scheduled, done)
-    return run.misses(run.num_above(limit_ns))
 
 
 def verdict(scheduled: Times, done: Times, limit_ns: int, percentile: float) -> tuple[Verdict, Misses]:
@@ -165,15 +162,6 @@ def verdict(scheduled: Times, done: Times, limit_ns: int, percentile: float) -> 
     return run.verdict(found, percentile), found
 
 
-def percentile_bounds(scheduled: Times, done: Times, percentile: float) -> tuple[Bound, Bound, Bound]:
-    """The percentile of the latencies by nearest rank, and its lower and its upper bound, in ns.
-
-    The upper bound is the lowest limit with a sure pass, limits below the lower bound are a sure fail. None: there are
-    too few requests to tell it, or it is an error's.
-    """
-    return Cycles(scheduled, done).bounds(percentile)
-
-
 def surely_grows(at_s: Sequence[float], outstanding: Sequence[float]) -> bool:
     """Whether the number of requests in the system, counted at rising times in s, grows: Student's interval, at 99.5 %.
 
@@ -182,25 +170,15 @@ def surely_grows(at_s: Sequence[float], outstanding: Sequence[float]) -> bool:
     independent while a server is always busy, and cancel each other in a stable queue.
     """
     num = min(MAX_INCREMENTS, len(at_s) - 1)
-    if num < MIN_PROCESSES:
+    if num < MIN_INCREMENTS:
         return False
     increments = np.diff(np.interp(np.linspace(at_s[0], at_s[-1], num + 1), at_s, outstanding))
     return mean_interval(increments.tolist(), 0.99)[0] > 0
 
 
-def verdict_of_processes(shares: Sequence[float], percentile: float) -> Verdict:
-    """The verdict by the shares of misses of fresh processes, at least five: a sure fail or none.
-
-    By Student's lower bound of the mean. The upper one is worth nothing, since shares are skewed: of five processes at
-    their limit, with eight workers each, it passes 36 %. A pass takes cycles: a longer run, or a lower rate.
-    """
-    fails = len(shares) >= MIN_PROCESSES and mean_interval(shares, 1 - 2 * RISK)[0] > 1 - percentile / 100
-    return Verdict.fails if fails else Verdict.unknown
-
-
-def num_requests_for(percentile: float, num_processes: int = 1) -> int:
-    """The fewest requests, over all processes, with which a sure pass is possible: 509 each for the 99th percentile."""
-    return num_processes * math.ceil(TAIL_RATIO * math.log(RISK) / math.log(percentile / 100))
+def num_requests_for(percentile: float) -> int:
+    """The fewest requests with which a sure pass is possible: 509 for the 99th percentile."""
+    return math.ceil(TAIL_RATIO * math.log(RISK) / math.log(percentile / 100))
 
 
 def loadgen_passes(num: int, num_missed: int, percentile: float) -> bool:
