@@ -14,14 +14,10 @@ WORK = Work(flops=2 * 10**11, bytes=10**10, num_operators=1000)
 @pytest.mark.parametrize(
     ("work", "precision", "measured", "word"),
     [
-        (WORK, "fp32", {"data_s": 0.0}, Bound.compute),
-        (WORK, "fp32", {}, Bound.compute),
-        (WORK, "bf16_mixed", {}, Bound.memory),
-        (WORK, "fp32", {"data_s": 0.3}, Bound.data),
-        (WORK, "fp32", {"data_s": 0.1}, Bound.compute),
-        (WORK, "fp32", {"copy_s": 0.3}, Bound.copy),
-        (WORK, "fp32", {"copy_s": 0.1}, Bound.compute),
-        (None, "fp32", {"data_s": 0.3}, Bound.data),
+        *((WORK, "fp32", {"data_s": 0.0}, Bound.compute), (WORK, "fp32", {}, Bound.compute)),
+        *((WORK, "bf16_mixed", {}, Bound.memory), (WORK, "fp32", {"data_s": 0.3}, Bound.data)),
+        *((WORK, "fp32", {"data_s": 0.1}, Bound.compute), (WORK, "fp32", {"copy_s": 0.3}, Bound.copy)),
+        *((WORK, "fp32", {"copy_s": 0.1}, Bound.compute), (None, "fp32", {"data_s": 0.3}, Bound.data)),
         (dataclasses.replace(WORK, num_operators=3 * 10**4), "fp32", {}, Bound.launch),
         (dataclasses.replace(WORK, num_operators=10**6), "fp32", {}, Bound.compute),  # more than the whole step
         (dataclasses.replace(WORK, flops=None), "fp32", {}, None),
@@ -39,11 +35,8 @@ def test_the_bound_is_what_is_waited_for_longest(work, precision, measured, word
 @pytest.mark.parametrize(
     ("rate", "word"),
     [
-        (0.5e12, CeilingVerdict.below),
-        (1e12, CeilingVerdict.below),
-        (1.01e12, CeilingVerdict.above),
-        (WINOGRAD * 1e12, CeilingVerdict.above),
-        (2.26e12, CeilingVerdict.beyond),
+        *((0.5e12, CeilingVerdict.below), (1e12, CeilingVerdict.below), (1.01e12, CeilingVerdict.above)),
+        *((WINOGRAD * 1e12, CeilingVerdict.above), (2.26e12, CeilingVerdict.beyond)),
     ],
 )
 def test_a_rate_above_the_ceiling_needs_another_probe_and_beyond_winograds_gain_is_wrong(rate, word):

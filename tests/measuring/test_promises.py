@@ -76,10 +76,8 @@ def test_training_that_stops_on_the_way():
 @pytest.mark.parametrize(
     ("more", "is_enough"),
     [
-        ({"num_steps": 4, "cycle": 8}, False),
-        ({"num_steps": 4, "cycle": None, "num_still": 8}, False),
-        ({"num_steps": 8, "cycle": 8}, True),
-        ({"num_steps": 4, "cycle": None, "num_still": 60}, True),
+        *(({"num_steps": 4, "cycle": 8}, False), ({"num_steps": 4, "cycle": None, "num_still": 8}, False)),
+        *(({"num_steps": 8, "cycle": 8}, True), ({"num_steps": 4, "cycle": None, "num_still": 60}, True)),
         ({"num_steps": 1}, True),
     ],
 )

@@ -34,10 +34,8 @@ def test_a_store_that_cannot_be_written_is_refused_at_once(spoil, told, tmp_path
 @pytest.mark.parametrize(
     ("uri", "page"),
     [
-        ("https://me:s3cret@host:80/mlflow", "https://host:80/mlflow"),
-        ("https://token@host", "https://host"),
-        ("http://[::1", "http://[::1"),
-        ("http://host:5000", "http://host:5000"),
+        *(("https://me:s3cret@host:80/mlflow", "https://host:80/mlflow"), ("https://token@host", "https://host")),
+        *(("http://[::1", "http://[::1"), ("http://host:5000", "http://host:5000")),
         ("sqlite:////a/mlflow.db", location.LOCAL_SERVER),
         ("postgresql://me:s3cret@host/db", location.LOCAL_SERVER),
     ],
