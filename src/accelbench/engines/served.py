@@ -78,19 +78,17 @@ class Worker:
 
         Libraries keep what they prepare for a size, such as the kernels of a convolution, in the thread that asks.
         """
+
+        def seconds_of(size: int) -> float:
+            batch, start = self.run.batch_of(pool, size), time.perf_counter()
+            self.result_of(batch)
+            return time.perf_counter() - start
+
         self.run.begin_worker()
-        took_s = list[float]()
         with self.run.in_worker():
-            for size in sorted(sizes, reverse=True):
-                batch = self.run.batch_of(pool, size)
-                start = time.perf_counter()
-                self.result_of(batch)
-                took_s += [time.perf_counter() - start] if size == max(sizes) else []
-            whole = self.run.batch_of(pool, max(sizes))
+            took_s = [seconds_of(size) for size in sorted(sizes, reverse=True)][:1]
             while len(took_s) < LEAST_WARM or sum(took_s) < Window.warmup_s:
-                start = time.perf_counter()
-                self.result_of(whole)
-                took_s.append(time.perf_counter() - start)
+                took_s.append(seconds_of(max(sizes)))
         return took_s
 
 

@@ -50,11 +50,7 @@ EVERYWHERE = (ImportError, SyntaxError, NameError, AttributeError, TypeError)
 
 
 def run(
-    cell: Cell,
-    data_folder: Path,
-    weights: Path | None = None,
-    work: Work | None = None,
-    requests: Path | None = None,
+    cell: Cell, data_folder: Path, weights: Path | None = None, work: Work | None = None, requests: Path | None = None
 ) -> Measurement | None:
     """Runs `cell`, whose device must be present, in this process, which must have run no other cell.
 
