@@ -157,7 +157,7 @@ class _Search:
             left_s = ends_s - self.now()
             limit_s = min(item.cell.timeout_s, max(left_s, 2 * (item.cell.server.duration_s + self.overhead_s)))
             record = self.session.measure(replace(item, cell=replace(item.cell, timeout_s=limit_s)), left_s)
-            if (serving := _serving(record)) is not None:
+            if (serving := _serving(record)) is not None and item.cell.protocol == Protocol.server:
                 self.overhead_s = record.wall_s - serving.duration_s
         self.records[record.name] = record
         self.wanted.append(WantedCell(record.cell, record.name, item.label))
