@@ -56,6 +56,7 @@ class Probe:
     miss_share: float | None  # of the requests: they took longer than the limit, or had no answer
     mean_batch: float | None
     cell: MeasuredCell
+    process: Process  # of the cell
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ def _probe(process: Process, cell: MeasuredCell) -> Probe | None:
         return None
     told = {"verdict": serving.verdict or Verdict.unknown, "seed": serving.seed}
     figures = {name: process.number(column) for name, column in FIGURES.items()}
-    return Probe(rate=process.cell.server.rate, **told, **figures, cell=cell)
+    return Probe(rate=process.cell.server.rate, **told, **figures, cell=cell, process=process)
 
 
 def _capacity(group: Group, probes: list[Probe]) -> Capacity:

@@ -1,7 +1,7 @@
 """What users ask about the measurements: for each question a sentence, the lines of a chart, and a table."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -16,12 +16,14 @@ from accelbench.report.tables import pairs as pair_table
 from accelbench.report.tables import serving as serving_table
 from accelbench.report.tables.all_cells import name_on_page
 from accelbench.report.tables.table import Table
+from accelbench.schema.record import Value
 from accelbench.schema.vocab import Phase
 from accelbench.stats.order_statistics import median
 
 MAX_VALUES = 4  # of a setting, that the sentence names
 # Phases in which the device waits.
 WAITING = (Phase.data_wait, Phase.copy_in, Phase.copy_out, Phase.framework)
+DRAWN = ("offered_per_s", "verdict", *(f"request_p{percentile}_ms" for percentile in (50, 90, 99, 999)))  # of a probe
 ONE_COLOUR = 0.95  # of a step: a phase that takes more of it leaves nothing to see of the others
 
 
@@ -33,6 +35,7 @@ class Line(NamedTuple):
     text: str  # beside the value
     value: float = 0.0  # a ratio or percent; 0 where the chart shows columns of the cell: phases, or latencies
     bounds: tuple[float, float] | None = None
+    probe: Mapping[str, Value] | None = None  # the columns that are drawn of one of several processes of the cell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +80,11 @@ def _requests(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
             title="How many requests per second?" + (f" {what}" if len(by_workload) > 1 else ""),
             sentence=f"{found[0].sentence}.",
             kind="requests",
-            lines=[Line(name_on_page(probe.cell), each.setting, "") for each in found for probe in each.probes],
+            lines=[
+                Line(name_on_page(each.cell), of.setting, "", probe={name: each.process.row[name] for name in DRAWN})
+                for of in found
+                for each in of.probes
+            ],
             table=serving_table.table(found),
         )
 

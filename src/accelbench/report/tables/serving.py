@@ -14,7 +14,7 @@ NOTE = (
 
 def _at_low(column: str) -> Callable[[Capacity], Value]:
     """A column of the probe at the highest rate that surely holds; None without one."""
-    return lambda capacity: capacity.at_low[0].cell.row[column] if capacity.at_low else None
+    return lambda capacity: capacity.at_low[0].process.row[column] if capacity.at_low else None
 
 
 COLUMNS: list[Column[Capacity]] = [

@@ -267,7 +267,7 @@ function linesOf(lines, kind) {
 const LATENCIES = [["p99", ""], ["p90", DASHES[1]], ["p50", DASHES[2]]], CROSS = "M-4-4L4 4M4-4L-4 4";
 const LOOKS = {"sure pass": "passes", "sure fail": "fails"};
 const latency = (cell, name) => number(cell, `request_${name}_ms`);
-const limited = cell => latency(cell, `p${String(cell.limit_percentile).replace(".", "")}`) ?? latency(cell, "p99");
+const limited = cell => latency(cell, `p${String(cell.limit_percentile).replace(".", "")}`);
 const verdictMark = (verdict, x = 17, y = 6) => make("path", {class: `dot ${LOOKS[verdict] ?? "unknown"}`,
   d: LOOKS[verdict] === "fails" ? CROSS : SHAPES.fp32, transform: `translate(${x} ${y})`});
 const hue = index => `hue${index % 6}`;
@@ -286,14 +286,14 @@ function requestPanel(settings, cells) {
   axes.append(line(LEFT, y(limit), WIDTH - RIGHT, y(limit), "base"));
   const [drawn, marks] = [make("g"), make("g")];
   settings.forEach(([name, lines], index) => {
-    const ordered = lines.map(([cell]) => cell).sort((a, b) => a.offered_per_s - b.offered_per_s);
+    const ordered = [...lines].sort((a, b) => a.offered_per_s - b.offered_per_s);
     for (const [percentile, dashes] of LATENCIES) {
       const spots = ordered.filter(cell => latency(cell, percentile) > 0).map(cell => [x(cell), y(latency(cell, percentile))]);
       if (spots.length) drawn.append(make("path", {class: `line ${hue(index)}`, d: `M${spots.join("L")}`, "stroke-dasharray": dashes}));
     }
     for (const cell of ordered.filter(cell => limited(cell) > 0)) {
       const at = [x(cell), y(limited(cell))];
-      const made = mark(cell, [make("circle", {cx: at[0], cy: at[1], r: 10, class: "hit"}), verdictMark(cell.verdict, ...at)],
+      const made = mark(cell.cell, [make("circle", {cx: at[0], cy: at[1], r: 10, class: "hit"}), verdictMark(cell.verdict, ...at)],
         `${name}, ${text(cell.offered_per_s)} requests/s: ${cell.verdict}`,
         LATENCIES.map(([each]) => `${each} ${text(latency(cell, each))} ms`).join(", "));
       made.classList.replace(cell.device, hue(index));
@@ -316,8 +316,9 @@ function requestLegend(settings, cells) {
 
 // The chart of the first settings, which are the best, and its legend.
 function requests(title, lines, what) {
-  const all = [...grouped(lines, ([, name]) => name)], settings = all.slice(0, MAX_SETTINGS);
-  const cells = settings.flatMap(([, inside]) => inside.map(([cell]) => cell));
+  const all = [...grouped(lines, ([, name]) => name)];
+  const settings = all.slice(0, MAX_SETTINGS).map(([name, inside]) => [name, inside.map(line => ({...line[0], ...line[5], cell: line[0]}))]);
+  const cells = settings.flatMap(([, inside]) => inside);
   const note = all.length > MAX_SETTINGS ? `${MAX_SETTINGS} of ${all.length} settings: filter for others.` : "";
   return [requestLegend(settings, cells), figure(title, requestPanel(settings, cells), what, note)];
 }
