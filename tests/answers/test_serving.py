@@ -30,10 +30,18 @@ def found(*records):
 @pytest.mark.parametrize(
     ("records", "said"),
     [
-        ([(400, P), (412, P), (431, F)], "412 to 431 requests/s with p99 at most 50 ms (sure; not confirmed with"),
+        ([(400, P), (412, P), (431, F)], "412 to 431 requests/s with p99 at most 50 ms (likely; not confirmed with"),
         ([(412, P), (412, P, {"repeat": 1}), (431, F)], "412 to 431 requests/s with p99 at most 50 ms (sure; conf"),
         ([(300, P), (412, P), (412, F, {"repeat": 1})], "300 to 412 requests/s"),
-        ([(412, P), (500, U)], "at least 412 requests/s with p99 at most 50 ms (sure"),
+        ([(412, P), (500, U)], "at least 412 requests/s with p99 at most 50 ms (likely"),
+        (
+            [(412, P), (412, U, {"repeat": 1})],
+            "at least 412 requests/s with p99 at most 50 ms (likely; another seed can't",
+        ),
+        (
+            [(10, F), (500, P)],
+            "can't tell what has p99 at most 50 ms: 10.0 requests/s surely fail, and 500 surely pass",
+        ),
         ([(1431, F), (412, U)], "fewer than 1,430 requests/s with p99 at most 50 ms (sure)"),
         ([(431, U), (412, U)], "2 probes at 412 to 431 requests/s can't tell whether p99 at most 50 ms"),
         ([(412, P, {"status": Status.invalid}), (500, U)], "1 probe at 500 requests/s can't tell"),
@@ -66,6 +74,7 @@ def test_other_machines_and_packages_are_told_apart():
     assert best_settings(told) == told
 
 
-def test_a_pass_above_a_sure_fail_does_not_count():
-    assert sure_bounds([(10, P), (30, F), (40, P)]) == (10, 30)
+def test_a_pass_above_a_sure_fail_leaves_nothing_sure():
+    assert sure_bounds([(10, P), (30, F), (40, P)]) == (None, None)
+    assert sure_bounds([(10, P), (30, F), (30, P)]) == (10, 30)
     assert sure_bounds([]) == (None, None)

@@ -15,6 +15,7 @@ from accelbench.presentation import counted, significant
 from accelbench.schema.cell import Cell, Server
 from accelbench.schema.vocab import Protocol, Verdict
 
+UNTOLD = "another seed can't tell"
 # Figures of a probe -> their columns.
 FIGURES = {
     **{f"p{percentile}_ms": f"request_p{percentile}_ms" for percentile in (50, 90, 99)},
@@ -36,11 +37,15 @@ def work_of(cell: Cell) -> Cell:
 
 
 def sure_bounds(verdicts: Iterable[tuple[float, Verdict]]) -> tuple[float | None, float | None]:
-    """The highest rate of a sure pass that no sure fail is at or below, and the lowest of a sure fail; None: none."""
+    """The highest rate of a sure pass that none refutes, and the lowest of a sure fail; None: there is none.
+
+    Both are None if a sure pass is above a sure fail: then higher rates are not worse, or a verdict is wrong.
+    """
     told = list(verdicts)
-    high = min((rate for rate, verdict in told if verdict == Verdict.fails), default=None)
-    passed = (rate for rate, verdict in told if verdict == Verdict.passes and (high is None or rate < high))
-    return max(passed, default=None), high
+    failed = {rate for rate, verdict in told if verdict == Verdict.fails}
+    low = max((rate for rate, verdict in told if verdict == Verdict.passes and rate not in failed), default=None)
+    high = min(failed, default=None)
+    return (None, None) if low is not None and high is not None and low > high else (low, high)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,16 +100,23 @@ class Capacity:
 
     @property
     def how_sure(self) -> str:
-        """The word, with whether a second process said the same of `low`."""
+        """The word, with what a second process said of `low`: the highest pass of many probes may be luck."""
         if self.low is None:
             return Verdict.unknown if self.high is None else "sure"
-        return f"sure; {'' if self.is_confirmed else 'not '}confirmed with another seed"
+        if self.is_confirmed:
+            return "sure; confirmed with another seed"
+        is_untold = any((each.rate, each.verdict) == (self.low, Verdict.unknown) for each in self.probes)
+        return f"likely; {UNTOLD if is_untold else 'not confirmed with another seed'}"
 
     @property
     def sentence(self) -> str:
         """Such as `fp32, one at a time: 412 to 431 requests/s with p99 at most 50 ms (sure; confirmed ...)`."""
         if self.rates_text:
             return f"{self.setting}: {self.rates_text} requests/s with {self.limit_text} ({self.how_sure})"
+        passed, failed = ([p.rate for p in self.probes if p.verdict == v] for v in (Verdict.passes, Verdict.fails))
+        if passed and failed:
+            said = f"{significant(failed[0])} requests/s surely fail, and {significant(passed[-1])} surely pass"
+            return f"{self.setting}: can't tell what has {self.limit_text}: {said}"
         rates = " to ".join(dict.fromkeys(significant(self.probes[i].rate) for i in (0, -1)))
         tried = f"{counted(len(self.probes), 'probe')} at {rates} requests/s can't tell"
         return f"{self.setting}: {tried} whether {self.limit_text}; longer ones may"

@@ -56,8 +56,9 @@ def _serve(chosen: Namespace, context: Context) -> int:
     if refused := given & DECIDED:
         raise UserError(f"{min(refused)}: --serve decides it: leave it out")
     limit = f"server.latency_ms={chosen.latency_ms}"
-    words = ["-m", "protocol=server", limit, *([] if "mode" in given else ["mode=infer"]), *chosen.words]
-    words += [f"server.percentile={chosen.percentile or 99}"] * ("server.percentile" not in given)
+    # 120 s are enough for p99.9 at the default rate: the search gives each probe a rate and a duration.
+    share = "server.duration_s=120" if "server.percentile" in given else f"server.percentile={chosen.percentile or 99}"
+    words = ["-m", "protocol=server", limit, share, *chosen.words]
     budget_s = budget_in_s(chosen, "3m")
     with Hosts() as hosts:
         return serving.search(*cells_of(compose(words + [VERBOSE] * chosen.verbose)), budget_s, context.console, hosts)

@@ -130,14 +130,14 @@ class _Search:
             self.session.measure(item)
             return None
         asked, server = item.cell.server, Server(duration_s=FIRST_S, workers=item.cell.server.workers)
-        alone = self._process(item, protocol=Protocol.single_stream, batch_size=1, server=replace(server, workers=1))
-        serving = _serving(self._measure(alone, ends_s))
-        waits_ms = asked.max_delay_ms if item.cell.batch_size > 1 else 0.0
+        single = self._process(item, protocol=Protocol.single_stream, batch_size=1, server=replace(server, workers=1))
+        serving = _serving(self._measure(single, ends_s))
         for each in serving.latencies if serving else ():
-            least_ms = 1e3 * (each.low or 0.0) + waits_ms
-            if each.percentile <= asked.percentile and least_ms > asked.latency_ms:
-                least = f"p{each.percentile:g} of requests one after another is over {significant(least_ms)} ms"
-                self.context.say(f"{item.label}: no rate is within {asked.latency_ms:g} ms: {least}")
+            if each.percentile <= asked.percentile and 1e3 * (each.low or 0.0) > asked.latency_ms:
+                took = f"took {significant(1e3 * (each.seconds or 0.0))} ms (p{each.percentile:g})"
+                self.context.say(
+                    f"{item.label}: no rate is within {asked.latency_ms:g} ms: requests one after another {took}"
+                )
                 return None
         serving = _serving(self._measure(self._process(item, protocol=Protocol.offline, server=server), ends_s))
         return serving.served_per_s if serving else None
@@ -155,7 +155,8 @@ class _Search:
         record = next(iter(run.known(self.context, [item])[0]), None)
         if record is None or disturbed.reason(record) or record.was_cut(item.cell.timeout_s):
             left_s = ends_s - self.now()
-            limit_s = min(item.cell.timeout_s, max(left_s, 2 * (item.cell.server.duration_s + self.overhead_s)))
+            twice_s = 2 * (item.cell.server.duration_s + self.overhead_s)
+            limit_s = max(twice_s, min(item.cell.timeout_s, left_s))
             record = self.session.measure(replace(item, cell=replace(item.cell, timeout_s=limit_s)), left_s)
             if (serving := _serving(record)) is not None and item.cell.protocol == Protocol.server:
                 self.overhead_s = record.wall_s - serving.duration_s
@@ -173,7 +174,7 @@ class _Search:
             if (table := tabulate_known("", COLUMNS, [each for each in found if each.what == best.what])) is not None:
                 console.print(rendered(table))
         took_s = sum(record.wall_s for record in self.records.values())
-        say(console, f"Records: {folder} ({len(self.records)} processes, {duration(took_s)})")
+        say(console, f"Records: {folder} ({duration(took_s)} of measuring)")
         if found:
             say(console, f"The curve of rate and latency: accelbench report {folder}")
         if not self.is_done:
