@@ -7,6 +7,7 @@ of a setting is above its capacity, and the highest sure pass below that one is 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.groups import Group, told_apart
@@ -158,9 +159,9 @@ def _probe(process: Process, cell: MeasuredCell) -> Probe | None:
     serving = process.record.measurement.serving if process.record and process.record.measurement else None
     if serving is None or not process.is_ok:
         return None
-    told = {"verdict": serving.verdict or Verdict.unknown, "seed": serving.seed}
-    figures = {name: process.number(column) for name, column in FIGURES.items()}
-    return Probe(rate=process.cell.server.rate, **told, **figures, cell=cell, process=process)
+    told: dict[str, Any] = {"verdict": serving.verdict or Verdict.unknown, "seed": serving.seed}
+    told |= {name: process.number(column) for name, column in FIGURES.items()}
+    return Probe(rate=process.cell.server.rate, **told, cell=cell, process=process)
 
 
 def _capacity(group: Group, probes: list[Probe]) -> Capacity:

@@ -229,7 +229,7 @@ def _requests(found: Sequence[Capacity], lines: Sequence[str]) -> str:
     for each in found:
         name = f"{each.what}: {each.setting}" if len(best) > 1 else each.setting
         at_low = each.at_low[0] if each.at_low else None
-        latencies = [significant(at_low and getattr(at_low, f"p{percent}_ms")) for percent in (50, 90, 99)]
+        latencies = [significant(getattr(at_low, f"p{percent}_ms", None)) for percent in (50, 90, 99)]
         rows.append([name, each.rates_text or UNKNOWN, *latencies, f"{each.limit_text}: {each.how_sure}"])
     headings = ["setting", "requests/s", "p50 (ms)", "p90 (ms)", "p99 (ms)", "how sure"]
     marked = [number for number, each in enumerate(found) if each in best]
