@@ -31,7 +31,7 @@ def _times(sweeps: Sequence[Sweep]) -> Iterator[str]:
         less = f"{num_less} of {counted(len(jobs), 'job')} of {of} took less time on our {device}"
         estimated = f"; {num_estimated} estimated from the speed" * bool(num_estimated)
         times = span([ratio for of_job in jobs.values() for ratio in of_job], 2)
-        yield f"{less} than published on other machines ({times} times as long{estimated})."
+        yield f"{less} than on every machine that was published ({times} times as long as on one{estimated})."
 
 
 def _speedups(sweeps: Sequence[Sweep]) -> str:
