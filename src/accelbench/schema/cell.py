@@ -226,7 +226,7 @@ class RunSettings:
         empty="one device",
     )
     protocol: Protocol = setting(
-        help="window: steps for some seconds; steps: so many; fit: epochs; server, single_stream, multi_stream, offline",
+        help="window: steps for some time; steps: so many; fit: epochs; server, single_stream, multi_stream, offline",
         column=True,
     )
     epochs: AtLeastOne = setting(
