@@ -93,6 +93,7 @@ def test_a_request_that_raises_is_counted(tmp_path, for_ever):
     found = engine.run(cell, tmp_path)
     assert judge(cell, found) is None
     assert found.serving.num_errors == (52 if for_ever else 2)
+    assert found.num_steady_samples == 100 - found.serving.num_errors
     assert "no luck" in found.serving.error
     assert any("not checked: it failed after its requests too" in each for each in found.warnings) == for_ever
 

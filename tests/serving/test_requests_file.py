@@ -23,6 +23,9 @@ def test_the_file_of_requests_gives_back_the_times_and_its_digest_tells_others(s
     assert requests_file.write(served, tmp_path / "again.npy") == digest
     late = dataclasses.replace(served, done=served.done + 1)
     assert requests_file.write(late, tmp_path / "other.npy") != digest
+    assert (requests_file.read(path, digest) == requests_file.read(path)).all()
+    with pytest.raises(UserError, match="damaged"):
+        requests_file.read(tmp_path / "other.npy", digest)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["again.npy", "one.requests.npy", "other.npy"]
 
 
@@ -35,6 +38,11 @@ def _archive(path):
         np.savez(file, due=np.zeros(3))
 
 
+def _header(path, shape):
+    text = f"{{'descr': '<i8', 'fortran_order': False, 'shape': {shape}}}\n".encode()
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text)
+
+
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
@@ -45,6 +53,9 @@ def _archive(path):
         (_pickle, "not a file of requests, or damaged"),
         (_archive, "not a file of requests, or damaged"),
         (lambda path: np.save(path, np.zeros((4, 3))), "not a file of requests, or damaged"),
+        (lambda path: path.write_bytes(b"PK\x03\x04" + bytes(99)), "not a file of requests, or damaged"),
+        (lambda path: _header(path, "(4, 10000000000000000000000000), "), "not a file of requests, or damaged"),
+        (lambda path: _header(path, "(" * 3000), "not a file of requests, or damaged"),
     ],
 )
 def test_a_damaged_file_of_requests_is_refused(served, tmp_path, damage, says):

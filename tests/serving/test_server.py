@@ -3,6 +3,7 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from accelbench.devices import packages
 from accelbench.isolation.processes import children
 from accelbench.schema.cell import Server
 from accelbench.schema.vocab import Generator, Protocol
+from accelbench.serving import load, loadgen
 from accelbench.serving import server as serving
 from accelbench.serving.server import Service, serve
 
@@ -160,6 +162,23 @@ def test_a_killed_generator_makes_the_run_invalid():
     assert others(served) == [f"the process that issues requests ended after {len(served.due)} of {NUM} (SIGKILL)"]
 
 
+def test_a_generator_that_fails_after_its_last_request_makes_the_run_invalid(monkeypatch, tmp_path):
+    source = Path(load.generator.__file__).read_text()
+    (tmp_path / "generator.py").write_text(f"{source}    sys.exit(3)\n")
+    monkeypatch.setattr(load.generator, "__file__", str(tmp_path / "generator.py"))
+    assert others(run(make())) == [f"the process that issues requests ended after {NUM} of {NUM} (exit code 3)"]
+
+
+def test_a_trace_without_each_request_is_none():
+    line = '"name":"Sample","ph":"b","ts":{}.000,"args":{{"sample_seq":{},"query_seq":{}'
+    trace = "\n".join(line.format(5 + i, i, i) for i in range(2))
+    times = memoryview(bytearray(48)).cast("q")
+    with pytest.raises(ValueError, match="trace has 2 of 3 requests"):
+        loadgen._note_due(times, trace)
+    loadgen._note_due(times[:4], trace)
+    assert times[1] - times[0] == 1000
+
+
 def test_a_machine_that_slept_meanwhile_makes_the_run_invalid(monkeypatch):
     clocks = iter([10**9, 42 * 10**8])
     monkeypatch.setattr(serving, "_asleep_ns", lambda: next(clocks))
@@ -173,9 +192,28 @@ def test_late_requests_make_the_run_invalid():
     (late,) = serving._lateness(due, due + 600_000, server)
     assert late.startswith("requests were issued 0.6 ms late (p99), more than 0.5 ms")
     assert "were to arrive in" in list(serving._lateness(due, due * 2, server))[1]
+    few_late = due + 600_000 * (np.arange(1000) % 200 == 0)  # .5 %
+    assert list(serving._lateness(due, few_late, server)) == []
+    (late,) = serving._lateness(due, few_late, replace(server, percentile=99.9))
+    assert "0.6 ms late (p99.9)" in late
 
 
-def test_a_run_ends_early_once_its_queue_grows_with_the_requests_whose_fate_is_known():
+@pytest.mark.parametrize(("generator", "factor"), [(Generator.own, 1.03), (Generator.loadgen, 1.15)])
+def test_another_rate_than_was_asked_for_makes_the_run_invalid(generator, factor):
+    server, due = Server(rate=100.0, duration_s=10.0, generator=generator), serving.due_ns(1000, 100.0, seed=1)
+    assert list(serving._lateness(due, due, server)) == []
+    (wrong,) = serving._lateness(due, due, replace(server, rate=100 / factor, duration_s=10 * factor))
+    assert wrong.startswith("requests were due at 100")
+
+
+def test_a_stall_at_the_start_is_no_queue_that_grows():
+    calls = iter(range(10_000))
+    served = run(make(lambda _: time.sleep(0 if next(calls) else 0.7)), rate=200.0, num=250)
+    assert (served.ended_early, len(served.due)) == (None, 250)
+
+
+def test_a_run_ends_early_once_its_queue_grows_with_the_requests_whose_fate_is_known(monkeypatch):
+    monkeypatch.setattr(load, "LEAST_S", 0.5)
     served = run(make(sleeps(0.02)), rate=500.0, num=20_000, latency_ms=10.0)
     assert served.ended_early.startswith("the queue grows: ")
     answered, missed = served.done >= 0, served.done < 0

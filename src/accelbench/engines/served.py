@@ -23,12 +23,14 @@ from accelbench.schema.cell import MAX_SEED, Cell, Window
 from accelbench.schema.measurement import Block
 from accelbench.schema.serving import Serving
 from accelbench.schema.text import message_of, one_line
-from accelbench.schema.vocab import Protocol
+from accelbench.schema.vocab import Protocol, Stop
 from accelbench.serving import requests_file
-from accelbench.serving.server import Served, Service, serve
+from accelbench.serving.load import TIME_LIMIT
+from accelbench.serving.server import ONE_AT_A_TIME, Served, Service, serve
 from accelbench.serving.summary import summarised
 
 NUM_REQUESTS, NUM_DRAWN = 256, 64  # different ones, at most: of a data set, and of those that are drawn
+MOST_WARM = 32  # up to this, batches of each size are computed before requests arrive, if time allows
 LEAST_WARM = 2  # steps of whole batches that a warm-up has
 
 
@@ -73,10 +75,11 @@ class Worker:
         if (gap := _gap(seen, first)) > most and _gap(first, again()) <= most:
             self.run.defects.append(NOT_TIMED.format(100 * gap))
 
-    def warm_up(self, pool: Sequence[Any], sizes: Sequence[int]) -> list[float]:
+    def warm_up(self, pool: Sequence[Any], sizes: Sequence[int], further: Sequence[int]) -> list[float]:
         """Computes a batch of each size, the largest first, and then whole ones; returns the seconds of each of those.
 
-        Libraries keep what they prepare for a size, such as the kernels of a convolution, in the thread that asks.
+        So it does with `further` sizes, while time allows. Libraries keep what they prepare for a size, such as the
+        kernels of a convolution, in the thread that asks.
         """
 
         def seconds_of(size: int) -> float:
@@ -87,6 +90,10 @@ class Worker:
         self.run.begin_worker()
         with self.run.in_worker():
             took_s = [seconds_of(size) for size in sorted(sizes, reverse=True)][:1]
+            end_s = time.perf_counter() + Window.warmup_s
+            for size in further:
+                if size not in sizes and time.perf_counter() < end_s:
+                    seconds_of(size)
             while len(took_s) < LEAST_WARM or sum(took_s) < Window.warmup_s:
                 took_s.append(seconds_of(max(sizes)))
         return took_s
@@ -145,7 +152,8 @@ class Serves:
         sizes, looked = self.serving_sizes(), SystemRandom().choice(workers)
 
         def prepare(index: int) -> None:
-            took_s = workers[index].warm_up(pool, sizes or powers_up_to(cell.batch_size))
+            further = () if sizes else range(1, min(cell.batch_size, MOST_WARM) + 1)
+            took_s = workers[index].warm_up(pool, sizes or powers_up_to(cell.batch_size), further)
             if index == 0:
                 timing.first_step_s, *timing.whole_s = took_s
                 timing.num_warmup_steps, timing.warmup_total_s = len(took_s), sum(took_s)
@@ -159,6 +167,7 @@ class Serves:
         served = serve(service, cell.protocol, cell.server, seed, self.limits.ends.timeout_s)
         timing.compiled_in_steady_state += self.backend.compiles()[0]
         _note_times(cell, timing, served)
+        timing.stop = Stop.timeout if served.ended_early == TIME_LIMIT else None
         self.defects += [*served.defects, *self.backend.changed()]
         digest = None if self.requests_path is None else requests_file.write(served, self.requests_path)
         self.step, self.serving = step, replace(summarised(served, cell), sizes=list(sizes), requests_digest=digest)
@@ -186,7 +195,7 @@ def _note_times(cell: Cell, timing: Timing, served: Served) -> None:
         return
     since_boot_s = boot_s() - time.monotonic()
     timing.steady_boot_s = int(served.due.min()) / 1e9 + since_boot_s, int(done[-1]) / 1e9 + since_boot_s
-    timing.num_steady_samples = sum(size * num for size, num in served.batches.items())
+    timing.num_steady_samples = len(done) * ONE_AT_A_TIME.get(cell.protocol, (1, 1))[0]
     if cell.protocol == Protocol.offline:
         timing.blocks = blocks_of(done, int(served.dispatched[served.dispatched >= 0].min()))
 

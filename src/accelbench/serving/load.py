@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from accelbench.schema.cell import Server
 from accelbench.schema.vocab import Generator
 from accelbench.serving import generator, loadgen
-from accelbench.stats.regenerative import surely_grows
+from accelbench.stats.regenerative import num_requests_for, surely_grows
 
 Times = NDArray[np.int64]
 Batches = Iterator[tuple[int, int]]  # the first sample of each batch, and how many it has
@@ -28,6 +29,7 @@ PIPE_BYTES = 1 << 20  # of requests that wait: the most that a user may ask for
 LEAD_NS = 5_000_000  # from the start until the first request
 START_S = 60.0  # of the generator, at most
 LOOK_NS = 100_000_000  # between two looks at how many requests wait
+LEAST_S = 5.0  # before a queue is said to grow: a stall at the start is no growth
 MAX_WAITING = 2.0  # times as many requests as arrive within the limit: the queue may be growing
 TIME_LIMIT = "the cell's time limit"
 
@@ -58,13 +60,15 @@ class Arrivals:
         file, pipe = os.memfd_create("requests"), subprocess.PIPE
         os.ftruncate(file, 2 * due.nbytes)
         self._times = np.frombuffer(mmap.mmap(file, 0), np.int64).reshape(2, len(due))
-        program, arguments = [sys.executable, "-I"], [file, server.rate, seed]
+        program, arguments = [sys.executable, "-I"], [str(file), str(server.rate), str(seed)]
         if self._is_own:
             program.append("-S")
         else:
             self.due = self._times[0]  # LoadGen's schedule, which it says at its end
+            self._folder = tempfile.TemporaryDirectory(prefix="loadgen-")
+            arguments.append(self._folder.name)
         module = generator if self._is_own else loadgen
-        command = [*program, str(module.__file__), *map(str, arguments)]
+        command = [*program, str(module.__file__), *arguments]
         self._process = subprocess.Popen(command, bufsize=0, pass_fds=[file], stdin=pipe, stdout=pipe)
         os.close(file)
         self.pid, self._pipe = self._process.pid, self._process.stdout.fileno()  # type: ignore[union-attr]
@@ -78,6 +82,8 @@ class Arrivals:
         if not self._is_closed:
             self._process.kill()
         self._process.__exit__(None, None, None)  # waits
+        if not self._is_own:
+            self._folder.cleanup()
 
     def batches(self, max_batch: int) -> Batches:
         """As Triton's dynamic batcher makes them: full ones, and those whose oldest request waited `max_delay_ms`.
@@ -120,9 +126,11 @@ class Arrivals:
         at_s.append(now / 1e9)
         waited.append(waiting)
         most = MAX_WAITING * self._server.rate * self._server.latency_ms / 1e3
+        fewest = min(num_requests_for(self._server.percentile), len(self.due) // 2)  # unless most of them wait
+        is_too_early = at_s[-1] - at_s[0] < LEAST_S or (self.num < fewest and 2 * waiting <= self.num)
         if now >= self._until_ns:
             self.ended_early = TIME_LIMIT
-        elif waiting > most and surely_grows(at_s, waited):
+        elif waiting > most and not is_too_early and surely_grows(at_s, waited):
             self.ended_early = f"the queue grows: {waiting} requests wait after {at_s[-1] - at_s[0]:.1f} s"
         return self.ended_early is not None
 
@@ -135,9 +143,11 @@ class Arrivals:
         return self.due[:num].copy(), self._times[1, :num].copy()
 
     def death(self) -> str | None:
-        """How the process ended, if it issued too few requests; to be asked after the context."""
+        """How the process ended, if not as it should; to be asked after the context."""
         code, num = self._process.returncode, len(self.due)
-        if self.num == num or self.ended_early:
+        if self.ended_early and not self._is_closed:  # the context ended it
+            return None if self._is_own else "LoadGen did not say when its requests were due: it was ended early"
+        if self.num == num and code == 0:
             return None
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         return f"the process that issues requests ended after {self.num} of {num} ({how})"

@@ -9,7 +9,6 @@ import mmap
 import os
 import re
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -21,10 +20,10 @@ MIN_LATENCY_NS = 1  # unused: nothing here is judged by LoadGen
 
 
 def main() -> None:
-    """Issues requests: the arguments are the number of the file of their times, the rate and the seed."""
+    """Issues requests: the arguments are the number of the file of their times, the rate, the seed, and a folder."""
     import mlperf_loadgen
 
-    file, rate, seed = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
+    file, rate, seed, folder = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
     times = memoryview(mmap.mmap(file, 0)).cast("q")
     num, now, out, issued = len(times) // 2, time.monotonic_ns, sys.stdout.fileno(), 0
 
@@ -41,24 +40,25 @@ def main() -> None:
     settings.min_duration_ms, settings.min_query_count, settings.max_query_count = 0, num, num
     settings.server_num_issue_query_threads = 0
     settings.schedule_rng_seed = settings.sample_index_rng_seed = settings.qsl_rng_seed = seed
-    with tempfile.TemporaryDirectory(prefix="loadgen-") as folder:
-        log, output = mlperf_loadgen.LogSettings(), mlperf_loadgen.LogOutputSettings()
-        output.outdir, output.copy_summary_to_stdout = folder, False
-        log.log_output, log.enable_trace = output, True
-        system = mlperf_loadgen.ConstructSUT(issue, lambda: None)
-        library = mlperf_loadgen.ConstructQSL(1, 1, lambda indices: None, lambda indices: None)
-        os.write(out, READY)
-        if sys.stdin.readline():  # nothing: the server has ended
-            mlperf_loadgen.StartTestWithLogSettings(system, library, settings, log, "")
-            _note_due(times, Path(folder, TRACE).read_text())
+    log, output = mlperf_loadgen.LogSettings(), mlperf_loadgen.LogOutputSettings()
+    output.outdir, output.copy_summary_to_stdout = folder, False
+    log.log_output, log.enable_trace = output, True
+    system = mlperf_loadgen.ConstructSUT(issue, lambda: None)
+    library = mlperf_loadgen.ConstructQSL(1, 1, lambda indices: None, lambda indices: None)
+    os.write(out, READY)
+    if sys.stdin.readline():  # nothing: the server has ended
+        mlperf_loadgen.StartTestWithLogSettings(system, library, settings, log, "")
+        _note_due(times, Path(folder, TRACE).read_text())
 
 
 def _note_due(times: memoryview, trace: str) -> None:
     """Replaces the times at which requests were due by those that LoadGen planned, on the clock of their issuing."""
-    num, planned = len(times) // 2, [(int(query), int(us + ns)) for us, ns, query in DUE.findall(trace)]
+    num, planned = len(times) // 2, {int(query): int(us + ns) for us, ns, query in DUE.findall(trace)}
+    if planned.keys() != set(range(num)):
+        raise ValueError(f"LoadGen's trace has {len(planned)} of {num} requests")
     # Each was issued some time after it was due: the least delay says how the two clocks differ.
-    start_ns = min(times[num + query] - at_ns for query, at_ns in planned)
-    for query, at_ns in planned:
+    start_ns = min(times[num + query] - at_ns for query, at_ns in planned.items())
+    for query, at_ns in planned.items():
         times[query] = start_ns + at_ns
 
 

@@ -15,15 +15,16 @@ import numpy as np
 from accelbench.measuring import witness
 from accelbench.schema.cell import Server
 from accelbench.schema.text import MAX_REASON, beginning, is_out_of_memory, message_of, one_line
-from accelbench.schema.vocab import Protocol
+from accelbench.schema.vocab import Generator, Protocol
 from accelbench.serving.arrivals import due_ns, num_requests
 from accelbench.serving.load import TIME_LIMIT, Arrivals, Batches, Times, now_ns, queries
 
 # Protocol -> samples of a query, and the fewest queries: MLPerf's early stopping needs 64 for the 90th percentile, and
 # 662 for the 99th (Inference Rules, section on early stopping).
 ONE_AT_A_TIME = {Protocol.single_stream: (1, 64), Protocol.multi_stream: (8, 662)}
-MAX_LATE = 0.01  # of the limit, for 99 % of the requests: beyond, they are not those that were asked for
+MAX_LATE = 0.01  # of the limit, for 99 % of the requests or server.percentile: else they are not those asked for
 MAX_RATE_ERROR = 0.01
+NOISE_GAPS, NOISE_SIGMAS = 15, 3  # beyond which chance alone is 5 of a million, and 3 of a thousand runs
 MAX_ASLEEP_S = 0.01  # a suspension takes seconds; the two clocks are read one after the other
 
 
@@ -126,15 +127,22 @@ def _lateness(due: Times, issued: Times, server: Server) -> Iterator[str]:
     """Why the requests were not those that were asked for."""
     if not len(due):
         return
-    limit_ms, late_ms = MAX_LATE * server.latency_ms, np.percentile(issued - due, 99) / 1e6
+    limit_ms, percent = MAX_LATE * server.latency_ms, max(99.0, server.percentile)
+    late_ms = np.percentile(issued - due, percent) / 1e6
     if late_ms > limit_ms:
         yield (
-            f"requests were issued {late_ms:.3g} ms late (p99), more than {limit_ms:.3g} ms, 1 % of server.latency_ms: "
-            "use fewer threads, which leaves them a core, a lower server.rate, or a real-time process (ulimit -r 1)"
+            f"requests were issued {late_ms:.3g} ms late (p{percent:g}), more than {limit_ms:.3g} ms, 1 % of "
+            "server.latency_ms: use fewer threads, which leaves them a core, a lower server.rate, or a real-time "
+            "process (ulimit -r 1)"
         )
     asked_s, offered_s = (float(times[-1] - times[0]) / 1e9 for times in (due, issued))
     if abs(offered_s - asked_s) > max(MAX_RATE_ERROR * asked_s, limit_ms / 1e3):
         yield f"{len(due)} requests were to arrive in {asked_s:.2f} s, and did in {offered_s:.2f} s"
+    # Of sorted uniform numbers, only the first and the last gap are noise. A Poisson process, or a part, has a root's.
+    is_exact = server.generator == Generator.own and len(due) == num_requests(server)
+    noise = NOISE_GAPS / len(due) if is_exact else NOISE_SIGMAS / math.sqrt(len(due))
+    if asked_s and abs((rate := (len(due) - 1) / asked_s) / server.rate - 1) > max(MAX_RATE_ERROR, noise):
+        yield f"requests were due at {rate:.4g} requests/s, not at the {server.rate:g} of server.rate"
 
 
 def _asleep_ns() -> int:
