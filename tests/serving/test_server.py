@@ -13,7 +13,7 @@ from accelbench.devices import packages
 from accelbench.isolation.processes import children
 from accelbench.schema.cell import Server
 from accelbench.schema.vocab import Generator, Protocol
-from accelbench.serving import load, loadgen
+from accelbench.serving import loadgen
 from accelbench.serving import server as serving
 from accelbench.serving.server import Service, serve
 
@@ -163,9 +163,9 @@ def test_a_killed_generator_makes_the_run_invalid():
 
 
 def test_a_generator_that_fails_after_its_last_request_makes_the_run_invalid(monkeypatch, tmp_path):
-    source = Path(load.generator.__file__).read_text()
+    source = Path(batcher.generator.__file__).read_text()
     (tmp_path / "generator.py").write_text(f"{source}    sys.exit(3)\n")
-    monkeypatch.setattr(load.generator, "__file__", str(tmp_path / "generator.py"))
+    monkeypatch.setattr(batcher.generator, "__file__", str(tmp_path / "generator.py"))
     assert others(run(make())) == [f"the process that issues requests ended after {NUM} of {NUM} (exit code 3)"]
 
 
@@ -213,7 +213,7 @@ def test_a_stall_at_the_start_is_no_queue_that_grows():
 
 
 def test_a_run_ends_early_once_its_queue_grows_with_the_requests_whose_fate_is_known(monkeypatch):
-    monkeypatch.setattr(load, "LEAST_S", 0.5)
+    monkeypatch.setattr(batcher, "LEAST_S", 0.5)
     served = run(make(sleeps(0.02)), rate=500.0, num=20_000, latency_ms=10.0)
     assert served.ended_early.startswith("the queue grows: ")
     answered, missed = served.done >= 0, served.done < 0

@@ -6,7 +6,7 @@ import pytest
 from accelbench.schema.cell import Server
 from accelbench.schema.vocab import Protocol, Verdict
 from accelbench.serving.arrivals import due_ns
-from accelbench.serving.load import TIME_LIMIT
+from accelbench.serving.batcher import TIME_LIMIT
 from accelbench.serving.server import Served
 from accelbench.serving.summary import summarised
 from fakes import make_cell

@@ -25,7 +25,7 @@ from accelbench.schema.serving import Serving
 from accelbench.schema.text import message_of, one_line
 from accelbench.schema.vocab import Protocol, Stop
 from accelbench.serving import requests_file
-from accelbench.serving.load import TIME_LIMIT
+from accelbench.serving.batcher import TIME_LIMIT
 from accelbench.serving.server import ONE_AT_A_TIME, Served, Service, serve
 from accelbench.serving.summary import summarised
 

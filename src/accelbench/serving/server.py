@@ -17,7 +17,7 @@ from accelbench.schema.cell import Server
 from accelbench.schema.text import MAX_REASON, beginning, is_out_of_memory, message_of, one_line
 from accelbench.schema.vocab import Generator, Protocol
 from accelbench.serving.arrivals import due_ns, num_requests
-from accelbench.serving.load import TIME_LIMIT, Arrivals, Batches, Times, now_ns, queries
+from accelbench.serving.batcher import TIME_LIMIT, Arrivals, Batches, Times, now_ns, queries
 
 # Protocol -> samples of a query, and the fewest queries: MLPerf's early stopping needs 64 for the 90th percentile, and
 # 662 for the 99th (Inference Rules, section on early stopping).

@@ -9,7 +9,7 @@ import numpy as np
 from accelbench.schema.cell import Cell
 from accelbench.schema.serving import Quantile, Serving
 from accelbench.schema.vocab import Protocol, Verdict
-from accelbench.serving.load import TIME_LIMIT
+from accelbench.serving.batcher import TIME_LIMIT
 from accelbench.serving.server import Served
 from accelbench.stats.order_statistics import Sample
 from accelbench.stats.regenerative import Bound, Cycles, num_requests_for
