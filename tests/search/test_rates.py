@@ -139,7 +139,9 @@ def test_the_budget_keeps_the_time_to_confirm():
     assert len(race.candidates[0].probed) == 3
     assert len(race.candidates[0].passed) == 2
     assert not race.is_done
-    assert race_of(told(P), 100.0, budget_s=9.0).candidates[0].probed == []
+    short = race_of(told(P), 100.0, budget_s=9.0)
+    assert short.candidates[0].probed == []
+    assert short.needed_s == 10.0
 
 
 def test_a_failed_confirmation_steps_down():

@@ -99,6 +99,7 @@ class RateRace:
     measure: Callable[[int, float, int, int], Probed | None]
     cost_s: Callable[[int, float, int, int], float]  # of such a probe
     left_s: Callable[[], float]
+    needed_s: float = 0.0  # for a probe that did not fit into the time left, the latest
 
     @property
     def leader(self) -> int | None:
@@ -152,7 +153,10 @@ class RateRace:
             # What passed was lucky, too: twice as many requests confirm it in 9 of 10 searches, as many in 6.
             costs_s = [self.cost_s(leader, each.rate, each.level, 1) for each in self.candidates[leader].passed]
             kept_s = max(kept_s, 2 * max(need_s, *costs_s))
-        if candidate.has_failed or need_s + (kept_s or 0.0) > self.left_s():
+        if candidate.has_failed:
+            return None
+        if need_s + (kept_s or 0.0) > self.left_s():
+            self.needed_s = need_s + (kept_s or 0.0)
             return None
         if (found := self.measure(*ask)) is None:
             candidate.has_failed = True

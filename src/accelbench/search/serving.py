@@ -76,7 +76,7 @@ class _Search:
 
     def __init__(self, context: SweepContext, ready: Prepared, now: Callable[[], float], ends_s: float) -> None:
         self.context, self.ready, self.now, self.ends_s = context, ready, now, ends_s
-        self.overhead_s, self.is_done = OVERHEAD_S, False
+        self.overhead_s, self.is_done, self.needed_s, self.budget_s = OVERHEAD_S, False, 0.0, ends_s - now()
         self.records: dict[str, Record] = {}  # by name
         # The cells to publish: the skipped ones, and those of the records.
         skipped = [item for item in ready.planned if item.skip_reason is not None]
@@ -122,7 +122,10 @@ class _Search:
             return 0.0 if is_known else item.cell.server.duration_s + self.overhead_s
 
         candidates = [Candidate(rate, 1 - percentile / 100) for rate in offline.values()]
-        return RateRace(candidates, measure, cost_s, lambda: ends_s - self.now()).run() or not racing
+        race = RateRace(candidates, measure, cost_s, lambda: ends_s - self.now())
+        is_done = race.run() or not racing
+        self.needed_s = max(self.needed_s, race.needed_s * num_left)
+        return is_done
 
     def _offline(self, item: Planned, ends_s: float) -> float | None:
         """Requests/s if all are there at once. None: that can't be measured, or a request alone misses the limit."""
@@ -178,7 +181,8 @@ class _Search:
         if found:
             say(console, f"The curve of rate and latency: accelbench report {folder}")
         if not self.is_done:
-            say(console, f"To go on: the same command with out={folder}, which has a new budget then")
+            more = f" --budget {self.needed_s / 60 + 1:.0f}m" if self.needed_s > self.budget_s else ""
+            say(console, f"To go on: the same command with out={folder}{more}, which has a new budget then")
         return 0 if any(each.low for each in found) else 1
 
 
