@@ -14,6 +14,7 @@ from accelbench.isolation.processes import children
 from accelbench.schema.cell import Server
 from accelbench.schema.vocab import Generator, Protocol
 from accelbench.serving import loadgen
+from accelbench.serving import batcher
 from accelbench.serving import server as serving
 from accelbench.serving.server import Service, serve
 
