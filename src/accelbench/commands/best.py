@@ -15,6 +15,7 @@ from accelbench.presentation import counted
 from accelbench.project import workplace
 
 DECIDED = {"protocol", "server.rate", "server.duration_s", "server.latency_ms"}  # settings that --serve gives
+MOST_PERCENTILE = 99.9  # of --serve: beyond it a probe takes 50,000 requests
 
 if TYPE_CHECKING:
     from accelbench.answers.cells import MeasuredCell
@@ -55,13 +56,20 @@ def _serve(chosen: Namespace, context: Context) -> int:
     given = {word.partition("=")[0] for word in chosen.words}
     if refused := given & DECIDED:
         raise UserError(f"{min(refused)}: --serve decides it: leave it out")
+    if chosen.percentile and "server.percentile" in given:
+        raise UserError("--percentile: goes without server.percentile: give one of them")
     limit = f"server.latency_ms={chosen.latency_ms}"
     # 120 s are enough for p99.9 at the default rate: the search gives each probe a rate and a duration.
     share = "server.duration_s=120" if "server.percentile" in given else f"server.percentile={chosen.percentile or 99}"
-    words = ["-m", "protocol=server", limit, share, *chosen.words]
+    composed = compose(["-m", "protocol=server", limit, share, *chosen.words] + [VERBOSE] * chosen.verbose)
+    for run in composed:
+        if run.server.percentile > MOST_PERCENTILE:
+            raise UserError(f"server.percentile={run.server.percentile:g}: --serve takes at most {MOST_PERCENTILE}")
+        if run.timeout_s < (enough_s := 1.5 * run.server.duration_s):
+            raise UserError(f"timeout_s={run.timeout_s:g}: too short for --serve: use timeout_s={enough_s:g}")
     budget_s = budget_in_s(chosen, "3m")
     with Hosts() as hosts:
-        return serving.search(*cells_of(compose(words + [VERBOSE] * chosen.verbose)), budget_s, context.console, hosts)
+        return serving.search(*cells_of(composed), budget_s, context.console, hosts)
 
 
 def _check(chosen: Namespace) -> None:
@@ -163,18 +171,23 @@ COMMAND = Command(
     run=_run,
     flags=(
         flag("words", nargs="*", metavar="folder", help=FOLDER),
-        flag("--latency-ms", metavar="MS", type=float, help="leave out cells with a longer median latency (p50)"),
+        flag(
+            "--latency-ms",
+            metavar="MS",
+            type=float,
+            help="leave out cells with a longer median step; with --serve: the limit of a request, from when it is due",
+        ),
         flag(
             "--percentile",
             metavar="99",
             type=int,
             choices=(50, 90, 99),
-            help="with --latency-ms: of the steps, 90 or 99, where enough were timed",
+            help="with --latency-ms: 50 (default), 90 or 99 %% of the steps; with --serve of the requests (99)",
         ),
         PRICE,
         flag("--largest-batch", help="find the largest batch that fits: measures the cell of name=value"),
         flag("--search", help="find the best of all combinations of name=value,value within --budget"),
-        flag("--serve", help="find the most requests/s with p99 within --latency-ms"),
+        flag("--serve", help="find the most requests/s within --latency-ms (--budget: 3m)"),
         BUDGET,
         flag("--margin", metavar="2%", help="with --search: how much better another cell may be (2%%)"),
         flag(
@@ -190,6 +203,6 @@ COMMAND = Command(
     "       accelbench best --search --budget 5m [flags] name=value,value ...\n"
     "       accelbench best --serve --latency-ms MS [--budget 3m] name=value ...\n"
     "       accelbench best --largest-batch [--budget 1m] [-v] name=value ...",
-    description="--search goes on with out=runs/mine: docs/finding-the-best.md",
+    description="--search and --serve go on with out=runs/mine: docs/finding-the-best.md",
     takes_settings=True,
 )
