@@ -91,8 +91,17 @@ def test_no_sentence_about_a_precision_covers_pairs_that_differ(cells, on) -> No
 
 def test_each_answer_about_a_network_is_named_and_same_is_a_result(cells, maker, on) -> None:
     tied = {f"n{i} cpu {word}": 9 for i in range(20) for word in ("fp32", "bf16")}
-    found = cells([*maker.interleaved({"fp32": 1000, "bf16": 1001}), *on("B", GAIN_OF), *on("A", tied)])
-    text = headline(answers(found), found)[0].text
+    last = {f"z cpu {word}": 9 for word in ("fp32", "bf16")}
+    found = cells(
+        [
+            *maker.interleaved({"fp32": 1000, "bf16": 1001}),
+            *on("B", GAIN_OF),
+            *on("A", tied),
+            *on("A", last, mode=Mode.infer),
+        ]
+    )
+    text, unshown = headline(answers(found), found)[0].text.splitlines()
+    assert unshown == "Inference: 1 network, see the report."
     assert text.startswith(
         "Training: mlp (B): bf16 (2.00 times as fast as the next, likely); mlp (Example CPU @ 2.0 GHz):"
     )

@@ -12,7 +12,7 @@ from accelbench.answers.sentences import Answer
 from accelbench.answers.serving import best_settings, capacities
 from accelbench.answers.trust import in_doubt
 from accelbench.answers.words import MODES, setting_text
-from accelbench.presentation import significant
+from accelbench.presentation import counted, significant
 from accelbench.schema.vocab import Mode, Status
 
 MAX_NAMED = 15  # networks: the most important ones, in the order of their names
@@ -79,7 +79,8 @@ def _text(head: str, shown: Sequence[str], networks: Mapping[str, Network]) -> s
     parts = [f"{name}: {each.text}" for name, each in found.items() if each.text]
     untold = ", ".join(name for name, each in found.items() if not each.text)
     parts += [f"can't tell for {untold}"] if untold else []
-    parts += [f"and {len(networks) - len(found)} more"] if len(networks) > len(found) else []
+    if left := len(networks) - len(found):
+        parts.append(f"and {left} more" if parts else f"{counted(left, 'network')}, see the report")
     return f"{head}: {'; '.join(parts[:1] + [part.replace(' as fast as the next', '') for part in parts[1:]])}."
 
 
