@@ -173,7 +173,7 @@ class Server:
     )
     percentile: NotNegative = setting(
         99.0,
-        "protocol=server: of the requests, so many per cent are within latency_ms",
+        "protocol=server: the share of requests, in per cent, that is to be within latency_ms",
         above=0,
         most=99.99,
         column=True,

@@ -29,7 +29,7 @@ class Serving:
     num_errors: Count = 0  # that raised or were never answered: misses
     error: str | None = None  # of the first that raised, in one line
     duration_s: Duration  # from the first request's due time until the last answer
-    offered_per_s: Rate  # requests per second, as they were issued
+    offered_per_s: Rate  # requests per second, as they were due
     served_per_s: NotNegative  # as they were answered
     latencies: list[Quantile] = field(default_factory=list)  # of p50, p90, p99 and p99.9
     # Of requests that took longer than the limit, or have no answer; None where there is no limit. See `stats`.
