@@ -31,7 +31,7 @@ def found(*records):
     ("records", "said"),
     [
         ([(400, P), (412, P), (431, F)], "412 to 431 requests/s with p99 at most 50 ms (likely; not confirmed with"),
-        ([(412, P), (412, P, {"repeat": 1}), (431, F)], "412 to 431 requests/s with p99 at most 50 ms (sure; conf"),
+        ([(412, P), (412, P, {"repeat": 1}), (431, F)], "412 to 431 requests/s with p99 at most 50 ms (sure; 412 conf"),
         ([(300, P), (412, P), (412, F, {"repeat": 1})], "300 to 412 requests/s"),
         ([(412, P), (500, U)], "at least 412 requests/s with p99 at most 50 ms (likely"),
         (
@@ -40,11 +40,17 @@ def found(*records):
         ),
         (
             [(10, F), (500, P)],
-            "can't tell what has p99 at most 50 ms: 10.0 requests/s surely fail, and 500 surely pass",
+            "can't tell which rates keep p99 at most 50 ms: a probe at 10.0 requests/s failed, and one at 500 passed",
         ),
         ([(1431, F), (412, U)], "fewer than 1,430 requests/s with p99 at most 50 ms (sure)"),
-        ([(431, U), (412, U)], "2 probes at 412 to 431 requests/s can't tell whether p99 at most 50 ms"),
-        ([(412, P, {"status": Status.invalid}), (500, U)], "1 probe at 500 requests/s can't tell"),
+        (
+            [(431, U), (412, U)],
+            "2 probes at 412 to 431 requests/s can't tell whether p99 at most 50 ms",
+        ),
+        (
+            [(412, P, {"status": Status.invalid}), (500, U)],
+            "1 probe at 500 requests/s can't tell",
+        ),
     ],
 )
 def test_the_sentence_says_what_is_sure_and_whether_it_was_confirmed(records, said):

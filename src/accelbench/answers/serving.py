@@ -16,7 +16,6 @@ from accelbench.presentation import counted, significant
 from accelbench.schema.cell import Cell, Server
 from accelbench.schema.vocab import Protocol, Verdict
 
-UNTOLD = "another seed can't tell"
 # Figures of a probe -> their columns.
 FIGURES = {
     **{f"p{percentile}_ms": f"request_p{percentile}_ms" for percentile in (50, 90, 99)},
@@ -105,22 +104,22 @@ class Capacity:
         if self.low is None:
             return Verdict.unknown if self.high is None else "sure"
         if self.is_confirmed:
-            return "sure; confirmed with another seed"
+            return f"sure; {significant(self.low)} confirmed with another seed"
         is_untold = any((each.rate, each.verdict) == (self.low, Verdict.unknown) for each in self.probes)
-        return f"likely; {UNTOLD if is_untold else 'not confirmed with another seed'}"
+        return "likely; another seed can't tell" if is_untold else "likely; not confirmed with another seed"
 
     @property
     def sentence(self) -> str:
-        """Such as `fp32, one at a time: 412 to 431 requests/s with p99 at most 50 ms (sure; confirmed ...)`."""
+        """Such as `fp32, one at a time: 412 to 431 requests/s with p99 at most 50 ms (sure; 412 confirmed ...)`."""
         if self.rates_text:
             return f"{self.setting}: {self.rates_text} requests/s with {self.limit_text} ({self.how_sure})"
         passed, failed = ([p.rate for p in self.probes if p.verdict == v] for v in (Verdict.passes, Verdict.fails))
         if passed and failed:
-            said = f"{significant(failed[0])} requests/s surely fail, and {significant(passed[-1])} surely pass"
-            return f"{self.setting}: can't tell what has {self.limit_text}: {said}"
+            said = f"a probe at {significant(failed[0])} requests/s failed, and one at {significant(passed[-1])} passed"
+            return f"{self.setting}: can't tell which rates keep {self.limit_text}: {said}"
         rates = " to ".join(dict.fromkeys(significant(self.probes[i].rate) for i in (0, -1)))
         tried = f"{counted(len(self.probes), 'probe')} at {rates} requests/s can't tell"
-        return f"{self.setting}: {tried} whether {self.limit_text}; longer ones may"
+        return f"{self.setting}: {tried} whether {self.limit_text}; give best --serve a longer --budget"
 
 
 def capacities(cells: Iterable[MeasuredCell]) -> list[Capacity]:
