@@ -43,14 +43,8 @@ def found(*records):
             "can't tell which rates keep p99 at most 50 ms: a probe at 10.0 requests/s failed, and one at 500 passed",
         ),
         ([(1431, F), (412, U)], "fewer than 1,430 requests/s with p99 at most 50 ms (sure)"),
-        (
-            [(431, U), (412, U)],
-            "2 probes at 412 to 431 requests/s can't tell whether p99 at most 50 ms",
-        ),
-        (
-            [(412, P, {"status": Status.invalid}), (500, U)],
-            "1 probe at 500 requests/s can't tell",
-        ),
+        ([(431, U), (412, U)], "2 probes at 412 to 431 requests/s can't tell whether p99 at most 50 ms"),
+        ([(412, P, {"status": Status.invalid}), (500, U)], "1 probe at 500 requests/s can't tell"),
     ],
 )
 def test_the_sentence_says_what_is_sure_and_whether_it_was_confirmed(records, said):

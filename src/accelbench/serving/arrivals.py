@@ -24,6 +24,6 @@ def due_ns(num: int, rate: float, seed: int) -> NDArray[np.int64]:
 def num_requests(server: Server) -> int:
     """How many requests arrive in `server.duration_s`. Raises UserError: more than `MAX_REQUESTS`."""
     if (num := server.rate * server.duration_s) > MAX_REQUESTS:
-        shorter = f"use server.duration_s={0.995 * MAX_REQUESTS / server.rate:.3g} or less"
+        shorter = f"use server.duration_s={0.995 * MAX_REQUESTS / server.rate:.3g} or less"  # .3g may add 0.5 %
         raise UserError(f"server.rate={server.rate:g}: more than {MAX_REQUESTS:,} requests: {shorter}")
     return max(1, round(num))
