@@ -275,7 +275,7 @@ const hue = index => `hue${index % 6}`;
 function requestPanel(settings, cells) {
   const rates = cells.map(cell => cell.offered_per_s), limit = cells[0].limit_ms, ends = [Math.min(...rates), Math.max(...rates)];
   const margin = (ends[1] - ends[0]) * 0.06 || 1, least = Math.max(0, ends[0] - margin), most = ends[1] + margin;
-  const values = cells.flatMap(cell => LATENCIES.map(([name]) => latency(cell, name)));
+  const values = cells.flatMap(cell => [limited(cell), ...LATENCIES.map(([name]) => latency(cell, name))]);
   const [y, axes] = logAxis([limit, ...values], tick => `${WHOLE.format(tick)} ms`, "requests/s offered");
   const x = cell => LEFT + (WIDTH - LEFT - RIGHT) * (cell.offered_per_s - least) / (most - least);
   const step = ticks((most - least) / 6, most - least)[0];
@@ -319,7 +319,8 @@ function requests(title, lines, what) {
   const all = [...grouped(lines, ([, name]) => name)];
   const settings = all.slice(0, MAX_SETTINGS).map(([name, inside]) => [name, inside.map(line => ({...line[0], ...line[5], cell: line[0]}))]);
   const cells = settings.flatMap(([, inside]) => inside);
-  const note = all.length > MAX_SETTINGS ? `${MAX_SETTINGS} of ${all.length} settings: filter for others.` : "";
+  const note = [all.length > MAX_SETTINGS ? `${MAX_SETTINGS} of ${all.length} settings: filter for others.` : "",
+    cells.some(cell => limited(cell) > 0) ? "" : `p${cells[0].limit_percentile} is not known: no marks.`].join(" ").trim();
   return [requestLegend(settings, cells), figure(title, requestPanel(settings, cells), what, note)];
 }
 
