@@ -48,6 +48,7 @@ def test_a_search_ends_with_a_sentence_and_records_that_say_the_same(searched, p
     sentence = f"fp32, batches of at most 8: {said}"
     assert sentence in text
     assert "To go on" not in text
+    assert "not probed: offline 100 requests/s is below the best" in text
     (sweep,) = read.read_all(project / "runs/mine")
     (best,) = capacities(sweep.cells)  # the other one's offline throughput is below what this one serves
     assert best.sentence == sentence
@@ -69,20 +70,35 @@ def test_the_budget_ends_it_and_the_same_command_goes_on(searched, project):
     assert first.items() <= written(project).items()
 
 
+def test_a_probe_of_an_earlier_search_counts_as_on_the_page(searched, project):
+    searched(settings(8))
+    _, text = searched(settings(1))
+    (sweep,) = read.read_all(project / "runs/mine")
+    best, _ = capacities(sweep.cells)
+    assert "batches of at most 8" in best.sentence
+    assert best.sentence in text
+
+
 @pytest.mark.parametrize(
-    ("cells", "told"),
+    ("cells", "told", "why"),
     [
         (
             settings(8, fault="serve slowly"),
             "no rate is within 50 ms: requests one after another took 60.0 ms (p50)",
+            "no setting answers even a request alone within the limit: use a higher --latency-ms",
         ),
-        (settings(8, fault="raise"), "failed: ValueError: a bad layer"),
+        (
+            settings(8, fault="raise"),
+            "failed: ValueError: a bad layer",
+            "2 of 2 records not ok, such as ValueError: a bad layer",
+        ),
     ],
 )
-def test_what_can_not_be_served_is_said_at_once(cells, told, searched, project):
+def test_what_can_not_be_served_is_said_at_once(cells, told, why, searched, project):
     status, text = searched(cells)
     assert status == 1
     assert told in text
+    assert f"No answer: {why}" in text
     assert len(written(project)) <= 2
     assert len(list(plan_file.read_planned(project / "runs/mine"))) == len(written(project))
 

@@ -175,7 +175,7 @@ COMMAND = Command(
             "--latency-ms",
             metavar="MS",
             type=float,
-            help="leave out cells with a longer median step; with --serve: the limit of a request, from when it is due",
+            help="limit of a median step; with --serve of a request, since due",
         ),
         flag(
             "--percentile",

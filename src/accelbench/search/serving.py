@@ -8,8 +8,6 @@ from typing import Any
 
 from rich.console import Console
 
-from accelbench.answers.cells import cells_of
-from accelbench.answers.process import Process
 from accelbench.answers.serving import Capacity, best_settings, capacities, work_of
 from accelbench.errors import Interrupted, UserError
 from accelbench.grid.fingerprint import identity
@@ -18,6 +16,7 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.judging import disturbed
 from accelbench.presentation import counted, duration, significant
 from accelbench.project import PLAN, shown
+from accelbench.report import read
 from accelbench.report.tables.on_terminal import rendered
 from accelbench.report.tables.table import Column, count, number, tabulate_known
 from accelbench.schema import plan_file
@@ -78,6 +77,7 @@ class _Search:
         self.context, self.ready, self.now, self.ends_s = context, ready, now, ends_s
         self.overhead_s, self.is_done, self.needed_s, self.budget_s = OVERHEAD_S, False, 0.0, ends_s - now()
         self.records: dict[str, Record] = {}  # by name
+        self.num_racing, self.unprobed = 0, list[str]()  # settings that may be probed; a line for each that never was
         # The cells to publish: the skipped ones, and those of the records.
         skipped = [item for item in ready.planned if item.skip_reason is not None]
         self.wanted = [WantedCell(item.cell, item.record_name, item.label) for item in skipped]
@@ -99,6 +99,7 @@ class _Search:
         ends_s = self.now() + (self.ends_s - self.now()) / num_left
         offline = {i: rate for i, item in enumerate(items) if (rate := self._offline(item, ends_s)) is not None}
         racing, percentile = [items[i] for i in offline], items[0].cell.server.percentile
+        self.num_racing += len(racing)
         num = max(NUM_REQUESTS, 2 * num_requests_for(percentile))
 
         def process_of(i: int, rate: float, level: int, repeat: int) -> Planned:
@@ -124,6 +125,11 @@ class _Search:
         candidates = [Candidate(rate, 1 - percentile / 100) for rate in offline.values()]
         race = RateRace(candidates, measure, cost_s, lambda: ends_s - self.now())
         is_done = race.run() or not racing
+        best = max([each.bounds[0] or 0.0 for each in candidates], default=0.0)
+        for item, each in zip(racing, candidates, strict=True):
+            below = f"offline {significant(each.offline)} requests/s is below the best"
+            why = below if each.offline <= best else "no time was left"
+            self.unprobed += [] if each.probed or each.has_failed else [f"{item.label}: not probed: {why}"]
         self.needed_s = max(self.needed_s, race.needed_s * num_left)
         return is_done
 
@@ -171,11 +177,16 @@ class _Search:
     def show(self) -> int:
         """Prints what was found; the exit status: 1 without a rate that passes."""
         console, folder = self.context.console, shown(self.context.folder)
-        found = capacities(cells_of(map(Process.of, self.records.values())))
+        # Earlier searches count, as in the report; the answers about what others did are left out.
+        found = capacities(read.read(self.context.folder).cells)
+        mine = {each.what for each in found for probe in each.probes if probe.process.name in self.records}
+        found = [each for each in found if each.what in mine]
         for best in best_settings(found):
             say(console, f"\n{best.what}: {best.sentence}")
             if (table := tabulate_known("", COLUMNS, [each for each in found if each.what == best.what])) is not None:
                 console.print(rendered(table))
+        for line in self.unprobed if found else [f"No answer: {self._why_none()}"]:
+            say(console, line)
         took_s = sum(record.wall_s for record in self.records.values())
         say(console, f"Records: {folder} ({duration(took_s)} of measuring)")
         if found:
@@ -184,6 +195,16 @@ class _Search:
             more = f" --budget {self.needed_s / 60 + 1:.0f}m" if self.needed_s > self.budget_s else ""
             say(console, f"To go on: the same command with out={folder}{more}, which has a new budget then")
         return 0 if any(each.low for each in found) else 1
+
+    def _why_none(self) -> str:
+        records = list(self.records.values())
+        tried = [each for each in records if each.cell.protocol == Protocol.server] or records
+        if bad := [each for each in tried if not _serving(each)]:
+            why = bad[0].reason or disturbed.reason(bad[0])
+            return f"{len(bad)} of {counted(len(tried), 'record')} not ok, such as {why}"
+        if records and not self.num_racing:
+            return "no setting answers even a request alone within the limit: use a higher --latency-ms"
+        return "no probe has ended: use a longer --budget" if records else "every setting was skipped"
 
 
 COLUMNS = [
