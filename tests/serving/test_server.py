@@ -13,8 +13,7 @@ from accelbench.devices import packages
 from accelbench.isolation.processes import children
 from accelbench.schema.cell import Server
 from accelbench.schema.vocab import Generator, Protocol
-from accelbench.serving import loadgen
-from accelbench.serving import batcher
+from accelbench.serving import batcher, loadgen
 from accelbench.serving import server as serving
 from accelbench.serving.server import Service, serve
 
