@@ -175,7 +175,7 @@ COMMAND = Command(
             "--latency-ms",
             metavar="MS",
             type=float,
-            help="limit of a median step; with --serve of a request, since due",
+            help="limit of a median step; with --serve of a request",
         ),
         flag(
             "--percentile",
@@ -187,7 +187,7 @@ COMMAND = Command(
         PRICE,
         flag("--largest-batch", help="find the largest batch that fits: measures the cell of name=value"),
         flag("--search", help="find the best of all combinations of name=value,value within --budget"),
-        flag("--serve", help="find the most requests/s within --latency-ms (--budget: 3m)"),
+        flag("--serve", help="find the most requests/s within --latency-ms"),
         BUDGET,
         flag("--margin", metavar="2%", help="with --search: how much better another cell may be (2%%)"),
         flag(
@@ -196,7 +196,7 @@ COMMAND = Command(
             choices=("throughput", "latency", "energy"),
             help="with --search: best by throughput (the default), latency or energy",
         ),
-        flag("--per-batch", help="with --search: the best cell of each batch size, not of all"),
+        flag("--per-batch", help="with --search: the best cell of each batch size"),
         flag("-v", "--verbose", help="with what measures: show what libraries print"),
     ),
     usage="[flags] [folder]\n"
