@@ -18,6 +18,7 @@ from accelbench.engines.lightning.precision import DTYPES, MIXED, plugin_for
 from accelbench.errors import UnsupportedError
 from accelbench.judging.asked import judge
 from accelbench.measuring.clock import NUM_INFER_EPOCHS
+from accelbench.schema.cell import Server
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load
 from accelbench.schema.vocab import NOT_QUANTIZED, Device, Library, Mode, Precision, Protocol, Status
@@ -151,7 +152,7 @@ def test_inference_is_in_evaluation_mode_without_gradients(digits, protocol, mon
         return honest(step, batch)
 
     monkeypatch.setattr(engine.InferStep, "compute", compute)
-    measured = engine.run(make_cell(model=SGD, protocol=protocol), digits)
+    measured = engine.run(make_cell(model=SGD, protocol=protocol, server=Server(duration_s=1.0)), digits)
     assert seen == {(False, False)}
     if protocol == Protocol.fit:
         assert [epoch.num_samples for epoch in measured.epochs] == [90] * NUM_INFER_EPOCHS
