@@ -358,7 +358,7 @@ def _served(cell: Cell, serving: Serving, row: Row) -> Iterator[tuple[str, str]]
         yield "latency", ", ".join(known)
     if serving.verdict is not None:
         low, high = (100 * (number_of(row, f"miss_share_{end}") or 0.0) for end in ("low", "high"))
-        share = f"the share is {significant(low, 2)} to {significant(high, 2)} %"
+        share = f"the share is {significant(round(low, 3), 2)} to {significant(high, 2)} %"
         yield "verdict", f"{serving.verdict}: {limit_text(row)}; {serving.num_missed:,} took longer, {share}"
     ms = {name: number_of(row, f"{name}_ms") for name in ("queue", "compute")}
     words = [f"{significant(value)} ms in {name}" for name, value in ms.items() if value is not None]
