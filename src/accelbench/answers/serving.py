@@ -12,6 +12,7 @@ from typing import Any
 from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.groups import Group, told_apart
 from accelbench.answers.process import Process
+from accelbench.judging.served import limit_text
 from accelbench.presentation import counted, significant
 from accelbench.schema.cell import Cell, Server
 from accelbench.schema.vocab import Protocol, Verdict
@@ -37,9 +38,10 @@ def work_of(cell: Cell) -> Cell:
 
 
 def sure_bounds(verdicts: Iterable[tuple[float, Verdict]]) -> tuple[float | None, float | None]:
-    """The highest rate of a sure pass that none refutes, and the lowest of a sure fail; None: there is none.
+    """The highest rate of a sure pass that no sure fail at this rate refutes, and the lowest rate of a sure fail.
 
-    Both are None if a sure pass is above a sure fail: then higher rates are not worse, or a verdict is wrong.
+    Each is None if no probe says so. Both are None if a sure pass is above a sure fail: then higher rates are not
+    worse, or a verdict is wrong.
     """
     told = list(verdicts)
     failed = {rate for rate, verdict in told if verdict == Verdict.fails}
@@ -77,8 +79,7 @@ class Capacity:
     @property
     def limit_text(self) -> str:
         """The limit, such as `p99 at most 50 ms`."""
-        server = self.probes[0].cell.cell.server
-        return f"p{server.percentile:g} at most {server.latency_ms:g} ms"
+        return limit_text(self.probes[0].process.own_row)
 
     @property
     def at_low(self) -> list[Probe]:

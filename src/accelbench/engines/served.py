@@ -40,7 +40,7 @@ def powers_up_to(most: int) -> list[int]:
 
 
 class Worker:
-    """Has an instance of the network compute batches. Those threads that call it are the run's own, or further ones."""
+    """Has an instance of the network compute batches, in the run's own thread or in a further one."""
 
     def __init__(self, run: "Serves", step: Step) -> None:
         self.run, self.step = run, step
