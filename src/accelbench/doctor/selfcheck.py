@@ -13,8 +13,8 @@ from rich.text import Text
 
 from accelbench.compare.machine_error import MIN_ROUNDS, Round, machine_error
 from accelbench.errors import UserError, writing_errors
-from accelbench.grid.fingerprint import fingerprint, identity
-from accelbench.grid.plan import Planned, Prepared
+from accelbench.grid.fingerprint import fingerprint
+from accelbench.grid.plan import Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging import disturbed
 from accelbench.judging.disturbed import DISTURBED
@@ -102,9 +102,7 @@ class _Measured:
         """Measures a round's processes in this order; it counts if all of them end ok and undisturbed."""
         rates: dict[bool, list[list[float]]] = {True: [], False: []}
         for cell in cells:
-            numbered = replace(cell, repeat=len(self.wanted))
-            code = identity(numbered, self.ready.data, self.ready.fingerprints[cell.engine])
-            record = session.measure(Planned(numbered, code, None))
+            record = session.measure(self.ready.process(replace(cell, repeat=len(self.wanted))))
             self.wanted.append(WantedCell(record.cell, record.name, record.label))
             if (why := disturbed.reason(record)) is not None:
                 self.failures.append(f"{DISTURBED}: {why}")

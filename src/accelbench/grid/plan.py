@@ -124,6 +124,10 @@ class Prepared:
         """What the records of the engine's cells keep of machine, versions, code, git and node."""
         return {**self.fingerprints[engine], "git": self.git, **({"node": self.node} if self.node else {})}
 
+    def process(self, cell: Cell, label: str = "") -> Planned:
+        """One more process, beside those that were planned."""
+        return Planned(cell, identity(cell, self.data, self.fingerprints[cell.engine]), None, label)
+
     def changed_file(self, record: Record) -> Path | None:
         """A file of the user that was changed since, so that the record's cell would have another identity now."""
         sources = _sources(record.cell)

@@ -10,27 +10,21 @@ from itertools import count
 
 from rich.console import Console
 
-from accelbench.errors import Interrupted, UserError, writing_errors
+from accelbench.errors import UserError, writing_errors
 from accelbench.grid.estimate import COMPILED_S, expected_s, needs
-from accelbench.grid.fingerprint import identity
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging import disturbed
-from accelbench.presentation import duration
-from accelbench.project import PLAN, shown
-from accelbench.schema import plan_file
+from accelbench.project import shown
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
-from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record
-from accelbench.schema.serialize import canonical_json, is_missing
+from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import SERVING, Engine, Precision, Protocol, Status
+from accelbench.search.base import BaseSearch, search_alone
 from accelbench.search.goal import Found, Goal, show
 from accelbench.search.race import Race, Sample, Schedule
 from accelbench.settings.config import SweepOptions
-from accelbench.sweep import run
 from accelbench.sweep.context import SweepContext
-from accelbench.sweep.session import Session
-from accelbench.sweep.terminal import say_skipped
 
 UNKNOWN_S = 1.0  # what a process is taken to last if nothing like it was measured here, and it compiles nothing
 COMPILED_FIRST = (Engine.aotinductor,)  # engines that compile a network before a cell can start
@@ -50,41 +44,27 @@ def search(
     in seconds. Raises UserError: the search could not start, or not go on, for a reason that the user can mend.
     """
     context = SweepContext.begin(cells, options, console, hosts, kind="search")
-    if options.repeats > 1 or any(cell.repeat for cell in cells):
-        raise UserError("repeat, repeats: --search decides how many processes each cell gets: leave it out")
     if len({cell.id for cell in cells}) < 2:
         raise UserError("--search: these settings make one cell: give lists of values, such as batch_size=1,8,32")
     if goal.needs_latency and any(cell.protocol == Protocol.fit for cell in cells):
         raise UserError("protocol=fit: times no single steps: search --by throughput, without --latency-ms")
     if served := {cell.protocol for cell in cells} & SERVING - {Protocol.offline}:
         raise UserError(f"protocol={min(served)}: --search compares speeds; --serve finds the highest rate")
-    with context.alone():
-        context.set_aside_plan()
-        ready = context.prepare(cells)  # without the earlier cells, which have numbers in their labels
-        context.earlier = [] if is_missing(context.folder / PLAN) else plan_file.read_plan(context.folder).cells
-        searched = _Search(context, ready, goal, now)
-        with context.stopping_where_refused():
-            try:
-                searched.run()
-            except KeyboardInterrupt as stop:
-                if searched.found.records:
-                    show(searched.found, context.folder, console)
-                    raise Interrupted("; every finished process has its record, in", shown(context.folder)) from stop
-                raise Interrupted(" before the first process") from stop
-    return show(searched.found, context.folder, console)
+    decides = "--search decides how many processes each cell gets"
+    return search_alone(context, cells, decides, lambda ready: _Search(context, ready, goal, now))
 
 
-class _Search:
+class _Search(BaseSearch):
     """One search: the race of its cells, and their records."""
 
     def __init__(self, context: SweepContext, ready: Prepared, goal: Goal, now: Callable[[], float]) -> None:
-        self.context, self.ready, self.goal = context, ready, goal
-        # The cells that can run here, as the user asked for them; the race has them by their positions. Equal costs are
-        # common where nothing was measured yet: cells that need no compilation come first then.
-        self.asked = sorted(
-            (item for item in ready.planned if item.skip_reason is None),
-            key=lambda item: (item.cell.options.compile or item.cell.engine in COMPILED_FIRST, item.cell.batch_size),
+        super().__init__(context, ready, goal.budget_s, now)
+        # The cells as the user asked for them; the race has them by their positions. Equal costs are common where
+        # nothing was measured yet: cells that need no compilation come first then.
+        self.asked.sort(
+            key=lambda item: (item.cell.options.compile or item.cell.engine in COMPILED_FIRST, item.cell.batch_size)
         )
+        self.what, self.goal = f"{len(self.asked)} cells ({len(self.skipped)} skipped)", goal
         self.short = [goal.short(item.cell) for item in self.asked]
         limit = None if goal.latency_ms is None else math.log(goal.latency_ms)
         # Cells race against each other that do the same, with other settings that the user can choose.
@@ -92,47 +72,37 @@ class _Search:
         work = [{k: v for k, v in item.cell.settings().items() if k not in chosen} for item in self.asked]
         race = Race(list(map(canonical_json, work)), goal.margin, limit=limit)
         self.found = Found(goal, race, [item.label for item in self.asked])
+        self.records = self.found.records
         self.ready_needs: set[tuple[object, ...]] = set()  # see `estimate.needs`: of the cells that have run
-        self.now, self.began_s = now, now()
 
-    def run(self) -> None:
-        budget_s, race = self.goal.budget_s, self.found.race
-        self._write_plan()
-        self.session = Session(self.context, self.ready, self.ready.planned, is_brief=True)
-        reasons = [item.skip_reason for item in self.ready.planned if item.skip_reason is not None]
-        self.context.say(f"Searching {len(self.asked)} cells ({len(reasons)} skipped) for {duration(budget_s)} ...")
-        say_skipped(reasons, self.context.console)
+    def race(self) -> None:
+        race = self.found.race
         try:
-            with self.session:
-                for item in self.ready.planned:
-                    if item.skip_reason is not None:
-                        self.session.measure(item)
-                first = [min(members, key=self._plainness) for members in race.groups.values()]
-                Schedule(race, self._measure, self._cost_s, self._left_s, budget_s, first).run()
+            first = [min(members, key=self._plainness) for members in race.groups.values()]
+            Schedule(race, self._measure, self._cost_s, lambda: self.ends_s - self.now(), self.budget_s, first).run()
         finally:  # an interrupted search keeps what it tells too
             self._note_drops()
-            if self.found.records:
+            if self.records:
                 with writing_errors(f"out={shown(self.context.folder)}"):
                     self.found.file().write(self.context.folder)
+
+    def show(self) -> int:
+        return show(self.found, self.context.folder, self.context.console)
 
     def _plainness(self, i: int) -> tuple[object, ...]:
         """The least of each group is the baseline: plain PyTorch in fp32, which users run today, or what comes next."""
         cell = self.asked[i].cell
         return cell.engine != Engine.lightning, len(cell.options.enabled), cell.precision != Precision.fp32, i
 
-    def _left_s(self) -> float:
-        return self.goal.budget_s - (self.now() - self.began_s)
-
     def _item(self, i: int, is_full: bool, repeat: int) -> Planned:
         asked = self.asked[i]
         cell = replace(asked.cell if is_full else self.short[i], repeat=repeat)
-        label = f"{asked.label}{'' if is_full else '-short'}{f'-r{repeat}' if repeat else ''}"
-        return Planned(cell, identity(cell, self.ready.data, self.ready.fingerprints[cell.engine]), None, label)
+        return self.ready.process(cell, f"{asked.label}{'' if is_full else '-short'}{f'-r{repeat}' if repeat else ''}")
 
     def _next(self, i: int, is_long: bool) -> tuple[Planned, bool]:
         """The next process of a cell, and whether it measures the cell in full."""
         is_full = is_long or self.short[i] == self.asked[i].cell
-        num = sum((j, of_full) == (i, is_full) for j, of_full, _ in self.found.records)
+        num = sum((j, of_full) == (i, is_full) for j, of_full, _ in self.records)
         return self._item(i, is_full, num), is_full
 
     @cached_property
@@ -146,14 +116,7 @@ class _Search:
                     if not os.path.lexists(self.context.folder / f"{item.record_name}.json"):
                         break
                     items.append(item)
-        done, _ = run.known(self.context, items)
-        limits_s = {item.record_name: item.cell.timeout_s for item in items}
-        # One that was disturbed, or cut off by the end of a budget, says nothing.
-        return {
-            record.name: record
-            for record in done
-            if not disturbed.reason(record) and not record.was_cut(limits_s[record.name])
-        }
+        return self.known(items)
 
     def _cost_s(self, i: int, is_long: bool) -> float:
         if self._known and self._next(i, is_long)[0].record_name in self._known:
@@ -180,20 +143,13 @@ class _Search:
         if why := disturbed.reason(record):
             self.found.disturbed.append(why)
         elif not sample.is_cut:
-            self.found.records.append((i, is_full, record))
+            self.records.append((i, is_full, record))
             if is_full or sample.score is None:
-                self._write_plan()
+                published = (record for _, is_full, record in self.records if is_full or record.status != Status.ok)
+                self.write_plan(published)
         return sample
 
     def _note_drops(self) -> None:
         for i, candidate in enumerate(self.found.race.candidates):
             if candidate.was_tried and not candidate.is_in:
-                self.found.dropped_after.setdefault(i, len(self.found.records))
-
-    def _write_plan(self) -> None:
-        """Names the records that measured a cell in full or failed, and the cells that are skipped."""
-        skipped = [item for item in self.ready.planned if item.skip_reason is not None]
-        published = [record for _, is_full, record in self.found.records if is_full or record.status != Status.ok]
-        wanted = [WantedCell(item.cell, item.record_name, item.label) for item in skipped]
-        wanted += [WantedCell(record.cell, record.name, record.label) for record in published]
-        self.context.write_plan(wanted)
+                self.found.dropped_after.setdefault(i, len(self.records))

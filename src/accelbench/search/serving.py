@@ -9,30 +9,25 @@ from typing import Any
 from rich.console import Console
 
 from accelbench.answers.serving import Capacity, best_settings, capacities, work_of
-from accelbench.errors import Interrupted, UserError
-from accelbench.grid.fingerprint import identity
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging import disturbed
 from accelbench.presentation import counted, duration, significant
-from accelbench.project import PLAN, shown
+from accelbench.project import shown
 from accelbench.report import read
 from accelbench.report.tables.on_terminal import rendered
 from accelbench.report.tables.table import Column, count, number, tabulate_known
-from accelbench.schema import plan_file
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell, Server
-from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record
-from accelbench.schema.serialize import canonical_json, is_missing
+from accelbench.schema.serialize import canonical_json
 from accelbench.schema.serving import Serving
 from accelbench.schema.vocab import Protocol, Status, Verdict
+from accelbench.search.base import BaseSearch, search_alone
 from accelbench.search.rates import MIN_S, NUM_REQUESTS, Candidate, Probed, RateRace
 from accelbench.settings.config import SweepOptions
 from accelbench.stats.regenerative import num_requests_for
-from accelbench.sweep import run
 from accelbench.sweep.context import SweepContext
-from accelbench.sweep.session import Session
-from accelbench.sweep.terminal import say, say_skipped
+from accelbench.sweep.terminal import say
 
 FIRST_S = 2.0  # of requests one after another, and of all at once: what a setting may be able to do
 OVERHEAD_S = 3.0  # of a process beyond its requests, until one was measured
@@ -52,47 +47,26 @@ def search(
     budget, in seconds. Raises UserError: the search could not start or go on, for a reason that the user can mend.
     """
     context = SweepContext.begin(cells, options, console, hosts, kind="serve")
-    if options.repeats > 1 or any(cell.repeat for cell in cells):
-        raise UserError("repeat, repeats: --serve decides how many processes each rate gets: leave it out")
-    with context.alone():
-        context.set_aside_plan()
-        ready = context.prepare(cells)  # without the earlier cells, which have numbers in their labels
-        context.earlier = [] if is_missing(context.folder / PLAN) else plan_file.read_plan(context.folder).cells
-        searched = _Search(context, ready, now, now() + budget_s)
-        with context.stopping_where_refused():
-            try:
-                searched.run()
-            except KeyboardInterrupt as stop:
-                if not searched.records:
-                    raise Interrupted(" before the first process") from stop
-                searched.show()
-                raise Interrupted("; every finished process has its record, in", shown(context.folder)) from stop
-    return searched.show()
+    decides = "--serve decides how many processes each rate gets"
+    return search_alone(context, cells, decides, lambda ready: _Search(context, ready, budget_s, now))
 
 
-class _Search:
+class _Search(BaseSearch):
     """One search: the races of its settings, and the records of their processes."""
 
-    def __init__(self, context: SweepContext, ready: Prepared, now: Callable[[], float], ends_s: float) -> None:
-        self.context, self.ready, self.now, self.ends_s = context, ready, now, ends_s
-        self.overhead_s, self.is_done, self.needed_s, self.budget_s = OVERHEAD_S, False, 0.0, ends_s - now()
+    def __init__(self, context: SweepContext, ready: Prepared, budget_s: float, now: Callable[[], float]) -> None:
+        super().__init__(context, ready, budget_s, now)
+        self.what = counted(len(self.asked), "setting")
+        self.overhead_s, self.is_done, self.needed_s = OVERHEAD_S, False, 0.0
         self.records: dict[str, Record] = {}  # by name
         self.num_racing, self.unprobed = 0, list[str]()  # settings that may be probed; a line for each that never was
-        # The cells to publish: the skipped ones, and those of the records.
-        skipped = [item for item in ready.planned if item.skip_reason is not None]
-        self.wanted = [WantedCell(item.cell, item.record_name, item.label) for item in skipped]
 
-    def run(self) -> None:
+    def race(self) -> None:
         works: dict[str, list[Planned]] = {}  # settings race against each other that do the same
-        for item in self.ready.planned:
+        for item in self.asked:
             work = {name: v for name, v in work_of(item.cell).settings().items() if name not in CHOSEN_SETTINGS}
             works.setdefault(canonical_json(work), []).append(item)
-        self.context.write_plan(self.wanted)
-        num = counted(len(self.ready.planned) - len(self.wanted), "setting")
-        self.context.say(f"Searching {num} for {duration(self.ends_s - self.now())} ...")
-        say_skipped([item.skip_reason for item in self.ready.planned if item.skip_reason], self.context.console)
-        with Session(self.context, self.ready, self.ready.planned, is_brief=True) as self.session:
-            self.is_done = all([self._race(items, len(works) - i) for i, items in enumerate(works.values())])
+        self.is_done = all([self._race(items, len(works) - i) for i, items in enumerate(works.values())])
 
     def _race(self, items: Sequence[Planned], num_left: int) -> bool:
         """Whether the race of one group is decided. It takes at most its part of the time that all groups left have."""
@@ -135,9 +109,6 @@ class _Search:
 
     def _offline(self, item: Planned, ends_s: float) -> float | None:
         """Requests/s if all are there at once. None: that can't be measured, or a request alone misses the limit."""
-        if item.skip_reason is not None:
-            self.session.measure(item)
-            return None
         asked, server = item.cell.server, Server(duration_s=FIRST_S, workers=item.cell.server.workers)
         single = self._process(item, protocol=Protocol.single_stream, batch_size=1, server=replace(server, workers=1))
         serving = _serving(self._measure(single, ends_s))
@@ -154,15 +125,15 @@ class _Search:
     def _process(self, item: Planned, **changes: Any) -> Planned:
         """A process of a setting; its name has the setting's words, with its own rate."""
         cell = replace(item.cell, **changes)
-        label = f"{cell.label}{item.label.removeprefix(item.cell.label)}-{cell.server.duration_s:g}s"
-        return Planned(cell, identity(cell, self.ready.data, self.ready.fingerprints[cell.engine]), None, label)
+        words = item.label.removeprefix(item.cell.label)
+        return self.ready.process(cell, f"{cell.label}{words}-{cell.server.duration_s:g}s")
 
     def _measure(self, item: Planned, ends_s: float) -> Record:
         """The record of a process: of this search, of an earlier one in this folder, or of a new process."""
         if item.record_name in self.records:  # settings may share it
             return self.records[item.record_name]
-        record = next(iter(run.known(self.context, [item])[0]), None)
-        if record is None or disturbed.reason(record) or record.was_cut(item.cell.timeout_s):
+        record = self.known([item]).get(item.record_name)
+        if record is None:
             left_s = ends_s - self.now()
             twice_s = 2 * (item.cell.server.duration_s + self.overhead_s)
             limit_s = max(twice_s, min(item.cell.timeout_s, left_s))
@@ -170,12 +141,10 @@ class _Search:
             if (serving := _serving(record)) is not None and item.cell.protocol == Protocol.server:
                 self.overhead_s = record.wall_s - serving.duration_s
         self.records[record.name] = record
-        self.wanted.append(WantedCell(record.cell, record.name, item.label))
-        self.context.write_plan(self.wanted)
+        self.write_plan(self.records.values())
         return record
 
     def show(self) -> int:
-        """Prints what was found; the exit status: 1 without a rate that passes."""
         console, folder = self.context.console, shown(self.context.folder)
         # Earlier searches count, as in the report; the answers about what others did are left out.
         found = capacities(read.read(self.context.folder).cells)
