@@ -26,7 +26,7 @@ from accelbench.engines.targets import import_path
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.output_check import NUM_SAMPLES, Output
 from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import Library, Mode, ModelOutput, Pipeline, Precision, Protocol
+from accelbench.schema.vocab import SERVING, Library, Mode, ModelOutput, Pipeline, Precision, Protocol
 
 
 class Images:
@@ -68,10 +68,14 @@ class Images:
             raise UnsupportedError("channels_last=true: the images have no axis of channels: use channels_last=false")
 
     def check_first(self, output: object) -> None:
-        """Raises a UserError if the first step's output is not what the cell needs: logits, for the built-in loss."""
+        """Raises a UserError if the first step's output is not what the cell needs: logits, for the built-in loss.
+
+        Where requests are served, so it is for another shape, with which a probe would be invalid at its end.
+        """
         has_loss = self.trains and not self.task.reconstructs and self.task.own_loss is None
         if has_loss or self.cell.model.output == ModelOutput.logits:
-            zoo.check_logits(output, self.cell.model, self.num_classes if has_loss else None)
+            is_told = has_loss or (self.cell.protocol in SERVING and not self.task.reconstructs)
+            zoo.check_logits(output, self.cell.model, self.num_classes if is_told else None)
 
     def test_feed(self) -> Feed:
         return self._feed("test")

@@ -116,8 +116,8 @@ def check_logits(output: object, model: ModelSpec, num_classes: int | None) -> N
     num_logits = () if num_classes is None else (2, 1) if num_classes == 2 else (num_classes,)
     if num_logits and (output.dim() != 2 or output.shape[1] not in num_logits):
         raise UserError(
-            f"model={model.name}: its output should be logits (batch, {num_classes}), not {tuple(output.shape)} "
-            "(model.num_classes for random images, else the data set's)"
+            f"model={model.name}: its output should be logits (batch, {num_classes}), not {tuple(output.shape)}: "
+            "model.num_classes for random images, else the data set's; model.output=any measures inference with any"
         )
 
 
