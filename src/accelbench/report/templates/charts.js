@@ -268,15 +268,17 @@ const LATENCIES = [["p99", ""], ["p90", DASHES[1]], ["p50", DASHES[2]]], CROSS =
 const LOOKS = {"sure pass": "passes", "sure fail": "fails"};
 const latency = (cell, name) => number(cell, `request_${name}_ms`);
 const limited = cell => latency(cell, `p${String(cell.limit_percentile).replace(".", "")}`);
-const verdictMark = (verdict, x = 17, y = 6) => make("path", {class: `dot ${LOOKS[verdict] ?? "unknown"}`,
-  d: LOOKS[verdict] === "fails" ? CROSS : SHAPES.fp32, transform: `translate(${x} ${y})`});
+// A queue that surely grew has no percentile: its mark, with a line over it, is at the upper edge.
+const isBeyond = cell => !(limited(cell) > 0) && LOOKS[cell.verdict] === "fails";
+const verdictMark = (verdict, x = 17, y = 6, beyond = false) => make("path", {class: `dot ${LOOKS[verdict] ?? "unknown"}`,
+  d: LOOKS[verdict] === "fails" ? CROSS + (beyond ? "M-4-7H4" : "") : SHAPES.fp32, transform: `translate(${x} ${y})`});
 const hue = index => `hue${index % 6}`;
 
 function requestPanel(settings, cells) {
   const rates = cells.map(cell => cell.offered_per_s), limit = cells[0].limit_ms, ends = [Math.min(...rates), Math.max(...rates)];
   const margin = (ends[1] - ends[0]) * 0.06 || 1, least = Math.max(0, ends[0] - margin), most = ends[1] + margin;
   const values = cells.flatMap(cell => [limited(cell), ...LATENCIES.map(([name]) => latency(cell, name))]);
-  const [y, axes] = logAxis([limit, ...values], tick => `${WHOLE.format(tick)} ms`, "requests/s offered");
+  const [y, axes] = logAxis([limit, ...values], tick => tick < 1000 ? `${WHOLE.format(tick)} ms` : `${WHOLE.format(tick / 1000)} s`, "requests/s offered");
   const x = cell => LEFT + (WIDTH - LEFT - RIGHT) * (cell.offered_per_s - least) / (most - least);
   const step = ticks((most - least) / 6, most - least)[0];
   for (let tick = Math.ceil(least / step) * step; tick <= most; tick += step) {
@@ -291,11 +293,12 @@ function requestPanel(settings, cells) {
       const spots = ordered.filter(cell => latency(cell, percentile) > 0).map(cell => [x(cell), y(latency(cell, percentile))]);
       if (spots.length) drawn.append(make("path", {class: `line ${hue(index)}`, d: `M${spots.join("L")}`, "stroke-dasharray": dashes}));
     }
-    for (const cell of ordered.filter(cell => limited(cell) > 0)) {
-      const at = [x(cell), y(limited(cell))];
-      const made = mark(cell.cell, [make("circle", {cx: at[0], cy: at[1], r: 10, class: "hit"}), verdictMark(cell.verdict, ...at)],
-        `${name}, ${text(cell.offered_per_s)} requests/s: ${cell.verdict}`,
-        LATENCIES.map(([each]) => `${each} ${text(latency(cell, each))} ms`).join(", "));
+    for (const cell of ordered.filter(cell => limited(cell) > 0 || isBeyond(cell))) {
+      const at = [x(cell), isBeyond(cell) ? TOP : y(limited(cell))];
+      const made = mark(cell.cell, [make("circle", {cx: at[0], cy: at[1], r: 10, class: "hit"}), verdictMark(cell.verdict, ...at, isBeyond(cell))],
+        `${name}, ${text(cell.offered_per_s)} requests/s: ${cell.verdict}, ${text(cell.miss_share, "percent")} % missed the limit`,
+        isBeyond(cell) ? "the queue grew: its latencies have no percentiles"
+          : LATENCIES.map(([each]) => `${each} ${text(latency(cell, each))} ms`).join(", "));
       made.classList.replace(cell.device, hue(index));
       marks.append(made);
     }
@@ -311,7 +314,8 @@ function requestLegend(settings, cells) {
   const stroke = dashes => make("path", {class: "line", d: "M0 6H34", "stroke-dasharray": dashes});
   return make("ul", {class: "legend"}, ...settings.map(([name], index) => entry(name, hue(index), stroke(""))),
     ...LATENCIES.map(([name, dashes]) => entry(name, "", stroke(dashes))),
-    ...distinct(cells, "verdict").map(verdict => entry(verdict, "", verdictMark(verdict))));
+    ...distinct(cells, "verdict").map(verdict => entry(verdict, "", verdictMark(verdict))),
+    ...cells.some(isBeyond) ? [entry("sure fail, beyond the chart", "", verdictMark("sure fail", 17, 8, true))] : []);
 }
 
 // The chart of the first settings, which are the best, and its legend.
@@ -320,7 +324,7 @@ function requests(title, lines, what) {
   const settings = all.slice(0, MAX_SETTINGS).map(([name, inside]) => [name, inside.map(line => ({...line[0], ...line[5], cell: line[0]}))]);
   const cells = settings.flatMap(([, inside]) => inside);
   const note = [all.length > MAX_SETTINGS ? `${MAX_SETTINGS} of ${all.length} settings: filter for others.` : "",
-    cells.some(cell => limited(cell) > 0) ? "" : `p${cells[0].limit_percentile} is not known: no marks.`].join(" ").trim();
+    cells.some(cell => limited(cell) > 0 || isBeyond(cell)) ? "" : `p${cells[0].limit_percentile} is not known: no marks.`].join(" ").trim();
   return [requestLegend(settings, cells), figure(title, requestPanel(settings, cells), what, note)];
 }
 
