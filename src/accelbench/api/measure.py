@@ -124,6 +124,7 @@ def measure(
     samples: int | None = None,
     window: Window | None = None,
     name: str | None = None,
+    protocol: str = Protocol.window,
 ) -> Measurement:
     """Measures a `torch.nn.Module` that lives in this process, or a function, for some seconds.
 
@@ -145,11 +146,15 @@ def measure(
         samples: in a step; None for the first dimension of the batch's first tensor, and 1 for a function.
         window: how long to measure; None for a `Window()`: about three seconds.
         name: for people; None for the name of the class or the function.
+        protocol: `window`; the others, such as `server`, take processes of their own: `accelbench.run` has them.
 
     Raises:
         UserError: a mistake in the arguments, or the device or precision is not supported here.
         InvalidError: another device or precision ran than was asked for, or the output is wrong.
     """
+    if protocol != Protocol.window:
+        others = "measure times steps in this process; put the network into a module, and name it to accelbench.run"
+        raise UserError(f"protocol={protocol!r}: {others}: run('model.target=nets.Net ...', protocol={protocol!r})")
     asked = _Asked(model_or_function, batch, mode, device, precision, loss, optimizer, learning_rate, samples, name)
     asked.check()
     cell = asked.cell(window or Window())
