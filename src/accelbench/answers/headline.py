@@ -45,8 +45,8 @@ def headline(answers: Sequence[Answer], cells: Sequence[MeasuredCell], published
     published numbers.
     """
     lines = [
-        _fastest(answers),
         Line("Serving", _serving(cells)),
+        _fastest(answers),
         Line("In doubt", in_doubt(answers, cells)),
         Line("Precision", worth(answers, cells)),
         Line("Studies", published),

@@ -12,11 +12,12 @@ from typing import Any
 from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.groups import Group, told_apart
 from accelbench.answers.process import Process
-from accelbench.judging.served import limit_text
+from accelbench.judging.served import limit_text, missed_text
 from accelbench.presentation import counted, significant
 from accelbench.schema.cell import Cell, Server
 from accelbench.schema.vocab import Protocol, Verdict
 
+SEARCH = "serve"  # the end of the `sweep_id` of a search of rates
 # Figures of a probe -> their columns.
 FIGURES = {
     **{f"p{percentile}_ms": f"request_p{percentile}_ms" for percentile in (50, 90, 99)},
@@ -119,8 +120,20 @@ class Capacity:
             said = f"a probe at {significant(failed[0])} requests/s failed, and one at {significant(passed[-1])} passed"
             return f"{self.setting}: can't tell which rates keep {self.limit_text}: {said}"
         rates = " to ".join(dict.fromkeys(significant(self.probes[i].rate) for i in (0, -1)))
-        tried = f"{counted(len(self.probes), 'probe')} at {rates} requests/s can't tell"
-        return f"{self.setting}: {tried} whether {self.limit_text}; give best --serve a longer --budget"
+        tried = f"{counted(len(self.probes), 'probe')} at {rates} requests/s can't tell whether {self.limit_text}"
+        missed = f"at {significant(self.probes[0].rate)}, {missed_text(self.probes[0].process.own_row)}"
+        return f"{self.setting}: {tried} ({missed}); give best --serve a longer --budget"
+
+
+def without_bounds(cells: Iterable[MeasuredCell]) -> list[MeasuredCell]:
+    """The cells without those that only told a search of rates where to begin, in seconds: they are no answer."""
+    return [cell for cell in cells if cell.cell.protocol == Protocol.server or not _is_of_search(cell)]
+
+
+def _is_of_search(cell: MeasuredCell) -> bool:
+    """Whether a search of rates measured it. Its records say so, by `SweepContext.begin`; a suite may have its name."""
+    record, own = cell.record, f"-{SEARCH}"
+    return record is not None and (record.sweep_id or "").endswith(own) and cell.cell.suite != SEARCH
 
 
 def capacities(cells: Iterable[MeasuredCell]) -> list[Capacity]:

@@ -1,9 +1,11 @@
 """The columns of a cell that served requests; it also has `compute_ms`, as other cells do."""
 
 from accelbench.presentation import significant
-from accelbench.schema.record import Row
+from accelbench.schema.record import Row, number_of
 from accelbench.schema.serving import Serving
+from accelbench.schema.vocab import Verdict
 
+OVERLOADED = 0.5  # a share of misses: then the median is beyond the limit too
 # Column -> the attribute of `Serving` that it holds, in milliseconds if the column's name ends so.
 SAME = {
     "requests_per_s": "served_per_s",
@@ -42,9 +44,17 @@ def limit_text(row: Row) -> str:
     return f"p{row['limit_percentile']:g} at most {row['limit_ms']:g} ms"
 
 
+def missed_text(row: Row) -> str:
+    """What a limit that can't be told leaves open, such as `87 % of requests missed it: an overloaded queue`."""
+    share = number_of(row, "miss_share") or 0.0
+    overloaded = ": an overloaded queue" * (share > OVERLOADED)
+    return f"{significant(round(100 * share, 3), 2)} % of requests missed it{overloaded}"
+
+
 def served_text(row: Row) -> str:
     """What a row says of requests, such as `50 requests/s, p99 23.1 ms, sure pass: p99 at most 50 ms`; may be empty."""
     rate, p99_ms = row["requests_per_s"], row["request_p99_ms"]
     words = [] if rate is None else [f"{significant(float(rate))} requests/s"]
     words += [] if p99_ms is None else [f"p99 {significant(float(p99_ms))} ms"]
-    return ", ".join([*words, *([f"{row['verdict']}: {limit_text(row)}"] if row["verdict"] else [])])
+    untold = f" ({missed_text(row)})" if row["verdict"] == Verdict.unknown else ""
+    return ", ".join([*words, *([f"{row['verdict']}: {limit_text(row)}{untold}"] if row["verdict"] else [])])
