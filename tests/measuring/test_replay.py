@@ -75,12 +75,18 @@ def test_a_block_that_was_disturbed_is_no_reason():
     assert list(found.defects()) == []
 
 
-@pytest.mark.parametrize(("fed_s", "is_kept"), [(0.0003, True), (0.005, False)])
-def test_short_blocks_beside_other_programs_are_judged_by_their_shortest(fed_s, is_kept):
+@pytest.mark.parametrize(
+    ("fed_s", "turn_s", "share", "is_kept"),
+    [(0.0003, 0.01, 0.25, True), (0.005, 0.01, 0.25, False), (0.0003, 0.02, 0.3, True), (0.005, 0.02, 0.6, False)],
+)
+def test_short_blocks_beside_other_programs_are_judged_by_their_shortest(fed_s, turn_s, share, is_kept):
     draw = random.Random(1)
 
-    def seconds(batches):  # a quarter of the blocks takes as long as another program's turn
-        return (fed_s if batches == ["fed"] else 0.005) + (0.01 if draw.random() < 0.25 else 0.0)
+    def seconds(batches):  # a share of the blocks takes as long as another program's turns
+        took_s = fed_s if batches == ["fed"] else 0.005
+        while draw.random() < share:
+            took_s += draw.uniform(0.0, 2 * turn_s)
+        return took_s
 
-    num_found = sum(len(run(seconds)[1]) for _ in range(200))
-    assert num_found >= 195 if is_kept else num_found == 0
+    num_found = sum(run(seconds)[0].differs for _ in range(2000))
+    assert num_found >= 1900 if is_kept else num_found == 0

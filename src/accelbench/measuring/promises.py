@@ -271,7 +271,7 @@ def replay(
                 fed_s, unseen_s = min(fed_s, seconds(of_fed)), min(unseen_s, seconds_of(of_unseen))
             else:
                 unseen_s, fed_s = min(unseen_s, seconds_of(of_unseen)), min(fed_s, seconds(of_fed))
-            if max(fed_s, unseen_s) >= SHORT_S:
+            if min(fed_s, unseen_s) >= SHORT_S:
                 break
         found.fed_s.append(fed_s)
         found.unseen_s.append(unseen_s)

@@ -28,8 +28,6 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Work
 from accelbench.schema.vocab import Device, Pipeline, Precision
 
-ALIGNMENT = 64  # bytes
-
 
 def run(cell: Cell, data_folder: Path, work: Work | None = None, requests: Path | None = None) -> Measurement | None:
     """Runs `cell` in this process, which must have run no other; `work` is that of one step, if it has been counted.
@@ -221,10 +219,7 @@ class _Run(CellRun):
                 return pictures_alike(fed)
             return np.random.default_rng().standard_normal(fed.shape, np.float32).astype(fed.dtype)
 
-        def execution(images: NDArray[Any]) -> Any:
-            return self._execution(_aligned(images))
-
-        self.look_for_kept_results(lambda: execution(fed), lambda: execution(alike()))
+        self.look_for_kept_results(lambda: self._execution(fed.copy()), lambda: self._execution(alike()))
 
     def compared_inputs(self) -> tuple[NDArray[Any], NDArray[Any]]:
         if self.timed is not None:
@@ -282,16 +277,3 @@ def _described(output: NDArray[Any], size: int, rows: Sequence[int]) -> Output:
     """The output for a batch of `size` images, with these of its rows."""
     has_rows = 0 in batch_axes(output.shape, size)
     return [OutputTensor(output.shape, {0: output[list(rows)].astype(np.float64)} if has_rows else {})]
-
-
-def _aligned(array: NDArray[Any]) -> NDArray[Any]:
-    """A copy in new memory that TensorFlow and JAX read as it is.
-
-    They copy an array that does not begin at a multiple of 64 bytes, which takes a third of a short step: by chance it
-    would be those of one kind.
-    """
-    memory = np.empty(array.nbytes + ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % ALIGNMENT
-    copy: NDArray[Any] = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    copy[...] = array
-    return copy
