@@ -88,5 +88,5 @@ def test_short_blocks_beside_other_programs_are_judged_by_their_shortest(fed_s, 
             took_s += draw.uniform(0.0, 2 * turn_s)
         return took_s
 
-    num_found = sum(run(seconds)[0].differs for _ in range(2000))
-    assert num_found >= 1900 if is_kept else num_found == 0
+    num_found = sum(run(seconds)[0].differs for _ in range(500))
+    assert num_found >= 475 if is_kept else num_found == 0
