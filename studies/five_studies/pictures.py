@@ -10,10 +10,10 @@ from matplotlib.lines import Line2D
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.words import options_text
-from accelbench.report.pictures.style import COLOURS, MARKERS, WARNING_COLOUR, finished, log_ticks, sized, tidy
 from accelbench.report.read import Sweep
 from accelbench.schema.vocab import Device, Engine, Mode, Precision
 from five_studies.comparison import equal_on, one_per_setting, ratio
+from five_studies.style import COLOURS, MARKERS, WARNING_COLOUR, finished, log_ticks, sized, tidy
 
 FAMILIES = ("efficientnet", "resnet", "vgg")
 MIN_DOTS = 8  # fewer values are read better from their table

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from accelbench.engines.backend import BaseBackend
-from accelbench.engines.cell_run import CellRun, Observed
+from accelbench.engines.cell_run import CellRun
 from accelbench.judging.asked import judge
 from accelbench.measuring import witness
 from accelbench.measuring.clock import NUM_INFER_EPOCHS
 from accelbench.measuring.output_check import NOT_IN_TIME, STALE, OutputTensor
 from accelbench.measuring.runner import Step
 from accelbench.schema.cell import Options
-from accelbench.schema.measurement import Measurement
+from accelbench.schema.measurement import Measurement, Observed
 from accelbench.schema.serialize import load
 from accelbench.schema.vocab import Mode, Pipeline, Precision, Protocol
 from accelbench.schema.workload import DataSpec

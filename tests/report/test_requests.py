@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -18,7 +19,6 @@ from accelbench.project import REQUESTS
 from accelbench.schema.cell import Server
 from accelbench.schema.record import read
 from accelbench.schema.vocab import Protocol, Verdict
-from accelbench.serving import requests_file
 from accelbench.sinks.mlflow_fields import cell_fields, standings, translate
 from accelbench.sweep import terminal
 from fakes import make_cell, make_project, make_record, make_served, write_sweep
@@ -117,7 +117,7 @@ def test_a_suites_rates_are_cells_as_any_other_with_their_requests_beside_them(t
     for each, num in zip(found, (600, 800), strict=True):
         assert each.offered_per_s == pytest.approx(each.settings["server"]["rate"], rel=0.02)
         beside = each.path.with_suffix(REQUESTS)
-        times, serving = requests_file.read(beside), read(each.path).measurement.serving
+        times, serving = np.load(beside), read(each.path).measurement.serving
         assert (times.shape, serving.requests_digest) == ((4, num), hashlib.sha256(beside.read_bytes()).hexdigest())
     assert main(sweep) == 0
     assert "2 of 2 cells have their record already" in capsys.readouterr().out

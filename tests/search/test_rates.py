@@ -8,7 +8,7 @@ import pytest
 
 from accelbench.schema.vocab import Verdict
 from accelbench.search.rates import MIN_S, NUM_REQUESTS, TOLERANCE, Candidate, Probed, RateRace
-from accelbench.stats.regenerative import verdict
+from stats.test_regenerative import verdict
 
 SERVICE_S, ALLOWED, OVERHEAD_S = 0.01, 0.01, 1.0
 EVENLY, EXPONENTIAL = "M/D/1", "M/M/1"

@@ -1,5 +1,7 @@
 """What is kept of requests whose times are known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ from accelbench.schema.vocab import Protocol, Verdict
 from accelbench.serving.arrivals import due_ns
 from accelbench.serving.batcher import TIME_LIMIT
 from accelbench.serving.server import Served
-from accelbench.serving.summary import summarised
+from accelbench.serving.summary import summarised, write_times
 from fakes import make_cell
 
 MS = 1_000_000  # nanoseconds
@@ -77,3 +79,12 @@ def test_queries_one_after_another_have_percentiles_and_no_verdict_and_a_pile_ha
     assert (kept.offered_per_s, kept.served_per_s, kept.busy_share) == (100, 100, 1)
     pile = of(served(np.zeros(64, np.int64), late_ns=0, batches={8: 8}), Protocol.offline)
     assert (pile.served_per_s, pile.latencies, pile.batches) == (100, [], {"8": 8})
+
+
+def test_the_file_of_requests_gives_back_the_times_and_its_digest_tells_others(tmp_path):
+    made, path = served(due_ns(5, 50, seed=1)), tmp_path / "one.requests.npy"
+    digest = write_times(made, path)
+    assert (np.load(path) == [made.due, made.issued, made.dispatched, made.done]).all()
+    assert write_times(made, tmp_path / "again.npy") == digest
+    assert write_times(replace(made, done=made.done + 1), tmp_path / "other.npy") != digest
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["again.npy", "one.requests.npy", "other.npy"]

@@ -5,16 +5,11 @@ from functools import partial
 
 import numpy as np
 import pytest
+from docs.serving_bound import loadgen_passes
 from scipy.stats import binom
 
 from accelbench.stats.means import mean_interval
-from accelbench.stats.regenerative import (
-    Cycles,
-    loadgen_passes,
-    num_requests_for,
-    surely_grows,
-    verdict,
-)
+from accelbench.stats.regenerative import Cycles, num_requests_for, surely_grows
 from accelbench.stats.verdict import Verdict
 
 # Times are in units of the mean service time. The 99th percentile with a constant service time: Franx, Operations
@@ -86,6 +81,12 @@ QUEUES = {
     "M/D/8 0.8": (partial(workers, load=0.8, service=constant, many=8), 17.354),
     "four that stall 0.5": (partial(workers, load=0.5, service=stalling, many=4), 9.242),
 }
+
+
+def verdict(due, done, limit_ns, percentile):
+    run = Cycles(due, done)
+    misses = run.misses(run.num_above(limit_ns))
+    return run.verdict(misses, percentile), misses
 
 
 def ns(times):

@@ -9,7 +9,7 @@ from accelbench.answers.groups import Group, Limit, groups, setting_key
 from accelbench.answers.process import Process
 from accelbench.answers.words import MODES, data_text, model_text, unit_text
 from accelbench.judging.row import warnings_of
-from accelbench.judging.warnings import DISAGREEMENT, output_error_text
+from accelbench.judging.warnings import DISAGREED, output_error_text
 from accelbench.presentation import significant
 
 MAX_CANDIDATES = 4
@@ -167,8 +167,8 @@ class Answer:
             return ""
         if self.limit is not None and self.limit.percentile != 50:
             return f", p{self.limit.percentile} of a step {significant(self.fastest.number(self.limit.column))} ms"
-        disagrees = any(text.startswith(DISAGREEMENT) for text in warnings_of(self.fastest.row))
-        return f", median step {significant(p50_ms)} ms" + " (which disagrees with the rate)" * disagrees
+        disagrees = " (which disagrees with the rate)" * (DISAGREED in self.fastest.doubts)
+        return f", median step {significant(p50_ms)} ms{disagrees}"
 
 
 def verdict_text(group: Group, cell: MeasuredCell) -> str:

@@ -16,7 +16,7 @@ from lightning_fabric.accelerators import XLAAccelerator
 from torch import Tensor, nn
 from torch.autograd.profiler import profile
 
-from accelbench.engines.cell_run import CellRun, Observed
+from accelbench.engines.cell_run import CellRun
 from accelbench.engines.lightning import global_state, zoo
 from accelbench.engines.lightning.backends import Backend, backend_for
 from accelbench.engines.lightning.module import BenchModule, InferStep, TrainStep, new_optimizer
@@ -28,7 +28,7 @@ from accelbench.engines.lightning.structure import mapped
 from accelbench.engines.lightning.work import count
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Measurement, Work
+from accelbench.schema.measurement import Measurement, Observed, Work
 from accelbench.schema.vocab import Device, Pipeline, Precision
 
 # Settings of the process that a measurement may keep, as they do not change the precision -> what one means if it is on

@@ -7,8 +7,8 @@ steps from outside; an engine whose framework calls back overrides it, and calls
 
 import math
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from accelbench.measuring.output_check import NOT_FINITE, NUM_ROWS, Findings, Ou
 from accelbench.measuring.promises import Observations, check_timed, replay
 from accelbench.measuring.runner import ONE_RANK, Compiles, RankGroup, Runner, Step, Timing, Watch
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Answers, Breakdown, Check, Epoch, Evaluation, Measurement, Operator, Work
+from accelbench.schema.measurement import Breakdown, Check, Epoch, Evaluation, Measurement, Observed, Operator, Work
 from accelbench.schema.ranges import MAX_NUMBER
 from accelbench.schema.vocab import QUANTIZED, SERVING, Device, Mode, Pipeline, Precision, Promise, Protocol
 
@@ -43,25 +43,6 @@ class Resources:
     fallbacks: list[str] | None
     peak_device_bytes: int | None
     peak_host_bytes: int | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Observed:
-    """What really ran, as the engine observed it; the attributes are those of `schema.measurement.Measurement`."""
-
-    device: str
-    device_name: str
-    precision: str
-    num_devices: int
-    threads: int | None
-    loss: float | None = None
-    work: Work | None = None
-    cudnn_benchmark: bool | None = None
-    export_s: float | None = None
-    quantize_s: float | None = None
-    answers: Answers | None = None
-    artifact_bytes: int | None = None
-    formats: Mapping[str, int] = field(default_factory=dict)
 
 
 class CellRun(Serves):

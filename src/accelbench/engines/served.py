@@ -24,10 +24,9 @@ from accelbench.schema.measurement import Block
 from accelbench.schema.serving import Serving
 from accelbench.schema.text import message_of, one_line
 from accelbench.schema.vocab import Protocol, Stop
-from accelbench.serving import requests_file
 from accelbench.serving.batcher import TIME_LIMIT
 from accelbench.serving.server import ONE_AT_A_TIME, Served, Service, serve
-from accelbench.serving.summary import summarised
+from accelbench.serving.summary import summarised, write_times
 
 NUM_REQUESTS, NUM_DRAWN = 256, 64  # different ones, at most: of a data set, and of those that are drawn
 MOST_WARM = 32  # up to this, batches of each size are computed before requests arrive, if time allows
@@ -112,7 +111,7 @@ class Serves:
     watch: Callable[[Any], Watch | None]
     requests_path: Path | None = None  # the file that gets the raw times of requests; None: they are not kept
     serving: Serving | None = None  # requests and their answers, once they were served
-    why_unchecked: str | None = None  # why the output can't be checked; None if it can
+    why_unchecked: str | None = None  # why the output was not checked; None if it was
 
     def requests(self, num: int) -> Sequence[Any]:
         """At most so many batches of one sample each, in host memory, as the feed gives them."""
@@ -169,7 +168,7 @@ class Serves:
         _note_times(cell, timing, served)
         timing.stop = Stop.timeout if served.ended_early == TIME_LIMIT else None
         self.defects += [*served.defects, *self.backend.changed()]
-        digest = None if self.requests_path is None else requests_file.write(served, self.requests_path)
+        digest = None if self.requests_path is None else write_times(served, self.requests_path)
         self.step, self.serving = step, replace(summarised(served, cell), sizes=list(sizes), requests_digest=digest)
         try:
             with self.seen.checking():

@@ -30,7 +30,7 @@ FAULT_S = 10e-6
 # Between the rate of the blocks and that of the median step: beyond it, one of them was disturbed.
 MAX_RATIO = 1.5
 SHORT_S = 0.02  # of a block whose steps are launched without waiting
-DISAGREEMENT = "the median step of"  # begins the warning
+DISAGREED = "had a median step that disagrees with the rate"  # what a doubt is about
 
 
 class Kind(StrEnum):
@@ -157,7 +157,7 @@ def _about_steps(measured: Measurement, row: Row) -> Iterator[Remark]:
         if ratio < 1 / MAX_RATIO or (ratio > MAX_RATIO and measured.device == Device.cpu):
             both = f"{significant(p50_ms)} ms gives {significant(rate / ratio)} samples/s, and blocks of steps"
             why = "the speed changed in between, or some steps take much longer"
-            yield doubt("had uneven steps", f"{DISAGREEMENT} {both} {significant(rate)}: {why}")
+            yield doubt(DISAGREED, f"the median step of {both} {significant(rate)}: {why}")
     if measured.work is not None and measured.work.uncounted:
         yield Kind.note, f"operations that can't be counted: {', '.join(measured.work.uncounted)}", ""
 

@@ -21,9 +21,8 @@ from accelbench.judging.costs import Cost, price_notes
 from accelbench.judging.disturbed import DISTURBED
 from accelbench.project import check_inside, shown
 from accelbench.report import csv_file, render
-from accelbench.report.extension import load
+from accelbench.report.extension import DPI, Picture, load
 from accelbench.report.page import Page, compose
-from accelbench.report.pictures.style import DPI, Picture
 from accelbench.report.read import Sweep, newest, read_all
 from accelbench.report.tables import device_scaling
 from accelbench.schema.parallel import without_collection

@@ -13,6 +13,22 @@ from accelbench.errors import UserError
 from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Table
 
+DPI = 130  # of the files of pictures
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A picture of the report: its path in the report's folder, and a text that describes it."""
+
+    path: str
+    alt: str
+    figure: Figure
+
+    @property
+    def width_inch(self) -> float:
+        """The drawn width in inches."""
+        return float(self.figure.get_figwidth())
+
 
 @dataclass(frozen=True, kw_only=True)
 class Addition:

@@ -12,8 +12,7 @@ from accelbench.answers.sentences import Answer, answers
 from accelbench.answers.serving import without_bounds
 from accelbench.answers.trust import stand_ins, tips
 from accelbench.judging.disturbed import DISTURBED
-from accelbench.report.extension import Addition, Extension
-from accelbench.report.pictures.style import Picture
+from accelbench.report.extension import Addition, Extension, Picture
 from accelbench.report.questions import QuestionSection, questions
 from accelbench.report.read import Sweep
 from accelbench.report.tables import all_cells, best, outcomes, pairs

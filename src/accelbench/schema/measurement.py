@@ -121,29 +121,38 @@ class Check:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measurement:
-    """One cell's measurement. Seconds are wall time; a list has one value per step, in order.
+class Observed:
+    """What really ran, as the engine observed it, which may differ from the cell's settings."""
 
-    None: the engine can't tell, or the cell has no such thing.
-    """
-
-    # What really computed, as observed, which may differ from the cell's settings.
     device: str
     device_name: str
     precision: str
     num_devices: Devices  # how many devices computed, each an equal part of every batch
     threads: AtLeastOne | None  # CPU threads in each process
+    export_s: Seconds | None = None  # to export the network from PyTorch, once for all cells that load the file
+    quantize_s: Seconds | None = None  # to quantise the exported network, calibration included, once like the export
+    artifact_bytes: Count | None = None  # of the files that an exported network was compiled from or to
+    # how many operators that multiply matrices compute in which format, by NumPy's names, in a compiled network
+    formats: dict[str, Count] = field(default_factory=dict)
+    work: Work | None = None  # the work of one step
+    loss: Number | None = None  # of the last training step's batch
+    answers: Answers | None = None  # of a trained classifier in inference, by an engine that exports it
+    cudnn_benchmark: bool | None = None  # whether cuDNN tried its algorithms to choose the fastest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement(Observed):
+    """One cell's measurement. Seconds are wall time; a list has one value per step, in order.
+
+    None: the engine can't tell, or the cell has no such thing.
+    """
+
     num_params: Count  # trainable parameters
     num_train_samples: AtLeastOne | None  # in this split; None for random images
     num_test_samples: AtLeastOne | None
     build_s: Seconds  # time to build the model and put it onto its device
-    export_s: Seconds | None = None  # to export the network from PyTorch, once for all cells that load the file
-    quantize_s: Seconds | None = None  # to quantise the exported network, calibration included, once like the export
     compile_s: Seconds | None = None  # of compilations by XLA, by torch.compile or of an exported network
     num_compiles: Count | None = None
-    artifact_bytes: Count | None = None  # of the files that an exported network was compiled from or to
-    # how many operators that multiply matrices compute in which format, by NumPy's names, in a compiled network
-    formats: dict[str, Count] = field(default_factory=dict)
     fallbacks: list[str] | None = None  # operators that ran on the CPU instead of the device
     first_step_s: Duration | None = None  # the first step, waited for
     warmup_s: list[Seconds] = field(default_factory=list)  # the first warm-up steps, each waited for
@@ -167,12 +176,9 @@ class Measurement:
     clock_drift: Number | None = None  # how much faster the clock ran than one that is never adjusted, as a share
     breakdown: Breakdown | None = None  # phases of additional steps
     operators: list[Operator] = field(default_factory=list)  # those that take most of a step's time, longest first
-    work: Work | None = None  # the work of one step
     epochs: list[Epoch] = field(default_factory=list)  # whole epochs (protocol `fit`)
     serving: Serving | None = None  # requests and their answers, of the protocols that serve
-    loss: Number | None = None  # of the last training step's batch
     evaluation: Evaluation | None = None  # on the test set after the last epoch of training
-    answers: Answers | None = None  # of a trained classifier in inference, by an engine that exports it
     # norm of the difference between the output for some samples and that in fp32 on the CPU, over the latter's norm;
     # None in training, and for plain fp32 on the CPU
     output_error: Number | None = None
@@ -180,7 +186,6 @@ class Measurement:
     peak_host_bytes: Count | None = None  # the kernel's high-water mark when measuring ended, of all processes
     allocator: str | None = None  # as observed: a word of `vocab.Allocator`, `glibc`, or the name of another library
     allocator_library: str | None = None  # such as `libtcmalloc_minimal.so.4.5.10 gperftools 2.10`
-    cudnn_benchmark: bool | None = None  # whether cuDNN tried its algorithms to choose the fastest
     tokens_per_sample: Rate | None = None  # of the batches that were measured
     checks: list[Check] = field(default_factory=list)  # what was observed of each promise
     checks_s: Seconds | None = None  # how long observing took; none of it is in what is timed

@@ -11,7 +11,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,30 +47,41 @@ def queries(size: int, max_batch: int, least: int, duration_s: float, until_s: f
             yield query * size + first, min(max_batch, size - first)
 
 
+@dataclass(frozen=True)
+class Program:
+    """A program that issues requests: of the schedule that it is given, or of one that it draws and says at its end."""
+
+    module: ModuleType
+    flags: Sequence[str] = ()  # of the interpreter
+    if_cut: str | None = None  # why requests prove nothing if it is ended early
+
+
+PROGRAMS = {
+    Generator.own: Program(generator, ["-S"]),
+    Generator.loadgen: Program(loadgen, if_cut="LoadGen did not say when its requests were due: it was ended early"),
+}
+
+
 class Arrivals:
     """Requests of the generator's process, which starts at once, issues within `batches` and ends with the context."""
 
     def __init__(self, server: Server, due: Times, seed: int, until_s: float) -> None:
         """`due` is when each request is due, in nanoseconds from any time; LoadGen draws as many itself, by `seed`."""
-        self._is_own = server.generator == Generator.own
+        self._program = PROGRAMS[server.generator]
         self.ended_early: str | None = None
         self.num = 0  # that have arrived
-        self.due, self._server, self._until_ns, self._is_closed = due, server, until_s * 1e9, False
+        self._server, self._until_ns, self._is_closed = server, until_s * 1e9, False
         self._looks: tuple[list[float], list[float]] = ([], [])  # seconds, and requests that waited
         surely_grows(range(9), range(9))  # imports what it needs, which takes a tenth of a second
         self._buffer = bytearray(PIPE_BYTES)
         file, pipe = os.memfd_create("requests"), subprocess.PIPE
         os.ftruncate(file, 2 * due.nbytes)
         self._times = np.frombuffer(mmap.mmap(file, 0), np.int64).reshape(2, len(due))
-        program, arguments = [sys.executable, "-I"], [str(file), str(server.rate), str(seed)]
-        if self._is_own:
-            program.append("-S")
-        else:
-            self.due = self._times[0]  # LoadGen's schedule, which it says at its end
-            self._folder = tempfile.TemporaryDirectory(prefix="loadgen-")
-            arguments.append(self._folder.name)
-        module = generator if self._is_own else loadgen
-        command = [*program, str(module.__file__), *arguments]
+        self._times[0] = due
+        self.due = self._times[0]
+        self._folder = tempfile.TemporaryDirectory(prefix="requests-")
+        program = [sys.executable, "-I", *self._program.flags, str(self._program.module.__file__)]
+        command = [*program, str(file), str(server.rate), str(seed), self._folder.name]
         self._process = subprocess.Popen(command, bufsize=0, pass_fds=[file], stdin=pipe, stdout=pipe)
         os.close(file)
         self.pid, self._pipe = self._process.pid, self._process.stdout.fileno()  # type: ignore[union-attr]
@@ -82,16 +95,14 @@ class Arrivals:
         if not self._is_closed:
             self._process.kill()
         self._process.__exit__(None, None, None)  # waits
-        if not self._is_own:
-            self._folder.cleanup()
+        self._folder.cleanup()
 
     def batches(self, max_batch: int) -> Batches:
         """As Triton's dynamic batcher makes them: full ones, and those whose oldest request waited `max_delay_ms`.
 
         They end early where the queue surely grows: the time that is left would change nothing.
         """
-        if self._is_own:
-            self._times[0] = self.due = self.due + (now_ns() + LEAD_NS - self.due[0])
+        self.due += now_ns() + LEAD_NS - self.due[0]
         self._process.stdin.write(b"\n")  # type: ignore[union-attr]
         taken, delay_ns = 0, int(self._server.max_delay_ms * 1e6)
         while True:
@@ -146,7 +157,7 @@ class Arrivals:
         """How the process ended, if not as it should; to be asked after the context."""
         code, num = self._process.returncode, len(self.due)
         if self.ended_early and not self._is_closed:  # the context ended it
-            return None if self._is_own else "LoadGen did not say when its requests were due: it was ended early"
+            return self._program.if_cut
         if self.num == num and code == 0:
             return None
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"

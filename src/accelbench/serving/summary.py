@@ -1,12 +1,15 @@
-"""The raw times of requests -> what a record keeps of them."""
+"""The raw times of requests -> what a record keeps of them, and the file beside it that keeps all."""
 
+import hashlib
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from accelbench.schema.cell import Cell
+from accelbench.schema.serialize import writing
 from accelbench.schema.serving import Quantile, Serving
 from accelbench.schema.vocab import Protocol, Verdict
 from accelbench.serving.batcher import TIME_LIMIT
@@ -15,6 +18,7 @@ from accelbench.stats.order_statistics import Sample
 from accelbench.stats.regenerative import Bound, Cycles, num_requests_for
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
+ROWS = ("due", "issued", "dispatched", "done")  # of the file's array, in nanoseconds of one clock; -1: did not happen
 
 
 def summarised(served: Served, cell: Cell) -> Serving:
@@ -59,6 +63,18 @@ def summarised(served: Served, cell: Cell) -> Serving:
         late_p99_s=_s(float(np.percentile(late_ns, 99))) if len(late_ns) else None,
         **found,
     )
+
+
+def write_times(served: Served, path: Path) -> str:
+    """Writes the times of `served` as a .npy file, int64 of shape (4, requests), and returns the file's sha256.
+
+    Raises OSError: the file can't be written; an older one is then as it was.
+    """
+    with writing(path) as written:
+        with written.open("wb") as file:
+            np.save(file, np.stack([getattr(served, row) for row in ROWS]), allow_pickle=False)
+        with written.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _of_queries(served: Served, percent: float) -> tuple[Bound, Bound, Bound]:

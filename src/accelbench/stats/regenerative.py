@@ -152,16 +152,6 @@ class Cycles:
         return self.latency(beyond), self.latency(fewest - 1 if fewest < self.num else -1), self.latency(most)
 
 
-def verdict(scheduled: Times, done: Times, limit_ns: int, percentile: float) -> tuple[Verdict, Misses]:
-    """Whether the percentile of the latencies is at most the limit, and what that is made of.
-
-    Where it equals the limit, at most 1 % of runs are a sure pass, and at most 1 % a sure fail.
-    """
-    run = Cycles(scheduled, done)
-    found = run.misses(run.num_above(limit_ns))
-    return run.verdict(found, percentile), found
-
-
 def surely_grows(at_s: Sequence[float], outstanding: Sequence[float]) -> bool:
     """Whether the number of requests in the system, counted at rising times in s, grows: Student's interval, at 99.5 %.
 
@@ -179,10 +169,3 @@ def surely_grows(at_s: Sequence[float], outstanding: Sequence[float]) -> bool:
 def num_requests_for(percentile: float) -> int:
     """The fewest requests with which a sure pass is possible: 509 for the 99th percentile."""
     return math.ceil(TAIL_RATIO * math.log(RISK) / math.log(percentile / 100))
-
-
-def loadgen_passes(num: int, num_missed: int, percentile: float) -> bool:
-    """MLPerf's rule, which takes misses as independent: LoadGen's `early_stopping.cc`, at 99 % without a tolerance."""
-    from scipy.special import betainc
-
-    return num > num_missed and bool(betainc(num - num_missed, num_missed + 1, percentile / 100) < RISK)

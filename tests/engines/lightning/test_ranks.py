@@ -7,11 +7,12 @@ import torch
 
 import rank_faults
 from accelbench.devices.cpu import usable_cores
-from accelbench.engines.cell_run import Observed, Resources
+from accelbench.engines.cell_run import Resources
 from accelbench.engines.lightning.backends import backend_for
 from accelbench.engines.lightning.ranks import Ranks, Seen, joined
 from accelbench.errors import UnsupportedError
 from accelbench.isolation.hosts import Hosts
+from accelbench.schema.measurement import Observed
 from accelbench.schema.vocab import NOT_QUANTIZED, Device, Mode, Precision, Protocol, Status
 from accelbench.schema.workload import ModelSpec
 from fakes import make_cell

@@ -20,7 +20,6 @@ from torch import Tensor
 from accelbench.data.arrays import load_split
 from accelbench.devices.cpu import FAST_INTEGERS, has_any, usable_cores
 from accelbench.devices.registry import look
-from accelbench.engines.cell_run import Observed
 from accelbench.engines.exported.compiler import Call, Compiler, Ran, call_of
 from accelbench.engines.exported.spec import serves_any_size
 from accelbench.engines.formats import INTEGERS, word_for
@@ -42,7 +41,7 @@ from accelbench.measuring.output_check import Output
 from accelbench.measuring.promises import Products, check_timed
 from accelbench.measuring.runner import Watch
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Answers, Measurement, Operator, Work
+from accelbench.schema.measurement import Answers, Measurement, Observed, Operator, Work
 from accelbench.schema.vocab import QUANTIZED, Library, Pipeline, Precision, Weights
 
 FILE = "artifact.json"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from accelbench.data.arrays import Arrays
 from accelbench.data.order import Order
-from accelbench.engines.cell_run import CellRun, Observed
+from accelbench.engines.cell_run import CellRun
 from accelbench.engines.formats import FORMATS
 from accelbench.engines.images import channels_last, input_of, is_random, output_shapes, pictures_alike, unseen_images
 from accelbench.engines.keras import networks
@@ -25,7 +25,7 @@ from accelbench.measuring.output_check import NUM_SAMPLES, Output, OutputTensor,
 from accelbench.measuring.promises import States, check_timed
 from accelbench.measuring.runner import Watch
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Measurement, Work
+from accelbench.schema.measurement import Measurement, Observed, Work
 from accelbench.schema.vocab import Device, Pipeline, Precision
 
 

@@ -13,7 +13,6 @@ import pytorch_lightning as pl
 import torch
 
 from accelbench.devices.cpu import usable_cores
-from accelbench.engines.cell_run import Observed
 from accelbench.engines.lightning import options, zoo
 from accelbench.engines.lightning.backends import Backend, Compilations, backend_for
 from accelbench.engines.lightning.feed import Feed, SingleItemLoader
@@ -41,7 +40,7 @@ from accelbench.measuring.clock import NUM_INFER_EPOCHS
 from accelbench.measuring.promises import check_timed
 from accelbench.measuring.runner import Watch
 from accelbench.schema.cell import Cell, Options
-from accelbench.schema.measurement import Measurement, Work
+from accelbench.schema.measurement import Measurement, Observed, Work
 from accelbench.schema.vocab import XLA, Device, Library, Mode, Precision, Protocol
 
 NUM_GIVEN_AGAIN = 3

@@ -20,9 +20,10 @@ from pytorch_lightning.strategies import DDPStrategy, XLAStrategy
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from torch import Tensor, nn
 
-from accelbench.engines.cell_run import Observed, Resources
+from accelbench.engines.cell_run import Resources
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.runner import RankGroup, Step
+from accelbench.schema.measurement import Observed
 
 Value = TypeVar("Value")
 # The seeds of two ranks differ by a multiple of this number, which is larger than any usual seed.

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from accelbench.engines.cell_run import CellRun, Observed
+from accelbench.engines.cell_run import CellRun
 from accelbench.engines.lightning import outputs, structure, zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.own import trainer_loop as loop
@@ -29,7 +29,7 @@ from accelbench.measuring.output_check import MAX_WHY, Output
 from accelbench.measuring.promises import MAX_CYCLE, check_timed
 from accelbench.measuring.runner import Watch
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Work
+from accelbench.schema.measurement import Observed, Work
 from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import XLA, Precision
 
@@ -54,7 +54,6 @@ class ModuleRun(CellRun):
         flag, count = self.user_module.owner_flag, self.user_module.count_samples
         self.step = loop.LoopStep(self._loop, flag, cell.batch_size, count, endless=not self.trains)
         self.same_random = self.is_reference  # in other formats torch draws other numbers
-        self.unchecked: str | None = None  # why outputs were not checked
         # id of a compared batch -> the batch, which keeps it alive, and what predict_step got for it, on the CPU
         self.called: dict[int, tuple[Any, Any]] = {}
         self.timed_size = 0  # rows of the output that was looked at in the steady state
@@ -198,7 +197,7 @@ class ModuleRun(CellRun):
             self.seen.modes = training_in_inference(self.module)
             self.keep_outputs(self._size(self.looked), None)
         except Exception as error:  # a user's module may raise anything: it was measured all the same
-            self.unchecked = beginning(one_line(message_of(error)), MAX_WHY)
+            self.why_unchecked = beginning(one_line(message_of(error)), MAX_WHY)
 
     @check_timed
     def _look_further(self) -> None:
@@ -301,10 +300,6 @@ class ModuleRun(CellRun):
             yield note
         if self.trains and self.looked.loss is None:
             yield "training_step returns no loss, so that only the weights were checked to be finite"
-
-    def warnings(self) -> Iterator[str]:
-        if self.unchecked is not None:
-            yield f"the output was not checked: {self.unchecked}"
 
 
 def _filled(batch: Any, contents: Any) -> Any:

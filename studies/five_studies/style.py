@@ -2,7 +2,6 @@
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -10,28 +9,14 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from accelbench.report.extension import DPI
 from accelbench.schema.vocab import Device, Precision
 
-DPI = 130
 TITLE_LETTERS = 11.0  # of a picture's title, per inch
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 COLOURS = {Device.cpu: "#0072B2", Device.gpu: "#009E73", Device.tpu: "#D55E00", Device.xla_cpu: "#CC79A7"}
 MARKERS = dict(zip(Precision, "Dsov^P*H", strict=True))
 WARNING_COLOUR = "#b3261e"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Picture:
-    """A picture of the report: its path in the report's folder, and a text that describes it."""
-
-    path: str
-    alt: str
-    figure: Figure
-
-    @property
-    def width_inch(self) -> float:
-        """The drawn width in inches."""
-        return float(self.figure.get_figwidth())
 
 
 def sized(width_inch: float, height_inch: float) -> Figure:
