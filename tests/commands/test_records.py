@@ -10,7 +10,7 @@ from rich.console import Console
 
 from accelbench.cli import main
 from accelbench.commands.command import Context
-from accelbench.commands.records_folder import default_folder
+from accelbench.commands.records import default_folder
 from accelbench.commands.registry import load
 from accelbench.errors import UserError
 from accelbench.project import Workplace

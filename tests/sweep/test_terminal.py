@@ -20,7 +20,9 @@ from fakes import make_cell, make_measurement, make_record
 def progress_of(statuses, reasons=("for [a] reason",) * 3, **options):
     console = Console(file=io.StringIO(), **options)
     reason = {Status.skipped: "why"}
-    items = [Planned(make_cell(batch_size=size), "0" * 64, reason.get(each)) for size, each in enumerate(statuses, 1)]
+    items = [
+        Planned.of(make_cell(batch_size=size), "0" * 64, reason.get(each)) for size, each in enumerate(statuses, 1)
+    ]
     with SweepProgress(console, items, Evidence()) as progress:
         for item, status, reason in zip(items, statuses, reasons, strict=True):
             progress.start(item)
@@ -54,7 +56,7 @@ def test_a_cell_that_runs_shows_how_long_it_has_taken_and_what_was_expected(monk
     ):
         monkeypatch.setattr(terminal, "lengths", lambda *_, found=(first, *others): found)
         monkeypatch.setattr(terminal.time, "monotonic", iter([0.0, 0.0, 0.0, 7.0, 185.0]).__next__)
-        items = [Planned(make_cell(batch_size=size), "0" * 64, None) for size in (1, 2)]
+        items = [Planned.of(make_cell(batch_size=size), "0" * 64, None) for size in (1, 2)]
         progress = SweepProgress(Console(file=io.StringIO(), width=90, force_terminal=True), items, Evidence())
         progress.start(items[0])
         assert told in progress._line().plain

@@ -6,10 +6,8 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from accelbench.commands.budget import BUDGET, budget_in_s
-from accelbench.commands.command import VERBOSE, Command, Context, flag
-from accelbench.commands.price import PRICE, check_devices, costs
-from accelbench.commands.records_folder import FOLDER, default_folder
+from accelbench.commands.command import BUDGET, VERBOSE, Command, Context, budget_in_s, flag
+from accelbench.commands.records import FOLDER, PRICE, check_devices, costs, default_folder
 from accelbench.errors import UserError
 from accelbench.presentation import counted
 from accelbench.project import workplace

@@ -88,7 +88,9 @@ def _planned(cells: Sequence[Cell], place: Workplace, profile: str | None) -> li
     check_fits(cells, *data)
     ordered = in_order(cells)
     names = labels(ordered.values())
-    return [Planned(cell, "", why_unfit(cell, *data) or skip_reason(cell), names[key]) for key, cell in ordered.items()]
+    return [
+        Planned.of(cell, "", why_unfit(cell, *data) or skip_reason(cell), names[key]) for key, cell in ordered.items()
+    ]
 
 
 def _counted(planned: Sequence["Planned"], known: Mapping[int, "Length"]) -> str:

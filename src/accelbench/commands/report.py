@@ -5,8 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from accelbench.commands.command import Command, Context, flag
-from accelbench.commands.price import PRICE, check_devices, costs
-from accelbench.commands.records_folder import FOLDER, default_folder
+from accelbench.commands.records import FOLDER, PRICE, check_devices, costs, default_folder
 from accelbench.errors import UserError
 from accelbench.project import RESULTS, workplace
 

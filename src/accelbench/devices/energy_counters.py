@@ -61,11 +61,7 @@ def counters(
     """The available counters: the processor's, and one per GPU for the first `num_gpus` visible ones."""
     rapl = find_rapl(root)
     found: Counters = {} if rapl is None else {"cpu_energy_j": rapl}
-    try:
-        handles = gpu.visible_handles(nvml, environ)[:num_gpus] if num_gpus else []
-    except pynvml.NVMLError:
-        handles = []
-    for index, handle in enumerate(handles):
+    for index, handle in enumerate(gpu.first_handles(num_gpus, nvml, environ)):
         query = functools.partial(gpu.ask, lambda one: nvml.nvmlDeviceGetTotalEnergyConsumption(one) / 1000, handle)
         if query() is not None:  # GPUs before Volta have no counter
             found[f"gpu_{index}_energy_j"] = query

@@ -100,6 +100,14 @@ def visible_handles(nvml: Any = pynvml, environ: Mapping[str, str] = os.environ)
     return list(found.values())
 
 
+def first_handles(num: int, nvml: Any, environ: Mapping[str, str]) -> list[Handle]:
+    """At most so many of them; none without a driver, which is not asked for none."""
+    try:
+        return visible_handles(nvml, environ)[:num] if num else []
+    except pynvml.NVMLError:
+        return []
+
+
 def visible_gpus(nvml: Any = pynvml, environ: Mapping[str, str] = os.environ) -> list[Gpu]:
     """The same, each as its driver describes it."""
     found = []

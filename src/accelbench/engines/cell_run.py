@@ -8,9 +8,12 @@ steps from outside; an engine whose framework calls back overrides it, and calls
 import math
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from numpy.typing import NDArray
 
 from accelbench.data.arrays import read_counts
 from accelbench.devices.proc import high_water_bytes
@@ -18,7 +21,8 @@ from accelbench.devices.registry import look
 from accelbench.engines.backend import BaseBackend
 from accelbench.engines.formats import FORMATS
 from accelbench.engines.images import Shape, check_has_epochs, is_random
-from accelbench.engines.served import Serves
+from accelbench.engines.served import serve
+from accelbench.errors import UnsupportedError
 from accelbench.measuring import clock, output_check, witness
 from accelbench.measuring.breakdown import has_time
 from accelbench.measuring.limits import Limits
@@ -28,6 +32,7 @@ from accelbench.measuring.runner import ONE_RANK, Compiles, RankGroup, Runner, S
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Breakdown, Check, Epoch, Evaluation, Measurement, Observed, Operator, Work
 from accelbench.schema.ranges import MAX_NUMBER
+from accelbench.schema.serving import Serving
 from accelbench.schema.vocab import QUANTIZED, SERVING, Device, Mode, Pipeline, Precision, Promise, Protocol
 
 # In which a newly built network rounds as a cell does, where that is not its own precision. No CPU has tf32: bf16
@@ -45,7 +50,7 @@ class Resources:
     peak_host_bytes: int | None
 
 
-class CellRun(Serves):
+class CellRun:
     """One cell's run in this process. An UnsupportedError says that whole epochs of random images were asked for."""
 
     # Set by the engine:
@@ -59,6 +64,9 @@ class CellRun(Serves):
     # Set here:
     step: Any  # of the timed window, which further steps are like
     outputs: Outputs | None = None  # of the network that was measured
+    requests_path: Path | None = None  # the file that gets the raw times of requests; None: they are not kept
+    serving: Serving | None = None  # requests and their answers, once they were served
+    why_unchecked: str | None = None  # why the output was not checked; None if it was
     timed: tuple[Any, Output | None] | None = None  # a batch of a timed step, and its output if that can be compared
 
     def __init__(self, cell: Cell, data_folder: Path, backend: BaseBackend, ranks: RankGroup = ONE_RANK) -> None:
@@ -131,6 +139,33 @@ class CellRun(Serves):
         """What looks at one of the measured steps; None if nothing does."""
         return None
 
+    def requests(self, num: int) -> Sequence[Any]:
+        """At most so many batches of one sample each, in host memory, as the feed gives them."""
+        raise UnsupportedError(f"protocol={self.cell.protocol}: engine={self.cell.engine} serves no requests")
+
+    def joined(self, requests: Sequence[Any]) -> Any:
+        """One batch of several of `requests`."""
+        raise NotImplementedError
+
+    def further_step(self) -> Step:
+        """A step of another instance of the network, for a further thread."""
+        raise UnsupportedError(f"server.workers={self.cell.server.workers}: engine={self.cell.engine} has one: use 1")
+
+    def serving_sizes(self) -> Sequence[int]:
+        """The sizes of batches that can be computed, ascending, the last one the cell's; empty: any up to that."""
+        return ()
+
+    def begin_worker(self) -> None:
+        """Sets what belongs to the thread that calls it, before that computes its first batch."""
+
+    def in_worker(self) -> AbstractContextManager[Any]:
+        """The context in which a thread that serves computes a batch."""
+        return nullcontext()
+
+    def numbers(self, result: Any) -> NDArray[Any]:
+        """A copy of the floating-point numbers of a step's result, in host memory."""
+        raise NotImplementedError
+
     def notes(self) -> Iterator[str]:
         """What a reader should know of what was measured, without a doubt about the numbers."""
         yield from ()
@@ -189,7 +224,7 @@ class CellRun(Serves):
     def measure_window(self, step: Step) -> None:
         """Measures blocks and single steps; drops the times of parts that this cell's steps do not have."""
         if self.cell.protocol in SERVING:
-            self.serve(step)
+            serve(self, step)
             return
         cell, self.step, watch = self.cell, step, None if self.is_one_step else self.watch(step)
         queues = self.backend.queues or cell.devices > 1

@@ -2,31 +2,28 @@
 
 import copy
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from random import SystemRandom
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accelbench.engines.backend import BaseBackend
-from accelbench.errors import UnsupportedError
 from accelbench.measuring.clock import boot_s
-from accelbench.measuring.limits import Limits
 from accelbench.measuring.output_check import NOT_TIMED, difference, limit
-from accelbench.measuring.promises import Observations
-from accelbench.measuring.runner import Step, Timing, Watch
+from accelbench.measuring.runner import Step, Timing
 from accelbench.schema.cell import MAX_SEED, Cell, Window
 from accelbench.schema.measurement import Block
-from accelbench.schema.serving import Serving
 from accelbench.schema.text import message_of, one_line
 from accelbench.schema.vocab import Protocol, Stop
+from accelbench.serving import server
 from accelbench.serving.batcher import TIME_LIMIT
-from accelbench.serving.server import ONE_AT_A_TIME, Served, Service, serve
+from accelbench.serving.server import ONE_AT_A_TIME, Served, Service
 from accelbench.serving.summary import summarised, write_times
+
+if TYPE_CHECKING:
+    from accelbench.engines.cell_run import CellRun
 
 NUM_REQUESTS, NUM_DRAWN = 256, 64  # different ones, at most: of a data set, and of those that are drawn
 MOST_WARM = 32  # up to this, batches of each size are computed before requests arrive, if time allows
@@ -38,10 +35,15 @@ def powers_up_to(most: int) -> list[int]:
     return [*(1 << power for power in range((most - 1).bit_length())), most]
 
 
+def batch_of(run: "CellRun", pool: Sequence[Any], size: int) -> Any:
+    """So many requests, joined."""
+    return run.joined([pool[index % len(pool)] for index in range(size)])
+
+
 class Worker:
     """Has an instance of the network compute batches, in the run's own thread or in a further one."""
 
-    def __init__(self, run: "Serves", step: Step) -> None:
+    def __init__(self, run: "CellRun", step: Step) -> None:
         self.run, self.step = run, step
         self.look_s: float | None = None  # from when on a batch is kept, on `time.perf_counter`
         self.kept: tuple[Any, NDArray[Any]] | None = None  # a served batch, and the numbers that it got
@@ -82,7 +84,7 @@ class Worker:
         """
 
         def seconds_of(size: int) -> float:
-            batch, start = self.run.batch_of(pool, size), time.perf_counter()
+            batch, start = batch_of(self.run, pool, size), time.perf_counter()
             self.result_of(batch)
             return time.perf_counter() - start
 
@@ -98,94 +100,48 @@ class Worker:
         return took_s
 
 
-class Serves:
-    """The part of `cell_run.CellRun` that serves requests."""
+def serve(run: "CellRun", step: Step) -> None:
+    """Serves requests as the cell's protocol says, and keeps their raw times.
 
-    cell: Cell
-    backend: BaseBackend
-    limits: Limits
-    timing: Timing
-    seen: Observations
-    defects: list[str]
-    step: Any
-    watch: Callable[[Any], Watch | None]
-    requests_path: Path | None = None  # the file that gets the raw times of requests; None: they are not kept
-    serving: Serving | None = None  # requests and their answers, once they were served
-    why_unchecked: str | None = None  # why the output was not checked; None if it was
+    Notes what further checks need: how long whole batches take, a whole batch and its output, and defects, if the
+    requests prove nothing.
+    """
+    cell, timing, pool = run.cell, run.timing, run.requests(NUM_REQUESTS)
+    workers = [Worker(run, each) for each in (step, *(run.further_step() for _ in range(cell.num_instances - 1)))]
+    sizes, looked = run.serving_sizes(), SystemRandom().choice(workers)
 
-    def requests(self, num: int) -> Sequence[Any]:
-        """At most so many batches of one sample each, in host memory, as the feed gives them."""
-        raise UnsupportedError(f"protocol={self.cell.protocol}: engine={self.cell.engine} serves no requests")
+    def prepare(index: int) -> None:
+        further = () if sizes else range(1, min(cell.batch_size, MOST_WARM) + 1)
+        took_s = workers[index].warm_up(pool, sizes or powers_up_to(cell.batch_size), further)
+        if index == 0:
+            timing.first_step_s, *timing.whole_s = took_s
+            timing.num_warmup_steps, timing.warmup_total_s = len(took_s), sum(took_s)
+        timing.compiled_in_steady_state = -run.backend.compiles()[0]
+        looked.look_s = time.perf_counter() + SystemRandom().uniform(0, cell.server.duration_s)
 
-    def joined(self, requests: Sequence[Any]) -> Any:
-        """One batch of several of `requests`."""
-        raise NotImplementedError
-
-    def further_step(self) -> Step:
-        """A step of another instance of the network, for a further thread."""
-        raise UnsupportedError(f"server.workers={self.cell.server.workers}: engine={self.cell.engine} has one: use 1")
-
-    def serving_sizes(self) -> Sequence[int]:
-        """The sizes of batches that can be computed, ascending, the last one the cell's; empty: any up to that."""
-        return ()
-
-    def begin_worker(self) -> None:
-        """Sets what belongs to the thread that calls it, before that computes its first batch."""
-
-    def in_worker(self) -> AbstractContextManager[Any]:
-        """The context in which a thread that serves computes a batch."""
-        return nullcontext()
-
-    def numbers(self, result: Any) -> NDArray[Any]:
-        """A copy of the floating-point numbers of a step's result, in host memory."""
-        raise NotImplementedError
-
-    def serve(self, step: Step) -> None:
-        """Serves requests as the cell's protocol says, and keeps their raw times.
-
-        Notes what further checks need: how long whole batches take, a whole batch and its output, and defects, if the
-        requests prove nothing.
-        """
-        cell, timing, pool = self.cell, self.timing, self.requests(NUM_REQUESTS)
-        workers = [Worker(self, each) for each in (step, *(self.further_step() for _ in range(cell.num_instances - 1)))]
-        sizes, looked = self.serving_sizes(), SystemRandom().choice(workers)
-
-        def prepare(index: int) -> None:
-            further = () if sizes else range(1, min(cell.batch_size, MOST_WARM) + 1)
-            took_s = workers[index].warm_up(pool, sizes or powers_up_to(cell.batch_size), further)
-            if index == 0:
-                timing.first_step_s, *timing.whole_s = took_s
-                timing.num_warmup_steps, timing.warmup_total_s = len(took_s), sum(took_s)
-            timing.compiled_in_steady_state = -self.backend.compiles()[0]
-            looked.look_s = time.perf_counter() + SystemRandom().uniform(0, cell.server.duration_s)
-
-        service = Service(
-            pool=pool, join=self.joined, workers=workers, sizes=sizes, max_batch=cell.batch_size, prepare=prepare
-        )
-        seed = int(cell.id, 16) % MAX_SEED  # of arrivals: each rate and each process has its own
-        served = serve(service, cell.protocol, cell.server, seed, self.limits.ends.timeout_s)
-        timing.compiled_in_steady_state += self.backend.compiles()[0]
-        _note_times(cell, timing, served)
-        timing.stop = Stop.timeout if served.ended_early == TIME_LIMIT else None
-        self.defects += [*served.defects, *self.backend.changed()]
-        digest = None if self.requests_path is None else write_times(served, self.requests_path)
-        self.step, self.serving = step, replace(summarised(served, cell), sizes=list(sizes), requests_digest=digest)
-        try:
-            with self.seen.checking():
-                looked.compute_again()
-                whole = self.batch_of(pool, cell.batch_size)
-                workers[0].result_of(whole)
-        except Exception as error:
-            if not served.num_errors:
-                raise
-            self.why_unchecked = f"it failed after its requests too ({one_line(message_of(error))})"
-        else:
-            if (watch := self.watch(step)) is not None:
-                watch.look(whole)
-
-    def batch_of(self, pool: Sequence[Any], size: int) -> Any:
-        """So many requests, joined."""
-        return self.joined([pool[index % len(pool)] for index in range(size)])
+    service = Service(
+        pool=pool, join=run.joined, workers=workers, sizes=sizes, max_batch=cell.batch_size, prepare=prepare
+    )
+    seed = int(cell.id, 16) % MAX_SEED  # of arrivals: each rate and each process has its own
+    served = server.serve(service, cell.protocol, cell.server, seed, run.limits.ends.timeout_s)
+    timing.compiled_in_steady_state += run.backend.compiles()[0]
+    _note_times(cell, timing, served)
+    timing.stop = Stop.timeout if served.ended_early == TIME_LIMIT else None
+    run.defects += [*served.defects, *run.backend.changed()]
+    digest = None if run.requests_path is None else write_times(served, run.requests_path)
+    run.step, run.serving = step, replace(summarised(served, cell), sizes=list(sizes), requests_digest=digest)
+    try:
+        with run.seen.checking():
+            looked.compute_again()
+            whole = batch_of(run, pool, cell.batch_size)
+            workers[0].result_of(whole)
+    except Exception as error:
+        if not served.num_errors:
+            raise
+        run.why_unchecked = f"it failed after its requests too ({one_line(message_of(error))})"
+    else:
+        if (watch := run.watch(step)) is not None:
+            watch.look(whole)
 
 
 def _note_times(cell: Cell, timing: Timing, served: Served) -> None:

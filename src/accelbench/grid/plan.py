@@ -28,22 +28,16 @@ Sources = tuple[tuple[str, str], ...]  # settings that name the user's files, an
 
 
 @dataclass(frozen=True)
-class Planned:
-    """A cell, the identity of its record, and why it is skipped (None: it runs)."""
+class Planned(WantedCell):
+    """A cell with the identity of its record, and why it is skipped (None: it runs)."""
 
-    cell: Cell
-    identity: str
-    skip_reason: str | None
-    label: str = ""  # tells the cell apart from the others of its folder; by default `cell.label`
+    identity: str = ""
+    skip_reason: str | None = None
 
-    def __post_init__(self) -> None:
-        if not self.label:
-            object.__setattr__(self, "label", self.cell.label)
-
-    @property
-    def record_name(self) -> str:
-        """The file name of the record, without `.json`."""
-        return f"{self.cell.id}-{self.identity[:8]}"
+    @classmethod
+    def of(cls, cell: Cell, identity: str, skip_reason: str | None, label: str = "") -> "Planned":
+        """Its record is named after the cell and the identity."""
+        return cls(cell, f"{cell.id}-{identity[:8]}", label, identity, skip_reason)
 
 
 @cache
@@ -80,7 +74,7 @@ def plan(
     everything = [*(wanted.cell for wanted in known.values()), *ordered.values()]
     names = labels(everything, {cell_id: wanted.label for cell_id, wanted in known.items()})
     return [
-        Planned(
+        Planned.of(
             cell,
             identity(cell, data, fingerprints[cell.engine]),
             why_unfit(cell, shape, num_train) or skip_reason(cell),
@@ -126,7 +120,7 @@ class Prepared:
 
     def process(self, cell: Cell, label: str = "") -> Planned:
         """One more process, beside those that were planned."""
-        return Planned(cell, identity(cell, self.data, self.fingerprints[cell.engine]), None, label)
+        return Planned.of(cell, identity(cell, self.data, self.fingerprints[cell.engine]), None, label)
 
     def changed_file(self, record: Record) -> Path | None:
         """A file of the user that was changed since, so that the record's cell would have another identity now."""

@@ -290,11 +290,7 @@ def _queries(num_gpus: int, nvml: Any, environ: Mapping[str, str]) -> dict[str, 
     heat = Path("/sys/devices/system/cpu/cpu0/thermal_throttle/package_throttle_count")
     if heat.exists():
         queries["cpu_thermal_throttles"] = functools.partial(_number_in, heat)
-    try:
-        handles = gpu.visible_handles(nvml, environ)[:num_gpus] if num_gpus else []
-    except pynvml.NVMLError:
-        handles = []
-    for index, handle in enumerate(handles):
+    for index, handle in enumerate(gpu.first_handles(num_gpus, nvml, environ)):
         for figure, query in FIGURES.items():
             queries[f"gpu_{index}_{figure}"] = functools.partial(query, nvml, handle)
     return queries

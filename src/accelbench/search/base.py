@@ -61,8 +61,8 @@ class BaseSearch:
 
     def write_plan(self, records: Iterable[Record]) -> None:
         """Names the skipped cells and these records as those to publish."""
-        wanted = [WantedCell(item.cell, item.record_name, item.label) for item in self.skipped]
-        self.context.write_plan([*wanted, *(WantedCell(each.cell, each.name, each.label) for each in records)])
+        published = [WantedCell(each.cell, each.name, each.label) for each in records]
+        self.context.write_plan([*self.skipped, *published])
 
 
 def search_alone(

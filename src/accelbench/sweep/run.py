@@ -16,7 +16,6 @@ from accelbench.presentation import counted
 from accelbench.project import PLAN, shown
 from accelbench.schema import plan_file
 from accelbench.schema.cell import Cell
-from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record, listed
 from accelbench.schema.vocab import UNEXPECTED, Status
 from accelbench.settings.config import Retry, SweepOptions
@@ -111,14 +110,13 @@ def _interrupted(result: SweepResult, num_planned: int) -> Interrupted:
 
 
 def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list[Record]:
-    plan = [WantedCell(item.cell, item.record_name, item.label) for item in ready.planned]
     measured, todo = known(context, ready.planned)
     if measured:
         context.say(f"{len(measured)} of {len(ready.planned)} cells have their record already.")
     context.hosts.meanwhile = delivery.deliver
     num_known = len(measured)
     with Session(context, ready, todo) as session:  # before the plan is written: it may refuse the cells
-        context.write_plan(plan)
+        context.write_plan(ready.planned)
         try:
             if sum(item.skip_reason is None for item in todo) > 1:
                 delivery.open()  # while the host imports its framework
@@ -127,7 +125,7 @@ def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list
                 delivery.add(measured[-1])
         finally:  # a cell's code may have deleted files; an interrupted sweep keeps its records too
             if not (context.folder / PLAN).exists():
-                context.write_plan(plan)
+                context.write_plan(ready.planned)
             for record in measured[num_known:]:
                 if not (context.folder / f"{record.name}.json").exists():
                     context.write_record(record)

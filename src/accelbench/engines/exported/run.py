@@ -295,11 +295,9 @@ class _Run(NetworkOutputs):
             num_won=int((right & ~fp32_right).sum()),
         )
 
-    def reference_outputs(
-        self, batches: Sequence[Any], *, other: bool = False, precision: Precision | None = None
-    ) -> list[Output]:
+    def reference_outputs(self, batches: Sequence[Any], **how: Any) -> list[Output]:
         with new_tensors_in(torch.float32):
-            return super().reference_outputs(batches, other=other, precision=precision)
+            return super().reference_outputs(batches, **how)
 
     def notes(self) -> Iterator[str]:
         yield from self.workload.notes()

@@ -158,6 +158,8 @@ class BenchModule(pl.LightningModule):
 class InferStep:
     """A forward pass, in the parts that the clock times; see `measuring.runner.Step`."""
 
+    adds_up = False  # whether it has sums of losses and of correct answers
+
     def __init__(self, module: BenchModule, batches: Iterator[Any]) -> None:
         self.batches, self.network, self.task, self.num_parts = batches, module.network, module.task, module.num_parts
         self.device = module.device
@@ -171,6 +173,8 @@ class InferStep:
         self.loss_sum: Tensor
         self.num_right: Tensor
         self.mark: Callable[[Phase], None] = lambda phase: None  # called at the end of each phase
+        if self.adds_up:
+            self._begin_sums()
 
     def fetch(self) -> Any:
         return next(self.batches)
@@ -203,7 +207,7 @@ class InferStep:
         """Samples in the whole batch, of which this process computes a part."""
         return self.task.num_samples(batch) * self.num_parts
 
-    def begin_sums(self) -> None:
+    def _begin_sums(self) -> None:
         """Sums of losses, in float64 or on XLA in float32, since a TPU has no float64, and of correct answers."""
         dtype = torch.float32 if self.device.type == "xla" else torch.float64
         self.loss_sum = torch.zeros((), dtype=dtype, device=self.device)
@@ -255,10 +259,7 @@ class EpochStep(TrainStep):
     """A training step on images that also adds up losses and correct answers on the device, as Keras' `fit` does."""
 
     task: ImageTask
-
-    def __init__(self, module: BenchModule, batches: Iterator[Any]) -> None:
-        super().__init__(module, batches)
-        self.begin_sums()
+    adds_up = True
 
     def note(self, output: Tensor, loss: Tensor, batch: Any) -> None:
         """Adds the loss, weighted by samples, and the correct answers to the sums of the epoch."""
@@ -272,10 +273,7 @@ class TestStep(InferStep):
     """A forward pass on images, whose losses and correct answers are added up, but for padding, whose label is -1."""
 
     task: ImageTask
-
-    def __init__(self, module: BenchModule, batches: Iterator[Any]) -> None:
-        super().__init__(module, batches)
-        self.begin_sums()
+    adds_up = True
 
     def compute(self, batch: Any) -> Tensor:
         images, labels = batch

@@ -202,7 +202,5 @@ class NetworkOutputs(CellRun):
         on_cpu = self.cell.device == Device.cpu and self.is_plain and not self.cell.options.change_output
         return on_cpu and self.workload.num_reference_rows == NUM_ROWS
 
-    def reference_outputs(
-        self, batches: Sequence[Any], *, other: bool = False, precision: Precision | None = None
-    ) -> list[Output]:
-        return self.workload.reference(batches, self.rows, other=other, precision=precision)
+    def reference_outputs(self, batches: Sequence[Any], **how: Any) -> list[Output]:
+        return self.workload.reference(batches, self.rows, **how)

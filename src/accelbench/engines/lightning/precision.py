@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from lightning_fabric.plugins.precision.utils import _convert_fp_tensor, _DtypeContextManager
 from lightning_utilities.core.apply_func import apply_to_collection
-from pytorch_lightning.plugins.precision import DoublePrecision, HalfPrecision, MixedPrecision
-from pytorch_lightning.plugins.precision import Precision as LightningPrecision
+from pytorch_lightning.plugins import precision as lightnings
+from pytorch_lightning.plugins.precision import MixedPrecision
 from pytorch_lightning.plugins.precision.xla import XLAPrecision
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -70,7 +70,7 @@ class XLAPerStep(XLAPrecision):
     module_init_context = forward_context = tensor_init_context
 
 
-def plugin_for(precision: Precision, torch_type: str) -> LightningPrecision:
+def plugin_for(precision: Precision, torch_type: str) -> lightnings.Precision:
     """Lightning's plugin that computes in `precision` on `torch_type` (`cpu`, `cuda` or `xla`).
 
     The Trainer gets a plugin because its argument `precision=` substitutes silently: `16-mixed` on the CPU becomes
@@ -80,11 +80,16 @@ def plugin_for(precision: Precision, torch_type: str) -> LightningPrecision:
         return XLAPerStep(precision)
     if precision in MIXED:
         return MixedPerStep(MIXED[precision], torch_type)  # type: ignore[arg-type]
+    return unmixed_plugin(precision)
+
+
+def unmixed_plugin(precision: Precision, plugins: Any = lightnings) -> Any:
+    """Lightning's own plugin for a precision that is not mixed; `plugins` are those of the package that is used."""
     if precision == Precision.fp64:
-        return DoublePrecision()
+        return plugins.DoublePrecision()
     if precision in (Precision.fp16, Precision.bf16):
-        return HalfPrecision("16-true" if precision == Precision.fp16 else "bf16-true")
-    return LightningPrecision()
+        return plugins.HalfPrecision("16-true" if precision == Precision.fp16 else "bf16-true")
+    return plugins.Precision()
 
 
 def check_normalises(network: nn.Module, cell: Cell) -> None:

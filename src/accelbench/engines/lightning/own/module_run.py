@@ -31,7 +31,7 @@ from accelbench.measuring.runner import Watch
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Observed, Work
 from accelbench.schema.text import beginning, message_of, one_line
-from accelbench.schema.vocab import XLA, Precision
+from accelbench.schema.vocab import XLA
 
 MAX_AWAITED_S = 2.0  # of steps that are run until a weight changes
 
@@ -266,13 +266,10 @@ class ModuleRun(CellRun):
         self.called[id(batch)] = batch, structure.mapped(look.given, _on_cpu)
         return outputs.described(look.result, self._size(look), rows)
 
-    def reference_outputs(
-        self, batches: Sequence[Any], *, other: bool = False, precision: Precision | None = None
-    ) -> list[Output]:
+    def reference_outputs(self, batches: Sequence[Any], **how: Any) -> list[Output]:
         """From a newly built module, without a Trainer, for what predict_step got."""
         given, module = [self.called[id(each)][1] for each in batches], self.user_module
-        kept = self.timed_size, self.rows
-        return of_new_network(module.rebuilt, module.predict, given, kept, other=other, precision=precision)
+        return of_new_network(module.rebuilt, module.predict, given, (self.timed_size, self.rows), **how)
 
     def _size(self, look: loop.StepProbe) -> int:
         """The rows of an output: as many as the batch has, or as the user counts samples."""

@@ -12,11 +12,11 @@ import pytorch_lightning as pl
 from torch import nn
 
 from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.precision import MIXED
+from accelbench.engines.lightning.precision import MIXED, unmixed_plugin
 from accelbench.engines.targets import check_call, import_path, lightning_package
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.schema.cell import Cell, TrainerSettings
-from accelbench.schema.vocab import Mode, Precision
+from accelbench.schema.vocab import Mode
 
 MODULE, DATA = "LightningModule", "LightningDataModule"
 # Of the Trainer: what the module's code may set, and what the cell asks for by the same name.
@@ -203,16 +203,11 @@ def _trainer(package: str, cell: Cell, settings: TrainerSettings, backend: Backe
     Trainer's argument `precision=` substitutes silently: see `lightning.precision.plugin_for`.
     """
     plugins, precision = importlib.import_module(f"{package}.plugins.precision"), cell.precision
-    plain = {
-        Precision.fp64: plugins.DoublePrecision,
-        Precision.fp16: partial(plugins.HalfPrecision, "16-true"),
-        Precision.bf16: partial(plugins.HalfPrecision, "bf16-true"),
-    }
-    mixed = partial(plugins.MixedPrecision, MIXED.get(precision), backend.torch_type)
+    mixed = precision in MIXED and plugins.MixedPrecision(MIXED[precision], backend.torch_type)
     return importlib.import_module(package).Trainer(
         accelerator=backend.accelerator,
         devices=1,
-        plugins=[mixed() if precision in MIXED else plain.get(precision, plugins.Precision)()],
+        plugins=[mixed or unmixed_plugin(precision, plugins)],
         max_epochs=MAX_EPOCHS,
         accumulate_grad_batches=settings.accumulate_grad_batches,
         gradient_clip_val=settings.gradient_clip_val,

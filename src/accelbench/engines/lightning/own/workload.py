@@ -121,17 +121,9 @@ class OwnWorkload:
     def alike(self, batch: OwnBatch) -> OwnBatch:
         return self.unseen()
 
-    def reference(
-        self,
-        batches: Sequence[OwnBatch],
-        rows: Sequence[int],
-        *,
-        other: bool = False,
-        precision: Precision | None = None,
-    ) -> list[Output]:
+    def reference(self, batches: Sequence[OwnBatch], rows: Sequence[int], **how: Any) -> list[Output]:
         """For whole batches: which dimensions of their tensors are those of the samples is not known."""
-        kept = self.num_rows, rows
-        return of_new_network(self.build, self.task.infer, batches, kept, other=other, precision=precision)
+        return of_new_network(self.build, self.task.infer, batches, (self.num_rows, rows), **how)
 
     def tokens_per_sample(self) -> float | None:
         return self.maker.tokens_per_sample
@@ -151,8 +143,8 @@ def of_new_network(
     batches: Iterable[Any],
     size_and_rows: tuple[int, Sequence[int]],
     *,
-    other: bool,
-    precision: Precision | None,
+    other: bool = False,
+    precision: Precision | None = None,
 ) -> list[Output]:
     """The outputs of a new network on the CPU; see `ComparedOutputs.reference_outputs`."""
     network = changed(build(), other=other).eval()
