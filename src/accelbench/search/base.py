@@ -53,11 +53,8 @@ class BaseSearch:
         done, _ = run.known(self.context, items)
         limits_s = {item.record_name: item.cell.timeout_s for item in items}
         # One that was disturbed, or cut off by the end of a budget, says nothing.
-        return {
-            record.name: record
-            for record in done
-            if not disturbed.reason(record) and not record.was_cut(limits_s[record.name])
-        }
+        sound = [each for each in done if not disturbed.reason(each) and not each.was_cut(limits_s[each.name])]
+        return {each.name: each for each in sound}
 
     def write_plan(self, records: Iterable[Record]) -> None:
         """Names the skipped cells and these records as those to publish."""
