@@ -72,7 +72,7 @@ class _Search(BaseSearch):
         work = [{k: v for k, v in item.cell.settings().items() if k not in chosen} for item in self.asked]
         race = Race(list(map(canonical_json, work)), goal.margin, limit=limit)
         self.found = Found(goal, race, [item.label for item in self.asked])
-        self.records = self.found.records
+        self.records: list[tuple[int, bool, Record]] = self.found.records
         self.ready_needs: set[tuple[object, ...]] = set()  # see `estimate.needs`: of the cells that have run
 
     def race(self) -> None:

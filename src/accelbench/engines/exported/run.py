@@ -250,7 +250,7 @@ class _Run(NetworkOutputs):
             export_s=self.artifact.export_s,
             quantize_s=self.artifact.quantize_s,
             artifact_bytes=self.artifact.num_bytes,
-            formats=ran.formats,
+            formats=dict(ran.formats),
             answers=self._answers() if self.has_answers and not self.is_one_step else None,
         )
 
