@@ -17,8 +17,7 @@ Base = Callable[[Sequence[MeasuredCell]], MeasuredCell | None]
 class Axis(NamedTuple):
     """A setting whose values are compared."""
 
-    name: str  # for people
-    fields: tuple[str, ...]  # of the cells; pairs are equal in all others; a dot leads into a setting: `model.weights`
+    fields: tuple[str, ...]  # of the cells; pairs are equal in all others
     base: Base  # of cells that differ in nothing else, the one that the others are compared with; None if it lacks
     text: Callable[[MeasuredCell], str]  # a cell's value in words
 
@@ -31,15 +30,15 @@ def _smallest(group: Sequence[MeasuredCell]) -> MeasuredCell:
     return min(group, key=lambda each: each.cell.batch_size)
 
 
-DEVICE = Axis("device", ("device",), _first(lambda cell: cell.device == Device.cpu), lambda each: each.cell.device)
+DEVICE = Axis(("device",), _first(lambda cell: cell.device == Device.cpu), lambda each: each.cell.device)
 IN_FP32 = _first(lambda cell: cell.precision == Precision.fp32)
-PRECISION = Axis("precision", ("precision",), IN_FP32, lambda each: each.cell.precision)
-BATCH = Axis("batch size", ("batch_size",), _smallest, lambda each: f"batch {each.cell.batch_size}")
+PRECISION = Axis(("precision",), IN_FP32, lambda each: each.cell.precision)
+BATCH = Axis(("batch_size",), _smallest, lambda each: f"batch {each.cell.batch_size}")
 OF_ENGINE = ("engine", "keras", "xla_processes")
 ON_LIGHTNING = _first(lambda cell: cell.engine == Engine.lightning)
-ENGINE = Axis("engine", OF_ENGINE, ON_LIGHTNING, lambda each: engine_text(each.row))
+ENGINE = Axis(OF_ENGINE, ON_LIGHTNING, lambda each: engine_text(each.row))
 PLAIN = _first(lambda cell: cell.options == Options())
-OPTIONS = Axis("options", ("options",), PLAIN, lambda each: switches_text(each.row) or "no options")
+OPTIONS = Axis(("options",), PLAIN, lambda each: switches_text(each.row) or "no options")
 AXES = (DEVICE, PRECISION, BATCH, ENGINE, OPTIONS)
 
 
@@ -121,9 +120,4 @@ def _is_single_epoch(cell: MeasuredCell) -> bool:
 
 def _alike(cell: MeasuredCell, axis: Axis) -> str:
     """Equal for cells that differ in the axis alone."""
-    settings = cell.all_but("seed", "repeat")
-    for field in axis.fields:
-        name, _, inner = field.partition(".")
-        part = settings.get(name)
-        settings |= {name: {**part, inner: None} if inner and isinstance(part, dict) else None}
-    return group_digest([settings, cell.place_key])
+    return group_digest([cell.all_but("seed", "repeat", *axis.fields), cell.place_key])
