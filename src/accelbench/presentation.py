@@ -16,6 +16,7 @@ def duration(seconds: float) -> str:
 
 
 UNKNOWN = "–"
+TERA = 1e13  # operations per second from which they are given in TFLOP/s
 
 
 def checked_words(checks: Sequence[Check], *, fully: bool) -> str:
@@ -48,6 +49,12 @@ def significant(value: float | None, digits: int = 3) -> str:
     if magnitude < -4:
         return f"{rounded:.{digits - 1}e}"
     return f"{rounded:,.{max(digits - 1 - magnitude, 0)}f}"
+
+
+def unit_of_work(rate: float, *, is_quantized: bool) -> tuple[str, float]:
+    """The unit for operations per second as large as `rate`, and how many of them it is: `GFLOP/s` is 1e9."""
+    prefix, size = ("T", 1e12) if rate >= TERA else ("G", 1e9)
+    return f"{prefix}{'OP/s' if is_quantized else 'FLOP/s'}", size
 
 
 def counted(num: int, thing: str) -> str:

@@ -28,10 +28,10 @@ def _times(sweeps: Sequence[Sweep]) -> Iterator[str]:
         names = [f"{study} ({published.studies()[study]['name']})" for study in sorted({study for study, *_ in jobs})]
         of = f"stud{'y' if len(names) == 1 else 'ies'} {', '.join(names)}"
         num_less = sum(all(float(ratio.key or 0.0) < 1 for ratio in of_job) for of_job in jobs.values())
-        less = f"{num_less} of {counted(len(jobs), 'job')} of {of} took less time on our {device}"
-        estimated = f"; {num_estimated} estimated from the speed" * bool(num_estimated)
+        less = f"On our {device}, {num_less} of {counted(len(jobs), 'job')} of {of} took less time than on any machine"
+        estimated = f"; {num_estimated} of ours {'is' if num_estimated == 1 else 'are'} estimated" * bool(num_estimated)
         times = span([ratio for of_job in jobs.values() for ratio in of_job], 2)
-        yield f"{less} than on every machine that was published ({times} times as long as on one{estimated})."
+        yield f"{less} there. Our times are {times} times the published ones{estimated}."
 
 
 def _speedups(sweeps: Sequence[Sweep]) -> str:

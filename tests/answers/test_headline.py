@@ -6,7 +6,7 @@ from accelbench.answers.headline import headline
 from accelbench.answers.precisions import worth
 from accelbench.answers.sentences import answers
 from accelbench.devices.cpu import INSTRUCTION_SETS
-from accelbench.schema.vocab import Engine, Mode, Status
+from accelbench.schema.vocab import Engine, Mode, Protocol, Status
 from fakes import make_ceilings
 from report.conftest import ENVIRONMENT
 from report.pictures.samples import served
@@ -48,6 +48,18 @@ def test_what_a_precision_is_worth_is_said_with_its_reasons(cells, maker, rate, 
     assert worth(answers(found), found) == said
 
 
+@pytest.mark.parametrize(
+    ("capability", "why"),
+    [("9.0", " This GPU has tensor cores for bf16 and none for fp32."), ("7.5", ""), ("unknown", ""), (None, "")],
+)
+def test_a_gpus_tensor_cores_are_a_reason(cells, maker, capability, why) -> None:
+    machine = {**ENVIRONMENT["machine"], "instruction_sets": "amx_bf16", "gpus": ["NVIDIA X"]}
+    environment = {**ENVIRONMENT, "machine": {**machine, "gpu_details": [{"compute_capability": capability}]}}
+    made = [maker.ok(maker.cell("mlp", "gpu", word), speed) for word, speed in (("fp32", 1000), ("bf16", 4000))]
+    found = cells([dataclasses.replace(each, environment=environment) for each in made])
+    assert worth(answers(found), found) == GAIN + why
+
+
 @pytest.fixture
 def on(maker):
     """Records of rates, by model, device and precision, on a machine."""
@@ -87,6 +99,8 @@ def test_no_sentence_about_a_precision_covers_pairs_that_differ(cells, on) -> No
     assert said(gain, larger)[0] == "In mlp training bf16 and fp32 were not compared at the fastest batch size."
     text = "Training: mlp: fp32 (3.00 times as fast as the next, batch 512 against 128, likely)."
     assert headline(answers(found := cells(gain + larger)), found)[0].text == text
+    fitted = on("A", {"rnn cpu fp32": 1000, "rnn cpu bf16": 2000}, protocol=Protocol.fit)
+    assert list(headline(answers(found := cells(gain + fitted)), found)[0].networks) == ["mlp", "rnn (fit)"]
 
 
 def test_each_answer_about_a_network_is_named_and_same_is_a_result(cells, maker, on) -> None:
@@ -130,21 +144,22 @@ def test_the_headline_says_what_is_fastest_what_is_missing_and_what_is_in_doubt(
     assert (lines[0].heads, rows) == (
         ["Training"],
         [
-            ["cnn", "fp32 with keras b128", "300 images/s", "2.00x the next: bf16 with lightning, likely !"],
+            ["cnn", "fp32 with keras b128 !", "300 images/s", "2.00x the next: bf16 with lightning, likely"],
             ["mlp", "fp32 with keras b128", "1,010 images/s", "1.01x the next: fp32 with lightning, can't tell"],
         ],
     )
     assert {line.topic: line.text for line in lines} == {
-        "Fastest": "Training: cnn: fp32 with keras (2.00 times as fast as the next, likely !); can't tell for mlp.",
+        "Fastest": "Training: cnn: fp32 with keras (2.00 times as fast as the next, likely, a number in doubt); "
+        "can't tell for mlp.",
         "Studies": "Twice as fast as published.",
         "Missing": "3 of 10 cells: 1 on gpu (no NVIDIA driver), 1 on tpu (no chip), "
         "1 on cpu (failed: raised slowly slowly slowly slowly slowly slowly slowly ...).",
-        "In doubt": "Numbers of 2 of 7 measured cells are in doubt (1 was doubted by the engine or model, 1 had not "
+        "In doubt": "Numbers of 2 of 7 measured cells are in doubt (1 had a warning of the engine or model, 1 had not "
         "settled, 1 ran beside other programs; 1 of them for several reasons): cnn training in fp32 with keras, rnn "
         "training in fp32 with lightning. "
         "Stand-ins were measured instead of mnist: speeds hold for data of these shapes, accuracies don't. "
         "Noisy machine: 1 of 7 processes shared the CPU with other programs; don't trust small differences.",
-        "Precision": "In cnn training (!) fp32 with keras is faster; keras was not measured in bf16. "
+        "Precision": "In cnn training (a number in doubt) fp32 with keras is faster; keras was not measured in bf16. "
         f"{EQUAL}bf16 is 1.50 times as fast as fp32 in cnn training with lightning, batch 128 (likely).",
     }
 

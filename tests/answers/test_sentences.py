@@ -104,6 +104,9 @@ def test_answers_of_one_name_say_what_tells_them_apart(answered, maker) -> None:
     here = maker.ok(maker.cell(), 1)
     there = dataclasses.replace(here, environment={"machine": {"cpu_name": "Other CPU"}}, identity="2" * 64)
     assert told([here, there]) == ["mnist, Example CPU @ 2.0 GHz", "mnist, Other CPU"]
+    machine = {"cpu_name": "Other CPU", "gpus": ["NVIDIA A", "NVIDIA A"]}
+    rented = dataclasses.replace(here, environment={"machine": machine}, identity="3" * 64)
+    assert told([there, rented]) == ["mnist, Other CPU", "mnist, Other CPU + NVIDIA A"]
     images = Data(name="mnist", digest="f" * 64, source="other images", stand_in=False)
     later = dataclasses.replace(maker.ok(maker.cell(), 1, data=images), started_at="2026-11-21T18:00:00+00:00")
     assert told([here, later]) == ["mnist, measured 2026-11-20", "mnist, measured 2026-11-21"]

@@ -73,6 +73,7 @@ HOT = ("the CPU quota was used up for 0.5 s", "the CPU's temperature slowed it d
         ({"clock_drift": 5e-4}, None, ()),
         ({"environment": {"machine": {"num_threads": 8}}}, "tip", ("more threads may be faster: 2 on 8 cores",)),
         ({"environment": {"machine": {"num_threads": 2}}}, None, ()),
+        ({"environment": {"machine": {"num_threads": 8}}, "cell": {"device": Device.gpu}}, None, ()),
         ({"blocks": blocks([0.1] * 3), "latency_s": [0.025] * 9}, "doubt", ("only 3 blocks were measured",)),
         ({"blocks": blocks([0.001, *[0.1] * 7]), "latency_s": [0.025] * 9}, "doubt", SHORT),
         ({"system": OTHERS, "steady_boot_s": (0.5, 1.5)}, "doubt", ("other processes used 80 % of a core during the",)),

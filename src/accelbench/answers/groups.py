@@ -165,7 +165,9 @@ def _environment(group: Group) -> Mapping[str, Any]:
 
 
 def _machine(group: Group) -> str:
-    return str(_environment(group).get("machine", {}).get("cpu_name"))
+    """Such as `AMD EPYC 9654 + NVIDIA A100`: rented ones of one CPU differ in their GPUs."""
+    machine = _environment(group).get("machine", {})
+    return " + ".join(dict.fromkeys([str(machine.get("cpu_name")), *machine.get("gpus", [])]))
 
 
 def best_by(cells: Sequence[MeasuredCell], criterion: str) -> MeasuredCell | None:

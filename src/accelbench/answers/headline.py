@@ -12,6 +12,7 @@ from accelbench.answers.sentences import Answer
 from accelbench.answers.serving import best_settings, capacities
 from accelbench.answers.trust import in_doubt
 from accelbench.answers.words import MODES, setting_text
+from accelbench.judging.row import warnings_of
 from accelbench.presentation import counted, significant
 from accelbench.schema.vocab import Mode, Status
 
@@ -23,9 +24,9 @@ class Network(NamedTuple):
     """The fastest setting of a network in one mode, in words."""
 
     text: str  # such as `fp32 with keras (1.26 times as fast as the next, likely)`; empty if it can't be told
-    setting: str  # with its batch
+    setting: str  # with its batch; ends in ` !` if its speed is in doubt
     rate: str
-    verdict: str  # such as `1.26x the next: bf16 with lightning, likely !`: a number of either is in doubt
+    verdict: str  # such as `1.26x the next: bf16 with lightning !, likely`: the speed of the next is in doubt
 
 
 class Line(NamedTuple):
@@ -99,13 +100,14 @@ def _networks(answers: Sequence[Answer], *, has_devices: bool) -> dict[str, Netw
         first, second = (each.cell.batch_size for each in (lead.first, lead.second))
         own = setting(answer, lead.first, batch=False)
         other = setting(answer, lead.second, batch=first != second)
-        word = f"{lead.word}{' !' * lead.is_doubtful}"
+        word = f"{lead.word}{', a number in doubt' * lead.is_doubtful}"
+        marks = [" !" * bool(warnings_of(each.row)) for each in (lead.first, lead.second)]
         batches = f"batch {first} against {second}, " * (first != second)
         text = {Word.same: f"{own} and {other} are equally fast", Word.cant_tell: ""}.get(
             lead.word, f"{own} ({significant(lead.ratio)} times as fast as the next, {batches}{word})"
         )
-        verdict = f"{significant(lead.ratio)}x the next: {other}, {word}"
-        return Network(text, setting(answer, lead.first, batch=True), answer.rate, verdict)
+        verdict = f"{significant(lead.ratio)}x the next: {other}{marks[1]}, {lead.word}"
+        return Network(text, setting(answer, lead.first, batch=True) + marks[0], answer.rate, verdict)
 
     return {answer.name_among(answers): network(answer) for answer in reversed(answers)}
 

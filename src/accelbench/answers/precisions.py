@@ -1,5 +1,6 @@
 """What a lower precision is worth on the machine that measured it, and why."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -9,21 +10,22 @@ from accelbench.answers.sentences import Answer
 from accelbench.answers.words import MODES, choice_text, model_text
 from accelbench.judging.row import ceilings_of
 from accelbench.judging.warnings import output_error_text
-from accelbench.presentation import significant
+from accelbench.presentation import significant, unit_of_work
 from accelbench.schema.ceilings import formats_of
-from accelbench.schema.vocab import QUANTIZED, SHARE_ONE_CPU, Precision
+from accelbench.schema.vocab import QUANTIZED, SHARE_ONE_CPU, Device, Precision
 
 # Precision -> how the instruction sets end that compute in it.
 UNITS = {Precision.bf16: ("_bf16",), Precision.fp16: ("_fp16",), Precision.int8: ("_vnni", "_int8")}
+# What every GPU of compute capability 8 has tensor cores for, and none has for fp32 (CUDA C++ Programming Guide).
+ON_TENSOR_CORES = (Precision.tf32, Precision.bf16, Precision.fp16)
 VECTORS = {"avx512f": "AVX-512", "avx2": "AVX2"}  # the widest first
 # How the best in a lower precision may stand to the best in the base.
 OUTCOMES = ("faster than", "slower than", "as fast as")
-MAX_NAMED = 8
-TERA = 1e13  # operations per second from which they are given in TFLOP/s
+MAX_NAMED, MAX_LINES = 8, 5
 
 
 def worth(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> str:
-    """A line for each precision, device and machine that was compared with fp32; empty if none was."""
+    """A line for each precision, device and machine that was compared with fp32, of many a short one; or empty."""
     found: dict[tuple[str, str, str], list[Pair]] = {}
     for pair in pairs(cells, PRECISION):
         found.setdefault((pair.value, pair.cell.cell.device, _machine(pair.cell)), []).append(pair)
@@ -32,7 +34,9 @@ def worth(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> str:
     lines: list[str] = []
     for (_, device, machine), of_one in found.items():
         on = f" on the {device}" * (len(nums) > 1) + f" ({machine})" * (nums[device] > 1)
-        lines.append(f"{_verdict(answers, of_one, on)} {_figures(of_one, on)}".strip())
+        verdict = _verdict(answers, of_one, on)
+        is_short = verdict and len(found) > MAX_LINES
+        lines.append(verdict if is_short else f"{verdict} {_figures(of_one, on * (not verdict))}".strip())
     return "\n".join(lines)
 
 
@@ -54,7 +58,8 @@ def _verdict(answers: Sequence[Answer], found: Sequence[Pair], on: str) -> str:
     names: dict[str, list[str]] = {}
     for answer, outcome, is_doubtful in said:
         name = answer.name_among([each for each, *_ in said])
-        names.setdefault(outcome, []).append(f"{name} {MODES[answer.fastest.cell.mode]}{' (!)' * is_doubtful}")
+        doubt = " (a number in doubt)" * is_doubtful
+        names.setdefault(outcome, []).append(f"{name} {MODES[answer.fastest.cell.mode]}{doubt}")
     each_of = {outcome: _joined(of_one) for outcome, of_one in names.items()}
     told = [(word, each_of.pop(word)) for word in OUTCOMES if word in each_of]
     parts = ", ".join(
@@ -150,19 +155,23 @@ def _facts(pair: Pair) -> Iterator[tuple[str, bool]]:
     record, value, base = pair.cell.record, Precision(pair.value), Precision(pair.base_value)
     if record is None:
         return
-    has = str(record.environment.get("machine", {}).get("instruction_sets") or "").split()
-    lower = formats_of(value)[0]
+    machine, lower = record.environment.get("machine", {}), formats_of(value)[0]
+    has = str(machine.get("instruction_sets") or "").split()
     if record.cell.device in SHARE_ONE_CPU and has and lower in UNITS:
         own = [name for name in has if name.endswith(UNITS[lower])]
         vectors = next((text for name, text in VECTORS.items() if name in has), "neither AVX2 nor AVX-512")
         units = f"{lower} units ({', '.join(own)})" if own else f"{vectors} and no {lower} units"
         yield f"this CPU has {units}", bool(own)
+    gpu = next(iter(machine.get("gpu_details", [])), {})  # the first one, which every cell uses
+    major = re.match(r"\d{1,3}", gpu.get("compute_capability") or "")
+    is_sure = record.cell.device == Device.gpu and major is not None and int(major[0]) >= 8
+    if is_sure and lower in ON_TENSOR_CORES and base == Precision.fp32:
+        yield f"this GPU has tensor cores for {lower} and none for fp32", True
     ceilings = ceilings_of(record)
     if ceilings is None or ceilings.disturbance(base):
         return
     if (one := ceilings.flops_per_s.get(lower)) and (other := ceilings.ceiling_of(base)):
-        prefix, size = ("T", 1e12) if max(one, other) >= TERA else ("G", 1e9)
-        unit = f"{prefix}{'OP/s' if value in QUANTIZED else 'FLOP/s'}"
+        unit, size = unit_of_work(max(one, other), is_quantized=value in QUANTIZED)
         (first, high), (second, low) = sorted([(lower, one), (base, other)], key=lambda pair: -pair[1])
         gain = f"{first} is {significant(high / low)} times as fast as {second}"
         rates = f"{significant(high / size)} against {significant(low / size)} {unit}"

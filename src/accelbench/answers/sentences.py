@@ -11,6 +11,7 @@ from accelbench.answers.words import MODES, data_text, model_text, unit_text
 from accelbench.judging.row import warnings_of
 from accelbench.judging.warnings import DISAGREED, output_error_text
 from accelbench.presentation import significant
+from accelbench.schema.vocab import Protocol
 
 MAX_CANDIDATES = 4
 FASTEST = "fastest"
@@ -70,10 +71,15 @@ class Answer:
         return f"{self.what} ({self.data})"
 
     def name_among(self, answers: Sequence["Answer"]) -> str:
-        """The model, with what tells this answer from others about the same model and mode, such as `mlp (fit)`."""
+        """The model, with what tells this answer from others about the same model and mode, such as `mlp (fit)`.
+
+        And with its protocol, if others have the usual one.
+        """
         parts = {id(each): [*data_text(each.fastest).split(), *each.group.where.split(", ")] for each in answers}
         alike = [parts[id(each)] for each in answers if each.what == self.what]
-        own = [part.strip("()") for part in parts[id(self)] if part and not all(part in each for each in alike)]
+        has_usual = any(each.fastest.cell.protocol == Protocol.window for each in answers)
+        told = [self.fastest.cell.protocol] * has_usual
+        own = [p.strip("()") for p in parts[id(self)] if p and (p in told or not all(p in each for each in alike))]
         return f"{self.model} ({', '.join(own)})" if own else self.model
 
     @cached_property

@@ -42,7 +42,7 @@ class Kind(StrEnum):
 
 
 Remark = tuple[Kind, str, str]  # a sentence about the numbers of a cell, and what a doubt is about, in short
-OTHER, SLOWED = "was doubted by the engine or model", "ran slowed down"
+OTHER, SLOWED = "had a warning of the engine or model", "ran slowed down"
 
 
 def doubt(about: str, text: str) -> Remark:
@@ -170,7 +170,7 @@ def _about_requests(serving: Serving) -> Iterator[Remark]:
         yield doubt("had requests without an answer", f"{serving.num_errors:,} of {serving.num_requests:,} {why}")
     if serving.verdict == Verdict.unknown and (num := serving.num_cycles or 0) < MIN_CYCLES:
         few = f"the server was idle only {num} times"
-        yield doubt("were hardly ever idle", f"{few}: too few to tell what its latencies are")
+        yield doubt("fell idle too seldom", f"{few}: too few to tell what its latencies are")
 
 
 def _about_machine(record: Record, measured: Measurement, row: Row) -> Iterator[Remark]:
@@ -179,7 +179,7 @@ def _about_machine(record: Record, measured: Measurement, row: Row) -> Iterator[
         yield doubt("ran beside other programs", f"other processes used {used:.0f} % of a core during the measurement")
     cores = record.environment.get("machine", {}).get("num_threads")
     threads = None if measured.threads is None else measured.threads * record.cell.num_processes
-    if threads is not None and cores is not None and threads < cores:
+    if record.cell.device in SHARE_ONE_CPU and threads is not None and cores is not None and threads < cores:
         yield Kind.tip, f"more threads may be faster: {threads} on {cores} cores", ""
     ceilings = ceilings_in(record.environment)
     if ceilings is not None and (why := ceilings.disturbance(record.cell.precision)):

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from accelbench.report.page import Page
 
@@ -19,6 +19,9 @@ _BASE = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
+# A speed in doubt, for the eyes and for a screen reader, which would skip the mark or call it an exclamation.
+MARK = Markup(' <span role="img" aria-label="in doubt" title="in doubt">!</span>')
+_BASE.filters["marked"] = lambda text: Markup(escape(text).replace(" !", MARK))
 SCRIPTS = ("state.js", "charts.js", "card.js", "table.js", "viewer.js")
 
 

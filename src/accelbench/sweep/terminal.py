@@ -22,7 +22,7 @@ from accelbench.judging.disturbed import DISTURBED
 from accelbench.judging.row import phases_ms, remarks_in, summarise, warnings_of
 from accelbench.judging.served import limit_text, served_text
 from accelbench.judging.warnings import Kind, counted_samples, output_error_text, relative_half_width
-from accelbench.presentation import and_more, checked_words, counted, duration, significant
+from accelbench.presentation import and_more, checked_words, counted, duration, significant, unit_of_work
 from accelbench.project import shown
 from accelbench.report.tables import best
 from accelbench.report.tables.on_terminal import rendered
@@ -383,8 +383,8 @@ def _use(record: Record, row: Row) -> Iterator[tuple[str, str]]:
     limits = [] if row["bound"] is None else [f"bound by {row['bound']}"]
     share, ceiling = number_of(row, "mfu"), number_of(row, "ceiling_flops_per_s")
     if share is not None and ceiling is not None:
-        unit = "GOP/s" if cell.precision in QUANTIZED else "GFLOP/s"
-        limits.append(f"{100 * share:.1f} % of the {significant(ceiling / 1e9)} {unit} that were probed")
+        unit, size = unit_of_work(ceiling, is_quantized=cell.precision in QUANTIZED)
+        limits.append(f"{100 * share:.1f} % of the {significant(ceiling / size)} {unit} that were probed")
     peaks = {"the processes": number_of(row, "peak_host_mb"), "the device": number_of(row, "peak_device_mb")}
     memory = [f"{significant(peak)} MB of {place}" for place, peak in peaks.items() if peak is not None]
     accuracies = {"test accuracy": "accuracy", "training accuracy": "train_accuracy"}

@@ -10,7 +10,7 @@ function showPicture(index) {
   image.src = picture.src;
   image.alt = picture.alt;
   viewer.querySelector("figcaption").textContent = picture.alt;
-  viewer.querySelector("span").textContent = `${current + 1} of ${pictures.length}`;
+  viewer.querySelector("p > span").textContent = `${current + 1} of ${pictures.length}`;
   if (!viewer.open) viewer.showModal();
 }
 function act(key) {
