@@ -168,9 +168,10 @@ function barPanel(cells) {
   return make("svg", {viewBox: `0 0 ${WIDTH} ${8 + shown.length * BAR}`}, marks);
 }
 
+// A group and no image, since its marks are links; its name says the answer.
 function figure(title, svg, what, note) {
   svg.setAttribute("role", "group");
-  svg.setAttribute("aria-label", `${title}: ${what}; arrow keys go from cell to cell`);
+  svg.setAttribute("aria-label", `${title.replace("?", "")}: ${what}; arrow keys go from cell to cell`);
   svg.querySelector(".mark")?.setAttribute("tabindex", "0");
   return make("figure", {class: "panel"}, svg, ...note ? [make("figcaption", {class: "note"}, note)] : []);
 }
@@ -182,7 +183,9 @@ function panel(title, cells) {
     || (state.metric.name === "samples_per_s" && cells.length <= MAX_ON_CARD));
   if (!isByBatch && isOnCard) return null;
   const more = !isByBatch && cells.length > MAX_BARS ? `The best ${MAX_BARS} of ${cells.length}: filter, or see the table.` : "";
-  const made = figure(title, isByBatch ? linePanel(cells) : barPanel(cells), unit() + (isByBatch ? " by batch size" : ""), more);
+  const best = ranked(cells)[0], what = unit() + (isByBatch ? " by batch size" : "");
+  const answer = `${what}, best ${text(number(best, state.metric.name), state.metric.kind)} with ${naming(cells, true)(best)}`;
+  const made = figure(title, isByBatch ? linePanel(cells) : barPanel(cells), answer, more);
   made.prepend(make("h4", {}, title));
   return Object.assign(made, {cells: isByBatch ? cells : []});
 }
@@ -229,7 +232,8 @@ function drawQuestions(shown) {
     if (kind === "times") lines.sort((a, b) => b[3] - a[3]);
     const section = box.closest(".question"), isTold = ["times", "percent"].includes(kind) && known.length === 1;
     section.hidden = document.querySelector(`nav [href="#${section.querySelector("h2").id}"]`).hidden = !lines.length;
-    const what = {times: "times as fast", percent: "percent", phases: "phases of a step", requests: "latency by requests/s"}[kind];
+    const axis = {times: "times as fast", percent: "percent", phases: "phases of a step", requests: "latency by requests/s"}[kind];
+    const what = `${axis}. ${section.querySelector("p").textContent.replace(/\.$/, "")}`;
     const note = inside.length > MAX_ROWS ? `${MAX_ROWS} of ${inside.length}: filter for others.` : "";
     if (kind === "requests") box.replaceChildren(...lines.length ? requests(title, inside, what) : []);
     else box.replaceChildren(...kind === "phases" && lines.length ? [phaseLegend(lines)] : [],
@@ -303,7 +307,7 @@ function requestPanel(settings, cells) {
       marks.append(made);
     }
   });
-  drawn.append(make("text", {x: WIDTH - RIGHT, y: y(limit) - 4, "text-anchor": "end", class: "over"},
+  drawn.append(make("text", {x: LEFT + 2, y: y(limit) - 4, class: "over"},  // where rates are low, marks are below
     `p${cells[0].limit_percentile} at most ${WHOLE.format(limit)} ms`));
   return make("svg", {viewBox: `0 0 ${WIDTH} ${HEIGHT}`}, axes, drawn, marks);
 }
