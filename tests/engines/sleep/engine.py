@@ -2,10 +2,9 @@ import time
 
 from accelbench.data.arrays import load_split
 from accelbench.engines.backend import BaseBackend
-from accelbench.engines.cell_run import CellRun
+from accelbench.engines.cell_run import CellRun, Observed
 from accelbench.engines.images import order_of
 from accelbench.measuring.runner import Step
-from accelbench.schema.measurement import Observed
 
 
 class SleepStep(Step):
