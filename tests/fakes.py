@@ -306,7 +306,10 @@ def run(
         block = Block(num_steps=10, num_samples=10 * cell.batch_size, seconds=0.1)
         return make_measurement(blocks=[block] * 8, latency_s=[cell.batch_size / 1e3] * 64)
     if fault.startswith("serve"):
-        return make_measurement(serving=make_serving(cell, alone_s=0.06 if fault == "serve slowly" else 0.01))
+        num_late = {"serve late": 2, "serve later": 99}.get(fault, 0) if cell.protocol == Protocol.server else 0
+        defects = ["requests were issued .72 ms late"] if cell.repeat < num_late else []
+        serving = make_serving(cell, alone_s=0.06 if fault == "serve slowly" else 0.01)
+        return make_measurement(serving=serving, defects=defects)
     if fault == "not finite":
         return make_measurement(latency_s=[0.01, float("nan")])
     if fault == "other device":

@@ -1,15 +1,16 @@
 """What probes tell of how many requests per second are served, from records."""
 
+from dataclasses import replace
 from itertools import count
 
 import pytest
 
 from accelbench.answers.cells import cells_of
 from accelbench.answers.process import Process
-from accelbench.answers.serving import best_settings, capacities, sure_bounds
+from accelbench.answers.serving import best_settings, capacities, sure_bounds, without_bounds
 from accelbench.schema.cell import Server
 from accelbench.schema.vocab import Engine, Protocol, Status, Verdict
-from fakes import make_cell, make_measurement, make_record, make_serving
+from fakes import make_cell, make_measurement, make_record, make_served, make_serving
 
 P, F, U = Verdict.passes, Verdict.fails, Verdict.unknown
 SEEDS = count()
@@ -43,7 +44,10 @@ def found(*records):
             "can't tell which rates keep p99 at most 50 ms: a probe at 10.0 requests/s failed, and one at 500 passed",
         ),
         ([(1431, F), (412, U)], "fewer than 1,430 requests/s with p99 at most 50 ms (sure)"),
-        ([(431, U), (412, U)], "2 probes at 412 to 431 requests/s can't tell whether p99 at most 50 ms"),
+        (
+            [(431, U), (412, U)],
+            "2 probes at 412 to 431 requests/s can't tell whether p99 at most 50 ms (at 412, 0.50 % of",
+        ),
         ([(412, P, {"status": Status.invalid}), (500, U)], "1 probe at 500 requests/s can't tell"),
     ],
 )
@@ -72,6 +76,16 @@ def test_other_machines_and_packages_are_told_apart():
     assert [each.low for each in told] == [100, 200]
     assert told[0].what.endswith(", one")
     assert best_settings(told) == told
+
+
+def test_what_only_told_a_search_where_to_begin_is_no_answer():
+    ids = ["2026-11-20_09-00-00-serve", "2026-11-20_09-00-00-mine", None]
+    cells = [make_cell(protocol=Protocol.offline, batch_size=num) for num in (1, 2, 4)]
+    offline = [
+        replace(make_served(Protocol.offline, *each), sweep_id=name) for name, *each in zip(ids, cells, strict=True)
+    ]
+    kept = without_bounds(cells_of(map(Process.of, [make_served(), *offline])))
+    assert [each.record.sweep_id for each in kept] == [None, *ids[1:]]
 
 
 def test_a_pass_above_a_sure_fail_leaves_nothing_sure():

@@ -52,5 +52,6 @@ commands:
 {listed}
 
 settings, such as model=cnn batch_size=32: `accelbench run --help` lists them
-exit status: 0 done; 1 a cell failed unexpectedly, or --fail-if; 2 a mistake
+exit status: 0 done; 1 a cell failed unexpectedly, a search has no answer, or
+--fail-if; 2 a mistake
 """

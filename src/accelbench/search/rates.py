@@ -30,6 +30,7 @@ class Probed:
     share: float = 0.0
     low: float = 0.0
     high: float = 1.0
+    num_processes: int = 1  # that it took: those whose requests came late are tried again
 
     def would_tell(self, level: int, allowed: float) -> bool:
         """Whether a probe of `level` is likely to tell: bounds shrink with the root of the number of requests.
@@ -147,7 +148,7 @@ class RateRace:
     def _probe(self, i: int, rate: float, level: int, kept_s: float | None) -> Probed | None:
         """A probe, if it fits into the time but for `kept_s` and for what confirms a pass; None: for nothing."""
         candidate, rate = self.candidates[i], float(f"{rate:.3g}")
-        ask = i, rate, level, sum(each.rate == rate for each in candidate.probed)
+        ask = i, rate, level, sum(each.num_processes for each in candidate.probed if each.rate == rate)
         need_s = self.cost_s(*ask)
         if kept_s is not None and (leader := self.leader) is not None:
             # What passed was lucky, too: twice as many requests confirm it in 9 of 10 searches, as many in 6.

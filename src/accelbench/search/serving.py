@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from accelbench.answers.serving import Capacity, best_settings, capacities, work_of
+from accelbench.answers.serving import SEARCH, Capacity, best_settings, capacities, work_of
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging import disturbed
@@ -21,15 +21,17 @@ from accelbench.schema.cell import CHOSEN_SETTINGS, Cell, Server
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.serving import Serving
-from accelbench.schema.vocab import Protocol, Status, Verdict
+from accelbench.schema.vocab import UNEXPECTED, Protocol, Status, Verdict
 from accelbench.search.base import BaseSearch, search_alone
 from accelbench.search.rates import MIN_S, NUM_REQUESTS, Candidate, Probed, RateRace
+from accelbench.serving.server import LATE
 from accelbench.settings.config import SweepOptions
 from accelbench.stats.regenerative import num_requests_for
 from accelbench.sweep.context import SweepContext
-from accelbench.sweep.terminal import say
+from accelbench.sweep.terminal import outcome, say
 
 FIRST_S = 2.0  # of requests one after another, and of all at once: what a setting may be able to do
+MAX_AGAIN = 2  # further processes at a rate whose requests came late, as happens on a machine with neighbours
 OVERHEAD_S = 3.0  # of a process beyond its requests, until one was measured
 
 
@@ -46,7 +48,7 @@ def search(
     Each probe has a record as a cell of a sweep has, and those that are there already count. `now` is the clock of the
     budget, in seconds. Raises UserError: the search could not start or go on, for a reason that the user can mend.
     """
-    context = SweepContext.begin(cells, options, console, hosts, kind="serve")
+    context = SweepContext.begin(cells, options, console, hosts, kind=SEARCH)
     decides = "--serve decides how many processes each rate gets"
     return search_alone(context, cells, decides, lambda ready: _Search(context, ready, budget_s, now))
 
@@ -82,14 +84,18 @@ class _Search(BaseSearch):
             return self._process(racing[i], repeat=repeat, server=server)
 
         def measure(i: int, rate: float, level: int, repeat: int) -> Probed | None:
-            record = self._measure(process_of(i, rate, level, repeat), ends_s)
+            num, record = 1, self._measure(process_of(i, rate, level, repeat), ends_s)
+            while num <= MAX_AGAIN and _is_late(record) and cost_s(i, rate, level, repeat + num) <= ends_s - self.now():
+                self.context.say(f"Nothing else was wrong: once more with another seed, at most {MAX_AGAIN} times")
+                record = self._measure(process_of(i, rate, level, repeat + num), ends_s)
+                num += 1
             if record.status not in (Status.ok, Status.invalid):
                 return None
             if (serving := _serving(record)) is None or serving.num_missed is None:
-                return Probed(verdict=Verdict.unknown, rate=rate, level=level)
+                return Probed(verdict=Verdict.unknown, rate=rate, level=level, num_processes=num)
             verdict, share = serving.verdict or Verdict.unknown, serving.num_missed / serving.num_requests
             bounds = {"low": serving.miss_share_low or 0.0, "high": serving.miss_share_high or 1.0}
-            return Probed(verdict=verdict, rate=rate, level=level, share=share, **bounds)
+            return Probed(verdict=verdict, rate=rate, level=level, share=share, num_processes=num, **bounds)
 
         def cost_s(*ask: Any) -> float:
             item = process_of(*ask)
@@ -137,9 +143,14 @@ class _Search(BaseSearch):
             left_s = ends_s - self.now()
             twice_s = 2 * (item.cell.server.duration_s + self.overhead_s)
             limit_s = max(twice_s, min(item.cell.timeout_s, left_s))
+            if not self.context.console.is_terminal:  # which shows what is under way
+                self.context.say(f"{item.label} ...")
             record = self.session.measure(replace(item, cell=replace(item.cell, timeout_s=limit_s)), left_s)
             if (serving := _serving(record)) is not None and item.cell.protocol == Protocol.server:
                 self.overhead_s = record.wall_s - serving.duration_s
+            if record.status not in UNEXPECTED:  # else the session has said it
+                words = ", ".join(map(str.strip, outcome(record)))
+                self.context.say(f"{item.label}: {words}, after {duration(record.wall_s)}")
         self.records[record.name] = record
         self.write_plan(self.records.values())
         return record
@@ -154,7 +165,7 @@ class _Search(BaseSearch):
             say(console, f"\n{best.what}: {best.sentence}")
             if (table := tabulate_known("", COLUMNS, [each for each in found if each.what == best.what])) is not None:
                 console.print(rendered(table))
-        for line in self.unprobed if found else [f"No answer: {self._why_none()}"]:
+        for line in self.unprobed:
             say(console, line)
         took_s = sum(record.wall_s for record in self.records.values())
         say(console, f"Records: {folder} ({duration(took_s)} of measuring)")
@@ -163,7 +174,11 @@ class _Search(BaseSearch):
         if not self.is_done:
             more = f" --budget {self.needed_s / 60 + 1:.0f}m" if self.needed_s > self.budget_s else ""
             say(console, f"To go on: the same command with out={folder}{more}, which has a new budget then")
-        return 0 if any(each.low for each in found) else 1
+        if any(each.low for each in found):
+            return 0
+        why = f"no probe is a sure pass of {found[0].limit_text}" if found else self._why_none()
+        say(console, f"No rate to serve at, so the exit status is 1: {why}")
+        return 1
 
     def _why_none(self) -> str:
         records = list(self.records.values())
@@ -190,3 +205,9 @@ def _serving(record: Record) -> Serving | None:
     """What an ok and undisturbed process served."""
     is_fine = record.status == Status.ok and not disturbed.reason(record)
     return record.measurement.serving if record.measurement and is_fine else None
+
+
+def _is_late(record: Record) -> bool:
+    """Whether all that is wrong is that requests were issued late: another moment may be quieter."""
+    defects = record.measurement.defects if record.measurement else []
+    return len(defects) == 1 and (record.reason or "").startswith(LATE)

@@ -23,6 +23,7 @@ from accelbench.serving.batcher import TIME_LIMIT, Arrivals, Batches, Times, now
 # 662 for the 99th (Inference Rules, section on early stopping).
 ONE_AT_A_TIME = {Protocol.single_stream: (1, 64), Protocol.multi_stream: (8, 662)}
 MAX_LATE = 0.01  # of the limit, for 99 % of the requests or server.percentile: else they are not those asked for
+LATE = "requests were issued"  # how the defect of such a run begins
 MAX_RATE_ERROR = 0.01
 NOISE_GAPS, NOISE_SIGMAS = 15, 3  # beyond which chance alone is 5 of a million, and 3 of a thousand runs
 MAX_ASLEEP_S = 0.01  # a suspension takes seconds; the two clocks are read one after the other
@@ -131,7 +132,7 @@ def _lateness(due: Times, issued: Times, server: Server) -> Iterator[str]:
     late_ms = np.percentile(issued - due, percent) / 1e6
     if late_ms > limit_ms:
         yield (
-            f"requests were issued {late_ms:.3g} ms late (p{percent:g}), more than {limit_ms:.3g} ms, 1 % of "
+            f"{LATE} {late_ms:.3g} ms late (p{percent:g}), more than {limit_ms:.3g} ms, 1 % of "
             "server.latency_ms: use fewer threads, which leaves them a core, a lower server.rate, or a real-time "
             "process (ulimit -r 1)"
         )
