@@ -3,6 +3,7 @@
 import io
 import re
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,7 @@ def load(project: Path | None) -> DictConfig:
     if project is None:
         return DictConfig({})
     try:
-        text = read_bytes(project / PARAMS).decode()
-        check_yaml(text)
-        params = OmegaConf.load(io.StringIO(text))
+        params = _parsed(read_bytes(project / PARAMS).decode())
     except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException, UserError) as error:
         raise UserError(f"{PARAMS}: not readable ({' '.join(str(error).split())})") from error
     if not isinstance(params, DictConfig):
@@ -52,6 +51,15 @@ def load(project: Path | None) -> DictConfig:
             raise UserError(f"{PARAMS}: {key} should map names to settings")
         for name in params.get(key) or () if key in NAMED else ():
             check_name(f"{PARAMS}: {key}.{name}", str(name), NAMED[key])
+    return params
+
+
+@cache
+def _parsed(text: str) -> Any:
+    """What the file says, which is not to be changed: a command asks for it several times, and parsing takes long."""
+    check_yaml(text)
+    params = OmegaConf.load(io.StringIO(text))
+    OmegaConf.set_readonly(params, True)
     return params
 
 
