@@ -57,13 +57,13 @@ def test_an_engine_of_sixty_lines_infers_and_trains_as_fast_as_it_sleeps(project
     settings = ["engine=sleep", f"batch_size={BATCH_SIZE}", "device=cpu", "model=mlp"]
     measured = run(project, *settings, "mode=infer")
     rate = median(block["num_samples"] / block["seconds"] for block in measured["blocks"])
-    assert 0.5 * BATCH_SIZE / STEP_S < rate <= BATCH_SIZE / STEP_S
-    assert median(measured["launch_s"]) == pytest.approx(STEP_S, rel=0.5)
+    assert 0.25 * BATCH_SIZE / STEP_S < rate <= BATCH_SIZE / STEP_S  # on a busy machine a sleep takes longer
+    assert STEP_S <= median(measured["launch_s"]) < 4 * STEP_S
     assert (measured["copy_in_s"], measured["copy_out_s"]) == ([], [])  # a CPU copies nothing
     assert len(measured["data_s"]) == len(measured["latency_s"]) > 0
     measured = run(project, *settings, "mode=train", "protocol=fit", "epochs=3")
     epochs = measured["epochs"]
     assert [(epoch["num_samples"], epoch["evaluation"]["num_samples"]) for epoch in epochs] == [(96, 64)] * 3
-    assert 0.5 < 3 * STEP_S / median(epoch["seconds"] for epoch in epochs) <= 1  # three batches of 32
+    assert 0.25 < 3 * STEP_S / median(epoch["seconds"] for epoch in epochs) <= 1  # three batches of 32
     assert measured["evaluation"] == epochs[-1]["evaluation"]
     assert measured["num_test_samples"] == 64

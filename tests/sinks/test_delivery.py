@@ -1,7 +1,8 @@
 """Stores that fail, and how the speeds of records compare."""
 
-import time
+import itertools
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,16 +14,15 @@ from tests.sinks.samples import cell, processes, record
 
 
 class Flaky:
-    """A store that refuses what `refuses` says, after `delay_s`."""
+    """A store that refuses what `refuses` says."""
 
-    def __init__(self, refuses=lambda number: False, delay_s=0.0):
-        self.refuses, self.delay_s = refuses, delay_s
+    def __init__(self, refuses=lambda number: False):
+        self.refuses = refuses
         self.num_asked, self.sent = 0, []
 
     def deliver(self, records):
         self.num_asked += 1
         if self.refuses(self.num_asked):
-            time.sleep(self.delay_s)
             raise RuntimeError(f"no room for number {self.num_asked}\nand more")
         self.sent += records
 
@@ -59,8 +59,9 @@ def test_one_refusal_costs_one_record_and_what_was_delivered_can_be_found(delive
 
 
 def test_what_does_not_open_or_fails_slowly_is_asked_for_nothing_more(delivered, monkeypatch):
-    monkeypatch.setattr(module, "PATIENCE_S", 0.05)
-    delivery, store = delivered(10, refuses=lambda number: True, delay_s=0.03)
+    ticks = itertools.count(step=module.PATIENCE_S / 1.5)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    delivery, store = delivered(10, refuses=lambda number: True)
     assert (store.num_asked, delivery.undelivered) == (2, 10)
 
     def refuse(root):
