@@ -37,7 +37,8 @@ def make_cell(fault: str = "none", **changes) -> Cell:
     model = ModelSpec(name="mlp", args={"fault": fault} if fault != "none" else {})
     settings = {"suite": "test", "model": model, "data": DataSpec(name="mnist"), "mode": Mode.infer, "batch_size": 32}
     settings |= {"engine": Engine.lightning, "device": Device.cpu, "precision": Precision.fp32, "timeout_s": 60.0}
-    return Cell(**settings | {"protocol": Protocol.window, "epochs": 1, "window": SHORT} | changes)
+    settings |= {"protocol": Protocol.window, "epochs": 1, "window": SHORT, "breakdown_s": 0.02}
+    return Cell(**settings | changes)
 
 
 def make_measurement(**changes) -> Measurement:

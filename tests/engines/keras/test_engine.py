@@ -17,6 +17,7 @@ from accelbench.schema.vocab import NOT_QUANTIZED, KerasBackend, Mode, Pipeline,
 from accelbench.schema.workload import DataSpec, ModelSpec
 from engines.keras.cells import SGD, keras_cell, twin_of, with_weights_of
 from fakes import assert_epochs_in_turn
+from marks import slow
 
 # Keras' Adam adds its epsilon before it corrects the bias, PyTorch's after.
 NEAR = {"sgd": 1e-4, "adam": 2e-3}
@@ -25,8 +26,10 @@ FIT = {"protocol": Protocol.fit, "model": SGD, "epochs": 2}
 
 @pytest.mark.parametrize(
     ("optimizer", "keras"),
-    [("sgd", {}), ("sgd", {"steps_per_execution": 4}), ("sgd", {"jit_compile": True})]
-    + [pytest.param("adam", {"steps_per_execution": 4}, marks=pytest.mark.slow)],
+    [
+        *(("sgd", {}), ("sgd", {"steps_per_execution": 4})),
+        *(slow("sgd", {"jit_compile": True}), slow("adam", {"steps_per_execution": 4})),
+    ],
 )
 def test_it_learns_as_its_twin_does(digits, twins, monkeypatch, optimizer, keras):
     monkeypatch.setattr(networks, "network_of", with_weights_of(twins, optimizer))
@@ -44,8 +47,17 @@ def test_it_learns_as_its_twin_does(digits, twins, monkeypatch, optimizer, keras
     assert_epochs_in_turn(measured)
 
 
-@pytest.mark.parametrize("mode", Mode)
-@pytest.mark.parametrize("precision", [p for p in NOT_QUANTIZED if p != Precision.tf32])
+def in_each_mode(cases):
+    """Each case in the mode that stands beside it; and in the other one, which is slow."""
+    return [(pytest.param if mode == fast else slow)(*case, mode) for *case, fast in cases for mode in Mode]
+
+
+# Of training, each kind: with a scaled loss, and weights that are no float32.
+TRAINS = (Precision.fp16_mixed, Precision.bf16)
+PRECISIONS = [(p, Mode.train if p in TRAINS else Mode.infer) for p in NOT_QUANTIZED if p != Precision.tf32]
+
+
+@pytest.mark.parametrize(("precision", "mode"), in_each_mode(PRECISIONS))
 def test_the_precision_that_was_asked_for_runs_and_fp16s_loss_is_scaled(digits, monkeypatch, precision, mode):
     scaled, kind = [], keras.optimizers.LossScaleOptimizer
     honest = kind.scale_loss
@@ -60,11 +72,11 @@ def test_the_precision_that_was_asked_for_runs_and_fp16s_loss_is_scaled(digits, 
         assert measured.output_error is None
 
 
-NETWORKS = [("cnn", {"channels": 8}), ("rnn", {"units": 16}), ("lstm", {"units": 16}), ("autoencoder", {})]
+NETWORKS = [("cnn", {"channels": 8}, Mode.train), ("rnn", {"units": 16}, Mode.infer)]
+NETWORKS += [("lstm", {"units": 16}, Mode.train), ("autoencoder", {}, Mode.infer)]
 
 
-@pytest.mark.parametrize(("name", "args"), NETWORKS)
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize(("name", "args", "mode"), in_each_mode(NETWORKS))
 def test_every_network_trains_and_infers(digits, name, args, mode):
     cell = keras_cell(mode=mode, model=ModelSpec(name=name, args=args))
     measured = engine.run(cell, digits)

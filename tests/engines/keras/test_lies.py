@@ -14,6 +14,7 @@ from accelbench.measuring.output_check import STALE
 from accelbench.schema.vocab import Device, Mode, Pipeline, Precision, Promise, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
 from engines.keras.cells import SGD, keras_cell
+from marks import slow
 
 # A few steps of training that is judged: the template looks after one of the blocks of two.
 STEPS = {"mode": Mode.train, "protocol": Protocol.steps, "warmup": 2, "steps": 20}
@@ -71,7 +72,7 @@ UNCHANGED = "weights that did not change while it trained: 3 of 6 tensors ("
 @pytest.mark.parametrize(
     ("updates", "how", "why", "warning"),
     [
-        (lambda optimizer, variable: False, STEPS, "nothing was trained: no trainable weight changed", ""),
+        slow(lambda optimizer, variable: False, STEPS, "nothing was trained: no trainable weight changed", ""),
         (lambda optimizer, variable: False, IN_EPOCHS, "nothing was trained: no trainable weight changed", ""),
         (lambda optimizer, variable: optimizer.iterations < 3, STEPS, "training stopped while it was measured", ""),
         (lambda optimizer, variable: len(variable.shape) > 1, STEPS, "", UNCHANGED),
@@ -84,7 +85,7 @@ def test_an_optimiser_that_does_not_train_is_found_out(digits, monkeypatch, upda
     assert not warning or [each.startswith(warning) and "bias" in each for each in measured.warnings] == [True]
 
 
-@pytest.mark.parametrize("precision", [Precision.fp32, Precision.fp16_mixed])  # whose optimiser is wrapped
+@pytest.mark.parametrize("precision", [slow(Precision.fp32), Precision.fp16_mixed])  # whose optimiser is wrapped
 def test_a_learning_rate_of_zero_makes_the_cell_invalid(digits, precision):
     reason, _ = judged(digits, model=replace(SGD, learning_rate=0.0), precision=precision, **STEPS)
     assert reason.endswith("(the learning rate is 0)")
@@ -104,7 +105,7 @@ SUBSTITUTED = "asked for precision fp32, but bf16_mixed ran"
     [
         (lambda: [Dense(32, trainable=False, name="still")], STEPS, "", UNTRAINED, ""),
         # A small layer in the precision that was asked for does not hide the others.
-        (lambda: [Dense(1), in_bf16(512), in_bf16(512)], {"mode": Mode.infer}, SUBSTITUTED, "", ""),
+        slow(lambda: [Dense(1), in_bf16(512), in_bf16(512)], {"mode": Mode.infer}, SUBSTITUTED, "", ""),
         (lambda: [Dense(1), in_bf16(512), in_bf16(512)], {"mode": Mode.train}, SUBSTITUTED, "", ""),
         (lambda: [Dense(32), in_bf16(300)], {}, "", PARTLY_BF16, f"{100 * SHARE:.3g} % in bfloat16"),
     ],
@@ -160,7 +161,7 @@ class OneRow(Layer):
         (lambda: OneRow(30, np.inf), 1, "the output is not finite"),
         (lambda: OneRow(0, 0.0, others=True), 1, ("the output differs by ", STALE)),  # if both rows are 0
         (lambda: Dense(3), 1, "the output is (32, 3), not (32, 10): see model.num_cl"),
-        (lambda: Dense(3), 2, "the output is (64, 3), not (64, 10): see model.num_cl"),
+        slow(lambda: Dense(3), 2, "the output is (64, 3), not (64, 10): see model.num_cl"),
     ],
 )
 def test_an_output_that_is_not_the_networks_makes_the_cell_invalid(digits, monkeypatch, make, steps, why):
@@ -174,7 +175,7 @@ def test_an_output_that_is_not_the_networks_makes_the_cell_invalid(digits, monke
     [
         (IN_EPOCHS, [32, 32], 1e30, "the loss is not finite"),
         # A few steps: a loss that is so large may become 0 later.
-        ({**STEPS, "warmup": 1, "steps": 2, "precision": Precision.fp64}, [], 1e120, "the loss diverged to "),
+        slow({**STEPS, "warmup": 1, "steps": 2, "precision": Precision.fp64}, [], 1e120, "the loss diverged to "),
     ],
 )
 def test_a_loss_that_is_not_finite_or_diverged_makes_the_cell_invalid(digits, how, widths, learning_rate, why):
@@ -195,7 +196,7 @@ def spoilt(monkeypatch, change):
     monkeypatch.setattr(on_tensorflow.TensorFlow, "executed", executed)
 
 
-@pytest.mark.parametrize("pipeline", [Pipeline.array, Pipeline.device])
+@pytest.mark.parametrize("pipeline", [Pipeline.array, slow(Pipeline.device)])
 def test_results_that_are_kept_for_inputs_that_come_again_make_the_cell_invalid(digits, monkeypatch, pipeline):
     kept = {}
 

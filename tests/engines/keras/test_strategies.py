@@ -75,6 +75,7 @@ def test_two_devices_learn_what_one_does_and_their_replicas_are_equal(digits):
     assert found.num_compiles == alone.num_compiles == 2  # for training and for testing
 
 
+@pytest.mark.slow
 def test_windows_on_two_devices_count_every_sample(digits, hosts):
     for mode in Mode:
         outcome = hosts.run(keras_cell(mode=mode, devices=2), digits)

@@ -41,6 +41,7 @@ print(sorted(trainer.callback_metrics))
 """
 
 
+@pytest.mark.slow
 def test_lightning_is_imported_without_it_and_a_module_that_needs_it_works():
     if missing := [name for name in ("transformers", "scipy") if importlib.util.find_spec(name) is None]:
         pytest.skip(f"not installed: {missing}")  # no part of the wheel's dependencies

@@ -13,10 +13,11 @@ from accelbench.engines.lightning.precision import MIXED
 from accelbench.schema.vocab import NOT_QUANTIZED, Mode, Precision
 from accelbench.schema.workload import ModelSpec
 from fakes import make_cell
+from marks import slow
 
 OWN = {
     **dict.fromkeys(["mlp", "cnn", "autoencoder"], (28, 28)),
-    **dict.fromkeys(["rnn", "lstm"], (7, 28)),  # of seven time steps: where they are unrolled, counting takes seconds
+    **dict.fromkeys(["rnn", "lstm"], (3, 28)),  # of three time steps: where they are unrolled, counting takes seconds
     **dict.fromkeys(["pets_cnn", "scaling_cnn"], (3, 32, 32)),
 }
 ATTENTION = functional.scaled_dot_product_attention
@@ -159,7 +160,7 @@ def test_recurrent_layers_are_their_cells_in_a_loop(layer, cell, num_layers, bia
     assert found.flops == counter.get_total_flops()
 
 
-@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("name", [name if name in ("cnn", "lstm") else slow(name) for name in OWN])
 def test_the_studies_networks_count_the_same_in_every_precision(name):
     """An LSTM is one operator in some of them, and many in others."""
     shape = OWN[name]

@@ -99,6 +99,7 @@ for number in (1, 2, 1):
 """
 
 
+@pytest.mark.slow
 def test_a_batch_is_divided_among_all_devices_fallbacks_are_named_and_the_seed_decides_what_is_drawn(printed):
     lines = printed(IMPORTS + SPMD + FALLBACKS_AND_SEEDS, CPU_NUM_DEVICES="2")
     refused, parts, gathered, whole, before, after, first, other, again = lines

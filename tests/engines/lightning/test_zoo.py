@@ -12,6 +12,7 @@ from accelbench.errors import UserError
 from accelbench.schema.vocab import Library, Precision
 from accelbench.schema.workload import ModelSpec
 from fakes import needs
+from marks import slow
 
 # Study 000's networks by timm's names: parameters, and multiply-adds for an image of 224 x 224 in 1e9.
 STUDY_000 = {
@@ -35,6 +36,8 @@ STUDY_000 = {
     "legacy_xception": (22_855_952, 4.553),
 }
 
+OF_EACH_KIND = ("efficientnet_b0", "mobilenetv2_100", "resnet18", "vgg11")
+
 
 class MyNet(nn.Linear):
     def __init__(self, width=8):
@@ -53,7 +56,7 @@ def built(name, shape=MNIST, num_classes=10, library=Library.accelbench, **more)
 
 
 @needs("timm")
-@pytest.mark.parametrize("name", STUDY_000)
+@pytest.mark.parametrize("name", [name if name in OF_EACH_KIND else slow(name) for name in STUDY_000])
 def test_study_000s_networks_have_its_parameters_and_multiply_adds(name):
     num_params, giga_macs = STUDY_000[name]
     with torch.device("meta"):  # the shapes alone

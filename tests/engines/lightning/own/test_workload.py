@@ -16,7 +16,7 @@ from accelbench.schema.vocab import Device, Library, Mode, ModelOutput, Pipeline
 from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.sweep.terminal import outcome
 from fakes import make_cell, make_record
-from marks import IGNORES_LIGHTNINGS_WARNINGS
+from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
 from own_code import losses_of_a_plain_loop
 
 pytestmark = IGNORES_LIGHTNINGS_WARNINGS
@@ -167,7 +167,7 @@ def test_what_a_network_compiles_itself_is_counted(tmp_path):
     assert (plain.num_compiles, plain.compile_s) == (None, None)
 
 
-@pytest.mark.parametrize(("samples", "groups"), [("one_sample", 1), ("two_samples", 2), ("two_samples", 1)])
+@pytest.mark.parametrize(("samples", "groups"), [("one_sample", 1), ("two_samples", 2), slow("two_samples", 1)])
 def test_an_output_may_have_one_row_for_each_sample_that_a_function_counts(tmp_path, samples, groups):
     def pooled(samples=f"own_code.{samples}", **args):
         cell = own_cell("Pooled", "two_inputs", args={"groups": groups} | args, samples=samples, **TWO_STEPS)
