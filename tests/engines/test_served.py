@@ -20,7 +20,7 @@ from accelbench.schema.vocab import EXPORTING, Engine, Protocol, Status
 from engines.exported.test_run import SMALL, marked
 from engines.lightning.own.test_workload import own_cell
 from fakes import make_cell, make_record
-from marks import IGNORES_LIGHTNINGS_WARNINGS
+from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
 
 pytestmark = IGNORES_LIGHTNINGS_WARNINGS
 # Beside other tests requests are issued late: of this limit, 1 % is still later.
@@ -28,7 +28,7 @@ SERVER = Server(rate=200.0, duration_s=0.5, latency_ms=60_000.0)
 SERVES = {"protocol": Protocol.server, "server": SERVER, "batch_size": 4}
 
 
-BY = [(Engine.lightning, 1), pytest.param(Engine.lightning, 2, marks=pytest.mark.slow)]
+BY = [(Engine.lightning, 1), slow(Engine.lightning, 2)]
 BY += [pytest.param(each, 2, marks=marked(each, each != Engine.onnxruntime).marks) for each in sorted(EXPORTING)]
 
 
@@ -67,7 +67,7 @@ def test_all_requests_at_once_are_a_speed(digits):
     ("target", "batch", "changes"),
     [
         ("Tokens", "tokens", {"inputs": ("ids", "mask")}),
-        ("TwoInputs", "two_inputs", {}),
+        slow("TwoInputs", "two_inputs", {}),
         ("Tokens", "ragged_tokens", {"collate": "own_code.padded"}),
     ],
 )

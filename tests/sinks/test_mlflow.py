@@ -4,6 +4,7 @@ import dataclasses
 import re
 import shutil
 import sqlite3
+import subprocess
 from contextlib import closing
 
 import pytest
@@ -20,7 +21,9 @@ from accelbench.sinks.mlflow_fields import AGGREGATE, CELL_KEY, KIND
 from accelbench.sinks.ui import serve
 from tests.sinks import servers
 from tests.sinks.samples import STAND_IN, cell, record, resnet18, system_series
-from tests.sinks.stores import SUITE, client_of, closed_port, deliver, files_of, runs_of, split
+from tests.sinks.stores import SCRIPT, SUITE, client_of, closed_port, deliver, files_of, runs_of, split, started
+
+CREATE = SCRIPT.format(module="mlflow", what="Store", call="Store(Path(sys.argv[1])).delivered('racing')")
 
 
 def execute(root, statement):
@@ -28,11 +31,15 @@ def execute(root, statement):
         return connection.execute(statement).fetchall()
 
 
-def test_two_creators_leave_one_whole_store(empty_store):
-    assert execute(empty_store, "PRAGMA integrity_check") == [("ok",)]
-    assert execute(empty_store, "PRAGMA journal_mode") == [("wal",)]
-    assert execute(empty_store, "SELECT count(*) FROM alembic_version") == [(1,)]
-    names = execute(empty_store, "SELECT name FROM experiments WHERE name LIKE 'accelbench/%'")
+@pytest.mark.slow
+def test_two_creators_at_once_leave_one_whole_store(tmp_path):
+    creators = [started(CREATE, tmp_path, cwd=tmp_path, stderr=subprocess.PIPE) for _ in range(2)]
+    assert [creator.communicate()[1] for creator in creators] == [b"", b""]
+    assert [creator.returncode for creator in creators] == [0, 0]
+    assert execute(tmp_path, "PRAGMA integrity_check") == [("ok",)]
+    assert execute(tmp_path, "PRAGMA journal_mode") == [("wal",)]
+    assert execute(tmp_path, "SELECT count(*) FROM alembic_version") == [(1,)]
+    names = execute(tmp_path, "SELECT name FROM experiments WHERE name LIKE 'accelbench/%'")
     assert names == [("accelbench/racing",)]
 
 

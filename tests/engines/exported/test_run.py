@@ -188,7 +188,7 @@ def trained(hosts, digits, tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("engine", [marked(engine) for engine in HAVE_FORMATS])
+@pytest.mark.parametrize("engine", [marked(engine, engine != Engine.openvino) for engine in HAVE_FORMATS])
 def test_a_quantised_network_multiplies_integers_and_its_accuracy_stands_beside_fp32s(hosts, digits, trained, engine):
     model = replace(SMALL, weights=str(trained))
     # A quantiser may set the thread back that flushes.

@@ -9,7 +9,7 @@ from accelbench.engines.lightning.backends import Backend
 from accelbench.judging.asked import judge
 from accelbench.schema.vocab import Protocol
 from engines.lightning.own.test_workload import own_cell
-from marks import IGNORES_LIGHTNINGS_WARNINGS
+from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
 
 pytestmark = [IGNORES_LIGHTNINGS_WARNINGS, pytest.mark.usefixtures("state_as_before")]
 
@@ -24,7 +24,7 @@ CHANGES = [
 ]
 
 
-@pytest.mark.parametrize(("what", "name"), CHANGES[1:4])
+@pytest.mark.parametrize(("what", "name"), [CHANGES[1], *(slow(*each) for each in CHANGES[2:4])])
 def test_what_a_network_sets_while_it_is_built_does_not_hold_while_it_is_measured(tmp_path, what, name):
     cell = own_cell("Sets", "two_inputs", args={"what": what}, **THREE_STEPS)
     found = engine.run(cell, tmp_path)
@@ -37,7 +37,10 @@ def test_what_a_network_sets_while_it_is_built_does_not_hold_while_it_is_measure
     assert {setting: now[setting] for setting in wanted} == wanted
 
 
-@pytest.mark.parametrize(("what", "name"), [*CHANGES, ("dtype", "torch.set_default_dtype")])
+@pytest.mark.parametrize(
+    ("what", "name"),
+    [*CHANGES[:1], *(slow(*each) for each in CHANGES[1:]), ("dtype", "torch.set_default_dtype")],
+)
 def test_what_a_network_sets_in_a_step_makes_the_cell_invalid(tmp_path, what, name):
     cell = own_cell("Sets", "two_inputs", args={"what": what, "when": "step"}, **THREE_STEPS)
     why = judge(cell, engine.run(cell, tmp_path))

@@ -19,7 +19,7 @@ from accelbench.measuring import output_check
 from accelbench.schema.vocab import Library, Mode, ModelOutput, Precision, Protocol
 from accelbench.schema.workload import ModelSpec
 from fakes import make_cell
-from marks import IGNORES_LIGHTNINGS_WARNINGS
+from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
 
 pytestmark = IGNORES_LIGHTNINGS_WARNINGS
 BF16 = {"precision": Precision.bf16}
@@ -105,7 +105,7 @@ def test_an_honest_network_is_valid_at_every_batch_size(digits, batch_size):
 
 @pytest.mark.parametrize(
     ("network", "gave"),
-    [("three classes", (32, 3)), ("one row", (1, 10)), ("map", (32, 10, 4, 4)), ("one logit", (32, 1))],
+    [("three classes", (32, 3)), ("one row", (1, 10)), slow("map", (32, 10, 4, 4)), slow("one logit", (32, 1))],
 )
 def test_logits_of_another_shape_make_the_cell_invalid(digits, network, gave):
     why, _ = judged(cell_of(network), digits)
@@ -124,7 +124,9 @@ def test_an_output_that_does_not_do_is_refused_with_the_setting_that_mends_it(di
         engine.run(cell_of(network, mode=mode), digits)
 
 
-@pytest.mark.parametrize("network", ["pair", "several", "detected", "two times", "times like images", "map"])
+@pytest.mark.parametrize(
+    "network", ["several", "two times", "times like images", *map(slow, ("pair", "detected", "map"))]
+)
 def test_any_structure_of_tensors_is_valid_if_asked_for(digits, network):
     cell = cell_of(network, ModelOutput.any, breakdown_s=0.01, **BF16)
     measured = engine.run(cell, digits)

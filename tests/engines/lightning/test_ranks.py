@@ -16,6 +16,7 @@ from accelbench.schema.measurement import Observed
 from accelbench.schema.vocab import NOT_QUANTIZED, Device, Mode, Precision, Protocol, Status
 from accelbench.schema.workload import ModelSpec
 from fakes import make_cell
+from marks import slow
 
 MODEL = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0}, optimizer="sgd", learning_rate=0.05)
 DROPPING = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.5}, optimizer="sgd", learning_rate=0.05)
@@ -66,7 +67,7 @@ DIFFER, TRAIN = "the devices' weights differ after training", {"mode": Mode.trai
 @pytest.mark.parametrize(
     ("fault", "changes", "status", "reason"),
     [
-        ("not wrapped", FIT, Status.invalid, DIFFER),
+        slow("not wrapped", FIT, Status.invalid, DIFFER),
         ("not wrapped", TRAIN, Status.invalid, DIFFER),
         ("other precision", {}, Status.invalid, "the devices did not compute alike: cpu in fp32, cpu in bf16_mixed"),
         ("killed", TRAIN, Status.killed, "rank 1 of 2: killed by signal 9 (SIGKILL)"),
@@ -82,7 +83,7 @@ def test_what_goes_wrong_in_a_rank_is_named(run, fault, changes, status, reason)
 @pytest.mark.parametrize(
     "precision",
     [
-        each if each == Precision.fp16_mixed else pytest.param(each, marks=pytest.mark.slow)
+        each if each == Precision.fp16_mixed else slow(each)
         for each in NOT_QUANTIZED
         if each not in (Precision.tf32, Precision.fp32)
     ],

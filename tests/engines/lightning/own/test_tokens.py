@@ -15,7 +15,7 @@ from accelbench.judging.asked import judge
 from accelbench.schema.vocab import Device, Library, Mode, Pipeline, Precision, Protocol, Task
 from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
-from marks import IGNORES_LIGHTNINGS_WARNINGS
+from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
 from own_code import losses_of_a_plain_loop
 
 pytest.importorskip("transformers")
@@ -58,7 +58,8 @@ def measured(tmp_path, spec, **changes):
 
 
 @pytest.mark.parametrize(
-    ("name", "task"), [("bert", Task.masked_lm), ("gpt2", CLASSIFIES), ("llama", Task.causal_lm), ("t5", CLASSIFIES)]
+    ("name", "task"),
+    [("bert", Task.masked_lm), slow("gpt2", CLASSIFIES), ("llama", Task.causal_lm), slow("t5", CLASSIFIES)],
 )
 def test_each_task_trains_and_infers(tmp_path, name, task):
     train, infer = (measured(tmp_path, model(name, task), mode=mode) for mode in (Mode.train, Mode.infer))
