@@ -18,7 +18,8 @@ BOTH = {"torch", "tensorflow"}
 REASON = "torch and tensorflow are in one process: tests/engines/keras needs a pytest of its own, as in `make test`"
 KERAS = Path(__file__).parent / "engines" / "keras"
 # Files whose tests take long begin first, so that the processes of `make test` end together.
-LONG = ("pipelines/", "engines/exported/", "engines/lightning/", "test_docs.py", "sinks/", "lies/", "sweep/", "stages/")
+LONG = ["pipelines/", "lies/", "engines/exported/", "test_docs.py", "engines/lightning/", "api/", "test_cli.py"]
+LONG += ["sinks/", "sweep/", "report/test_in_a_browser.py", "search/", "settings/", "stages/"]
 
 
 def pytest_ignore_collect(collection_path, config):

@@ -94,8 +94,6 @@ def zeros(self, batch):
 
 OnlyClosure = made(Lit, optimizer_step=only_closure)
 NeverBackward = made(Manual, optimise=lambda self, optimizer, loss: None)
-NeverStep = made(Manual, optimise=lambda self, optimizer, loss: self.manual_backward(loss))
-StepAlone = made(Manual, optimise=lambda self, optimizer, loss: optimizer.step())
 BackwardPasses = made(Lit, backward=lambda self, loss, *args, **kwargs: None)
 Accumulates, Clips = made(Lit, on_train_start=accumulate), made(Lit, on_train_start=clip)
 CropsInTransfer = made(Lit, transfer_batch_to_device=cropped)

@@ -156,25 +156,20 @@ def kept_for_all(make):
 
 COMPUTE = {
     "FirstRows": lambda self, x: torch.cat([self.full(x[:2]), x.new_zeros(len(x) - 2, 10)]),
-    "FirstRowRepeated": lambda self, x: self.full(x[:1]).repeat(len(x), 1),
-    "HalfOfTheRows": lambda self, x: self.full(x[::2]).repeat_interleave(2, 0),
     "LastRowMissing": lambda self, x: torch.cat([self.full(x[:-4]), x.new_zeros(4, 10)]),
     "SecondTensorKept": lambda self, x: (self.head(x), self.once(lambda: self.full(x * 2))),
     "EncoderKept": lambda self, x: self.head(x + self.once(lambda: self.layers(x))),
     "FirstOutputKept": lambda self, x: self.once(lambda: self.full(x)),
     "KeptInGlobal": lambda self, x: kept_for_all(lambda: self.full(x)) + 0 * x.sum(),
     "KeptByAddress": lambda self, x: self.known_by(x.data_ptr(), lambda: self.full(x)),
-    "KeptByShape": lambda self, x: self.known_by(x.shape, lambda: self.full(x)),
     "FewerLayersLater": lambda self, x: self.full(x) if self.calls < 5 else self.head(self.layers[:2](x)),
     "LazyMapping": lambda self, x: Lazy(lambda: self.full(x)),
     "LazySubclass": lambda self, x: lazy_tensor(lambda: self.full(x), len(x)),
     "LazyObject": lambda self, x: lazy_object(lambda: self.full(x)),
-    "LazyGenerator": lambda self, x: (self.full(part) for part in x.split(1)),
     "FewerLayersInInferenceMode": lambda self, x: (
         self.head(self.layers[:2](x)) if torch.is_inference_mode_enabled() else self.full(x)
     ),
     "Constant": lambda self, x: x.new_ones(len(x), 10) * torch.arange(10.0),
-    "ConstantOfZeros": lambda self, x: self.full(x) * 0,
     "Noise": lambda self, x: torch.randn(len(x), 10),
     "NotFinite": lambda self, x: self.full(x) / 0,
     "DetachedInTheMiddle": lambda self, x: self.head(self.layers(x).detach()),
