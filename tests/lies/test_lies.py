@@ -251,14 +251,22 @@ def assert_said(outcome, case):
         assert found.warnings == []
 
 
+def assert_found_out(run, case):
+    """Times alone show that results are kept: a cell that others disturb so much that they don't is tried again."""
+    outcome, num_left = run(), 2 * (case.said == KEPT)
+    while outcome.status != case.status and num_left:
+        outcome, num_left = run(), num_left - 1
+    assert_said(outcome, case)
+
+
 @pytest.mark.parametrize("case", LIES, ids=named)
 def test_a_network_that_lies_is_found_out(hosts, tmp_path, case):
-    assert_said(hosts.run(cell_of(case), tmp_path), case)
+    assert_found_out(lambda: hosts.run(cell_of(case), tmp_path), case)
 
 
 @pytest.mark.parametrize("case", MODULES, ids=named)
 def test_a_module_that_lies_is_found_out(hosts, tmp_path, case):
-    assert_said(hosts.run(module_cell(case), tmp_path), case)
+    assert_found_out(lambda: hosts.run(module_cell(case), tmp_path), case)
 
 
 # Said of how it was measured, and not of what the code does.
