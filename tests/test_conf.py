@@ -1,4 +1,5 @@
 import inspect
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,7 @@ def hydra():
         yield
 
 
+@cache  # several tests ask for a model
 def composed(*overrides):
     return to_cell.cell_and_options(typed(compose("config", list(overrides))))
 

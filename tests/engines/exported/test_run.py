@@ -145,8 +145,8 @@ def test_cells_share_an_export_only_if_it_is_the_same_network():
     assert host_spec(shares).exported_as == host_spec(cell).exported_as
 
 
-@pytest.mark.parametrize("engine", [marked(Engine.onnxruntime)])
-@pytest.mark.parametrize("seeded", [pytest.param(True, marks=pytest.mark.slow), False])
+@pytest.mark.parametrize("engine", [marked(Engine.onnxruntime, slow=True)])
+@pytest.mark.parametrize("seeded", [True, False])
 def test_a_network_whose_weights_no_seed_fixes_is_compared_with_none(hosts, tmp_path, engine, seeded):
     cell = own_cell("Drawn", "two_inputs", engine=engine, args={"seeded": seeded})
     if seeded:  # what its first output in torch shows is known where it is loaded

@@ -21,7 +21,7 @@ def jax_side(digits, twins):
 
 def test_on_jax_a_step_is_waited_for_and_it_computes_and_learns_as_its_twin_does(jax_side, twins):
     assert jax_side["waited"]
-    assert max(jax_side["error"].values()) < 1e-4
+    assert jax_side["error"] < 1e-4
     reason, fit = jax_side["fit"]
     assert reason is None
     assert [epoch.loss for epoch in fit.epochs] == pytest.approx(twins["sgd/losses"], rel=1e-4)
@@ -44,10 +44,6 @@ def test_on_jax_what_was_asked_for_runs_and_compiles_once_and_is_seen(jax_side, 
         assert "never fed" in seen[Promise.outputs]  # of the outputs' two, the second one
 
 
-def test_on_jax_a_learning_rate_of_zero_makes_the_cell_invalid(jax_side):
-    assert jax_side["still"][0].endswith("(the learning rate is 0)")
-
-
 @pytest.mark.parametrize(("split", "num", "kept"), [("train", 321, 320), ("train", 324, 324), ("test", 97, 97)])
 def test_a_last_batch_that_two_devices_do_not_share_evenly_is_left_out_of_training(tmp_path, split, num, kept):
     """Keras averages the replicas' gradients without weights, while metrics count single samples."""
@@ -57,6 +53,7 @@ def test_a_last_batch_that_two_devices_do_not_share_evenly_is_left_out_of_traini
     assert feed_of(part, split, tmp_path).num_samples == (96 if split == "train" else kept)
 
 
+@pytest.mark.slow
 def test_two_devices_learn_what_one_does_and_their_replicas_are_equal(digits):
     reason, found, weights, devices = elsewhere(on_two_devices, digits)
     cell = trained()
