@@ -203,6 +203,15 @@ def test_the_optimisers_step_is_bytes_and_operators_without_flops():
     assert adam.num_operators - sgd.num_operators >= 5
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_tensors_as_of_a_transformer_with_a_mask_run_and_are_not_counted():
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1).eval()
+    with torch.inference_mode(), work.Counter() as step:
+        encoder(torch.rand(2, 4, 8), src_key_padding_mask=torch.zeros(2, 4, dtype=torch.bool))
+    assert step.work().flops is None
+    assert any("nested" in each for each in step.uncounted)
+
+
 def test_what_is_counted_stays_as_it_was():
     network = nn.Sequential(nn.Linear(5, 7), nn.BatchNorm1d(7), nn.Dropout(0.5), nn.Linear(7, 3)).eval()
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}

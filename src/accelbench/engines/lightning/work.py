@@ -138,7 +138,9 @@ class Counter(TorchDispatchMode):
             if result is not NotImplemented:
                 return result
         result = func(*args, **kwargs)
-        if does_nothing(func):
+        if is_nested := any(tensor.is_nested for tensor in tensors_in([args, result])):  # without a shape to count by
+            self.uncounted.add(str(func.overloadpacket))
+        if is_nested or does_nothing(func):
             return result
         self.num_operators += 1
         self.bytes += _num_bytes(func, args, kwargs, result)
