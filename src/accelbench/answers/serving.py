@@ -127,13 +127,12 @@ class Capacity:
 
 def without_bounds(cells: Iterable[MeasuredCell]) -> list[MeasuredCell]:
     """The cells without those that only told a search of rates where to begin, in seconds: they are no answer."""
-    return [cell for cell in cells if cell.cell.protocol == Protocol.server or not _is_of_search(cell)]
 
+    def is_bound(cell: MeasuredCell) -> bool:
+        of_sweep = (cell.record.sweep_id if cell.record else None) or ""
+        return cell.cell.protocol != Protocol.server and cell.cell.suite != SEARCH and of_sweep.endswith(f"-{SEARCH}")
 
-def _is_of_search(cell: MeasuredCell) -> bool:
-    """Whether a search of rates measured it. Its records say so, by `SweepContext.begin`; a suite may have its name."""
-    record, own = cell.record, f"-{SEARCH}"
-    return record is not None and (record.sweep_id or "").endswith(own) and cell.cell.suite != SEARCH
+    return [cell for cell in cells if not is_bound(cell)]
 
 
 def capacities(cells: Iterable[MeasuredCell]) -> list[Capacity]:

@@ -105,6 +105,7 @@ def _check(chosen: Namespace) -> None:
 def _show_best(chosen: Namespace, context: Context) -> int:
     from accelbench.answers.groups import Limit, groups
     from accelbench.answers.sentences import answers
+    from accelbench.answers.serving import best_settings, capacities, without_bounds
     from accelbench.answers.trust import tips
     from accelbench.answers.words import workload_text
     from accelbench.judging.costs import price_notes
@@ -125,12 +126,15 @@ def _show_best(chosen: Namespace, context: Context) -> int:
     planned = [process for sweep in read for process in sweep.planned]
     notes = [note for sweep in read for note in sweep.notes]
     notes += [*_of_unknown_latency(cells, limit), *price_notes((cell.row for cell in cells), prices)]
-    found = answers(cells, limit)
-    if not found:
+    serving = best_settings(capacities(cells)) if limit is None else []
+    found = answers(without_bounds(cells), limit)
+    if not found and not serving:
         problem = "best: no ok cell" + ("" if limit is None else f" is within {limit}")
         unread = [each.problem for each in planned if each.problem]
         raise UserError("\n  ".join([problem, *unread[:1], *notes]))
     explained = []
+    for capacity in serving:
+        terminal.say(console, f"{capacity.what}: {capacity.sentence}\n")
     for each in found:
         best = chosen_of(each.group)
         console.print(terminal.sentence(each), soft_wrap=not console.is_terminal)

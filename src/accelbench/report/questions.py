@@ -23,12 +23,7 @@ from accelbench.stats.order_statistics import median
 MAX_VALUES = 4  # of a setting, that the sentence names
 # Phases in which the device waits.
 WAITING = (Phase.data_wait, Phase.copy_in, Phase.copy_out, Phase.framework)
-DRAWN = (
-    "offered_per_s",
-    "verdict",
-    "miss_share",
-    *(f"request_p{percentile}_ms" for percentile in (50, 90, 99, 999)),
-)  # of a probe
+DRAWN = ("offered_per_s", "verdict", "miss_share", *(f"request_p{each}_ms" for each in (50, 90, 99, 999)))  # of a probe
 ONE_COLOUR = 0.95  # of a step: a phase that takes more of it leaves nothing to see of the others
 
 

@@ -117,7 +117,7 @@ def check_logits(output: object, model: ModelSpec, num_classes: int | None) -> N
     if num_logits and (output.dim() != 2 or output.shape[1] not in num_logits):
         raise UserError(
             f"model={model.name}: its output should be logits (batch, {num_classes}), not {tuple(output.shape)}: "
-            "model.num_classes for random images, else the data set's; model.output=any measures inference with any"
+            "model.num_classes for random images, else the data set's; for inference, model.output=any takes any"
         )
 
 
