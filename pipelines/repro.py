@@ -62,9 +62,11 @@ MAX_LOG = 1 << 28  # bytes that are read at once
 MAX_TAIL = 20  # lines of it that are shown after a failure
 HEADLINE = "report/headline.txt"
 PREVIEW = "runs/preview"
-PREVIEW_EVERY_S = 30.0  # building one takes some 5 s
-# What a run takes besides its cells, on two cores: DVC's start and the report; each suite's data and preview.
-OTHERS_S, OTHERS_EACH_S = 25.0, 4.0
+PREVIEW_SHARE = 0.05  # of the time, at most, that building previews after the first one takes
+# What a run takes besides its cells, in times of what this process took to start, which tells how fast Python runs:
+# DVC's start, its stages and the report; each suite's data, stages and preview.
+STARTED_S = time.process_time()
+OTHERS, OTHERS_EACH = 30.0, 7.0
 POLL_S = 0.1  # how often to look whether DVC has ended, while no stage asks for anything
 ASKING_S = 10.0  # how long a stage may take to say what it asks for, which it does at once
 MAX_REQUEST = 4096  # bytes
@@ -113,7 +115,7 @@ class Job(contextlib.ExitStack):
         self.lefts = {name: left(suite) for name, suite in self.suites.items()}
         self.started: list[Cell] = []  # cells whose hosts have started
         self.has_news = False  # whether the latest stage measured something
-        self.previewed_at: float | None = None
+        self.preview_at: float | None = None  # when the next preview may be built; None before the first
         self.hosts = self.enter_context(Hosts())
         self.address = str(self.enter_context(scratch.folder()) / "job")
         self.server = self.enter_context(socket.socket(socket.AF_UNIX))
@@ -129,7 +131,7 @@ class Job(contextlib.ExitStack):
             return
         evidence, confirm_s = self._evidence(), params.confirm_s(ROOT)
         length = total(self._left(), evidence)
-        others_s = OTHERS_S + OTHERS_EACH_S * sum(map(bool, self.lefts.values()))
+        others_s = STARTED_S * (OTHERS + OTHERS_EACH * sum(map(bool, self.lefts.values())))
         parts = [f"{duration(length.seconds)} of cells"] if length.seconds else []
         parts += [f"{duration(confirm_s)} to measure the best again"] if confirm_s else []
         parts += [f"{duration(others_s)} for data and report"]
@@ -229,8 +231,8 @@ class Job(contextlib.ExitStack):
     def _preview(self) -> None:
         """Builds a report of what is measured so far, unless that is all; nothing is measured meanwhile."""
         to_come = [name for name, left in self.lefts.items() if left]
-        is_first = self.previewed_at is None
-        if not to_come or (not is_first and time.monotonic() < self.previewed_at + PREVIEW_EVERY_S):
+        is_first, began = self.preview_at is None, time.monotonic()
+        if not to_come or began < (self.preview_at or 0.0):
             return
         number = len(self.suites) - len(to_come)
         from accelbench.report.build import build  # imports the plot libraries
@@ -250,7 +252,8 @@ class Job(contextlib.ExitStack):
             return
         if is_first:
             self._say(f"A first report to look at, with more suites later: {page}")
-        self.previewed_at = time.monotonic()
+        ended = time.monotonic()
+        self.preview_at = ended + (ended - began) / PREVIEW_SHARE
 
     def explain(self) -> int:
         """Prints the end of what DVC said, in which the reason for its failure is; returns the exit status."""

@@ -25,7 +25,7 @@ def repro(tmp_path, monkeypatch):
     spec = importlib.util.spec_from_file_location("repro", ROOT / "pipelines" / "repro.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.calls, module.real_dvc = [], module.Job.dvc
+    module.calls, module.real_dvc, module.STARTED_S = [], module.Job.dvc, 1.0
     root = make_project(tmp_path)
     monkeypatch.chdir(root)
     change(root, suites={"mnist_networks": SUITE})
@@ -58,8 +58,8 @@ def test_the_exit_status_says_whether_a_cell_failed_unexpectedly(repro, statuses
     assert ("\nNo number of 1 cell. To measure again: retry: failed in params.yaml" in out) == (
         Status.failed in statuses
     )
-    parts = "(60 s to measure the best again, 29 s for data and report)"
-    assert f"1 suite, 2 cells to measure: about 89 s and 2 cells of unknown length {parts}." in out
+    parts = "(30 s to measure the best again, 37 s for data and report)"
+    assert f"1 suite, 2 cells to measure: about 67 s and 2 cells of unknown length {parts}." in out
     assert repro.calls == [("repro", "report")]
     assert "The report lacks" not in out
     change(repro.ROOT, strict=False, report_extension="nope/mine.py")

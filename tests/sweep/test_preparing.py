@@ -68,14 +68,14 @@ def test_an_estimate_is_of_the_original_if_it_is_here_or_a_mirror_has_it_else_of
         raise OSError("no network")
 
     monkeypatch.setattr("urllib.request.urlopen", refuse)
-    assert (sizes(), sizes("cats_vs_dogs")) == ((6_000, 1_000), (320, 80))
+    assert (sizes(), sizes("cats_vs_dogs")) == ((1_500, 500), (320, 80))
     assert asked == ["HEAD"] * 3
     assert forecast.inputs_of(place, "mnist", None).num_samples == (60_000, 10_000)
     monkeypatch.setattr("urllib.request.urlopen", lambda request, timeout: contextlib.nullcontext())
     assert sizes() == (60_000, 10_000)
     monkeypatch.setattr(forecast, "REACH_S", 0.01)
     monkeypatch.setattr("urllib.request.urlopen", lambda request, timeout: time.sleep(1))
-    assert sizes() == (6_000, 1_000)
+    assert sizes() == (1_500, 500)
     monkeypatch.setattr("urllib.request.urlopen", lambda request, timeout: pytest.fail("what is here is not asked for"))
     monkeypatch.setattr(forecast, "REACH_S", 60.0)
     for folder in ("data/.downloads/mnist", "data/MNIST/raw"):

@@ -21,7 +21,7 @@ from accelbench.schema.serialize import digest, writing
 # After this long without data a mirror is given up.
 STALL_S = 4.5
 CHUNK_BYTES = 1 << 16
-NUM_DRAWN = (6_000, 1_000)  # pictures of a stand-in, to train and to test
+NUM_DRAWN = (1_500, 500)  # pictures of a stand-in, to train and to test
 DOWNLOADS = "data/.downloads"  # relative to the project
 HEADERS = {"User-Agent": "accelbench"}
 OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES)
