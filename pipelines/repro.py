@@ -66,7 +66,7 @@ PREVIEW_SHARE = 0.05  # of the time, at most, that building previews after the f
 # What a run takes besides its cells, in times of what this process took to start, which tells how fast Python runs:
 # DVC's start, its stages and the report; each suite's data, stages and preview.
 STARTED_S = time.process_time()
-OTHERS, OTHERS_EACH = 30.0, 7.0
+OTHERS, OTHERS_EACH = 50.0, 10.0
 POLL_S = 0.1  # how often to look whether DVC has ended, while no stage asks for anything
 ASKING_S = 10.0  # how long a stage may take to say what it asks for, which it does at once
 MAX_REQUEST = 4096  # bytes

@@ -117,7 +117,8 @@ def test_the_main_job_makes_records_runs_and_a_report(project):
     status, output = project.repro()
     assert status == 0, output
     assert re.match(
-        r"1 suite, 2 cells to measure: about \d+ s \(\d+ s of cells, \d+ s for data and report\)\.\n", output
+        r"1 suite, 2 cells to measure: about \d+ (s|min) \(\d+ s of cells, \d+ (s|min) for data and report\)\.\n",
+        output,
     )
     assert re.search(
         r"\nSuite 1 of 1: mnist_networks \(2 of 4 cells to measure, about \d+ s\)\nNot mnist: stand-in ", output

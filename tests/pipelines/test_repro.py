@@ -58,8 +58,8 @@ def test_the_exit_status_says_whether_a_cell_failed_unexpectedly(repro, statuses
     assert ("\nNo number of 1 cell. To measure again: retry: failed in params.yaml" in out) == (
         Status.failed in statuses
     )
-    parts = "(30 s to measure the best again, 37 s for data and report)"
-    assert f"1 suite, 2 cells to measure: about 67 s and 2 cells of unknown length {parts}." in out
+    parts = "(30 s to measure the best again, 60 s for data and report)"
+    assert f"1 suite, 2 cells to measure: about 90 s and 2 cells of unknown length {parts}." in out
     assert repro.calls == [("repro", "report")]
     assert "The report lacks" not in out
     change(repro.ROOT, strict=False, report_extension="nope/mine.py")
