@@ -162,10 +162,9 @@ def _facts(pair: Pair) -> Iterator[tuple[str, bool]]:
         vectors = next((text for name, text in VECTORS.items() if name in has), "neither AVX2 nor AVX-512")
         units = f"{lower} units ({', '.join(own)})" if own else f"{vectors} and no {lower} units"
         yield f"this CPU has {units}", bool(own)
-    gpu = next(iter(machine.get("gpu_details", [])), {})  # the first one, which every cell uses
-    major = re.match(r"\d{1,3}", gpu.get("compute_capability") or "")
-    is_sure = record.cell.device == Device.gpu and major is not None and int(major[0]) >= 8
-    if is_sure and lower in ON_TENSOR_CORES and base == Precision.fp32:
+    asked = [each.get("compute_capability") or "" for each in machine.get("gpu_details", [])[:1]]  # every cell uses it
+    has_cores = any((major := re.match(r"\d{1,3}", each)) and int(major[0]) >= 8 for each in asked)
+    if has_cores and (record.cell.device, base) == (Device.gpu, Precision.fp32) and lower in ON_TENSOR_CORES:
         yield f"this GPU has tensor cores for {lower} and none for fp32", True
     ceilings = ceilings_of(record)
     if ceilings is None or ceilings.disturbance(base):

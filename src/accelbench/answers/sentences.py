@@ -71,14 +71,11 @@ class Answer:
         return f"{self.what} ({self.data})"
 
     def name_among(self, answers: Sequence["Answer"]) -> str:
-        """The model, with what tells this answer from others about the same model and mode, such as `mlp (fit)`.
-
-        And with its protocol, if others have the usual one.
-        """
+        """The model, with what tells this answer from others about the same, or an unusual protocol: `mlp (fit)`."""
         parts = {id(each): [*data_text(each.fastest).split(), *each.group.where.split(", ")] for each in answers}
         alike = [parts[id(each)] for each in answers if each.what == self.what]
-        has_usual = any(each.fastest.cell.protocol == Protocol.window for each in answers)
-        told = [self.fastest.cell.protocol] * has_usual
+        protocols = {each.fastest.cell.protocol for each in answers}
+        told = [self.fastest.cell.protocol] * (Protocol.window in protocols)
         own = [p.strip("()") for p in parts[id(self)] if p and (p in told or not all(p in each for each in alike))]
         return f"{self.model} ({', '.join(own)})" if own else self.model
 

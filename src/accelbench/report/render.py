@@ -19,7 +19,7 @@ _BASE = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-# A speed in doubt, for the eyes and for a screen reader, which would skip the mark or call it an exclamation.
+# A speed in doubt: a screen reader would skip the mark itself.
 MARK = Markup(' <span role="img" aria-label="in doubt" title="in doubt">!</span>')
 _BASE.filters["marked"] = lambda text: Markup(escape(text).replace(" !", MARK))
 SCRIPTS = ("state.js", "charts.js", "card.js", "table.js", "viewer.js")
