@@ -16,7 +16,7 @@ FILES = {
     "my_network.py": "my_network.py.txt",
     ".gitignore": "gitignore.txt",
 }
-NEXT = "Next: git init && dvc init && dvc repro  (dvc: pip install 'accelbench[dvc]'); then open report/index.html"
+NEXT = "Next: git init && dvc init && dvc repro  (pip install '/path/to/accelbench[dvc]'); then open report/index.html"
 
 
 def _run(chosen: Namespace, context: Context) -> int:

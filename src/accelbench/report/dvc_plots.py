@@ -48,6 +48,6 @@ def page() -> str:
     try:
         import vl_convert
     except ImportError as error:
-        raise UserError("DVC's page of plots needs vl-convert-python: pip install 'accelbench[dvc]'") from error
+        raise UserError("DVC's plots need vl-convert-python: pip install '/path/to/accelbench[dvc]'") from error
     bundle = vl_convert.javascript_bundle(EMBED, vl_version=VEGA_LITE).replace("</script", "<\\/script")
     return PAGE.read_text(encoding="utf-8").replace("POLICY", POLICY).replace("BUNDLE", bundle)
