@@ -30,7 +30,7 @@ MAX_CYCLE = 64  # steps without a change of any weight that nobody accumulates g
 # the shortest one than the shortest one: on a machine where two processes take each other's cores, a single block may
 # take a hundred times as long.
 MAX_RATIO = 1.10
-NUM_ROUNDS = 9
+NUM_ROUNDS, NUM_SHORT_ROUNDS = 9, 15  # of long blocks, and of short ones, which other programs disturb more
 NUM_AGAIN = 5  # blocks that are fed once more
 # A short block is run several times in a round, and the shortest time counts: other programs make none shorter. Still
 # one round of all may say the opposite. A long block is not swamped by what happens beside it.
@@ -201,13 +201,22 @@ class Replay:
     @property
     def differs(self) -> bool:
         """Whether blocks on inputs that were never fed surely take longer."""
-        is_each = len(self.fed_s) >= NUM_ROUNDS and not self.is_refuted
+        is_each = len(self.fed_s) >= self.num_rounds and not self.is_refuted
         return is_each and min(self.unseen_s) > MAX_RATIO * min(self.fed_s)
 
     @property
     def is_refuted(self) -> bool:
         """Whether rounds say the opposite: one of long blocks, two of short ones."""
-        return sum(ratio <= MAX_RATIO for ratio in self.ratios) > MAX_OPPOSITE * (min(self.fed_s) < SHORT_S)
+        return sum(ratio <= MAX_RATIO for ratio in self.ratios) > MAX_OPPOSITE * self.is_short
+
+    @property
+    def num_rounds(self) -> int:
+        """How many rounds have to agree."""
+        return NUM_SHORT_ROUNDS if self.is_short else NUM_ROUNDS
+
+    @property
+    def is_short(self) -> bool:
+        return min(self.fed_s, default=0.0) < SHORT_S
 
     @property
     def depends(self) -> bool:
@@ -263,7 +272,7 @@ def replay(
         if unseen_s <= MAX_RATIO * usual_s:
             found.fed_s, found.unseen_s = [usual_s], [unseen_s]
             return found
-    while len(found.fed_s) < NUM_ROUNDS:
+    while len(found.fed_s) < found.num_rounds:
         fed_s = unseen_s = math.inf
         for index in range(TRIES):
             of_fed, of_unseen = block_of(fed), block_of(unseen)  # both are in memory before one runs
