@@ -59,7 +59,7 @@ def measured(tmp_path_factory):
         describe(find("random").obtain(name, "auto", root, Target(folder, {})), name, folder)
     (root / "my_package").mkdir()
     for folder in (root, root / "my_package"):
-        network = blocks("your-own-network.md", "python")[0]
+        network = "\n".join(blocks(page, "python")[0] for page in ("your-own-network.md", "serving.md"))
         (folder / "nets.py").write_text(f"{network}\n\nclass MyNet(nn.Module):\n    pass\n")
     (root / "pictures").mkdir()
     for name in ("my_weights.safetensors", "my_images.npz"):  # planning reads neither
