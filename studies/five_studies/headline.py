@@ -31,7 +31,8 @@ def _times(sweeps: Sequence[Sweep]) -> Iterator[str]:
         less = f"On our {device}, {num_less} of {counted(len(jobs), 'job')} of {of} took less time than on any machine"
         estimated = f"; {num_estimated} of ours {'is' if num_estimated == 1 else 'are'} estimated" * bool(num_estimated)
         times = span([ratio for of_job in jobs.values() for ratio in of_job], 2)
-        yield f"{less} there. Our times are {times} times the published ones{estimated}."
+        framework = "Our times, of the study's framework where it was measured, are"
+        yield f"{less} there. {framework} {times} times the published ones{estimated}."
 
 
 def _speedups(sweeps: Sequence[Sweep]) -> str:
