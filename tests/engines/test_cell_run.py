@@ -169,3 +169,18 @@ def test_a_reference_that_takes_too_long_leaves_the_measurement_as_it_is(digits,
     assert (judge(run.cell, measured), measured.output_error) == (None, None)
     assert measured.warnings == ["the engine's", NOT_IN_TIME]
     assert measured.blocks
+
+
+@pytest.mark.parametrize(
+    ("loss", "how"),
+    [
+        (np.nan, "is not finite"),
+        (np.inf, "is not finite"),
+        (1e101, "diverged to 1e+101"),
+        (-2e300, "diverged to -2e+300"),
+    ],
+)
+def test_a_loss_that_diverged_is_a_defect_and_no_number(digits, loss, how):
+    run = Run(digits)
+    assert (run.checked_loss(1e99), run.defects) == (1e99, [])
+    assert (run.checked_loss(loss), run.defects) == (None, [f"the loss {how}"])
