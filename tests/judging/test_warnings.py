@@ -4,8 +4,8 @@ import pytest
 
 from accelbench.judging.row import remarks_in, summarise, warnings_of
 from accelbench.judging.warnings import Kind
-from accelbench.schema.measurement import Block, SystemSeries
-from accelbench.schema.vocab import Device, Stop, Verdict
+from accelbench.schema.measurement import Block, Epoch, SystemSeries
+from accelbench.schema.vocab import Device, Mode, Protocol, Stop, Verdict
 from fakes import make_cell, make_measurement, make_record, make_served
 
 
@@ -32,6 +32,11 @@ def sampled(*times, **values):
 def with_faults(faults, system_percent, **cell):
     used = {"cpu_system_percent": [system_percent], "cpu_utilization_percent": [200.0]}
     return {"system": sampled(page_faults_per_s=[faults], **used), "steady_boot_s": (0.5, 1.5), "cell": cell}
+
+
+def of_epochs(*num_samples):
+    epochs = [Epoch(seconds=1.0, num_samples=num) for num in num_samples]
+    return {"epochs": epochs, "blocks": [], "latency_s": [], "cell": {"mode": Mode.train, "protocol": Protocol.fit}}
 
 
 STEADY, NOISY = blocks(around(0.1, 0.01, 12)), blocks(around(0.1, 0.25, 12))
@@ -84,6 +89,8 @@ HOT = ("the CPU quota was used up for 0.5 s", "the CPU's temperature slowed it d
         (with_faults(58000.0, 8.0), None, ()),  # 4 % of the time
         (with_faults(5000.0, 52.0), None, ()),  # too few to be the reason
         (with_faults(None, 52.0), None, ()),
+        (of_epochs(1000, 40), "doubt", ("its epochs after the first have only 2 steps",)),
+        (of_epochs(40, 300), None, ()),
         ({"warnings": ["a check failed"]}, "doubt", ("a check failed",)),
         ({"notes": ["calibrated"]}, "note", ("calibrated",)),
     ],

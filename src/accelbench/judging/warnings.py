@@ -22,6 +22,7 @@ MAX_HALF_WIDTH = 0.05
 # Shares of the speed, of the steps, and of the time.
 MAX_CHANGE = 0.05
 MAX_OUTLIERS = 0.05
+MIN_STEPS = 10  # of epochs
 MAX_CLOCK_DRIFT = 1e-3
 # The kernel's share of the processor time; and the most that a page fault costs, with the unmapping that it comes from.
 # Measured in a virtual machine: 9 us.
@@ -129,6 +130,8 @@ def _about_blocks(record: Record, measured: Measurement, row: Row) -> Iterator[R
         yield doubt("changed speed", f"the speed changed by {100 * changed:+.0f} % while it was measured")
     if len(measured.epochs) == 1 and record.cell.mode == Mode.train:
         yield doubt("ran a single epoch", "only one epoch: its rate includes the first steps and their compilation")
+    elif 0 < (num := sum(-(-each.num_samples // record.cell.batch_size) for each in measured.epochs[1:])) < MIN_STEPS:
+        yield doubt("had few steps", f"its epochs after the first have only {num} steps")
 
 
 def _about_end(cell: Cell, measured: Measurement) -> Iterator[Remark]:
