@@ -4,8 +4,9 @@ import pytest
 from rich.console import Console
 
 from accelbench.devices.registry import DeviceReport
+from accelbench.errors import UserError
 from accelbench.isolation.hosts import Hosts
-from accelbench.schema.vocab import Protocol
+from accelbench.schema.vocab import Precision, Protocol
 from accelbench.search import largest_batch
 from accelbench.search.largest_batch import expected_limit, search
 from accelbench.sweep.run import SweepResult
@@ -70,6 +71,14 @@ def test_when_the_time_is_over_the_largest_that_fits_is_told_with_an_estimate(pr
         "About 45 should fit: estimated from the memory of smaller ones.",
         "42 was not tried: it takes about 21 s, more than --budget (1m if unset) leaves.",
     ]
+
+
+def test_a_cell_that_this_machine_skips_is_a_mistake_and_nothing_is_tried(project):
+    skipped = make_cell(precision=Precision.tf32)  # which no CPU has
+    console = Console(file=io.StringIO())
+    with pytest.raises(UserError, match="--largest-batch: this machine skips .*tf32"):
+        largest_batch.find(skipped, OPTIONS, console, None, 60.0)
+    assert console.file.getvalue() == ""
 
 
 def test_a_try_is_a_process_of_one_host_that_takes_the_memory_that_is_told(project):

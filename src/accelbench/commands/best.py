@@ -173,12 +173,7 @@ COMMAND = Command(
     run=_run,
     flags=(
         flag("words", nargs="*", metavar="folder", help=FOLDER),
-        flag(
-            "--latency-ms",
-            metavar="MS",
-            type=float,
-            help="limit of a median step; with --serve of a request",
-        ),
+        flag("--latency-ms", metavar="MS", type=float, help="limit of a median step; with --serve of a request"),
         flag(
             "--percentile",
             metavar="99",

@@ -14,7 +14,7 @@ from rich.console import Console
 from accelbench.data.arrays import read_counts
 from accelbench.devices.registry import look
 from accelbench.errors import UserError
-from accelbench.grid.plan import data_of
+from accelbench.grid.plan import data_of, skip_reason
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import shown, workplace
 from accelbench.schema.cell import Cell
@@ -82,8 +82,10 @@ def find(
     """Searches from the cell's batch size, prints the result and returns the exit status.
 
     A batch does not fit if memory ran out or the process was killed; any other failure ends the search. No try begins
-    that would end after `budget_s`. Raises UserError: the cell's batch size is larger than `most`.
+    that would end after `budget_s`. Raises UserError: this machine skips the cell, or it has more samples than `most`.
     """
+    if reason := skip_reason(cell):
+        raise UserError(f"--largest-batch: this machine skips the cell: {reason}")
     place = workplace().with_data(options.data_root)
     prepare_missing(place, cell.data, console)
     if cell.data.pipeline in (Pipeline.array, Pipeline.jpeg) and cell.data.name != MODULE:  # else it has no end
