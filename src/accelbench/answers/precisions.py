@@ -25,7 +25,7 @@ MAX_NAMED, MAX_LINES = 8, 5
 
 
 def worth(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> str:
-    """A line for each precision, device and machine that was compared with fp32, of many a short one; or empty."""
+    """A line for each precision, device and machine compared with fp32, short if over `MAX_LINES`; "" without any."""
     found: dict[tuple[str, str, str], list[Pair]] = {}
     for pair in pairs(cells, PRECISION):
         found.setdefault((pair.value, pair.cell.cell.device, _machine(pair.cell)), []).append(pair)

@@ -101,7 +101,7 @@ def visible_handles(nvml: Any = pynvml, environ: Mapping[str, str] = os.environ)
 
 
 def first_handles(num: int, nvml: Any, environ: Mapping[str, str]) -> list[Handle]:
-    """At most so many of them; none without a driver, which is not asked for none."""
+    """The first `num` of them, or fewer; [] without a driver. With a `num` of 0 no driver is asked."""
     try:
         return visible_handles(nvml, environ)[:num] if num else []
     except pynvml.NVMLError:
