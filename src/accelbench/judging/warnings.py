@@ -20,8 +20,7 @@ MAX_OTHERS_PERCENT = 10.0
 # A cell is noisy if its throughput's interval reaches farther than this share of it to either side.
 MAX_HALF_WIDTH = 0.05
 # Shares of the speed, of the steps, and of the time.
-MAX_CHANGE = 0.05
-MAX_OUTLIERS = 0.05
+MAX_CHANGE, MAX_OUTLIERS = 0.05, 0.05
 MIN_STEPS = 10  # of epochs
 MAX_CLOCK_DRIFT = 1e-3
 # The kernel's share of the processor time; and the most that a page fault costs, with the unmapping that it comes from.

@@ -60,8 +60,7 @@ def _next(largest: int, smallest: int | None, most: int, guess: int | None) -> i
     if largest == most or (smallest is not None and smallest - largest <= max(1, TOLERANCE * largest)):
         return None
     tries = [] if guess is None else [int(share * guess) for share in GUESS_SHARES]
-    between = [batch for batch in tries if largest < batch < (smallest or most)]
-    if between:
+    if between := [batch for batch in tries if largest < batch < (smallest or most)]:
         return between[0]
     return min(GROWTH * largest, most) if smallest is None else (largest + smallest) // 2
 
