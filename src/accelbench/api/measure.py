@@ -152,6 +152,8 @@ def measure(
         UserError: a mistake in the arguments, or the device or precision is not supported here.
         InvalidError: another device or precision ran than was asked for, or the output is wrong.
     """
+    if protocol not in tuple(Protocol):
+        raise UnknownChoiceError("protocol", protocol, tuple(Protocol))
     if protocol != Protocol.window:
         others = "measure times steps in this process; put the network into a module, and name it to accelbench.run"
         raise UserError(f"protocol={protocol!r}: {others}: run('model.target=nets.Net ...', protocol={protocol!r})")

@@ -5,7 +5,6 @@ from accelbench.schema.record import Row, number_of
 from accelbench.schema.serving import Serving
 from accelbench.schema.vocab import Verdict
 
-OVERLOADED = 0.5  # a share of misses: then the median is beyond the limit too
 # Column -> the attribute of `Serving` that it holds, in milliseconds if the column's name ends so.
 SAME = {
     "requests_per_s": "served_per_s",
@@ -45,10 +44,9 @@ def limit_text(row: Row) -> str:
 
 
 def missed_text(row: Row) -> str:
-    """What a limit that can't be told leaves open, such as `87 % of requests missed it: an overloaded queue`."""
+    """What a limit that can't be told leaves open, such as `87 % of requests missed it`."""
     share = number_of(row, "miss_share") or 0.0
-    overloaded = ": an overloaded queue" * (share > OVERLOADED)
-    return f"{significant(round(100 * share, 3), 2)} % of requests missed it{overloaded}"
+    return f"{significant(round(100 * share, 3), 2)} % of requests missed it"
 
 
 def served_text(row: Row) -> str:

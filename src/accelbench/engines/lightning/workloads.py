@@ -70,7 +70,8 @@ class Images:
     def check_first(self, output: object) -> None:
         """Raises a UserError if the first step's output is not what the cell needs: logits, for the built-in loss.
 
-        Where requests are served, so it is for another shape, with which a probe would be invalid at its end.
+        Where requests are served, also if these are of another number of classes: at its end the process would be
+        invalid for it, after minutes of requests.
         """
         has_loss = self.trains and not self.task.reconstructs and self.task.own_loss is None
         if has_loss or self.cell.model.output == ModelOutput.logits:

@@ -272,7 +272,7 @@ const LATENCIES = [["p99", ""], ["p90", DASHES[1]], ["p50", DASHES[2]]], CROSS =
 const LOOKS = {"sure pass": "passes", "sure fail": "fails"};
 const latency = (cell, name) => number(cell, `request_${name}_ms`);
 const limited = cell => latency(cell, `p${String(cell.limit_percentile).replace(".", "")}`);
-// A queue that surely grew has no percentile: its mark, with a line over it, is at the upper edge.
+// Without a percentile, as too many requests had no answer in time, its mark has a line over it, at the upper edge.
 const isBeyond = cell => !(limited(cell) > 0) && LOOKS[cell.verdict] === "fails";
 const verdictMark = (verdict, x = 17, y = 6, beyond = false) => make("path", {class: `dot ${LOOKS[verdict] ?? "unknown"}`,
   d: LOOKS[verdict] === "fails" ? CROSS + (beyond ? "M-4-7H4" : "") : SHAPES.fp32, transform: `translate(${x} ${y})`});
@@ -301,7 +301,7 @@ function requestPanel(settings, cells) {
       const at = [x(cell), isBeyond(cell) ? TOP : y(limited(cell))];
       const made = mark(cell.cell, [make("circle", {cx: at[0], cy: at[1], r: 10, class: "hit"}), verdictMark(cell.verdict, ...at, isBeyond(cell))],
         `${name}, ${text(cell.offered_per_s)} requests/s: ${cell.verdict}, ${text(cell.miss_share, "percent")} % missed the limit`,
-        isBeyond(cell) ? "the queue grew: its latencies have no percentiles"
+        isBeyond(cell) ? "no percentile: too many requests had no answer in time"
           : LATENCIES.map(([each]) => `${each} ${text(latency(cell, each))} ms`).join(", "));
       made.classList.replace(cell.device, hue(index));
       marks.append(made);
