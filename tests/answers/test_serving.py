@@ -6,8 +6,10 @@ from itertools import count
 import pytest
 
 from accelbench.answers.cells import cells_of
+from accelbench.answers.groups import groups
+from accelbench.answers.pairs import BATCH, pairs
 from accelbench.answers.process import Process
-from accelbench.answers.serving import best_settings, capacities, sure_bounds, without_bounds
+from accelbench.answers.serving import best_settings, capacities, sure_bounds
 from accelbench.schema.cell import Server
 from accelbench.schema.vocab import Engine, Protocol, Status, Verdict
 from fakes import make_cell, make_measurement, make_record, make_served, make_serving
@@ -79,13 +81,28 @@ def test_other_machines_and_packages_are_told_apart():
 
 
 def test_what_only_told_a_search_where_to_begin_is_no_answer():
-    ids = ["2026-11-20_09-00-00-serve", "2026-11-20_09-00-00-mine", None]
-    cells = [make_cell(protocol=Protocol.offline, batch_size=num) for num in (1, 2, 4)]
+    names = ["serve", "mine", "web-serve", None]
+    cells = [make_cell(protocol=Protocol.offline, batch_size=2**i) for i in range(4)]
+    cells += [make_cell(protocol=Protocol.offline, batch_size=16, suite="serve")]
     offline = [
-        replace(make_served(Protocol.offline, *each), sweep_id=name) for name, *each in zip(ids, cells, strict=True)
+        replace(make_served(Protocol.offline, each), sweep_id=name and f"2026-11-20_09-00-00-{name}")
+        for name, each in zip([*names, "serve"], cells, strict=True)
     ]
-    kept = without_bounds(cells_of(map(Process.of, [make_served(), *offline])))
-    assert [each.record.sweep_id for each in kept] == [None, *ids[1:]]
+    measured = cells_of(map(Process.of, [make_served(), *offline]))
+    assert {each.cell.batch_size for group in groups(measured) for each in group.cells} == {2, 4, 8, 16}
+    assert {each.base.cell.batch_size for each in pairs(measured, BATCH)} == {2}
+
+
+def test_the_answer_says_how_many_processes_at_its_rate_were_invalid():
+    passes = [probed(412, P), probed(412, P, repeat=1)]
+    late = [probed(412, P, Status.invalid, repeat=i) for i in (2, 3, 4)]
+    for num, word in ((2, "sure"), (3, "likely")):
+        (capacity,) = found(*passes, probed(431, F), probed(431, F, Status.invalid, repeat=1), *late[:num])
+        said = f"{word}; 412 confirmed with another seed; {num} of {num + 2} processes there were invalid"
+        assert capacity.how_sure == said
+    (capacity,) = found(probed(431, F), *(probed(431, F, Status.invalid, repeat=i) for i in (1, 2)))
+    assert capacity.how_sure == "likely; 2 of 3 processes there were invalid"
+    assert not found(*late)
 
 
 def test_a_pass_above_a_sure_fail_leaves_nothing_sure():

@@ -144,6 +144,22 @@ def test_the_budget_keeps_the_time_to_confirm():
     assert short.needed_s == 10.0
 
 
+def test_the_time_that_is_kept_is_that_of_a_process_that_has_not_run():
+    measured, priced = set(), []
+
+    def measure(*ask):
+        measured.update((*ask[:3], ask[3] + more) for more in (0, 1))
+        return Probed(verdict=up_to(70.0)(*ask[:2]), rate=ask[1], level=ask[2], num_processes=2)
+
+    def cost_s(*ask):
+        priced.append(ask in measured)
+        return 10.0
+
+    RateRace([Candidate(100.0, ALLOWED)], measure, cost_s, lambda: 100.0).run()
+    assert len(priced) == 10
+    assert not any(priced)
+
+
 def test_a_failed_confirmation_steps_down():
     measured = []
 

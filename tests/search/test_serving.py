@@ -11,6 +11,7 @@ from accelbench.project import RECORDS
 from accelbench.report import read
 from accelbench.schema import plan_file
 from accelbench.schema.vocab import Protocol
+from accelbench.search import serving
 from accelbench.search.serving import search
 from accelbench.sweep import session
 from accelbench.sweep.terminal import SweepProgress
@@ -31,6 +32,7 @@ def searched(shared, project, monkeypatch):
 
     def searched(cells, budget_s=1000.0):
         console = Console(file=io.StringIO(), width=300)
+        searched.text = console.file.getvalue
         status = search(cells, OPTIONS, budget_s, console, shared, now=lambda: 10.0 * len(written(project)))
         return status, console.file.getvalue()
 
@@ -73,6 +75,21 @@ def test_a_probe_whose_requests_came_late_is_tried_again_with_another_seed(searc
     assert (
         "No rate to serve at, so the exit status is 1: 4 of 4 records not ok, such as requests were issued .72" in text
     )
+
+
+def test_late_processes_in_a_row_end_the_retries_and_so_does_the_time_to_confirm(searched, monkeypatch):
+    _, text = searched(settings(8, fault="serve later"), budget_s=200.0)
+    assert text.count("once more with another seed") == 2
+    monkeypatch.setattr(serving._Search, "overhead_s", property(lambda _: 5.0, lambda *_: None), raising=False)
+    _, text = searched(settings(8, fault="serve late"), budget_s=80.0)
+    assert "at least 400 requests/s with p99 at most 50 ms (sure; 400 confirmed with another seed; 2 of 4 proc" in text
+
+
+def test_each_workload_needs_a_rate(searched):
+    status, text = searched([*settings(8), *settings(8, fault="serve slowly")])
+    assert "554 to 580 requests/s" in text
+    assert status == 1
+    assert "No rate to serve at for 1 of 2 workloads, so the exit status is 1: no rate is surely within the" in text
 
 
 def test_the_budget_ends_it_and_the_same_command_goes_on(searched, project):
@@ -124,13 +141,16 @@ def test_an_interrupted_search_says_what_it_has(searched, project, monkeypatch, 
 
     def interrupt(self, found):
         show(self, found)
-        if len(written(project)) == 4:
+        if len(written(project)) == 3:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(SweepProgress, "finish", interrupt)
     with pytest.raises(KeyboardInterrupt, match="^Interrupted; every finished process has its record, in runs/mine$"):
         searched(settings(8))
-    assert len(plan_file.read_plan(project / "runs/mine").cells) == 3  # the fourth had no line yet
+    assert len(plan_file.read_plan(project / "runs/mine").cells) == 2  # the third had no line yet
+    text = searched.text()
+    assert "Records: runs/mine" in text
+    assert "exit status" not in text
 
 
 @pytest.mark.parametrize(

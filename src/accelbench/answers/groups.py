@@ -116,10 +116,10 @@ def setting_key(cell: MeasuredCell) -> tuple[object, ...]:
 
 
 def groups(cells: Iterable[MeasuredCell]) -> list[Group]:
-    """The groups of the cells that have a speed, in the order of their first cells."""
+    """The groups of the cells whose speed compares, in the order of their first cells."""
     found: dict[tuple[str, str], dict[str, MeasuredCell]] = defaultdict(dict)
     for each in cells:
-        if each.speed:  # a cell may be of several sweeps
+        if each.competes:  # a cell may be of several sweeps
             found[each.workload_key, each.place_key].setdefault(each.measured_key, each)
     return told_apart(
         Group(sorted(cells_by_key.values(), key=lambda cell: (-(cell.speed or 0.0), cell.measured_key)))

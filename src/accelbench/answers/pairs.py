@@ -95,14 +95,14 @@ class Pair:
 
 
 def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
-    """Every cell with a speed over those that differ only in the axis, which have its base value there.
+    """Every cell whose speed compares over those that differ only in the axis, which have its base value there.
 
     Both were measured on one machine with the same packages. Training of a single epoch is left out: its speed
     includes compilation.
     """
     groups: dict[str, dict[str, MeasuredCell]] = defaultdict(dict)
     for each in cells:
-        if each.speed and not _is_single_epoch(each):
+        if each.competes and not _is_single_epoch(each):
             groups[_alike(each, axis)].setdefault(each.measured_key, each)
     return [
         Pair(axis, gap(each, base))

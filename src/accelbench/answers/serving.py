@@ -5,7 +5,7 @@ of a setting is above its capacity, and the highest sure pass below that one is 
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,9 +15,8 @@ from accelbench.answers.process import Process
 from accelbench.judging.served import limit_text, missed_text
 from accelbench.presentation import counted, significant
 from accelbench.schema.cell import Cell, Server
-from accelbench.schema.vocab import Protocol, Verdict
+from accelbench.schema.vocab import Protocol, Status, Verdict
 
-SEARCH = "serve"  # the end of the `sweep_id` of a search of rates
 # Figures of a probe -> their columns.
 FIGURES = {
     **{f"p{percentile}_ms": f"request_p{percentile}_ms" for percentile in (50, 90, 99)},
@@ -76,6 +75,7 @@ class Capacity:
     probes: list[Probe]  # at least one, by rising rate
     low: float | None  # see `sure_bounds`
     high: float | None
+    invalid: Sequence[float] = ()  # the rates of further processes, which were invalid, mostly as requests came late
 
     @property
     def limit_text(self) -> str:
@@ -102,13 +102,18 @@ class Capacity:
 
     @property
     def how_sure(self) -> str:
-        """The word, with what a second process said of `low`: the highest pass of many probes may be luck."""
-        if self.low is None:
-            return Verdict.unknown if self.high is None else "sure"
+        """The word, with what others at this rate said: the highest of many passes, or the rare valid one, is luck."""
+        if (rate := self.high if self.low is None else self.low) is None:
+            return Verdict.unknown
+        verdicts, num = [each.verdict for each in self.probes if each.rate == rate], self.invalid.count(rate)
+        is_sure = (self.low is None or self.is_confirmed) and num <= len(verdicts)
+        said = [] if self.low is None else ["not confirmed with another seed"]
         if self.is_confirmed:
-            return f"sure; {significant(self.low)} confirmed with another seed"
-        is_untold = any((each.rate, each.verdict) == (self.low, Verdict.unknown) for each in self.probes)
-        return "likely; another seed can't tell" if is_untold else "likely; not confirmed with another seed"
+            said = [f"{significant(rate)} confirmed with another seed"]
+        elif said and Verdict.unknown in verdicts:
+            said = ["another seed can't tell"]
+        said += [f"{num} of {num + len(verdicts)} processes there were invalid"] if num else []
+        return "; ".join(["sure" if is_sure else "likely", *said])
 
     @property
     def sentence(self) -> str:
@@ -125,30 +130,23 @@ class Capacity:
         return f"{self.setting}: {tried} ({missed}); give best --serve a longer --budget"
 
 
-def without_bounds(cells: Iterable[MeasuredCell]) -> list[MeasuredCell]:
-    """The cells without those that only told a search of rates where to begin, in seconds: they are no answer."""
-
-    def is_bound(cell: MeasuredCell) -> bool:
-        of_sweep = (cell.record.sweep_id if cell.record else None) or ""
-        return cell.cell.protocol != Protocol.server and cell.cell.suite != SEARCH and of_sweep.endswith(f"-{SEARCH}")
-
-    return [cell for cell in cells if not is_bound(cell)]
-
-
 def capacities(cells: Iterable[MeasuredCell]) -> list[Capacity]:
     """What the probes among the cells tell of each setting: those that compare stand together, the best first."""
     found: dict[Hashable, dict[str, dict[Hashable, Probe]]] = defaultdict(lambda: defaultdict(dict))
+    invalid: dict[Hashable, dict[Hashable, float]] = defaultdict(dict)  # the rates, by setting and process
     for cell in cells:
         for each in cell.processes if cell.cell.protocol == Protocol.server else ():
-            if (probe := _probe(each, cell)) is not None:
-                setting, work = (replace(each, cell=of(each.cell), known={}) for of in (setting_of, work_of))
+            setting, work = (replace(each, cell=of(each.cell), known={}) for of in (setting_of, work_of))
+            if each.outcome == Status.invalid:
+                invalid[setting.measured_key][each.name, each.started_at] = each.cell.server.rate
+            elif (probe := _probe(each, cell)) is not None:
                 of_work = found[work.workload_key, work.place_key]
                 # a cell may be of several sweeps
                 of_work[setting.measured_key].setdefault((each.name, each.started_at), probe)
     groups = told_apart(Group([_plain(each) for each in of_work.values()]) for of_work in found.values())
     made = []
     for group, of_work in zip(groups, found.values(), strict=True):
-        of_group = [_capacity(group, list(probes.values())) for probes in of_work.values()]
+        of_group = [_capacity(group, probes, invalid[key]) for key, probes in of_work.items()]
         made += sorted(of_group, key=lambda each: (-(each.low or 0.0), -(each.high or 0.0)))
     return made
 
@@ -176,11 +174,12 @@ def _probe(process: Process, cell: MeasuredCell) -> Probe | None:
     return Probe(rate=process.cell.server.rate, **told, cell=cell, process=process)
 
 
-def _capacity(group: Group, probes: list[Probe]) -> Capacity:
+def _capacity(group: Group, found: Mapping[Hashable, Probe], invalid: Mapping[Hashable, float]) -> Capacity:
+    probes = sorted(found.values(), key=lambda each: each.rate)
     of = probes[0].cell
     batch, server = of.cell.batch_size, of.cell.server
     words = [group.setting(of), "one at a time" if batch == 1 else f"batches of at most {batch}"]
     words += [f"{server.max_delay_ms:g} ms delay"] if server.max_delay_ms else []
     words += [f"{server.workers} workers"] if server.workers > 1 else []
     bounds = sure_bounds((each.rate, each.verdict) for each in probes)
-    return Capacity(group.what, ", ".join(words), sorted(probes, key=lambda each: each.rate), *bounds)
+    return Capacity(group.what, ", ".join(words), probes, *bounds, list(invalid.values()))

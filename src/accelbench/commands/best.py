@@ -105,7 +105,7 @@ def _check(chosen: Namespace) -> None:
 def _show_best(chosen: Namespace, context: Context) -> int:
     from accelbench.answers.groups import Limit, groups
     from accelbench.answers.sentences import answers
-    from accelbench.answers.serving import best_settings, capacities, without_bounds
+    from accelbench.answers.serving import best_settings, capacities
     from accelbench.answers.trust import tips
     from accelbench.answers.words import workload_text
     from accelbench.judging.costs import price_notes
@@ -127,7 +127,7 @@ def _show_best(chosen: Namespace, context: Context) -> int:
     notes = [note for sweep in read for note in sweep.notes]
     notes += [*_of_unknown_latency(cells, limit), *price_notes((cell.row for cell in cells), prices)]
     serving = best_settings(capacities(cells)) if limit is None else []
-    found = answers(without_bounds(cells), limit)
+    found = answers(cells, limit)
     if not found and not serving:
         problem = "best: no ok cell" + ("" if limit is None else f" is within {limit}")
         unread = [each.problem for each in planned if each.problem]

@@ -9,7 +9,6 @@ from pathlib import Path
 from accelbench.answers.headline import Line, headline
 from accelbench.answers.process import NOT_RUN, UNREADABLE
 from accelbench.answers.sentences import Answer, answers
-from accelbench.answers.serving import without_bounds
 from accelbench.answers.trust import stand_ins, tips
 from accelbench.judging.disturbed import DISTURBED
 from accelbench.report.extension import Addition, Extension, Picture
@@ -90,7 +89,7 @@ def compose(
     """
     shown = sweeps if shown is None else shown
     cells = [cell for sweep in sweeps for cell in sweep.cells]
-    found = answers(without_bounds(cells))
+    found = answers(cells)
     num_by_outcome = Counter(cell.outcome for cell in cells)
     ran = [record for sweep in sweeps for record in sweep.records if record.status != Status.skipped]
     starts = [record.started_at for record in ran]

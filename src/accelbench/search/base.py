@@ -24,6 +24,7 @@ class BaseSearch:
     what: str  # is searched, such as `3 settings`
     records: Sized  # of its processes
     session: Session  # once it runs
+    is_interrupted = False  # by Ctrl-C: then that is the exit status
 
     def __init__(self, context: SweepContext, ready: Prepared, budget_s: float, now: Callable[[], float]) -> None:
         self.context, self.ready, self.budget_s, self.now = context, ready, budget_s, now
@@ -82,6 +83,7 @@ def search_alone(
             except KeyboardInterrupt as stop:
                 if not search.records:
                     raise Interrupted(" before the first process") from stop
+                search.is_interrupted = True
                 search.show()
                 raise Interrupted("; every finished process has its record, in", shown(context.folder)) from stop
     return search.show()

@@ -100,6 +100,7 @@ class RateRace:
     measure: Callable[[int, float, int, int], Probed | None]
     cost_s: Callable[[int, float, int, int], float]  # of such a probe
     left_s: Callable[[], float]
+    kept_s: float = 0.0  # which a probe that runs should leave, for what confirms a pass
     needed_s: float = 0.0  # for a probe that did not fit into the time left, the latest
 
     @property
@@ -145,19 +146,23 @@ class RateRace:
         found = self._probe(i, rate, level + 1, None) or self._probe(i, rate, level, None)
         return found is not None and found.verdict == Verdict.fails
 
+    def _ask(self, i: int, rate: float, level: int) -> tuple[int, float, int, int]:
+        rate = float(f"{rate:.3g}")
+        return i, rate, level, sum(each.num_processes for each in self.candidates[i].probed if each.rate == rate)
+
     def _probe(self, i: int, rate: float, level: int, kept_s: float | None) -> Probed | None:
         """A probe, if it fits into the time but for `kept_s` and for what confirms a pass; None: for nothing."""
-        candidate, rate = self.candidates[i], float(f"{rate:.3g}")
-        ask = i, rate, level, sum(each.num_processes for each in candidate.probed if each.rate == rate)
+        candidate, ask = self.candidates[i], self._ask(i, rate, level)
         need_s = self.cost_s(*ask)
         if kept_s is not None and (leader := self.leader) is not None:
             # What passed was lucky, too: twice as many requests confirm it in 9 of 10 searches, as many in 6.
-            costs_s = [self.cost_s(leader, each.rate, each.level, 1) for each in self.candidates[leader].passed]
+            costs_s = [self.cost_s(*self._ask(leader, one.rate, one.level)) for one in self.candidates[leader].passed]
             kept_s = max(kept_s, 2 * max(need_s, *costs_s))
         if candidate.has_failed:
             return None
-        if need_s + (kept_s or 0.0) > self.left_s():
-            self.needed_s = need_s + (kept_s or 0.0)
+        self.kept_s = kept_s or 0.0
+        if need_s + self.kept_s > self.left_s():
+            self.needed_s = need_s + self.kept_s
             return None
         if (found := self.measure(*ask)) is None:
             candidate.has_failed = True

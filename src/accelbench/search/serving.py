@@ -8,7 +8,8 @@ from typing import Any
 
 from rich.console import Console
 
-from accelbench.answers.serving import SEARCH, Capacity, best_settings, capacities, work_of
+from accelbench.answers.cells import SEARCH
+from accelbench.answers.serving import Capacity, best_settings, capacities, work_of
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging import disturbed
@@ -31,7 +32,7 @@ from accelbench.sweep.context import SweepContext
 from accelbench.sweep.terminal import outcome, say
 
 FIRST_S = 2.0  # of requests one after another, and of all at once: what a setting may be able to do
-MAX_AGAIN = 2  # further processes at a rate whose requests came late, as happens on a machine with neighbours
+MAX_LATE = 3  # processes of a setting in a row whose requests came late, as beside neighbours: then none is run again
 OVERHEAD_S = 3.0  # of a process beyond its requests, until one was measured
 
 
@@ -61,6 +62,7 @@ class _Search(BaseSearch):
         self.what = counted(len(self.asked), "setting")
         self.overhead_s, self.is_done, self.needed_s = OVERHEAD_S, False, 0.0
         self.records: dict[str, Record] = {}  # by name
+        self.num_works = 0  # that are asked for
         self.num_racing, self.unprobed = 0, list[str]()  # settings that may be probed; a line for each that never was
 
     def race(self) -> None:
@@ -68,6 +70,7 @@ class _Search(BaseSearch):
         for item in self.asked:
             work = {name: v for name, v in work_of(item.cell).settings().items() if name not in CHOSEN_SETTINGS}
             works.setdefault(canonical_json(work), []).append(item)
+        self.num_works = len(works)
         self.is_done = all([self._race(items, len(works) - i) for i, items in enumerate(works.values())])
 
     def _race(self, items: Sequence[Planned], num_left: int) -> bool:
@@ -76,6 +79,7 @@ class _Search(BaseSearch):
         offline = {i: rate for i, item in enumerate(items) if (rate := self._offline(item, ends_s)) is not None}
         racing, percentile = [items[i] for i in offline], items[0].cell.server.percentile
         self.num_racing += len(racing)
+        num_late = [0] * len(racing)  # in a row
         num = max(NUM_REQUESTS, 2 * num_requests_for(percentile))
 
         def process_of(i: int, rate: float, level: int, repeat: int) -> Planned:
@@ -84,11 +88,14 @@ class _Search(BaseSearch):
             return self._process(racing[i], repeat=repeat, server=server)
 
         def measure(i: int, rate: float, level: int, repeat: int) -> Probed | None:
-            num, record = 1, self._measure(process_of(i, rate, level, repeat), ends_s)
-            while num <= MAX_AGAIN and _is_late(record) and cost_s(i, rate, level, repeat + num) <= ends_s - self.now():
-                self.context.say(f"Nothing else was wrong: once more with another seed, at most {MAX_AGAIN} times")
+            num = 0
+            while True:
                 record = self._measure(process_of(i, rate, level, repeat + num), ends_s)
-                num += 1
+                num, num_late[i] = num + 1, num_late[i] + 1 if _is_late(record) else 0
+                left_s = ends_s - self.now() - race.kept_s
+                if not 0 < num_late[i] < MAX_LATE or cost_s(i, rate, level, repeat + num) > left_s:
+                    break
+                self.context.say(f"Nothing else was wrong: once more with another seed, at most {MAX_LATE - 1} times")
             if record.status not in (Status.ok, Status.invalid):
                 return None
             if (serving := _serving(record)) is None or serving.num_missed is None:
@@ -174,10 +181,13 @@ class _Search(BaseSearch):
         if not self.is_done:
             more = f" --budget {self.needed_s / 60 + 1:.0f}m" if self.needed_s > self.budget_s else ""
             say(console, f"To go on: the same command with out={folder}{more}, which has a new budget then")
-        if any(each.low for each in found):
+        num_lacking = self.num_works - len({each.what for each in found if each.low})
+        if self.num_works and num_lacking <= 0:
             return 0
-        why = f"no probe is a sure pass of {found[0].limit_text}" if found else self._why_none()
-        say(console, f"No rate to serve at, so the exit status is 1: {why}")
+        if not self.is_interrupted:
+            of = f" for {num_lacking} of {counted(self.num_works, 'workload')}" if self.num_works > 1 else ""
+            why = f"no rate is surely within the limit, {found[0].limit_text}" if found else self._why_none()
+            say(console, f"No rate to serve at{of}, so the exit status is 1: {why}")
         return 1
 
     def _why_none(self) -> str:
