@@ -3,8 +3,7 @@ import io
 import pytest
 from rich.console import Console
 
-from accelbench.report.tables.on_terminal import bars, rendered
-from accelbench.report.tables.table import Table, number, word
+from accelbench.report.tables.on_terminal import bars
 
 
 @pytest.mark.parametrize("width", [80, 20])
@@ -22,14 +21,3 @@ def test_bars_have_a_line_for_each_setting_and_names_and_speeds_fit_into_any_ter
         assert lines[0].count("█") > 3 * lines[1].count("█")
     else:
         assert "".join("".join(line[:6].split()) for line in lines) == "cpubf16b128cpufp32b128"
-
-
-def test_no_word_of_many_columns_is_broken_in_80_characters() -> None:
-    numbers = {"samples/s": 12_300.0, "± (%)": 2.1, "p50 (ms)": 10.2, "cost of a million": 0.0562, "doubts": 12.0}
-    rows = [[word("throughput, cost"), word("openvino bf16 b128 threads=2"), word("matrix products")]]
-    rows[0] += [number(value) for value in numbers.values()]
-    out = io.StringIO()
-    Console(file=out, width=80).print(
-        rendered(Table(title="", headings=["best by", "with", "bound by", *numbers], rows=rows))
-    )
-    assert {"throughput,", "threads=2", "products", "million", "0.0562"} <= set(out.getvalue().split())

@@ -15,12 +15,10 @@ COLOURS = {Device.cpu: "blue", Device.gpu: "green", Device.tpu: "red", Device.xl
 
 
 def rendered(table: Table) -> RichTable:
-    """`table` for rich to print. Cells fold where the terminal is narrow, headings of more columns than 6 always."""
+    """`table` for rich to print; cells fold where the terminal is too narrow."""
     made = RichTable(title=table.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for i, (heading, numeric) in enumerate(zip(table.headings, table.numeric, strict=True)):
-        words = " ".join([heading, *(row[i].text for row in table.rows)]).split()
-        width = max(map(len, words)) if numeric and len(table.headings) > 6 else None
-        made.add_column(heading, justify="right" if numeric else "left", overflow="fold", width=width)
+    for heading, numeric in zip(table.headings, table.numeric, strict=True):
+        made.add_column(heading, justify="right" if numeric else "left", overflow="fold")
     for row in table.rows:
         made.add_row(*(Text(entry.text) for entry in row))
     return made
