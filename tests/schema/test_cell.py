@@ -27,6 +27,7 @@ PATHS = ["suite", "engine", "device", "data.name", *(each.path for each in decla
 # Other values of the settings whose default does not tell their type.
 OTHER = {"threads": 1, "trainer.gradient_clip_val": 0.5, "model.task": Task.masked_lm, "model.inputs": ("ids",)}
 OTHER |= {"data.train_images": 7, "server.max_batch": 4}
+OTHER |= {"target.accuracy": 0.5, "target.value": 1.5, "target.lower": True, "target.every_steps": 3}
 
 
 def another(value):
@@ -51,7 +52,8 @@ def with_another(whole, path, value=None):
 
 @pytest.mark.parametrize("path", PATHS)
 def test_every_setting_is_kept_and_changes_the_id_but_the_suite_and_the_time_limit(path):
-    cell = dataclasses.replace(CELL, protocol=Protocol.server) if path.startswith("server.") else CELL
+    of_protocol = {"server": Protocol.server, "target": Protocol.target}
+    cell = dataclasses.replace(CELL, protocol=of_protocol.get(path.partition(".")[0], CELL.protocol))
     changed = with_another(cell, path, OTHER.get(path))
     assert changed != cell
     assert (changed.id == cell.id) == (path in ("suite", "timeout_s", "warmup", "steps"))
@@ -60,9 +62,9 @@ def test_every_setting_is_kept_and_changes_the_id_but_the_suite_and_the_time_lim
     assert isinstance(read.device, Device)
 
 
-@pytest.mark.parametrize("path", [each for each in PATHS if each.startswith(("window.", "server."))])
-def test_the_window_is_part_of_a_window_cells_id_only_and_the_server_of_those_that_serve(path):
-    using = {Protocol.window} if path.startswith("window.") else SERVING
+@pytest.mark.parametrize("path", [each for each in PATHS if each.startswith(("window.", "server.", "target."))])
+def test_the_bounds_of_a_protocol_are_part_of_the_id_of_its_cells_only(path):
+    using = {"window": {Protocol.window}, "server": SERVING, "target": {Protocol.target}}[path.partition(".")[0]]
     for protocol in Protocol:
         cell = make_cell(protocol=protocol)
         assert (with_another(cell, path, OTHER.get(path)).id == cell.id) == (protocol not in using)

@@ -33,7 +33,7 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Breakdown, Check, Epoch, Evaluation, Measurement, Observed, Operator, Work
 from accelbench.schema.ranges import MAX_NUMBER
 from accelbench.schema.serving import Serving
-from accelbench.schema.vocab import QUANTIZED, SERVING, Device, Mode, Pipeline, Precision, Promise, Protocol
+from accelbench.schema.vocab import EPOCHS, QUANTIZED, SERVING, Device, Mode, Pipeline, Precision, Promise, Protocol
 
 # In which a newly built network rounds as a cell does, where that is not its own precision. No CPU has tf32: bf16
 # rounds to fewer bits.
@@ -72,9 +72,13 @@ class CellRun:
     def __init__(self, cell: Cell, data_folder: Path, backend: BaseBackend, ranks: RankGroup = ONE_RANK) -> None:
         self.limits = Limits(cell)
         check_has_epochs(cell)
+        if cell.protocol == Protocol.target:
+            raise UnsupportedError(
+                f"protocol=target: engine={cell.engine} does not train to a target: use protocol=fit"
+            )
         self.cell, self.data_folder, self.backend, self.ranks = cell, data_folder, backend, ranks
         self.trains = cell.mode == Mode.train
-        self.fits = cell.protocol == Protocol.fit
+        self.fits = cell.protocol in EPOCHS
         # One step shows whether a cell fits into memory and time; more steps would take as long again.
         self.is_one_step = cell.protocol == Protocol.steps and cell.steps == 1
         self.timing, self.seen = Timing(), Observations()

@@ -13,7 +13,7 @@ from accelbench.data.arrays import Arrays, load_split, read_classes
 from accelbench.data.order import Last, Order
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError, did_you_mean
 from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import RANDOM, RANDOM_IMAGE_PIPELINES, Library, ModelOutput, Protocol, Weights
+from accelbench.schema.vocab import EPOCHS, RANDOM, RANDOM_IMAGE_PIPELINES, Library, ModelOutput, Weights
 from accelbench.schema.workload import ModelSpec
 
 Shape = tuple[int, ...]
@@ -46,8 +46,8 @@ def is_random(cell: Cell) -> bool:
 
 def check_has_epochs(cell: Cell) -> None:
     """Raises an UnsupportedError if whole epochs of random images were asked for."""
-    if is_random(cell) and cell.protocol == Protocol.fit:
-        raise UnsupportedError("protocol=fit: random images have no epochs; use protocol=window or steps")
+    if is_random(cell) and cell.protocol in EPOCHS:
+        raise UnsupportedError(f"protocol={cell.protocol}: random images have no epochs; use protocol=window or steps")
 
 
 def arrays_of(cell: Cell, split: str, data_folder: Path) -> Arrays:
@@ -57,7 +57,7 @@ def arrays_of(cell: Cell, split: str, data_folder: Path) -> Arrays:
 
 def order_of(cell: Cell, split: str, num: int, *, last: Last, part: tuple[int, int] = (0, 1)) -> Order:
     """The order of a split's `num` samples: shuffled for training, without end unless in `fit`; see `Order`."""
-    shuffle, endless = split == "train", cell.protocol != Protocol.fit
+    shuffle, endless = split == "train", cell.protocol not in EPOCHS
     return Order(num, cell.batch_size, shuffle=shuffle, seed=cell.seed, endless=endless, last=last, part=part)
 
 

@@ -140,6 +140,7 @@ def _settings(record: Record) -> Row:
     is_xla = cell.device in XLA and cell.engine == Engine.lightning
     has_random_images = cell.data.name == RANDOM and not cell.model.batch and cell.model.library != Library.transformers
     unused = {f"server.{name}" for name in UNUSED[cell.protocol]}
+    unused |= set() if cell.protocol == Protocol.target else {f"target.{name}" for name in vars(cell.target)}
     declared_ones = {each.column: None if each.path in unused else each.value(cell) for each in DECLARED}
     return {
         "suite": cell.suite,

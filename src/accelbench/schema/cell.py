@@ -2,20 +2,23 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from accelbench.schema.ranges import AtLeastOne, Count, NotNegative
+from accelbench.schema.ranges import AtLeastOne, Count, NotNegative, Number, Share
 from accelbench.schema.serialize import canonical_json, digest, plain
 from accelbench.schema.setting import setting
 from accelbench.schema.text import one_line
 from accelbench.schema.vocab import (
+    EPOCHS,
     SERVING,
     XLA,
     Allocator,
     Augment,
+    Definition,
     Device,
     Engine,
     Generator,
@@ -197,6 +200,73 @@ class Server:
         return rate + delay + ([f"{self.workers}workers"] if self.workers > 1 else [])
 
 
+ACCURACY, LOSS = "accuracy", "loss"  # the metrics that every classifier has
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What a training is to reach, of protocol=target: see docs/time-to-accuracy.md.
+
+    It is evaluated on a part of the training set, which it does not train on; the test set is only reported.
+    """
+
+    accuracy: Share | None = setting(
+        None,
+        "protocol=target: the share of right answers to reach, such as 0.97",
+        column=True,
+        name="target_accuracy",
+        empty="other metrics",
+    )
+    metric: str = setting(
+        ACCURACY,
+        "protocol=target: accuracy, loss, metric (of model.metric), or a name that your LightningModule logs",
+        column=True,
+        name="target_metric",
+        empty="other protocols",
+    )
+    value: Number | None = setting(
+        None,
+        "protocol=target: what another metric than accuracy is to reach",
+        column=True,
+        name="target_value",
+        empty="none",
+    )
+    lower: bool | None = setting(
+        None, "protocol=target: whether lower is better; unless given, of the loss, and of names with loss or error"
+    )
+    definition: Definition = setting(
+        Definition.passage,
+        "protocol=target: passage, until the first evaluation that reaches it; fixed, all epochs and one evaluation",
+        column=True,
+        name="target_definition",
+        empty="other protocols",
+    )
+    validation: NotNegative = setting(0.1, "protocol=target: the share of the training set to evaluate on", above=0)
+    every: NotNegative = setting(1.0, "protocol=target: epochs between two evaluations, such as 0.25", above=0)
+    every_steps: AtLeastOne | None = setting(None, "protocol=target: steps between two evaluations, instead of epochs")
+
+    @property
+    def threshold(self) -> float:
+        """What the metric is to reach; `settings.to_cell` refuses a target without a value."""
+        value = self.accuracy if self.metric == ACCURACY else self.value
+        return math.nan if value is None else value
+
+    @property
+    def is_lower(self) -> bool:
+        """Whether lower values are better."""
+        name = self.metric.lower()
+        return self.lower if self.lower is not None else any(word in name for word in ("loss", "error"))
+
+    def is_met(self, value: float | None) -> bool:
+        """Whether this value reaches it; None, of a loss that is not finite, does not."""
+        return value is not None and (value <= self.threshold if self.is_lower else value >= self.threshold)
+
+    @property
+    def text(self) -> str:
+        """Such as `accuracy at least 0.97`."""
+        return f"{self.metric} at {'most' if self.is_lower else 'least'} {self.threshold:g}"
+
+
 _FOR_RATES = ("rate", "latency_ms", "percentile", "generator")
 # Protocol -> the settings of `Server` that it does not use.
 UNUSED = {
@@ -226,11 +296,13 @@ class RunSettings:
         empty="one device",
     )
     protocol: Protocol = setting(
-        help="window: steps for some time; steps: so many; fit: epochs; server, single_stream, multi_stream, offline",
+        help="window: steps for some time; steps: so many; fit: epochs; target: until a metric is reached; "
+        "server, single_stream, multi_stream, offline: requests",
         column=True,
     )
     epochs: AtLeastOne = setting(
-        help="of protocol=fit; the other protocols only estimate the time of this many; unless given, the model's own",
+        help="of protocol=fit, and of protocol=target at most; the others only estimate the time of this many; unless "
+        "given, the model's own",
         column=True,
     )
     warmup: Count = setting(10, "steps before those of protocol=steps", least=1)
@@ -258,6 +330,7 @@ class RunSettings:
     timeout_s: NotNegative = setting(600.0, "seconds after which a cell is ended; its record says so", above=0)
     window: Window = Window()
     server: Server = Server()
+    target: Target = Target()
 
 
 # Protocol -> the attributes of a cell that not all protocols use.
@@ -265,6 +338,7 @@ BOUNDS = {
     Protocol.window: ["window"],
     Protocol.steps: ["warmup", "steps"],
     **dict.fromkeys(SERVING, ["server"]),
+    Protocol.target: ["target"],
 }
 
 
@@ -341,6 +415,7 @@ class Cell(RunSettings):
             data.augment if data.augment != Augment.none else "",
             {Protocol.window: "", Protocol.steps: f"{self.steps}steps"}.get(self.protocol, self.protocol),
             *(self.server.words(self.protocol) if self.protocol in SERVING else []),
+            f"{self.target.threshold:g}" if self.protocol == Protocol.target else "",
             f"{self.threads}thread{'s' * (self.threads > 1)}" if self.threads else "",
             PurePath(model.weights).name if model.weights != Weights.none else "",
             model.task or "",
@@ -363,7 +438,7 @@ def id_of(values: Mapping[str, Any]) -> str:
 def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
     others = {key for keys in BOUNDS.values() for key in keys} - set(BOUNDS.get(values["protocol"], []))
     left_out = {"suite", "timeout_s", *others}
-    if not values.get("budget_s") or values["protocol"] == Protocol.fit:  # cells that do not use it keep their ids
+    if not values.get("budget_s") or values["protocol"] in EPOCHS:  # cells that do not use it keep their ids
         left_out.add("budget_s")
     settings = {name: value for name, value in values.items() if name not in left_out}
     # cells that do not use them keep their ids

@@ -18,6 +18,7 @@ from accelbench.schema.ranges import (
     Share,
 )
 from accelbench.schema.serving import Serving
+from accelbench.schema.target import TargetTraining
 from accelbench.schema.vocab import Phase, Promise, Stop
 
 SeriesName = Annotated[str, re.compile("[A-Za-z0-9_]+")]
@@ -86,6 +87,7 @@ class Epoch:
     data_s: Seconds | None = None  # of `seconds`, the time to get the batches; None if the steps fetch them themselves
     loss: Number | None = None  # mean over the epoch's steps; None in inference
     accuracy: Share | None = None  # share of right answers during training; None for a model that does not classify
+    target: TargetTraining | None = None  # the log of a training to a target (protocol `target`)
     evaluation: Evaluation | None = None  # on the test set after the epoch, not part of `seconds`; None in inference
 
 
@@ -178,6 +180,7 @@ class Measurement(Observed):
     operators: list[Operator] = field(default_factory=list)  # those that take most of a step's time, longest first
     epochs: list[Epoch] = field(default_factory=list)  # whole epochs (protocol `fit`)
     serving: Serving | None = None  # requests and their answers, of the protocols that serve
+    target: TargetTraining | None = None  # the log of a training to a target (protocol `target`)
     evaluation: Evaluation | None = None  # on the test set after the last epoch of training
     # norm of the difference between the output for some samples and that in fp32 on the CPU, over the latter's norm;
     # None in training, and for plain fp32 on the CPU

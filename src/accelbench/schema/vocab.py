@@ -64,9 +64,17 @@ Mode = StrEnum("Mode", ["train", "infer"])
 Allocator = StrEnum("Allocator", ["default", "jemalloc", "tcmalloc", "glibc_reuse"])
 
 # What decides how many steps are measured: bounds in seconds and a target precision (`cell.Window`), a fixed number, or
-# whole epochs. The others serve requests, in MLPerf's four scenarios: arriving at a rate, one after another, several
-# at once one after another, and all at once.
-Protocol = StrEnum("Protocol", ["window", "steps", "fit", "server", "single_stream", "multi_stream", "offline"])
+# whole epochs; `target` trains until a metric is reached. The others serve requests, in MLPerf's four scenarios:
+# arriving at a rate, one after another, several at once one after another, and all at once.
+Protocol = StrEnum(
+    "Protocol", ["window", "steps", "fit", "target", "server", "single_stream", "multi_stream", "offline"]
+)
+EPOCHS = frozenset({Protocol.fit, Protocol.target})  # they train whole epochs
+# When a target is reached: at the first evaluation that meets it, or at the end of a length that is fixed in advance.
+Definition = StrEnum("Definition", ["passage", "fixed"])
+# What a process that trains to a target does, one after the other: `start` is from the fork of the process until the
+# engine begins; `test` is the last evaluation, on the test set.
+Span = StrEnum("Span", ["start", "data", "build", "train", "evaluate", "test"])
 SERVING = frozenset({Protocol.server, Protocol.single_stream, Protocol.multi_stream, Protocol.offline})
 # What makes the requests: accelbench's own generator, or MLPerf's LoadGen.
 Generator = StrEnum("Generator", ["own", "loadgen"])

@@ -9,16 +9,28 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 from accelbench.devices.cpu import usable_cores
 from accelbench.engines.images import why_unfit
 from accelbench.errors import UserError
-from accelbench.schema.cell import UNUSED, Cell, KerasSettings, Options, RunSettings, Server, TrainerSettings
+from accelbench.schema.cell import (
+    ACCURACY,
+    UNUSED,
+    Cell,
+    KerasSettings,
+    Options,
+    RunSettings,
+    Server,
+    Target,
+    TrainerSettings,
+)
 from accelbench.schema.ranges import MAX_COUNT, Range
 from accelbench.schema.setting import Declared, declared
 from accelbench.schema.text import MAX_TEXT, beginning, one_line
 from accelbench.schema.vocab import (
+    EPOCHS,
     RANDOM,
     RANDOM_IMAGE_PIPELINES,
     SERVING,
     XLA,
     Augment,
+    Definition,
     Device,
     Engine,
     KerasBackend,
@@ -51,6 +63,7 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
     run = checked(run)
     _check_made_for(run)
     _check_serving(run)
+    _check_target(run)
     run = _without_unused_settings(run)
     options = _taken(
         SweepOptions,
@@ -117,8 +130,11 @@ def _without_unused_settings(run: RunConfig) -> RunConfig:
         run = replace(run, scaling=RunSettings.scaling)
     if engine.name == Engine.lightning and (run.devices == 1 or run.device.name not in XLA):
         engine = replace(engine, xla_processes=False)
-    if run.protocol == Protocol.fit:
+    if run.protocol in EPOCHS:
         run = replace(run, breakdown_s=RunSettings.breakdown_s)
+    if run.protocol == Protocol.target:
+        fixed = {"every": Target.every, "every_steps": None} if run.target.definition == Definition.fixed else {}
+        run = replace(run, target=replace(run.target, lower=run.target.is_lower, **fixed))
     if run.protocol in SERVING:
         size = run.server.max_batch or run.batch_size
         size = min(size, LARGEST_QUERY.get(run.protocol, size))
@@ -180,6 +196,24 @@ def _check_serving(run: RunConfig) -> None:
         few = f"server.rate={server.rate:g} gives {num:,} requests in server.duration_s={server.duration_s:g}"
         longer = f"use server.duration_s={math.ceil(least / server.rate)}"
         raise UserError(f"server.percentile={server.percentile:g}: takes {least:,} requests, and {few}: {longer}")
+
+
+def _check_target(run: RunConfig) -> None:
+    """Raises a UserError if no training can reach the target, or if the protocol has none."""
+    target = run.target
+    if run.protocol != Protocol.target:
+        for name in vars(target):
+            refuse("target", target, name, f"goes with protocol=target, and not with protocol={run.protocol}")
+        return
+    if run.mode != Mode.train:
+        raise UserError(f"mode={run.mode}: protocol=target trains: use mode=train")
+    needed, other = ("accuracy", "value") if target.metric == ACCURACY else ("value", "accuracy")
+    if getattr(target, needed) is None:
+        raise UserError(f"protocol=target: needs target.{needed}, which is what {target.metric} is to reach")
+    if getattr(target, other) is not None:
+        raise UserError(f"target.{other}: goes with another target.metric than {target.metric}: use target.{needed}")
+    if target.validation >= 1:
+        raise UserError(f"target.validation={target.validation:g}: leaves nothing to train on: use less than 1")
 
 
 def repeated(cells: Iterable[Cell], num: int) -> list[Cell]:

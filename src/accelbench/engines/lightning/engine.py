@@ -41,7 +41,7 @@ from accelbench.measuring.promises import check_timed
 from accelbench.measuring.runner import Watch
 from accelbench.schema.cell import Cell, Options
 from accelbench.schema.measurement import Measurement, Observed, Work
-from accelbench.schema.vocab import XLA, Device, Library, Mode, Precision, Protocol
+from accelbench.schema.vocab import EPOCHS, XLA, Device, Library, Mode, Precision
 
 NUM_GIVEN_AGAIN = 3
 # Mistakes in names, imports and arguments: no device and no precision mends them.
@@ -166,7 +166,7 @@ def trainer_for(cell: Cell, backend: Backend, ranks: Ranks) -> pl.Trainer:
         num_nodes=ranks.num // ranks.num_here,
         strategy=backend.strategy() if ranks.num > 1 else "auto",
         plugins=[plugin_for(cell.precision, backend.torch_type)],
-        max_epochs=cell.epochs if cell.protocol == Protocol.fit else 1,
+        max_epochs=cell.epochs if cell.protocol in EPOCHS else 1,
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
