@@ -27,6 +27,13 @@ def test_equal_cells_are_planned_once_and_repeats_are_kept_apart_from_each_other
     cells = [make_cell(batch_size=size, repeat=repeat) for size in (8, 16, 32) for repeat in range(3)]
     order = [(item.cell.batch_size, item.cell.repeat) for item in planned(*cells)]
     assert order == [(size, repeat) for repeat in range(3) for size in (8, 16, 32)]
+    to_target = [make_cell(batch_size=size, seed=s, protocol=Protocol.target) for size in (8, 16) for s in range(2)]
+    assert [(item.cell.batch_size, item.cell.seed) for item in planned(*to_target)] == [
+        (8, 0),
+        (16, 0),
+        (8, 1),
+        (16, 1),
+    ]
 
 
 def test_data_that_no_network_takes_is_refused_and_beside_others_a_network_is_skipped():

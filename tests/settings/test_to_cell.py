@@ -47,6 +47,7 @@ CUSTOM = ("model.name=custom", "model.library=custom")
 
 
 SERVED = ("protocol=server", "mode=infer")
+TARGET = ["protocol=target", "target.accuracy=0.9"]
 LIT = ("model.name=lightning", "model.library=lightning", "model.target=my.nets.Lit", "data.name=module")
 
 
@@ -84,12 +85,39 @@ def test_a_lightning_module_has_a_data_module_or_its_own_loaders_and_settings_of
             "server.percentile=99: takes 509 requests, and server.rate=9 gives 180 .* use server.duration_s=57",
         ),
         ([*SERVED, "server.duration_s=600"], "timeout_s=600: is short for server.duration_s=600: use timeout_s=900"),
+        (["target.accuracy=0.9"], "target.accuracy=0.9: goes with protocol=target, and not with protocol=window"),
+        (["protocol=target"], "protocol=target: needs target.accuracy, which is what accuracy is to reach"),
+        ([*TARGET, "target.metric=loss"], "protocol=target: needs target.value, which is what loss is to reach"),
+        ([*TARGET, "target.value=1"], "target.value: goes with another target.metric than accuracy: use target.acc"),
+        ([*TARGET, "mode=infer"], "mode=infer: protocol=target trains: use mode=train"),
+        ([*TARGET, "target.validation=1"], "target.validation=1: leaves nothing to train on: use less than 1"),
+        ([*LIT, "optimizer.scale=sqrt"], "optimizer.scale=sqrt: a LightningModule has its own rate: use opt"),
+        (["mode=infer", "optimizer.scale=linear"], "optimizer.scale=linear: mode=infer has no rate: use opt"),
         (["trainer.accumulate_grad_batches=4"], "trainer.accumulate_grad_batches=4: goes with model=lightning"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(settings, told):
     with pytest.raises(UserError, match=f"^{told}"):
         cell_and_options(merged(*settings))
+
+
+@pytest.mark.parametrize(("scale", "rate"), [("none", 0.001), ("linear", 0.00025), ("sqrt", 0.0005)])
+def test_the_learning_rate_grows_with_the_batch_as_asked(scale, rate):
+    asked = (*TARGET, f"optimizer.scale={scale}", "model.batch_size=128")
+    assert cell_and_options(merged(*asked))[0].model.learning_rate == rate
+    assert cell_and_options(merged(*asked, "batch_size=128"))[0].model.learning_rate == 0.001
+
+
+def test_a_target_keeps_what_its_definition_uses():
+    every, whole = (
+        cell_and_options(merged(*TARGET, "target.every=0.5", f"target.definition={word}"))[0].target
+        for word in ("passage", "fixed")
+    )
+    assert (every.every, whole.every) == (0.5, 1.0)
+    loss = cell_and_options(merged("protocol=target", "target.metric=loss", "target.value=0.2"))[0].target
+    assert [loss.is_met(value) for value in (0.1, 0.2, 0.3, None)] == [True, True, False, False]
+    assert (loss.text, every.text) == ("loss at most 0.2", "accuracy at least 0.9")
+    assert [every.is_met(value) for value in (0.89, 0.9)] == [False, True]
 
 
 def test_a_protocol_that_serves_keeps_what_it_uses_and_max_batch_is_the_batch():
@@ -125,6 +153,7 @@ def in_range(setting):
         *("seed=-1", "repeat=-1", "window.warmup_steps=0", "window.warmup_s=-1.0", "window.latency_s=-0.5"),
         *("window.latency_steps=0", "window.latency_steps=1000001", "steps=1000001", "timeout_s=0.0"),
         *("server.rate=0.0", "server.rate=-1.0", "server.percentile=100.0", "server.max_batch=0"),
+        *("target.accuracy=1.5", "target.validation=0.0", "target.every=0.0", "target.every_steps=0"),
         *("window.measure_s=0.0", "window.block_s=-1.0", "model.learning_rate=0.0", "model.args.dropout=.nan"),
         *(f"{name}={value}" for name in ("timeout_s", "window.warmup_s") for value in ("nan", "inf")),
     ],

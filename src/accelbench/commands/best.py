@@ -6,7 +6,8 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from accelbench.commands.command import BUDGET, VERBOSE, Command, Context, budget_in_s, flag
+from accelbench.commands import to_target
+from accelbench.commands.command import VERBOSE, Command, Context, budget_in_s, flag
 from accelbench.commands.records import FOLDER, PRICE, check_devices, costs, default_folder
 from accelbench.errors import UserError
 from accelbench.presentation import counted
@@ -27,6 +28,8 @@ def _run(chosen: Namespace, context: Context) -> int:
         raise UserError(f"--latency-ms={limit_ms:g}: should be a number of milliseconds above 0")
     if chosen.serve:
         return _serve(chosen, context)
+    if chosen.target is not None:
+        return to_target.run([shlex.join(chosen.words)], chosen, context)
     if not (chosen.search or chosen.largest_batch):
         return _show_best(chosen, context)
     budget_s = budget_in_s(chosen, "1m")
@@ -72,10 +75,18 @@ def _serve(chosen: Namespace, context: Context) -> int:
 
 def _check(chosen: Namespace) -> None:
     """Refuses flags and words that do not go together."""
-    search, measures = chosen.search, chosen.search or chosen.largest_batch or chosen.serve
+    to_target.check(chosen)
+    has_target, search = chosen.target is not None, chosen.search
+    measures = search or chosen.largest_batch or chosen.serve or has_target
     settings = ["=" in word for word in chosen.words]
     rules = (
         (search and chosen.largest_batch, "--search: goes without --largest-batch"),
+        (
+            has_target and (search or chosen.largest_batch or chosen.serve),
+            "--target: goes without --search, --serve and --largest-batch",
+        ),
+        (has_target and chosen.latency_ms is not None, "--latency-ms: goes without --target"),
+        (has_target and not all(settings), "best --target: takes name=value,value, and no folder"),
         (chosen.serve and (search or chosen.largest_batch), "--serve: goes without --search and --largest-batch"),
         (chosen.serve and chosen.latency_ms is None, "--serve: needs --latency-ms, such as --latency-ms 50"),
         (chosen.serve and not all(settings), "best --serve: takes name=value,value, and no folder"),
@@ -84,17 +95,20 @@ def _check(chosen: Namespace) -> None:
         (chosen.margin and not search, "--margin: goes with --search"),
         (chosen.by and not search, "--by: goes with --search"),
         (chosen.per_batch and not search, "--per-batch: goes with --search"),
-        (chosen.budget is not None and not measures, "--budget: goes with --search, --serve and --largest-batch"),
+        (
+            chosen.budget is not None and not measures,
+            "--budget: goes with --search, --serve, --target and --largest-batch",
+        ),
         (chosen.latency_ms is not None and chosen.largest_batch, "--latency-ms: goes without --largest-batch"),
         (
             chosen.percentile and (chosen.latency_ms is None or (measures and not chosen.serve)),
             "--percentile: needs --latency-ms, and records or --serve",
         ),
         (chosen.price_per_hour and measures, "--price-per-hour: goes without --search, --serve and --largest-batch"),
-        (chosen.verbose and not measures, "-v: goes with --search, --serve and --largest-batch"),
+        (chosen.verbose and not measures, "-v: goes with --search, --serve, --target and --largest-batch"),
         (
             not measures and (len(settings) > 1 or any(settings)),
-            "best: takes one folder of records; name=value goes with --search, --serve or --largest-batch",
+            "best: takes one folder of records; name=value goes with --search, --serve, --target or --largest-batch",
         ),
     )
     for is_wrong, problem in rules:
@@ -185,7 +199,7 @@ COMMAND = Command(
         flag("--largest-batch", help="find the largest batch that fits: measures the cell of name=value"),
         flag("--search", help="find the best of all combinations of name=value,value within --budget"),
         flag("--serve", help="find the most requests/s within --latency-ms"),
-        BUDGET,
+        *to_target.FLAGS,
         flag("--margin", metavar="2%", help="with --search: how much better another cell may be (2%%)"),
         flag(
             "--by",
@@ -199,6 +213,7 @@ COMMAND = Command(
     usage="[flags] [folder]\n"
     "       accelbench best --search --budget 5m [flags] name=value,value ...\n"
     "       accelbench best --serve --latency-ms MS [--budget 3m] name=value ...\n"
+    "       accelbench best --target 0.97 [--seeds 6] [--budget 10m] name=value,value ...\n"
     "       accelbench best --largest-batch [--budget 1m] [-v] name=value ...",
     description="--search and --serve go on with out=runs/mine: docs/finding-the-best.md",
     takes_settings=True,

@@ -4,6 +4,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from accelbench import project
+from accelbench.commands import to_target
 from accelbench.commands.command import VERBOSE, Command, Context, flag
 from accelbench.errors import UserError
 
@@ -22,12 +23,19 @@ def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.sweep import interleaved
 
     names = [chosen.first, *chosen.others]
+    to_target.check(chosen)
+    if (chosen.target is not None or chosen.budget is not None) and not (chosen.run and chosen.target):
+        raise UserError("--target, --budget: go together with --run: both sides are trained to the target")
     terms = answer.terms(chosen.margin, chosen.fail_if, anyway=chosen.anyway or chosen.run or len(names) == 1)
     if len(names) not in ((2,) if chosen.run else (1, 2)):
         raise UserError(f"compare: takes A and B, {len(names)} given; words with spaces go in quotes")
     if not chosen.run and (chosen.verbose or chosen.repeats is not None):
         raise UserError(f"{'-v' if chosen.verbose else '--repeats'}: goes with --run; records are not measured again")
     place = project.workplace()
+    if chosen.target is not None:
+        if refused := [flag for flag in ("repeats", "margin", "fail_if") if getattr(chosen, flag) is not None]:
+            raise UserError(f"--{refused[0].replace('_', '-')}: goes without --target; --seeds says how many trainings")
+        return to_target.run(names, chosen, context)
     if not chosen.run and len(names) == 1:
         return answer.answer(*interleaved.load_comparison(Path(names[0])), terms, context.console)
     if not chosen.run:
@@ -56,6 +64,7 @@ COMMAND = Command(
     flags=(
         flag("--run", help="A and B are cells, each in quotes: measure them interleaved"),
         flag("--repeats", metavar="N", help="with --run: fresh processes of each cell (5)"),
+        *to_target.FLAGS,
         flag("--margin", metavar="2%", help="differences that count as the same (2%%)"),
         flag("--fail-if", metavar="slower:5%", help="exit with 1 if B's whole interval lies below -5 %%"),
         flag("--anyway", help="compare even if model, data, mode or protocol differ, or if not interleaved"),

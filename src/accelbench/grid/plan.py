@@ -54,10 +54,15 @@ def skip_reason(cell: Cell) -> str | None:
 def in_order(cells: Iterable[Cell]) -> dict[str, Cell]:
     """Cell id -> cell, in the order in which the cells run; equal cells once.
 
-    The repeats of a cell are kept apart: all cells run once, then all again, so that drift affects all alike.
+    The repeats of a cell are kept apart: all cells run once, then all again, so that drift affects all alike. So are
+    the seeds of trainings to a target.
     """
+
+    def number(cell: Cell) -> tuple[int, int]:
+        return cell.repeat, cell.seed if cell.protocol == Protocol.target else 0
+
     unique = {cell.id: cell for cell in cells}
-    return dict(sorted(unique.items(), key=lambda item: item[1].repeat))
+    return dict(sorted(unique.items(), key=lambda item: number(item[1])))
 
 
 def plan(

@@ -120,16 +120,21 @@ def _variable(name: str, *default: Any, _node_: Node) -> str | None:
     )
 
 
+def words_in(text: str) -> list[str]:
+    """The words of a text, separated as in a shell. Raises UserError."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UserError(f"{text}: not readable as words ({error})") from error
+
+
 def one_cell(words: str) -> tuple[Cell, config.SweepOptions]:
     """The one cell that `words`, separated as in a shell, describe, and the options of its run.
 
     Raises UserError: they describe none or several, or one without a speed, or hold a flag, a number of repeats or an
     executor of a cluster.
     """
-    try:
-        given = shlex.split(words)
-    except ValueError as error:
-        raise UserError(f"{words}: not readable as words ({error})") from error
+    given = words_in(words)
     for word in given:
         if word.startswith("-") or word.partition("=")[0] in ("repeat", "repeats"):
             raise UserError(f"{word}: not for one cell; compare takes --repeats N outside of the quotes")

@@ -4,6 +4,7 @@ Settings of a cell are declared in `schema/cell.py` and `schema/workload.py`, al
 Hydra, so that a help text does not wait for it.
 """
 
+import math
 import shlex
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
@@ -26,6 +27,21 @@ class Optimizer(StrEnum):
     """How a model is trained."""
 
     adam, adamw, sgd = "adam", "adamw", "sgd"
+
+
+class LrScale(StrEnum):
+    """How the learning rate grows with the batch."""
+
+    none, linear, sqrt = "none", "linear", "sqrt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerConfig:
+    """What the learning rate follows; a cell has the rate alone."""
+
+    scale: LrScale = setting(
+        LrScale.none, "how model.learning_rate, which is for the model's own batch_size, grows with the batch"
+    )
 
 
 class Retry(StrEnum):
@@ -160,6 +176,7 @@ class RunConfig(Options, RunSettings):
         ExecutorConfig, "where cells are measured: on this machine, or in jobs of a cluster"
     )
     trainer: TrainerSettings = TrainerSettings()
+    optimizer: OptimizerConfig = OptimizerConfig()
     repeats: AtLeastOne = setting(1, "fresh processes of each cell; each cell runs once before any runs again")
     profile: str | None = setting(None, "which values of {quick: ..., full: ...} in params.yaml")
     out: str | None = setting(None, "the folder of the records, under runs/; an existing one is resumed")
@@ -192,6 +209,7 @@ class SweepOptions:
     quiet_s: float = RunConfig.quiet_s
     verbose: bool = False
     executor: ExecutorConfig = ExecutorConfig()
+    ends_after_s: float = math.inf  # since the first cell began: then no further one is begun
 
     @property
     def words(self) -> list[str]:

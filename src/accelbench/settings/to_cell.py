@@ -41,7 +41,7 @@ from accelbench.schema.vocab import (
     Scaling,
 )
 from accelbench.schema.workload import SHAPES, DataSpec, ModelSpec
-from accelbench.settings.config import EngineConfig, Executor, RunConfig, SweepOptions, check_executor
+from accelbench.settings.config import EngineConfig, Executor, LrScale, RunConfig, SweepOptions, check_executor
 from accelbench.settings.own_code import checked, refuse
 from accelbench.settings.params import check_name
 from accelbench.settings.suites import MAX_BRACKETS, PATHS
@@ -73,6 +73,7 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
         study=run.suite.study,
         tracking=run.tracking.name,
         data_root=run.data.root,
+        ends_after_s=SweepOptions.ends_after_s,
     )
     weak = run.scaling == Scaling.weak
     cell = _taken(
@@ -84,6 +85,7 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
         model=_taken(
             ModelSpec,
             run.model,
+            learning_rate=_learning_rate(run),
             network=None if run.model.network == run.model.name else run.model.network,
             input_shape=tuple(run.model.input_shape or ModelSpec.input_shape),
         ),
@@ -100,6 +102,21 @@ def _taken(kind: type[T], settings: Any, **others: Any) -> T:
     """A `kind` whose fields are those of `settings`, but for `others`. OmegaConf makes lists of tuples."""
     values = {each.name: getattr(settings, each.name) for each in fields(kind) if each.name not in others}  # type: ignore[arg-type]
     return kind(**others, **{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
+
+
+def _learning_rate(run: RunConfig) -> float:
+    """The rate at the cell's batch, by the rule of `optimizer.scale`.
+
+    Linear: Goyal et al., Accurate, Large Minibatch SGD, 2017; square root: Krizhevsky, One weird trick, 2014.
+    """
+    scale, model = run.optimizer.scale, run.model
+    if scale == LrScale.none:
+        return model.learning_rate
+    if run.mode != Mode.train or model.library == Library.lightning:
+        what = "a LightningModule has its own rate" if run.mode == Mode.train else f"mode={run.mode} has no rate"
+        raise UserError(f"optimizer.scale={scale}: {what}: use optimizer.scale=none")
+    ratio = run.batch_size / model.batch_size
+    return float(f"{model.learning_rate * (ratio if scale == LrScale.linear else math.sqrt(ratio)):.6g}")
 
 
 def _keras(engine: EngineConfig, device: Device) -> KerasSettings | None:
@@ -133,7 +150,9 @@ def _without_unused_settings(run: RunConfig) -> RunConfig:
     if run.protocol in EPOCHS:
         run = replace(run, breakdown_s=RunSettings.breakdown_s)
     if run.protocol == Protocol.target:
-        fixed = {"every": Target.every, "every_steps": None} if run.target.definition == Definition.fixed else {}
+        fixed: dict[str, Any] = (
+            {"every": Target.every, "every_steps": None} if run.target.definition == Definition.fixed else {}
+        )
         run = replace(run, target=replace(run.target, lower=run.target.is_lower, **fixed))
     if run.protocol in SERVING:
         size = run.server.max_batch or run.batch_size

@@ -1,5 +1,6 @@
 """The sweep: cells -> records, one cell after another, a record for each whatever happens."""
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -120,7 +121,12 @@ def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list
         try:
             if sum(item.skip_reason is None for item in todo) > 1:
                 delivery.open()  # while the host imports its framework
+            ends_s = time.monotonic() + context.options.ends_after_s
             for item in todo:
+                if time.monotonic() >= ends_s:
+                    num = counted(len(ready.planned), "cell")
+                    context.say(f"The budget is used up: {len(measured)} of {num} have their record.")
+                    break
                 measured.append(session.measure(item))
                 delivery.add(measured[-1])
         finally:  # a cell's code may have deleted files; an interrupted sweep keeps its records too

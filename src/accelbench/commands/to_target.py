@@ -1,0 +1,64 @@
+"""What `best --target` and `compare --run --target` share: which setting reaches a target first."""
+
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import replace
+
+from accelbench.commands.command import BUDGET, VERBOSE, Context, budget_in_s, flag
+from accelbench.errors import UserError
+
+FLAGS = (
+    flag("--target", metavar="0.97", help="train to this accuracy: which setting gets there first, and how surely"),
+    flag("--seeds", metavar="N", help="with --target: trainings of each setting (6); twice as many of its reference"),
+    BUDGET,
+)
+DECIDED = {"protocol", "target.accuracy", "repeat", "repeats"}  # settings that the flags give
+DEFAULT_BUDGET = "10m"
+
+
+def check(chosen: Namespace) -> None:
+    """Refuses --seeds without --target, and what is no share or no number. Raises UserError."""
+    if chosen.target is None:
+        if chosen.seeds is not None:
+            raise UserError("--seeds: goes with --target")
+        return
+    try:
+        is_share = 0 < float(chosen.target) <= 1
+    except ValueError:
+        is_share = False
+    if not is_share:
+        raise UserError(f"--target {chosen.target}: should be an accuracy above 0 and at most 1, such as 0.97")
+    if chosen.seeds is not None and not (chosen.seeds.isdecimal() and 0 < len(chosen.seeds) <= 5 and int(chosen.seeds)):
+        raise UserError(f"--seeds {chosen.seeds[:20]}: should be a whole number, at least 1")
+
+
+def run(sides: Sequence[str], chosen: Namespace, context: Context) -> int:
+    """Trains the settings that the words of each side describe, interleaved by seed, and says which is there first.
+
+    Returns the exit status. Raises UserError: settings can't be trained to a target.
+    """
+    from accelbench.isolation.hosts import Hosts
+
+    budget_s = budget_in_s(chosen, DEFAULT_BUDGET)
+    target = ["protocol=target", f"target.accuracy={chosen.target}"]
+    with Hosts() as hosts:
+        from accelbench.settings.compose import cells_of, compose, words_in
+        from accelbench.sweep import run as sweep
+        from accelbench.sweep import terminal
+        from accelbench.sweep.seeds import NUM_SEEDS, with_seeds
+
+        given, verbose = [words_in(words) for words in sides], [VERBOSE] * chosen.verbose
+        if refused := DECIDED & {word.partition("=")[0] for words in given for word in words}:
+            raise UserError(f"{min(refused)}: --target and --seeds decide it: leave it out")
+        composed = [one for words in given for one in compose(["-m", *target, *words, *verbose])]
+        cells, options = cells_of(composed)
+        options = replace(options, ends_after_s=budget_s)
+        planned = with_seeds(cells, NUM_SEEDS if chosen.seeds is None else int(chosen.seeds))
+
+        def show(result: sweep.SweepResult) -> None:
+            terminal.conclude(result.records, result.folder, context.console, result.sweep_id)
+            terminal.show_answer(result.records, str(result.folder), context.console, options.words)
+
+        result = sweep.run(planned, options, context.console, hosts=hosts, show=show)
+    result.check_request(is_shown=True)
+    return 1 if result.num_unexpected else 0

@@ -1,0 +1,52 @@
+import pytest
+
+from accelbench.cli import main
+from accelbench.errors import UserError
+from accelbench.schema.cell import MAX_SEED
+from accelbench.schema.vocab import Engine, Precision, Protocol
+from accelbench.sweep.seeds import with_seeds
+from fakes import make_cell
+
+
+def to_target(**changes):
+    return make_cell(protocol=Protocol.target, **changes)
+
+
+def test_each_setting_gets_its_seeds_and_its_reference_twice_as_many_which_is_trained_once():
+    cells = [to_target(), to_target(precision=Precision.bf16), to_target(batch_size=8, engine=Engine.openvino)]
+    planned = with_seeds(cells, 3)
+    seeds = {}
+    for each in planned:
+        seeds.setdefault((each.batch_size, each.precision, each.engine), []).append(each.seed)
+    assert seeds == {
+        (32, "fp32", "lightning"): [*range(6)],  # one of the settings, and the reference of two
+        (32, "bf16", "lightning"): [0, 1, 2],
+        (8, "fp32", "openvino"): [0, 1, 2],
+        (8, "fp32", "lightning"): [*range(6)],
+    }
+    assert [each.seed for each in planned[:9]] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+
+
+def test_seeds_beyond_the_largest_are_refused():
+    with pytest.raises(UserError, match=r"^seed=\d+: with --seeds 3, seeds end at"):
+        with_seeds([to_target(seed=MAX_SEED - 5)], 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("best --target 97 model=mlp", "--target 97: should be an accuracy above 0 and at most 1, such as 0.97"),
+        ("best --target many model=mlp", "--target many: should be an accuracy above 0 and at most 1"),
+        ("best --target 0.9 --seeds 0 model=mlp", "--seeds 0: should be a whole number, at least 1"),
+        ("best --seeds 6 runs/mine", "--seeds: goes with --target"),
+        ("best --target 0.9 --serve --latency-ms 5", "--target: goes without --search, --serve and --largest-batch"),
+        ("best --target 0.9 runs/mine", "best --target: takes name=value,value, and no folder"),
+        ("best --target 0.9 model=mlp repeats=2", "repeats: --target and --seeds decide it: leave it out"),
+        ("best --target 0.9 model=mlp protocol=fit", "protocol: --target and --seeds decide it: leave it out"),
+        ("compare --target 0.9 a b", "--target, --budget: go together with --run"),
+        ("compare --run --target 0.9 --margin 3% model=mlp model=cnn", "--margin: goes without --target"),
+    ],
+)
+def test_what_does_not_go_with_a_target_is_refused(words, told, project, capsys):
+    assert main(words.split()) == 2
+    assert told in capsys.readouterr().err
