@@ -3,6 +3,7 @@
 Each brings a copy of what the other one needs.
 """
 
+import gc
 import os
 import shutil
 import sys
@@ -11,15 +12,24 @@ from pathlib import Path
 # Before anything imports torch. Two processes run the tests: a thread that waits for others of its process should not
 # keep a core busy that a test in the other one could use.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# XLA compiles networks that run for a moment: what it would optimise takes longer than they do.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
+
+gc.disable()  # until all modules are imported: what they make stays, and is looked through again and again
 
 import pytest  # noqa: E402
+
+from accelbench.engines.lightning import light_import  # noqa: E402, F401  # as the processes of cells import it
+from accelbench.isolation.hosts import Hosts  # noqa: E402
 
 BOTH = {"torch", "tensorflow"}
 REASON = "torch and tensorflow are in one process: tests/engines/keras needs a pytest of its own, as in `make test`"
 KERAS = Path(__file__).parent / "engines" / "keras"
 # Files whose tests take long begin first, so that the processes of `make test` end together.
-LONG = ["pipelines/", "lies/", "engines/exported/", "test_docs.py", "engines/lightning/", "api/", "test_cli.py"]
-LONG += ["sinks/", "sweep/", "report/test_in_a_browser.py", "search/", "settings/", "stages/"]
+LONG = ["pipelines/", "lies/", "engines/exported/", "test_docs.py", "test_cli.py", "sinks/", "sweep/test_secrets.py"]
+LONG += ["engines/", "api/", "sweep/", "report/test_in_a_browser.py", "search/", "settings/", "stages/", "isolation/"]
+# What one process runs, since it takes long to import: OpenVINO, and MLflow.
+TOGETHER = {"engines/exported/": "openvino"} | dict.fromkeys(("test_cli.py", "sinks/", "sweep/test_secrets"), "mlflow")
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -38,7 +48,21 @@ def pytest_collection_modifyitems(items):
     items.sort(key=rank)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            place = nodeid.partition("::")[0]
+            starts = (group for start, group in TOGETHER.items() if place.startswith(f"tests/{start}"))
+            return next(starts, place)
+
+    return Scheduling(config, log)
+
+
 def pytest_collection_finish(session):
+    gc.enable()
     if sys.modules.keys() >= BOTH:
         raise pytest.UsageError(REASON)
 
@@ -65,6 +89,13 @@ def _beside_others():
         patched.setenv("ACCELBENCH_LOCK", f"accelbench-tests-{os.getpid()}")
         patched.setenv("ACCELBENCH_BUSY", "allowed")
         yield
+
+
+@pytest.fixture(scope="session")
+def hosts():
+    """The processes that real cells are forked from: each imports its framework once for all tests."""
+    with Hosts() as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """What users bring: networks with other inputs than images, and functions that make their batches and losses."""
 
-from inspect import stack
+import sys
 
 import numpy as np
 import torch
@@ -193,6 +193,14 @@ def padded(batches):
     return {"ids": joined("ids", 0), "mask": joined("mask", True)}
 
 
+def is_timed():
+    """Whether a request is being served, of which the time is taken."""
+    frame = sys._getframe()
+    while frame and not (frame.f_code.co_name == "__call__" and frame.f_code.co_filename.endswith("served.py")):
+        frame = frame.f_back
+    return frame is not None
+
+
 class Raises(TwoInputs):
     """Fails from a request on, or on one in 50."""
 
@@ -201,7 +209,7 @@ class Raises(TwoInputs):
         self.for_ever, self.calls = for_ever, 0
 
     def forward(self, left, right):
-        self.calls += any(frame.function == "__call__" and frame.filename.endswith("served.py") for frame in stack(0))
+        self.calls += is_timed()
         if self.calls % 50 == 49 or (self.for_ever and self.calls > 49):
             raise ValueError("no luck")
         return super().forward(left, right)
@@ -211,8 +219,7 @@ class OtherWhenServing(TwoInputs):
     """Computes nothing for a request that is timed."""
 
     def forward(self, left, right):
-        is_timed = any(frame.function == "__call__" and frame.filename.endswith("served.py") for frame in stack(0))
-        return {"sum": left[:, :16].clone()} if is_timed else super().forward(left, right)
+        return {"sum": left[:, :16].clone()} if is_timed() else super().forward(left, right)
 
 
 class OnlyFour(TwoInputs):

@@ -45,6 +45,7 @@ def test_a_mistake_in_the_cells_settings_is_exit_status_2(run_alone):
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 
 
+@pytest.mark.slow
 def test_of_two_ranks_under_torchrun_the_first_answers(run_alone, tmp_path):
     (tmp_path / "faked.py").write_text(FAKED)
     done, outcome = run_alone((*TORCHRUN, str(tmp_path / "faked.py")), mode=Mode.train, devices=2)

@@ -11,7 +11,6 @@ from accelbench.doctor import selfcheck as module
 from accelbench.doctor.selfcheck import selfcheck
 from accelbench.errors import UserError
 from accelbench.grid.fingerprint import fingerprint
-from accelbench.isolation.hosts import Hosts
 from accelbench.project import workplace
 from accelbench.schema.selfcheck import read_selfcheck
 
@@ -27,9 +26,9 @@ def test_a_time_that_is_none_is_refused(budget, project, capsys):
 
 
 @pytest.mark.slow
-def test_too_little_time_says_how_much_is_needed(project, monkeypatch):
+def test_too_little_time_says_how_much_is_needed(project, hosts, monkeypatch):
     monkeypatch.setattr(module, "MIN_ROUNDS", 100)
-    with Hosts() as hosts, pytest.raises(UserError, match=r"--budget: \d+ rounds were measured, and 100 are needed"):
+    with pytest.raises(UserError, match=r"--budget: \d+ rounds were measured, and 100 are needed"):
         selfcheck(0.1, printed(), hosts)
     (plan,) = project.glob("selfcheck/*/plan.json")
     cells = json.loads(plan.read_text())["cells"]
@@ -38,10 +37,9 @@ def test_too_little_time_says_how_much_is_needed(project, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_selfcheck_finds_what_was_built_in(project):
+def test_a_selfcheck_finds_what_was_built_in(project, hosts):
     console = printed()
-    with Hosts() as hosts:
-        assert selfcheck(240.0, console, hosts) == 0  # beside other tests, a process takes three times as long
+    assert selfcheck(240.0, console, hosts) == 0  # beside other tests, a process takes three times as long
     text = console.file.getvalue()
     assert "processes of each to be told apart 4 times in 5" in " ".join(text.split())
     found = read_selfcheck(workplace().cache, fingerprint()["machine"])

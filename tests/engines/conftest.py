@@ -4,13 +4,6 @@ import pytest
 from accelbench.data.arrays import Arrays, save_split
 from accelbench.data.obtain import Obtained
 from accelbench.data.prepare import describe
-from accelbench.isolation.hosts import Hosts
-
-
-@pytest.fixture(scope="session")
-def hosts():
-    with Hosts() as running:
-        yield running
 
 
 @pytest.fixture(scope="session")

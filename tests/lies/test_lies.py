@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from accelbench.isolation.hosts import Hosts
 from accelbench.judging.row import summarise
 from accelbench.judging.warnings import MAX_OTHERS_PERCENT
 from accelbench.schema.cell import TrainerSettings, Window
@@ -202,12 +201,6 @@ SOUND_MODULES = [
     slow(sound("Embeds", "infers one sequence", batch_size=1, **TOKENS, **INFER)),
     sound("Embeds", "all its tokens are the same", data_args={"tokens": True, "same": True}, **INFER),
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def hosts():
-    with Hosts() as running:
-        yield running
 
 
 def named(case):

@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from fakes import TESTS, copy_package, make_project
 
 DECLARATION = """
@@ -45,6 +47,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.slow
 def test_one_declaration_is_all_that_command_line_errors_help_records_and_sinks_need(tmp_path):
     root = make_project(tmp_path)
     copy_package(root, "schema/cell.py", BEFORE, DECLARATION.lstrip("\n") + BEFORE)

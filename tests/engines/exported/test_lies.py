@@ -10,6 +10,7 @@ from accelbench.schema.workload import DataSpec, ModelSpec
 from engines.exported.test_run import SMALL, InTorch, marked
 from engines.lightning.own.test_workload import own_cell
 from fakes import make_cell
+from marks import slow
 
 ENGINES = [marked(Engine.openvino), marked(Engine.onnxruntime, slow=True), marked(Engine.aotinductor)]
 
@@ -55,7 +56,7 @@ FLOATS = DataSpec(name="random", pipeline=Pipeline.host)  # of whole numbers the
     [
         (kept(lambda images: None), {}, STALE),
         (kept(lambda images: images.untyped_storage().data_ptr()), {"data": FLOATS}, ""),
-        (kept(lambda images: hash(images.numpy().tobytes())), {"model": ModelSpec(name="mlp")}, KEPT),
+        slow(kept(lambda images: hash(images.numpy().tobytes())), {"model": ModelSpec(name="mlp")}, KEPT),
     ],
     ids=["all", "by address", "by content"],
 )

@@ -196,7 +196,8 @@ def spoilt(monkeypatch, change):
     monkeypatch.setattr(on_tensorflow.TensorFlow, "executed", executed)
 
 
-@pytest.mark.parametrize("pipeline", [Pipeline.array, slow(Pipeline.device)])
+@pytest.mark.slow
+@pytest.mark.parametrize("pipeline", [Pipeline.array, Pipeline.device])
 def test_results_that_are_kept_for_inputs_that_come_again_make_the_cell_invalid(digits, monkeypatch, pipeline):
     kept = {}
 

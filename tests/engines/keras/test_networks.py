@@ -11,6 +11,7 @@ from accelbench.schema.vocab import Precision
 from accelbench.schema.workload import ModelSpec
 from engines.keras.cells import give
 from engines.keras.twins import CASES, NUM, WHOLE, images, num_classes
+from marks import slow
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +40,7 @@ def test_a_network_is_its_twin(twins, case):
 
 @pytest.mark.parametrize(
     ("optimizer", "loss", "learning_rate"),
-    [("SGD", "categorical_crossentropy", 1e-2), ("adam", "sparse_categorical_crossentropy", 1e-3)],
+    [("SGD", "categorical_crossentropy", 1e-2), slow("adam", "sparse_categorical_crossentropy", 1e-3)],
 )
 def test_study_004_learns_with_our_loss_what_it_learnt_with_its_own(optimizer, loss, learning_rate):
     args = {"widths": [24, 12], "dropout": 0.0}

@@ -45,7 +45,8 @@ def lightning_side(digits):
     """By case: weights, outputs, losses, counts of parameters and operations, and what training gave."""
     import torch
 
-    from accelbench.engines.lightning import engine, zoo
+    from accelbench.engines.lightning import light_import  # noqa: F401  # first
+    from accelbench.engines.lightning import engine, zoo  # isort: skip
     from accelbench.engines.lightning.backends import backend_for
     from accelbench.engines.lightning.module import BenchModule, ImageTask
     from accelbench.engines.lightning.work import count

@@ -160,7 +160,7 @@ def test_recurrent_layers_are_their_cells_in_a_loop(layer, cell, num_layers, bia
     assert found.flops == counter.get_total_flops()
 
 
-@pytest.mark.parametrize("name", [name if name in ("cnn", "lstm") else slow(name) for name in OWN])
+@pytest.mark.parametrize("name", [name if name == "cnn" else slow(name) for name in OWN])
 def test_the_studies_networks_count_the_same_in_every_precision(name):
     """An LSTM is one operator in some of them, and many in others."""
     shape = OWN[name]

@@ -14,12 +14,11 @@ from accelbench.errors import UserError
 from accelbench.judging.asked import judge
 from accelbench.schema.vocab import Device, Library, Mode, Pipeline, Precision, Protocol, Task
 from accelbench.schema.workload import DataSpec, ModelSpec
-from fakes import make_cell
+from fakes import make_cell, needs
 from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
 from own_code import losses_of_a_plain_loop
 
-pytest.importorskip("transformers")
-pytestmark = IGNORES_LIGHTNINGS_WARNINGS
+pytestmark = [needs("transformers"), IGNORES_LIGHTNINGS_WARNINGS]
 SMALL = {"vocab_size": 90, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
 ARGS = {
     "bert": SMALL,
