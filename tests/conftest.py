@@ -9,8 +9,8 @@ import shutil
 import sys
 from pathlib import Path
 
-# Before anything imports torch. Two processes run the tests: a thread that waits for others of its process should not
-# keep a core busy that a test in the other one could use.
+# Before anything imports torch. Several processes run the tests: a thread that waits for others of its own should not
+# keep a core busy that a test in another process could use.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # XLA compiles networks that run for a moment: what it would optimise takes longer than they do.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
@@ -28,8 +28,9 @@ KERAS = Path(__file__).parent / "engines" / "keras"
 # Files whose tests take long begin first, so that the processes of `make test` end together.
 LONG = ["pipelines/", "lies/", "engines/exported/", "test_docs.py", "test_cli.py", "sinks/", "sweep/test_secrets.py"]
 LONG += ["engines/", "api/", "sweep/", "report/test_in_a_browser.py", "search/", "settings/", "stages/", "isolation/"]
-# What one process runs, since it takes long to import: OpenVINO, and MLflow.
-TOGETHER = {"engines/exported/": "openvino"} | dict.fromkeys(("test_cli.py", "sinks/", "sweep/test_secrets"), "mlflow")
+# What one process runs, since it takes long to import: the engines of exported networks, and MLflow.
+TOGETHER = dict.fromkeys(("engines/exported/", "engines/test_served.py"), "exported")
+TOGETHER |= dict.fromkeys(("test_cli.py", "sinks/", "sweep/test_secrets.py"), "mlflow")
 
 
 def pytest_ignore_collect(collection_path, config):

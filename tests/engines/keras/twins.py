@@ -70,8 +70,9 @@ def lightning_side(digits):
         for train in (False, True):
             module = BenchModule(network, model, task, backend_for(Device.cpu))
             found[f"{case}/flops{int(train)}"] = count(module, (pixels, labels), Precision.fp32, train=train).flops
-    for name, shape in WHOLE.items():
-        found[f"{name}/params"] = zoo.num_params(zoo.build(ModelSpec(name=name), first(shape), num_classes(name)))
+    with torch.device("meta"):  # the shapes alone
+        for name, shape in WHOLE.items():
+            found[f"{name}/params"] = zoo.num_params(zoo.build(ModelSpec(name=name), first(shape), num_classes(name)))
     for optimizer in RATES:
         cell = trained_cell(optimizer)
         measured = engine.run(cell, digits)
