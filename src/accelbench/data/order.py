@@ -10,6 +10,7 @@ from accelbench.errors import UnsupportedError
 
 Indices = NDArray[np.int64]
 Last = Literal["keep", "drop", "pad"]
+SPLIT_SEED = 40  # of what is held out of a training set, whatever the seed of a cell
 
 # Random batches that are drawn ahead and used in turn, so that the next one is not in the caches.
 NUM_RANDOM_BATCHES = 8
@@ -21,6 +22,23 @@ def num_drawn_ahead(num_bytes: int) -> int:
     return max(2, min(NUM_RANDOM_BATCHES, MAX_RANDOM_BYTES // num_bytes))
 
 
+def parts_of(num: int, share: float) -> tuple[Indices, Indices]:
+    """The samples of a training set of `num` to train on, and those to evaluate on, ascending, without overlap.
+
+    They are the same for all seeds and settings: otherwise two settings would aim at different targets.
+
+    Raises an UnsupportedError if one of the two is empty.
+    """
+    num_held_out = round(share * num)
+    if not 0 < num_held_out < num:
+        raise UnsupportedError(
+            f"target.validation={share:g}: takes {num_held_out} of {num} training samples: "
+            f"use {'more' if num_held_out == 0 else 'less'}"
+        )
+    order = np.random.default_rng(SPLIT_SEED).permutation(num)
+    return np.sort(order[num_held_out:]), np.sort(order[:num_held_out])
+
+
 class Order:
     """Batches as indices of samples.
 
@@ -29,7 +47,8 @@ class Order:
 
     `num` is the number of samples; of `endless` passes none has a short last batch. `last` says what a pass does with
     one: `pad` (with black images labelled -1) is for devices that compile each shape anew. `part`, (index, number), is
-    which of how many equal parts of every batch to give: a short one that can't be divided evenly is dropped.
+    which of how many equal parts of every batch to give: a short one that can't be divided evenly is dropped. With
+    `among`, the samples are those `num` ones of a larger data set.
 
     Raises UnsupportedError: the data set does not fill a single batch.
     """
@@ -44,8 +63,10 @@ class Order:
         endless: bool = False,
         last: Last,
         part: tuple[int, int] = (0, 1),
+        among: Indices | None = None,
     ) -> None:
         self.num = num
+        self.among = among
         self.batch_size = batch_size
         self.shuffles = shuffle
         self.endless = endless
@@ -82,6 +103,7 @@ class Order:
     def one_epoch(self) -> Iterator[Indices]:
         """The batches of one pass."""
         order = self.generator.permutation(self.num) if self.shuffles else np.arange(self.num)
+        order = order if self.among is None else self.among[order]
         end = self.num - (self.batch_size - 1 if self.last == "drop" else 0)
         for start in range(0, end, self.batch_size):
             batch = order[start : start + self.batch_size]

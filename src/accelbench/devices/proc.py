@@ -25,6 +25,14 @@ def check_clocks() -> None:
         raise UserError(f"{REPLACES} replaces the clocks, so that nothing can be timed: run without it (LD_PRELOAD)")
 
 
+def started_boot_s(pid: int | str = "self") -> float:
+    """When a process was forked, in seconds since the machine started (CLOCK_BOOTTIME), to a hundredth of one.
+
+    Field 22 of proc_pid_stat(5). Raises OSError: there is no such process, or the system has no /proc.
+    """
+    return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]) / TICKS_PER_S
+
+
 def high_water_bytes() -> int | None:
     """The kernel's high-water mark of this process's resident memory; None if it is not reported."""
     lines = Path("/proc/self/status").read_text().splitlines()

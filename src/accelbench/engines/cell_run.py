@@ -22,6 +22,7 @@ from accelbench.engines.backend import BaseBackend
 from accelbench.engines.formats import FORMATS
 from accelbench.engines.images import Shape, check_has_epochs, is_random
 from accelbench.engines.served import serve
+from accelbench.engines.target import TargetRun
 from accelbench.errors import UnsupportedError
 from accelbench.measuring import clock, output_check, witness
 from accelbench.measuring.breakdown import has_time
@@ -29,11 +30,22 @@ from accelbench.measuring.limits import Limits
 from accelbench.measuring.output_check import NOT_FINITE, NUM_ROWS, Findings, Output, Outputs, References
 from accelbench.measuring.promises import Observations, check_timed, replay
 from accelbench.measuring.runner import ONE_RANK, Compiles, RankGroup, Runner, Step, Timing, Watch
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import ACCURACY, LOSS, Cell
 from accelbench.schema.measurement import Breakdown, Check, Epoch, Evaluation, Measurement, Observed, Operator, Work
 from accelbench.schema.ranges import MAX_NUMBER
 from accelbench.schema.serving import Serving
-from accelbench.schema.vocab import EPOCHS, QUANTIZED, SERVING, Device, Mode, Pipeline, Precision, Promise, Protocol
+from accelbench.schema.vocab import (
+    EPOCHS,
+    QUANTIZED,
+    SERVING,
+    Device,
+    Mode,
+    Pipeline,
+    Precision,
+    Promise,
+    Protocol,
+    Span,
+)
 
 # In which a newly built network rounds as a cell does, where that is not its own precision. No CPU has tf32: bf16
 # rounds to fewer bits.
@@ -56,10 +68,12 @@ class CellRun:
     # Set by the engine:
     feed: Any  # the batches that are measured; its `num_samples` are those of an epoch
     test_feed: Any  # the same of the test set, if it trains whole epochs
+    validation_feed: Any  # the same of the part of the training set that a training to a target is evaluated on
     build_s: float  # seconds from nothing to a model on its device
     num_params: int  # trainable parameters
     num_reference_rows = NUM_ROWS  # how many of `rows` `reference_outputs` gives, the first ones
     has_same_reference = False  # whether `reference_outputs` rounds as what was measured does, in the cell's precision
+    trains_to_target = False  # whether it calls `train_interval` and the methods after it
     same_random = False  # whether a seed gives both networks the same random numbers
     # Set here:
     step: Any  # of the timed window, which further steps are like
@@ -72,10 +86,11 @@ class CellRun:
     def __init__(self, cell: Cell, data_folder: Path, backend: BaseBackend, ranks: RankGroup = ONE_RANK) -> None:
         self.limits = Limits(cell)
         check_has_epochs(cell)
-        if cell.protocol == Protocol.target:
-            raise UnsupportedError(
-                f"protocol=target: engine={cell.engine} does not train to a target: use protocol=fit"
-            )
+        self.to_target = TargetRun(cell) if cell.protocol == Protocol.target else None
+        if self.to_target is not None:
+            if not self.trains_to_target:
+                raise UnsupportedError(f"protocol=target: {cell.engine} trains to none: use engine=lightning")
+            self.to_target.begin(Span.data)
         self.cell, self.data_folder, self.backend, self.ranks = cell, data_folder, backend, ranks
         self.trains = cell.mode == Mode.train
         self.fits = cell.protocol in EPOCHS
@@ -83,6 +98,7 @@ class CellRun:
         self.is_one_step = cell.protocol == Protocol.steps and cell.steps == 1
         self.timing, self.seen = Timing(), Observations()
         self.epochs: list[Epoch] = []
+        self.tested: Evaluation | None = None  # of a training to a target
         self.breakdown: Breakdown | None = None
         self.operators: list[Operator] = []
         self.defects: list[str] = []
@@ -96,6 +112,10 @@ class CellRun:
 
     def new_test_step(self) -> Step:
         """A step that evaluates the trained model, until the test set's end."""
+        raise NotImplementedError
+
+    def new_validation_step(self) -> Step:
+        """The same on the part of the training set that a training to a target is evaluated on."""
         raise NotImplementedError
 
     def outcome(self, step: Any, num_samples: int) -> tuple[float | None, float | None]:
@@ -220,6 +240,12 @@ class CellRun:
         if not self.fits:
             self.measure_window(self.new_step())
             return
+        if (to_target := self.to_target) is not None:
+            while not to_target.is_over:
+                self.train_interval(self.new_step())
+                self.evaluate_interval(self.new_validation_step(), self.validation_feed.num_samples)
+            self.test_target(self.new_test_step(), self.test_feed.num_samples)
+            return
         for _ in range(self.cell.epochs if self.trains else clock.NUM_INFER_EPOCHS):
             self.measure_epoch(self.new_step())
             if self.trains:
@@ -268,6 +294,64 @@ class CellRun:
         self.epochs[-1] = replace(self.epochs[-1], evaluation=tested)
         if len(self.epochs) == self.cell.epochs:  # before a trainer ends, which copies the weights into host memory
             self.note_resources()
+
+    def own_metric(self, step: Any, num_samples: int) -> float | None:
+        """The mean of the user's own metric over a step's samples; None without one."""
+        return None
+
+    def train_interval(self, step: Step) -> None:
+        """Trains up to the next evaluation; `step` gives the batches until then."""
+        assert (to_target := self.to_target) is not None
+        self.ranks.end()
+        with witness.timed():
+            to_target.begin(Span.train)
+            _, compiled_s = self.backend.compiles()
+            self._note_steady()
+            clock.time_epoch(step, self._wait_for_ranks)
+            to_target.compile_s += self.backend.compiles()[1] - compiled_s
+            to_target.begin(Span.evaluate)
+        self.defects += self.backend.changed()
+
+    def evaluate_interval(self, step: Any, num_samples: int) -> bool:
+        """Evaluates on the validation part; returns whether the training is over."""
+        assert (to_target := self.to_target) is not None
+        self.ranks.end()
+        with witness.timed():
+            began_s = to_target.now_s
+            value, _ = self._metric(step, num_samples)
+            to_target.evaluated(value, began_s)
+        to_target.num_validation = num_samples
+        return to_target.is_over
+
+    def test_target(self, step: Any, num_samples: int) -> None:
+        """Evaluates the trained weights on the test set, which ends the log."""
+        assert (to_target := self.to_target) is not None
+        with witness.timed():
+            to_target.begin(Span.test)
+            began_s = to_target.now_s
+            to_target.tested, found = self._metric(step, num_samples)
+            seconds = to_target.now_s - began_s
+            to_target.end()
+        self.tested = Evaluation(num_samples=num_samples, seconds=seconds, **found)
+        self.note_resources()
+
+    def _metric(self, step: Any, num_samples: int) -> tuple[float | None, dict[str, float | None]]:
+        """Runs a step over the data that it evaluates; returns the target's metric, and mean loss and accuracy.
+
+        The metric is None if it is not finite, or if the loss is not.
+        """
+        clock.time_epoch(step, self._wait_for_ranks)
+        loss, accuracy = self.outcome(step, num_samples)
+        own = self.own_metric(step, num_samples)
+        value = {ACCURACY: accuracy, LOSS: loss}.get(self.cell.target.metric, own)
+        self._note_steady()
+        is_finite = loss is not None and value is not None and abs(value) <= MAX_NUMBER
+        return value if is_finite else None, {"loss": loss, "accuracy": accuracy}
+
+    def _note_steady(self) -> None:
+        """Has the steady state reach until now: all training and evaluating."""
+        steady, now_s = self.timing.steady_boot_s, clock.boot_s()
+        self.timing.steady_boot_s = (now_s if steady is None else steady[0]), now_s
 
     def _wait_for_ranks(self) -> None:
         self.backend.wait()
@@ -366,16 +450,22 @@ class CellRun:
         return None if self.is_one_step else self.known_work or count()
 
     def checked_loss(self, loss: float) -> float | None:
-        """The loss of training; None if it diverged, which makes the cell invalid. A record holds no such number."""
+        """The loss of training; None if it diverged, which makes the cell invalid. A record holds no such number.
+
+        A training to a target that diverges has not arrived, which is its outcome.
+        """
         if abs(loss) <= MAX_NUMBER:
             return loss
+        if self.to_target is not None:
+            return None
         how = f"diverged to {loss:.0e}" if math.isfinite(loss) else "is not finite"
         self.defects = self.defects or [f"the loss {how}"]
         return None
 
     def mark_not_finite(self) -> None:
         """Makes the cell invalid: its loss, or in inference its output, is not finite."""
-        self.defects = self.defects or ["the loss is not finite" if self.trains else NOT_FINITE]
+        if self.to_target is None:
+            self.defects = self.defects or ["the loss is not finite" if self.trains else NOT_FINITE]
 
     def device_name(self) -> str:
         return self.backend.device_name() or look(self.cell.device).name
@@ -392,7 +482,8 @@ class CellRun:
         if self.outputs is not None:
             with self.seen.checking():
                 found = output_check.check(self.outputs, precision, self.references())
-        self.defects += self.seen.defects()
+        if self.to_target is None or not self.to_target.diverged:
+            self.defects += self.seen.defects()
         checks = self.seen.checks(self.outputs, len(self.rows), found, trains=self.trains)
         asked = FORMATS[precision].computed
         own_warnings = [*self.warnings(), *self._common_warnings(None if found.defects else found.error)]
@@ -409,7 +500,8 @@ class CellRun:
             serving=self.serving,
             operators=self.operators,
             epochs=self.epochs,
-            evaluation=self.epochs[-1].evaluation if self.epochs else None,
+            target=self.to_target.outcome() if self.to_target else None,
+            evaluation=self.epochs[-1].evaluation if self.epochs else self.tested,
             output_error=None if self.is_reference else found.error,
             peak_device_bytes=self.resources.peak_device_bytes,
             peak_host_bytes=self.resources.peak_host_bytes,

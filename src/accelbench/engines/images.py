@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accelbench.data.arrays import Arrays, load_split, read_classes
-from accelbench.data.order import Last, Order
+from accelbench.data.order import Last, Order, parts_of
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError, did_you_mean
 from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import EPOCHS, RANDOM, RANDOM_IMAGE_PIPELINES, Library, ModelOutput, Weights
+from accelbench.schema.vocab import EPOCHS, RANDOM, RANDOM_IMAGE_PIPELINES, Library, ModelOutput, Protocol, Weights
 from accelbench.schema.workload import ModelSpec
 
+VALIDATION = "validation"  # the split of a training set that a training to a target is evaluated on
 Shape = tuple[int, ...]
 Made = TypeVar("Made")
 
@@ -51,14 +52,25 @@ def check_has_epochs(cell: Cell) -> None:
 
 
 def arrays_of(cell: Cell, split: str, data_folder: Path) -> Arrays:
-    """A split of the prepared data set, of the training set the part that the cell uses."""
-    return load_split(data_folder, split, cell.data.train_images if split == "train" else None)
+    """The arrays that hold a split of the prepared data set, of the training set the part that the cell uses.
+
+    Those of `VALIDATION` are the training set's: `order_of` chooses among them.
+    """
+    is_test = split == "test"
+    return load_split(data_folder, "test" if is_test else "train", None if is_test else cell.data.train_images)
 
 
 def order_of(cell: Cell, split: str, num: int, *, last: Last, part: tuple[int, int] = (0, 1)) -> Order:
-    """The order of a split's `num` samples: shuffled for training, without end unless in `fit`; see `Order`."""
-    shuffle, endless = split == "train", cell.protocol not in EPOCHS
-    return Order(num, cell.batch_size, shuffle=shuffle, seed=cell.seed, endless=endless, last=last, part=part)
+    """The order of a split of arrays of `num` samples: shuffled for training, endless unless in epochs; see `Order`.
+
+    Where it trains to a target, a part of the training set is held out, as the split `VALIDATION`.
+    """
+    shuffle, endless, among = split == "train", cell.protocol not in EPOCHS, None
+    if cell.protocol == Protocol.target and split != "test":
+        among = parts_of(num, cell.target.validation)[split == VALIDATION]
+        num = len(among)
+    how = {"shuffle": shuffle, "seed": cell.seed, "endless": endless}
+    return Order(num, cell.batch_size, **how, last=last, part=part, among=among)
 
 
 def input_of(cell: Cell, data_folder: Path) -> tuple[Shape, int]:

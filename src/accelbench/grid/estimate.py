@@ -33,16 +33,19 @@ from accelbench.schema.measurement import Measurement, Work
 from accelbench.schema.record import Record, read_all
 from accelbench.schema.serialize import canonical_json, plain
 from accelbench.schema.vocab import (
+    EPOCHS,
     QUANTIZED,
     RANDOM,
     SERVING,
     SHARE_ONE_CPU,
+    Definition,
     Device,
     Engine,
     Mode,
     Pipeline,
     Precision,
     Protocol,
+    Span,
     Weights,
 )
 from accelbench.schema.workload import DataSpec
@@ -56,7 +59,7 @@ EVALUATION = 1 / 3  # the time of an evaluated sample, as a share of a trained o
 # Settings that change how many steps are run, but not what a step does for a sample.
 COUNTS = {
     *("batch_size", "scaling", "protocol", "window", "warmup", "steps", "epochs", "breakdown_s", "budget_s"),
-    *("server", "seed", "repeat"),
+    *("server", "target", "seed", "repeat"),
 }
 NUM_LATEST = 3  # of the cells of one batch, the latest count
 MAX_READ = 500  # records of other cells that are read, the newest; reading one takes some .5 ms
@@ -106,6 +109,15 @@ def expected_s(cell: Cell, step_s: float, num_samples: tuple[int, int]) -> float
         num_train, num_test = num_samples
         num = cell.epochs * (num_train + EVALUATION * num_test)
         return (num if cell.mode == Mode.train else NUM_INFER_EPOCHS * num_test) / cell.batch_size * step_s + others_s
+    if cell.protocol == Protocol.target:  # at most: it may arrive before
+        num_train, num_test = num_samples
+        num_held_out, target = cell.target.validation * num_train, cell.target
+        num = cell.epochs * (num_train - num_held_out)
+        every = target.every * (num_train - num_held_out)
+        every = every if target.every_steps is None else target.every_steps * cell.batch_size
+        num_evaluations = max(1.0, num / every) if every and target.definition == Definition.passage else 1.0
+        num += EVALUATION * (num_evaluations * num_held_out + num_test)
+        return num / cell.batch_size * step_s + others_s
     if cell.protocol in SERVING:
         _, least = ONE_AT_A_TIME.get(cell.protocol, (1, 0))
         return max(cell.server.duration_s, least * step_s) + LEAST_WARMUP * step_s + others_s
@@ -138,6 +150,9 @@ def steady_step_s(cell: Cell, measured: Measurement) -> float | None:
     if epochs := measured.steady_epochs:
         num_steps = sum(math.ceil(epoch.num_samples / cell.batch_size) for epoch in epochs)
         return sum(epoch.seconds for epoch in epochs) / num_steps
+    if measured.target is not None and measured.target.evaluations:
+        trained_s = sum(each.seconds for each in measured.target.log if each.span == Span.train)
+        return trained_s / measured.target.evaluations[-1].num_steps
     return None
 
 
@@ -234,7 +249,7 @@ class Evidence:
             return Length(start_s + min(took_s, cell.timeout_s), 1, start_s=start_s)
         step_s = self._step_s(cell, size)
         step_s = 0.0 if step_s is None and cell.protocol in SERVING else step_s  # its duration is most of it
-        if step_s is None or (cell.protocol == Protocol.fit and given is None):
+        if step_s is None or (cell.protocol in EPOCHS and given is None):
             return Length(num=1, num_unknown=1)  # what is known, its windows, may be a small part of it
         fixed_s = FIXED_S + (DECODERS_S if cell.data.pipeline == Pipeline.jpeg else 0.0)
         if waits and cell.engine == Engine.aotinductor:  # its export compiles

@@ -13,7 +13,7 @@ from accelbench.devices import allocators, packages
 from accelbench.devices.cpu import has_any
 from accelbench.devices.registry import DeviceReport
 from accelbench.engines import images
-from accelbench.schema.cell import Cell, KerasSettings
+from accelbench.schema.cell import ACCURACY, Cell, KerasSettings
 from accelbench.schema.vocab import (
     EXPORTING,
     QUANTIZED,
@@ -102,7 +102,7 @@ def _reasons(cell: Cell, report: DeviceReport) -> Iterator[str]:
         if not report.present:
             yield str(report.reason)
         yield from _of_devices(cell, report)
-    for rules in (_of_lightning, _of_network, _of_precision, _of_options, _of_compiler, _of_serving):
+    for rules in (_of_lightning, _of_network, _of_target, _of_precision, _of_options, _of_compiler, _of_serving):
         yield from rules(cell, report)
 
 
@@ -207,6 +207,13 @@ def _of_network(cell: Cell, report: DeviceReport) -> Iterator[str]:
         yield "model.output=any: the built-in loss needs logits: use model.loss, mode=infer or model.output=logits"
     if cell.batch_size % cell.devices:
         yield f"batch_size={cell.batch_size} does not divide among {cell.devices} devices: choose a multiple"
+
+
+def _of_target(cell: Cell, report: DeviceReport) -> Iterator[str]:
+    has_none = cell.model.is_own("autoencoder") or cell.model.output == ModelOutput.any
+    is_own = cell.model.library == Library.lightning  # which logs what it likes
+    if cell.protocol == Protocol.target and cell.target.metric == ACCURACY and has_none and not is_own:
+        yield f"target.metric=accuracy: model={cell.model.name} does not classify: use target.metric=loss target.value="
 
 
 def _of_precision(cell: Cell, report: DeviceReport) -> Iterator[str]:

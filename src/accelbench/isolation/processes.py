@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pynvml
 
 from accelbench.devices import energy_counters, gpu
-from accelbench.devices.proc import TICKS_PER_S, CpuTimes, cpu_times, throttle_files, throttled_s
+from accelbench.devices.proc import TICKS_PER_S, CpuTimes, cpu_times, started_boot_s, throttle_files, throttled_s
 from accelbench.measuring.witness import Moment
 from accelbench.schema.measurement import SystemSeries, Witnessed
 
@@ -140,7 +140,7 @@ class Sampler:
         self._memory_bytes: list[int] = []
         self.pause_s = SHORTEST_PAUSE_S
         try:
-            self._started_s = int(_stat(pid)[19]) / TICKS_PER_S  # of CLOCK_BOOTTIME (field 22)
+            self._started_s = started_boot_s(pid)
             self._cores, self._is_apart = os.sched_getaffinity(0), pid != os.getpid()
             self._children = frozenset(children(os.getpid()))
             self._last = self._look(pid)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Check, Measurement, Witnessed
-from accelbench.schema.vocab import Allocator, Device, Promise
+from accelbench.schema.vocab import Allocator, Device, Promise, Span
 
 # Between two steps the clock notes times, and the host hears of a section's begin and end a moment later.
 MAX_UNCLAIMED = 0.1  # share of the seconds that the host saw
@@ -40,6 +40,9 @@ def _claimed_s(measurement: Measurement) -> list[float]:
     steady_s = [blocks_s, steps_s] if measurement.steps_are_blocks else [blocks_s + steps_s]
     if measurement.serving is not None:  # its blocks are a part of it
         steady_s = [measurement.serving.duration_s]
+    if (to := measurement.target) is not None:
+        epochs_s = sum(each.seconds for each in to.log if each.span in (Span.train, Span.test))
+        epochs_s += sum(each.ended_s - each.began_s for each in to.evaluations)
     return [each + (measurement.dropped_s or 0.0) + epochs_s for each in steady_s]
 
 

@@ -41,6 +41,8 @@ def with_costs(row: Row, costs: Mapping[Device, Cost]) -> Row:
         if row[f"energy_j_per_{thing}"] is None and cost.power_w is not None and isinstance(busy, float):
             priced[f"energy_j_per_{thing}"] = num * cost.power_w * busy / rate
             priced["energy_provenance"] = Provenance.estimated.value
+    if cost is not None and cost.price_per_hour is not None and isinstance(reached_s := row.get("target_s"), float):
+        priced["target_cost"] = num * cost.price_per_hour / SECONDS_PER_HOUR * reached_s
     return row | priced
 
 
@@ -60,13 +62,25 @@ def joules_per_sample(
     If whole epochs were run: of all epochs but the first, without the time between them. A CPU's counter covers the
     processor packages (RAPL, without memory and mainboard), a GPU's the whole card (NVML).
     """
+    spans, num = _steady_spans(measured)
+    joules = joules_within(device, measured.num_devices, system, idle_w, spans)
+    return None if joules is None or not num else joules / num
+
+
+def joules_within(
+    device: Device,
+    num_devices: int,
+    system: SystemSeries,
+    idle_w: Mapping[str, float],
+    spans: Iterable[tuple[float, float]],
+) -> float | None:
+    """Joules above idle in these spans, in seconds since the machine started; None if unknown."""
     names = ["cpu_energy_j"] if device in (Device.cpu, Device.xla_cpu) else []
     if device == Device.gpu:
-        names = [f"gpu_{index}_energy_j" for index in range(measured.num_devices)]
-    spans, num = _steady_spans(measured)
+        names = [f"gpu_{index}_energy_j" for index in range(num_devices)]
     used = [_joules(system, name, idle_w, low, high) for low, high in spans for name in names]
     known = [joules for joules in used if joules is not None]
-    return sum(known) / num if known and num and len(known) == len(used) else None
+    return sum(known) if known and len(known) == len(used) else None
 
 
 def _steady_spans(measured: Measurement) -> tuple[list[tuple[float, float]], int]:

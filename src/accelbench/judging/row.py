@@ -4,7 +4,7 @@ from pathlib import PurePath
 from statistics import fmean
 from typing import Any
 
-from accelbench.judging import disturbed, served
+from accelbench.judging import disturbed, served, target
 from accelbench.judging.costs import joules_per_sample
 from accelbench.judging.roofline import bound
 from accelbench.judging.warnings import Kind, remarks
@@ -68,6 +68,8 @@ def summarise(record: Record) -> Row:
             row |= _breakdown(measured.breakdown)
         if measured.serving is not None:
             row |= served.of_requests(measured.serving)
+        if measured.target is not None:
+            row |= target.of_training(record.cell, measured.target) | {"target_j": target.joules(record, measured)}
     if record.system is not None:
         row |= _of_system(record, record.system)
     if measured is not None:
@@ -132,7 +134,7 @@ mfu accuracy fp32_accuracy accuracy_change accuracy_change_low accuracy_change_h
 train_accuracy loss test_loss evaluation_s output_error time_s time_provenance device_name num_devices
 allocator_library cudnn_benchmark disturbed warnings tips notes
 """
-MEASURED = [*_MEASURED.split(), *BREAKDOWN, *served.COLUMNS]
+MEASURED = [*_MEASURED.split(), *BREAKDOWN, *served.COLUMNS, *target.COLUMNS]
 
 
 def _settings(record: Record) -> Row:

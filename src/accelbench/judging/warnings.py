@@ -4,12 +4,14 @@ from collections.abc import Iterator
 from enum import StrEnum
 from statistics import median
 
+from accelbench.judging import target
 from accelbench.presentation import significant
 from accelbench.schema.ceilings import ceilings_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.record import Record, Row
 from accelbench.schema.serving import Serving
+from accelbench.schema.target import TargetTraining
 from accelbench.schema.vocab import SHARE_ONE_CPU, Device, Mode, Precision, Protocol, Stop, Verdict
 from accelbench.stats import order_statistics
 from accelbench.stats.regenerative import MIN_CYCLES
@@ -68,6 +70,7 @@ def remarks(record: Record, row: Row, *, about_numbers: bool = True) -> list[Rem
         *_about_blocks(record, measured, row),
         *_about_steps(measured, row),
         *(_about_requests(measured.serving) if measured.serving else ()),
+        *(_about_target(record.cell, measured.target) if measured.target else ()),
         *_about_machine(record, measured, row),
         *_about_throttling(record, measured),
     ]
@@ -173,6 +176,11 @@ def _about_requests(serving: Serving) -> Iterator[Remark]:
     if serving.verdict == Verdict.unknown and (num := serving.num_cycles or 0) < MIN_CYCLES:
         few = f"the server was idle only {num} times"
         yield doubt("fell idle too seldom", f"{few}: too few to tell what its latencies are")
+
+
+def _about_target(cell: Cell, seen: TargetTraining) -> Iterator[Remark]:
+    yield from (doubt("was evaluated seldom", text) for text in target.doubts(cell, seen))
+    yield from ((Kind.note, text, "") for text in target.notes(cell, seen))
 
 
 def _about_machine(record: Record, measured: Measurement, row: Row) -> Iterator[Remark]:

@@ -200,7 +200,7 @@ class Server:
         return rate + delay + ([f"{self.workers}workers"] if self.workers > 1 else [])
 
 
-ACCURACY, LOSS = "accuracy", "loss"  # the metrics that every classifier has
+ACCURACY, LOSS, METRIC = "accuracy", "loss", "metric"  # the metrics of a target; the last one is `model.metric`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -442,7 +442,7 @@ def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
         left_out.add("budget_s")
     settings = {name: value for name, value in values.items() if name not in left_out}
     # cells that do not use them keep their ids
-    unused = {name for name in ("constant", "collate") if not settings["model"].get(name)}
+    unused = {name for name in ("constant", "collate", "metric") if not settings["model"].get(name)}
     settings["model"] = {name: value for name, value in settings["model"].items() if name not in unused}
     if settings["data"].get("train_images") is None:
         settings["data"] = {name: value for name, value in settings["data"].items() if name != "train_images"}

@@ -87,7 +87,6 @@ class Epoch:
     data_s: Seconds | None = None  # of `seconds`, the time to get the batches; None if the steps fetch them themselves
     loss: Number | None = None  # mean over the epoch's steps; None in inference
     accuracy: Share | None = None  # share of right answers during training; None for a model that does not classify
-    target: TargetTraining | None = None  # the log of a training to a target (protocol `target`)
     evaluation: Evaluation | None = None  # on the test set after the epoch, not part of `seconds`; None in inference
 
 

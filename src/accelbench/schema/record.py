@@ -142,9 +142,9 @@ def from_values(values: Mapping[str, Any]) -> Record:
         raise ValueError(f"started_at: should have a time zone, not {record.started_at!r}")
     measured = record.measurement
     if record.status == Status.ok and (
-        measured is None or not (measured.blocks or measured.epochs or measured.serving)
+        measured is None or not (measured.blocks or measured.epochs or measured.serving or measured.target)
     ):
-        raise ValueError("measurement: an ok record should have blocks, epochs or requests")
+        raise ValueError("measurement: an ok record should have blocks, epochs, requests or a target")
     return record
 
 

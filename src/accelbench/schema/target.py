@@ -38,7 +38,7 @@ class TargetTraining:
     num_validation: AtLeastOne | None  # samples that it is evaluated on; None if the user's module does not tell
     deterministic: bool  # whether equal seeds give equal results on this machine, as far as the engine can promise
     log: list[Logged] = field(default_factory=list)  # in the order of time
-    compile_s: Seconds = 0.0  # of the log's spans, the time of compilations
+    compile_s: Seconds = 0.0  # of the log's spans of training, the time of compilations
     evaluations: list[Evaluated] = field(default_factory=list)
     hit: Count | None = None  # the evaluation that reached the target; None: none of them did
     stayed: bool | None = None  # whether the one after it reached it, too; None without one

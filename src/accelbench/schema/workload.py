@@ -43,6 +43,7 @@ class ModelSpec:
     # empty: those that the network's `forward` takes
     inputs: tuple[str, ...] = setting((), "the keys of the batch that the network gets")
     loss: str | None = setting(None, "your own loss: loss(output, batch)")  # None for the task's
+    metric: str | None = setting(None, "your own metric of protocol=target: metric(output, batch) -> mean of a batch")
     # samples, tokens: None: the first dimension of the batch's first tensor, and no tokens
     samples: str | None = setting(None, "your own function that counts the samples of a batch")
     tokens: str | None = setting(None, "your own function that counts the tokens of a batch")
@@ -74,7 +75,7 @@ class ModelSpec:
     @property
     def own_code(self) -> dict[str, str]:
         """The settings whose values are dotted paths of the user's own code, such as `model.loss`, and those paths."""
-        paths = {name: getattr(self, name) for name in ("batch", "collate", "loss", "samples", "tokens")}
+        paths = {name: getattr(self, name) for name in ("batch", "collate", "loss", "metric", "samples", "tokens")}
         paths["target"] = self.definition if self.library in USERS_OWN else None
         paths["optimizer"] = self.optimizer if "." in self.optimizer else None
         return {f"model.{name}": path for name, path in paths.items() if path is not None}

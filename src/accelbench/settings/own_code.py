@@ -30,7 +30,7 @@ OWN, CUSTOM = tuple(sorted(USERS_OWN)), (Library.custom,)
 # Setting of a model -> the libraries that it goes with.
 MODEL_GOES_WITH = {
     **dict.fromkeys(("target", "factory", "constant", "samples"), OWN),
-    **dict.fromkeys(("output", "batch", "collate", "inputs", "loss", "tokens"), CUSTOM),
+    **dict.fromkeys(("output", "batch", "collate", "inputs", "loss", "metric", "tokens"), CUSTOM),
     "task": (Library.transformers,),
     "batch_args": (Library.custom, Library.transformers),
 }

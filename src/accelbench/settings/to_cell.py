@@ -8,9 +8,11 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from accelbench.devices.cpu import usable_cores
 from accelbench.engines.images import why_unfit
-from accelbench.errors import UserError
+from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.schema.cell import (
     ACCURACY,
+    LOSS,
+    METRIC,
     UNUSED,
     Cell,
     KerasSettings,
@@ -223,9 +225,17 @@ def _check_target(run: RunConfig) -> None:
     if run.protocol != Protocol.target:
         for name in vars(target):
             refuse("target", target, name, f"goes with protocol=target, and not with protocol={run.protocol}")
+        refuse("model", run.model, "metric", f"goes with protocol=target, and not with protocol={run.protocol}")
         return
     if run.mode != Mode.train:
         raise UserError(f"mode={run.mode}: protocol=target trains: use mode=train")
+    if run.data.name == RANDOM:
+        raise UserError(f"data={RANDOM}: nothing can be learnt from it: for protocol=target use a data set")
+    known = [ACCURACY, LOSS, *([METRIC] if run.model.metric else [])]
+    if target.metric not in known and run.model.library != Library.lightning:
+        if target.metric == METRIC:
+            raise UserError("target.metric=metric: needs model.metric, the dotted path of your own function")
+        raise UnknownChoiceError("target.metric", target.metric, known)
     needed, other = ("accuracy", "value") if target.metric == ACCURACY else ("value", "accuracy")
     if getattr(target, needed) is None:
         raise UserError(f"protocol=target: needs target.{needed}, which is what {target.metric} is to reach")

@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise, repeat
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,15 @@ from accelbench.engines.lightning import options, zoo
 from accelbench.engines.lightning.backends import Backend, Compilations, backend_for
 from accelbench.engines.lightning.feed import Feed, SingleItemLoader
 from accelbench.engines.lightning.global_state import hush_lightning, use_threads
-from accelbench.engines.lightning.module import BenchModule, EpochStep, ImageTask, InferStep, TestStep, new_optimizer
+from accelbench.engines.lightning.module import (
+    BenchModule,
+    EpochStep,
+    ImageTask,
+    InferStep,
+    TestStep,
+    TrainStep,
+    new_optimizer,
+)
 from accelbench.engines.lightning.outputs import NetworkOutputs, all_finite, described
 from accelbench.engines.lightning.own.module_run import ModuleRun
 from accelbench.engines.lightning.precision import STORED_DTYPES, Observer, check_normalises, plugin_for
@@ -34,6 +42,7 @@ from accelbench.engines.lightning.weights import saved
 from accelbench.engines.lightning.work import busiest, count, watched
 from accelbench.engines.lightning.workloads import Images, workload_of
 from accelbench.engines.served import powers_up_to
+from accelbench.engines.target import TargetRun
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.measuring.breakdown import has_time, measure_breakdown
 from accelbench.measuring.clock import NUM_INFER_EPOCHS
@@ -41,7 +50,7 @@ from accelbench.measuring.promises import check_timed
 from accelbench.measuring.runner import Watch
 from accelbench.schema.cell import Cell, Options
 from accelbench.schema.measurement import Measurement, Observed, Work
-from accelbench.schema.vocab import EPOCHS, XLA, Device, Library, Mode, Precision
+from accelbench.schema.vocab import XLA, Device, Library, Mode, Precision, Protocol, Span
 
 NUM_GIVEN_AGAIN = 3
 # Mistakes in names, imports and arguments: no device and no precision mends them.
@@ -166,7 +175,8 @@ def trainer_for(cell: Cell, backend: Backend, ranks: Ranks) -> pl.Trainer:
         num_nodes=ranks.num // ranks.num_here,
         strategy=backend.strategy() if ranks.num > 1 else "auto",
         plugins=[plugin_for(cell.precision, backend.torch_type)],
-        max_epochs=cell.epochs if cell.protocol in EPOCHS else 1,
+        # A target's epochs are its intervals, which it ends itself.
+        max_epochs={Protocol.fit: cell.epochs, Protocol.target: -1}.get(cell.protocol, 1),
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
@@ -181,11 +191,15 @@ class _Run(NetworkOutputs):
     ranks: Ranks
     feed: Feed
     test_feed: Feed
+    validation_feed: Feed
+    trains_to_target = True
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> None:
         super().__init__(cell, data_folder, backend, ranks)
         self.workload = workload_of(cell, data_folder, backend, ranks)
         self.feed = self.workload.feed
+        if self.to_target is not None:
+            self.to_target.begin(Span.build)
         self.is_compiled = options.prepare_compiler(cell.options)  # its imports are no part of build_s
         self.build_started = time.perf_counter()
         self.build_s = math.nan  # until Lightning calls back
@@ -216,6 +230,8 @@ class _Run(NetworkOutputs):
         if not self.trains:
             for _ in range(NUM_INFER_EPOCHS if self.fits else 1):
                 self.trainer.predict(module, loader, return_predictions=False)
+        elif self.to_target is not None:
+            self._train_to_target(self.to_target)
         elif self.fits:
             module.train_step, module.evaluate = EpochStep, self.evaluate
             self.test_feed = self.workload.test_feed()
@@ -224,6 +240,29 @@ class _Run(NetworkOutputs):
             training.end, training.evaluating = self.trained.states(), evaluating(self.network)
         else:
             self.trainer.fit(module, loader)
+
+    def _train_to_target(self, to_target: TargetRun) -> None:
+        """Each of the Trainer's epochs is an interval, and its validation an evaluation; see `engines.target`."""
+        module, feed = self.module, self.feed
+        self.validation_feed, self.test_feed = self.workload.validation_feed(), self.workload.test_feed()
+        to_target.plan(feed.order)
+        batches = chain.from_iterable(repeat(feed, self.cell.epochs))
+
+        def train(step: TrainStep) -> None:
+            self._note_built(step)
+            step.batches = to_target.interval_of(batches)
+            self.train_interval(step)
+            self.last_result = step.result
+
+        def evaluate(step: TestStep) -> None:
+            if self.evaluate_interval(step, self.validation_feed.num_samples):
+                self.trainer.should_stop = True
+                self.test_target(TestStep(module, iter(self.test_feed)), self.test_feed.num_samples)
+
+        module.conduct, module.evaluate = train, evaluate
+        self.trainer.fit(module, SingleItemLoader(()), SingleItemLoader(self.validation_feed))
+        training = self.seen.training
+        training.end, training.evaluating = self.trained.states(), evaluating(self.network)
 
     def _check_output(self, network: torch.nn.Module, inputs: object, output: object) -> None:
         self.first_output.remove()  # one look is enough
@@ -282,6 +321,9 @@ class _Run(NetworkOutputs):
         """From the sums that the step has kept on each rank's device."""
         loss = self.checked_loss(self.ranks.total(step.loss_sum) / num_samples)
         return loss, None if step.task.reconstructs else self.ranks.total(step.num_right) / num_samples
+
+    def own_metric(self, step: TestStep, num_samples: int) -> float | None:
+        return None if step.task.own_metric is None else self.ranks.total(step.metric_sum) / num_samples
 
     def watch(self, step: InferStep) -> Watch:
         self.step = step

@@ -54,7 +54,7 @@ class ArrayFeed(_OrderedFeed):
         self.tensors = (images, torch.from_numpy(arrays.labels).long()) if labelled else (images,)
 
     def __iter__(self) -> Iterator[Batch]:
-        if self.order.shuffles:
+        if self.order.shuffles or self.order.among is not None:
             return self._gathered()
         # Not shuffled: the batches are views of the arrays, made once; nothing is copied.
         batches = list(self.order.one_epoch())
@@ -172,7 +172,7 @@ class SingleItemLoader:
 def feed_of(
     cell: Cell, split: str, data_folder: Path, dtype: torch.dtype, backend: Backend, part: tuple[int, int] = (0, 1)
 ) -> Feed:
-    """The feed of one split (`train` or `test`) of the arrays in `data_folder`, or of random images with `dtype`.
+    """The feed of `train`, `test` or `VALIDATION` of the arrays in `data_folder`, or of random images with `dtype`.
 
     `part` is the index of this process's part of every batch, and the number of parts.
     """
@@ -190,5 +190,5 @@ def feed_of(
     order = order_of(cell, split, len(arrays.labels), last=("drop" if train else "pad") if even else "keep", part=part)
     if cell.data.pipeline == Pipeline.array:
         return ArrayFeed(arrays, order, labelled=labelled)
-    encoded, side = load_encoded(data_folder, split), arrays.images.shape[1]
+    encoded, side = load_encoded(data_folder, "test" if split == "test" else "train"), arrays.images.shape[1]
     return JpegFeed(encoded, side, order, labelled=labelled, num_workers=cell.data.num_workers)

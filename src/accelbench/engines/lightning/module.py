@@ -21,7 +21,7 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 from accelbench.engines.images import optimizer_named
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.precision import step_context
-from accelbench.engines.lightning.structure import tensors_in
+from accelbench.engines.lightning.structure import mapped, tensors_in
 from accelbench.engines.targets import check_call, import_path
 from accelbench.errors import UserError
 from accelbench.schema.vocab import Augment, Phase
@@ -65,6 +65,7 @@ class ImageTask:
     reconstructs: bool = False
     channels_last: bool = False
     own_loss: Loss | None = None  # of the user's, for (output, (inputs, labels))
+    own_metric: Callable[[Any, Any], Any] | None = None  # the same for a metric, of which it returns a batch's mean
 
     def put(self, put: Put, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return put(batch)
@@ -106,6 +107,10 @@ class ImageTask:
             target = labels.to(output.dtype)
             return functional.binary_cross_entropy_with_logits(output[:, 0], target, reduction=reduction)
         return functional.cross_entropy(output, labels, reduction=reduction)
+
+    def classifies(self, output: object) -> bool:
+        """Whether the output is logits."""
+        return not self.reconstructs and isinstance(output, Tensor) and output.dim() == 2
 
     def answers(self, output: Tensor) -> Tensor:
         """The predicted class of each row of logits."""
@@ -172,6 +177,7 @@ class InferStep:
         self.result: Any  # of the last step: the output or the loss
         self.loss_sum: Tensor
         self.num_right: Tensor
+        self.metric_sum: Tensor
         self.mark: Callable[[Phase], None] = lambda phase: None  # called at the end of each phase
         if self.adds_up:
             self._begin_sums()
@@ -212,6 +218,7 @@ class InferStep:
         dtype = torch.float32 if self.device.type == "xla" else torch.float64
         self.loss_sum = torch.zeros((), dtype=dtype, device=self.device)
         self.num_right = torch.zeros((), dtype=torch.int64, device=self.device)
+        self.metric_sum = torch.zeros((), dtype=dtype, device=self.device)
         self.end_step()  # launches the zeros: else they would be part of the first step, which XLA would compile again
 
 
@@ -270,7 +277,10 @@ class EpochStep(TrainStep):
 
 
 class TestStep(InferStep):
-    """A forward pass on images, whose losses and correct answers are added up, but for padding, whose label is -1."""
+    """A forward pass on images, whose losses and correct answers are added up, but for padding, whose label is -1.
+
+    Of the user's own loss and metric, the means of batches are weighted by their samples.
+    """
 
     task: ImageTask
     adds_up = True
@@ -280,10 +290,18 @@ class TestStep(InferStep):
         with self.context():
             inputs = self.task.inputs(images)
             output = self.network(inputs)
-        losses = self.task.loss(output, inputs, labels.clamp(min=0), reduction="none")
-        losses = losses.flatten(1).mean(1) if losses.dim() > 1 else losses
-        self.loss_sum = self.loss_sum + losses.mul(labels >= 0).sum()
-        if not self.task.reconstructs:
-            self.num_right = self.num_right + (self.task.answers(output) == labels).sum()
+        task = self.task
+        if task.own_loss is None:
+            losses = task.loss(output, inputs, labels.clamp(min=0), reduction="none")
+            losses = losses.flatten(1).mean(1) if losses.dim() > 1 else losses
+            self.loss_sum = self.loss_sum + losses.mul(labels >= 0).sum()
+        if (task.own_loss or task.own_metric) and (num := int((labels >= 0).sum())):  # padding is at the end
+            given = mapped(output, lambda tensor: tensor[:num]), (inputs[:num], labels[:num])
+            if task.own_loss is not None:
+                self.loss_sum = self.loss_sum + num * task.own_loss(*given).to(self.loss_sum)
+            if task.own_metric is not None:
+                self.metric_sum = self.metric_sum + num * torch.as_tensor(task.own_metric(*given)).to(self.metric_sum)
+        if task.classifies(output):
+            self.num_right = self.num_right + (task.answers(output) == labels).sum()
         self.end_step()
         return self.loss_sum

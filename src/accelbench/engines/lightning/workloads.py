@@ -12,7 +12,15 @@ import torch
 from torch import Tensor, nn
 
 from accelbench.data.arrays import load_split
-from accelbench.engines.images import Shape, input_of, is_random, output_shapes, pictures_alike, unseen_images
+from accelbench.engines.images import (
+    VALIDATION,
+    Shape,
+    input_of,
+    is_random,
+    output_shapes,
+    pictures_alike,
+    unseen_images,
+)
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.feed import Feed, feed_of
@@ -49,6 +57,7 @@ class Images:
             reconstructs=cell.model.is_own("autoencoder"),
             channels_last=cell.options.channels_last,
             own_loss=loss,
+            own_metric=import_path("model.metric", cell.model.metric) if cell.model.metric else None,
         )
         self.trains = cell.mode == Mode.train
         self.feed = self._feed("train" if self.trains else "test")
@@ -80,6 +89,9 @@ class Images:
 
     def test_feed(self) -> Feed:
         return self._feed("test")
+
+    def validation_feed(self) -> Feed:
+        return self._feed(VALIDATION)
 
     def calibration(self) -> Iterable[Any]:
         """Batches to find the ranges of activations with: never of the test set, on which accuracy is measured."""

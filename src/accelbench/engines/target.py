@@ -1,0 +1,129 @@
+"""Trains to a target, for every engine: when it is evaluated, when it ends, and the log of what the process did.
+
+What it is evaluated on is a part of the training set (`data.order.parts_of`).
+"""
+
+import math
+from collections.abc import Iterator
+from itertools import count, islice, takewhile
+from typing import TypeVar
+
+from accelbench.data.order import Order
+from accelbench.devices.proc import started_boot_s
+from accelbench.measuring.clock import boot_s
+from accelbench.schema.cell import Cell, Target
+from accelbench.schema.target import Evaluated, Logged, TargetTraining
+from accelbench.schema.vocab import Definition, Device, Span
+
+Item = TypeVar("Item")
+
+
+def ends_of(target: Target, epochs: int, per_epoch: int, in_call: int = 1) -> Iterator[int]:
+    """After how many calls of the engine's step it is evaluated, ascending; each runs `in_call` steps.
+
+    `per_epoch` calls are an epoch. The last evaluation is at the end of all epochs.
+    """
+    most, every = epochs * per_epoch, target.every * per_epoch
+    if target.every_steps is not None:
+        every = target.every_steps / in_call
+    if target.definition == Definition.passage:
+        yield from takewhile(lambda end: end < most, (round(index * max(1.0, every)) for index in count(1)))
+    yield most
+
+
+class TargetRun:
+    """A training to the target of `cell`, of this process. It begins with the span of the process's start."""
+
+    def __init__(self, cell: Cell) -> None:
+        self.cell, self.target = cell, cell.target
+        self._started_s = started_boot_s()
+        self._span, self._began_s = Span.start, 0.0
+        self._log: list[Logged] = []
+        self.evaluations: list[Evaluated] = []
+        self.hit: int | None = None
+        self.stayed: bool | None = None
+        self.num_calls = 0  # of the engine's step, up to the end of the interval that was asked for last
+        self.compile_s = 0.0  # in the spans of training
+        self.num_validation: int | None = None
+        self.tested: float | None = None
+        self.is_over = False
+
+    @property
+    def now_s(self) -> float:
+        """Seconds since the process started."""
+        return boot_s() - self._started_s
+
+    def begin(self, span: Span) -> None:
+        """Ends the span that lasts, and begins the next: no moment is between two spans."""
+        now_s = self.now_s
+        self._log.append(Logged(span=self._span, began_s=self._began_s, ended_s=now_s))
+        self._span, self._began_s = span, now_s
+
+    def end(self) -> None:
+        """Ends the last span."""
+        self.begin(self._span)
+
+    def plan(self, order: Order, in_call: int = 1) -> None:
+        """Says which batches an epoch has, `in_call` of which the engine's step runs at a time."""
+        self.order, self.in_call = order, in_call
+        self.calls_of_epoch = math.ceil(len(order) / in_call)
+        self._ends = ends_of(self.target, self.cell.epochs, self.calls_of_epoch, in_call)
+
+    def interval_of(self, batches: Iterator[Item]) -> Iterator[Item]:
+        """Of the batches of all epochs, one after another, those up to the next evaluation."""
+        end = next(self._ends)
+        num, self.num_calls = end - self.num_calls, end
+        return islice(batches, num)
+
+    @property
+    def trained(self) -> tuple[int, int]:
+        """The steps so far, and their samples."""
+        epochs, rest = divmod(self.num_calls, self.calls_of_epoch)
+        steps = min(rest * self.in_call, len(self.order))
+        samples = min(steps * self.order.batch_size, self.order.num_samples)
+        return epochs * len(self.order) + steps, epochs * self.order.num_samples + samples
+
+    def evaluated(self, value: float | None, began_s: float) -> None:
+        """Notes an evaluation that ends now, and decides whether the training is over.
+
+        It ends with the loss that is not finite, with all epochs, or with the evaluation after the hit.
+        """
+        num_steps, num_samples = self.trained
+        self.add(value, began_s, num_steps, num_samples, num_samples / self.order.num_samples)
+        self.is_over |= self.num_calls == self.cell.epochs * self.calls_of_epoch
+
+    def add(self, value: float | None, began_s: float, num_steps: int, num_samples: int, epochs: float) -> None:
+        """Notes an evaluation after so much training; see `evaluated`."""
+        seen = Evaluated(
+            num_steps=num_steps,
+            num_samples=num_samples,
+            epochs=epochs,
+            value=value,
+            began_s=began_s,
+            ended_s=self.now_s,
+        )
+        self.evaluations.append(seen)
+        is_met = self.target.is_met(value)
+        self.is_over = value is None or self.hit is not None
+        if self.hit is not None:
+            self.stayed = is_met
+        elif is_met:
+            self.hit = len(self.evaluations) - 1
+
+    @property
+    def diverged(self) -> bool:
+        """Whether it ended since its loss or metric was not finite."""
+        return bool(self.evaluations) and self.evaluations[-1].value is None
+
+    def outcome(self) -> TargetTraining:
+        """What is kept of it, once the last span has ended."""
+        return TargetTraining(
+            num_validation=self.num_validation,
+            deterministic=self.cell.device == Device.cpu and not self.cell.own_code,
+            log=self._log,
+            compile_s=self.compile_s,
+            evaluations=self.evaluations,
+            hit=self.hit,
+            stayed=self.stayed,
+            tested=self.tested,
+        )

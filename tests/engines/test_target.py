@@ -1,0 +1,105 @@
+"""When a training to a target is evaluated and when it ends, without a framework."""
+
+import math
+
+import pytest
+
+from accelbench.data.order import Order, parts_of
+from accelbench.engines.target import TargetRun, ends_of
+from accelbench.errors import UnsupportedError
+from accelbench.schema.cell import Target
+from accelbench.schema.vocab import Definition, Mode, Protocol, Span
+from fakes import make_cell
+
+
+def run_of(epochs=4, **target):
+    target = Target(**{"accuracy": 0.9, **target})
+    run = TargetRun(make_cell(mode=Mode.train, protocol=Protocol.target, epochs=epochs, batch_size=32, target=target))
+    run.plan(Order(100, 32, last="keep"))  # 4 steps an epoch
+    return run
+
+
+def trained(run, values):
+    """The steps that each interval got, until it is over; its evaluations give these values."""
+    nums, batches = [], iter(range(1000))
+    for value in values:
+        nums.append(len(list(run.interval_of(batches))))
+        run.evaluated(value, run.now_s)
+        if run.is_over:
+            return nums
+    raise AssertionError("it went on")
+
+
+@pytest.mark.parametrize(
+    ("settings", "ends"),
+    [
+        ({}, [10, 20, 30]),
+        ({"every": 0.25}, [2, 5, 8, 10, 12, 15, 18, 20, 22, 25, 28, 30]),
+        ({"every": 0.01}, list(range(1, 31))),
+        ({"every": 2.0}, [20, 30]),
+        ({"every": 9.0}, [30]),
+        ({"every_steps": 12}, [12, 24, 30]),
+        ({"definition": Definition.fixed}, [30]),
+    ],
+)
+def test_it_is_evaluated_as_often_as_asked_and_at_the_end(settings, ends):
+    assert list(ends_of(Target(accuracy=0.9, **settings), 3, 10)) == ends
+
+
+def test_a_call_of_several_steps_ends_at_whole_calls():
+    assert list(ends_of(Target(accuracy=0.9, every_steps=8), 2, 5, in_call=4)) == [2, 4, 6, 8, 10]
+
+
+@pytest.mark.parametrize(
+    ("settings", "values", "hit", "stayed", "num_evaluations"),
+    [
+        ({}, [0.5, 0.9, 0.95, 1.0], 1, True, 3),
+        ({}, [0.5, 0.9, 0.85, 1.0], 1, False, 3),
+        ({}, [0.5, 0.6, 0.7, 0.95], 3, None, 4),
+        ({}, [0.5, 0.6, 0.7, 0.8], None, None, 4),
+        ({}, [0.5, None, 0.9, 0.9], None, None, 2),
+        ({"definition": Definition.fixed}, [0.95], 0, None, 1),
+        ({"definition": Definition.fixed}, [0.85], None, None, 1),
+        ({"metric": "loss", "accuracy": None, "value": 0.2}, [0.5, 0.19, 0.21], 1, False, 3),
+    ],
+)
+def test_it_ends_after_the_evaluation_that_follows_the_hit(settings, values, hit, stayed, num_evaluations):
+    run = run_of(**settings)
+    assert sum(trained(run, values)) == (16 if len(values) == 1 else 4 * num_evaluations)
+    assert (run.hit, run.stayed, len(run.evaluations)) == (hit, stayed, num_evaluations)
+    assert run.diverged == (None in values[:num_evaluations])
+
+
+def test_samples_and_epochs_of_parts_of_an_epoch():
+    run = run_of(epochs=2, every=0.5)
+    assert trained(run, [0.1, 0.1, 0.1, 0.1]) == [2, 2, 2, 2]
+    found = [(each.num_steps, each.num_samples, each.epochs) for each in run.evaluations]
+    assert found == [(2, 64, 0.64), (4, 100, 1.0), (6, 164, 1.64), (8, 200, 2.0)]
+
+
+def test_spans_follow_each_other_without_gaps_since_the_process_began():
+    run = run_of()
+    for span in (Span.data, Span.build, Span.train, Span.evaluate, Span.test):
+        run.begin(span)
+    run.end()
+    log = run.outcome().log
+    assert [each.span for each in log] == [*Span]
+    assert log[0].began_s == 0.0 < log[0].ended_s
+    assert all(one.ended_s == other.began_s for one, other in zip(log, log[1:], strict=False))
+
+
+def test_the_split_is_disjoint_and_depends_on_the_data_alone():
+    train, held_out = parts_of(1000, 0.1)
+    assert (len(train), len(held_out)) == (900, 100)
+    assert sorted([*train, *held_out]) == list(range(1000))
+    assert not math.isclose(held_out.mean(), 49.5, abs_tol=100)  # of the whole set, not of its begin
+    orders = [Order(900, 32, shuffle=True, seed=seed, last="keep", among=train) for seed in (0, 1)]
+    first, second = (next(order.epochs()) for order in orders)
+    assert sorted(first) == sorted(second) == list(train)
+    assert list(first) != list(second)
+
+
+@pytest.mark.parametrize(("share", "problem"), [(0.004, "takes 0 of 100"), (0.999, "takes 100 of 100")])
+def test_a_split_of_nothing_is_refused(share, problem):
+    with pytest.raises(UnsupportedError, match=rf"target.validation={share:g}: {problem} training samples: use"):
+        parts_of(100, share)
