@@ -1,0 +1,181 @@
+"""Against scipy's own tests, and against simulated settings whose true times are known."""
+
+import math
+from statistics import median
+
+import numpy as np
+import pytest
+from scipy import stats as scipy_stats
+from scipy.stats import binom
+
+from accelbench.stats import arrivals
+
+INF = math.inf
+
+
+def times(rng, runs, num, ratio=1.0, spread=0.1, late=0.0):
+    """Log-normal ones of this relative spread around a median of `ratio`; the share `late` does not arrive."""
+    sigma = math.sqrt(math.log1p(spread**2))
+    drawn = ratio * np.exp(rng.normal(0, sigma, (runs, num)))
+    return np.where(drawn > math.exp(sigma * scipy_stats.norm.isf(late)), INF, drawn) if late else drawn
+
+
+def share_sure(first, second, budget=None):
+    return np.mean([arrivals.arrival_ratio(one, two, budget).sure for one, two in zip(first, second, strict=True)])
+
+
+def at_most(share, runs):
+    """The most of so many runs, each of which has this chance: more are seen once in a thousand times."""
+    return binom.isf(0.001, runs, share) / runs
+
+
+@pytest.mark.parametrize(("num", "rank"), [(6, 1), (8, 1), (9, 2), (10, 2), (15, 4), (20, 6)])
+def test_a_median_lies_between_the_kth_times_from_both_ends(num, rank):
+    ordered = [*range(1, num), INF]
+    assert arrivals.median_interval(ordered[::-1]) == (ordered[rank - 1], ordered[-rank])
+    wanted = scipy_stats.quantile_test(ordered[:-1] + [num], p=0.5).confidence_interval()
+    assert arrivals.median_interval(ordered[:-1] + [num]) == (wanted.low, wanted.high)
+    assert arrivals.median_interval(ordered[:5]) is None
+
+
+@pytest.mark.parametrize(("num", "rank"), [(4, 1), (5, 3), (6, 6), (8, 14), (10, 24), (15, 65), (20, 128)])
+def test_a_ratio_lies_between_the_kth_of_all_pairs_from_both_ends(num, rank):
+    first, second = times(np.random.default_rng(num), 2, num)
+    ordered = sorted(one / two for one in first for two in second)
+    assert arrivals.ratio_interval(first, second) == (ordered[rank - 1], ordered[-rank])
+    assert arrivals.median_ratio(first, second) == pytest.approx(median(ordered), rel=1e-3)
+    assert arrivals.ratio_interval(first[:3], second[:3]) is None
+    below, within = (arrivals.permutation_p(first / (ordered[rank - 1] + step), second) for step in (-1e-9, 1e-9))
+    assert below <= 0.05 < within
+
+
+def test_a_run_that_did_not_arrive_takes_between_the_budget_and_forever():
+    none, some = [INF] * 5, [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert arrivals.ratio_interval(none, none) == arrivals.ratio_interval(none, none, 9) == (0, INF)
+    assert arrivals.ratio_interval(none, some, budget=10) == (10 / 5, INF)
+    assert arrivals.ratio_interval(some, none, budget=10) == (0, 5 / 10)
+    assert arrivals.ratio_interval(some, none)[1] < 1
+    assert [arrivals.median_ratio(*pair) for pair in ((none, none), (none, some), (some, none))] == [None] * 3
+    assert arrivals.median_ratio([INF, 2.0, 4.0], [INF, 2.0, 2.0]) == pytest.approx(math.sqrt(2))
+    found = arrivals.arrival_ratio(some, none, budget=10)
+    assert (found.shares_apart, found.sure) == (True, False)  # of the times nothing is said: the shares say it
+    assert arrivals.arrival_ratio([1, 2, 3, 4, 9.0], [8, 8.5, 8, 8, INF], budget=8.2).sure is False
+    assert arrivals.arrival_ratio([1, 2, 3, 4, INF], [8, 9, 8, 8, INF], budget=10).sure is False
+    assert arrivals.arrival_ratio(some, [8, 9, 8, 8, INF], budget=10).sure is True
+    assert arrivals.arrival_ratio(some[:3], some[:3]).low is None
+
+
+@pytest.mark.parametrize("num", [4, 5])
+def test_p_is_that_of_all_permutations_with_ties_and_runs_that_did_not_arrive(num):
+    rng = np.random.default_rng(1)
+    for first, second in rng.choice([1.0, 2.0, 2.5, 3.0, 4.0, INF], (3, 2, num)):
+        ranks = scipy_stats.rankdata([*first, *second])
+        wanted = scipy_stats.permutation_test(
+            (ranks[:num], ranks[num:]), lambda one, two: abs(sum(one) - sum(two)), alternative="greater"
+        )
+        assert arrivals.permutation_p(first, second) == pytest.approx(wanted.pvalue)
+    first, second = rng.random(20), rng.random(17) + 0.2
+    wanted = scipy_stats.mannwhitneyu(first, second, method="exact").pvalue
+    assert arrivals.permutation_p(first, second) == pytest.approx(wanted)
+
+
+def test_shares_are_told_by_exact_tests():
+    for num, of in ((0, 5), (3, 7), (10, 10)):
+        wanted = scipy_stats.binomtest(num, of).proportion_ci(0.95, "exact")
+        assert arrivals.share_interval(num, of) == pytest.approx((wanted.low, wanted.high))
+        for other in range(9):
+            p = scipy_stats.fisher_exact([[num, of - num], [other, 8 - other]]).pvalue
+            assert arrivals.shares_differ(num, of, other, 8) == (p < 0.05)
+    assert [round(arrivals.least_share(num), 3) for num in (5, 10, 20)] == [0.549, 0.741, 0.861]
+
+
+def test_restarts_cost_the_time_of_runs_that_did_not_arrive():
+    assert arrivals.expected_with_restarts([2.0, 4.0, INF, INF], budget=10) == 13
+    assert arrivals.expected_with_restarts([2.0, 12.0], budget=10) == 12
+    assert arrivals.expected_with_restarts([INF, INF], budget=10) is None
+
+
+def test_a_fixed_length_meets_a_target_that_the_mean_surely_exceeds():
+    values = np.random.default_rng(2).normal(0.94, 0.002, 10)
+    for target in (0.936, 0.938, 0.9385, 0.939, 0.95):
+        met = scipy_stats.ttest_1samp(values, target, alternative="greater").pvalue < 0.01
+        assert arrivals.fixed_is_met(values.tolist(), target, lower=False) == met
+        assert arrivals.fixed_is_met((-values).tolist(), -target, lower=True) == met
+    for few in ([], [0.99], [0.99, math.nan, 0.99], [0.9, 0.9]):
+        assert not arrivals.fixed_is_met(few, 0.9, lower=False)
+    assert arrivals.fixed_is_met([0.91, 0.91], 0.9, lower=False)
+
+
+def test_the_guard_finds_fewer_epochs_than_the_references():
+    few, usual = [4.0, 5.0, 4.0, 6.0, 5.0], [6.0, 7.0, 6.0, 8.0, 6.0, 7.0, 9.0]
+    wanted = scipy_stats.ttest_ind(few, usual, equal_var=False, alternative="less").pvalue
+    p, ratio = arrivals.fewer_epochs(few, usual)
+    assert p == pytest.approx(wanted)
+    assert 0.7 < ratio < 0.85
+    assert arrivals.fewer_epochs([*few, INF], usual) == arrivals.fewer_epochs([*few, 9.0], usual)
+    assert arrivals.fewer_epochs([3.0] * 3, [4.0] * 3) == (0, 1)
+    assert arrivals.fewer_epochs([4.0] * 3, [4.0] * 3) == (1, 1)
+    assert [arrivals.fewer_epochs(few, [7.0]), arrivals.fewer_epochs([INF] * 3, [INF] * 3)] == [None, None]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num", [3, 5, 10])
+def test_the_guard_stops_one_equal_training_in_20_and_most_that_need_the_detectable_ratio(num):
+    rng, runs = np.random.default_rng(num), 2000
+    usual = rng.normal(10, 1, (runs, 2 * num)).round()
+    equal = [arrivals.fewer_epochs(*pair) for pair in zip(rng.normal(10, 1, (runs, num)).round(), usual, strict=True)]
+    assert np.mean([p < 0.05 for p, _ in equal]) <= at_most(0.05, runs) + 0.005
+    ratio = median(ratio for _, ratio in equal)
+    fewer = rng.normal(10 * ratio, 1, (runs, num)).round()
+    found = [arrivals.fewer_epochs(*pair)[0] < 0.05 for pair in zip(fewer, usual, strict=True)]
+    assert np.mean(found) > 0.68
+
+
+SLOW = [pytest.param(num, late, marks=pytest.mark.slow) for num in (5, 6, 10, 20) for late in (0.0, 0.3)]
+
+
+@pytest.mark.parametrize(("num", "late"), [(6, 0.0), *SLOW])
+def test_of_2000_comparisons_of_equal_settings_at_most_5_percent_are_sure(num, late):
+    rng = np.random.default_rng([num, int(10 * late)])
+    first, second = (times(rng, 2000, num, late=late) for _ in "ab")
+    assert share_sure(first, second) <= at_most(0.05, 2000)
+    if num >= 6:
+        bounds = [arrivals.median_interval(each) for each in first]
+        assert sum(not low <= 1 <= high for low, high in bounds) / 2000 <= at_most(0.05, 2000)
+
+
+@pytest.mark.slow
+def test_settings_whose_budgets_differ_are_alike_within_the_shorter_one():
+    first, second = (times(np.random.default_rng(seed), 2000, 10) for seed in (1, 2))
+    pairs = list(zip(np.where(first > 1.0, INF, first), second, strict=True))
+    found = [arrivals.arrival_ratio(*pair, budget=1.0) for pair in pairs]
+    assert np.mean([each.sure for each in found]) <= np.mean([each.p <= 0.05 for each in found]) <= at_most(0.05, 2000)
+    assert (
+        np.mean([arrivals.arrival_ratio(*pair).p <= 0.05 for pair in pairs]) > 0.1
+    )  # what the shorter one guards from
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("ratio", "spread"), [(1.3, 0.1), (1.2, 0.1), (1.1, 0.1), (0.9, 0.1), (0.8, 0.2), (1.3, 0.3), (2.0, 0.4)]
+)
+def test_the_seeds_that_are_advised_make_a_true_ratio_sure_in_80_percent(ratio, spread):
+    advised, rng = arrivals.num_seeds_for(ratio, spread), np.random.default_rng(5)
+
+    def power(num):
+        pairs = zip(times(rng, 2000, num, ratio, spread), times(rng, 2000, num, spread=spread), strict=True)
+        return np.mean([not low <= 1 <= high for low, high in (arrivals.ratio_interval(*pair) for pair in pairs)])
+
+    assert power(advised) > 0.78
+    assert advised == 6 or power(int(0.8 * advised)) < 0.8
+
+
+def test_ten_seeds_tell_a_ratio_of_130_percent():
+    rng = np.random.default_rng(3)
+    assert share_sure(times(rng, 200, 10, 1.3), times(rng, 200, 10)) >= 0.95
+    assert [arrivals.num_seeds_for(*each) for each in ((1.3, 0.1), (1.1, 0.1), (1 / 1.1, 0.1), (2, 0))] == [
+        6,
+        20,
+        20,
+        6,
+    ]
