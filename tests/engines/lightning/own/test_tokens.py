@@ -16,7 +16,6 @@ from accelbench.schema.vocab import Device, Library, Mode, Pipeline, Precision, 
 from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell, needs
 from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
-from own_code import losses_of_a_plain_loop
 
 pytestmark = [needs("transformers"), IGNORES_LIGHTNINGS_WARNINGS]
 SMALL = {"vocab_size": 90, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
@@ -74,22 +73,6 @@ def test_each_task_trains_and_infers(tmp_path, name, task):
         assert infer.work.flops == pytest.approx(of_layers, rel=0.01)
     if name == "bert":
         measured(tmp_path, model(), precision=Precision.bf16_mixed)  # token ids stay whole numbers
-
-
-def test_one_step_is_that_of_a_plain_loop(tmp_path):
-    import transformers
-
-    still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    asked = cell(model(task=CLASSIFIES, **still), steps=1)
-    found = engine.run(asked, tmp_path)
-    make = TokenMaker(asked, 4)
-    torch.manual_seed(0)
-    batches = [make().content for _ in range(8)]
-    torch.manual_seed(0)
-    network = transformers.BertForSequenceClassification(transformers.BertConfig(**SMALL, **still))
-    optimizer = torch.optim.AdamW(network.parameters(), lr=asked.model.learning_rate)
-    losses = losses_of_a_plain_loop(optimizer, batches, lambda batch: network(**batch).loss)
-    assert any(found.loss == pytest.approx(loss, rel=1e-5) for loss in losses)
 
 
 def test_nothing_reaches_for_the_network(tmp_path, monkeypatch):
