@@ -1,4 +1,3 @@
-import pytest
 import torch
 
 from accelbench.devices import cpu
@@ -18,7 +17,6 @@ def operators(digits, **changes):
     return {each.name: each for each in engine.run(cell, digits).operators}
 
 
-@pytest.mark.slow
 def test_an_lstm_has_a_fused_kernel_and_an_rnn_has_none(digits):
     lstm = operators(digits, model=ModelSpec(name="lstm", args={"units": 16}))
     rnn = operators(digits, model=ModelSpec(name="rnn", args={"units": 16}))
