@@ -57,6 +57,8 @@ def make_serving(cell: Cell, alone_s: float = 0.01, **changes) -> Serving:
     verdict = (
         {"verdict": Verdict.passes if rate <= within else Verdict.fails} if cell.protocol == Protocol.server else {}
     )
+    if cell.protocol == Protocol.server:  # as in an M/M/1 queue, up to its saturation
+        alone_s *= 150 * cell.batch_size / max(1.0, 100 * cell.batch_size - rate)
     latencies = [Quantile(percentile=p, seconds=alone_s, low=alone_s, high=alone_s) for p in (50, 90, 99)]
     values = {
         "seed": int(cell.id, 16) % 2**32,

@@ -4,6 +4,7 @@ A probe is a process that served requests at one rate, with the verdict of `stat
 of a setting is above its capacity, and the highest sure pass below that one is within it.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,16 +39,19 @@ def work_of(cell: Cell) -> Cell:
 
 
 def sure_bounds(verdicts: Iterable[tuple[float, Verdict]]) -> tuple[float | None, float | None]:
-    """The highest rate of a sure pass that no sure fail at this rate refutes, and the lowest rate of a sure fail.
+    """The rate of the second highest sure pass, or of the only one, and the lowest rate of a sure fail.
 
-    Each is None if no probe says so. Both are None if a sure pass is above a sure fail: then higher rates are not
-    worse, or a verdict is wrong.
+    The pass above, or of the same rate, confirms the second highest: the highest of many may be luck. A sure fail at
+    its rate refutes a pass. Each is None if no probe says so. Both are None if a sure pass is above a sure fail: then
+    higher rates are not worse, or a verdict is wrong.
     """
     told = list(verdicts)
     failed = {rate for rate, verdict in told if verdict == Verdict.fails}
-    low = max((rate for rate, verdict in told if verdict == Verdict.passes and rate not in failed), default=None)
+    passed = sorted(rate for rate, verdict in told if verdict == Verdict.passes and rate not in failed)
     high = min(failed, default=None)
-    return (None, None) if low is not None and high is not None and low > high else (low, high)
+    if passed and high is not None and passed[-1] > high:
+        return None, None
+    return passed[-2:][0] if passed else None, high
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,9 +92,15 @@ class Capacity:
         return [each for each in self.probes if (each.rate, each.verdict) == (self.low, Verdict.passes)]
 
     @property
+    def passed(self) -> list[Probe]:
+        """The sure passes at `low` and above."""
+        low, high = self.low or math.inf, self.high or math.inf
+        return [each for each in self.probes if each.verdict == Verdict.passes and low <= each.rate < high]
+
+    @property
     def is_confirmed(self) -> bool:
-        """Whether two processes with different arrivals passed at `low`."""
-        return len({each.seed for each in self.at_low}) > 1
+        """Whether two processes with different arrivals passed at `low` or above."""
+        return len({each.seed for each in self.passed}) > 1
 
     @property
     def rates_text(self) -> str:
@@ -105,7 +115,9 @@ class Capacity:
         """The word, with what others at this rate said: the highest of many passes, or the rare valid one, is luck."""
         if (rate := self.high if self.low is None else self.low) is None:
             return Verdict.unknown
-        verdicts, num = [each.verdict for each in self.probes if each.rate == rate], self.invalid.count(rate)
+        rates = {rate, *(each.rate for each in self.passed)}
+        verdicts = [each.verdict for each in self.probes if each.rate in rates]
+        num = sum(each in rates for each in self.invalid)
         is_sure = (self.low is None or self.is_confirmed) and num <= len(verdicts)
         said = [] if self.low is None else ["not confirmed with another seed"]
         if self.is_confirmed:

@@ -31,7 +31,7 @@ class Serving:
     duration_s: Duration  # from the first request's due time until the last answer
     offered_per_s: Rate  # requests per second, as they were due
     served_per_s: NotNegative  # as they were answered
-    latencies: list[Quantile] = field(default_factory=list)  # of p50, p90, p99 and p99.9
+    latencies: list[Quantile] = field(default_factory=list)  # of p50, p90, p99, p99.9, and of the limit
     # Of requests that took longer than the limit, or have no answer; None where there is no limit. See `stats`.
     num_missed: Count | None = None
     miss_share_low: Share | None = None

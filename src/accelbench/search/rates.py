@@ -1,9 +1,9 @@
 """The highest rate of requests that settings serve within a limit, by probes: processes that serve at one rate each.
 
-Nothing here knows records or clocks, as in `race.py`. A setting is bisected, in logarithms, between its highest sure
-pass and its lowest sure fail (`stats/regenerative.py`). A rate that can't be told splits the gap: what is below it and
-what is above it is halved. It is probed again, with more requests, only if these are likely to tell. Near the capacity
-no short probe tells, and 5 % below it takes some 30,000 requests: probes get longer level by level, until time is up.
+Nothing here knows records or clocks, as in `race.py`. The percentile of a probe says about where the capacity is, also
+if the verdict (`stats/regenerative.py`) is that it can't tell. Near the capacity no short probe tells: 5 % below it
+takes some 30,000 requests. So a probe keeps a distance from it that shrinks with the root of its number of requests.
+Probes get longer until time is up, and each leaves the time that the first pass needs to be confirmed.
 """
 
 import math
@@ -13,34 +13,30 @@ from dataclasses import dataclass, field
 from accelbench.answers.serving import sure_bounds
 from accelbench.schema.vocab import Verdict
 
-NUM_REQUESTS, MIN_S = 1_000, 5.0  # of the shortest probes, at least; a sure pass of p99 takes 509 requests
+NUM_REQUESTS, MIN_S = 1_000, 5.0  # of a probe that may pass, and of any, at least; a pass of p99 takes 509 requests
+FIRST = 0.6  # the first probe only says where to go on: as a share of these requests
+MAX_REQUESTS = 8_000_000  # of a probe
 TOLERANCE = 1.05  # the lowest sure fail over the highest sure pass: closer ones end the search
-COARSE = 1.25  # the same of the first level
-NUM_LEVELS = 13  # each twice as long as the one before
+GAIN = 1.04  # by which a further probe is to move a bound, or by half of its distance from the capacity
 LEAST, MOST = 1e-3, 1.5  # the lowest and the highest rate that is tried, as a share of the offline throughput
+OVERLOAD = 1.1  # times the offline throughput: there the requests that wait soon grow for sure
+# Squared distances from the capacity, in shares of the offline throughput, times the number of requests. Most probes
+# tell at 60 to 150, in simulated queues. What the answer depends on, its first pass and its second, keeps the larger.
+SPREAD, CAREFUL = 100.0, 260.0
+# Of the time that is left: for the first probe, one that may pass, one that may fail.
+FIRST_PART, PASS_PART, FAIL_PART = 0.1, 0.31, 0.25
+KEPT = 1.2  # times the cost of the first pass are kept for the second
 
 
 @dataclass(frozen=True, kw_only=True)
 class Probed:
-    """What a probe told: its verdict, and the share of misses with its bounds."""
+    """What a probe told."""
 
-    verdict: Verdict
     rate: float
-    level: int
-    share: float = 0.0
-    low: float = 0.0
-    high: float = 1.0
+    seconds: float
+    verdict: Verdict = Verdict.unknown
+    load: float | None = None  # its percentile over the limit; None: the process was invalid
     num_processes: int = 1  # that it took: those whose requests came late are tried again
-
-    def would_tell(self, level: int, allowed: float) -> bool:
-        """Whether a probe of `level` is likely to tell: bounds shrink with the root of the number of requests.
-
-        If the lower one is above the share that is allowed already, too few queues ended: that takes far longer ones.
-        """
-        shrunk = 2 ** ((self.level - level) / 2)
-        is_below = self.share + shrunk * (self.high - self.share) < allowed
-        is_above = allowed < self.share - shrunk * (self.share - self.low)
-        return is_below or (is_above and (self.low < allowed or level >= self.level + 3))
 
 
 @dataclass
@@ -48,116 +44,179 @@ class Candidate:
     """A setting in the race."""
 
     offline: float  # requests/s if all are there at once
-    allowed: float  # the share of misses within the limit
+    num: int = NUM_REQUESTS  # of a probe that may pass, at least
     probed: list[Probed] = field(default_factory=list)
     has_failed: bool = False
 
     @property
     def bounds(self) -> tuple[float | None, float | None]:
-        """The highest sure pass and the lowest sure fail."""
+        """The confirmed sure pass and the lowest sure fail."""
         return sure_bounds((each.rate, each.verdict) for each in self.probed)
 
     @property
     def passed(self) -> list[Probed]:
-        """The probes of the highest sure pass."""
-        return [each for each in self.probed if (each.rate, each.verdict) == (self.bounds[0], Verdict.passes)]
+        """The sure passes that no sure fail at their rate refutes, by rate."""
+        failed = {each.rate for each in self.probed if each.verdict == Verdict.fails}
+        found = [each for each in self.probed if each.verdict == Verdict.passes and each.rate not in failed]
+        return sorted(found, key=lambda each: each.rate)
+
+    @property
+    def top(self) -> float:
+        """The rate of the highest sure pass; 0 without one."""
+        return self.passed[-1].rate if self.passed else 0.0
 
     @property
     def is_close(self) -> bool:
-        """Whether the bounds are as close as they need to be."""
+        """Whether the bounds are confirmed, and as close as they need to be."""
         low, high = self.bounds
-        return low is not None and high is not None and high <= TOLERANCE * low
+        return len(self.passed) > 1 and low is not None and high is not None and high <= TOLERANCE * low
 
-    def next_rate(self, level: int) -> float | None:
-        """The rate of the next probe of a level; None if no gap between told and untold rates is wide enough for it."""
-        (low, high), width = self.bounds, max(TOLERANCE, COARSE**0.5**level)
-        untold = {each.rate: each for each in self.probed if (low or 0.0) < each.rate < (high or math.inf)}
-        for each in untold.values():
-            if each.level < level and each.would_tell(level, self.allowed):
-                return each.rate
-        if low is None:
-            least = min([*untold, high or math.inf, self.offline]) / 2
-            return least if least > LEAST * self.offline else None
-        top = high or max(1.05 * self.offline, 1.1 * max([low, *untold]))
-        gaps = [(max(untold), top), (low, min(untold))] if untold else [(low, top)]
-        start, end = max(gaps, key=lambda gap: gap[1] / gap[0])  # of equal ones the upper: its probes are shorter
-        if self.is_close or end <= width * start:
-            return top if high is None and top <= MOST * self.offline else None
-        return math.sqrt(start * end)
+    @property
+    def capacity(self) -> float | None:
+        """About the rate at which the percentile is at the limit; None before a probe told anything.
+
+        One over the percentile falls about linearly with the rate, and is 0 where the queue grows: exactly so in an
+        M/M/1 queue. The line is that between the highest rate within the limit and the lowest one beyond.
+        """
+        told = sorted((each.rate, each.load) for each in self.probed if each.load is not None)
+        if not told:
+            return None
+        inside, beyond = [each for each in told if each[1] <= 1], [each for each in told if each[1] > 1]
+        if inside:
+            rate, load = inside[-1]
+            other, share = (beyond[0][0], 1 / beyond[0][1]) if beyond else (max(self.offline, OVERLOAD * rate), 0.0)
+            found = rate + (other - rate) * (1 / load - 1) / (1 / load - share)
+        else:
+            rate, load = beyond[0]
+            found = max(rate / 2, self.offline - (self.offline - rate) * load) if rate < self.offline else rate / 2
+        high = self.bounds[1] or math.inf
+        return min(max(found, 1.02 * self.top), high / 1.02)
+
+    def below(self, capacity: float, seconds: float, spread: float) -> float:
+        """The highest rate at which a probe of so many seconds is likely to pass."""
+        rate = max(capacity / 2, capacity - self.offline * math.sqrt(spread / (capacity * seconds)))
+        for each in self.probed:  # what as long a probe could not tell is too near
+            if each.verdict == Verdict.unknown and each.load and each.rate > self.top and each.seconds > 0.9 * seconds:
+                rate = min(rate, 0.85 * each.rate)
+        return rate
+
+    def above(self, capacity: float, seconds: float) -> float:
+        """The lowest rate at which such a probe is likely to fail. Close to the offline throughput, none is."""
+        distance, room = self.offline * math.sqrt(SPREAD / (capacity * seconds)), self.offline - capacity
+        rate = capacity + min(distance, room / 2) if distance < 0.8 * room else OVERLOAD * self.offline
+        for each in self.probed:
+            if each.verdict == Verdict.unknown and 1.02 * each.rate >= rate and seconds < 1.5 * each.seconds:
+                rate = max(OVERLOAD * self.offline, 1.15 * each.rate)
+        return rate
 
 
 @dataclass
 class RateRace:
     """The race of settings that do the same, numbered from 0.
 
-    First the one with the highest offline throughput is bisected with short probes. Each other one is probed at the
-    leader's highest sure pass, and drops out unless it passes. Then the leader gets longer probes, and at last another
-    one at its highest sure pass: if that fails, the next lower pass, of whatever setting, is confirmed instead.
+    First the one with the highest offline throughput is probed until a probe passes. Each other one is probed at the
+    leader's highest sure pass, and drops out unless it passes. Then the leader gets longer and longer probes on either
+    side of its capacity, and at last one that confirms its highest sure pass, or a lower rate that is surer.
     """
 
     candidates: Sequence[Candidate]
-    # Runs a probe: setting, rate, level, how many of this rate ran before. None: it failed, or was cut off.
-    measure: Callable[[int, float, int, int], Probed | None]
-    cost_s: Callable[[int, float, int, int], float]  # of such a probe
+    # Runs a probe: setting, rate, seconds, how many of this rate ran before. None: it failed, or was cut off.
+    measure: Callable[[int, float, float, int], Probed | None]
+    cost_s: Callable[[int, float, float, int], float]  # of such a probe
     left_s: Callable[[], float]
     kept_s: float = 0.0  # which a probe that runs should leave, for what confirms a pass
     needed_s: float = 0.0  # for a probe that did not fit into the time left, the latest
 
     @property
     def leader(self) -> int | None:
-        """The setting with the highest sure pass; None without one."""
-        lows = [each.bounds[0] or 0.0 for each in self.candidates]
-        return lows.index(max(lows)) if any(lows) else None
+        """The setting with the highest sure pass, of equal ones that with the higher capacity; None without one."""
+        led = max(range(len(self.candidates)), key=self._standing, default=None)
+        return led if led is not None and self.candidates[led].top else None
 
     def run(self) -> bool:
         """Runs the race; whether the leader's bounds are close and confirmed. Else no more probes fit into the time."""
         order = sorted(range(len(self.candidates)), key=lambda i: -self.candidates[i].offline)
         for i in order:
             self._enter(i, kept_s=0.0 if i == order[-1] else self.left_s() / 2)
-        for level in range(NUM_LEVELS if order else 0):
-            i = order[0] if self.leader is None else self.leader
-            if not self._bisect(i, level, 0.0) or self.candidates[i].is_close:
+        while (i := self.leader) is not None and not self.candidates[i].is_close:
+            if not self._advances(i, 0.0) and not self._confirms(i):
                 break
-        while self._was_refuted():
-            pass
         best = None if self.leader is None else self.candidates[self.leader]
-        return best is not None and best.is_close and len(best.passed) > 1
+        return best is not None and best.is_close
+
+    def _standing(self, i: int) -> tuple[float, float]:
+        return self.candidates[i].top, self.candidates[i].capacity or 0.0
 
     def _enter(self, i: int, kept_s: float) -> None:
+        candidate = self.candidates[i]
         if self.leader is not None:
-            rate = self.candidates[self.leader].bounds[0] or 0.0
-            first = self._probe(i, rate, 0, kept_s) if self.candidates[i].offline > rate else None
-            if first is None or first.verdict != Verdict.passes:
-                return
-        self._bisect(i, 0, kept_s)
+            best = self.candidates[self.leader].passed[-1]
+            if candidate.offline > best.rate and all(each.rate != best.rate for each in candidate.probed):
+                self._probe(i, best.rate, best.seconds, kept_s)
+        else:
+            while not candidate.top and self._advances(i, kept_s):
+                pass
 
-    def _bisect(self, i: int, level: int, kept_s: float) -> bool:
-        """Whether it ended before the time did."""
-        while (rate := self.candidates[i].next_rate(level)) is not None:
-            if self._probe(i, rate, level, kept_s) is None:
-                return False
-        return True
+    def _advances(self, i: int, kept_s: float) -> bool:
+        """Whether a probe ran that may move a bound of the setting: first the one that is farther from the capacity."""
+        candidate, left_s = self.candidates[i], self.left_s() - kept_s
+        capacity, top, high = candidate.capacity, candidate.top, candidate.bounds[1] or math.inf
+        if capacity is None:
+            return self._probe(i, candidate.offline / 2, FIRST_PART * left_s, kept_s) is not None
+        overhead_s = self._overhead_s(i, capacity)
+        longest_s = max(each.seconds for each in candidate.probed)
+        pass_s, fail_s = (
+            min(part * left_s - overhead_s, times * longest_s) for part, times in ((PASS_PART, 2), (FAIL_PART, 1.4))
+        )
+        least = min(GAIN * top, math.sqrt(top * capacity))
+        most = max(high / GAIN, math.sqrt(high * capacity))
+        asks = []
+        if pass_s >= MIN_S:
+            rate = candidate.below(capacity, pass_s, SPREAD if top else CAREFUL)
+            asks += [(rate, pass_s)] if rate >= max(least, LEAST * candidate.offline) else []
+        if top and fail_s >= MIN_S:
+            rate = candidate.above(capacity, fail_s)
+            asks += [(rate, fail_s)] if rate <= min(most, MOST * candidate.offline) else []
+        if top and high / capacity > capacity / top:
+            asks.reverse()
+        return any(self._probe(i, *ask, kept_s) is not None for ask in asks)
 
-    def _was_refuted(self) -> bool:
-        """Whether the leader's highest sure pass failed when it was to be confirmed."""
-        if (i := self.leader) is None or len(passed := self.candidates[i].passed) > 1:
+    def _confirms(self, i: int) -> bool:
+        """Whether a probe ran that may be the second pass, or the second one at the highest rate that passed."""
+        candidate, left_s = self.candidates[i], self.left_s()
+        best, capacity = candidate.passed[-1], candidate.capacity or 0.0
+        left_s -= (overhead_s := self._overhead_s(i, best.rate))
+        if len(candidate.passed) > 1:
+            fits = candidate.bounds[0] != best.rate and left_s >= 0.8 * best.seconds
+            return fits and self._probe(i, best.rate, min(2 * best.seconds, 0.99 * left_s), None) is not None
+        seconds = min(2 * max(each.seconds for each in candidate.probed), 0.99 * left_s)
+        if left_s > 2.6 * best.seconds:  # a second try fits, too
+            seconds = min(seconds, left_s / 2 - overhead_s)
+        if seconds < MIN_S:
             return False
-        rate, level = passed[0].rate, passed[0].level
-        found = self._probe(i, rate, level + 1, None) or self._probe(i, rate, level, None)
-        return found is not None and found.verdict == Verdict.fails
+        others = max((each.top for each in self.candidates if each is not candidate), default=0.0)
+        rate = min(best.rate, max(others, candidate.below(capacity, seconds, CAREFUL)))
+        return self._probe(i, rate, seconds, None) is not None
 
-    def _ask(self, i: int, rate: float, level: int) -> tuple[int, float, int, int]:
-        rate = float(f"{rate:.3g}")
-        return i, rate, level, sum(each.num_processes for each in self.candidates[i].probed if each.rate == rate)
+    def _overhead_s(self, i: int, rate: float) -> float:
+        """Of a process beyond its requests."""
+        ask = self._ask(i, rate, 0.0)
+        return max(0.0, self.cost_s(*ask) - ask[2])  # one that is known costs nothing
 
-    def _probe(self, i: int, rate: float, level: int, kept_s: float | None) -> Probed | None:
+    def _ask(self, i: int, rate: float, seconds: float) -> tuple[int, float, float, int]:
+        candidate, rate = self.candidates[i], float(f"{rate:.3g}")
+        num = candidate.num * (1 if candidate.probed else FIRST)
+        seconds = float(f"{min(max(MIN_S, num / rate, seconds), MAX_REQUESTS / rate):.3g}")
+        return i, rate, seconds, sum(each.num_processes for each in candidate.probed if each.rate == rate)
+
+    def _probe(self, i: int, rate: float, seconds: float, kept_s: float | None) -> Probed | None:
         """A probe, if it fits into the time but for `kept_s` and for what confirms a pass; None: for nothing."""
-        candidate, ask = self.candidates[i], self._ask(i, rate, level)
+        candidate, ask = self.candidates[i], self._ask(i, rate, seconds)
         need_s = self.cost_s(*ask)
-        if kept_s is not None and (leader := self.leader) is not None:
-            # What passed was lucky, too: twice as many requests confirm it in 9 of 10 searches, as many in 6.
-            costs_s = [self.cost_s(*self._ask(leader, one.rate, one.level)) for one in self.candidates[leader].passed]
-            kept_s = max(kept_s, 2 * max(need_s, *costs_s))
+        if kept_s is not None and len(passed := candidate.passed) < 2:
+            second_s = KEPT * self.cost_s(*self._ask(i, passed[0].rate, passed[0].seconds)) if passed else need_s
+            if passed or need_s + second_s <= self.left_s():  # else a single pass is better than none
+                kept_s = max(kept_s, second_s)
         if candidate.has_failed:
             return None
         self.kept_s = kept_s or 0.0

@@ -1,5 +1,6 @@
 """Finds how many requests per second are served within a limit, and with which settings: a race of probes."""
 
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -9,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from accelbench.answers.cells import SEARCH
-from accelbench.answers.serving import Capacity, best_settings, capacities, work_of
+from accelbench.answers.serving import Capacity, best_settings, capacities, setting_of, work_of
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging import disturbed
@@ -24,7 +25,7 @@ from accelbench.schema.serialize import canonical_json
 from accelbench.schema.serving import Serving
 from accelbench.schema.vocab import UNEXPECTED, Protocol, Status, Verdict
 from accelbench.search.base import BaseSearch, search_alone
-from accelbench.search.rates import MIN_S, NUM_REQUESTS, Candidate, Probed, RateRace
+from accelbench.search.rates import NUM_REQUESTS, Candidate, Probed, RateRace
 from accelbench.serving.server import LATE
 from accelbench.settings.config import SweepOptions
 from accelbench.stats.regenerative import num_requests_for
@@ -82,34 +83,29 @@ class _Search(BaseSearch):
         num_late = [0] * len(racing)  # in a row
         num = max(NUM_REQUESTS, 2 * num_requests_for(percentile))
 
-        def process_of(i: int, rate: float, level: int, repeat: int) -> Planned:
-            duration_s = float(f"{max(MIN_S, num / rate) * 2**level:.3g}")
-            server = replace(racing[i].cell.server, rate=rate, duration_s=duration_s)
+        def process_of(i: int, rate: float, seconds: float, repeat: int) -> Planned:
+            server = replace(racing[i].cell.server, rate=rate, duration_s=seconds)
             return self._process(racing[i], repeat=repeat, server=server)
 
-        def measure(i: int, rate: float, level: int, repeat: int) -> Probed | None:
+        def measure(i: int, rate: float, seconds: float, repeat: int) -> Probed | None:
             num = 0
             while True:
-                record = self._measure(process_of(i, rate, level, repeat + num), ends_s)
+                record = self._measure(process_of(i, rate, seconds, repeat + num), ends_s)
                 num, num_late[i] = num + 1, num_late[i] + 1 if _is_late(record) else 0
                 left_s = ends_s - self.now() - race.kept_s
-                if not 0 < num_late[i] < MAX_LATE or cost_s(i, rate, level, repeat + num) > left_s:
+                if not 0 < num_late[i] < MAX_LATE or cost_s(i, rate, seconds, repeat + num) > left_s:
                     break
                 self.context.say(f"Nothing else was wrong: once more with another seed, at most {MAX_LATE - 1} times")
             if record.status not in (Status.ok, Status.invalid):
                 return None
-            if (serving := _serving(record)) is None or serving.num_missed is None:
-                return Probed(verdict=Verdict.unknown, rate=rate, level=level, num_processes=num)
-            verdict, share = serving.verdict or Verdict.unknown, serving.num_missed / serving.num_requests
-            bounds = {"low": serving.miss_share_low or 0.0, "high": serving.miss_share_high or 1.0}
-            return Probed(verdict=verdict, rate=rate, level=level, share=share, num_processes=num, **bounds)
+            return _probed(record, num)
 
         def cost_s(*ask: Any) -> float:
             item = process_of(*ask)
             is_known = os.path.lexists(self.context.folder / f"{item.record_name}.json")
             return 0.0 if is_known else item.cell.server.duration_s + self.overhead_s
 
-        candidates = [Candidate(rate, 1 - percentile / 100) for rate in offline.values()]
+        candidates = [Candidate(rate, num, self._earlier(racing[i])) for i, rate in enumerate(offline.values())]
         race = RateRace(candidates, measure, cost_s, lambda: ends_s - self.now())
         is_done = race.run() or not racing
         best = max([each.bounds[0] or 0.0 for each in candidates], default=0.0)
@@ -119,6 +115,16 @@ class _Search(BaseSearch):
             self.unprobed += [] if each.probed or each.has_failed else [f"{item.label}: not probed: {why}"]
         self.needed_s = max(self.needed_s, race.needed_s * num_left)
         return is_done
+
+    def _earlier(self, item: Planned) -> list[Probed]:
+        """What probes of earlier searches in this folder told."""
+        found, setting = list[Planned](), setting_of(item.cell)
+        for each in self.context.earlier:
+            cell = replace(each.cell, timeout_s=item.cell.timeout_s)  # theirs was what was left of the budget
+            found += [self.ready.process(cell, each.label)] if setting_of(cell) == setting else []
+        records = self.known(found)
+        self.records |= records
+        return [_probed(each, each.cell.repeat + 1) for each in records.values()]
 
     def _offline(self, item: Planned, ends_s: float) -> float | None:
         """Requests/s if all are there at once. None: that can't be measured, or a request alone misses the limit."""
@@ -215,6 +221,18 @@ def _serving(record: Record) -> Serving | None:
     """What an ok and undisturbed process served."""
     is_fine = record.status == Status.ok and not disturbed.reason(record)
     return record.measurement.serving if record.measurement and is_fine else None
+
+
+def _probed(record: Record, num_processes: int) -> Probed:
+    """What a probe told; its percentile is infinitely above the limit if too many requests had no answer."""
+    serving, asked = _serving(record), record.cell.server
+    told = dict[str, Any]()
+    if serving is not None and serving.num_missed is not None:
+        known = [each.seconds for each in serving.latencies if each.percentile == asked.percentile and each.seconds]
+        has_failed = serving.num_missed > (1 - asked.percentile / 100) * serving.num_requests
+        load = 1e3 * known[0] / asked.latency_ms if known else math.inf if has_failed else 1.0
+        told = {"verdict": serving.verdict or Verdict.unknown, "load": load}
+    return Probed(rate=asked.rate, seconds=asked.duration_s, num_processes=num_processes, **told)
 
 
 def _is_late(record: Record) -> bool:

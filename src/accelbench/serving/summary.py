@@ -43,7 +43,8 @@ def summarised(served: Served, cell: Cell) -> Serving:
         found |= {"verdict": word, "miss_share_low": missed.low, "miss_share_high": missed.high}
         found |= {"num_missed": missed.num_missed, "design_effect": missed.design_effect}
         found |= {"num_cycles": missed.num_cycles, "num_missed_cycles": missed.num_missed_cycles}
-    known_ns = {percent: quantiles(percent) for percent in PERCENTILES if cell.protocol != Protocol.offline}
+    percents = sorted({*PERCENTILES, cell.server.percentile}) if cell.protocol != Protocol.offline else ()
+    known_ns = {percent: quantiles(percent) for percent in percents}
     return Serving(
         seed=served.seed,
         num_requests=len(due),
