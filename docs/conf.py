@@ -20,7 +20,7 @@ highlight_language = "text"  # of blocks that name none: outputs
 # The pages in the site's menu. They are not in index.md, where a reader of the plain Markdown would see them as code.
 SECTIONS = {
     "Use": "sweeps your-own-network data python options which-engine engines devices hardware cluster",
-    "Read": "reading-the-report comparing finding-the-best serving ci mlflow dvc",
+    "Read": "reading-the-report comparing finding-the-best serving time-to-accuracy ci mlflow dvc",
     "Look up": "settings columns",
     "Trust": "measuring how-a-benchmark-lies serving-bound studies",
     "Change": "architecture extending",
