@@ -1,6 +1,7 @@
 import pytest
 
 from accelbench.cli import main
+from accelbench.commands.plan import _seeds
 from accelbench.errors import UserError
 from accelbench.schema.cell import MAX_SEED
 from accelbench.schema.vocab import Engine, Precision, Protocol
@@ -50,3 +51,28 @@ def test_seeds_beyond_the_largest_are_refused():
 def test_what_does_not_go_with_a_target_is_refused(words, told, project, capsys):
     assert main(words.split()) == 2
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("num", "told"),
+    [
+        (1, "1 seed of each setting can't tell which is first"),
+        (
+            6,
+            "6 seeds of each setting tell which is first if it is 1.3 times as fast (in 4 of 5 cases",
+        ),
+        (20, "20 seeds of each setting tell which is first if it is 1.1 times as fast"),
+    ],
+)
+def test_a_plan_says_which_ratio_its_seeds_can_tell(num, told):
+    (line,) = _seeds([to_target(seed=seed, batch_size=size) for seed in range(num) for size in (8, 32)])
+    assert line.startswith(told)
+    assert not [*_seeds([make_cell()])]
+
+
+def test_no_cell_begins_once_the_budget_is_used_up_and_the_sweep_goes_on_from_there(swept):
+    cells = [make_cell(batch_size=size) for size in (8, 16)]
+    result, text = swept(cells, ends_after_s=1e-9)
+    assert not result.records
+    assert "The budget is used up: 0 of 2 cells have their record." in text
+    assert len(swept(cells)[0].records) == 2

@@ -1,7 +1,9 @@
 """`accelbench plan`: the cells of a sweep, which are skipped, and how long it takes."""
 
+import math
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from accelbench import lock
@@ -11,7 +13,7 @@ from accelbench.presentation import counted, duration
 from accelbench.project import Workplace, shown, workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.text import clean
-from accelbench.schema.vocab import RANDOM
+from accelbench.schema.vocab import RANDOM, Protocol
 
 if TYPE_CHECKING:
     from accelbench.grid.estimate import Length
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 MAX_LISTED = 20  # cells
 MAX_NAMED = 4  # of the cells that are skipped for one reason
 LABEL_WIDTH = 42
+# How many times as fast a setting may be that gets to a target first, and the relative deviation of the times of seeds.
+RATIOS, SPREAD = (1.1, 1.2, 1.3, 1.5), 0.1
 TO_START = "To start: an engine is imported for its first cell, a network exported once."
 
 
@@ -54,6 +58,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     if len(runs) > len(named):
         lines.append(f"and {len(runs) - len(named)} more: " * bool(named) + "--cells names every cell")
     lines += [TO_START] if any(known[id(item)].start_s for item in named) else []
+    lines += _seeds(cells)
     data = {cell.data.name: cell.data for cell in cells if cell.data.name != RANDOM}
     missing = [shown(place.data / name) for name, each in data.items() if not is_prepared(place, each)]
     lines += [f"Not counted: {', '.join(missing)} is prepared first, once."] if missing else []
@@ -104,6 +109,24 @@ def _counted(planned: Sequence["Planned"], known: Mapping[int, "Length"]) -> str
 def _of_one(length: "Length") -> str:
     start = f" ({duration(length.start_s)} to start)" if length.start_s else ""
     return "unknown until it has run once" if length.num_unknown else f"{length}{start}"
+
+
+def _seeds(cells: Sequence[Cell]) -> Iterator[str]:
+    """A line on what the seeds of trainings to a target can tell."""
+    seeds: dict[str, set[int]] = {}
+    for cell in cells:
+        if cell.protocol == Protocol.target:
+            seeds.setdefault(replace(cell, seed=0).id, set()).add(cell.seed)
+    if not seeds:
+        return
+    from accelbench.stats.arrivals import num_seeds_for
+
+    num = min(map(len, seeds.values()))
+    told = next((ratio for ratio in RATIOS if num_seeds_for(ratio, SPREAD) <= num), None)
+    first = "can't tell which is first" if told is None else f"tell which is first if it is {told:g} times as fast"
+    more = [f"{ratio:g} times takes {num_seeds_for(ratio, SPREAD)}" for ratio in RATIOS if ratio < (told or math.inf)]
+    how = f"in 4 of 5 cases, where times differ by {100 * SPREAD:.0f} % from seed to seed"
+    yield f"{counted(num, 'seed')} of each setting {first} ({'; '.join([how, *more])})."
 
 
 def _skipped(reasons: Mapping[str, str], lists_all: bool) -> Iterator[str]:
