@@ -63,6 +63,7 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_collection_finish(session):
+    gc.set_threshold(50_000)  # few tests make garbage, and all of them many objects that stay
     gc.enable()
     if sys.modules.keys() >= BOTH:
         raise pytest.UsageError(REASON)
