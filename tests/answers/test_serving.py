@@ -85,15 +85,10 @@ def test_other_machines_and_packages_are_told_apart():
 
 
 def test_what_only_told_a_search_where_to_begin_is_no_answer():
-    names = ["serve", "mine", "web-serve", None]
-    cells = [make_cell(protocol=Protocol.offline, batch_size=2**i) for i in range(4)]
-    cells += [make_cell(protocol=Protocol.offline, batch_size=16, suite="serve")]
-    offline = [
-        replace(make_served(Protocol.offline, each), sweep_id=name and f"2026-11-20_09-00-00-{name}")
-        for name, each in zip([*names, "serve"], cells, strict=True)
-    ]
+    cells = [make_cell(protocol=Protocol.offline, batch_size=2**i) for i in range(3)]
+    offline = [replace(make_served(Protocol.offline, each), of_search=each is cells[0]) for each in cells]
     measured = cells_of(map(Process.of, [make_served(), *offline]))
-    assert {each.cell.batch_size for group in groups(measured) for each in group.cells} == {2, 4, 8, 16}
+    assert {each.cell.batch_size for group in groups(measured) for each in group.cells} == {2, 4}
     assert {each.base.cell.batch_size for each in pairs(measured, BATCH)} == {2}
 
 

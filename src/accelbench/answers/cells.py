@@ -28,7 +28,6 @@ from accelbench.stats.order_statistics import median
 # Columns of cells.csv: which cell it is, and how many processes its speed is of.
 CELL, NUM_PROCESSES = "cell", "num_processes"
 COUNTS = "counts"  # a column of processes.csv: whether the speed of the cell is of this process, too
-SEARCH = "serve"  # in place of the suite, in the `sweep_id` of a search of rates, after its date
 # Columns that grow with the speed, and those that shrink with it.
 WITH_SPEED = ("tokens_per_s", "flops_per_s", "mfu")
 AGAINST_SPEED = ("cost_per_million_samples",)
@@ -58,8 +57,7 @@ class MeasuredCell(Process):
     @property
     def competes(self) -> bool:
         """Whether its speed compares: not that of two seconds, which told a search of rates where to begin."""
-        sweep_id = (self.record.sweep_id if self.record else None) or ""
-        return bool(self.speed) and (sweep_id[len("YYYY-MM-DD_HH-MM-SS-") :] != SEARCH or self.cell.suite == SEARCH)
+        return bool(self.speed) and not (self.record and self.record.of_search)
 
     @cached_property
     def row(self) -> Row:

@@ -85,6 +85,7 @@ class Record:
     measurement: Measurement | None = None
     system: SystemSeries | None = None
     sweep_id: str | None = None  # the sweep that measured the cell (its start and suite); None for a cell run alone
+    of_search: bool = False  # whether it is of a search of rates: a speed of it only said where to begin
     schema_version: int = SCHEMA_VERSION  # the schema of the release that wrote the record
     # `cell.id`, which takes long to compute, if it is known
     cell_id: Annotated[str, re.compile("[0-9a-f]{12}")] | None = field(default=None, compare=False)

@@ -48,6 +48,7 @@ class Serving:
     compute_s: Seconds | None = None  # of a request on average: until its batch was done
     busy_share: Share | None = None  # of the workers' time in which they computed
     late_p50_s: Seconds | None = None  # how late requests were issued
+    is_late: bool = False  # whether that was too late, so that they were not those asked for
     late_p99_s: Seconds | None = None
     # With a model that answers at once on this machine: the generator's own latencies, and its highest honest rate.
     null_p50_s: Seconds | None = None

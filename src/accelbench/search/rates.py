@@ -130,22 +130,18 @@ class RateRace:
     @property
     def leader(self) -> int | None:
         """The setting with the highest sure pass, of equal ones that with the higher capacity; None without one."""
-        led = max(range(len(self.candidates)), key=self._standing, default=None)
-        return led if led is not None and self.candidates[led].top else None
+        led = [i for i, each in enumerate(self.candidates) if each.top]
+        return max(led, key=lambda i: (self.candidates[i].top, self.candidates[i].capacity or 0.0), default=None)
 
     def run(self) -> bool:
         """Runs the race; whether the leader's bounds are close and confirmed. Else no more probes fit into the time."""
         order = sorted(range(len(self.candidates)), key=lambda i: -self.candidates[i].offline)
         for i in order:
             self._enter(i, kept_s=0.0 if i == order[-1] else self.left_s() / 2)
-        while (i := self.leader) is not None and not self.candidates[i].is_close:
-            if not self._advances(i, 0.0) and not self._confirms(i):
+        while (best := self.leader) is not None and not self.candidates[best].is_close:
+            if not self._advances(best, 0.0) and not self._confirms(best):
                 break
-        best = None if self.leader is None else self.candidates[self.leader]
-        return best is not None and best.is_close
-
-    def _standing(self, i: int) -> tuple[float, float]:
-        return self.candidates[i].top, self.candidates[i].capacity or 0.0
+        return best is not None and self.candidates[best].is_close
 
     def _enter(self, i: int, kept_s: float) -> None:
         candidate = self.candidates[i]

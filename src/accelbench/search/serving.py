@@ -9,7 +9,6 @@ from typing import Any
 
 from rich.console import Console
 
-from accelbench.answers.cells import SEARCH
 from accelbench.answers.serving import Capacity, best_settings, capacities, setting_of, work_of
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
@@ -26,7 +25,6 @@ from accelbench.schema.serving import Serving
 from accelbench.schema.vocab import UNEXPECTED, Protocol, Status, Verdict
 from accelbench.search.base import BaseSearch, search_alone
 from accelbench.search.rates import NUM_REQUESTS, Candidate, Probed, RateRace
-from accelbench.serving.server import LATE
 from accelbench.settings.config import SweepOptions
 from accelbench.stats.regenerative import num_requests_for
 from accelbench.sweep.context import SweepContext
@@ -50,7 +48,8 @@ def search(
     Each probe has a record as a cell of a sweep has, and those that are there already count. `now` is the clock of the
     budget, in seconds. Raises UserError: the search could not start or go on, for a reason that the user can mend.
     """
-    context = SweepContext.begin(cells, options, console, hosts, kind=SEARCH)
+    context = SweepContext.begin(cells, options, console, hosts, kind="serve")
+    context.of_search = True
     decides = "--serve decides how many processes each rate gets"
     return search_alone(context, cells, decides, lambda ready: _Search(context, ready, budget_s, now))
 
@@ -237,5 +236,5 @@ def _probed(record: Record, num_processes: int) -> Probed:
 
 def _is_late(record: Record) -> bool:
     """Whether all that is wrong is that requests were issued late: another moment may be quieter."""
-    defects = record.measurement.defects if record.measurement else []
-    return len(defects) == 1 and (record.reason or "").startswith(LATE)
+    measured = record.measurement
+    return bool(measured and measured.serving and measured.serving.is_late and len(measured.defects) == 1)

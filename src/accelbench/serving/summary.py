@@ -13,7 +13,7 @@ from accelbench.schema.serialize import writing
 from accelbench.schema.serving import Quantile, Serving
 from accelbench.schema.vocab import Protocol, Verdict
 from accelbench.serving.batcher import TIME_LIMIT
-from accelbench.serving.server import Served
+from accelbench.serving.server import LATE, Served
 from accelbench.stats.order_statistics import Sample
 from accelbench.stats.regenerative import Bound, Cycles, num_requests_for
 
@@ -62,6 +62,7 @@ def summarised(served: Served, cell: Cell) -> Serving:
         busy_share=min(1.0, _s(served.busy_ns) / duration_s / max(1, served.num_workers)),
         late_p50_s=_s(float(np.percentile(late_ns, 50))) if len(late_ns) else None,
         late_p99_s=_s(float(np.percentile(late_ns, 99))) if len(late_ns) else None,
+        is_late=any(each.startswith(LATE) for each in served.defects),
         **found,
     )
 

@@ -166,6 +166,7 @@ class Session:
             wall_s=time.perf_counter() - start,
             environment=without_secrets(environment),
             sweep_id=self.context.sweep_id,
+            of_search=self.context.of_search,
             data=without_secrets(self.ready.data),
             measurement=without_secrets(self._with_null(outcome.measurement)),
             system=outcome.system,

@@ -7,13 +7,13 @@ from accelbench.report.tables.table import Column, Table, number, percent, tabul
 from accelbench.schema.record import Value
 
 NOTE = (
-    "From: the highest rate with a sure pass; to: the lowest with a sure fail. likely: no second process has confirmed "
-    "the lower rate, of which the other figures are. Latency counts from when a request was due."
+    "From: the highest rate with a sure pass that another one, there or above, confirms (likely: none did); to: the "
+    "lowest with a sure fail. The other figures are of the lower rate. Latency counts from when a request was due."
 )
 
 
 def _at_low(column: str) -> Callable[[Capacity], Value]:
-    """A column of the probe that is the highest sure pass; None without one."""
+    """A column of a sure pass at the lower rate; None without one."""
     return lambda capacity: capacity.at_low[0].process.row[column] if capacity.at_low else None
 
 
@@ -34,4 +34,4 @@ COLUMNS: list[Column[Capacity]] = [
 
 def table(found: Sequence[Capacity]) -> Table | None:
     """A line for each setting of a workload, the best first."""
-    return tabulate_known("Each setting, at its highest sure pass", COLUMNS, found, [NOTE])
+    return tabulate_known("Each setting, at the lower of its rates", COLUMNS, found, [NOTE])
