@@ -1,6 +1,7 @@
 """What users bring: networks with other inputs than images, and functions that make their batches and losses."""
 
 import sys
+import time
 
 import numpy as np
 import torch
@@ -225,3 +226,32 @@ class OtherWhenServing(TwoInputs):
 class OnlyFour(TwoInputs):
     def forward(self, left, right):
         return super().forward(left.view(4, 32), right)
+
+
+class Late(nn.Module):
+    """Tells the ten patterns of the tests' digits apart, but answers wrongly until it has trained for `num` steps."""
+
+    def __init__(self, num):
+        super().__init__()
+        patterns = np.random.default_rng(0).integers(0, 2, (10, 28, 28)).reshape(10, -1)
+        self.register_buffer("patterns", torch.from_numpy(2 * patterns - 1).float().T)
+        self.size, self.num, self.steps = nn.Parameter(torch.zeros(())), num, 0
+
+    def forward(self, images):
+        self.steps += self.training
+        answers = images.flatten(1) @ self.patterns.to(images.dtype) * self.size.exp() / 100
+        return answers if self.steps >= self.num else -answers
+
+
+def mean_label(output, batch):
+    """A metric that no training changes, and that takes 50 ms."""
+    time.sleep(0.05)
+    return batch[1].double().mean()
+
+
+def squares(output, batch):
+    return output.square().mean()
+
+
+def diverging(output, batch):
+    return output.mean() / 0.0

@@ -184,3 +184,15 @@ def num_labels(batch):
 
 def ten_times(batch):
     return 10 * len(batch[0])
+
+
+class Validates(Lit):
+    """Logs as its score how many batches it has trained on, and an accuracy that its epoch's end makes."""
+
+    def validation_step(self, batch, batch_idx):
+        assert not self.training
+        self.log("score", float(len(self.losses)))
+        self.log("rest_nan", torch.tensor(float("nan")))
+
+    def val_dataloader(self):
+        return DataLoader(samples(16), 8)

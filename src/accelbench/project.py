@@ -20,6 +20,7 @@ CLUSTER = ".accelbench"  # the folder of what the jobs of a cluster share while 
 RECORD_FOLDERS = (RESULTS, CONFIRMED, RUNS)  # where the records of a project are
 SAFETENSORS = ".safetensors"  # the ending of files of weights
 REQUESTS = ".requests.npy"  # of the raw times of requests, beside a record
+MLLOG = ".mllog"  # of the events of a training to a target, beside a record, as MLPerf logs them
 TORCH_FILES = (".pth", ".pt", ".ckpt", ".bin")  # those of files that torch.load reads
 COMPARISON = "compare.json"  # which records of a folder belong to which side of a comparison
 RACE = "race.json"  # how a search for the best cell went

@@ -82,7 +82,7 @@ def test_spans_follow_each_other_without_gaps_since_the_process_began():
     for span in (Span.data, Span.build, Span.train, Span.evaluate, Span.test):
         run.begin(span)
     run.end()
-    log = run.outcome().log
+    log = run.log
     assert [each.span for each in log] == [*Span]
     assert log[0].began_s == 0.0 < log[0].ended_s
     assert all(one.ended_s == other.began_s for one, other in zip(log, log[1:], strict=False))

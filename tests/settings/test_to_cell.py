@@ -48,6 +48,7 @@ CUSTOM = ("model.name=custom", "model.library=custom")
 
 SERVED = ("protocol=server", "mode=infer")
 TARGET = ["protocol=target", "target.accuracy=0.9"]
+LOSS = ["protocol=target", "target.value=0.2"]
 LIT = ("model.name=lightning", "model.library=lightning", "model.target=my.nets.Lit", "data.name=module")
 
 
@@ -89,6 +90,13 @@ def test_a_lightning_module_has_a_data_module_or_its_own_loaders_and_settings_of
         (["protocol=target"], "protocol=target: needs target.accuracy, which is what accuracy is to reach"),
         ([*TARGET, "target.metric=loss"], "protocol=target: needs target.value, which is what loss is to reach"),
         ([*TARGET, "target.value=1"], "target.value: goes with another target.metric than accuracy: use target.acc"),
+        (
+            [*TARGET, "data.name=random", "data.pipeline=host"],
+            "data=random: nothing can be learnt from it: for protocol",
+        ),
+        ([*LOSS, "target.metric=f1"], "target.metric=f1: unknown target.metric. Choose from: accuracy, loss"),
+        ([*LOSS, "target.metric=metric"], "target.metric=metric: needs model.metric, the dotted path of your own"),
+        ([*CUSTOM, "model.target=a.B", "model.metric=m.mae"], "model.metric=m.mae: goes with protocol=target, and not"),
         ([*TARGET, "mode=infer"], "mode=infer: protocol=target trains: use mode=train"),
         ([*TARGET, "target.validation=1"], "target.validation=1: leaves nothing to train on: use less than 1"),
         ([*LIT, "optimizer.scale=sqrt"], "optimizer.scale=sqrt: a LightningModule has its own rate: use opt"),

@@ -17,7 +17,7 @@ from rich.console import Console
 from accelbench.errors import UserError
 from accelbench.grid.plan import prepare
 from accelbench.isolation.hosts import Hosts
-from accelbench.project import RECORDS, REQUESTS, SAFETENSORS, workplace
+from accelbench.project import MLLOG, RECORDS, REQUESTS, SAFETENSORS, workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import load, read_json
 from accelbench.schema.vocab import UNEXPECTED
@@ -82,6 +82,6 @@ def _measure(part: Part, here: Path, job: str, hosts: Hosts) -> None:
                 record = session.measure(item)
                 if record.status in UNEXPECTED:
                     time.sleep(SIGNAL_S)  # if not the cell failed, but its job is ended, this raises
-                for ending in (SAFETENSORS, REQUESTS, ".json"):  # what is finished is never changed
+                for ending in (SAFETENSORS, REQUESTS, MLLOG, ".json"):  # what is finished is never changed
                     if (work / f"{record.name}{ending}").exists():
                         (work / f"{record.name}{ending}").replace(done / f"{record.name}{ending}")

@@ -10,7 +10,8 @@ from accelbench.errors import UnsupportedError
 
 Indices = NDArray[np.int64]
 Last = Literal["keep", "drop", "pad"]
-SPLIT_SEED = 40  # of what is held out of a training set, whatever the seed of a cell
+VALIDATION = "validation"  # the split of what is held out of a training set, to train to a target
+SPLIT_SEED = 40  # of that, whatever the seed of a cell
 
 # Random batches that are drawn ahead and used in turn, so that the next one is not in the caches.
 NUM_RANDOM_BATCHES = 8

@@ -68,7 +68,6 @@ class CellRun:
     # Set by the engine:
     feed: Any  # the batches that are measured; its `num_samples` are those of an epoch
     test_feed: Any  # the same of the test set, if it trains whole epochs
-    validation_feed: Any  # the same of the part of the training set that a training to a target is evaluated on
     build_s: float  # seconds from nothing to a model on its device
     num_params: int  # trainable parameters
     num_reference_rows = NUM_ROWS  # how many of `rows` `reference_outputs` gives, the first ones
@@ -112,10 +111,6 @@ class CellRun:
 
     def new_test_step(self) -> Step:
         """A step that evaluates the trained model, until the test set's end."""
-        raise NotImplementedError
-
-    def new_validation_step(self) -> Step:
-        """The same on the part of the training set that a training to a target is evaluated on."""
         raise NotImplementedError
 
     def outcome(self, step: Any, num_samples: int) -> tuple[float | None, float | None]:
@@ -240,12 +235,6 @@ class CellRun:
         if not self.fits:
             self.measure_window(self.new_step())
             return
-        if (to_target := self.to_target) is not None:
-            while not to_target.is_over:
-                self.train_interval(self.new_step())
-                self.evaluate_interval(self.new_validation_step(), self.validation_feed.num_samples)
-            self.test_target(self.new_test_step(), self.test_feed.num_samples)
-            return
         for _ in range(self.cell.epochs if self.trains else clock.NUM_INFER_EPOCHS):
             self.measure_epoch(self.new_step())
             if self.trains:
@@ -300,13 +289,12 @@ class CellRun:
         return None
 
     def train_interval(self, step: Step) -> None:
-        """Trains up to the next evaluation; `step` gives the batches until then."""
+        """Trains to a target up to the next evaluation, until when `step` gives batches."""
         assert (to_target := self.to_target) is not None
         self.ranks.end()
         with witness.timed():
             to_target.begin(Span.train)
             _, compiled_s = self.backend.compiles()
-            self._note_steady()
             clock.time_epoch(step, self._wait_for_ranks)
             to_target.compile_s += self.backend.compiles()[1] - compiled_s
             to_target.begin(Span.evaluate)
@@ -315,12 +303,11 @@ class CellRun:
     def evaluate_interval(self, step: Any, num_samples: int) -> bool:
         """Evaluates on the validation part; returns whether the training is over."""
         assert (to_target := self.to_target) is not None
+        to_target.num_validation = num_samples
         self.ranks.end()
         with witness.timed():
             began_s = to_target.now_s
-            value, _ = self._metric(step, num_samples)
-            to_target.evaluated(value, began_s)
-        to_target.num_validation = num_samples
+            to_target.evaluated(self._metric(step, num_samples)[0], began_s)
         return to_target.is_over
 
     def test_target(self, step: Any, num_samples: int) -> None:
@@ -330,28 +317,17 @@ class CellRun:
             to_target.begin(Span.test)
             began_s = to_target.now_s
             to_target.tested, found = self._metric(step, num_samples)
-            seconds = to_target.now_s - began_s
-            to_target.end()
-        self.tested = Evaluation(num_samples=num_samples, seconds=seconds, **found)
+            self.tested = Evaluation(num_samples=num_samples, seconds=to_target.now_s - began_s, **found)
+            self.timing.steady_boot_s = to_target.end()
         self.note_resources()
 
     def _metric(self, step: Any, num_samples: int) -> tuple[float | None, dict[str, float | None]]:
-        """Runs a step over the data that it evaluates; returns the target's metric, and mean loss and accuracy.
-
-        The metric is None if it is not finite, or if the loss is not.
-        """
+        """The target's metric of what a step evaluates, None if the loss is not finite; and mean loss and accuracy."""
         clock.time_epoch(step, self._wait_for_ranks)
         loss, accuracy = self.outcome(step, num_samples)
         own = self.own_metric(step, num_samples)
         value = {ACCURACY: accuracy, LOSS: loss}.get(self.cell.target.metric, own)
-        self._note_steady()
-        is_finite = loss is not None and value is not None and abs(value) <= MAX_NUMBER
-        return value if is_finite else None, {"loss": loss, "accuracy": accuracy}
-
-    def _note_steady(self) -> None:
-        """Has the steady state reach until now: all training and evaluating."""
-        steady, now_s = self.timing.steady_boot_s, clock.boot_s()
-        self.timing.steady_boot_s = (now_s if steady is None else steady[0]), now_s
+        return value if loss is not None else None, {"loss": loss, "accuracy": accuracy}
 
     def _wait_for_ranks(self) -> None:
         self.backend.wait()

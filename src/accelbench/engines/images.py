@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accelbench.data.arrays import Arrays, load_split, read_classes
-from accelbench.data.order import Last, Order, parts_of
+from accelbench.data.order import VALIDATION, Last, Order, parts_of
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError, did_you_mean
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import EPOCHS, RANDOM, RANDOM_IMAGE_PIPELINES, Library, ModelOutput, Protocol, Weights
 from accelbench.schema.workload import ModelSpec
 
-VALIDATION = "validation"  # the split of a training set that a training to a target is evaluated on
 Shape = tuple[int, ...]
 Made = TypeVar("Made")
 

@@ -5,6 +5,7 @@ What it is evaluated on is a part of the training set (`data.order.parts_of`).
 
 import math
 from collections.abc import Iterator
+from dataclasses import fields
 from itertools import count, islice, takewhile
 from typing import TypeVar
 
@@ -12,6 +13,7 @@ from accelbench.data.order import Order
 from accelbench.devices.proc import started_boot_s
 from accelbench.measuring.clock import boot_s
 from accelbench.schema.cell import Cell, Target
+from accelbench.schema.ranges import MAX_NUMBER
 from accelbench.schema.target import Evaluated, Logged, TargetTraining
 from accelbench.schema.vocab import Definition, Device, Span
 
@@ -38,7 +40,8 @@ class TargetRun:
         self.cell, self.target = cell, cell.target
         self._started_s = started_boot_s()
         self._span, self._began_s = Span.start, 0.0
-        self._log: list[Logged] = []
+        self.deterministic = cell.device == Device.cpu and not cell.own_code
+        self.log: list[Logged] = []
         self.evaluations: list[Evaluated] = []
         self.hit: int | None = None
         self.stayed: bool | None = None
@@ -56,12 +59,14 @@ class TargetRun:
     def begin(self, span: Span) -> None:
         """Ends the span that lasts, and begins the next: no moment is between two spans."""
         now_s = self.now_s
-        self._log.append(Logged(span=self._span, began_s=self._began_s, ended_s=now_s))
+        self.log.append(Logged(span=self._span, began_s=self._began_s, ended_s=now_s))
         self._span, self._began_s = span, now_s
 
-    def end(self) -> None:
-        """Ends the last span."""
+    def end(self) -> tuple[float, float]:
+        """Ends the last span; returns when training began and the log ended, in seconds since the machine started."""
         self.begin(self._span)
+        began_s = min(each.began_s for each in self.log if each.span == Span.train)
+        return self._started_s + began_s, self._started_s + self.log[-1].ended_s
 
     def plan(self, order: Order, in_call: int = 1) -> None:
         """Says which batches an epoch has, `in_call` of which the engine's step runs at a time."""
@@ -75,36 +80,23 @@ class TargetRun:
         num, self.num_calls = end - self.num_calls, end
         return islice(batches, num)
 
-    @property
-    def trained(self) -> tuple[int, int]:
-        """The steps so far, and their samples."""
-        epochs, rest = divmod(self.num_calls, self.calls_of_epoch)
-        steps = min(rest * self.in_call, len(self.order))
-        samples = min(steps * self.order.batch_size, self.order.num_samples)
-        return epochs * len(self.order) + steps, epochs * self.order.num_samples + samples
-
     def evaluated(self, value: float | None, began_s: float) -> None:
         """Notes an evaluation that ends now, and decides whether the training is over.
 
         It ends with the loss that is not finite, with all epochs, or with the evaluation after the hit.
         """
-        num_steps, num_samples = self.trained
-        self.add(value, began_s, num_steps, num_samples, num_samples / self.order.num_samples)
+        epochs, rest = divmod(self.num_calls, self.calls_of_epoch)
+        order, steps = self.order, min(rest * self.in_call, len(self.order))
+        num_samples = epochs * order.num_samples + min(steps * order.batch_size, order.num_samples)
+        self.add(value, began_s, epochs * len(order) + steps, num_samples, num_samples / order.num_samples)
         self.is_over |= self.num_calls == self.cell.epochs * self.calls_of_epoch
 
     def add(self, value: float | None, began_s: float, num_steps: int, num_samples: int, epochs: float) -> None:
         """Notes an evaluation after so much training; see `evaluated`."""
-        seen = Evaluated(
-            num_steps=num_steps,
-            num_samples=num_samples,
-            epochs=epochs,
-            value=value,
-            began_s=began_s,
-            ended_s=self.now_s,
-        )
-        self.evaluations.append(seen)
-        is_met = self.target.is_met(value)
-        self.is_over = value is None or self.hit is not None
+        value = None if value is None or not abs(value) <= MAX_NUMBER else value
+        trained = {"num_steps": num_steps, "num_samples": num_samples, "epochs": epochs}
+        self.evaluations.append(Evaluated(**trained, value=value, began_s=began_s, ended_s=self.now_s))
+        is_met, self.is_over = self.target.is_met(value), value is None or self.hit is not None
         if self.hit is not None:
             self.stayed = is_met
         elif is_met:
@@ -117,13 +109,4 @@ class TargetRun:
 
     def outcome(self) -> TargetTraining:
         """What is kept of it, once the last span has ended."""
-        return TargetTraining(
-            num_validation=self.num_validation,
-            deterministic=self.cell.device == Device.cpu and not self.cell.own_code,
-            log=self._log,
-            compile_s=self.compile_s,
-            evaluations=self.evaluations,
-            hit=self.hit,
-            stayed=self.stayed,
-            tested=self.tested,
-        )
+        return TargetTraining(**{each.name: getattr(self, each.name) for each in fields(TargetTraining)})

@@ -38,7 +38,6 @@ from accelbench.schema.vocab import (
     RANDOM,
     SERVING,
     SHARE_ONE_CPU,
-    Definition,
     Device,
     Engine,
     Mode,
@@ -105,19 +104,11 @@ def expected_s(cell: Cell, step_s: float, num_samples: tuple[int, int]) -> float
     `num_samples`: in the training set and in the test set.
     """
     others_s = NUM_CHECK_STEPS[cell.mode] * step_s
-    if cell.protocol == Protocol.fit:
+    if cell.protocol in EPOCHS:  # of a target at most: it may arrive before
         num_train, num_test = num_samples
-        num = cell.epochs * (num_train + EVALUATION * num_test)
+        held_out = cell.target.validation * num_train / cell.target.every if cell.protocol == Protocol.target else 0.0
+        num = cell.epochs * (num_train + EVALUATION * (num_test + held_out))
         return (num if cell.mode == Mode.train else NUM_INFER_EPOCHS * num_test) / cell.batch_size * step_s + others_s
-    if cell.protocol == Protocol.target:  # at most: it may arrive before
-        num_train, num_test = num_samples
-        num_held_out, target = cell.target.validation * num_train, cell.target
-        num = cell.epochs * (num_train - num_held_out)
-        every = target.every * (num_train - num_held_out)
-        every = every if target.every_steps is None else target.every_steps * cell.batch_size
-        num_evaluations = max(1.0, num / every) if every and target.definition == Definition.passage else 1.0
-        num += EVALUATION * (num_evaluations * num_held_out + num_test)
-        return num / cell.batch_size * step_s + others_s
     if cell.protocol in SERVING:
         _, least = ONE_AT_A_TIME.get(cell.protocol, (1, 0))
         return max(cell.server.duration_s, least * step_s) + LEAST_WARMUP * step_s + others_s

@@ -192,7 +192,7 @@ def _of_lightning(cell: Cell, report: DeviceReport) -> Iterator[str]:
     if cell.devices > 1:
         yield "model=lightning: its loop is measured on one device: use devices=1"
     if cell.protocol == Protocol.fit:
-        yield "model=lightning: protocol=fit evaluates on a test set of accelbench's: use protocol=window or steps"
+        yield "model=lightning: protocol=fit evaluates on a test set of accelbench's: use protocol=target or window"
     if changes := cell.options.of_network:
         yield f"model=lightning: its network is run as the module made it: use {changes[0]}=false"
 

@@ -1,6 +1,8 @@
 """The columns of a training to a target: when it was reached, by four clocks, from the log of its process."""
 
+import json
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 
 from accelbench.judging.costs import joules_within
 from accelbench.presentation import counted, significant
@@ -21,14 +23,10 @@ COLUMNS = [
 
 def of_training(cell: Cell, seen: TargetTraining) -> Row:
     """The columns that follow from the log alone; what became of a training that did not arrive is its budget."""
-    last = seen.evaluations[-1].ended_s if seen.evaluations else 0.0
-    row: Row = {
-        "target_reached": seen.hit is not None,
-        "target_tested": seen.tested,
-        "target_compile_s": seen.compile_s,
-    }
+    row: Row = {"target_reached": seen.hit is not None, "target_tested": seen.tested}
+    row["target_compile_s"] = seen.compile_s
     if seen.hit is None:
-        return row | {"target_budget_s": last}
+        return row | {"target_budget_s": seen.evaluations[-1].ended_s}
     hit = seen.evaluations[seen.hit]
     train_s = sum(each.seconds for each in seen.log if each.span == Span.train and each.ended_s <= hit.ended_s)
     return row | {
@@ -79,9 +77,9 @@ def notes(cell: Cell, seen: TargetTraining) -> Iterator[str]:
     """What became of it, beside the numbers."""
     target, found = cell.target, seen.evaluations
     known = [each.value for each in found if each.value is not None]
-    if found and found[-1].value is None:
+    if found[-1].value is None:
         yield f"its loss or metric was not finite after {found[-1].epochs:.3g} epochs, and it ended there"
-    elif seen.hit is None and known:
+    elif seen.hit is None:
         best = significant(min(known) if target.is_lower else max(known))
         of = f"the best of {len(known)} evaluations was {best}" if len(known) > 1 else f"the evaluation was {best}"
         yield f"{target.text} was not reached in {counted(round(found[-1].epochs), 'epoch')}: {of}"
@@ -89,6 +87,32 @@ def notes(cell: Cell, seen: TargetTraining) -> Iterator[str]:
         yield "reached at the first evaluation: a smaller target.every tells when"
     if seen.stayed is False:
         yield f"it did not stay: the next evaluation was {significant(found[-1].value)}"
+
+
+def mllog(record: Record) -> str:
+    """The events as lines of MLPerf's logging library; empty for a record of another protocol."""
+    seen, lines = record.measurement.target if record.measurement else None, list[str]()
+    if seen is None:
+        return ""
+    origin_ms = 1000 * datetime.fromisoformat(record.started_at).timestamp()
+
+    def say(key: str, at_s: float, value: object = None, **metadata: object) -> None:
+        kind = {"start": "INTERVAL_START", "stop": "INTERVAL_END"}.get(key.rpartition("_")[2], "POINT_IN_TIME")
+        event = {"namespace": "", "time_ms": round(origin_ms + 1000 * at_s), "event_type": kind, "key": key}
+        lines.append(f":::MLLOG {json.dumps({**event, 'value': value, 'metadata': metadata})}\n")
+
+    begin_s, trained_s, epoch = mlperf_began_s(seen), _began_s(seen, Span.train), 0.0
+    say("seed", 0.0, record.cell.seed)
+    say("init_start", 0.0)
+    say("init_stop", begin_s)
+    say("run_start", begin_s)
+    for each in seen.evaluations[: None if seen.hit is None else seen.hit + 1]:
+        say("epoch_start", trained_s, epoch_num=epoch)
+        epoch, trained_s = each.epochs, each.ended_s
+        say("epoch_stop", each.began_s, epoch_num=epoch)
+        say("eval_accuracy", trained_s, each.value, epoch_num=epoch)
+    say("run_stop", trained_s, status="aborted" if seen.hit is None else "success")
+    return "".join(lines)
 
 
 def _began_s(seen: TargetTraining, span: Span) -> float:

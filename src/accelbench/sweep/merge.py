@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from accelbench.errors import RefusedError, UserError, writing_errors
-from accelbench.project import COMPARISON, PLAN, RACE, RECORDS, REQUESTS, SAFETENSORS, resolved, shown
+from accelbench.project import COMPARISON, MLLOG, PLAN, RACE, RECORDS, REQUESTS, SAFETENSORS, resolved, shown
 from accelbench.schema import plan_file
 from accelbench.schema.parallel import mapped
 from accelbench.schema.plan_file import PlanFile
@@ -155,7 +155,7 @@ def _merge_record(wanted: tuple[Path, Path, str]) -> Merged:
     elif present != clean:
         which = "another measurement of this cell, on this machine or an equal one"
         return Merged(conflicts=[f"{shown(there)}: {source} has {which}; the one here stays"])
-    lost = [_add_file(path.with_suffix(ending), target) for ending in (SAFETENSORS, REQUESTS)]
+    lost = [_add_file(path.with_suffix(ending), target) for ending in (SAFETENSORS, REQUESTS, MLLOG)]
     problems = [f"{source}: left out {each}" for each in lost if each]
     return Merged(num_new=int(present is None), num_same=int(present is not None), problems=problems)
 

@@ -20,8 +20,9 @@ from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.isolation.messages import Outcome
 from accelbench.judging import disturbed
+from accelbench.judging.target import mllog
 from accelbench.presentation import counted
-from accelbench.project import REQUESTS, SAFETENSORS, shown
+from accelbench.project import MLLOG, REQUESTS, SAFETENSORS, shown
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Work
 from accelbench.schema.record import Record
@@ -142,6 +143,8 @@ class Session:
         if record.status == Status.ok and (defect := self._changed(record)) is not None:
             record = replace(record, status=Status.invalid, reason=defect)
         self.context.write_record(record)
+        if lines := mllog(record):
+            (self.context.folder / f"{record.name}{MLLOG}").write_text(lines)
         self._progress.finish(record)
         return record
 

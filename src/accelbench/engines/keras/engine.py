@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import cycle, islice
+from itertools import chain, cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accelbench.data.arrays import Arrays
-from accelbench.data.order import Order
+from accelbench.data.order import VALIDATION, Order
 from accelbench.engines.cell_run import CellRun
 from accelbench.engines.formats import FORMATS
 from accelbench.engines.images import channels_last, input_of, is_random, output_shapes, pictures_alike, unseen_images
@@ -21,12 +21,13 @@ from accelbench.engines.keras.backends import Backend, Execute, backend_for
 from accelbench.engines.keras.feed import ArrayFeed, Feed, feed_of
 from accelbench.engines.keras.work import Observer, count, states
 from accelbench.engines.served import NUM_DRAWN, powers_up_to
+from accelbench.engines.target import TargetRun
 from accelbench.measuring.output_check import NUM_SAMPLES, Output, OutputTensor, batch_axes
 from accelbench.measuring.promises import States, check_timed
 from accelbench.measuring.runner import Watch
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Observed, Work
-from accelbench.schema.vocab import Device, Pipeline, Precision
+from accelbench.schema.vocab import Device, Pipeline, Precision, Span
 
 
 def run(cell: Cell, data_folder: Path, work: Work | None = None, requests: Path | None = None) -> Measurement | None:
@@ -68,6 +69,7 @@ class _Run(CellRun):
     backend: Backend
     feed: Feed
     test_feed: Feed
+    trains_to_target = True
     execute: Execute
     test: Execute
     in_lists: bool  # whether the function takes a list of batches
@@ -80,6 +82,8 @@ class _Run(CellRun):
         shape, self.num_classes = input_of(cell, data_folder)
         self.shape = channels_last(shape)
         self.samples_per_execution = cell.batch_size * cell.keras.steps_per_execution
+        if self.to_target is not None:
+            self.to_target.begin(Span.build)
         start = time.perf_counter()
         with backend.scope():
             self.network = network = networks.network_of(cell, self.shape, self.num_classes)
@@ -106,9 +110,26 @@ class _Run(CellRun):
             self.test_feed = feed_of(self.cell, "test", self.data_folder)
             self.test = self.backend.function(self.model, "test")
             self.seen.training.start = self._states()
-        super().run_steps()
+        if self.to_target is not None:
+            assert self.cell.keras is not None
+            assert isinstance(self.feed, ArrayFeed)
+            self.to_target.plan(self.feed.order, self.cell.keras.steps_per_execution)
+            self._train_to_target(self.to_target)
+        else:
+            super().run_steps()
         if self.trains and not self.is_one_step:
             self.seen.training.end = self._states()
+
+    def _train_to_target(self, to_target: TargetRun) -> None:
+        tested, self.test_feed = self.test_feed, feed_of(self.cell, VALIDATION, self.data_folder)
+        epochs = (self.backend.executions(self.feed, labelled=True) for _ in range(self.cell.epochs))
+        batches = chain.from_iterable(epochs)
+        while not to_target.is_over:
+            self.train_interval(ExecutionStep(self, self.execute, to_target.interval_of(batches)))
+            self.backend.settle(self.model)
+            self.evaluate_interval(self.new_test_step(), self.test_feed.num_samples)
+        self.test_feed = tested
+        self.test_target(self.new_test_step(), self.test_feed.num_samples)
 
     def watch(self, step: Any) -> Watch:
         return self

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accelbench.data.arrays import Arrays
-from accelbench.data.order import Order, num_drawn_ahead
+from accelbench.data.order import VALIDATION, Order, num_drawn_ahead
 from accelbench.engines.formats import FORMATS
 from accelbench.engines.images import arrays_of, channels_last, is_random, order_of
 from accelbench.schema.cell import Cell
@@ -71,15 +71,18 @@ Feed = ArrayFeed | RandomFeed
 
 
 def feed_of(cell: Cell, split: str, data_folder: Path) -> Feed:
-    """The feed of one split, `train` or `test`."""
+    """The feed of one split: `train`, `test` or `VALIDATION`."""
     target = None
     if cell.mode == Mode.train:
         target = "images" if cell.model.is_own("autoencoder") else "labels"
     if is_random(cell):
         return RandomFeed(cell, target)
     arrays = arrays_of(cell, split, data_folder)
-    num = len(arrays.labels)
+    order = order_of(cell, split, len(arrays.labels), last="keep")
+    if split == VALIDATION:  # a copy of that part alone: TensorFlow copies the arrays of a feed
+        arrays, order.among = Arrays(arrays.images[order.among], arrays.labels[order.among]), None
     # Keras averages the replicas' gradients without weights: they must have as many samples each. Metrics and outputs
     # count single samples.
-    uneven = split == "train" and num % cell.batch_size % cell.devices != 0
-    return ArrayFeed(arrays, order_of(cell, split, num, last="drop" if uneven else "keep"), target)
+    if split == "train" and order.num % cell.batch_size % cell.devices:
+        order = order_of(cell, split, len(arrays.labels), last="drop")
+    return ArrayFeed(arrays, order, target)

@@ -12,6 +12,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
+from accelbench.data.order import VALIDATION
 from accelbench.devices.cpu import usable_cores
 from accelbench.engines.lightning import options, zoo
 from accelbench.engines.lightning.backends import Backend, Compilations, backend_for
@@ -28,6 +29,7 @@ from accelbench.engines.lightning.module import (
 )
 from accelbench.engines.lightning.outputs import NetworkOutputs, all_finite, described
 from accelbench.engines.lightning.own.module_run import ModuleRun
+from accelbench.engines.lightning.own.target_run import ModuleTargetRun
 from accelbench.engines.lightning.precision import STORED_DTYPES, Observer, check_normalises, plugin_for
 from accelbench.engines.lightning.ranks import Ranks, Seen, differences, digest, joined
 from accelbench.engines.lightning.structure import is_same, mapped, tensors_in
@@ -74,7 +76,8 @@ def run(
     set_threads(cell, backend, ranks.num_here)
     backend.prepare(allow_tf32=cell.precision == Precision.tf32)
     if cell.model.library == Library.lightning:
-        return ModuleRun(cell, data_folder, backend).measure()
+        kind = ModuleTargetRun if cell.protocol == Protocol.target else ModuleRun
+        return kind(cell, data_folder, backend).measure()
     with options.empty_cache(cell.options):
         cell_run = _Run(cell, data_folder, backend, ranks)
         cell_run.requests_path = requests
@@ -191,7 +194,6 @@ class _Run(NetworkOutputs):
     ranks: Ranks
     feed: Feed
     test_feed: Feed
-    validation_feed: Feed
     trains_to_target = True
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> None:
@@ -244,7 +246,7 @@ class _Run(NetworkOutputs):
     def _train_to_target(self, to_target: TargetRun) -> None:
         """Each of the Trainer's epochs is an interval, and its validation an evaluation; see `engines.target`."""
         module, feed = self.module, self.feed
-        self.validation_feed, self.test_feed = self.workload.validation_feed(), self.workload.test_feed()
+        held_out, tested = self.workload.test_feed(VALIDATION), self.workload.test_feed()
         to_target.plan(feed.order)
         batches = chain.from_iterable(repeat(feed, self.cell.epochs))
 
@@ -255,12 +257,12 @@ class _Run(NetworkOutputs):
             self.last_result = step.result
 
         def evaluate(step: TestStep) -> None:
-            if self.evaluate_interval(step, self.validation_feed.num_samples):
+            if self.evaluate_interval(step, held_out.num_samples):
                 self.trainer.should_stop = True
-                self.test_target(TestStep(module, iter(self.test_feed)), self.test_feed.num_samples)
+                self.test_target(TestStep(module, iter(tested)), tested.num_samples)
 
         module.conduct, module.evaluate = train, evaluate
-        self.trainer.fit(module, SingleItemLoader(()), SingleItemLoader(self.validation_feed))
+        self.trainer.fit(module, SingleItemLoader(()), SingleItemLoader(held_out))
         training = self.seen.training
         training.end, training.evaluating = self.trained.states(), evaluating(self.network)
 

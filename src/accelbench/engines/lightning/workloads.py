@@ -12,15 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from accelbench.data.arrays import load_split
-from accelbench.engines.images import (
-    VALIDATION,
-    Shape,
-    input_of,
-    is_random,
-    output_shapes,
-    pictures_alike,
-    unseen_images,
-)
+from accelbench.engines.images import Shape, input_of, is_random, output_shapes, pictures_alike, unseen_images
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.feed import Feed, feed_of
@@ -87,11 +79,8 @@ class Images:
             is_told = has_loss or (self.cell.protocol in SERVING and not self.task.reconstructs)
             zoo.check_logits(output, self.cell.model, self.num_classes if is_told else None)
 
-    def test_feed(self) -> Feed:
-        return self._feed("test")
-
-    def validation_feed(self) -> Feed:
-        return self._feed(VALIDATION)
+    def test_feed(self, split: str = "test") -> Feed:
+        return self._feed(split)
 
     def calibration(self) -> Iterable[Any]:
         """Batches to find the ranges of activations with: never of the test set, on which accuracy is measured."""

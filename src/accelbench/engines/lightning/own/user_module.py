@@ -72,6 +72,14 @@ class UserModule:
 
         setattr(self.owner, "train_dataloader" if self.trains else "predict_dataloader", loader)
 
+    def check_validates(self) -> None:
+        """Raises a UserError if the module can't validate, which a training to a target needs."""
+        base = MODULE if self.data is None else DATA
+        of_loader = (self.owner, base, "val_dataloader", self.owner_flag)
+        for owner, base, name, flag in (of_loader, (self.module, MODULE, "validation_step", self.flag)):
+            if not self._overrides(owner, base, name):
+                raise UserError(f"{flag}: has no {name}, which protocol=target evaluates: define it")
+
     def begin(self) -> None:
         """Sets what the loop begins with, once the Trainer has made the optimisers."""
         if self.trains:

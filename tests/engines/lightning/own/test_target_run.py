@@ -1,0 +1,70 @@
+"""LightningModules of the user that train to a target."""
+
+import pytest
+
+import own_modules
+from accelbench.engines.lightning import engine
+from accelbench.errors import UserError
+from accelbench.judging.asked import judge
+from accelbench.schema.cell import Target, TrainerSettings
+from accelbench.schema.vocab import MODULE, Library, Mode, Protocol, Span
+from accelbench.schema.workload import DataSpec, ModelSpec
+from fakes import make_cell
+from marks import IGNORES_LIGHTNINGS_WARNINGS
+
+ITS_OWN = ("ignore:.*GPU available but not used.*", "ignore::UserWarning:(pytorch_lightning|lightning)")
+pytestmark = [IGNORES_LIGHTNINGS_WARNINGS, pytest.mark.filterwarnings(*ITS_OWN)]
+
+
+@pytest.fixture(autouse=True)
+def _forget():
+    own_modules.Lit.losses.clear()
+
+
+def lit_cell(module="Validates", **target):
+    """Five batches an epoch."""
+    target = Target(**{"metric": "score", "value": 10.0, **target})
+    model = ModelSpec(name=module, library=Library.lightning, network=f"own_modules.{module}")
+    data = DataSpec(name=MODULE, target="own_modules.Data")
+    settings = {"protocol": Protocol.target, "mode": Mode.train, "trainer": TrainerSettings(), "epochs": 4}
+    return make_cell(model=model, data=data, batch_size=8, target=target, **settings)
+
+
+@pytest.mark.parametrize(
+    ("target", "values", "hit"),
+    [
+        ({}, [5.0, 10.0, 15.0], 1),
+        ({"every": 0.4}, [2.0, 4.0, 6.0, 8.0, 10.0, 12.0], 4),
+        ({"every_steps": 7}, [7.0, 14.0, 20.0], 1),
+        ({"value": 30.0}, [5.0, 10.0, 15.0, 20.0], None),
+        ({"definition": "fixed"}, [20.0], 0),
+        ({"metric": "rest_nan"}, [None], None),
+    ],
+)
+def test_its_own_validation_says_when_it_arrived(tmp_path, monkeypatch, target, values, hit):
+    monkeypatch.setattr(own_modules.Data, "val_dataloader", own_modules.Validates.val_dataloader)
+    cell = lit_cell(**target)
+    measured = engine.run(cell, tmp_path)
+    seen = measured.target
+    assert judge(cell, measured) is None
+    assert [each.value for each in seen.evaluations] == values
+    assert (seen.hit, seen.tested, seen.num_validation, seen.deterministic) == (hit, None, None, False)
+    assert seen.evaluations[-1].num_samples == 8 * seen.evaluations[-1].num_steps
+    spans = [each.span for each in seen.log]
+    assert spans == [Span.start, Span.data, Span.build, *[Span.train, Span.evaluate] * len(values)]
+    assert sum(each.seconds for each in seen.log) >= 0.99 * seen.log[-1].ended_s
+
+
+@pytest.mark.parametrize(
+    ("module", "has_loader", "problem"),
+    [
+        ("Lit", True, "target.metric=score: model.target=own_modules.Lit logs "),
+        ("Validates", False, "data.target=own_modules.Data: has no val_dataloader, which protocol=target evaluates"),
+    ],
+)
+def test_what_it_lacks_is_named(tmp_path, monkeypatch, module, has_loader, problem):
+    if has_loader:
+        monkeypatch.setattr(own_modules.Data, "val_dataloader", own_modules.Validates.val_dataloader)
+        monkeypatch.setattr(own_modules.Lit, "validation_step", lambda *_: None)
+    with pytest.raises(UserError, match=problem):
+        engine.run(lit_cell(module), tmp_path)

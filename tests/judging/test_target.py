@@ -1,0 +1,95 @@
+"""The clocks of a training to a target, from logs whose sums are known."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from accelbench.judging.row import summarise
+from accelbench.judging.target import mllog
+from accelbench.schema.cell import Target
+from accelbench.schema.measurement import SystemSeries
+from accelbench.schema.target import Evaluated, Logged, TargetTraining
+from accelbench.schema.vocab import Definition, Mode, Protocol, Span
+from fakes import make_cell, make_measurement, make_record
+
+SPANS = [
+    *((Span.start, 1.0), (Span.data, 2.0), (Span.build, 3.0), (Span.train, 13.0), (Span.evaluate, 14.0)),
+    *((Span.train, 22.0), (Span.evaluate, 23.0), (Span.train, 31.0), (Span.evaluate, 32.0), (Span.test, 34.0)),
+]
+
+
+def made(values=(0.5, 0.9, 0.95), hit=1, stayed=True, target=None, **changes):
+    """The record of three evaluations, each after an epoch of 100 samples; of the first span, 2 s are compilation."""
+    ends = [0.0, *(end for _, end in SPANS)]
+    log = [Logged(span=span, began_s=ends[i], ended_s=end) for i, (span, end) in enumerate(SPANS)]
+    spans = [each for each in log if each.span == Span.evaluate]
+    found = [
+        Evaluated(
+            num_steps=10 * num, num_samples=100 * num, epochs=num, value=value, began_s=at.began_s, ended_s=at.ended_s
+        )
+        for num, value, at in zip((1, 2, 3), values, spans, strict=False)
+    ]
+    kept = {"num_validation": 10, "deterministic": True, "compile_s": 2.0, "tested": 0.89}
+    seen = TargetTraining(log=log, evaluations=found, hit=hit, stayed=stayed, **kept)
+    cell = make_cell(mode=Mode.train, protocol=Protocol.target, epochs=3, target=target or Target(accuracy=0.9))
+    measured = make_measurement(blocks=[], latency_s=[], target=seen, steady_boot_s=(103.0, 134.0))
+    return make_record(cell, measurement=measured, **changes)
+
+
+def test_four_clocks_are_sums_of_one_log():
+    row = summarise(made())
+    assert row["samples_per_s"] is None
+    assert row["target_reached"] is True
+    assert (row["target_s"], row["target_low_s"]) == (23.0, 14.0)
+    assert row["target_mlperf_s"] == 22.0  # from the first touch of the data
+    assert row["target_train_s"] == 10.0 + 8.0
+    assert row["target_airbench_s"] == 18.0 - 2.0 + 1.0
+    assert (row["target_epochs"], row["target_samples"], row["target_tested"]) == (2, 200, 0.89)
+    assert row["target_budget_s"] is None
+    assert "evaluated every 41 % of the time to the target" in row["warnings"]
+    assert row["notes"] is None
+
+
+def test_energy_counts_to_the_hit_alone():
+    """50 W above idle from the begin of the process, until the hit and beyond it."""
+    t_s = [float(t) for t in range(35)]
+    joules = [60.0 * t if t <= 23 else 1e6 for t in t_s]
+    system = SystemSeries(started_boot_s=100.0, t_s=t_s, values={"cpu_energy_j": joules})
+    assert summarise(made(system=system, environment={"idle_w": {"cpu_energy_j": 10.0}}))["target_j"] == 50 * 23.0
+
+
+FIXED = Target(accuracy=0.9, definition=Definition.fixed)
+
+
+@pytest.mark.parametrize(
+    ("changes", "note"),
+    [
+        (
+            {"values": (0.5, 0.72, 0.7), "hit": None},
+            "accuracy at least 0.9 was not reached in 3 epochs: the best of 3 evaluations was 0.720",
+        ),
+        ({"values": (0.95, 0.9), "hit": 0}, "reached at the first evaluation: a smaller target.every tells when"),
+        ({"values": (0.5, 0.9, 0.8), "stayed": False}, "it did not stay: the next evaluation was 0.800"),
+        ({"values": (0.5, None), "hit": None}, "its loss or metric was not finite after 2 epochs, and it ended there"),
+        ({"values": (0.95,), "hit": 0, "stayed": None, "target": FIXED}, None),
+    ],
+)
+def test_what_became_of_it_is_a_note(changes, note):
+    row = summarise(made(**changes))
+    assert row["notes"] == note
+    is_reached = changes.get("hit", 1) is not None
+    assert (row["target_s"] is not None) == (row["target_budget_s"] is None) == row["target_reached"] == is_reached
+
+
+def test_events_are_logged_as_mlperf_does():
+    lines = mllog(made()).splitlines()
+    events = [json.loads(line.removeprefix(":::MLLOG ")) for line in lines]
+    assert [each["key"] for each in events[:4]] == ["seed", "init_start", "init_stop", "run_start"]
+    assert [each["value"] for each in events if each["key"] == "eval_accuracy"] == [0.5, 0.9]
+    assert [each["time_ms"] for each in events] == sorted(each["time_ms"] for each in events)
+    run = {each["key"]: each for each in events}
+    assert run["run_stop"]["time_ms"] - run["run_start"]["time_ms"] == 22_000
+    assert (run["run_stop"]["metadata"], run["run_stop"]["event_type"]) == ({"status": "success"}, "INTERVAL_END")
+    assert '"status": "aborted"' in mllog(made(hit=None))
+    assert mllog(replace(made(), measurement=make_measurement())) == ""
