@@ -20,7 +20,6 @@ from accelbench.presentation import UNKNOWN, significant
 from accelbench.project import workplace
 from accelbench.report import read as reading
 from accelbench.report.read import Sweep
-from accelbench.report.tables import device_scaling
 from accelbench.schema.record import Record
 from accelbench.schema.text import clean
 from accelbench.stats.order_statistics import NUM_SAMPLES_FOR
@@ -141,11 +140,11 @@ class Results(list[Result]):
         return next(each for each in self if each._cell.measured_key == fastest.measured_key)
 
     def to_frame(self) -> "pd.DataFrame":
-        """A row for each result, with the columns of `cells.csv`; pandas is imported now."""
-        from accelbench.report.csv_file import frame
+        """A row for each result, with the columns of `cells.csv`."""
+        from accelbench.report import csv_file  # it imports pandas
 
         sweep = Sweep(folder="", suite="", title="", cells=[each._cell for each in self])
-        return frame(device_scaling.rows(sweep))
+        return csv_file.frame(csv_file.rows(sweep))
 
     def report(self, path: str | Path | None = None) -> Path:
         """Builds the report of all records in the folder, and returns the page's path.

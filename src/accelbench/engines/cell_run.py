@@ -26,7 +26,7 @@ from accelbench.engines.target import TargetRun
 from accelbench.errors import UnsupportedError
 from accelbench.measuring import clock, output_check, witness
 from accelbench.measuring.breakdown import has_time
-from accelbench.measuring.limits import Limits
+from accelbench.measuring.clock import Limits
 from accelbench.measuring.output_check import NOT_FINITE, NUM_ROWS, Findings, Output, Outputs, References
 from accelbench.measuring.promises import Observations, check_timed, replay
 from accelbench.measuring.runner import ONE_RANK, Compiles, RankGroup, Runner, Step, Timing, Watch

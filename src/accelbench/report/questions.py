@@ -1,7 +1,7 @@
 """What users ask about the measurements: for each question a sentence, the lines of a chart, and a table."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -13,9 +13,8 @@ from accelbench.judging.row import phases_ms
 from accelbench.presentation import and_more, significant
 from accelbench.report.read import Sweep
 from accelbench.report.tables import pairs as pair_table
-from accelbench.report.tables import serving as serving_table
 from accelbench.report.tables.all_cells import name_on_page
-from accelbench.report.tables.table import Table
+from accelbench.report.tables.table import Column, Table, number, percent, tabulate_known
 from accelbench.schema.record import Value
 from accelbench.schema.vocab import Phase
 from accelbench.stats.order_statistics import median
@@ -47,6 +46,37 @@ class QuestionSection:
     kind: Literal["times", "percent", "phases", "requests"]
     lines: list[Line]  # the page draws the first ones of several
     table: Table | None = None
+
+
+CAPACITY_NOTE = (
+    "From: the highest rate with a sure pass that another one, there or above, confirms (likely: none did); to: the "
+    "lowest with a sure fail. The other figures are of the lower rate. Latency counts from when a request was due."
+)
+
+
+def _at_low(column: str) -> Callable[[Capacity], Value]:
+    """A column of a sure pass at the lower rate; None without one."""
+    return lambda capacity: capacity.at_low[0].process.row[column] if capacity.at_low else None
+
+
+CAPACITY_COLUMNS: list[Column[Capacity]] = [
+    Column("setting", lambda capacity: capacity.setting),
+    Column("requests/s: from", lambda capacity: capacity.low, number),
+    Column("to", lambda capacity: capacity.high, number),
+    Column("p50 (ms)", _at_low("request_p50_ms"), number),
+    Column("p90 (ms)", _at_low("request_p90_ms"), number),
+    Column("p99 (ms)", _at_low("request_p99_ms"), number),
+    Column("mean batch", _at_low("mean_batch"), number),
+    Column("busy (%)", _at_low("busy_share"), percent),
+    Column("J/request", _at_low("energy_j_per_request"), number),
+    Column("cost of a million", _at_low("cost_per_million_requests"), number),
+    Column("how sure", lambda capacity: capacity.how_sure),
+]
+
+
+def _capacity_table(found: Sequence[Capacity]) -> Table | None:
+    """A line for each setting of a workload, the best first."""
+    return tabulate_known("Each setting, at the lower of its rates", CAPACITY_COLUMNS, found, [CAPACITY_NOTE])
 
 
 def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[QuestionSection]:
@@ -85,7 +115,7 @@ def _requests(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
                 for of in found
                 for each in of.probes
             ],
-            table=serving_table.table(found),
+            table=_capacity_table(found),
         )
 
 
