@@ -35,8 +35,7 @@ from rich.text import Text
 
 from accelbench.errors import UnknownChoiceError, UserError, writing_errors
 from accelbench.grid.estimate import Evidence, total
-from accelbench.grid.fingerprint import GIT_S
-from accelbench.grid.measuring_code import code_digest
+from accelbench.grid.fingerprint import GIT_S, code_digest
 from accelbench.grid.own_code import source_digest
 from accelbench.grid.plan import prepare, skip_reason
 from accelbench.isolation.hosts import Hosts

@@ -4,7 +4,7 @@ from pathlib import Path
 import grimp
 import pytest
 
-from accelbench.grid.measuring_code import code_digest, measuring_files
+from accelbench.grid.fingerprint import code_digest, measuring_files
 from accelbench.project import PACKAGE
 from accelbench.schema.vocab import Engine
 
