@@ -1,8 +1,9 @@
 """What users ask about the measurements: for each question a sentence, the lines of a chart, and a table."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Literal, NamedTuple
 
 from accelbench.answers.cells import MeasuredCell, Word
@@ -52,24 +53,16 @@ CAPACITY_NOTE = (
     "From: the highest rate with a sure pass that another one, there or above, confirms (likely: none did); to: the "
     "lowest with a sure fail. The other figures are of the lower rate. Latency counts from when a request was due."
 )
-
-
-def _at_low(column: str) -> Callable[[Capacity], Value]:
-    """A column of a sure pass at the lower rate; None without one."""
-    return lambda capacity: capacity.at_low[0].process.row[column] if capacity.at_low else None
-
-
+AT_LOW = {
+    **{f"p{percentile} (ms)": (f"request_p{percentile}_ms", number) for percentile in (50, 90, 99)},
+    **{"mean batch": ("mean_batch", number), "busy (%)": ("busy_share", percent)},
+    **{"J/request": ("energy_j_per_request", number), "cost of a million": ("cost_per_million_requests", number)},
+}
 CAPACITY_COLUMNS: list[Column[Capacity]] = [
     Column("setting", lambda capacity: capacity.setting),
     Column("requests/s: from", lambda capacity: capacity.low, number),
     Column("to", lambda capacity: capacity.high, number),
-    Column("p50 (ms)", _at_low("request_p50_ms"), number),
-    Column("p90 (ms)", _at_low("request_p90_ms"), number),
-    Column("p99 (ms)", _at_low("request_p99_ms"), number),
-    Column("mean batch", _at_low("mean_batch"), number),
-    Column("busy (%)", _at_low("busy_share"), percent),
-    Column("J/request", _at_low("energy_j_per_request"), number),
-    Column("cost of a million", _at_low("cost_per_million_requests"), number),
+    *(Column(name, methodcaller("number_at_low", column), form) for name, (column, form) in AT_LOW.items()),
     Column("how sure", lambda capacity: capacity.how_sure),
 ]
 

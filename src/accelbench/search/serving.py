@@ -210,8 +210,8 @@ COLUMNS = [
     Column[Capacity]("setting", lambda each: each.setting),
     Column("requests/s", lambda each: each.rates_text),
     Column("", lambda each: each.how_sure),
-    Column("p99 there (ms)", lambda each: each.at_low[0].p99_ms if each.at_low else None, number),
-    Column("mean batch", lambda each: each.at_low[0].mean_batch if each.at_low else None, number),
+    Column("p99 there (ms)", lambda each: each.number_at_low("request_p99_ms"), number),
+    Column("mean batch", lambda each: each.number_at_low("mean_batch"), number),
     Column("probes", lambda each: len(each.probes), count),
 ]
 
