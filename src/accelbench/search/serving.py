@@ -16,8 +16,7 @@ from accelbench.judging import disturbed
 from accelbench.presentation import counted, duration, significant
 from accelbench.project import shown
 from accelbench.report import read
-from accelbench.report.tables.on_terminal import rendered
-from accelbench.report.tables.table import Column, count, number, tabulate_known
+from accelbench.report.tables.table import Column, count, number, rendered, tabulate_known
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell, Server
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import canonical_json
