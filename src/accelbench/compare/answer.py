@@ -16,7 +16,8 @@ from rich.console import Console
 from accelbench.compare.matching import Match, Matching, match
 from accelbench.compare.record_sets import RecordSet, Selection
 from accelbench.compare.sureness import MARGIN as MARGIN
-from accelbench.compare.sureness import MIN_PROCESSES, SpeedRatio, Verdict, are_interleaved, compare_processes
+from accelbench.compare.sureness import MIN_PROCESSES, Verdict, are_interleaved, compare_processes
+from accelbench.compare.sureness import SpeedRatio as SpeedRatio
 from accelbench.errors import UserError
 from accelbench.schema.measurement import Data
 from accelbench.schema.record import DEVICE_MEASUREMENTS, hardware, listed

@@ -1,10 +1,10 @@
 """What users ask about the measurements: for each question a sentence, the lines of a chart, and a table."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import methodcaller
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from accelbench.answers.cells import MeasuredCell, Word
 from accelbench.answers.pairs import BATCH, DEVICE, ENGINE, OPTIONS, PRECISION, Axis, Pair, pairs
@@ -15,7 +15,7 @@ from accelbench.presentation import and_more, significant
 from accelbench.report.read import Sweep
 from accelbench.report.tables import pairs as pair_table
 from accelbench.report.tables.all_cells import name_on_page
-from accelbench.report.tables.table import Column, Table, number, percent, tabulate_known
+from accelbench.report.tables.table import Column, Entry, Table, number, percent, tabulate_known
 from accelbench.schema.record import Value
 from accelbench.schema.vocab import Phase
 from accelbench.stats.order_statistics import median
@@ -53,7 +53,7 @@ CAPACITY_NOTE = (
     "From: the highest rate with a sure pass that another one, there or above, confirms (likely: none did); to: the "
     "lowest with a sure fail. The other figures are of the lower rate. Latency counts from when a request was due."
 )
-AT_LOW = {
+AT_LOW: dict[str, tuple[str, Callable[[Any], Entry]]] = {
     **{f"p{percentile} (ms)": (f"request_p{percentile}_ms", number) for percentile in (50, 90, 99)},
     **{"mean batch": ("mean_batch", number), "busy (%)": ("busy_share", percent)},
     **{"J/request": ("energy_j_per_request", number), "cost of a million": ("cost_per_million_requests", number)},
