@@ -13,10 +13,10 @@ from pathlib import Path
 from accelbench.engines.registry import UNFINISHED, HostSpec
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.measuring import witness
-from accelbench.schema.cell import Cell, Window
+from accelbench.schema.cell import Cell, Target, Window
 from accelbench.schema.measurement import Block, Measurement, Work
 from accelbench.schema.serving import Quantile, Serving
-from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol, Status, Verdict
+from accelbench.schema.vocab import Definition, Device, Engine, Mode, Precision, Protocol, Span, Status, Verdict
 from accelbench.schema.workload import DataSpec, ModelSpec
 
 TESTS = Path(__file__).parent
@@ -110,6 +110,42 @@ def make_served(protocol: Protocol = Protocol.server, cell: Cell | None = None, 
     blocks = [Block(num_steps=10, num_samples=320, seconds=0.1)] * 8 if protocol == Protocol.offline else []
     measured = make_measurement(blocks=blocks, latency_s=[], serving=serving)
     return make_record(cell or make_cell(protocol=protocol), measurement=measured)
+
+
+def make_trained(seconds: float | None, epochs: int = 5, most: int = 10, compile_s: float = 0.0, **changes):
+    """A record of a cell that trained to an accuracy of .97, which it reached in `epochs`, `seconds` after its start.
+
+    None: it did not in `most` epochs of 4 s. `changes` are of the record, of the cell, or `value`, its last accuracy,
+    `planned_in` and `target`.
+    """
+    from accelbench.schema.target import Evaluated, Logged, TargetTraining
+
+    own = {name: changes.pop(name) for name in ("started_at", "status", "environment", "wall_s") if name in changes}
+    value, planned_in = changes.pop("value", 0.975 if seconds else 0.96), changes.pop("planned_in", None)
+    target = Target(accuracy=0.97, lower=False, **changes.pop("target", {}))
+    cell = make_cell(mode=Mode.train, protocol=Protocol.target, epochs=most, target=target, **changes)
+    second = (cell.batch_size + len(cell.precision)) % 60  # interleaved by seed
+    own = {"started_at": f"2026-11-20T09:{cell.seed:02}:{second:02}.000+00:00", **own}
+    if own.get("status", Status.ok) != Status.ok:
+        return make_record(cell, **own)
+    is_fixed = target.definition == Definition.fixed
+    last, every_s = (most, 4.0) if seconds is None else (epochs, (seconds - 1.5) / epochs)
+    spans, evaluations = [(Span.start, 0.5), (Span.data, 1.0), (Span.build, 1.5)], []
+    for i in range(1, last + 1 + (seconds is not None and not is_fixed)):
+        begin_s, end_s = 1.5 + (i - 0.1) * every_s, 1.5 + i * every_s
+        spans += [(Span.train, begin_s), (Span.evaluate, end_s)]
+        if i >= last or not is_fixed:
+            done = {"num_steps": 100 * i, "num_samples": 3200 * i, "epochs": i, "began_s": begin_s, "ended_s": end_s}
+            evaluations.append(Evaluated(value=value if i >= last else min(0.9, 0.1 * i), **done))
+    spans.append((Span.test, spans[-1][1] + 0.2))
+    begins = [0.0, *(end_s for _, end_s in spans)]
+    log = [Logged(span=span, began_s=at, ended_s=end_s) for at, (span, end_s) in zip(begins, spans, strict=False)]
+    hit = next((i for i, each in enumerate(evaluations) if target.is_met(each.value)), None)
+    known = {"num_validation": 100, "deterministic": True, "tested": 0.968, "stayed": None if is_fixed else True}
+    trained = TargetTraining(
+        log=log, compile_s=compile_s, evaluations=evaluations, hit=hit, planned_in=planned_in, **known
+    )
+    return make_record(cell, measurement=make_measurement(blocks=[], latency_s=[], target=trained), **own)
 
 
 def write_plan_of(folder: Path, records, suite: str = "nets") -> None:

@@ -21,7 +21,7 @@ from accelbench.compare.sureness import Word as Word
 from accelbench.judging.row import warnings_of
 from accelbench.presentation import significant
 from accelbench.schema.record import Row
-from accelbench.schema.vocab import Provenance
+from accelbench.schema.vocab import Protocol, Provenance
 from accelbench.stats.means import mean_interval
 from accelbench.stats.order_statistics import median
 
@@ -168,6 +168,9 @@ def _cell(folder: str, of_cell: Sequence[Process], counted: Sequence[Process], *
         typical = min(counted, key=lambda each: (abs(math.log(rates[id(each)] / speed)), each.started_at, each.name))
         low, high = _interval(counted, is_interleaved=is_interleaved)
         figures = {"counted": counted, "speed": speed, "low": low, "high": high, "is_interleaved": is_interleaved}
+    elif shown.is_ok and shown.cell.protocol == Protocol.target:  # the seed in the middle; inf: it did not arrive
+        by_time = sorted((each for each in own if each.is_ok), key=lambda each: each.number("target_s") or math.inf)
+        typical = by_time[len(by_time) // 2]
     kept: dict[str, Any] = {field.name: getattr(typical, field.name) for field in fields(Process)}
     kept |= {"cell": shown.cell, "label": shown.label, "folder": shown.folder, "is_confirming": False}
     return MeasuredCell(**kept, processes=of_cell, **figures)

@@ -6,6 +6,7 @@ from textwrap import shorten
 from types import MappingProxyType
 from typing import NamedTuple
 
+from accelbench.answers.arrivals import target_answers
 from accelbench.answers.cells import MeasuredCell, Word
 from accelbench.answers.precisions import worth
 from accelbench.answers.sentences import Answer
@@ -47,6 +48,7 @@ def headline(answers: Sequence[Answer], cells: Sequence[MeasuredCell], published
     """
     lines = [
         Line("Serving", _serving(cells)),
+        Line("To a target", "\n".join(each.sentence for each in target_answers(cells))),
         _fastest(answers),
         Line("In doubt", in_doubt(answers, cells)),
         Line("Precision", worth(answers, cells)),

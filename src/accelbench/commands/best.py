@@ -119,13 +119,13 @@ def _check(chosen: Namespace) -> None:
 def _show_best(chosen: Namespace, context: Context) -> int:
     from accelbench.answers.groups import Limit, groups
     from accelbench.answers.sentences import answers
-    from accelbench.answers.serving import best_settings, capacities
     from accelbench.answers.trust import tips
     from accelbench.answers.words import workload_text
     from accelbench.judging.costs import price_notes
     from accelbench.report import read as sweeps
     from accelbench.report.tables.best import NOTE, OF_ONE, chosen_of
-    from accelbench.report.tables.table import bars, rendered, tabulate_known
+    from accelbench.report.tables.on_terminal import bars, rendered
+    from accelbench.report.tables.table import tabulate_known
     from accelbench.settings import params
     from accelbench.sweep import terminal
 
@@ -139,15 +139,15 @@ def _show_best(chosen: Namespace, context: Context) -> int:
     planned = [process for sweep in read for process in sweep.planned]
     notes = [note for sweep in read for note in sweep.notes]
     notes += [*_of_unknown_latency(cells, limit), *price_notes((cell.row for cell in cells), prices)]
-    serving = best_settings(capacities(cells)) if limit is None else []
+    told = _beside_speeds(cells) if limit is None else []
     found = answers(cells, limit)
-    if not found and not serving:
+    if not found and not told:
         problem = "best: no ok cell" + ("" if limit is None else f" is within {limit}")
         unread = [each.problem for each in planned if each.problem]
         raise UserError("\n  ".join([problem, *unread[:1], *notes]))
     explained = []
-    for capacity in serving:
-        terminal.say(console, f"{capacity.what}: {capacity.sentence}\n")
+    for line in told:
+        terminal.say(console, f"{line}\n")
     for each in found:
         best = chosen_of(each.group)
         console.print(terminal.sentence(each), soft_wrap=not console.is_terminal)
@@ -165,6 +165,15 @@ def _show_best(chosen: Namespace, context: Context) -> int:
     for note in [*missing, *explained, *searched, *tips(cells), *notes]:
         console.print(note, style="dim", markup=False)
     return 0
+
+
+def _beside_speeds(cells: "Sequence[MeasuredCell]") -> list[str]:
+    """What is said of trainings to a target, and of cells that served requests."""
+    from accelbench.answers.arrivals import target_answers
+    from accelbench.answers.serving import best_settings, capacities
+
+    served = [f"{each.what}: {each.sentence}" for each in best_settings(capacities(cells))]
+    return [*(each.sentence for each in target_answers(cells)), *served]
 
 
 def _of_unknown_latency(cells: "Sequence[MeasuredCell]", limit: "Limit | None") -> list[str]:

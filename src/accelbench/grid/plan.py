@@ -37,7 +37,7 @@ class Planned(WantedCell):
     @classmethod
     def of(cls, cell: Cell, identity: str, skip_reason: str | None, label: str = "") -> "Planned":
         """Its record is named after the cell and the identity."""
-        return cls(cell, f"{cell.id}-{identity[:8]}", label, identity, skip_reason)
+        return cls(cell, f"{cell.id}-{identity[:8]}", label, identity=identity, skip_reason=skip_reason)
 
 
 @cache

@@ -179,7 +179,7 @@ def _about_requests(serving: Serving) -> Iterator[Remark]:
 
 
 def _about_target(cell: Cell, seen: TargetTraining) -> Iterator[Remark]:
-    yield from (doubt("was evaluated seldom", text) for text in target.doubts(cell, seen))
+    yield from (doubt("had few evaluations", text) for text in target.doubts(cell, seen))
     yield from ((Kind.note, text, "") for text in target.notes(cell, seen))
 
 

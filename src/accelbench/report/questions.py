@@ -1,11 +1,12 @@
 """What users ask about the measurements: for each question a sentence, the lines of a chart, and a table."""
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import methodcaller
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
+from accelbench.answers.arrivals import Run, target_answers
 from accelbench.answers.cells import MeasuredCell, Word
 from accelbench.answers.pairs import BATCH, DEVICE, ENGINE, OPTIONS, PRECISION, Axis, Pair, pairs
 from accelbench.answers.sentences import Answer
@@ -13,9 +14,11 @@ from accelbench.answers.serving import Capacity, capacities
 from accelbench.judging.row import phases_ms
 from accelbench.presentation import and_more, significant
 from accelbench.report.read import Sweep
+from accelbench.report.tables import arrivals as arrival_table
 from accelbench.report.tables import pairs as pair_table
+from accelbench.report.tables import serving as serving_table
 from accelbench.report.tables.all_cells import name_on_page
-from accelbench.report.tables.table import Column, Entry, Table, number, percent, tabulate_known
+from accelbench.report.tables.table import Table
 from accelbench.schema.record import Value
 from accelbench.schema.vocab import Phase
 from accelbench.stats.order_statistics import median
@@ -44,32 +47,9 @@ class QuestionSection:
 
     title: str
     sentence: str
-    kind: Literal["times", "percent", "phases", "requests"]
+    kind: Literal["times", "percent", "phases", "requests", "arrivals", "spans"]
     lines: list[Line]  # the page draws the first ones of several
     table: Table | None = None
-
-
-CAPACITY_NOTE = (
-    "From: the highest rate with a sure pass that another one, there or above, confirms (likely: none did); to: the "
-    "lowest with a sure fail. The other figures are of the lower rate. Latency counts from when a request was due."
-)
-AT_LOW: dict[str, tuple[str, Callable[[Any], Entry]]] = {
-    **{f"p{percentile} (ms)": (f"request_p{percentile}_ms", number) for percentile in (50, 90, 99)},
-    **{"mean batch": ("mean_batch", number), "busy (%)": ("busy_share", percent)},
-    **{"J/request": ("energy_j_per_request", number), "cost of a million": ("cost_per_million_requests", number)},
-}
-CAPACITY_COLUMNS: list[Column[Capacity]] = [
-    Column("setting", lambda capacity: capacity.setting),
-    Column("requests/s: from", lambda capacity: capacity.low, number),
-    Column("to", lambda capacity: capacity.high, number),
-    *(Column(name, methodcaller("number_at_low", column), form) for name, (column, form) in AT_LOW.items()),
-    Column("how sure", lambda capacity: capacity.how_sure),
-]
-
-
-def _capacity_table(found: Sequence[Capacity]) -> Table | None:
-    """A line for each setting of a workload, the best first."""
-    return tabulate_known("Each setting, at the lower of its rates", CAPACITY_COLUMNS, found, [CAPACITY_NOTE])
 
 
 def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[QuestionSection]:
@@ -90,7 +70,7 @@ def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[Questi
         _time(fastest),
         _limit(fastest),
     ]
-    return [*_requests(cells), *(question for question in found if question is not None)]
+    return [*_requests(cells), *_arrivals(cells), *(question for question in found if question is not None)]
 
 
 def _requests(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
@@ -108,8 +88,42 @@ def _requests(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
                 for of in found
                 for each in of.probes
             ],
-            table=_capacity_table(found),
+            table=serving_table.table(found),
         )
+
+
+def _arrivals(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
+    """A section for each workload that was trained to a target, with a line for each run, and one on its spans."""
+    found = target_answers(cells)
+    for each in found:
+        runs = [(of, run) for of in each.settings for run in of.runs]
+        middle = [(of, spans) for of in each.settings if (spans := of.middle.spans_s)]
+        about = f" {each.what}" if len(found) > 1 else ""
+        yield QuestionSection(
+            title=f"How long to the target?{about}",
+            sentence=each.sentence,
+            kind="arrivals",
+            lines=[
+                Line(name_on_page(of.cell), of.name, str(run.process.cell.seed), probe=_ends(run)) for of, run in runs
+            ],
+            table=arrival_table.table(each),
+        )
+        if middle:
+            yield QuestionSection(
+                title=f"Where does the time to the target go?{about}",
+                sentence="Of each setting the seed in the middle, up to the evaluation that reached the target.",
+                kind="spans",
+                lines=[
+                    Line(name_on_page(of.cell), of.name, f"{significant(sum(spans.values()))} s", probe=dict(spans))
+                    for of, spans in middle
+                ],
+            )
+
+
+def _ends(run: Run) -> dict[str, Value]:
+    """When it arrived, or for how long it was watched; None if neither."""
+    ends = {"seconds": run.seconds, "watched_s": run.watched_s}
+    return {name: value if math.isfinite(value) else None for name, value in ends.items()}
 
 
 def _gained(title: str, axis: Axis, base: str, cells: Sequence[MeasuredCell]) -> QuestionSection | None:

@@ -1,19 +1,17 @@
-"""plan.json: the cells of a sweep, with a record or not yet; and race.json: how a search for the best cell went."""
+"""plan.json: the cells of a sweep, whether they have a record yet or not."""
 
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from accelbench.errors import RefusedError, UserError
-from accelbench.project import PLAN, RACE, RECORDS
+from accelbench.project import PLAN, RECORDS
 from accelbench.schema.cell import Cell, argument_text
-from accelbench.schema.ranges import Count, NotNegative
 from accelbench.schema.record import (
     SCHEMA_VERSION,
     UNREADABLE,
@@ -38,6 +36,7 @@ class WantedCell:
     cell: Cell
     record_name: RecordName  # the name of its record's file without ending: `<cell_id>-<identity8>`
     label: str = ""  # tells the cell apart from the others of its folder; by default `cell.label`
+    planned_in: str = ""  # of a training to a target, the sweep that first planned it
 
     def __post_init__(self) -> None:
         if not self.label:
@@ -76,6 +75,7 @@ class PlanEntry:
             cell_id = values["cell_id"]
             cell, found_id = read_cell(values["cell"])
             named = {"record_name": values["record"], "label": values["label"]}
+            named |= {"planned_in": values.get("planned_in", "")}
             wanted = load(WantedCell, {"cell": cell, **named}, clean=True)
             if not wanted.record_name.startswith(f"{cell_id}-") or found_id != cell_id:
                 raise ValueError(f"{wanted.record_name}: not the name of its cell's record")
@@ -91,6 +91,7 @@ def write_plan(plan: PlanFile, folder: Path) -> None:
 
     cells = [
         {"cell_id": each.cell_id, "label": each.label, "record": each.record_name, "cell": plain(each.cell)}
+        | ({"planned_in": each.planned_in} if each.planned_in else {})
         for each in plan.cells
     ]
     values = {"schema_version": SCHEMA_VERSION, **{name: getattr(plan, name) for name in HEAD}, "cells": cells}
@@ -217,63 +218,3 @@ def _flat(settings: Mapping[str, Any], path: str = "") -> dict[str, str]:
             # data.name is the only name in which cells of one label differ.
             flat[path + name] = argument_text("data" if path + name == "data.name" else name, value)
     return flat
-
-
-class RaceOutcome(StrEnum):
-    """What became of a cell in a search."""
-
-    best, leads, left = "best", "leads", "may be best"  # leads: it is not decided yet whether it is the best
-    dropped, over = "dropped", "over the limit"
-    failed, untried = "failed", "not tried"
-
-
-@dataclass(frozen=True, kw_only=True)
-class RacedProcess:
-    """A process of a cell."""
-
-    record: RecordName  # the name of its record's file without ending
-    cell: Count  # the number of its cell in `RaceFile.cells`
-    is_full: bool  # whether it measured the cell in full; else in a short window
-    value: float | None  # samples/s, milliseconds of the median step, or J/sample; None if it failed
-    took_s: NotNegative  # its seconds
-
-
-@dataclass(frozen=True, kw_only=True)
-class RacedCell:
-    """A cell of the search."""
-
-    label: str  # as in the plan
-    group: str  # what it did; only cells of one group race against each other
-    outcome: RaceOutcome
-    value: float | None = None  # the median over its processes, as in `RacedProcess`; None if unknown
-    after: Count | None = None  # how many processes, of all cells, had run when it dropped out; None if it did not
-
-
-@dataclass(frozen=True, kw_only=True)
-class RaceFile:
-    """The contents of a race.json."""
-
-    by: str  # `throughput`, `latency` or `energy`
-    margin: NotNegative  # the share that was asked for
-    took_s: NotNegative  # seconds of all processes together
-    answers: list[str]  # what was found, in sentences, two for each group
-    cells: list[RacedCell]  # that can run here
-    processes: list[RacedProcess]  # in their order
-
-    def write(self, folder: Path) -> None:
-        """Writes `folder`/race.json."""
-        write_json(folder / RACE, asdict(self))
-
-    @property
-    def short(self) -> set[str]:
-        """The names of the records of short windows whose processes gave a number."""
-        return {each.record for each in self.processes if not each.is_full and each.value is not None}
-
-
-def read_race(folder: Path) -> RaceFile | None:
-    """Reads `folder`/race.json; None without such a file. Raises UserError: the file is not readable."""
-    path = folder / RACE
-    if is_missing(path):
-        return None
-    with explained(path, "search", "; run the search again"):
-        return load(RaceFile, read_json(path), clean=True)

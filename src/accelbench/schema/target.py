@@ -43,6 +43,7 @@ class TargetTraining:
     hit: Count | None = None  # the evaluation that reached the target; None: none of them did
     stayed: bool | None = None  # whether the one after it reached it, too; None without one
     tested: Number | None = None  # the metric on the test set, of the weights at the end
+    planned_in: str | None = None  # the sweep that first planned it: seeds that were added after a look are another's
 
     def __post_init__(self) -> None:
         if (self.hit or 0) >= len(self.evaluations):

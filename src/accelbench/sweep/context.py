@@ -1,9 +1,9 @@
 """What the parts of a sweep share, and how every program that measures cells prepares them."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -20,7 +20,7 @@ from accelbench.schema import record as records
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import PlanFile, WantedCell
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import MODULE, RANDOM
+from accelbench.schema.vocab import MODULE, RANDOM, Protocol
 from accelbench.schema.workload import DataSpec
 from accelbench.settings.config import SweepOptions
 from accelbench.settings.params import data_settings
@@ -43,6 +43,7 @@ class SweepContext:
     of_search: bool = False  # see `Record`
     is_announced: bool = False  # whether its caller has said how many cells there are, and how long they take
     earlier: Sequence[WantedCell] = ()  # the cells that the folder's plan names already, and keeps
+    since: Mapping[str, str] = field(default_factory=dict)  # cell id -> the sweep before this one that planned it
 
     @classmethod
     def begin(
@@ -95,6 +96,16 @@ class SweepContext:
     def write_record(self, record: Record) -> None:
         records.write(record, self.folder)
 
+    def read_earlier(self, *, keeps: bool) -> None:
+        """Reads the cells that the folder's plan names, which may have changed while it waited, and `keeps` them."""
+        known = plan_file.cells_in(self.folder)
+        self.since = {each.cell_id: each.planned_in for each in known if each.planned_in}
+        self.earlier = known if keeps else []
+
+    def planned_in(self, cell: Cell) -> str:
+        """The sweep that first planned a training to a target: this one, unless the folder's plan named it before."""
+        return self.since.get(cell.id, self.sweep_id)
+
     def set_aside_plan(self) -> None:
         """Keeps what is in the place of the plan and is no readable plan: the new plan would overwrite it."""
         try:
@@ -108,6 +119,10 @@ class SweepContext:
     def write_plan(self, cells: Sequence[WantedCell]) -> None:
         """Writes the plan of a sweep that wants `cells` besides the earlier ones. May raise a WriteError."""
         options, wanted = self.options, plan_file.joined(self.earlier, cells)
+        wanted = [
+            replace(each, planned_in=self.planned_in(each.cell)) if each.cell.protocol == Protocol.target else each
+            for each in wanted
+        ]
         plan = PlanFile(**{name: getattr(options, name) for name in plan_file.HEAD}, cells=wanted)
         with writing_errors(f"out={shown(self.folder)}"):
             plan_file.write_plan(plan, self.folder)

@@ -15,7 +15,6 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.judging.disturbed import is_retried
 from accelbench.presentation import counted
 from accelbench.project import PLAN, shown
-from accelbench.schema import plan_file
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record, listed
 from accelbench.schema.vocab import UNEXPECTED, Status
@@ -79,7 +78,7 @@ def run(
     with Delivery(options.tracking, context.place.store) as delivery:
         with nullcontext() if measure else context.alone():
             # After the wait, in which the plan may have changed.
-            context.earlier = plan_file.cells_in(context.folder) if out is None else []
+            context.read_earlier(keeps=out is None)
             ready = context.prepare(cells)
             with context.stopping_where_refused():
                 context.set_aside_plan()

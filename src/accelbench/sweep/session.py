@@ -171,12 +171,15 @@ class Session:
             sweep_id=self.context.sweep_id,
             of_search=self.context.of_search,
             data=without_secrets(self.ready.data),
-            measurement=without_secrets(self._with_null(outcome.measurement)),
+            measurement=without_secrets(self._completed(item.cell, outcome.measurement)),
             system=outcome.system,
         )
 
-    def _with_null(self, measured: Measurement | None) -> Measurement | None:
-        """With the latencies and the highest rate of the generator of requests itself, if it made any."""
+    def _completed(self, cell: Cell, measured: Measurement | None) -> Measurement | None:
+        """With what the generator of requests itself does, if it made any, or who planned a training to a target."""
+        if measured is not None and measured.target is not None:
+            planned = replace(measured.target, planned_in=self.context.planned_in(cell))
+            return replace(measured, target=planned)
         if (null := self._null) is None or measured is None or (serving := measured.serving) is None:
             return measured
         serving = replace(serving, null_p50_s=null.p50_s, null_p99_s=null.p99_s, null_rate=null.rate)

@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from accelbench.answers.arrivals import target_answers
 from accelbench.answers.cells import MeasuredCell, cells_of
 from accelbench.answers.process import Process
 from accelbench.answers.sentences import Answer, answers
@@ -24,8 +25,10 @@ from accelbench.judging.served import limit_text, served_text
 from accelbench.judging.warnings import Kind, counted_samples, output_error_text, relative_half_width
 from accelbench.presentation import and_more, checked_words, counted, duration, significant, unit_of_work
 from accelbench.project import shown
+from accelbench.report.read import read
 from accelbench.report.tables import best
-from accelbench.report.tables.table import Column, columns_of, rendered, tabulate_known, word
+from accelbench.report.tables.on_terminal import rendered
+from accelbench.report.tables.table import Column, columns_of, tabulate_known, word
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record, Row, number_of
 from accelbench.schema.serving import Quantile, Serving
@@ -210,11 +213,14 @@ def show_answer(records: Sequence[Record], folder: str, console: Console, words:
     """
     planned = [Process.of(record) for record in records]
     cells = cells_of(planned)
-    found = answers(cells)
-    if not found:
+    found, has_targets = answers(cells), any(each.cell.protocol == Protocol.target for each in cells)
+    trained = target_answers(read(Path(folder)).cells) if has_targets else []  # with the seeds that are missing
+    if not found and not trained:
         return
     chosen, alone = ([each for each in found if bool(each.others) == is_choice] for is_choice in (True, False))
     soft_wrap = not console.is_terminal
+    for each in trained[:MAX_WORKLOADS]:
+        say(console, f"\n{each.sentence}")
     for answer in chosen[:MAX_WORKLOADS]:
         console.print()
         console.print(sentence(answer), soft_wrap=soft_wrap)

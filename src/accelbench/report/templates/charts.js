@@ -232,11 +232,13 @@ function drawQuestions(shown) {
     if (kind === "times") lines.sort((a, b) => b[3] - a[3]);
     const section = box.closest(".question"), isTold = ["times", "percent"].includes(kind) && known.length === 1;
     section.hidden = document.querySelector(`nav [href="#${section.querySelector("h2").id}"]`).hidden = !lines.length;
-    const axis = {times: "times as fast", percent: "percent", phases: "phases of a step", requests: "latency by requests/s"}[kind];
+    const axis = {times: "times as fast", percent: "percent", phases: "phases of a step",
+      requests: "latency by requests/s", arrivals: "share that arrived by seconds", spans: "seconds to the target"}[kind];
     const what = `${axis}. ${section.querySelector("p").textContent.replace(/\.$/, "")}`;
     const note = inside.length > MAX_ROWS ? `${MAX_ROWS} of ${inside.length}: filter for others.` : "";
     if (kind === "requests") box.replaceChildren(...lines.length ? requests(title, inside, what) : []);
-    else box.replaceChildren(...kind === "phases" && lines.length ? [phaseLegend(lines)] : [],
+    else if (kind === "arrivals") box.replaceChildren(...lines.length ? arrivals(title, inside, what) : []);
+    else box.replaceChildren(...partsOf[kind] && lines.length ? [partLegend(lines, partsOf[kind])] : [],
       ...lines.length && !isTold ? [figure(title, linesOf(lines, kind), what, note)] : []);
   }
 }
@@ -244,20 +246,22 @@ function drawQuestions(shown) {
 function linesOf(lines, kind) {
   const ends = lines.flatMap(([, , , value, bounds]) => [value, ...bounds ?? []]);
   const [low, high] = [Math.min(1, ...ends) / 1.08, Math.max(1, ...ends) * 1.08], bottom = lines.length * ROW + 4;
+  const most = kind === "spans" ? Math.max(...lines.map(total)) : 100;
   const x = kind === "times" ? value => 6 + (WIDTH - 12) * Math.log(value / low) / Math.log(high / low)
-    : value => 6 + (WIDTH - 12) * value / 100;
+    : value => 6 + (WIDTH - 12) * value / most;
   const axes = make("g", {class: "axes", "aria-hidden": "true"}), marks = make("g");
-  for (const tick of kind === "times" ? ticks(low, high) : [0, 25, 50, 75, 100]) {
-    const words = kind === "times" ? (tick === 1 ? "equal" : `${tick}x`) : `${tick} %`;
+  for (const tick of kind === "times" ? ticks(low, high) : evenly(0, most)) {
+    const words = kind === "times" ? (tick === 1 ? "equal" : `${tick}x`) : `${tick} ${kind === "spans" ? "s" : "%"}`;
     axes.append(line(x(tick), 0, x(tick), bottom, kind === "times" && tick === 1 ? "base" : "grid"),
       make("text", {x: Math.max(18, Math.min(WIDTH - 18, x(tick))), y: bottom + 12, "text-anchor": "middle"}, words));
   }
-  lines.forEach(([cell, name, words, value, bounds], index) => {
+  lines.forEach((each, index) => {
+    const [cell, name, words, value, bounds] = each;
     const top = index * ROW, middle = top + 22, fits = Math.floor((WIDTH - 6.3 * words.length - 14) / 6.1);
     const shapes = [make("rect", {class: "hit", x: 0, y: top + 1, width: WIDTH, height: ROW - 2}),
       make("text", {x: 4, y: top + 13, class: "over"}, name.length > fits ? `${name.slice(0, fits - 1)}…` : name),
       make("text", {x: WIDTH - 4, y: top + 13, "text-anchor": "end", class: "over"}, words)];
-    if (kind === "phases") shapes.push(...phases(cell, middle, x));
+    if (partsOf[kind]) shapes.push(...stacked(partsOf[kind](each), middle, x));
     else shapes.push(line(x(kind === "times" ? 1 : 0), middle, x(value), middle, "stem"),
       ...bounds ? [line(x(bounds[0]), middle, x(bounds[1]), middle, "interval")] : [],
       make("path", {class: "dot", d: shape(cell), transform: `translate(${x(value)} ${middle})`}));
@@ -278,16 +282,21 @@ const verdictMark = (verdict, x = 17, y = 6, beyond = false) => make("path", {cl
   d: LOOKS[verdict] === "fails" ? CROSS + (beyond ? "M-4-7H4" : "") : SHAPES.fp32, transform: `translate(${x} ${y})`});
 const hue = index => `hue${index % 6}`;
 
+// Round values of an axis that is not logarithmic.
+function evenly(least, most) {
+  const step = ticks((most - least) / 6, most - least)[0], found = [];
+  for (let tick = Math.ceil(least / step) * step; tick <= most * 1.0001; tick += step) found.push(Number(tick.toPrecision(6)));
+  return found;
+}
+
 function requestPanel(settings, cells) {
   const rates = cells.map(cell => cell.offered_per_s), limit = cells[0].limit_ms, ends = [Math.min(...rates), Math.max(...rates)];
   const margin = (ends[1] - ends[0]) * 0.06 || 1, least = Math.max(0, ends[0] - margin), most = ends[1] + margin;
   const values = cells.flatMap(cell => [limited(cell), ...LATENCIES.map(([name]) => latency(cell, name))]);
   const [y, axes] = logAxis([limit, ...values], tick => tick < 1000 ? `${WHOLE.format(tick)} ms` : `${WHOLE.format(tick / 1000)} s`, "requests/s offered");
   const x = cell => LEFT + (WIDTH - LEFT - RIGHT) * (cell.offered_per_s - least) / (most - least);
-  const step = ticks((most - least) / 6, most - least)[0];
-  for (let tick = Math.ceil(least / step) * step; tick <= most; tick += step) {
-    axes.append(make("text", {x: x({offered_per_s: tick}), y: HEIGHT - BOTTOM + 16, "text-anchor": "middle"},
-      WHOLE.format(tick.toPrecision(6))));
+  for (const tick of evenly(least, most)) {
+    axes.append(make("text", {x: x({offered_per_s: tick}), y: HEIGHT - BOTTOM + 16, "text-anchor": "middle"}, WHOLE.format(tick)));
   }
   axes.append(line(LEFT, y(limit), WIDTH - RIGHT, y(limit), "base"));
   const [drawn, marks] = [make("g"), make("g")];
@@ -312,10 +321,10 @@ function requestPanel(settings, cells) {
   return make("svg", {viewBox: `0 0 ${WIDTH} ${HEIGHT}`}, axes, drawn, marks);
 }
 
+const entry = (words, name, shape) => make("li", {class: name},
+  make("svg", {viewBox: "0 0 34 12", "aria-hidden": "true"}, shape), make("span", {}, words));
+const stroke = dashes => make("path", {class: "line", d: "M0 6H34", "stroke-dasharray": dashes});
 function requestLegend(settings, cells) {
-  const entry = (words, name, shape) => make("li", {class: name},
-    make("svg", {viewBox: "0 0 34 12", "aria-hidden": "true"}, shape), make("span", {}, words));
-  const stroke = dashes => make("path", {class: "line", d: "M0 6H34", "stroke-dasharray": dashes});
   return make("ul", {class: "legend"}, ...settings.map(([name], index) => entry(name, hue(index), stroke(""))),
     ...LATENCIES.map(([name, dashes]) => entry(name, "", stroke(dashes))),
     ...distinct(cells, "verdict").map(verdict => entry(verdict, "", verdictMark(verdict))),
@@ -332,23 +341,61 @@ function requests(title, lines, what) {
   return [requestLegend(settings, cells), figure(title, requestPanel(settings, cells), what, note)];
 }
 
+// The share of a setting's seeds that arrived over seconds: a step and a mark for each that did, and a hollow mark where
+// one that did not was seen last. What failed, or never can arrive, has no mark, and counts.
+function arrivals(title, lines, what) {
+  const all = [...grouped(lines, ([, name]) => name)], settings = all.slice(0, MAX_SETTINGS);
+  const end = Math.max(1e-3, ...lines.map(([, , , , , run]) => run.seconds ?? run.watched_s ?? 0)) * 1.04;
+  const x = seconds => LEFT + (WIDTH - LEFT - RIGHT) * seconds / end, y = share => TOP + (HEIGHT - TOP - BOTTOM) * (1 - share);
+  const axes = make("g", {class: "axes", "aria-hidden": "true"}), [drawn, marks] = [make("g"), make("g")];
+  for (const share of [0, 0.25, 0.5, 0.75, 1]) axes.append(line(LEFT, y(share), WIDTH - RIGHT, y(share), share === 0.5 ? "base" : "grid"),
+    make("text", {x: LEFT - 6, y: y(share) + 4, "text-anchor": "end"}, `${100 * share} %`));
+  for (const tick of evenly(0, end)) axes.append(make("text", {x: x(tick), y: HEIGHT - BOTTOM + 16, "text-anchor": "middle"}, WHOLE.format(tick)));
+  axes.append(make("text", {x: (LEFT + WIDTH) / 2, y: HEIGHT - 4, "text-anchor": "middle"}, "seconds"));
+  settings.forEach(([name, runs], index) => {
+    const arrived = runs.filter(run => run[5].seconds !== null).sort((a, b) => a[5].seconds - b[5].seconds);
+    const open = runs.filter(run => run[5].watched_s !== null), share = num => num / runs.length;
+    const steps = arrived.map((run, num) => `H${x(run[5].seconds)}V${y(share(num + 1))}`).join("");
+    const last = open.length ? Math.max(...open.map(run => run[5].watched_s)) : arrived.length === runs.length ? 0 : end;
+    drawn.append(make("path", {class: `line ${hue(index)}`, d: `M${x(0)} ${y(0)}${steps}${last > 0 ? `H${x(last)}` : ""}`}));
+    const add = ([cell, , seed], seconds, num, verdict, words) => {
+      const at = [x(seconds), y(share(num))];
+      const made = mark(cell, [make("circle", {cx: at[0], cy: at[1], r: 8, class: "hit"}), verdictMark(verdict, ...at)], `${name}, seed ${seed}: ${words}`);
+      made.classList.replace(cell.device, hue(index));
+      marks.append(made);
+    };
+    arrived.forEach((run, num) => add(run, run[5].seconds, num + 1, "sure pass", `arrived after ${text(run[5].seconds)} s`));
+    open.forEach(run => add(run, run[5].watched_s, arrived.length, "", `had not arrived after ${text(run[5].watched_s)} s`));
+  });
+  const looks = [["arrived", "sure pass"], ...lines.some(([, , , , , run]) => run.watched_s !== null) ? [["not arrived", ""]] : []];
+  const svg = make("svg", {viewBox: `0 0 ${WIDTH} ${HEIGHT}`}, axes, drawn, marks);
+  return [make("ul", {class: "legend"}, ...settings.map(([name], index) => entry(name, hue(index), stroke(""))),
+    ...looks.map(([words, verdict]) => entry(words, "", verdictMark(verdict)))),
+  figure(title, svg, what, all.length > MAX_SETTINGS ? `${MAX_SETTINGS} of ${all.length} settings: filter for others.` : "")];
+}
+
 const PHASES = Object.keys(CELLS[0] ?? {}).map(name => name.match(/^breakdown_(.+)_ms$/)?.[1]).filter(Boolean);
 const lengthOf = (cell, phase) => Math.max(0, number(cell, `breakdown_${phase}_ms`) ?? 0);
 const percentOf = (cell, phase) => 100 * lengthOf(cell, phase) / PHASES.reduce((sum, each) => sum + lengthOf(cell, each), 0);
-function phases(cell, middle, x) {
+// Of a line with a stacked bar: its parts, each with its length on the axis.
+const partsOf = {
+  phases: ([cell]) => PHASES.map(phase => [phase, percentOf(cell, phase)]),
+  spans: ([, , , , , spans]) => ["start", "data", "build", "compile", "train", "evaluate"].map(name => [name, spans[name]]),
+};
+const total = each => partsOf.spans(each).reduce((sum, [, seconds]) => sum + seconds, 0);
+function stacked(parts, middle, x) {
   let left = 0;
-  return PHASES.map(phase => {
-    const share = percentOf(cell, phase);
-    left += share;
-    return make("rect", {class: `bar ${phase}`, x: x(left - share), y: middle - 5, width: x(share) - x(0), height: 10});
+  return parts.map(([name, length]) => {
+    left += length;
+    return make("rect", {class: `bar ${name}`, x: x(left - length), y: middle - 5, width: x(length) - x(0), height: 10});
   });
 }
 
-function phaseLegend(lines) {
-  const used = PHASES.filter(phase => lines.some(([cell]) => percentOf(cell, phase) > 0.5));  // others can't be seen
-  return make("ul", {class: "legend"}, ...used.map(phase => make("li", {class: phase},
-    make("svg", {viewBox: "0 0 34 12", "aria-hidden": "true"}, make("rect", {class: "bar", width: 34, height: 12})),
-    make("span", {}, phase.replace("_", " ")))));
+function partLegend(lines, parts) {
+  const least = parts === partsOf.spans ? Math.max(...lines.map(total)) / 200 : 0.5;  // less can't be seen
+  const used = parts(lines[0]).map(([name]) => name)
+    .filter(name => lines.some(each => parts(each).some(([own, length]) => own === name && length > least)));
+  return make("ul", {class: "legend"}, ...used.map(name => entry(name.replace("_", " "), name, make("rect", {class: "bar", width: 34, height: 12}))));
 }
 
 const marked = event => event.target.closest?.(".mark");

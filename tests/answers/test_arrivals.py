@@ -1,0 +1,141 @@
+"""What is said of trainings to a target, from records."""
+
+import math
+
+import pytest
+
+from accelbench.answers.arrivals import target_answers
+from accelbench.answers.cells import cells_of
+from accelbench.answers.groups import groups
+from accelbench.answers.headline import headline
+from accelbench.answers.process import Process
+from accelbench.answers.sentences import answers
+from accelbench.schema.vocab import Definition, Precision, Protocol, Status
+from fakes import make_cell, make_record, make_trained
+
+BF16 = {"precision": Precision.bf16_mixed}
+FAST = [11.4, 12.9, 11.9, 12.3, 11.1, 12.6, 11.7, 12.1, 12.8, 11.6]
+SLOW = [seconds * 1.3 for seconds in FAST]
+FIXED = {"target": {"definition": Definition.fixed}, "epochs": 10}
+
+
+def runs(times, **changes):
+    """A record for each seed."""
+    return [make_trained(seconds, seed=seed, **changes) for seed, seconds in enumerate(times)]
+
+
+def answered(*records):
+    return target_answers(cells_of(map(Process.of, records)))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        (
+            runs(FAST),
+            runs(SLOW, **BF16),
+            "takes 12.0 s (11.4 to 12.8, 10 of 10 seeds), 1.30 times as fast as bf16_mixed",
+        ),
+        (runs(FAST), runs(SLOW, **BF16), "bf16_mixed b32 (1.23 to 1.37; sure)."),
+        (runs(FAST), runs(FAST, **BF16), "1.00 times as fast as bf16_mixed b32 (0.949 to 1.05; can't tell)."),
+        (runs([12.0] * 6), runs([12.0] * 6, **BF16), "(1.00 to 1.00; same)."),
+        (runs(FAST[:5]), runs(SLOW[:5], **BF16), "fp32 b32 takes 11.9 s (5 of 5 seeds), 1.30 times as fast as"),
+        (runs(FAST[:5]), runs(SLOW[:5], **BF16), "; likely: fewer than 6 seeds)."),
+        (runs(FAST[:2]), runs([20.0, 21.0], **BF16), "(likely: too few seeds for an interval)."),
+        (runs(FAST[:2]), runs(FAST[:2], **BF16), "(can't tell: too few seeds for an interval)."),
+        (
+            runs(FAST, **BF16),
+            runs(SLOW, batch_size=64),
+            "bf16_mixed b32 takes 12.0 s (11.4 to 12.8, 10 of 10 seeds), 1.30 t",
+        ),
+        (runs(FAST, **BF16), runs(SLOW, batch_size=64), "likely: no reference runs)."),
+        (
+            runs(FAST),
+            runs([*SLOW[:3], *[None] * 7], **BF16),
+            "they do not arrive equally often, 10 of 10 against 3 of 10).",
+        ),
+        (
+            runs(FAST),
+            runs(SLOW, started_at="2026-11-21T09:00:00.000+00:00", **BF16),
+            "likely: they were not interleaved).",
+        ),
+        (
+            runs(SLOW),
+            runs(FAST, epochs=3, **BF16),
+            "10 of 10 seeds); bf16_mixed b32 does not count: fewer epochs than the reference, 3.0 against 5.0: not the "
+            "same training.",
+        ),
+        (runs([None] * 6), [], "fp32 b32 takes > 41.5 s (0 of 6 seeds)."),
+        (runs([*FAST[:4], None, None]), [], "fp32 b32 takes 12.6 s (11.4 to > 41.5, 4 of 6 seeds)."),
+        (
+            runs(FAST, value=0.971, **FIXED),
+            [],
+            "(fixed length, epochs=10): fp32 b32 takes 12.0 s (11.4 to 12.8, 10 of 10",
+        ),
+        (
+            runs(FAST[:1], **FIXED),
+            [],
+            "fp32 b32 does not count: the mean of its seeds is not surely beyond the target.",
+        ),
+    ],
+)
+def test_the_sentence_says_which_is_the_fastest_and_how_sure_that_is(first, second, said):
+    (answer,) = answered(*first, *second)
+    assert answer.sentence.startswith("mlp on mnist to accuracy at least 0.97 (")
+    assert said in answer.sentence
+
+
+@pytest.mark.parametrize(
+    ("later", "said"),
+    [
+        ([make_trained(12.0, seed=10, planned_in="b")], "11 of 11 seeds, 1 added later), 1.3"),
+        ([make_trained(1.0, seed=10, status=Status.oom)], "10 of 11 seeds, 1 failed), 1.3"),
+        ([make_trained(0.1, seed=3, started_at="2026-11-22T09:00:00.000+00:00")], "10 of 10 seeds), 1.3"),
+        ([make_trained(12.0, seed=10, status=Status.skipped)], "10 of 10 seeds), 1.3"),
+    ],
+)
+def test_a_later_seed_is_marked_a_failed_one_is_no_arrival_and_a_second_run_of_a_seed_is_not_chosen(later, said):
+    (answer,) = answered(*runs(FAST, planned_in="a"), *later, *runs(SLOW, planned_in="a", **BF16))
+    assert said in answer.sentence
+    assert answer.sentence.endswith("; likely: seeds were added later)." if "added" in said else "; sure).")
+
+
+def test_seeds_that_are_planned_and_not_measured_leave_nothing_sure():
+    records = [*runs(FAST), *runs(SLOW[:9], **BF16)]
+    cell = make_trained(12.0, seed=9, **BF16).cell
+    missing = Process(cell=cell, name=f"{cell.id}-00000000", label="", record=None)
+    (answer,) = target_answers(cells_of([*map(Process.of, records), missing]))
+    assert answer.settings[1].arrived_text == "9 of 9 seeds, 1 not measured"
+    assert answer.leads[0].how_sure.endswith("likely: not all planned seeds are measured")
+
+
+def test_a_setting_has_its_clocks_its_share_and_the_spans_of_its_middle_run():
+    (answer,) = answered(*runs([*FAST[:5], None], compile_s=0.5))
+    (setting,) = answer.settings
+    assert (setting.num_arrived, setting.guard, setting.number("target_epochs")) == (5, "the reference", 5)
+    assert setting.share == pytest.approx((0.359, 0.996), abs=1e-3)
+    assert setting.expected_s == pytest.approx((sum(FAST[:5]) + 41.5) / 5)
+    assert sum(setting.middle.spans_s.values()) == pytest.approx(setting.middle.seconds) == pytest.approx(12.3)
+    assert setting.number("target_compile_s") == 0.5
+    assert setting.cell.number("target_s") == pytest.approx(12.3)
+    diverged = make_trained(None, value=None, seed=9)
+    assert answered(diverged)[0].settings[0].budget_s == math.inf
+
+
+def test_workloads_are_told_apart_and_learning_rates_are_settings_of_one():
+    cell = make_cell()
+    other = runs(FAST[:2], target={"every": 0.5})
+    rates = runs(SLOW[:2], model=type(cell.model)(name="mlp", learning_rate=0.01))
+    first, second = answered(*runs(FAST[:2]), *other, *rates)
+    assert [each.name for each in first.settings] == ["fp32 b32 lr 0.001", "fp32 b32 lr 0.01"]
+    assert (first.what.endswith("target.every=1.0"), second.what.endswith("target.every=0.5")) == (True, True)
+
+
+def test_no_throughput_ranking_has_them_and_they_are_not_missing():
+    cells = cells_of(map(Process.of, [*runs(FAST[:2]), *runs(SLOW[:2], **BF16), make_record()]))
+    assert {each.fastest.cell.protocol for each in groups(cells)} == {Protocol.window}
+    lines = {line.topic: line.text for line in headline(answers(cells), cells)}
+    assert "Missing" not in lines
+    assert lines["To a target"].startswith(
+        "mlp on mnist to accuracy at least 0.97 (first passage): fp32 b32 takes 12.2 s"
+    )
