@@ -8,7 +8,7 @@ import yaml
 
 from accelbench.schema.cell import Cell
 from accelbench.schema.setting import declared
-from accelbench.settings.about import every_setting
+from accelbench.settings.config import every_setting
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))

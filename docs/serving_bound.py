@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 from scipy.special import betainc
 
+from accelbench.schema.vocab import Verdict
 from accelbench.stats.regenerative import RISK, Cycles
-from accelbench.stats.verdict import Verdict
 
 OUT = Path(__file__).parent / "images" / "serving-bound.svg"
 RUNS, BEFORE = 1_000, 20_000  # BEFORE: requests that fill the queue as usual, and are not judged

@@ -33,16 +33,14 @@ import yaml
 from rich.console import Console
 from rich.text import Text
 
-from accelbench import scratch
 from accelbench.errors import UnknownChoiceError, UserError, writing_errors
 from accelbench.grid.estimate import Evidence, total
-from accelbench.grid.fingerprint import GIT_S
-from accelbench.grid.measuring_code import code_digest
+from accelbench.grid.fingerprint import GIT_S, code_digest
 from accelbench.grid.own_code import source_digest
 from accelbench.grid.plan import prepare, skip_reason
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.disturbed import is_retried
-from accelbench.lifeline import end_with_parent
+from accelbench.lifeline import end_with_parent, scratch_folder
 from accelbench.lock import hold
 from accelbench.presentation import counted, duration
 from accelbench.project import PACKAGE, PARAMS, PLAN, Workplace
@@ -117,7 +115,7 @@ class Job(contextlib.ExitStack):
         self.has_news = False  # whether the latest stage measured something
         self.preview_at: float | None = None  # when the next preview may be built; None before the first
         self.hosts = self.enter_context(Hosts())
-        self.address = str(self.enter_context(scratch.folder()) / "job")
+        self.address = str(self.enter_context(scratch_folder()) / "job")
         self.server = self.enter_context(socket.socket(socket.AF_UNIX))
         self.server.bind(self.address)
         self.server.listen()

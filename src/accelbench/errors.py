@@ -1,8 +1,11 @@
 """Errors of the user. `cli.main` catches them: one message, exit status 2, no traceback."""
 
+import argparse
 import errno
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any, NoReturn
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 # What the system may refuse to a program without a defect: room, memory, open files, permissions, a working disk, a
@@ -91,3 +94,18 @@ class Interrupted(KeyboardInterrupt):  # noqa: N818  # as Python's own
     def __init__(self, when: str, folder: str = "") -> None:
         super().__init__(f"Interrupted{when} {folder}".rstrip())
         self.folder = folder
+
+
+class Parser(argparse.ArgumentParser):
+    """The parser of every command's words, which raises a `UserError` instead of exiting."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings, allow_abbrev=False)  # a mistyped flag must not run another one
+
+    def error(self, message: str) -> NoReturn:
+        """Raises a UserError of argparse's message, with the flag or the choice that an unknown one is like."""
+        flag = re.search(r"unrecognized arguments: (\S+)", message)
+        choice = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
+        meant = did_you_mean(flag[1], self._option_string_actions) if flag else ""
+        meant = did_you_mean(choice[1], re.findall(r"[\w-]+", choice[2])) if choice else meant
+        raise UserError(f"{message}.{meant} `{self.prog} --help` shows what there is")

@@ -1,15 +1,22 @@
-"""Makes processes end with the one that started them, even if that was killed."""
+"""Makes processes, and their temporary folder, end with the one that started them, even if that was killed."""
 
 import contextlib
 import ctypes
+import fcntl
 import multiprocessing as mp
 import os
+import secrets
+import shutil
 import signal
+import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing import connection
 from pathlib import Path
+
+from accelbench.errors import UserError
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
 MARKED_S, MARKED_POLL_S = 5.0, 0.01
@@ -60,3 +67,55 @@ def end_marked(mark: str) -> None:
                     os.kill(int(path.parent.name), signal.SIGKILL)
         if has_found:
             time.sleep(MARKED_POLL_S)
+
+
+PREFIX = "accelbench-run-"
+# In the environment of a process that uses the folder: `<the folder>/<a name>`.
+RUN_VARIABLE = "ACCELBENCH_RUN"
+# The longest path in which multiprocessing can still make its sockets, `pymp-xxxxxxxx/listener-xxxxxxxx`: Linux allows
+# 107 bytes for a socket's path.
+MAX_PATH_BYTES = 107 - len("/pymp-xxxxxxxx/listener-xxxxxxxx")
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Gives a new folder for this process and those below it, which does not outlive them even if they are killed.
+
+    It is in TMPDIR, or in /tmp if TMPDIR's path is too long for a socket. This process holds a lock on it, which the
+    kernel frees. Folders of this user that nobody holds any more are removed first, and processes that still use them
+    are killed. Raises UserError: no folder can be made there.
+    """
+    name = PREFIX + secrets.token_hex(4)
+    base = Path(tempfile.gettempdir()).absolute()
+    if len(os.fsencode(base / name)) > MAX_PATH_BYTES:
+        base = Path("/tmp")
+    _remove_abandoned(base)
+    unlocked = base / f".{name}"  # not yet under its name, by which another process would take it for abandoned
+    try:
+        unlocked.mkdir(mode=0o700)
+        held = os.open(unlocked, os.O_RDONLY)
+        with contextlib.suppress(OSError):  # a file system without locks: then nobody takes it for abandoned
+            fcntl.flock(held, fcntl.LOCK_EX)
+        path = unlocked.rename(base / name)
+    except OSError as error:
+        raise UserError(f"TMPDIR={base}: no folder can be made there ({error.strerror})") from error
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(held)
+
+
+def _remove_abandoned(base: Path) -> None:
+    # Those of this user; links are not followed.
+    with contextlib.suppress(OSError), os.scandir(base) as entries:
+        for entry in entries:
+            if not entry.name.startswith(PREFIX) or not entry.is_dir(follow_symlinks=False):
+                continue
+            with contextlib.ExitStack() as stack, contextlib.suppress(OSError):  # held, or another process removes it
+                descriptor = os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+                stack.callback(os.close, descriptor)
+                if os.fstat(descriptor).st_uid == os.geteuid():
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    end_marked(f"{RUN_VARIABLE}={entry.path}/")
+                    shutil.rmtree(entry.path, ignore_errors=True)

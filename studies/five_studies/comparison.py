@@ -244,8 +244,8 @@ def equal_on(device: Device, reported: MeasuredCell, cells: Iterable[MeasuredCel
     """The ok cell on `device` that is equal to `reported` in all else; None without such a cell on another device."""
     if reported.cell.device == device:
         return None
-    there = (candidate for candidate in cells if candidate.cell.device == device and candidate.is_ok)
-    return next((candidate for candidate in there if candidate.key_but_device == reported.key_but_device), None)
+    there, wanted = [each for each in cells if each.cell.device == device and each.is_ok], reported.all_but("device")
+    return next((candidate for candidate in there if candidate.all_but("device") == wanted), None)
 
 
 def ratio(first: MeasuredCell, second: MeasuredCell | None, column: str = "samples_per_s") -> float | None:

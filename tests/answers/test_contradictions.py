@@ -19,9 +19,8 @@ import accelbench
 from accelbench.answers.groups import groups
 from accelbench.answers.pairs import AXES, pairs
 from accelbench.cli import main
-from accelbench.report import build, read, render
+from accelbench.report import build, csv_file, read
 from accelbench.report.page import compose
-from accelbench.report.tables import device_scaling
 from accelbench.schema import record as record_files
 from accelbench.schema import serialize
 from accelbench.schema.measurement import Block
@@ -211,7 +210,7 @@ def of_pairs(said, surface, page) -> None:
 
 
 def of_csv(said, root, sweeps) -> None:
-    rows = [row for sweep in sweeps for row in device_scaling.rows(sweep)]
+    rows = [row for sweep in sweeps for row in csv_file.rows(sweep)]
     processes = [row for row in build.process_rows(cell for sweep in sweeps for cell in sweep.cells)]
     for row in rows:
         rates = [each["samples_per_s"] for each in processes if each["cell"] == row["cell"] and each["counts"]]
@@ -264,7 +263,7 @@ def examined(maker, root, found, is_interleaved, *, is_whole) -> None:
     cells = [cell for sweep in sweeps for cell in sweep.cells]
     said = Said(cells)
     page = compose(sweeps)
-    of_what_to_use(said, "report.md", in_markdown(render.markdown(page), "What to use"))
+    of_what_to_use(said, "report.md", in_markdown(build.markdown(page), "What to use"))
     of_every_cell(said, page)
     of_headline(said, page)
     of_pairs(said, "pairs", page)

@@ -79,7 +79,7 @@ def test_samples_and_epochs_of_parts_of_an_epoch():
 
 def test_spans_follow_each_other_without_gaps_since_the_process_began():
     run = run_of()
-    for span in (Span.data, Span.build, Span.train, Span.evaluate, Span.test):
+    for span in (Span.build, Span.train, Span.evaluate, Span.test):
         run.begin(span)
     run.end()
     log = run.log

@@ -4,7 +4,7 @@ from pathlib import Path
 import grimp
 import pytest
 
-from accelbench.grid.measuring_code import code_digest, measuring_files
+from accelbench.grid.fingerprint import code_digest, measuring_files
 from accelbench.project import PACKAGE
 from accelbench.schema.vocab import Engine
 
@@ -145,7 +145,7 @@ def test_new_code_measures_the_cells_again_that_it_can_concern(package, before, 
 # What a cell's process imports, too, but no number depends on: messages, texts, names and places of files, the ranges
 # and words of settings (those that a cell has are part of its identity), and how values are written and read.
 NOT_MEASURING = {
-    *("errors", "project", "scratch"),
+    *("errors", "project"),
     *(f"schema.{name}" for name in ("ceilings", "converters", "ranges", "secrets", "serialize", "setting", "text")),
     "schema.vocab",
 }

@@ -9,7 +9,6 @@ import pytest
 from accelbench.errors import UserError
 from accelbench.judging.row import summarise
 from accelbench.report import build, csv_file
-from accelbench.report.tables import device_scaling
 from accelbench.schema.record import write
 from accelbench.schema.vocab import Status
 
@@ -34,7 +33,7 @@ def built(tmp_path: Path, maker):
 def test_cells_csv_has_a_row_per_planned_cell_and_the_summary_s_columns(report: Path, maker) -> None:
     cells, (records, waiting) = pd.read_csv(report / "cells.csv"), maker.everything()
     assert list(cells["cell_id"]) == [record.cell.id for record in records] + [cell.id for cell in waiting]
-    assert list(cells.columns) == [*summarise(records[0]), "cell", "num_processes", device_scaling.COLUMN]
+    assert list(cells.columns) == [*summarise(records[0]), "cell", "num_processes", csv_file.COLUMN]
 
 
 def test_unknown_values_are_empty_never_a_number_and_values_are_kept_whole(report: Path, tmp_path: Path) -> None:

@@ -130,8 +130,8 @@ def changed(values, path, value):
 @pytest.mark.parametrize(
     ("path", "value", "told"),
     [
-        ("measurement", None, "measurement: an ok record should have blocks, epochs or requests"),
-        ("measurement.blocks", [], "measurement: an ok record should have blocks, epochs or requests"),
+        ("measurement", None, "measurement: an ok record should have blocks, epochs, requests"),
+        ("measurement.blocks", [], "measurement: an ok record should have blocks, epochs, requests"),
         ("measurement.blocks.3.seconds", 0.0, r"measurement.blocks\[3\].seconds: should be a number from 1e-09"),
         ("measurement.blocks.3.seconds", 1e300, r"measurement.blocks\[3\].seconds"),
         ("measurement.blocks.3.seconds", "0.1", r"measurement.blocks\[3\].seconds"),

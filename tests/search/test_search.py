@@ -17,7 +17,7 @@ from accelbench.project import RECORDS
 from accelbench.report import read
 from accelbench.schema import plan_file, record
 from accelbench.schema.cell import Options
-from accelbench.schema.race_file import RaceOutcome, read_race
+from accelbench.schema.plan_file import RaceOutcome, read_race
 from accelbench.schema.vocab import Engine, Precision, Protocol, Status
 from accelbench.search.goal import Goal
 from accelbench.search.search import search

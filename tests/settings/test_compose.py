@@ -5,7 +5,7 @@ from omegaconf import OmegaConf
 
 from accelbench.api.run import words_of
 from accelbench.errors import UserError
-from accelbench.settings import jobs
+from accelbench.settings import compose as jobs
 from accelbench.settings.compose import cells_of, compose, one_cell
 from accelbench.settings.hydra_errors import user_error_behind
 from fakes import make_project

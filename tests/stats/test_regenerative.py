@@ -8,9 +8,9 @@ import pytest
 from docs.serving_bound import loadgen_passes
 from scipy.stats import binom
 
+from accelbench.schema.vocab import Verdict
 from accelbench.stats.means import mean_interval
 from accelbench.stats.regenerative import Cycles, num_requests_for, surely_grows
-from accelbench.stats.verdict import Verdict
 
 # Times are in units of the mean service time. The 99th percentile with a constant service time: Franx, Operations
 # Research Letters 29, 2001.

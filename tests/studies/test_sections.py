@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from accelbench.report import build, page, render
+from accelbench.report import build, page
 from accelbench.report.read import read_all
 from accelbench.schema.measurement import Epoch, Evaluation
 from accelbench.schema.vocab import Protocol
@@ -26,7 +26,7 @@ def test_the_checkouts_report_has_the_studies_and_another_has_not(tmp_path, make
     report = (out / "report.md").read_text()
     for title in ("Training time", "How a benchmark lies"):
         assert title in (out / "index.html").read_text()
-        assert title not in render.markdown(without)
+        assert title not in build.markdown(without)
     assert (out / "plots" / f"curves_{suite}.png").is_file()
     assert (out / "plots" / "curves_below" / f"{suite}.png").is_file()
     assert "plots/curves_50%20%25%20of%20%24x%24%20%26%20%3Ci%3E.png" in report

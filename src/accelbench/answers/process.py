@@ -13,7 +13,7 @@ from accelbench.judging.row import summarise, warnings_of, without_numbers
 from accelbench.judging.warnings import Kind, remarks
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
 from accelbench.schema.record import Record, Row
-from accelbench.schema.serialize import group_digest, group_key
+from accelbench.schema.serialize import group_digest
 from accelbench.schema.vocab import Device, Status
 
 NOT_RUN = "not run yet"
@@ -129,11 +129,6 @@ class Process:
     def all_but(self, *settings: str) -> dict[str, object]:
         """The settings and the data without `settings`: equal in cells that compare values of these."""
         return self._settings | dict.fromkeys(settings) | {"data_digest": self.data_digest}
-
-    @cached_property
-    def key_but_device(self) -> str:
-        """Equal for all that differ in the device alone."""
-        return group_key(self.all_but("device"))
 
     @property
     def data_digest(self) -> str | None:

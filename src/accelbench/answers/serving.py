@@ -8,7 +8,6 @@ import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.groups import Group, told_apart
@@ -17,12 +16,6 @@ from accelbench.judging.served import limit_text, missed_text
 from accelbench.presentation import counted, significant
 from accelbench.schema.cell import Cell, Server
 from accelbench.schema.vocab import Protocol, Status, Verdict
-
-# Figures of a probe -> their columns.
-FIGURES = {
-    **{f"p{percentile}_ms": f"request_p{percentile}_ms" for percentile in (50, 90, 99)},
-    **{name: name for name in ("miss_share", "mean_batch")},
-}
 
 
 def setting_of(cell: Cell) -> Cell:
@@ -56,16 +49,11 @@ def sure_bounds(verdicts: Iterable[tuple[float, Verdict]]) -> tuple[float | None
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """A process that served requests at one rate. Figures are None where too few requests tell."""
+    """A process that served requests at one rate."""
 
     rate: float  # requests per second, as they were due
     verdict: Verdict  # whether the percentile of the setting was within its limit
     seed: int  # of the arrivals
-    p50_ms: float | None
-    p90_ms: float | None
-    p99_ms: float | None
-    miss_share: float | None  # of the requests: they took longer than the limit, or had no answer
-    mean_batch: float | None
     cell: MeasuredCell
     process: Process  # of the cell
 
@@ -90,6 +78,10 @@ class Capacity:
     def at_low(self) -> list[Probe]:
         """The sure passes at `low`."""
         return [each for each in self.probes if (each.rate, each.verdict) == (self.low, Verdict.passes)]
+
+    def number_at_low(self, column: str) -> float | None:
+        """The number that the first of them has in a column of `cells.csv`; None without one, or if it is unknown."""
+        return self.at_low[0].process.number(column) if self.at_low else None
 
     @property
     def passed(self) -> list[Probe]:
@@ -181,9 +173,8 @@ def _probe(process: Process, cell: MeasuredCell) -> Probe | None:
     serving = process.record.measurement.serving if process.record and process.record.measurement else None
     if serving is None or not process.is_ok:
         return None
-    told: dict[str, Any] = {"verdict": serving.verdict or Verdict.unknown, "seed": serving.seed}
-    told |= {name: process.number(column) for name, column in FIGURES.items()}
-    return Probe(rate=process.cell.server.rate, **told, cell=cell, process=process)
+    verdict, rate = serving.verdict or Verdict.unknown, process.cell.server.rate
+    return Probe(rate=rate, verdict=verdict, seed=serving.seed, cell=cell, process=process)
 
 
 def _capacity(group: Group, found: Mapping[Hashable, Probe], invalid: Mapping[Hashable, float]) -> Capacity:

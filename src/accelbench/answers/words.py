@@ -1,32 +1,22 @@
 """What a cell does and with what, in words: the same on every surface."""
 
 from accelbench.answers.process import Process
+from accelbench.schema import vocab
 from accelbench.schema.cell import Options
 from accelbench.schema.record import Row
-from accelbench.schema.vocab import (
-    ARRAYS,
-    MODULE,
-    OWN_BATCHES,
-    Allocator,
-    Augment,
-    Definition,
-    Engine,
-    KerasBackend,
-    Library,
-    Mode,
-    Pipeline,
-    Protocol,
-)
 
 FLAGS = [name for name in vars(Options()) if name != "allocator"]
-MODES = {Mode.train: "training", Mode.infer: "inference"}
+MODES = {vocab.Mode.train: "training", vocab.Mode.infer: "inference"}
 # The samples of these data sets and libraries may be anything; of all others they are images.
-OTHER_DATA, OTHER_LIBRARIES = {ARRAYS, MODULE, OWN_BATCHES}, {Library.transformers, Library.lightning}
+OTHER_DATA, OTHER_LIBRARIES = (
+    {vocab.ARRAYS, vocab.MODULE, vocab.OWN_BATCHES},
+    {vocab.Library.transformers, vocab.Library.lightning},
+)
 
 
 def model_text(process: Process) -> str:
     """The model, with its arguments if they may vary: of accelbench's own networks, conf/ has them."""
-    arguments = process.row["arguments"] if process.cell.model.library != Library.accelbench else None
+    arguments = process.row["arguments"] if process.cell.model.library != vocab.Library.accelbench else None
     return f"{process.cell.model.name}({arguments})" if arguments else process.cell.model.name
 
 
@@ -41,10 +31,10 @@ def data_text(process: Process) -> str:
 def feeding_text(process: Process) -> str:
     """How the data are fed and measured if that is not the usual way, such as `jpeg flip fit`; else empty."""
     cell = process.cell
-    usual = (Pipeline.array, Augment.none, Protocol.window)
-    is_fixed = cell.target.definition == Definition.fixed
+    usual = (vocab.Pipeline.array, vocab.Augment.none, vocab.Protocol.window)
+    is_fixed = cell.target.definition == vocab.Definition.fixed
     target = f"to {cell.target.text} ({f'fixed length, epochs={cell.epochs}' if is_fixed else 'first passage'})"
-    protocol = target if cell.protocol == Protocol.target else cell.protocol
+    protocol = target if cell.protocol == vocab.Protocol.target else cell.protocol
     pairs = zip((cell.data.pipeline, cell.data.augment, protocol), usual, strict=True)
     part = [f"{cell.data.train_images:,} images"] if cell.data.train_images else []
     return " ".join([*part, *(value for value, default in pairs if value != default)])
@@ -57,8 +47,8 @@ def workload_text(process: Process) -> str:
 
 def choice_text(process: Process, *, has_engines: bool) -> str:
     """A cell's engine if there are several, and its options, such as `lightning, channels_last`."""
-    is_first = has_engines and process.cell.engine == Engine.lightning  # `options_text` names the other engines
-    return ", ".join(filter(None, [Engine.lightning if is_first else None, options_text(process.row)]))
+    is_first = has_engines and process.cell.engine == vocab.Engine.lightning  # `options_text` names the other engines
+    return ", ".join(filter(None, [vocab.Engine.lightning if is_first else None, options_text(process.row)]))
 
 
 def setting_text(process: Process, *, has_devices: bool, has_engines: bool) -> str:
@@ -93,7 +83,7 @@ def options_text(row: Row) -> str | None:
         enabled.append(f"{row['devices']} devices ({row['scaling']}{per_device})")
     if row["asked_threads"] is not None:
         enabled.append(f"{row['asked_threads']} thread{'s' * (row['asked_threads'] != 1)}")
-    if row["engine"] != Engine.lightning:
+    if row["engine"] != vocab.Engine.lightning:
         enabled.append(engine_text(row))
     return " + ".join(filter(None, enabled)) or None
 
@@ -101,14 +91,14 @@ def options_text(row: Row) -> str | None:
 def switches_text(row: Row) -> str:
     """The same of `schema.cell.Options` alone; empty if all are off."""
     enabled = [name for name in FLAGS if row[name]]
-    return " + ".join([*enabled, *([str(row["allocator"])] if row["allocator"] != Allocator.default else [])])
+    return " + ".join([*enabled, *([str(row["allocator"])] if row["allocator"] != vocab.Allocator.default else [])])
 
 
 def engine_text(row: Row) -> str:
     """The engine with its own settings, such as `keras jit_compile`."""
     words = [str(row["engine"])]
-    if row["backend"] == KerasBackend.jax:
-        words += [KerasBackend.jax, *([] if row["jit_compile"] else ["uncompiled"])]  # compiling is JAX' default
+    if row["backend"] == vocab.KerasBackend.jax:
+        words += [vocab.KerasBackend.jax, *([] if row["jit_compile"] else ["uncompiled"])]  # compiling is JAX' default
     elif row["jit_compile"]:
         words.append("jit_compile")
     if row["steps_per_execution"] not in (None, 1):

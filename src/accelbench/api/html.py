@@ -1,6 +1,7 @@
-"""Tables with bars for notebooks: plain HTML without scripts, in the colours of the notebook's theme."""
+"""What every result has, and tables with bars for notebooks: HTML without scripts, in the colours of their theme."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, fields
 from html import escape
 
 from accelbench.presentation import UNKNOWN, significant
@@ -11,6 +12,25 @@ BAR = "<div style='width:{:.0f}px;height:12px;background:#3d8bd4'></div>"
 BAR_WIDTH = 120  # pixels, of the longest
 CELL = "style='text-align:left;padding:2px 10px;vertical-align:top;{}'"
 SHORT, MARKED = "white-space:nowrap;", "font-weight:bold;"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Figures:
+    """What a measurement in this process has as a cell's result has it: columns of `cells.csv`, None if unknown."""
+
+    samples_per_s: float | None  # of a process the median of its blocks of steps, of several the median of these
+    samples_per_s_low: float | None  # of the 95 % interval
+    samples_per_s_high: float | None
+    # Percentiles of the time of a step of one batch, waited for, in milliseconds; None with too few steps.
+    latency_p50_ms: float | None
+    latency_p90_ms: float | None
+    latency_p99_ms: float | None
+    warnings: list[str]  # why a number may be off, a sentence each
+    tips: list[str]  # what may be faster
+    notes: list[str]  # what was measured, without a doubt about the numbers
+
+
+NUMBERS = [each.name for each in fields(Figures) if each.type != list[str]]
 
 
 def page(

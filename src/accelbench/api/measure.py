@@ -26,28 +26,15 @@ from accelbench.judging.warnings import Kind
 from accelbench.presentation import significant
 from accelbench.project import workplace
 from accelbench.schema import measurement as schema
+from accelbench.schema import vocab
 from accelbench.schema.ceilings import read_ceilings
 from accelbench.schema.cell import Cell, Window
 from accelbench.schema.measurement import SystemSeries
 from accelbench.schema.record import Record, Row, number_of
 from accelbench.schema.text import one_line
-from accelbench.schema.vocab import (
-    NOT_QUANTIZED,
-    OWN_BATCHES,
-    CeilingVerdict,
-    Device,
-    Engine,
-    Library,
-    Mode,
-    ModelOutput,
-    Pipeline,
-    Precision,
-    Protocol,
-    Status,
-)
 from accelbench.schema.workload import DataSpec, ModelSpec
 
-DEVICES = (Device.cpu, Device.gpu)
+DEVICES = (vocab.Device.cpu, vocab.Device.gpu)
 OPTIMIZERS = ("adam", "adamw", "sgd")
 TIMEOUT_S = 60.0  # most of it is for the comparison of the output with fp32's on the CPU
 OTHERS = "other_cpu_utilization_percent"
@@ -56,12 +43,10 @@ OF_PRECISION = ("ONEDNN", "DNNL", "NVIDIA_TF32", "TORCH_ALLOW")
 PRECISION_VARIABLES = sorted(name for name in SUBSTITUTING if name.startswith(OF_PRECISION))
 NOT_ISOLATED = "not isolated: measured in a process that does other things"
 OF_NETWORKS = ("batch", "mode", "precision", "loss", "optimizer", "learning_rate")  # arguments
-NUMBERS = [f"samples_per_s{end}" for end in ("", "_low", "_high")]
-NUMBERS += ["latency_p50_ms", "latency_p90_ms", "latency_p99_ms", "mfu"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
-class Measurement:
+class Measurement(html.Figures):
     """One network or function, measured in this process. Unknown numbers are None, never 0."""
 
     name: str  # of the network's class or the function, or as the user chose it
@@ -70,20 +55,10 @@ class Measurement:
     mode: str | None  # `infer` or `train`; None for a function
     precision: str | None  # that was observed while it ran; None for a function
     samples: int  # per step
-    samples_per_s: float | None  # throughput, the median of blocks of steps
-    samples_per_s_low: float | None  # its 95 % interval in this process
-    samples_per_s_high: float | None
-    # Percentiles of the time of a step that is waited for, in milliseconds; None with too few steps.
-    latency_p50_ms: float | None
-    latency_p90_ms: float | None
-    latency_p99_ms: float | None
     # Floating-point operations of one step, counted from its operators; a multiply-add counts as two.
     flops: int | None
     # The share of the device's highest rate that was reached; None unless it was probed (`accelbench doctor --probe`).
     mfu: float | None
-    warnings: list[str]  # why a number may be off, a sentence each
-    tips: list[str]  # what may be faster
-    notes: list[str]  # what was measured, without a doubt about the numbers
     row: Row = dataclasses.field(compare=False)  # the columns of `cells.csv` that are known
     raw: schema.Measurement = dataclasses.field(compare=False)  # all raw times
 
@@ -124,7 +99,7 @@ def measure(
     samples: int | None = None,
     window: Window | None = None,
     name: str | None = None,
-    protocol: str = Protocol.window,
+    protocol: str = vocab.Protocol.window,
 ) -> Measurement:
     """Measures a `torch.nn.Module` that lives in this process, or a function, for some seconds.
 
@@ -162,9 +137,9 @@ def measure(
 
 
 def _check_protocol(protocol: str) -> None:
-    if protocol not in tuple(Protocol):
-        raise UnknownChoiceError("protocol", protocol, tuple(Protocol))
-    if protocol != Protocol.window:
+    if protocol not in tuple(vocab.Protocol):
+        raise UnknownChoiceError("protocol", protocol, tuple(vocab.Protocol))
+    if protocol != vocab.Protocol.window:
         others = "measure times steps in this process; put the network into a module, and name it to accelbench.run"
         raise UserError(f"protocol={protocol!r}: {others}: run('model.target=nets.Net ...', protocol={protocol!r})")
 
@@ -195,8 +170,8 @@ class _Asked:
             raise UserError(f"measure: takes a torch.nn.Module or a function without arguments, not {self.target!r}")
         for flag, value, choices in (
             ("device", self.device, DEVICES),
-            ("mode", self.mode, tuple(Mode)),
-            ("precision", self.precision, NOT_QUANTIZED),
+            ("mode", self.mode, tuple(vocab.Mode)),
+            ("precision", self.precision, vocab.NOT_QUANTIZED),
             ("optimizer", self.optimizer, OPTIMIZERS),
         ):
             if value not in choices:
@@ -214,13 +189,13 @@ class _Asked:
     def _check_network(self) -> None:
         if self.batch is None:
             raise UserError("batch: is missing: what the module is called with, such as a tensor")
-        if (self.mode == Mode.train) != (self.loss is not None):
+        if (self.mode == vocab.Mode.train) != (self.loss is not None):
             raise UserError("loss: a function of (output, batch) that returns a scalar; goes with mode='train' alone")
         # The defaults would measure it elsewhere, or in another format, than it is.
         first = next((each for each in self.target.parameters() if each.is_floating_point()), None)
-        if first is not None and first.is_cuda and self.device == Device.cpu:
+        if first is not None and first.is_cuda and self.device == vocab.Device.cpu:
             raise UserError("device='cpu': the network is on a GPU: use device='gpu', or move it with .cpu()")
-        if first is not None and first.dtype.itemsize != 4 and self.precision == Precision.fp32:
+        if first is not None and first.dtype.itemsize != 4 and self.precision == vocab.Precision.fp32:
             raise UserError(f"precision='fp32': the network's weights are {first.dtype}: name that, or use .float()")
         if set_here := [name for name in PRECISION_VARIABLES if os.environ.get(name)]:
             raise UserError(f"{', '.join(set_here)}: it may change the precision unseen: start Python without it")
@@ -231,22 +206,22 @@ class _Asked:
         called = self.name or getattr(kind, "__name__", type(kind).__name__).replace("<lambda>", "function")
         cell = Cell(
             suite="",
-            engine=Engine.lightning,
-            device=Device(self.device),
+            engine=vocab.Engine.lightning,
+            device=vocab.Device(self.device),
             model=ModelSpec(
                 name=one_line(called),
-                library=Library.custom,
+                library=vocab.Library.custom,
                 network=f"{getattr(kind, '__module__', '')}.{getattr(kind, '__qualname__', called)}",
-                output=ModelOutput.any,
+                output=vocab.ModelOutput.any,
                 loss="loss" if self.loss else None,
                 optimizer=self.optimizer,
                 learning_rate=self.learning_rate,
             ),
-            data=DataSpec(name=OWN_BATCHES, pipeline=Pipeline.host),
-            mode=Mode(self.mode),
-            precision=Precision(self.precision),
+            data=DataSpec(name=vocab.OWN_BATCHES, pipeline=vocab.Pipeline.host),
+            mode=vocab.Mode(self.mode),
+            precision=vocab.Precision(self.precision),
             batch_size=self.samples or 1,
-            protocol=Protocol.window,
+            protocol=vocab.Protocol.window,
             epochs=1,
             window=window,
             timeout_s=TIMEOUT_S,
@@ -259,7 +234,7 @@ class _Asked:
 
 def _measured(asked: _Asked, cell: Cell) -> tuple[Record, schema.Measurement]:
     # Only the clock runs between the steps: the machine is looked at before and after.
-    environment = fingerprint.fingerprint(Engine.lightning)
+    environment = fingerprint.fingerprint(vocab.Engine.lightning)
     started_at, start = datetime.now(UTC).isoformat(timespec="milliseconds"), time.perf_counter()
     sampler = Sampler(os.getpid())
     generator = random.getstate()
@@ -284,7 +259,7 @@ def _measured(asked: _Asked, cell: Cell) -> tuple[Record, schema.Measurement]:
     record = Record(
         cell=cell,
         identity="0" * 8,
-        status=Status.ok,
+        status=vocab.Status.ok,
         started_at=started_at,
         wall_s=time.perf_counter() - start,
         # The numbers of a process that does other things are warned of, however busy the machine was.
@@ -305,7 +280,7 @@ def _judged(record: Record, measurement: schema.Measurement) -> Row:
     if not (isinstance(rate, float) and isinstance(ceiling, float) and rate > ceiling):
         return row
     above = excess(rate, ceiling)
-    if verdict(rate, ceiling) == CeilingVerdict.beyond:
+    if verdict(rate, ceiling) == vocab.CeilingVerdict.beyond:
         wrong = "if `accelbench doctor --probe` finds no higher ceiling, the number is wrong"
         raise InvalidError(f"{name}: {above}; {wrong}")
     warned = dataclasses.replace(measurement, warnings=[*measurement.warnings, above])
@@ -328,5 +303,5 @@ def _of_row(row: Row, cell: Cell, raw: schema.Measurement, *, is_function: bool)
         notes=remarks_in(row, Kind.note),
         row=row,
         raw=raw,
-        **{name: number_of(row, name) for name in NUMBERS},
+        **{name: number_of(row, name) for name in (*html.NUMBERS, "mfu")},
     )

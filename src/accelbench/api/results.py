@@ -20,7 +20,6 @@ from accelbench.presentation import UNKNOWN, significant
 from accelbench.project import workplace
 from accelbench.report import read as reading
 from accelbench.report.read import Sweep
-from accelbench.report.tables import device_scaling
 from accelbench.schema.record import Record
 from accelbench.schema.text import clean
 from accelbench.stats.order_statistics import NUM_SAMPLES_FOR
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Result:
+class Result(html.Figures):
     """One cell, and what became of it. Numbers are None if unknown, and of every cell that is not ok.
 
     The speed is of all its processes (its repeats and seeds), the other numbers of the one that is nearest to it.
@@ -41,14 +40,7 @@ class Result:
     status: str  # a word of the column status of `cells.csv`, `disturbed`, `not run yet` or `not readable`
     is_ok: bool  # whether the cell was measured, and its numbers are valid
     reason: str | None  # why the status is not `ok`, in one line
-    samples_per_s: float | None  # of a process the median of its blocks of steps, of several the median of these
-    samples_per_s_low: float | None  # of the 95 % interval
-    samples_per_s_high: float | None
     num_processes: int  # that the throughput is of
-    # Percentiles of the time of a step of one batch, waited for, in milliseconds; None with too few steps.
-    latency_p50_ms: float | None
-    latency_p90_ms: float | None
-    latency_p99_ms: float | None
     # Of a cell that served requests; docs/columns.md explains them.
     requests_per_s: float | None
     offered_per_s: float | None
@@ -57,17 +49,13 @@ class Result:
     request_p99_ms: float | None
     miss_share: float | None
     verdict: str | None  # `sure pass`, `sure fail` or `can't tell`; None but for protocol=server
-    warnings: list[str]  # why a number may be off, a sentence each
-    tips: list[str]  # what may be faster
-    notes: list[str]  # what else a reader should know
     path: Path | None  # of the record; None if the cell has not run yet
     _cell: MeasuredCell = field(compare=False)
 
     @classmethod
     def of(cls, cell: MeasuredCell, path: Path | None) -> "Result":
         """The result of a cell, whose record is at `path`."""
-        numbers = [f"samples_per_s{end}" for end in ("", "_low", "_high")]
-        numbers += [f"{of}_p{percent}_ms" for of in ("latency", "request") for percent in (50, 90, 99)]
+        numbers = [*html.NUMBERS, *(f"request_p{percent}_ms" for percent in (50, 90, 99))]
         numbers += ["requests_per_s", "offered_per_s", "miss_share"]
         return cls(
             label=cell.label,
@@ -141,11 +129,11 @@ class Results(list[Result]):
         return next(each for each in self if each._cell.measured_key == fastest.measured_key)
 
     def to_frame(self) -> "pd.DataFrame":
-        """A row for each result, with the columns of `cells.csv`; pandas is imported now."""
-        from accelbench.report.csv_file import frame
+        """A row for each result, with the columns of `cells.csv`."""
+        from accelbench.report import csv_file  # it imports pandas
 
         sweep = Sweep(folder="", suite="", title="", cells=[each._cell for each in self])
-        return frame(device_scaling.rows(sweep))
+        return csv_file.frame(csv_file.rows(sweep))
 
     def report(self, path: str | Path | None = None) -> Path:
         """Builds the report of all records in the folder, and returns the page's path.
@@ -228,8 +216,7 @@ def _requests(found: Sequence[Capacity], lines: Sequence[str]) -> str:
     best, rows = best_settings(found), []
     for each in found:
         name = f"{each.what}: {each.setting}" if len(best) > 1 else each.setting
-        at_low = each.at_low[0] if each.at_low else None
-        latencies = [significant(getattr(at_low, f"p{percent}_ms", None)) for percent in (50, 90, 99)]
+        latencies = [significant(each.number_at_low(f"request_p{percent}_ms")) for percent in (50, 90, 99)]
         rows.append([name, each.rates_text or UNKNOWN, *latencies, f"{each.limit_text}: {each.how_sure}"])
     headings = ["setting", "requests/s", "p50 (ms)", "p90 (ms)", "p99 (ms)", "how sure"]
     marked = [number for number, each in enumerate(found) if each in best]

@@ -124,8 +124,7 @@ def _show_best(chosen: Namespace, context: Context) -> int:
     from accelbench.judging.costs import price_notes
     from accelbench.report import read as sweeps
     from accelbench.report.tables.best import NOTE, OF_ONE, chosen_of
-    from accelbench.report.tables.on_terminal import bars, rendered
-    from accelbench.report.tables.table import tabulate_known
+    from accelbench.report.tables.table import bars, rendered, tabulate_known
     from accelbench.settings import params
     from accelbench.sweep import terminal
 

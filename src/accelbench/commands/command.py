@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
-from accelbench.errors import UserError
+from accelbench.errors import Parser, UserError
 from accelbench.presentation import seconds_of
 from accelbench.schema.text import clean
-from accelbench.settings.parser import Parser
 
 MAX_WIDTH = 100  # columns of a help text: wider lines are hard to read
 VERBOSE = "verbose=true"  # the setting that -v stands for

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from accelbench.commands.command import Command, Context, flag
 from accelbench.project import workplace
-from accelbench.settings.about import MAPPING, every_setting
+from accelbench.settings.config import MAPPING, every_setting
 
 # It holds all words: a script that called accelbench at each key would answer after a second, Hydra's import time.
 COMPLETION = Path(__file__).parent / "completion.bash"

@@ -11,14 +11,14 @@ from accelbench.commands.command import Command, Context, flag
 from accelbench.errors import UserError
 
 if TYPE_CHECKING:
-    from accelbench.compare.regressions import CellChange
+    from accelbench.compare.answer import CellChange
 
 MAX_SHOWN = 20  # cells of which nothing can be told
 
 
 def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.compare import answer, record_sets
-    from accelbench.compare.regressions import Change, changes
+    from accelbench.compare.answer import Change, changes
 
     folder, _, revisions = chosen.range.rpartition("@")
     first, dots, second = revisions.partition("..")
@@ -50,7 +50,7 @@ def _run(chosen: Namespace, context: Context) -> int:
 
 
 def _lines(found: "list[CellChange]") -> list[str]:
-    from accelbench.compare.regressions import Change
+    from accelbench.compare.answer import Change
 
     counts = Counter(each.change for each in found)
     lines = [", ".join(f"{counts[change]} {change}" for change in Change if counts[change]) or "nothing ran"]

@@ -5,7 +5,7 @@ from argparse import Namespace
 
 from accelbench.commands.command import VERBOSE, Command, Context, flag, width
 from accelbench.project import shown, workplace
-from accelbench.settings.about import LIST, MAPPING, About, every_setting
+from accelbench.settings.config import LIST, MAPPING, About, every_setting
 
 KINDS = {"a whole number": "N", "a number": "X", "a text": "TEXT", LIST: "[...]", MAPPING: "{NAME: ...}"}
 INDENT = 30  # columns before a meaning

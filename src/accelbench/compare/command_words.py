@@ -9,25 +9,15 @@ from typing import Any
 import yaml
 
 from accelbench.project import workplace
+from accelbench.schema import vocab
 from accelbench.schema.cell import BOUNDS, Cell, KerasSettings, Options, RunSettings, Server, Window
-from accelbench.schema.vocab import (
-    OWN_BATCHES,
-    RANDOM,
-    Augment,
-    Device,
-    Engine,
-    KerasBackend,
-    Library,
-    Pipeline,
-    Protocol,
-)
 from accelbench.schema.workload import SHAPES, DataSpec, ModelSpec
 
 # Settings without a word of this name: `window`, `server` and `protocol` have words of their own, each process has its
 # `repeat`, and the others change no speed (`epochs` is of whole ones, which have no words).
 LEFT_OUT = ("window", "server", "epochs", "breakdown_s", "timeout_s", "repeat", "protocol")
 # The libraries whose networks a name tells; for the others the user's own words are needed.
-NAMED = {Library.timm, Library.torchvision}
+NAMED = {vocab.Library.timm, vocab.Library.torchvision}
 
 
 def command_words(cell: Cell) -> list[str] | None:
@@ -38,25 +28,25 @@ def command_words(cell: Cell) -> list[str] | None:
     shipped network with arguments that conf/ does not have.
     """
     data = DataSpec(name=cell.data.name, pipeline=cell.data.pipeline, augment=cell.data.augment)
-    is_usual = cell.protocol != Protocol.fit and (cell.devices, cell.seed, cell.data) == (1, 0, data)
-    model = None if cell.data.name == OWN_BATCHES else _model_words(cell)  # those of `measure` are in no file
+    is_usual = cell.protocol != vocab.Protocol.fit and (cell.devices, cell.seed, cell.data) == (1, 0, data)
+    model = None if cell.data.name == vocab.OWN_BATCHES else _model_words(cell)  # those of `measure` are in no file
     if not is_usual or model is None or cell.trainer or cell.xla_processes or cell.save_weights:
         return None
-    keras, window = cell.keras or KerasSettings(), cell.window if cell.protocol == Protocol.window else Window()
-    unused = {*LEFT_OUT, *(BOUNDS[Protocol.steps] if cell.protocol != Protocol.steps else ())}
-    on_random = cell.model.library in {*NAMED, Library.custom}
-    usual_pipeline = Pipeline.host if cell.data.name == RANDOM else Pipeline.array
+    keras, window = cell.keras or KerasSettings(), cell.window if cell.protocol == vocab.Protocol.window else Window()
+    unused = {*LEFT_OUT, *(BOUNDS[vocab.Protocol.steps] if cell.protocol != vocab.Protocol.steps else ())}
+    on_random = cell.model.library in {*NAMED, vocab.Library.custom}
+    usual_pipeline = vocab.Pipeline.host if cell.data.name == vocab.RANDOM else vocab.Pipeline.array
     settings = {
-        "data": (cell.data.name, RANDOM if on_random else None),
+        "data": (cell.data.name, vocab.RANDOM if on_random else None),
         "data.pipeline": (cell.data.pipeline, usual_pipeline),
-        "data.augment": (cell.data.augment, Augment.none),
-        "engine": (cell.engine, Engine.lightning),
-        "engine.backend": (keras.backend, KerasBackend.tensorflow),
-        "engine.jit_compile": (keras.jit_compile, keras.backend == KerasBackend.jax),
+        "data.augment": (cell.data.augment, vocab.Augment.none),
+        "engine": (cell.engine, vocab.Engine.lightning),
+        "engine.backend": (keras.backend, vocab.KerasBackend.tensorflow),
+        "engine.jit_compile": (keras.jit_compile, keras.backend == vocab.KerasBackend.jax),
         "engine.steps_per_execution": (keras.steps_per_execution, 1),
         "engine.tpu": (keras.tpu, "local"),
-        "device": (cell.device, Device.cpu),
-        "protocol": (cell.protocol, Protocol.window),
+        "device": (cell.device, vocab.Device.cpu),
+        "protocol": (cell.protocol, vocab.Protocol.window),
         **{
             each.name: (getattr(cell, each.name), None if each.default is MISSING else each.default)
             for each in fields(RunSettings)
@@ -88,20 +78,20 @@ def settling_command(first: Cell, second: Cell, more: Sequence[str] = ()) -> str
 
 def _model_words(cell: Cell) -> list[str] | None:
     """The words that choose the network; None if there are too many, or if a value of the user's is no word."""
-    model, is_own = cell.model, cell.model.library == Library.custom
+    model, is_own = cell.model, cell.model.library == vocab.Library.custom
     name = model.library if is_own or model.library in NAMED else model.name
     path = workplace().conf / "model" / f"{name}.yaml"
-    if model.library not in {*NAMED, Library.custom, Library.accelbench} or not path.is_file():
+    if model.library not in {*NAMED, vocab.Library.custom, vocab.Library.accelbench} or not path.is_file():
         return None
     content = {} if is_own else yaml.safe_load(path.read_text())
     shipped: dict[str, Any] = content.get("model", content)
-    fits = cell.data.name == RANDOM or SHAPES.get(cell.data.name) == tuple(shipped.get("input_shape", ()))
+    fits = cell.data.name == vocab.RANDOM or SHAPES.get(cell.data.name) == tuple(shipped.get("input_shape", ()))
     if "input_shape" in shipped and not is_own and not fits:
         return None  # without the images' shape, other data than such as its study's are refused
     # What other words tell: the data set, or a batch of the user's own, with which any output will do.
     told = {"name", "library"}
     told |= {"network", "inputs", *(["output"] if model.batch else [])} if is_own else set()
-    told |= {"input_shape", "num_classes"} if not is_own and cell.data.name != RANDOM else set()
+    told |= {"input_shape", "num_classes"} if not is_own and cell.data.name != vocab.RANDOM else set()
     changed: dict[str, Any] = {}
     for field in fields(ModelSpec):
         default = field.default if field.default_factory is MISSING else field.default_factory()

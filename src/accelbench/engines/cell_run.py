@@ -26,26 +26,15 @@ from accelbench.engines.target import TargetRun
 from accelbench.errors import UnsupportedError
 from accelbench.measuring import clock, output_check, witness
 from accelbench.measuring.breakdown import has_time
-from accelbench.measuring.limits import Limits
+from accelbench.measuring.clock import Limits
 from accelbench.measuring.output_check import NOT_FINITE, NUM_ROWS, Findings, Output, Outputs, References
 from accelbench.measuring.promises import Observations, check_timed, replay
 from accelbench.measuring.runner import ONE_RANK, Compiles, RankGroup, Runner, Step, Timing, Watch
-from accelbench.schema.cell import ACCURACY, LOSS, Cell
+from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Breakdown, Check, Epoch, Evaluation, Measurement, Observed, Operator, Work
 from accelbench.schema.ranges import MAX_NUMBER
 from accelbench.schema.serving import Serving
-from accelbench.schema.vocab import (
-    EPOCHS,
-    QUANTIZED,
-    SERVING,
-    Device,
-    Mode,
-    Pipeline,
-    Precision,
-    Promise,
-    Protocol,
-    Span,
-)
+from accelbench.schema.vocab import EPOCHS, QUANTIZED, SERVING, Device, Mode, Pipeline, Precision, Promise, Protocol
 
 # In which a newly built network rounds as a cell does, where that is not its own precision. No CPU has tf32: bf16
 # rounds to fewer bits.
@@ -72,7 +61,6 @@ class CellRun:
     num_params: int  # trainable parameters
     num_reference_rows = NUM_ROWS  # how many of `rows` `reference_outputs` gives, the first ones
     has_same_reference = False  # whether `reference_outputs` rounds as what was measured does, in the cell's precision
-    trains_to_target = False  # whether it calls `train_interval` and the methods after it
     same_random = False  # whether a seed gives both networks the same random numbers
     # Set here:
     step: Any  # of the timed window, which further steps are like
@@ -86,10 +74,6 @@ class CellRun:
         self.limits = Limits(cell)
         check_has_epochs(cell)
         self.to_target = TargetRun(cell) if cell.protocol == Protocol.target else None
-        if self.to_target is not None:
-            if not self.trains_to_target:
-                raise UnsupportedError(f"protocol=target: {cell.engine} trains to none: use engine=lightning")
-            self.to_target.begin(Span.data)
         self.cell, self.data_folder, self.backend, self.ranks = cell, data_folder, backend, ranks
         self.trains = cell.mode == Mode.train
         self.fits = cell.protocol in EPOCHS
@@ -97,7 +81,6 @@ class CellRun:
         self.is_one_step = cell.protocol == Protocol.steps and cell.steps == 1
         self.timing, self.seen = Timing(), Observations()
         self.epochs: list[Epoch] = []
-        self.tested: Evaluation | None = None  # of a training to a target
         self.breakdown: Breakdown | None = None
         self.operators: list[Operator] = []
         self.defects: list[str] = []
@@ -266,7 +249,7 @@ class CellRun:
     def measure_epoch(self, step: Step) -> None:
         self.ranks.end()  # so that all ranks begin together
         with witness.timed():
-            began_s, took = clock.measure_epoch(self.timing, step, self._wait_for_ranks, self.backend.compiles)
+            began_s, took = clock.measure_epoch(self.timing, step, self.wait_for_ranks, self.backend.compiles)
         self.defects += self.backend.changed()
         num, data_s = self.feed.num_samples, None if self.fetches_inside else took.data_s
         loss, accuracy = self.outcome(step, num) if self.trains else (None, None)
@@ -277,59 +260,14 @@ class CellRun:
         num_samples = self.test_feed.num_samples
         self.ranks.end()
         with witness.timed():
-            seconds = clock.time_epoch(step, self._wait_for_ranks).seconds
+            seconds = clock.time_epoch(step, self.wait_for_ranks).seconds
         loss, accuracy = self.outcome(step, num_samples)
         tested = Evaluation(num_samples=num_samples, seconds=seconds, loss=loss, accuracy=accuracy)
         self.epochs[-1] = replace(self.epochs[-1], evaluation=tested)
         if len(self.epochs) == self.cell.epochs:  # before a trainer ends, which copies the weights into host memory
             self.note_resources()
 
-    def own_metric(self, step: Any, num_samples: int) -> float | None:
-        """The mean of the user's own metric over a step's samples; None without one."""
-        return None
-
-    def train_interval(self, step: Step) -> None:
-        """Trains to a target up to the next evaluation, until when `step` gives batches."""
-        assert (to_target := self.to_target) is not None
-        self.ranks.end()
-        with witness.timed():
-            to_target.begin(Span.train)
-            _, compiled_s = self.backend.compiles()
-            clock.time_epoch(step, self._wait_for_ranks)
-            to_target.compile_s += self.backend.compiles()[1] - compiled_s
-            to_target.begin(Span.evaluate)
-        self.defects += self.backend.changed()
-
-    def evaluate_interval(self, step: Any, num_samples: int) -> bool:
-        """Evaluates on the validation part; returns whether the training is over."""
-        assert (to_target := self.to_target) is not None
-        to_target.num_validation = num_samples
-        self.ranks.end()
-        with witness.timed():
-            began_s = to_target.now_s
-            to_target.evaluated(self._metric(step, num_samples)[0], began_s)
-        return to_target.is_over
-
-    def test_target(self, step: Any, num_samples: int) -> None:
-        """Evaluates the trained weights on the test set, which ends the log."""
-        assert (to_target := self.to_target) is not None
-        with witness.timed():
-            to_target.begin(Span.test)
-            began_s = to_target.now_s
-            to_target.tested, found = self._metric(step, num_samples)
-            self.tested = Evaluation(num_samples=num_samples, seconds=to_target.now_s - began_s, **found)
-            self.timing.steady_boot_s = to_target.end()
-        self.note_resources()
-
-    def _metric(self, step: Any, num_samples: int) -> tuple[float | None, dict[str, float | None]]:
-        """The target's metric of what a step evaluates, None if the loss is not finite; and mean loss and accuracy."""
-        clock.time_epoch(step, self._wait_for_ranks)
-        loss, accuracy = self.outcome(step, num_samples)
-        own = self.own_metric(step, num_samples)
-        value = {ACCURACY: accuracy, LOSS: loss}.get(self.cell.target.metric, own)
-        return value if loss is not None else None, {"loss": loss, "accuracy": accuracy}
-
-    def _wait_for_ranks(self) -> None:
+    def wait_for_ranks(self) -> None:
         self.backend.wait()
         self.ranks.end()
 
@@ -426,16 +364,15 @@ class CellRun:
         return None if self.is_one_step else self.known_work or count()
 
     def checked_loss(self, loss: float) -> float | None:
-        """The loss of training; None if it diverged, which makes the cell invalid. A record holds no such number.
+        """The loss of training; None if it diverged, which makes the cell invalid unless it trains to a target.
 
-        A training to a target that diverges has not arrived, which is its outcome.
+        A record holds no such number.
         """
         if abs(loss) <= MAX_NUMBER:
             return loss
-        if self.to_target is not None:
-            return None
-        how = f"diverged to {loss:.0e}" if math.isfinite(loss) else "is not finite"
-        self.defects = self.defects or [f"the loss {how}"]
+        if self.to_target is None:
+            how = f"diverged to {loss:.0e}" if math.isfinite(loss) else "is not finite"
+            self.defects = self.defects or [f"the loss {how}"]
         return None
 
     def mark_not_finite(self) -> None:
@@ -458,7 +395,7 @@ class CellRun:
         if self.outputs is not None:
             with self.seen.checking():
                 found = output_check.check(self.outputs, precision, self.references())
-        if self.to_target is None or not self.to_target.diverged:
+        if (to_target := self.to_target) is None or not to_target.diverged:
             self.defects += self.seen.defects()
         checks = self.seen.checks(self.outputs, len(self.rows), found, trains=self.trains)
         asked = FORMATS[precision].computed
@@ -476,8 +413,8 @@ class CellRun:
             serving=self.serving,
             operators=self.operators,
             epochs=self.epochs,
-            target=self.to_target.outcome() if self.to_target else None,
-            evaluation=self.epochs[-1].evaluation if self.epochs else self.tested,
+            target=to_target.outcome() if to_target else None,
+            evaluation=to_target.evaluation if to_target else self.epochs[-1].evaluation if self.epochs else None,
             output_error=None if self.is_reference else found.error,
             peak_device_bytes=self.resources.peak_device_bytes,
             peak_host_bytes=self.resources.peak_host_bytes,

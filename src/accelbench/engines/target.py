@@ -4,18 +4,23 @@ What it is evaluated on is a part of the training set (`data.order.parts_of`).
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from itertools import count, islice, takewhile
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from accelbench.data.order import Order
 from accelbench.devices.proc import started_boot_s
-from accelbench.measuring.clock import boot_s
-from accelbench.schema.cell import Cell, Target
+from accelbench.measuring import clock, witness
+from accelbench.measuring.runner import Step
+from accelbench.schema.cell import ACCURACY, LOSS, Cell, Target
+from accelbench.schema.measurement import Evaluation
 from accelbench.schema.ranges import MAX_NUMBER
 from accelbench.schema.target import Evaluated, Logged, TargetTraining
 from accelbench.schema.vocab import Definition, Device, Span
+
+if TYPE_CHECKING:
+    from accelbench.engines.cell_run import CellRun
 
 Item = TypeVar("Item")
 
@@ -34,7 +39,7 @@ def ends_of(target: Target, epochs: int, per_epoch: int, in_call: int = 1) -> It
 
 
 class TargetRun:
-    """A training to the target of `cell`, of this process. It begins with the span of the process's start."""
+    """A training to the target of `cell`, of this process. Its log begins with the start of the process."""
 
     def __init__(self, cell: Cell) -> None:
         self.cell, self.target = cell, cell.target
@@ -49,12 +54,15 @@ class TargetRun:
         self.compile_s = 0.0  # in the spans of training
         self.num_validation: int | None = None
         self.tested: float | None = None
+        self.evaluation: Evaluation | None = None  # on the test set
+        self.own_metric: Callable[[Any, int], float] | None = None  # the mean over so many samples of an engine's step
         self.is_over = False
+        self.begin(Span.data)
 
     @property
     def now_s(self) -> float:
         """Seconds since the process started."""
-        return boot_s() - self._started_s
+        return clock.boot_s() - self._started_s
 
     def begin(self, span: Span) -> None:
         """Ends the span that lasts, and begins the next: no moment is between two spans."""
@@ -79,6 +87,44 @@ class TargetRun:
         end = next(self._ends)
         num, self.num_calls = end - self.num_calls, end
         return islice(batches, num)
+
+    def train(self, run: "CellRun", step: Step) -> None:
+        """Trains up to the next evaluation, until when `step` gives batches."""
+        run.ranks.end()
+        with witness.timed():
+            self.begin(Span.train)
+            _, compiled_s = run.backend.compiles()
+            clock.time_epoch(step, run.wait_for_ranks)
+            self.compile_s += run.backend.compiles()[1] - compiled_s
+            self.begin(Span.evaluate)
+        run.defects += run.backend.changed()
+
+    def evaluate(self, run: "CellRun", step: Any, num_samples: int) -> None:
+        """Evaluates on the validation part."""
+        self.num_validation = num_samples
+        run.ranks.end()
+        with witness.timed():
+            began_s = self.now_s
+            value, _ = self._metric(run, step, num_samples)
+            self.evaluated(value, began_s)
+
+    def test(self, run: "CellRun", step: Any, num_samples: int) -> None:
+        """Evaluates the trained weights on the test set, which ends the log."""
+        with witness.timed():
+            self.begin(Span.test)
+            began_s = self.now_s
+            self.tested, found = self._metric(run, step, num_samples)
+            self.evaluation = Evaluation(num_samples=num_samples, seconds=self.now_s - began_s, **found)
+            run.timing.steady_boot_s = self.end()
+        run.note_resources()
+
+    def _metric(self, run: "CellRun", step: Any, num_samples: int) -> tuple[float | None, dict[str, float | None]]:
+        """The target's metric of what a step evaluates, None if the loss is not finite; and mean loss and accuracy."""
+        clock.time_epoch(step, run.wait_for_ranks)
+        loss, accuracy = run.outcome(step, num_samples)
+        own = self.own_metric(step, num_samples) if self.own_metric is not None else None
+        value = {ACCURACY: accuracy, LOSS: loss}.get(self.target.metric, own)
+        return value if loss is not None else None, {"loss": loss, "accuracy": accuracy}
 
     def evaluated(self, value: float | None, began_s: float) -> None:
         """Notes an evaluation that ends now, and decides whether the training is over.

@@ -15,12 +15,11 @@ from pathlib import Path
 from shutil import disk_usage, rmtree
 from typing import Any
 
-from accelbench import scratch
 from accelbench.devices.proc import check_clocks
 from accelbench.engines.registry import SUBSTITUTING, UNFINISHED, HostSpec, host_spec
 from accelbench.isolation.messages import CellRequest, Outcome, ProbeRequest, Request, decode, encode
 from accelbench.judging.load import while_sampled
-from accelbench.lifeline import end_marked
+from accelbench.lifeline import RUN_VARIABLE, end_marked, scratch_folder
 from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Work
@@ -60,7 +59,7 @@ class Hosts:
         self._stack = ExitStack()
 
     def __enter__(self) -> "Hosts":
-        self._scratch = self._stack.enter_context(scratch.folder())
+        self._scratch = self._stack.enter_context(scratch_folder())
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -194,9 +193,9 @@ class _Host:
         self.log = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # closed in `kill`
         inherited = {name: value for name, value in os.environ.items() if name not in SUBSTITUTING}
         # What the host, its cells and their libraries leave in TMPDIR goes with the folder.
-        own = {scratch.VARIABLE: f"{folder}/{number}", "TMPDIR": str(folder)}
+        own = {RUN_VARIABLE: f"{folder}/{number}", "TMPDIR": str(folder)}
         # A part of its environment that no other process has, except those below it.
-        self._mark = f"{scratch.VARIABLE}={own[scratch.VARIABLE]}\0"
+        self._mark = f"{RUN_VARIABLE}={own[RUN_VARIABLE]}\0"
         self.process: Any = subprocess.Popen(
             # Not `-m`: each cell's process would import the host's main module again.
             [sys.executable, "-c", "from accelbench.isolation.host_process import main; main()"],

@@ -1,7 +1,10 @@
 """Builds the report: results in, a folder of pages, tables and pictures out."""
 
+import base64
+import hashlib
 import io
 import os
+import re
 import statistics
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -9,8 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import quote
 
 import matplotlib
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 from PIL import Image
 
 from accelbench.answers.cells import MeasuredCell, process_rows
@@ -20,14 +26,64 @@ from accelbench.errors import UserError, WriteError
 from accelbench.judging.costs import Cost, price_notes
 from accelbench.judging.disturbed import DISTURBED
 from accelbench.project import check_inside, shown
-from accelbench.report import csv_file, render
+from accelbench.report import csv_file
 from accelbench.report.extension import DPI, Picture, load
 from accelbench.report.page import Page, compose
 from accelbench.report.read import Sweep, newest, read_all
-from accelbench.report.tables import device_scaling
 from accelbench.schema.parallel import without_collection
 from accelbench.schema.serialize import write_json
 from accelbench.schema.vocab import UNEXPECTED, Device, Mode, Status
+
+_BASE = Environment(
+    loader=PackageLoader("accelbench.report"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+# A speed in doubt: a screen reader would skip the mark itself.
+MARK = Markup(' <span role="img" aria-label="in doubt" title="in doubt">!</span>')
+_BASE.filters["marked"] = lambda text: Markup(escape(text).replace(" !", MARK))
+SCRIPTS = ("state.js", "charts.js", "card.js", "table.js", "viewer.js")
+
+
+def html(page: Page, folder: Path) -> str:
+    """One HTML file that embeds the pictures, which are already saved in `folder`."""
+    pictures = {
+        picture.path: "data:image/png;base64," + base64.b64encode((folder / picture.path).read_bytes()).decode()
+        for picture in page.pictures
+    }
+    scripts = [Markup(_BASE.get_template(name).render()) for name in SCRIPTS]  # our own files: not escaped
+    parts = {"page": page, "pictures": pictures, "scripts": scripts, "policy": _policy(scripts)}
+    return _BASE.get_template("index.html").render(parts)
+
+
+def _policy(scripts: Sequence[str]) -> str:
+    """The content security policy: only these scripts run, none of their text is evaluated, and nothing is loaded."""
+    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def headline(page: Page) -> str:
+    """The headline alone: a line of text for each of its lines."""
+    return "".join(f"{line.topic}: {' '.join(line.text.split())}\n" for line in page.headline)
+
+
+def markdown(page: Page) -> str:
+    """The page in markdown, with relative links to the pictures."""
+    environment = _BASE.overlay(autoescape=False, finalize=_escape)  # escapes all text that a template prints
+    links = {picture.path: quote(picture.path) for picture in page.pictures}
+    return environment.get_template("report.md").render(page=page, links=links)
+
+
+def _escape(value: object) -> str:
+    """Text that markdown shows unchanged, in table cells too."""
+    text = str(value).replace("&", "&amp;").replace("<", "&lt;")
+    return re.sub(r"([\\`*\[\]|])", r"\\\1", " ".join(text.split()))
 
 
 @without_collection()
@@ -81,10 +137,10 @@ def _write(page: Page, sweeps: Sequence[Sweep], folder: Path) -> None:
     (folder / "plots").mkdir()
     for picture in page.pictures:
         _save(picture, folder / picture.path)
-    (folder / "index.html").write_text(render.html(page, folder), encoding="utf-8")
-    (folder / "headline.txt").write_text(render.headline(page), encoding="utf-8")
-    (folder / "report.md").write_text(render.markdown(page), encoding="utf-8")
-    csv_file.write((row for sweep in sweeps for row in device_scaling.rows(sweep)), folder / "cells.csv")
+    (folder / "index.html").write_text(html(page, folder), encoding="utf-8")
+    (folder / "headline.txt").write_text(headline(page), encoding="utf-8")
+    (folder / "report.md").write_text(markdown(page), encoding="utf-8")
+    csv_file.write((row for sweep in sweeps for row in csv_file.rows(sweep)), folder / "cells.csv")
     csv_file.write(process_rows(cell for sweep in sweeps for cell in sweep.cells), folder / "processes.csv")
     write_json(folder / "metrics.json", metrics(sweeps, page.answers))
 

@@ -2,9 +2,10 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from operator import methodcaller
+from typing import Any, Literal, NamedTuple
 
 from accelbench.answers.arrivals import Run, target_answers
 from accelbench.answers.cells import MeasuredCell, Word
@@ -16,9 +17,8 @@ from accelbench.presentation import and_more, significant
 from accelbench.report.read import Sweep
 from accelbench.report.tables import arrivals as arrival_table
 from accelbench.report.tables import pairs as pair_table
-from accelbench.report.tables import serving as serving_table
 from accelbench.report.tables.all_cells import name_on_page
-from accelbench.report.tables.table import Table
+from accelbench.report.tables.table import Column, Entry, Table, number, percent, tabulate_known
 from accelbench.schema.record import Value
 from accelbench.schema.vocab import Phase
 from accelbench.stats.order_statistics import median
@@ -50,6 +50,29 @@ class QuestionSection:
     kind: Literal["times", "percent", "phases", "requests", "arrivals", "spans"]
     lines: list[Line]  # the page draws the first ones of several
     table: Table | None = None
+
+
+CAPACITY_NOTE = (
+    "From: the highest rate with a sure pass that another one, there or above, confirms (likely: none did); to: the "
+    "lowest with a sure fail. The other figures are of the lower rate. Latency counts from when a request was due."
+)
+AT_LOW: dict[str, tuple[str, Callable[[Any], Entry]]] = {
+    **{f"p{percentile} (ms)": (f"request_p{percentile}_ms", number) for percentile in (50, 90, 99)},
+    **{"mean batch": ("mean_batch", number), "busy (%)": ("busy_share", percent)},
+    **{"J/request": ("energy_j_per_request", number), "cost of a million": ("cost_per_million_requests", number)},
+}
+CAPACITY_COLUMNS: list[Column[Capacity]] = [
+    Column("setting", lambda capacity: capacity.setting),
+    Column("requests/s: from", lambda capacity: capacity.low, number),
+    Column("to", lambda capacity: capacity.high, number),
+    *(Column(name, methodcaller("number_at_low", column), form) for name, (column, form) in AT_LOW.items()),
+    Column("how sure", lambda capacity: capacity.how_sure),
+]
+
+
+def _capacity_table(found: Sequence[Capacity]) -> Table | None:
+    """A line for each setting of a workload, the best first."""
+    return tabulate_known("Each setting, at the lower of its rates", CAPACITY_COLUMNS, found, [CAPACITY_NOTE])
 
 
 def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[QuestionSection]:
@@ -88,7 +111,7 @@ def _requests(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
                 for of in found
                 for each in of.probes
             ],
-            table=serving_table.table(found),
+            table=_capacity_table(found),
         )
 
 

@@ -23,8 +23,7 @@ from accelbench.schema import plan_file
 from accelbench.schema.ceilings import RATES, Ceilings, ceilings_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.parallel import mapped, without_collection
-from accelbench.schema.plan_file import PlanEntry, PlanFile
-from accelbench.schema.race_file import RaceFile, read_race
+from accelbench.schema.plan_file import PlanEntry, PlanFile, RaceFile, read_race
 from accelbench.schema.record import Record, listed
 from accelbench.schema.record import read_all as read_records
 from accelbench.schema.serialize import group_digest

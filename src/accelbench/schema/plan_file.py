@@ -1,17 +1,19 @@
-"""plan.json: the cells of a sweep, whether they have a record yet or not."""
+"""plan.json: the cells of a sweep, with a record or not yet; and race.json: how a search for the best cell went."""
 
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from accelbench.errors import RefusedError, UserError
-from accelbench.project import PLAN, RECORDS
+from accelbench.project import PLAN, RACE, RECORDS
 from accelbench.schema.cell import Cell, argument_text
+from accelbench.schema.ranges import Count, NotNegative
 from accelbench.schema.record import (
     SCHEMA_VERSION,
     UNREADABLE,
@@ -218,3 +220,63 @@ def _flat(settings: Mapping[str, Any], path: str = "") -> dict[str, str]:
             # data.name is the only name in which cells of one label differ.
             flat[path + name] = argument_text("data" if path + name == "data.name" else name, value)
     return flat
+
+
+class RaceOutcome(StrEnum):
+    """What became of a cell in a search."""
+
+    best, leads, left = "best", "leads", "may be best"  # leads: it is not decided yet whether it is the best
+    dropped, over = "dropped", "over the limit"
+    failed, untried = "failed", "not tried"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RacedProcess:
+    """A process of a cell."""
+
+    record: RecordName  # the name of its record's file without ending
+    cell: Count  # the number of its cell in `RaceFile.cells`
+    is_full: bool  # whether it measured the cell in full; else in a short window
+    value: float | None  # samples/s, milliseconds of the median step, or J/sample; None if it failed
+    took_s: NotNegative  # its seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class RacedCell:
+    """A cell of the search."""
+
+    label: str  # as in the plan
+    group: str  # what it did; only cells of one group race against each other
+    outcome: RaceOutcome
+    value: float | None = None  # the median over its processes, as in `RacedProcess`; None if unknown
+    after: Count | None = None  # how many processes, of all cells, had run when it dropped out; None if it did not
+
+
+@dataclass(frozen=True, kw_only=True)
+class RaceFile:
+    """The contents of a race.json."""
+
+    by: str  # `throughput`, `latency` or `energy`
+    margin: NotNegative  # the share that was asked for
+    took_s: NotNegative  # seconds of all processes together
+    answers: list[str]  # what was found, in sentences, two for each group
+    cells: list[RacedCell]  # that can run here
+    processes: list[RacedProcess]  # in their order
+
+    def write(self, folder: Path) -> None:
+        """Writes `folder`/race.json."""
+        write_json(folder / RACE, asdict(self))
+
+    @property
+    def short(self) -> set[str]:
+        """The names of the records of short windows whose processes gave a number."""
+        return {each.record for each in self.processes if not each.is_full and each.value is not None}
+
+
+def read_race(folder: Path) -> RaceFile | None:
+    """Reads `folder`/race.json; None without such a file. Raises UserError: the file is not readable."""
+    path = folder / RACE
+    if is_missing(path):
+        return None
+    with explained(path, "search", "; run the search again"):
+        return load(RaceFile, read_json(path), clean=True)

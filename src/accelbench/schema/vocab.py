@@ -2,8 +2,6 @@
 
 from enum import StrEnum
 
-from accelbench.stats.verdict import Verdict as Verdict
-
 
 class Device(StrEnum):
     """The hardware that computes. `xla_cpu` runs torch_xla, the TPU's software, on the CPU; it is no TPU."""
@@ -120,3 +118,6 @@ Provenance = StrEnum("Provenance", ["measured", "estimated"])
 Bound = StrEnum("Bound", ["compute", "memory", "launch", "data", "copy"])
 # A rate against the device's ceiling: on `above` the device is probed again, `beyond` makes the cell invalid.
 CeilingVerdict = StrEnum("CeilingVerdict", ["below", "above", "beyond"])
+
+# Whether a percentile of latencies is at most its limit. `unknown`: neither is sure at 99 %.
+Verdict = StrEnum("Verdict", {"passes": "sure pass", "fails": "sure fail", "unknown": "can't tell"})

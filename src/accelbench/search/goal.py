@@ -16,10 +16,9 @@ from accelbench.judging import disturbed
 from accelbench.judging.row import steady_rates, summarise
 from accelbench.presentation import and_more, duration, significant
 from accelbench.project import shown
-from accelbench.report.tables.on_terminal import rendered
-from accelbench.report.tables.table import Column, count, number, tabulate_known, word
+from accelbench.report.tables.table import Column, count, number, rendered, tabulate_known, word
 from accelbench.schema.cell import Cell, Window
-from accelbench.schema.race_file import RacedCell, RacedProcess, RaceFile, RaceOutcome
+from accelbench.schema.plan_file import RacedCell, RacedProcess, RaceFile, RaceOutcome
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Protocol, Status
 from accelbench.search.race import Race, Sample

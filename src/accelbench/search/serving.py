@@ -16,8 +16,7 @@ from accelbench.judging import disturbed
 from accelbench.presentation import counted, duration, significant
 from accelbench.project import shown
 from accelbench.report import read
-from accelbench.report.tables.on_terminal import rendered
-from accelbench.report.tables.table import Column, count, number, tabulate_known
+from accelbench.report.tables.table import Column, count, number, rendered, tabulate_known
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell, Server
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import canonical_json
@@ -210,8 +209,8 @@ COLUMNS = [
     Column[Capacity]("setting", lambda each: each.setting),
     Column("requests/s", lambda each: each.rates_text),
     Column("", lambda each: each.how_sure),
-    Column("p99 there (ms)", lambda each: each.at_low[0].p99_ms if each.at_low else None, number),
-    Column("mean batch", lambda each: each.at_low[0].mean_batch if each.at_low else None, number),
+    Column("p99 there (ms)", lambda each: each.number_at_low("request_p99_ms"), number),
+    Column("mean batch", lambda each: each.number_at_low("mean_batch"), number),
     Column("probes", lambda each: len(each.probes), count),
 ]
 

@@ -14,21 +14,6 @@ from accelbench.answers.cells import MeasuredCell
 from accelbench.schema.record import Record
 from accelbench.sinks import location, mlflow_fields
 from accelbench.sinks.location import InTime, folder_of, is_own, locked
-from accelbench.sinks.mlflow_fields import (
-    DIGEST_LENGTH,
-    NUM_PROCESSES,
-    SHARE,
-    VERDICT,
-    Standing,
-    end_ms,
-    ended_as,
-    names_of_cells,
-    names_of_process,
-    run_url,
-    start_ms,
-    translate,
-    view_tags,
-)
 
 # By MLflow's defaults, one call to a dead server takes four minutes, and usage is reported to Databricks.
 for _name, _value in {
@@ -104,17 +89,20 @@ class Store:
                 # Last: the tag on each run says that everything was done (`delivered`).
                 self._compare(experiment_id, ours)
 
-    def _compare(self, experiment_id: str, cells: Sequence[Standing]) -> None:
+    def _compare(self, experiment_id: str, cells: Sequence[mlflow_fields.Standing]) -> None:
         compared = [each for each in cells if each.share is not None]
         pairs = [(each, of.record) for each in compared for of in each.cell.processes if of.record and of.is_ok]
         runs = self._runs_of(experiment_id, [record for _, record in pairs])
         for each, record in pairs:
             run = runs.get(key_of(record))
-            if run is not None and run.data.tags.get(VERDICT) != each.verdict:
-                share, tag = Metric(SHARE, each.share, _now_ms(), 0), entities.RunTag(VERDICT, each.verdict)
+            if run is not None and run.data.tags.get(mlflow_fields.VERDICT) != each.verdict:
+                share, tag = (
+                    Metric(mlflow_fields.SHARE, each.share, _now_ms(), 0),
+                    entities.RunTag(mlflow_fields.VERDICT, each.verdict),
+                )
                 self._client.log_batch(run.info.run_id, [share], tags=[tag])
 
-    def _show_cells(self, experiment_id: str, cells: Sequence[Standing]) -> None:
+    def _show_cells(self, experiment_id: str, cells: Sequence[mlflow_fields.Standing]) -> None:
         """Makes or mends the cells' runs, without a tag `record`; one of more, or later, processes stays."""
         runs: dict[str, entities.Run] = {}
         ours = {each.cell.measured_key for each in cells}  # another writer of a shared server may be making others
@@ -125,17 +113,20 @@ class Store:
             elif key in ours:  # of a killed process
                 self._client.delete_run(run.info.run_id)
         taken = {run.info.run_name: key for key, run in runs.items()}
-        names = names_of_cells([each.cell for each in cells], taken)
+        names = mlflow_fields.names_of_cells([each.cell for each in cells], taken)
         for each in cells:
             cell = each.cell
             assert cell.record
             records = [of.record for of in cell.counted or cell.processes if of.record is not None]
-            started_ms = min(map(start_ms, records))
+            started_ms = min(map(mlflow_fields.start_ms, records))
             metrics, params, tags = mlflow_fields.cell_fields(each, experiment_id)
             tags["mlflow.runName"] = names[cell.measured_key]
             if (earlier := runs.get(cell.measured_key)) is not None:
                 written = earlier.data.metrics
-                if (written.get(NUM_PROCESSES, 0), earlier.info.start_time) > (cell.num_processes, started_ms):
+                if (written.get(mlflow_fields.NUM_PROCESSES, 0), earlier.info.start_time) > (
+                    cell.num_processes,
+                    started_ms,
+                ):
                     continue
                 if written == metrics:
                     new = [entities.RunTag(*tag) for tag in tags.items() if earlier.data.tags.get(tag[0]) != tag[1]]
@@ -146,7 +137,9 @@ class Store:
             run = self._client.create_run(experiment_id, started_ms, tags)
             values = [Metric(key, value, _now_ms(), cell.num_processes) for key, value in metrics.items()]
             self._client.log_batch(run.info.run_id, values, [Param(key, value) for key, value in params.items()])
-            self._client.set_terminated(run.info.run_id, ended_as(cell.record), max(map(end_ms, records)))
+            self._client.set_terminated(
+                run.info.run_id, mlflow_fields.ended_as(cell.record), max(map(mlflow_fields.end_ms, records))
+            )
 
     def link(self, record: Record) -> str | None:
         """The page of the record's run, with the command that serves it; None if there is no such run."""
@@ -155,7 +148,7 @@ class Store:
         if run is None:
             return None
         served = location.server_uri(self._root)
-        page = run_url(served or location.LOCAL_SERVER, experiment.experiment_id, run.info.run_id)
+        page = mlflow_fields.run_url(served or location.LOCAL_SERVER, experiment.experiment_id, run.info.run_id)
         return page if served else f"{page}  (`accelbench ui` serves it)"
 
     def delivered(self, suite: str) -> dict[Key, bool]:
@@ -166,7 +159,7 @@ class Store:
             for condition in (mlflow_fields.IS_CELL, "tags.record != ''")
         )
         keys = {run.data.tags.get(mlflow_fields.CELL_KEY) for run in cells}
-        return {_key(run): VERDICT in run.data.tags and run.data.tags.get("cell") in keys for run in runs}
+        return {_key(run): mlflow_fields.VERDICT in run.data.tags and run.data.tags.get("cell") in keys for run in runs}
 
     def newest_experiment(self) -> str | None:
         """The id of the experiment with the newest run; None if there is no run yet."""
@@ -187,7 +180,7 @@ class Store:
                 self._client.restore_experiment(experiment.experiment_id)
             if is_own(self._root):
                 folder_of(experiment.artifact_location, self._root)  # refuses one of another place
-            for key, value in view_tags(_now_ms(), experiment.tags).items():
+            for key, value in mlflow_fields.view_tags(_now_ms(), experiment.tags).items():
                 self._client.set_experiment_tag(experiment.experiment_id, key, value)
             self._experiments[suite] = experiment.experiment_id
         return self._experiments[suite]
@@ -196,7 +189,7 @@ class Store:
         """The runs that began when one of the records did, or between two of them."""
         if not records:
             return {}
-        starts = [start_ms(record) for record in records]
+        starts = [mlflow_fields.start_ms(record) for record in records]
         between = f"attributes.start_time >= {min(starts)} and attributes.start_time <= {max(starts)}"
         return {_key(run): run for run in self._runs(experiment_id, between) if "record" in run.data.tags}
 
@@ -210,7 +203,7 @@ class Store:
                 return
 
     def _log(self, experiment_id: str, record: Record) -> None:
-        run = translate(record)
+        run = mlflow_fields.translate(record)
         created = self._client.create_run(experiment_id, run.start_ms, run.tags, self._free_name(experiment_id, record))
         run_id = created.info.run_id
         metrics = [Metric(*point) for point in run.points]
@@ -220,7 +213,9 @@ class Store:
             params = []
         if (data := record.data) is not None:
             uri = json.dumps({"uri": data.source})
-            dataset = entities.Dataset(mlflow_fields.data_name(data), data.digest[:DIGEST_LENGTH], "local", uri)
+            dataset = entities.Dataset(
+                mlflow_fields.data_name(data), data.digest[: mlflow_fields.DIGEST_LENGTH], "local", uri
+            )
             tag = entities.InputTag("mlflow.data.context", record.cell.mode)
             self._client.log_inputs(run_id, [entities.DatasetInput(dataset, [tag])])
         text = json.dumps(record.to_json(), indent=1)
@@ -234,7 +229,7 @@ class Store:
 
     def _free_name(self, experiment_id: str, record: Record) -> str:
         """The short name of the run; the long one if another run has that, or if MLflow could not look for it."""
-        short, long = names_of_process(record)
+        short, long = mlflow_fields.names_of_process(record)
         is_free = PLAIN.fullmatch(short) and not any(
             self._runs(experiment_id, f"attributes.run_name = '{short}' and tags.record != ''")
         )

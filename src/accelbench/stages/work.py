@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
+from accelbench import project
 from accelbench.answers.cells import cells_of as joined
 from accelbench.answers.groups import groups
 from accelbench.answers.process import Process
@@ -21,18 +22,6 @@ from accelbench.grid.plan import in_order
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.disturbed import is_retried
 from accelbench.presentation import duration
-from accelbench.project import (
-    CONFIRMED,
-    ENVIRONMENT,
-    PARAMS,
-    PLAN,
-    RESULTS,
-    RETRIES,
-    Workplace,
-    check_inside,
-    pipelines_place,
-    shown,
-)
 from accelbench.report.read import Sweep, read_all
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import read_planned
@@ -63,11 +52,11 @@ class Suite:
 
     @property
     def folder(self) -> Path:  # of its records
-        return self.root / RESULTS / self.name
+        return self.root / project.RESULTS / self.name
 
     def measure(self, console: Console, hosts: Hosts, **how: Any) -> list[Record]:
         """Measures every cell that has no record, as `sweep.run.run`; returns all records. Raises UserError."""
-        check_inside(self.folder, self.root)
+        project.check_inside(self.folder, self.root)
         return dispatch.run(list(self.cells.values()), self.options, console, self.folder, hosts=hosts, **how).records
 
 
@@ -89,20 +78,20 @@ def write_retries(root: Path) -> None:
 
     It holds when each record began, so that a cell that fails again makes another list. Raises UserError.
     """
-    check_inside(root / RETRIES, root)
+    project.check_inside(root / project.RETRIES, root)
     is_on = params.load(root).get("retry") == Retry.failed
     for suite in params.suite_names(root):
-        folder = root / RESULTS / suite
+        folder = root / project.RESULTS / suite
         cells = {}
-        if is_on and (folder / PLAN).exists():
+        if is_on and (folder / project.PLAN).exists():
             cells = {record.name: record.started_at for record in read_planned(folder) if is_retried(record)}
-        write_json(root / RETRIES / f"{suite}.json", cells)
+        write_json(root / project.RETRIES / f"{suite}.json", cells)
 
 
 def problems(root: Path) -> list[str]:
     """A line for each cell that failed unexpectedly, and for each record that can't be read."""
-    folders = [root / RESULTS / suite for suite in params.suite_names(root)]
-    folders += [plan.parent for plan in sorted((root / CONFIRMED).glob(f"*/{PLAN}"))]
+    folders = [root / project.RESULTS / suite for suite in params.suite_names(root)]
+    folders += [plan.parent for plan in sorted((root / project.CONFIRMED).glob(f"*/{project.PLAN}"))]
     lines = []
     for readable in map(read_planned, folders):
         failed = [record for record in readable if record.status in UNEXPECTED]
@@ -115,7 +104,7 @@ def is_strict(root: Path) -> bool:
     """Whether params.yaml asks for exit status 1 if a cell failed unexpectedly, as by default. Raises UserError."""
     strict = params.load(root).get("strict", True)
     if not isinstance(strict, bool):
-        raise UserError(f"{PARAMS}: strict={strict}: should be true or false")
+        raise UserError(f"{project.PARAMS}: strict={strict}: should be true or false")
     return strict
 
 
@@ -161,9 +150,9 @@ def questions(sweeps: Sequence[Sweep], budget_s: float) -> list[Question]:
 def confirm_best(root: Path, console: Console, hosts: Hosts) -> None:
     """Measures the two best cells of the cheapest questions again, in the time of `confirm_s`. Raises UserError."""
     wanted = params.suite_names(root)
-    chosen = questions(read_all(root / RESULTS, wanted=wanted), params.confirm_s(root))
-    folder = root / CONFIRMED
-    check_inside(folder, root)
+    chosen = questions(read_all(root / project.RESULTS, wanted=wanted), params.confirm_s(root))
+    folder = root / project.CONFIRMED
+    project.check_inside(folder, root)
     answer(chosen, folder, console, hosts)
     if chosen:
         relate(root, wanted)
@@ -178,7 +167,7 @@ def answer(chosen: Sequence[Question], folder: Path, console: Console, hosts: Ho
     lose their plans, so that the report does not read them; their records stay.
     """
     folder.mkdir(exist_ok=True)
-    for plan in folder.glob(f"*/{PLAN}"):
+    for plan in folder.glob(f"*/{project.PLAN}"):
         if plan.parent.name not in {question.name for question in chosen}:
             plan.unlink()
     records = []
@@ -204,9 +193,9 @@ def answer(chosen: Sequence[Question], folder: Path, console: Console, hosts: Ho
 
 def relate(root: Path, wanted: Collection[str]) -> None:
     """Tells the tracker how the speeds of the suites' cells compare now that some were confirmed."""
-    with Delivery("mlflow", Workplace.of_project(root).store) as delivery:
+    with Delivery("mlflow", project.Workplace.of_project(root).store) as delivery:
         delivery.open()
-        for each in read_all(root / RESULTS, wanted=wanted):
+        for each in read_all(root / project.RESULTS, wanted=wanted):
             delivery.relate(each.processes)
 
 
@@ -215,22 +204,22 @@ def run_suite(console: Console, name: str) -> None:
 
     It succeeds once every cell has a record, even if cells failed: else DVC would not build the report.
     """
-    (suite,) = suites(pipelines_place().root, [name])
+    (suite,) = suites(project.pipelines_place().root, [name])
     with Hosts() as hosts:
-        terminal.show_answer(suite.measure(console, hosts), shown(suite.folder), console)
+        terminal.show_answer(suite.measure(console, hosts), project.shown(suite.folder), console)
 
 
 def confirm(console: Console) -> None:
     """Measures the two best cells of the cheapest questions again, interleaved, into confirmed/."""
     with Hosts() as hosts:
-        confirm_best(pipelines_place().root, console, hosts)
+        confirm_best(project.pipelines_place().root, console, hosts)
 
 
 def list_source(_: Console, name: str) -> None:
     """Writes data/.sources/<name>.json, the files of the data set's source."""
     from accelbench.data import obtain
 
-    place = pipelines_place()
+    place = project.pipelines_place()
     source = str(params.data_settings(place.project, name).get("source"))
     try:
         found = obtain.source_files(place.cache, name, source)
@@ -243,7 +232,7 @@ def prepare_data(_: Console, name: str) -> None:
     """Writes data/<name>/."""
     from accelbench.data import obtain, prepare
 
-    place = pipelines_place()
+    place = project.pipelines_place()
     obtain.find(name)  # before params.yaml is asked: its choices are fewer
     obtained = prepare.prepare(place, name, params.data_settings(place.project, name))
     if warning := prepare.warning(name, obtained):
@@ -253,30 +242,32 @@ def prepare_data(_: Console, name: str) -> None:
 
 def write_environment(_: Console) -> None:
     """Run every time: writes environment.json if it has changed. Every sweep depends on it."""
-    _write_if_changed(Path(ENVIRONMENT), fingerprint())  # DVC runs a stage in the folder of its dvc.yaml
+    _write_if_changed(Path(project.ENVIRONMENT), fingerprint())  # DVC runs a stage in the folder of its dvc.yaml
 
 
 def list_retries(_: Console) -> None:
     """Run every time: writes retries/<suite>.json, on which a sweep depends: otherwise DVC would see no change."""
-    write_retries(pipelines_place().root)
+    write_retries(project.pipelines_place().root)
 
 
 def build_report(_: Console) -> None:
     """Builds report/ from results/."""
     from accelbench.report import build, dvc_plots  # here: they import the plot libraries
 
-    place = pipelines_place()
+    place = project.pipelines_place()
     root, out = place.root, place.root / "report"
     costs, extension = params.costs(root), params.report_extension(root)
     wanted = params.suite_names(root)
-    page = build.build(root / RESULTS, out, costs, say=print, cache=place.cache, extension=extension, wanted=wanted)
+    page = build.build(
+        root / project.RESULTS, out, costs, say=print, cache=place.cache, extension=extension, wanted=wanted
+    )
     dvc_plots.write(out)
     print(f"report: {page}")
 
 
 def verdict(_: Console) -> int:
     """Names the cells that failed unexpectedly; returns 1 if there are any. DVC would drop an experiment that does."""
-    root = pipelines_place().root
+    root = project.pipelines_place().root
     found = problems(root)
     for line in found:
         print(line, file=sys.stderr)

@@ -19,8 +19,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from accelbench.schema.vocab import Verdict
 from accelbench.stats.means import mean_interval
-from accelbench.stats.verdict import Verdict
 
 Times = NDArray[np.int64]
 Bound = float | None

@@ -27,8 +27,7 @@ from accelbench.presentation import and_more, checked_words, counted, duration, 
 from accelbench.project import shown
 from accelbench.report.read import read
 from accelbench.report.tables import best
-from accelbench.report.tables.on_terminal import rendered
-from accelbench.report.tables.table import Column, columns_of, tabulate_known, word
+from accelbench.report.tables.table import Column, columns_of, rendered, tabulate_known, word
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record, Row, number_of
 from accelbench.schema.serving import Quantile, Serving

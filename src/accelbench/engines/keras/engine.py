@@ -69,7 +69,6 @@ class _Run(CellRun):
     backend: Backend
     feed: Feed
     test_feed: Feed
-    trains_to_target = True
     execute: Execute
     test: Execute
     in_lists: bool  # whether the function takes a list of batches
@@ -125,11 +124,11 @@ class _Run(CellRun):
         epochs = (self.backend.executions(self.feed, labelled=True) for _ in range(self.cell.epochs))
         batches = chain.from_iterable(epochs)
         while not to_target.is_over:
-            self.train_interval(ExecutionStep(self, self.execute, to_target.interval_of(batches)))
+            to_target.train(self, ExecutionStep(self, self.execute, to_target.interval_of(batches)))
             self.backend.settle(self.model)
-            self.evaluate_interval(self.new_test_step(), self.test_feed.num_samples)
+            to_target.evaluate(self, self.new_test_step(), self.test_feed.num_samples)
         self.test_feed = tested
-        self.test_target(self.new_test_step(), self.test_feed.num_samples)
+        to_target.test(self, self.new_test_step(), self.test_feed.num_samples)
 
     def watch(self, step: Any) -> Watch:
         return self

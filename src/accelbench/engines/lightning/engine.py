@@ -194,7 +194,6 @@ class _Run(NetworkOutputs):
     ranks: Ranks
     feed: Feed
     test_feed: Feed
-    trains_to_target = True
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> None:
         super().__init__(cell, data_folder, backend, ranks)
@@ -248,18 +247,21 @@ class _Run(NetworkOutputs):
         module, feed = self.module, self.feed
         held_out, tested = self.workload.test_feed(VALIDATION), self.workload.test_feed()
         to_target.plan(feed.order)
+        if self.workload.task.own_metric is not None:
+            to_target.own_metric = lambda step, num_samples: self.ranks.total(step.metric_sum) / num_samples
         batches = chain.from_iterable(repeat(feed, self.cell.epochs))
 
         def train(step: TrainStep) -> None:
             self._note_built(step)
             step.batches = to_target.interval_of(batches)
-            self.train_interval(step)
+            to_target.train(self, step)
             self.last_result = step.result
 
         def evaluate(step: TestStep) -> None:
-            if self.evaluate_interval(step, held_out.num_samples):
+            to_target.evaluate(self, step, held_out.num_samples)
+            if to_target.is_over:
                 self.trainer.should_stop = True
-                self.test_target(TestStep(module, iter(tested)), tested.num_samples)
+                to_target.test(self, TestStep(module, iter(tested)), tested.num_samples)
 
         module.conduct, module.evaluate = train, evaluate
         self.trainer.fit(module, SingleItemLoader(()), SingleItemLoader(held_out))
@@ -323,9 +325,6 @@ class _Run(NetworkOutputs):
         """From the sums that the step has kept on each rank's device."""
         loss = self.checked_loss(self.ranks.total(step.loss_sum) / num_samples)
         return loss, None if step.task.reconstructs else self.ranks.total(step.num_right) / num_samples
-
-    def own_metric(self, step: TestStep, num_samples: int) -> float | None:
-        return None if step.task.own_metric is None else self.ranks.total(step.metric_sum) / num_samples
 
     def watch(self, step: InferStep) -> Watch:
         self.step = step

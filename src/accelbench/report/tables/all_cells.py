@@ -11,8 +11,8 @@ from accelbench.answers.sentences import verdict_text
 from accelbench.answers.words import engine_text, options_text
 from accelbench.judging.warnings import relative_half_width
 from accelbench.presentation import checked_words
+from accelbench.report import csv_file
 from accelbench.report.read import Sweep
-from accelbench.report.tables import device_scaling
 from accelbench.schema.record import Row
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Status
 
@@ -141,7 +141,7 @@ class Cells:
 
 def cells(sweeps: Sequence[Sweep], groups: Iterable[Group]) -> Cells:
     """All cells of `sweeps`, in the plans' order; `groups` say how each stands to the fastest of its group."""
-    csv_rows = [row for sweep in sweeps for row in device_scaling.rows(sweep)]
+    csv_rows = [row for sweep in sweeps for row in csv_file.rows(sweep)]
     every = [(sweep, cell) for sweep in sweeps for cell in sweep.cells]
     wanted = {cell.measured_key for _, cell in every}
     against = {

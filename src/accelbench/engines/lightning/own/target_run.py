@@ -30,7 +30,6 @@ class ModuleTargetRun(CellRun):
     """One cell's run. The arguments are those of `CellRun`."""
 
     to_target: TargetRun
-    trains_to_target = True
     fetches_inside = True
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend) -> None:

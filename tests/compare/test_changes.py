@@ -3,8 +3,8 @@ import math
 import numpy as np
 import pytest
 
+from accelbench.compare.answer import ALPHA, Change, changes
 from accelbench.compare.matching import Match
-from accelbench.compare.regressions import ALPHA, Change, changes
 from accelbench.stats.bootstrap import difference_interval
 from compare.conftest import process
 

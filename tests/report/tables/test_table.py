@@ -3,7 +3,7 @@ import io
 import pytest
 from rich.console import Console
 
-from accelbench.report.tables.on_terminal import bars
+from accelbench.report.tables.table import bars
 
 
 @pytest.mark.parametrize("width", [80, 20])

@@ -1,6 +1,6 @@
 import pytest
 
-from accelbench.report.tables import device_scaling
+from accelbench.report import csv_file
 from accelbench.schema.cell import KerasSettings
 from accelbench.schema.vocab import Engine, Mode, Scaling
 
@@ -45,5 +45,5 @@ KERAS = {"engine": Engine.keras, "keras": KerasSettings()}
 def test_cells_on_several_devices_are_compared(read, maker, cells, shown):
     made = [(maker.cell(**{"mode": Mode.infer, **settings}), rate, threads) for rate, settings, threads in cells]
     sweep = read([maker.ok(cell, rate, threads=threads) for cell, rate, threads in made])
-    found = [row[device_scaling.COLUMN] for row in device_scaling.rows(sweep)]
+    found = [row[csv_file.COLUMN] for row in csv_file.rows(sweep)]
     assert [efficiency for efficiency in found if efficiency is not None] == pytest.approx(shown)
