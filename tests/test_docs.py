@@ -115,8 +115,9 @@ def harmless(words):
         return [["plan", *shlex.split(side)] for side in words[2:4]]
     if words[0] == "compare" and not Path(words[1]).is_dir():  # records of other machines and revisions
         return [["compare", "A", "B", *words[3:]]]
-    if {"--search", "--serve", "--largest-batch"} & set(words):
+    if {"--search", "--serve", "--target", "--largest-batch"} & set(words):
         served = ["protocol=server"] * ("--serve" in words)
+        served += ["protocol=target", "target.accuracy=0.9"] * ("--target" in words)
         return [["plan", *["-m"] * ("--largest-batch" not in words), *served, *(word for word in words if "=" in word)]]
     if "data=stripes" in words:  # which the page has its reader add
         return [["plan", *words, "data=mnist"]]

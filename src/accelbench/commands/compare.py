@@ -14,7 +14,7 @@ The 95 % interval of B's samples/s over A's, less 1, is a bootstrap over 5 fresh
 interleaved (A and B alternate, so that drift affects both alike).
   same        the interval lies within the margin
   faster      else, if it lies above 0; slower: else, if it lies below 0
-  can't tell  else; also with fewer than 5 processes, or on one machine if not interleaved
+  can't tell  else; of fewer than 5 processes; on one machine, not interleaved
 """
 
 
@@ -62,7 +62,7 @@ COMMAND = Command(
     summary="say whether B is as fast as A: same, faster, slower or can't tell",
     run=_run,
     flags=(
-        flag("--run", help="A and B are cells, each in quotes: measure them interleaved"),
+        flag("--run", help="A and B are cells, each in quotes: measure them"),
         flag("--repeats", metavar="N", help="with --run: fresh processes of each cell (5)"),
         *to_target.FLAGS,
         flag("--margin", metavar="2%", help="differences that count as the same (2%%)"),

@@ -8,8 +8,8 @@ from accelbench.commands.command import BUDGET, VERBOSE, Context, budget_in_s, f
 from accelbench.errors import UserError
 
 FLAGS = (
-    flag("--target", metavar="0.97", help="train to this accuracy: which setting gets there first, and how surely"),
-    flag("--seeds", metavar="N", help="with --target: trainings of each setting (6); twice as many of its reference"),
+    flag("--target", metavar="0.97", help="train to this accuracy: what gets there first"),
+    flag("--seeds", metavar="N", help="with --target: trainings of each setting (6)"),
     BUDGET,
 )
 DECIDED = {"protocol", "target.accuracy", "repeat", "repeats"}  # settings that the flags give

@@ -296,13 +296,11 @@ class RunSettings:
         empty="one device",
     )
     protocol: Protocol = setting(
-        help="window: steps for some time; steps: so many; fit: epochs; target: until a metric is reached; "
-        "server, single_stream, multi_stream, offline: requests",
+        help="window: steps for some time; steps: so many; fit: epochs; target: to a metric; the others: requests",
         column=True,
     )
     epochs: AtLeastOne = setting(
-        help="of protocol=fit, and of protocol=target at most; the others only estimate the time of this many; unless "
-        "given, the model's own",
+        help="of protocol=fit, of target at most; others estimate the time of so many; unless given, the model's own",
         column=True,
     )
     warmup: Count = setting(10, "steps before those of protocol=steps", least=1)

@@ -4,7 +4,6 @@ Settings of a cell are declared in `schema/cell.py` and `schema/workload.py`, al
 Hydra, so that a help text does not wait for it.
 """
 
-import math
 import shlex
 import types
 from collections.abc import Iterator
@@ -213,7 +212,7 @@ class SweepOptions:
     quiet_s: float = RunConfig.quiet_s
     verbose: bool = False
     executor: ExecutorConfig = ExecutorConfig()
-    ends_after_s: float = math.inf  # since the first cell began: then no further one is begun
+    ends_after_s: float | None = None  # since the first cell began: then no further one is begun
 
     @property
     def words(self) -> list[str]:

@@ -75,7 +75,7 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
         study=run.suite.study,
         tracking=run.tracking.name,
         data_root=run.data.root,
-        ends_after_s=SweepOptions.ends_after_s,
+        ends_after_s=None,
     )
     weak = run.scaling == Scaling.weak
     cell = _taken(

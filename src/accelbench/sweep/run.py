@@ -1,5 +1,6 @@
 """The sweep: cells -> records, one cell after another, a record for each whatever happens."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -120,7 +121,7 @@ def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list
         try:
             if sum(item.skip_reason is None for item in todo) > 1:
                 delivery.open()  # while the host imports its framework
-            ends_s = time.monotonic() + context.options.ends_after_s
+            ends_s = time.monotonic() + (context.options.ends_after_s or math.inf)
             for item in todo:
                 if time.monotonic() >= ends_s:
                     num = counted(len(ready.planned), "cell")
