@@ -65,9 +65,9 @@ SLOW = pytest.mark.slow
     ("kind", "mean_s", "num", "budget_s", "width"),
     [
         (EVENLY, 0.01, 12, 180.0, 3.5),
-        *[pytest.param(EVENLY, 0.01, 200, each, width, marks=SLOW) for each, width in ((180.0, 3.0), (300.0, 2.3))],
-        *[pytest.param(EXPONENTIAL, 0.004, 200, s, width, marks=SLOW) for s, width in ((180.0, 2.0), (300.0, 1.7))],
-        *[pytest.param(*queue, 20, 50_000.0, 1.1, marks=SLOW) for queue in ((EVENLY, 0.01), (EXPONENTIAL, 0.004))],
+        *[pytest.param(EVENLY, 0.01, 60, each, width, marks=SLOW) for each, width in ((180.0, 3.0), (300.0, 2.3))],
+        *[pytest.param(EXPONENTIAL, 0.004, 60, s, width, marks=SLOW) for s, width in ((180.0, 2.0), (300.0, 1.7))],
+        *[pytest.param(*queue, 8, 50_000.0, 1.1, marks=SLOW) for queue in ((EVENLY, 0.01), (EXPONENTIAL, 0.004))],
     ],
 )
 def test_the_capacity_of_a_queue_is_within_the_bounds_and_is_surely_found(kind, mean_s, num, budget_s, width):

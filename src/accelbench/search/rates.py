@@ -103,11 +103,9 @@ class Candidate:
     def above(self, capacity: float, seconds: float) -> float:
         """The lowest rate at which such a probe is likely to fail. Close to the offline throughput, none is."""
         distance, room = self.offline * math.sqrt(SPREAD / (capacity * seconds)), self.offline - capacity
-        rate = capacity + min(distance, room / 2) if distance < 0.8 * room else OVERLOAD * self.offline
-        for each in self.probed:
-            if each.verdict == Verdict.unknown and 1.02 * each.rate >= rate and seconds < 1.5 * each.seconds:
-                rate = max(OVERLOAD * self.offline, 1.15 * each.rate)
-        return rate
+        if distance < 0.8 * room:
+            return capacity + min(distance, room / 2)
+        return OVERLOAD * max(self.offline, *(each.rate for each in self.probed))
 
 
 @dataclass
@@ -159,11 +157,10 @@ class RateRace:
         capacity, top, high = candidate.capacity, candidate.top, candidate.bounds[1] or math.inf
         if capacity is None:
             return self._probe(i, candidate.offline / 2, FIRST_PART * left_s, kept_s) is not None
-        overhead_s = self._overhead_s(i, capacity)
         longest_s = max(each.seconds for each in candidate.probed)
-        pass_s, fail_s = (
-            min(part * left_s - overhead_s, times * longest_s) for part, times in ((PASS_PART, 2), (FAIL_PART, 1.4))
-        )
+        tries = sum(each.num_processes for each in candidate.probed) / len(candidate.probed)
+        pass_s = min(PASS_PART * left_s / tries, 2 * longest_s)
+        fail_s = min(FAIL_PART * left_s / tries, 1.4 * longest_s)
         least = min(GAIN * top, math.sqrt(top * capacity))
         most = max(high / GAIN, math.sqrt(high * capacity))
         asks = []
@@ -179,25 +176,16 @@ class RateRace:
 
     def _confirms(self, i: int) -> bool:
         """Whether a probe ran that may be the second pass, or the second one at the highest rate that passed."""
-        candidate, left_s = self.candidates[i], self.left_s()
-        best, capacity = candidate.passed[-1], candidate.capacity or 0.0
-        left_s -= (overhead_s := self._overhead_s(i, best.rate))
-        if len(candidate.passed) > 1:
-            fits = candidate.bounds[0] != best.rate and left_s >= 0.8 * best.seconds
-            return fits and self._probe(i, best.rate, min(2 * best.seconds, 0.99 * left_s), None) is not None
-        seconds = min(2 * max(each.seconds for each in candidate.probed), 0.99 * left_s)
-        if left_s > 2.6 * best.seconds:  # a second try fits, too
-            seconds = min(seconds, left_s / 2 - overhead_s)
-        if seconds < MIN_S:
+        candidate = self.candidates[i]
+        best, is_second = candidate.passed[-1], len(candidate.passed) == 1
+        if not is_second and candidate.bounds[0] == best.rate:
             return False
+        left_s = max(0.99 * (self.left_s() - self.cost_s(*self._ask(i, best.rate, best.seconds)) + best.seconds), MIN_S)
+        tries = 2 if left_s > 2.6 * best.seconds else 1
+        seconds = min(2 * max(each.seconds for each in candidate.probed), left_s / tries)
         others = max((each.top for each in self.candidates if each is not candidate), default=0.0)
-        rate = min(best.rate, max(others, candidate.below(capacity, seconds, CAREFUL)))
-        return self._probe(i, rate, seconds, None) is not None
-
-    def _overhead_s(self, i: int, rate: float) -> float:
-        """Of a process beyond its requests."""
-        ask = self._ask(i, rate, 0.0)
-        return max(0.0, self.cost_s(*ask) - ask[2])  # one that is known costs nothing
+        surer = max(others, candidate.below(candidate.capacity or 0.0, seconds, CAREFUL)) if is_second else best.rate
+        return self._probe(i, min(best.rate, surer), seconds, None) is not None
 
     def _ask(self, i: int, rate: float, seconds: float) -> tuple[int, float, float, int]:
         candidate, rate = self.candidates[i], float(f"{rate:.3g}")
