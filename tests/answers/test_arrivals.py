@@ -34,7 +34,7 @@ def answered(*records):
         (
             runs(FAST),
             runs(SLOW, **BF16),
-            "takes 12.0 s (11.4 to 12.8, 10 of 10 seeds), 1.30 times as fast as bf16_mixed",
+            "takes 12.1 s (11.4 to 12.8, 10 of 10 seeds), 1.30 times as fast as bf16_mixed",
         ),
         (runs(FAST), runs(SLOW, **BF16), "bf16_mixed b32 (1.23 to 1.37; sure)."),
         (runs(FAST), runs(FAST, **BF16), "1.00 times as fast as bf16_mixed b32 (0.949 to 1.05; can't tell)."),
@@ -46,7 +46,7 @@ def answered(*records):
         (
             runs(FAST, **BF16),
             runs(SLOW, batch_size=64),
-            "bf16_mixed b32 takes 12.0 s (11.4 to 12.8, 10 of 10 seeds), 1.30 t",
+            "bf16_mixed b32 takes 12.1 s (11.4 to 12.8, 10 of 10 seeds), 1.30 t",
         ),
         (runs(FAST, **BF16), runs(SLOW, batch_size=64), "likely: no reference runs)."),
         (
@@ -66,11 +66,11 @@ def answered(*records):
             "same training.",
         ),
         (runs([None] * 6), [], "fp32 b32 takes > 41.5 s (0 of 6 seeds)."),
-        (runs([*FAST[:4], None, None]), [], "fp32 b32 takes 12.6 s (11.4 to > 41.5, 4 of 6 seeds)."),
+        (runs([*FAST[:4], None, None]), [], "fp32 b32 takes 12.9 s (11.4 to > 41.5, 4 of 6 seeds)."),
         (
             runs(FAST, value=0.971, **FIXED),
             [],
-            "(fixed length, epochs=10): fp32 b32 takes 12.0 s (11.4 to 12.8, 10 of 10",
+            "(fixed length, epochs=10): fp32 b32 takes 12.1 s (11.4 to 12.8, 10 of 10",
         ),
         (
             runs(FAST[:1], **FIXED),
@@ -137,5 +137,5 @@ def test_no_throughput_ranking_has_them_and_they_are_not_missing():
     lines = {line.topic: line.text for line in headline(answers(cells), cells)}
     assert "Missing" not in lines
     assert lines["To a target"].startswith(
-        "mlp on mnist to accuracy at least 0.97 (first passage): fp32 b32 takes 12.2 s"
+        "mlp on mnist to accuracy at least 0.97 (first passage): fp32 b32 takes 12.9 s"
     )

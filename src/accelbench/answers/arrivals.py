@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
-from statistics import fmean
+from statistics import fmean, median_high
 
 from accelbench.answers.cells import MeasuredCell, Word
 from accelbench.answers.groups import Group, told_apart
@@ -22,7 +22,6 @@ from accelbench.schema.target import TargetTraining
 from accelbench.schema.vocab import UNEXPECTED, Definition, Engine, Precision, Protocol, Span, Status
 from accelbench.schema.workload import ModelSpec
 from accelbench.stats import arrivals
-from accelbench.stats.order_statistics import median
 
 MIN_SEEDS = 6  # of each setting: with fewer, a median has no interval
 NO_REFERENCE = "no reference runs"
@@ -94,8 +93,8 @@ class Setting:
 
     @property
     def median_s(self) -> float:
-        """The median of the times; inf."""
-        return median(self.times)
+        """The median of the times, of an even number the longer one next to it; inf."""
+        return median_high(self.times)
 
     @cached_property
     def interval(self) -> tuple[float, float] | None:
@@ -115,19 +114,19 @@ class Setting:
 
     @property
     def middle(self) -> Run:
-        """The run whose time is the median, or the longer one next to it."""
-        return sorted(self.runs, key=lambda each: each.seconds)[len(self.runs) // 2]
+        """The run whose time is the median."""
+        return next(each for each in self.runs if each.seconds == self.median_s)
 
     def number(self, column: str) -> float | None:
-        """The median of a column; None if half of the runs have no value, as those that did not arrive."""
+        """The median of a column, such as of `times`; None if it is unknown of half of the runs."""
         values = [each.process.number(column) for each in self.runs]
-        found = median([math.inf if value is None else value for value in values])
+        found = median_high(math.inf if value is None else value for value in values)
         return found if math.isfinite(found) else None
 
     @property
     def median_text(self) -> str:
         """Such as `12.1`, or `> 41.0` where it is only known that it takes longer."""
-        known = median([min(each, self.budget_s) for each in self.times])
+        known = min(self.median_s, self.budget_s)
         return f"{'> ' * math.isinf(self.median_s)}{significant(known)}" if math.isfinite(known) else "> any"
 
     @property

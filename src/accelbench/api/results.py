@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from accelbench.answers.arrivals import target_answers
 from accelbench.answers.cells import MeasuredCell, cells_of
 from accelbench.answers.groups import Limit, groups
 from accelbench.answers.process import Process
@@ -48,6 +49,10 @@ class Result(html.Figures):
     request_p90_ms: float | None
     request_p99_ms: float | None
     miss_share: float | None
+    # Of a training to a target, of the seed in the middle; None if it did not arrive.
+    target_s: float | None  # from the start of its process to the end of the evaluation that reached the target
+    target_epochs: float | None
+    target_tested: float | None  # the metric on the test set
     verdict: str | None  # `sure pass`, `sure fail` or `can't tell`; None but for protocol=server
     path: Path | None  # of the record; None if the cell has not run yet
     _cell: MeasuredCell = field(compare=False)
@@ -56,7 +61,7 @@ class Result(html.Figures):
     def of(cls, cell: MeasuredCell, path: Path | None) -> "Result":
         """The result of a cell, whose record is at `path`."""
         numbers = [*html.NUMBERS, *(f"request_p{percent}_ms" for percent in (50, 90, 99))]
-        numbers += ["requests_per_s", "offered_per_s", "miss_share"]
+        numbers += ["requests_per_s", "offered_per_s", "miss_share", "target_s", "target_epochs", "target_tested"]
         return cls(
             label=cell.label,
             status=cell.outcome,
@@ -170,7 +175,8 @@ class Results(list[Result]):
     def _answers(self) -> list[str]:
         several = [each for each in answers(each._cell for each in self) if each.others]
         served = [f"{each.what}: {each.sentence}." for each in best_settings(capacities(each._cell for each in self))]
-        return [*served, *(clean(terminal.sentence(each).plain) for each in several[: terminal.MAX_WORKLOADS])]
+        told = [*(each.sentence for each in target_answers(each._cell for each in self)), *served]
+        return [*told, *(clean(terminal.sentence(each).plain) for each in several[: terminal.MAX_WORKLOADS])]
 
 
 def read(folder: str | Path) -> Results:

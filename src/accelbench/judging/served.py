@@ -50,7 +50,14 @@ def missed_text(row: Row) -> str:
 
 
 def served_text(row: Row) -> str:
-    """What a row says of requests, such as `50 requests/s, p99 23.1 ms, sure pass: p99 at most 50 ms`; may be empty."""
+    """Such as `50 requests/s, p99 23.1 ms, sure pass: p99 at most 50 ms`; of a training to a target, how that ended.
+
+    Empty for a cell that has a speed.
+    """
+    if row["target_reached"] is not None:
+        seconds, epochs = significant(number_of(row, "target_s")), significant(number_of(row, "target_epochs"))
+        not_in = f"target not reached in {significant(number_of(row, 'target_budget_s'))} s"
+        return f"target reached in {seconds} s, {epochs} epochs" if row["target_reached"] else not_in
     rate, p99_ms = row["requests_per_s"], row["request_p99_ms"]
     words = [] if rate is None else [f"{significant(float(rate))} requests/s"]
     words += [] if p99_ms is None else [f"p99 {significant(float(p99_ms))} ms"]

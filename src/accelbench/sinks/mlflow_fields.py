@@ -4,6 +4,7 @@ import base64
 import dataclasses
 import json
 import math
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -12,13 +13,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
+from accelbench.answers.arrivals import target_answers
 from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.groups import Group, groups
 from accelbench.answers.process import PROCESS_SETTINGS, Process
 from accelbench.answers.sentences import FASTEST, verdict_text
 from accelbench.answers.serving import capacities
 from accelbench.answers.words import unit_text
-from accelbench.judging import served
+from accelbench.judging import served, target
 from accelbench.judging.disturbed import DISTURBED
 from accelbench.judging.row import remarks_in, summarise
 from accelbench.judging.warnings import Kind, relative_half_width
@@ -29,6 +31,7 @@ from accelbench.schema.measurement import Data, Epoch
 from accelbench.schema.record import Record, Row
 from accelbench.schema.serialize import canonical_json, digest
 from accelbench.schema.setting import declared
+from accelbench.schema.target import TargetTraining
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Phase, Status
 
@@ -63,6 +66,7 @@ MEASURED = {
     **_in("quality", "accuracy fp32_accuracy accuracy_change accuracy_change_low accuracy_change_high"),
     **_in("quality", "train_accuracy output_error loss test_loss"),
     **{f"requests/{column}": column for column in served.COLUMNS if column != "verdict"},
+    **{f"target/{column}": column for column in target.COLUMNS},
     **_in("setting", "num_params batch_size_per_device num_devices"),
 }
 # Series over the epochs, from 1 on, as the studies plot them: metric -> its value.
@@ -91,7 +95,7 @@ NUM_PROCESSES = "cell/num_processes"
 # MLflow's page that compares runs opens with the first metric that was written.
 CELL_COLUMNS = (
     *("samples_per_s", "samples_per_s_low", "samples_per_s_high", "latency_p50_ms", "energy_j_per_sample", "accuracy"),
-    *("requests_per_s", "request_p99_ms", "miss_share"),
+    *("requests_per_s", "request_p99_ms", "miss_share", "target_s", "target_epochs"),
 )
 CELL_SHARE = "cell/share_of_fastest"
 ALONE = "alone"  # the word of a cell that nothing compares with
@@ -176,6 +180,7 @@ def translate(record: Record) -> Run:
         points += _series("block/samples_per_s", rates, [ended_ms] * len(blocks))
         for key, value_of in EPOCHS.items():
             points += _series(key, list(map(value_of, epochs)), [ended_ms] * len(epochs), first_step=1)
+        points += _qualities(record, record.measurement.target) if record.measurement.target else ()
     if record.system is not None:
         moments = [start_ms(record) + round(1000 * t_s) for t_s in record.system.t_s]
         for key, values in record.system.values.items():
@@ -195,7 +200,7 @@ class Standing(NamedTuple):
     fastest: MeasuredCell | None = None
     word: str = ALONE  # `fastest`, how sure it is that it is slower, or its outcome if it has no speed
     verdict: str = ""  # `fastest`, or such as `1.31 times as slow, likely`
-    served: str = ""  # of a probe: how many requests per second its setting serves
+    served: str = ""  # of a probe: how many requests per second its setting serves; of a training: the answer
 
 
 def standings(cells: Sequence[MeasuredCell]) -> list[Standing]:
@@ -203,6 +208,7 @@ def standings(cells: Sequence[MeasuredCell]) -> list[Standing]:
     by_key = {each.measured_key: _standing(group, each) for group in groups(cells) for each in group.cells}
     ran = {each.measured_key: each for each in cells if each.record and each.record.status != Status.skipped}
     told = {probe.cell.measured_key: each.sentence for each in capacities(cells) for probe in each.probes}
+    told |= {setting.cell.measured_key: each.sentence for each in target_answers(cells) for setting in each.settings}
     return [by_key.get(key) or Standing(each, word=each.outcome, served=told.get(key, "")) for key, each in ran.items()]
 
 
@@ -305,6 +311,16 @@ def _series(
         value = values[step]
         if value is not None:
             yield Point(key, value, timestamps_ms[step], first_step + step)
+
+
+def _qualities(record: Record, seen: TargetTraining) -> Iterator[Point]:
+    """What the evaluations found, over steps, and over milliseconds since the process began."""
+    key = "target/" + re.sub(r"[^\w\-. /]", "_", record.cell.target.metric)
+    for each in seen.evaluations[:: math.ceil(len(seen.evaluations) / MAX_POINTS)]:
+        ms = round(1000 * each.ended_s)
+        if each.value is not None:
+            yield Point(key, each.value, start_ms(record) + ms, each.num_steps)
+            yield Point(f"{key}_over_ms", each.value, start_ms(record) + ms, ms)
 
 
 def _tags(record: Record, row: Row) -> dict[str, str]:

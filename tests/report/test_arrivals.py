@@ -1,0 +1,74 @@
+"""Trainings to a target: what the page, report.md, the terminal, MLflow and Python show of them."""
+
+import io
+import json
+import re
+
+from rich.console import Console
+
+import accelbench
+from accelbench.answers.arrivals import target_answers
+from accelbench.answers.cells import cells_of
+from accelbench.answers.process import Process
+from accelbench.cli import main
+from accelbench.schema.vocab import Precision
+from accelbench.sinks.mlflow_fields import cell_fields, standings, translate
+from accelbench.sweep import terminal
+from fakes import make_record, make_trained, write_sweep
+
+TIMES = [11.4, 12.9, 11.9, 12.3, 11.1, None]
+RECORDS = [
+    *(make_trained(seconds, seed=seed, compile_s=0.5) for seed, seconds in enumerate(TIMES)),
+    *(make_trained(20.0 + seed, seed=seed, precision=Precision.bf16_mixed) for seed in range(6)),
+]
+(ANSWER,) = target_answers(cells_of(map(Process.of, RECORDS)))
+
+
+def test_every_surface_says_the_same_sentence(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_sweep(tmp_path / "runs/mine", *RECORDS, make_record())
+    assert "fp32 b32 takes 12.3 s (11.1 to > 41.5, 5 of 6 seeds), " in ANSWER.sentence
+    assert main(["best", "runs/mine"]) == main(["report", "runs/mine"]) == 0
+    assert ANSWER.sentence in capsys.readouterr().out.replace("\n", " ")
+    console = Console(file=io.StringIO(), width=150)
+    terminal.show_answer(RECORDS, "runs/mine", console)
+    assert ANSWER.sentence in console.file.getvalue()
+    report = (tmp_path / "runs/mine/report/report.md").read_text()
+    assert report.count(ANSWER.sentence.replace("[", "\\[")) == 2
+    row = next(line for line in report.splitlines() if line.startswith("| fp32 b32 "))
+    assert "| 5 of 6 seeds | 36 to 100 | 12.3 | 11.1 to > 41.5 |" in row
+    found = accelbench.read("runs/mine")
+    assert (round(found[0].target_s, 3), found[0].target_epochs, found[0].samples_per_s) == (12.3, 5, None)
+    assert all(
+        ANSWER.sentence in text
+        for text in (repr(found), found._repr_html_().replace("&gt;", ">").replace("&#x27;", "'"))
+    )
+    assert "target reached in 12.3 s, 5.00 epochs" in repr(found[0])
+
+
+def test_the_page_draws_each_run_and_where_the_time_of_the_middle_one_went(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_sweep(tmp_path / "runs/mine", *RECORDS)
+    assert main(["report", "runs/mine"]) == 0
+    page = (tmp_path / "runs/mine/report/index.html").read_text()
+    lines = {kind: json.loads(text) for kind, text in re.findall(r"data-kind=\"(\w+)\" data-lines='(.*?)'", page)}
+    runs = [line[5] for line in lines["arrivals"] if line[1] == "fp32 b32"]
+    assert [run["seconds"] and round(run["seconds"], 3) for run in runs] == TIMES
+    assert [run["watched_s"] for run in runs] == [None] * 5 + [41.5]
+    spans = lines["spans"][0][5]
+    assert (round(sum(spans.values()), 3), spans["compile"], spans["test"]) == (12.3, 0.5, 0)
+
+
+def test_mlflow_has_the_quality_over_steps_and_over_time():
+    run = translate(RECORDS[0])
+    points = {
+        key: [point for point in run.points if point.key == f"target/{key}"] for key in ("accuracy", "accuracy_over_ms")
+    }
+    assert [(each.value, each.step) for each in points["accuracy"]][3:] == [(0.4, 400), (0.975, 500), (0.975, 600)]
+    last = points["accuracy_over_ms"][4]
+    assert (last.value, last.step, last.timestamp_ms - run.start_ms) == (0.975, 11400, 11400)
+    values = {point.key: point.value for point in run.points}
+    assert (values["target/target_s"], values["target/target_reached"], values["target/target_epochs"]) == (11.4, 1, 5)
+    fields = [cell_fields(each, "1") for each in standings(cells_of(map(Process.of, RECORDS)))]
+    assert [round(metrics["cell/target_s"], 3) for metrics, _, _ in fields] == [12.3, 23]
+    assert all(ANSWER.sentence in tags["mlflow.note.content"] for _, _, tags in fields)
