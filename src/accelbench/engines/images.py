@@ -64,12 +64,11 @@ def order_of(cell: Cell, split: str, num: int, *, last: Last, part: tuple[int, i
 
     Where it trains to a target, a part of the training set is held out, as the split `VALIDATION`.
     """
-    shuffle, endless, among = split == "train", cell.protocol not in EPOCHS, None
+    seed, shuffle, endless, among = cell.seed, split == "train", cell.protocol not in EPOCHS, None
     if cell.protocol == Protocol.target and split != "test":
         among = parts_of(num, cell.target.validation)[split == VALIDATION]
-        num = len(among)
-    how = {"shuffle": shuffle, "seed": cell.seed, "endless": endless}
-    return Order(num, cell.batch_size, **how, last=last, part=part, among=among)
+    num = num if among is None else len(among)
+    return Order(num, cell.batch_size, shuffle=shuffle, seed=seed, endless=endless, last=last, part=part, among=among)
 
 
 def input_of(cell: Cell, data_folder: Path) -> tuple[Shape, int]:

@@ -213,7 +213,7 @@ def _of_target(cell: Cell, report: DeviceReport) -> Iterator[str]:
     has_none = cell.model.is_own("autoencoder") or cell.model.output == ModelOutput.any
     is_own = cell.model.library == Library.lightning  # which logs what it likes
     if cell.protocol == Protocol.target and cell.target.metric == ACCURACY and has_none and not is_own:
-        yield f"target.metric=accuracy: model={cell.model.name} does not classify: use target.metric=loss target.value="
+        yield f"target.metric=accuracy: model={cell.model.name} does not classify: use target.metric=loss"
 
 
 def _of_precision(cell: Cell, report: DeviceReport) -> Iterator[str]:

@@ -16,7 +16,7 @@ from accelbench.data.order import VALIDATION
 from accelbench.devices.cpu import usable_cores
 from accelbench.engines.lightning import options, zoo
 from accelbench.engines.lightning.backends import Backend, Compilations, backend_for
-from accelbench.engines.lightning.feed import Feed, SingleItemLoader
+from accelbench.engines.lightning.feed import DrawnFeed, Feed, SingleItemLoader
 from accelbench.engines.lightning.global_state import hush_lightning, use_threads
 from accelbench.engines.lightning.module import (
     BenchModule,
@@ -244,10 +244,12 @@ class _Run(NetworkOutputs):
 
     def _train_to_target(self, to_target: TargetRun) -> None:
         """Each of the Trainer's epochs is an interval, and its validation an evaluation; see `engines.target`."""
-        module, feed = self.module, self.feed
-        held_out, tested = self.workload.test_feed(VALIDATION), self.workload.test_feed()
+        module, feed, workload = self.module, self.feed, self.workload
+        assert isinstance(workload, Images), "the settings refuse other batches"
+        assert not isinstance(feed, DrawnFeed), "random images have no epochs"
+        held_out, tested = workload.test_feed(VALIDATION), workload.test_feed()
         to_target.plan(feed.order)
-        if self.workload.task.own_metric is not None:
+        if workload.task.own_metric is not None:
             to_target.own_metric = lambda step, num_samples: self.ranks.total(step.metric_sum) / num_samples
         batches = chain.from_iterable(repeat(feed, self.cell.epochs))
 

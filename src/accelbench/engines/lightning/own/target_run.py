@@ -29,6 +29,7 @@ from accelbench.schema.vocab import Span
 class ModuleTargetRun(CellRun):
     """One cell's run. The arguments are those of `CellRun`."""
 
+    backend: Backend
     to_target: TargetRun
     fetches_inside = True
 
