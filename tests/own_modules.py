@@ -187,12 +187,13 @@ def ten_times(batch):
 
 
 class Validates(Lit):
-    """Logs as its score how many batches it has trained on, and an accuracy that its epoch's end makes."""
+    """Logs as its score how many batches it has trained on."""
 
     def validation_step(self, batch, batch_idx):
         assert not self.training
         self.log("score", float(len(self.losses)))
         self.log("rest_nan", torch.tensor(float("nan")))
+        self.log("single", torch.tensor(0.9))
 
     def val_dataloader(self):
         return DataLoader(samples(16), 8)

@@ -139,7 +139,8 @@ class TargetRun:
 
     def add(self, value: float | None, began_s: float, num_steps: int, num_samples: int, epochs: float) -> None:
         """Notes an evaluation after so much training; see `evaluated`."""
-        value = None if value is None or not abs(value) <= MAX_NUMBER else value
+        # 0.9 in single precision, of which a metric may be, is 0.9 here: it has no more than seven digits.
+        value = None if value is None or not abs(value) <= MAX_NUMBER else float(f"{value:.7g}")
         trained: dict[str, Any] = {"num_steps": num_steps, "num_samples": num_samples, "epochs": epochs}
         self.evaluations.append(Evaluated(**trained, value=value, began_s=began_s, ended_s=self.now_s))
         is_met, self.is_over = self.target.is_met(value), value is None or self.hit is not None

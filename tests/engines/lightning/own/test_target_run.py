@@ -39,6 +39,7 @@ def lit_cell(module="Validates", **target):
         ({"value": 30.0}, [5.0, 10.0, 15.0, 20.0], None),
         ({"definition": "fixed"}, [20.0], 0),
         ({"metric": "rest_nan"}, [None], None),
+        ({"metric": "single", "value": 0.9}, [0.9, 0.9], 0),
     ],
 )
 def test_its_own_validation_says_when_it_arrived(tmp_path, monkeypatch, target, values, hit):
