@@ -220,7 +220,7 @@ COMMAND = Command(
     usage="[flags] [folder]\n"
     "       accelbench best --search --budget 5m [flags] name=value,value ...\n"
     "       accelbench best --serve --latency-ms MS [--budget 3m] name=value ...\n"
-    "       accelbench best --target 0.97 [--seeds 6] [--budget 10m] name=value,value ...\n"
+    "       accelbench best --target 0.97 [--budget 10m] name=value,value ...\n"
     "       accelbench best --largest-batch [--budget 1m] [-v] name=value ...",
     description="--search and --serve go on with out=runs/mine: docs/finding-the-best.md",
     takes_settings=True,
