@@ -156,4 +156,5 @@ class TargetRun:
 
     def outcome(self) -> TargetTraining:
         """What is kept of it, once the last span has ended."""
-        return TargetTraining(**{each.name: getattr(self, each.name) for each in fields(TargetTraining)})
+        names = [each.name for each in fields(TargetTraining) if each.name != "planned_in"]  # which its sweep knows
+        return TargetTraining(**{name: getattr(self, name) for name in names})
