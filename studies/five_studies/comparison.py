@@ -211,6 +211,7 @@ def nearest_cell(
         for reported in sweep.cells
         if (reported.cell.model.name, reported.cell.mode, reported.cell.device) == (model, mode, device)
         and (reported.cell.engine, reported.cell.devices) == (engine, devices)
+        and reported.cell.protocol != Protocol.target  # of as many epochs as it took
         and (known is None or reported.row[known] is not None)
     ]
     # The study's own settings, of this device if it names them; study 001's where it names none.
