@@ -18,15 +18,7 @@ from accelbench.engines.lightning import options, zoo
 from accelbench.engines.lightning.backends import Backend, Compilations, backend_for
 from accelbench.engines.lightning.feed import DrawnFeed, Feed, SingleItemLoader
 from accelbench.engines.lightning.global_state import hush_lightning, use_threads
-from accelbench.engines.lightning.module import (
-    BenchModule,
-    EpochStep,
-    ImageTask,
-    InferStep,
-    TestStep,
-    TrainStep,
-    new_optimizer,
-)
+from accelbench.engines.lightning.module import BenchModule, EpochStep, ImageTask, InferStep, TestStep, new_optimizer
 from accelbench.engines.lightning.outputs import NetworkOutputs, all_finite, described
 from accelbench.engines.lightning.own.module_run import ModuleRun
 from accelbench.engines.lightning.own.target_run import ModuleTargetRun
@@ -253,7 +245,7 @@ class _Run(NetworkOutputs):
             to_target.own_metric = lambda step, num_samples: self.ranks.total(step.metric_sum) / num_samples
         batches = chain.from_iterable(repeat(feed, self.cell.epochs))
 
-        def train(step: TrainStep) -> None:
+        def train(step: InferStep) -> None:
             self._note_built(step)
             step.batches = to_target.interval_of(batches)
             to_target.train(self, step)
