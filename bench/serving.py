@@ -51,7 +51,7 @@ def queue(how: str) -> None:
     """Searches the limit of a queue, and says how often that of the service time that was measured is inside."""
     num_missed = 0
     for index in range(NUM_SEARCHES):
-        found = search(*WAITS, f"model.args.how={how}", f"seed={index}")
+        found = search(*WAITS, f"model.args.how={how}", f"seed={index}", "server.max_batch=1")
         service_s = median([served(each).compute_s for each in found.probes])
         theory = highest_rate(service_s, is_exponential=how != "sleeps")
         low, high = found.low or float("nan"), found.high or float("inf")
