@@ -207,10 +207,10 @@ class TargetAnswer:
 def target_answers(cells: Iterable[MeasuredCell]) -> list[TargetAnswer]:
     """An answer for each workload that was trained to a target, and each machine with its packages."""
     found: dict[tuple[str, str], dict[str, MeasuredCell]] = defaultdict(dict)
-    for each in cells:
-        if each.cell.protocol == Protocol.target:
-            work = _plain(each)
-            found[work.workload_key, work.place_key].setdefault(each.measured_key, each)  # it may be of several sweeps
+    for cell in cells:
+        if cell.cell.protocol == Protocol.target:
+            work = _plain(cell)
+            found[work.workload_key, work.place_key].setdefault(cell.measured_key, cell)  # it may be of several sweeps
     groups = told_apart(Group([_plain(each) for each in of_work.values()]) for of_work in found.values())
     settings = [[*_settings(*pair)] for pair in zip(groups, map(dict.values, found.values()), strict=True)]
     references: dict[Hashable, list[float]] = defaultdict(list)  # epochs, which no machine changes

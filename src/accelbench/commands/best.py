@@ -145,8 +145,8 @@ def _show_best(chosen: Namespace, context: Context) -> int:
         unread = [each.problem for each in planned if each.problem]
         raise UserError("\n  ".join([problem, *unread[:1], *notes]))
     explained = []
-    for line in told:
-        terminal.say(console, f"{line}\n")
+    for text in told:
+        terminal.say(console, f"{text}\n")
     for each in found:
         best = chosen_of(each.group)
         console.print(terminal.sentence(each), soft_wrap=not console.is_terminal)
