@@ -67,8 +67,7 @@ def run(words: Sequence[str], tracking: str = "none", statuses: Collection[int] 
     """Runs the command line with these settings, which ends with one of `statuses`; the records, oldest first."""
     with new_folder() as folder:
         command = [*CLI, *words, f"out={folder}", f"tracking={tracking}"]
-        done = subprocess.run(command, stdout=subprocess.DEVNULL)
-        if done.returncode not in statuses:
+        if (done := subprocess.run(command, stdout=subprocess.DEVNULL)).returncode not in statuses:
             done.check_returncode()
         return records_in(folder)
 
