@@ -142,7 +142,7 @@ def test_the_output_is_compared_with_fp32s(digits, precision, low, high, protoco
     assert measured.warnings == []
 
 
-@pytest.mark.parametrize("protocol", Protocol)
+@pytest.mark.parametrize("protocol", [each for each in Protocol if each != Protocol.target])  # which trains
 def test_inference_is_in_evaluation_mode_without_gradients(digits, protocol, monkeypatch):
     seen = set()
     honest = engine.InferStep.compute
