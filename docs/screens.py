@@ -48,7 +48,7 @@ TERMINALS = {
     "wrong-word": "accelbench model=cnn device=cdu",
     "options": f"accelbench -m {RESNET18} batch_size=16 channels_last=false,true tracking=none",
     "compare": 'accelbench compare --fail-if slower:5% --run "model=mlp mode=infer" "model=mlp mode=infer threads=1"',
-    "search": f"accelbench best --search --budget 1m {RESNET18} precision=fp32,bf16 batch_size=1,8 threads=1,2",
+    "search": f"accelbench best --search --budget 2m {RESNET18} precision=fp32,bf16 batch_size=1,8 threads=1,2",
 }
 FAILING = {"wrong-word": 2, "compare": 1}  # their exit statuses
 SERVE = "accelbench best --serve --latency-ms 50 model=cnn engine=lightning,openvino server.max_batch=1,8"
