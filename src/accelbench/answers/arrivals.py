@@ -17,7 +17,7 @@ from accelbench.answers.process import Process
 from accelbench.answers.words import data_text, model_text
 from accelbench.compare.sureness import LIKELY_RATIO, MARGIN, are_interleaved
 from accelbench.presentation import counted, significant
-from accelbench.schema.cell import Options
+from accelbench.schema.cell import Cell, Options
 from accelbench.schema.target import TargetTraining
 from accelbench.schema.vocab import UNEXPECTED, Definition, Engine, Precision, Protocol, Span, Status
 from accelbench.schema.workload import ModelSpec
@@ -261,9 +261,13 @@ def _runs(processes: Sequence[Process]) -> tuple[list[Run], str]:
     return [Run(each.process, end.ended_s, end.epochs) for each, end in zip(runs, ends, strict=True) if end], ""
 
 
+def reference_of(cell: Cell) -> Cell:
+    """The training that tells how many epochs a setting should need: in fp32, with Lightning, without options."""
+    return replace(cell, precision=Precision.fp32, engine=Engine.lightning, keras=None, options=Options())
+
+
 def _is_reference(setting: Setting) -> bool:
-    cell = setting.cell.cell
-    return (cell.engine, cell.precision, cell.options) == (Engine.lightning, Precision.fp32, Options())
+    return reference_of(setting.cell.cell) == setting.cell.cell
 
 
 def _schedule_of(setting: Setting) -> tuple[int, float]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from accelbench.commands.command import BUDGET, VERBOSE, Context, budget_in_s, flag
 from accelbench.errors import UserError
+from accelbench.project import shown
 
 FLAGS = (
     flag("--target", metavar="0.97", help="train to this accuracy: what gets there first"),
@@ -42,10 +43,11 @@ def run(sides: Sequence[str], chosen: Namespace, context: Context) -> int:
     budget_s = budget_in_s(chosen, DEFAULT_BUDGET)
     target = ["protocol=target", f"target.accuracy={chosen.target}"]
     with Hosts() as hosts:
+        from accelbench.answers.arrivals import MIN_SEEDS
         from accelbench.settings.compose import cells_of, compose, words_in
         from accelbench.sweep import run as sweep
         from accelbench.sweep import terminal
-        from accelbench.sweep.seeds import NUM_SEEDS, with_seeds
+        from accelbench.sweep.seeds import with_seeds
 
         given, verbose = [words_in(words) for words in sides], [VERBOSE] * chosen.verbose
         if refused := DECIDED & {word.partition("=")[0] for words in given for word in words}:
@@ -53,11 +55,11 @@ def run(sides: Sequence[str], chosen: Namespace, context: Context) -> int:
         composed = [one for words in given for one in compose(["-m", *target, *words, *verbose])]
         cells, options = cells_of(composed)
         options = replace(options, ends_after_s=budget_s)
-        planned = with_seeds(cells, NUM_SEEDS if chosen.seeds is None else int(chosen.seeds))
+        planned = with_seeds(cells, MIN_SEEDS if chosen.seeds is None else int(chosen.seeds))
 
         def show(result: sweep.SweepResult) -> None:
             terminal.conclude(result.records, result.folder, context.console, result.sweep_id)
-            terminal.show_answer(result.records, str(result.folder), context.console, options.words)
+            terminal.show_answer(result.records, shown(result.folder), context.console, options.words)
 
         result = sweep.run(planned, options, context.console, hosts=hosts, show=show)
     result.check_request(is_shown=True)

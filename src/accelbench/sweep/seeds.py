@@ -3,17 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from accelbench.answers.arrivals import reference_of
 from accelbench.errors import UserError
-from accelbench.schema.cell import MAX_SEED, Cell, Options
-from accelbench.schema.vocab import Engine, Precision
+from accelbench.schema.cell import MAX_SEED, Cell
 from accelbench.settings.suites import check_cells
-
-NUM_SEEDS = 6  # the fewest that give the median an interval at 95 % (`stats/arrivals.py`)
-
-
-def reference_of(cell: Cell) -> Cell:
-    """The training that tells how many epochs a setting should need: in fp32, with Lightning, without options."""
-    return replace(cell, precision=Precision.fp32, engine=Engine.lightning, keras=None, options=Options())
 
 
 def with_seeds(cells: Sequence[Cell], num: int) -> list[Cell]:
@@ -26,7 +19,7 @@ def with_seeds(cells: Sequence[Cell], num: int) -> list[Cell]:
     for cell in cells:
         if cell.seed + 2 * num > MAX_SEED:
             raise UserError(f"seed={cell.seed}: with --seeds {num}, seeds end at {MAX_SEED}")
-    references = [each for cell in cells if (each := reference_of(cell)).device == cell.device]
+    references = list(map(reference_of, cells))
     check_cells(num * (len(cells) + 2 * len(references)), f"--seeds {num}")
     asked = [replace(cell, seed=cell.seed + more) for more in range(num) for cell in cells]
     further = [replace(cell, seed=cell.seed + more) for more in range(2 * num) for cell in references]
