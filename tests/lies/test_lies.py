@@ -11,6 +11,7 @@ import pytest
 
 from accelbench.judging.row import summarise
 from accelbench.judging.warnings import MAX_OTHERS_PERCENT
+from accelbench.measuring.output_check import NOT_IN_TIME
 from accelbench.schema.cell import TrainerSettings, Window
 from accelbench.schema.vocab import (
     MODULE,
@@ -317,7 +318,9 @@ def test_slow_steps_end_in_time_and_are_checked(hosts, tmp_path, asked, stop, sa
     measured = outcome.measurement
     assert (outcome.status, measured.stop) == (Status.ok, stop), (outcome.reason, outcome.error)
     assert len(measured.latency_s) == len(measured.blocks) >= 6
-    assert any(check.promise == Promise.outputs and check.share for check in measured.checks)
+    # On a busy machine the comparison may take longer than timeout_s leaves, which is said.
+    is_left_out = stop == Stop.timeout and NOT_IN_TIME in measured.warnings
+    assert is_left_out or any(check.promise == Promise.outputs and check.share for check in measured.checks)
     row = summarise(make_record(cell, measurement=measured))
     assert re.search(said, row["warnings"])
     assert (measured.breakdown is None) == any("no phases of a step" in note for note in measured.notes)

@@ -122,13 +122,14 @@ def measure_steps(runner: Runner, warmup: int, steps: int, reference: Now = raw_
     timing.settled = False if len(first) < warmup else None
     timing.steps_are_blocks = not runner.queues
     num_parts = _num_parts(runner, steps)
-    look_at, runner.look_after_s = SystemRandom().randrange(min(NUM_PARTS, num_parts)), sys.float_info.max
-    part_s = runner.fastest_s * steps / num_parts
+    # Not in the last part: steps have to follow, which show whether the weights change from then on.
+    look_at, runner.look_after_s = SystemRandom().randrange(min(NUM_PARTS, max(1, num_parts - 1))), sys.float_info.max
     with _steady(runner, reference):
         for part in range(num_parts):
-            if part == look_at:
+            if part == look_at and part + 1 < max(2, num_parts):
                 # Nobody knows which part is the last: further ones are looked at, ever farther apart.
-                runner.look_after_s = runner.measured_s + SystemRandom().uniform(0, part_s)
+                # By steps: after so many seconds there may be no further step, where the part before was disturbed.
+                runner.look_after_steps = timing.num_watched + SystemRandom().randint(1, max(1, steps // num_parts))
                 look_at = part + NUM_PARTS + SystemRandom().randrange(NUM_PARTS + 3 * part)
             before_s = runner.measured_s
             _run_part(runner, steps * (part + 1) // num_parts - steps * part // num_parts)

@@ -132,7 +132,8 @@ class Runner:
     timing: Timing = field(default_factory=Timing)
     ends: Ends = Ends()
     queues: bool = True  # whether a step may return before it is done, so that waiting for each lets the device idle
-    look_after_s: float = math.inf  # measured seconds after which `watch` looks
+    look_after_s: float = math.inf  # measured seconds after which `watch` looks, once
+    look_after_steps: float = math.inf  # measured steps after which it looks, if these are fewer
     measured_s: float = 0.0
     fastest_s: float = 0.0  # of the steps of warm-up, without the first and those that compiled; 0: there was no other
     _num_plain: int = 0
@@ -220,8 +221,9 @@ class Runner:
         self.timing.num_steady_samples += num_samples
         self.timing.num_watched += num_steps
         self.timing.num_after_look += num_steps
-        if self.watch is not None and self.measured_s >= self.look_after_s:
-            self.look_after_s = math.inf
+        is_time = self.measured_s >= self.look_after_s or self.timing.num_watched >= self.look_after_steps
+        if self.watch is not None and is_time:
+            self.look_after_s = self.look_after_steps = math.inf
             start = self.now()
             self.watch.look(batch)
             self.timing.dropped_s += self.now() - start
