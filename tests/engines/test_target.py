@@ -7,6 +7,7 @@ import pytest
 from accelbench.data.order import Order, parts_of
 from accelbench.engines.target import TargetRun, ends_of
 from accelbench.errors import UnsupportedError
+from accelbench.measuring.runner import Timing
 from accelbench.schema.cell import Target
 from accelbench.schema.vocab import Definition, Mode, Protocol, Span
 from fakes import make_cell
@@ -81,7 +82,7 @@ def test_spans_follow_each_other_without_gaps_since_the_process_began():
     run = run_of()
     for span in (Span.build, Span.train, Span.evaluate, Span.test):
         run.begin(span)
-    run.end()
+    run.end(Timing())
     log = run.log
     assert [each.span for each in log] == [*Span]
     assert log[0].began_s == 0.0 < log[0].ended_s

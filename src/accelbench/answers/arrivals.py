@@ -254,7 +254,9 @@ def _runs(processes: Sequence[Process]) -> tuple[list[Run], str]:
     target = processes[0].cell.target
     if target.definition == Definition.passage:
         return runs, ""
-    ends = [each.training.evaluations[-1] if each.training else None for each in runs]
+    measured = [each.process.record and each.process.record.measurement for each in runs]
+    # One that its time limit ended is of another length.
+    ends = [each.target.evaluations[-1] if each and each.target and not each.is_partial else None for each in measured]
     values = [math.nan if end is None or end.value is None else end.value for end in ends]
     if not arrivals.fixed_is_met(values, target.threshold, target.is_lower):
         return runs, "the mean of its seeds is not surely beyond the target"

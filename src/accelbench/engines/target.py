@@ -4,6 +4,7 @@ What it is evaluated on is a part of the training set (`data.order.parts_of`).
 """
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from itertools import count, islice, takewhile
@@ -12,12 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from accelbench.data.order import Order
 from accelbench.devices.proc import started_boot_s
 from accelbench.measuring import clock, witness
-from accelbench.measuring.runner import Step
+from accelbench.measuring.runner import Step, Timing
 from accelbench.schema.cell import ACCURACY, LOSS, Cell, Target
 from accelbench.schema.measurement import Evaluation
 from accelbench.schema.ranges import MAX_NUMBER
 from accelbench.schema.target import Evaluated, Logged, TargetTraining
-from accelbench.schema.vocab import Definition, Device, Span
+from accelbench.schema.vocab import Definition, Device, Span, Stop
 
 if TYPE_CHECKING:
     from accelbench.engines.cell_run import CellRun
@@ -39,10 +40,13 @@ def ends_of(target: Target, epochs: int, per_epoch: int, in_call: int = 1) -> It
 
 
 class TargetRun:
-    """A training to the target of `cell`, of this process. Its log begins with the start of the process."""
+    """A training to the target of `cell`, of this process. Its log begins with the start of the process.
 
-    def __init__(self, cell: Cell) -> None:
-        self.cell, self.target = cell, cell.target
+    After `until_s`, of `time.perf_counter`, it is evaluated once more, and ends.
+    """
+
+    def __init__(self, cell: Cell, until_s: float = math.inf) -> None:
+        self.cell, self.target, self._until_s = cell, cell.target, until_s
         self._started_s = started_boot_s()
         self._span, self._began_s = Span.start, 0.0
         self.deterministic = cell.device == Device.cpu and not cell.own_code
@@ -50,13 +54,13 @@ class TargetRun:
         self.evaluations: list[Evaluated] = []
         self.hit: int | None = None
         self.stayed: bool | None = None
-        self.num_calls = 0  # of the engine's step, up to the end of the interval that was asked for last
+        self.num_calls = 0  # of the engine's step
         self.compile_s = 0.0  # in the spans of training
         self.num_validation: int | None = None
         self.tested: float | None = None
         self.evaluation: Evaluation | None = None  # on the test set
         self.own_metric: Callable[[Any, int], float] | None = None  # the mean over so many samples of an engine's step
-        self.is_over = False
+        self.is_over = self.is_cut = False  # cut: for its time limit, before all epochs
         self.begin(Span.data)
 
     @property
@@ -70,11 +74,12 @@ class TargetRun:
         self.log.append(Logged(span=self._span, began_s=self._began_s, ended_s=now_s))
         self._span, self._began_s = span, now_s
 
-    def end(self) -> tuple[float, float]:
-        """Ends the last span; returns when training began and the log ended, in seconds since the machine started."""
+    def end(self, timing: Timing) -> None:
+        """Ends the last span, and notes when training began and the log ended, and whether it ran out of time."""
         self.begin(self._span)
         began_s = min(each.began_s for each in self.log if each.span == Span.train)
-        return self._started_s + began_s, self._started_s + self.log[-1].ended_s
+        timing.steady_boot_s = self._started_s + began_s, self._started_s + self.log[-1].ended_s
+        timing.stop = Stop.timeout if self.is_cut and self.hit is None else None
 
     def plan(self, order: Order, in_call: int = 1) -> None:
         """Says which batches an epoch has, `in_call` of which the engine's step runs at a time."""
@@ -84,9 +89,16 @@ class TargetRun:
 
     def interval_of(self, batches: Iterator[Item]) -> Iterator[Item]:
         """Of the batches of all epochs, one after another, those up to the next evaluation."""
-        end = next(self._ends)
-        num, self.num_calls = end - self.num_calls, end
-        return islice(batches, num)
+        for batch in islice(batches, next(self._ends) - self.num_calls):
+            self.num_calls += 1
+            yield batch
+            if self.num_calls < self.cell.epochs * self.calls_of_epoch and self.is_late():
+                return
+
+    def is_late(self) -> bool:
+        """Whether there is no time for a further step."""
+        self.is_cut |= time.perf_counter() > self._until_s
+        return self.is_cut
 
     def train(self, run: "CellRun", step: Step) -> None:
         """Trains up to the next evaluation, until when `step` gives batches."""
@@ -115,7 +127,7 @@ class TargetRun:
             began_s = self.now_s
             self.tested, found = self._metric(run, step, num_samples)
             self.evaluation = Evaluation(num_samples=num_samples, seconds=self.now_s - began_s, **found)
-            run.timing.steady_boot_s = self.end()
+            self.end(run.timing)
         run.note_resources()
 
     def _metric(self, run: "CellRun", step: Any, num_samples: int) -> tuple[float | None, dict[str, float | None]]:
@@ -129,13 +141,13 @@ class TargetRun:
     def evaluated(self, value: float | None, began_s: float) -> None:
         """Notes an evaluation that ends now, and decides whether the training is over.
 
-        It ends with the loss that is not finite, with all epochs, or with the evaluation after the hit.
+        It ends with the loss that is not finite, with all epochs, with its time, or with the evaluation after the hit.
         """
         epochs, rest = divmod(self.num_calls, self.calls_of_epoch)
         order, steps = self.order, min(rest * self.in_call, len(self.order))
         num_samples = epochs * order.num_samples + min(steps * order.batch_size, order.num_samples)
         self.add(value, began_s, epochs * len(order) + steps, num_samples, num_samples / order.num_samples)
-        self.is_over |= self.num_calls == self.cell.epochs * self.calls_of_epoch
+        self.is_over |= self.is_cut or self.num_calls == self.cell.epochs * self.calls_of_epoch
 
     def add(self, value: float | None, began_s: float, num_steps: int, num_samples: int, epochs: float) -> None:
         """Notes an evaluation after so much training; see `evaluated`."""
@@ -146,7 +158,7 @@ class TargetRun:
         is_met, self.is_over = self.target.is_met(value), value is None or self.hit is not None
         if self.hit is not None:
             self.stayed = is_met
-        elif is_met:
+        elif is_met and not (self.is_cut and self.target.definition == Definition.fixed):  # of another length
             self.hit = len(self.evaluations) - 1
 
     @property

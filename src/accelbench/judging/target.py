@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from accelbench.judging.costs import joules_within
-from accelbench.presentation import counted, significant
+from accelbench.presentation import significant
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.record import Record, Row
@@ -82,7 +82,7 @@ def notes(cell: Cell, seen: TargetTraining) -> Iterator[str]:
     elif seen.hit is None:
         best = significant(min(known) if target.is_lower else max(known))
         of = f"the best of {len(known)} evaluations was {best}" if len(known) > 1 else f"the evaluation was {best}"
-        yield f"{target.text} was not reached in {counted(round(found[-1].epochs), 'epoch')}: {of}"
+        yield f"{target.text} was not reached in {found[-1].epochs:.3g} epochs: {of}"
     elif seen.hit == 0 and target.definition == Definition.passage:
         yield "reached at the first evaluation: a smaller target.every tells when"
     if seen.stayed is False:

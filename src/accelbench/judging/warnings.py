@@ -138,7 +138,10 @@ def _about_blocks(record: Record, measured: Measurement, row: Row) -> Iterator[R
 
 def _about_end(cell: Cell, measured: Measurement) -> Iterator[Remark]:
     num, of_all = measured.num_timed_steps, f" of {cell.steps:,}" if cell.protocol == Protocol.steps else ""
-    if measured.is_partial and not measured.serving:  # which says it itself
+    if measured.is_partial and measured.target:
+        epochs = f"{measured.target.evaluations[-1].epochs:.3g} of at most {cell.epochs} epochs"
+        yield doubt("ran a part of the epochs", f"partial: {epochs}, timeout_s")
+    elif measured.is_partial and not measured.serving:  # which says it itself
         yield doubt("ran a part of the steps", f"partial: {num:,}{of_all} steps, timeout_s")
     elif measured.stop == Stop.budget:
         few = f"it was measured in {num:,}{of_all} steps after {measured.num_warmup_steps:,} of warm-up"

@@ -1,5 +1,7 @@
 """Trainings to a target of the Lightning engine, against known truths."""
 
+from dataclasses import replace
+
 import pytest
 
 import rank_faults
@@ -9,13 +11,14 @@ from accelbench.engines.lightning import engine
 from accelbench.errors import UnsupportedError
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.asked import judge
+from accelbench.judging.row import summarise
 from accelbench.judging.target import of_training
 from accelbench.schema.cell import Target
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load, plain
-from accelbench.schema.vocab import Library, Mode, Protocol, Span
+from accelbench.schema.vocab import Library, Mode, Protocol, Span, Stop
 from accelbench.schema.workload import ModelSpec
-from fakes import make_cell
+from fakes import make_cell, make_record
 from marks import IGNORES_LIGHTNINGS_WARNINGS
 
 pytestmark = IGNORES_LIGHTNINGS_WARNINGS
@@ -56,6 +59,21 @@ def test_a_network_that_is_right_from_a_step_on(digits, num, settings, hit_epoch
     covered = sum(each.seconds for each in seen.log)
     assert covered >= 0.99 * seen.log[-1].ended_s
     assert [each.span for each in seen.log[:4]] == [Span.start, Span.data, Span.build, Span.train]
+
+
+@pytest.mark.parametrize("target", [{"accuracy": 1.0}, {"definition": "fixed", "accuracy": 0.01}])
+def test_it_ends_before_its_time_limit_as_not_arrived(digits, target):
+    cell = target_cell(replace(MLP, learning_rate=1e-6), target, epochs=10**7, timeout_s=1.0)
+    measured = engine.run(cell, digits)
+    seen, last = measured.target, measured.target.evaluations[-1]
+    assert judge(cell, measured) is None
+    assert (measured.stop, seen.hit) == (Stop.timeout, None)
+    assert 0 < last.epochs < 10**7
+    record = make_record(cell, measurement=measured)
+    assert record.was_cut(600.0)
+    row = summarise(record)
+    assert (row["target_reached"], row["target_budget_s"]) == (False, last.ended_s)
+    assert "of at most 10000000 epochs, timeout_s" in row["warnings"]
 
 
 def test_equal_seeds_give_equal_curves_and_other_seeds_others(digits):

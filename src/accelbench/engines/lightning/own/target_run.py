@@ -93,7 +93,7 @@ class ModuleTargetRun(CellRun):
 
     def _is_due(self) -> bool:
         """Whether the Trainer is to validate now; with that the interval of training ends."""
-        if self.num_batches < self.next_end or self.to_target.is_over:
+        if self.to_target.is_over or (self.num_batches < self.next_end and not self.to_target.is_late()):
             return False
         self.backend.wait()
         self.trainer.callback_metrics.pop(self.cell.target.metric, None)  # what training_step may have logged
@@ -110,9 +110,9 @@ class ModuleTargetRun(CellRun):
         value = float(logged[name])
         is_last, epochs = self.num_batches >= self.cell.epochs * self.length, self.num_batches / self.length
         to_target.add(value, self.began_s, self.num_batches, self.num_samples_seen, epochs)
-        if to_target.is_over or is_last:
+        if to_target.is_over or to_target.is_cut or is_last:
             to_target.is_over = self.trainer.should_stop = True
-            self.timing.steady_boot_s = to_target.end()
+            to_target.end(self.timing)
             witness.say(witness.Moment.end)
             self.note_resources()
         else:
