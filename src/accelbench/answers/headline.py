@@ -1,4 +1,4 @@
-"""What all answers come to, in at most six lines: the page, report.md and the end of `make repro` show these."""
+"""What all answers come to, in at most five lines: the page, report.md and the end of `make repro` show these."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,8 @@ class Line(NamedTuple):
 
     topic: str  # what it is about, such as `Fastest`
     text: str  # sentences; what is to stand on a line of its own follows a line break
-    networks: Mapping[str, Sequence[Network | None]] = MappingProxyType({})  # the same as a table, by names
+    above: str = ""  # those that `networks` does not show
+    networks: Mapping[str, Sequence[Network | None]] = MappingProxyType({})  # the others as a table, by names
     heads: Sequence[str] = ()  # of the columns of `networks`, such as `Training, on the cpu`
     num_more: int = 0  # networks that are left out
 
@@ -47,9 +48,7 @@ def headline(answers: Sequence[Answer], cells: Sequence[MeasuredCell], published
     published numbers.
     """
     lines = [
-        Line("Serving", _serving(cells)),
-        Line("To a target", "\n".join(each.sentence for each in target_answers(cells))),
-        _fastest(answers),
+        _fastest(answers, [*_serving(cells), *(each.sentence for each in target_answers(cells))]),
         Line("In doubt", in_doubt(answers, cells)),
         Line("Precision", worth(answers, cells)),
         Line("Studies", published),
@@ -58,11 +57,15 @@ def headline(answers: Sequence[Answer], cells: Sequence[MeasuredCell], published
     return [line for line in lines if line.text]
 
 
-def _fastest(answers: Sequence[Answer]) -> Line:
-    """The fastest setting of each network with several, by mode; of batch sizes if no network has several settings."""
+def _fastest(answers: Sequence[Answer], others: Sequence[str]) -> Line:
+    """The sentences on other speeds, then the fastest setting of each network with several, by mode.
+
+    If no network has several settings, the fastest batch sizes.
+    """
     chosen = [answer for answer in answers if answer.group.others] or [answer for answer in answers if answer.others]
     if not chosen:
-        return Line("Fastest", "Each network was measured with one setting: nothing to compare." if answers else "")
+        alone = "Each network was measured with one setting: nothing to compare." if answers else ""
+        return Line("Fastest", "\n".join(others) or alone)
     names = dict.fromkeys(answer.name_among(chosen) for answer in chosen)
     shown, heads, columns = sorted(list(names)[:MAX_NAMED], key=str.casefold), [], []
     for mode in Mode:
@@ -73,7 +76,7 @@ def _fastest(answers: Sequence[Answer]) -> Line:
             columns.append(_networks(of_mode, has_devices=len(devices) > 1))
     texts = [_text(head, shown, column) for head, column in zip(heads, columns, strict=True)]
     rows = {name: [column.get(name) for column in columns] for name in shown}
-    return Line("Fastest", "\n".join(texts), rows, heads, len(names) - len(shown))
+    return Line("Fastest", "\n".join([*others, *texts]), "\n".join(others), rows, heads, len(names) - len(shown))
 
 
 def _text(head: str, shown: Sequence[str], networks: Mapping[str, Network]) -> str:
@@ -114,10 +117,9 @@ def _networks(answers: Sequence[Answer], *, has_devices: bool) -> dict[str, Netw
     return {answer.name_among(answers): network(answer) for answer in reversed(answers)}
 
 
-def _serving(cells: Sequence[MeasuredCell]) -> str:
-    """How many requests per second the best setting of each workload serves; with the workload if there are several."""
-    best = best_settings(capacities(cells))
-    return "\n".join(f"{f'{each.what}: ' if len(best) > 1 else ''}{each.sentence}." for each in best)
+def _serving(cells: Sequence[MeasuredCell]) -> list[str]:
+    """How many requests per second the best setting of each workload serves."""
+    return [f"{each.what}: {each.sentence}." for each in best_settings(capacities(cells))]
 
 
 def _missing(cells: Sequence[MeasuredCell]) -> str:
