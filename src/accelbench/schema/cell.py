@@ -194,10 +194,10 @@ class Server:
     generator: Generator = setting(Generator.own, "protocol=server: own, or loadgen for MLPerf's")
 
     def words(self, protocol: Protocol) -> list[str]:
-        """Words for the rate, and for settings that differ from their defaults; part of a cell's label."""
+        """Words for settings that differ from their defaults, and for the rate; part of a cell's label."""
         rate = [f"{self.rate:g}rps"] if protocol == Protocol.server else []
         delay = [f"{self.max_delay_ms:g}ms"] if self.max_delay_ms else []
-        return rate + delay + ([f"{self.workers}workers"] if self.workers > 1 else [])
+        return delay + ([f"{self.workers}workers"] if self.workers > 1 else []) + rate
 
 
 ACCURACY, LOSS, METRIC = "accuracy", "loss", "metric"  # the metrics of a target; the last one is `model.metric`
@@ -412,7 +412,6 @@ class Cell(RunSettings):
             data.pipeline if data.pipeline != Pipeline.array else "",
             data.augment if data.augment != Augment.none else "",
             {Protocol.window: "", Protocol.steps: f"{self.steps}steps"}.get(self.protocol, self.protocol),
-            *(self.server.words(self.protocol) if self.protocol in SERVING else []),
             f"{self.target.threshold:g}" if self.protocol == Protocol.target else "",
             f"{self.threads}thread{'s' * (self.threads > 1)}" if self.threads else "",
             PurePath(model.weights).name if model.weights != Weights.none else "",
@@ -420,6 +419,8 @@ class Cell(RunSettings):
         ]
         if model.library != Library.accelbench:  # of accelbench's own networks, conf/ has the default arguments
             parts += [argument_text(name, value) for name, value in self.arguments]
+        # Near the end, so that a narrow terminal, which takes out a name's middle, shows the rate.
+        parts += self.server.words(self.protocol) if self.protocol in SERVING else []
         parts += [f"s{self.seed}" if self.seed else "", f"r{self.repeat}" if self.repeat else ""]
         return one_line("-".join(filter(None, parts)))
 

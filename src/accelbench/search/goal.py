@@ -243,7 +243,7 @@ def show(found: Found, folder: Path, console: Console) -> int:
         for line in answer.sentences():
             console.print(line, markup=False, highlight=False, soft_wrap=not console.is_terminal)
         if (table := tabulate_known("", answer.columns(), answer.shown_cells())) is not None:
-            console.print(rendered(table))
+            console.print(rendered(table, console.width))
     if found.disturbed:
         num = f"{len(found.disturbed):,} ({found.disturbed[0]})"
         say(console, f"Processes that were disturbed, and do not count: {num}", "yellow")

@@ -252,7 +252,7 @@ def _show_figures(
             taken = sum(max(map(len, column)) + 2 for column in zip(*texts, strict=True))
             for row in table.rows:
                 row[0] = word(without_middle(row[0].text, max(LEAST_NAME, console.width - taken - 2)))
-        console.print(rendered(table))
+        console.print(rendered(table, console.width))
 
 
 def sentence(answer: Answer) -> Text:

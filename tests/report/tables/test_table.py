@@ -3,7 +3,7 @@ import io
 import pytest
 from rich.console import Console
 
-from accelbench.report.tables.table import bars
+from accelbench.report.tables.table import Table, bars, number, rendered, word
 
 
 @pytest.mark.parametrize("width", [80, 20])
@@ -21,3 +21,17 @@ def test_bars_have_a_line_for_each_setting_and_names_and_speeds_fit_into_any_ter
         assert lines[0].count("█") > 3 * lines[1].count("█")
     else:
         assert "".join("".join(line[:6].split()) for line in lines) == "cpubf16b128cpufp32b128"
+
+
+@pytest.mark.parametrize("width", [80, 90, 112])
+def test_a_table_of_prices_breaks_no_word_and_is_no_wider_than_the_terminal(width) -> None:
+    headings = ["best by", "with", "samples/s", "± (%)", "p50 (ms)", "cost of a million", "bound by", "doubts"]
+    texts = ["throughput, money", "cpu fp32 b8"], ["latency, energy", "cpu bf16 b128, lightning"]
+    rows = [[*map(word, own), *map(number, (2740, 48, 452, 313)), word("compute"), number(2)] for own in texts]
+    out = io.StringIO()
+    Console(file=out, width=width).print(rendered(Table(title="", headings=headings, rows=rows), width))
+    lines = [line.rstrip() for line in out.getvalue().splitlines()]
+    assert max(map(len, lines)) <= width
+    shown = " ".join(lines).split()
+    assert {entry for row in rows for each in row for entry in each.text.split()} <= set(shown)
+    assert {part for heading in headings for part in heading.split()} <= set(shown)
