@@ -17,18 +17,22 @@ def series(rng, num, related, outliers=0.1, sigma=0.02):
     return values
 
 
+def median_interval(values, **how):
+    return stats.Sample(list(values)).percentile_interval(50, **how)
+
+
 def covered(bounds, truth):
     return sum(low <= truth <= high for low, high in bounds) / len(bounds)
 
 
 def test_fewer_values_than_bounds_need_give_none():
-    assert stats.median_interval([1.0, 2.0, 3.0, 4.0, 5.0]) is None
-    assert stats.median_interval([3.0, 1.0, 2.0, 6.0, 5.0, 4.0]) == (1.0, 6.0)
-    assert stats.median_interval(range(7), confidence=0.99) is None
-    assert stats.median_interval(range(8), confidence=0.99) == (0, 7)
+    assert median_interval([1.0, 2.0, 3.0, 4.0, 5.0]) is None
+    assert median_interval([3.0, 1.0, 2.0, 6.0, 5.0, 4.0]) == (1.0, 6.0)
+    assert median_interval(range(7), confidence=0.99) is None
+    assert median_interval(range(8), confidence=0.99) == (0, 7)
     assert (stats.half_width([1.0] * 5), stats.half_width([2.0] * 6)) == (None, 0)
     for values in ([2.0**i for i in range(9)], [1.0] * 10 + [2.0] * 11):
-        low, high = stats.median_interval(values)
+        low, high = median_interval(values)
         assert low <= stats.median(values) <= high
 
 
@@ -37,7 +41,7 @@ def test_fewer_values_than_bounds_need_give_none():
 @pytest.mark.parametrize("num", [10, 20, 60])
 def test_the_interval_holds_the_median_of_blocks_that_resemble_their_neighbours(num, related):
     rng, truth = np.random.default_rng(7), stats.median(series(np.random.default_rng(99), 40_000, related))
-    assert covered([stats.median_interval(series(rng, num, related)) for _ in range(1500)], truth) >= 0.93
+    assert covered([median_interval(series(rng, num, related)) for _ in range(1500)], truth) >= 0.93
 
 
 @pytest.mark.slow

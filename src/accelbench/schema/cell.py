@@ -36,7 +36,7 @@ from accelbench.schema.workload import DataSpec, ModelSpec
 MAX_ARGUMENT = 24  # characters of a value in a label
 MAX_SEED = 2**32 - 1
 MAX_STEPS = 1_000_000  # whose times a record keeps: one of more would be too large to be read (`serialize.MAX_MB`)
-OTHER_ENGINE = "other engines"
+OTHER_ENGINE, OTHER_PROTOCOLS = "other engines", "other protocols"
 # The settings that a user chooses among; cells that differ in any other setting do different things.
 CHOSEN_SETTINGS = (
     *("engine", "keras", "device", "devices", "scaling", "precision", "options"),
@@ -164,32 +164,26 @@ class Server:
     """
 
     rate: NotNegative = setting(
-        50.0, "protocol=server: requests that arrive per second", above=0, column=True, empty="other protocols"
+        50.0, "protocol=server: requests that arrive per second", above=0, column=True, empty=OTHER_PROTOCOLS
     )
     latency_ms: NotNegative = setting(
-        50.0,
-        "protocol=server: milliseconds that a request may take",
-        above=0,
-        column=True,
-        name="limit_ms",
-        empty="other protocols",
+        50.0, "protocol=server: milliseconds that a request may take", above=0, column="limit_ms", empty=OTHER_PROTOCOLS
     )
     percentile: NotNegative = setting(
         99.0,
         "protocol=server: the share of requests, in per cent, that is to be within latency_ms",
         above=0,
         most=99.99,
-        column=True,
-        name="limit_percentile",
-        empty="other protocols",
+        column="limit_percentile",
+        empty=OTHER_PROTOCOLS,
     )
     duration_s: NotNegative = setting(20.0, "seconds for which requests arrive", above=0)
     max_batch: AtLeastOne | None = setting(None, "requests of a batch, at most; unless given, batch_size")
     max_delay_ms: NotNegative = setting(
-        0.0, "milliseconds that a request waits for others of its batch, at most", column=True, empty="other protocols"
+        0.0, "milliseconds that a request waits for others of its batch, at most", column=True, empty=OTHER_PROTOCOLS
     )
     workers: AtLeastOne = setting(
-        1, "instances of the network, which share the threads", column=True, empty="other protocols"
+        1, "instances of the network, which share the threads", column=True, empty=OTHER_PROTOCOLS
     )
     generator: Generator = setting(Generator.own, "protocol=server: own, or loadgen for MLPerf's")
 
@@ -213,23 +207,17 @@ class Target:
     accuracy: Share | None = setting(
         None,
         "protocol=target: the share of right answers to reach, such as 0.97",
-        column=True,
-        name="target_accuracy",
+        column="target_accuracy",
         empty="other metrics",
     )
     metric: str = setting(
         ACCURACY,
         "protocol=target: accuracy, loss, metric (of model.metric), or a name that your LightningModule logs",
-        column=True,
-        name="target_metric",
-        empty="other protocols",
+        column="target_metric",
+        empty=OTHER_PROTOCOLS,
     )
     value: Number | None = setting(
-        None,
-        "protocol=target: what another metric than accuracy is to reach",
-        column=True,
-        name="target_value",
-        empty="none",
+        None, "protocol=target: what another metric than accuracy is to reach", column="target_value", empty="none"
     )
     lower: bool | None = setting(
         None, "protocol=target: whether lower is better; unless given, of the loss, and of names with loss or error"
@@ -237,9 +225,8 @@ class Target:
     definition: Definition = setting(
         Definition.passage,
         "protocol=target: passage, until the first evaluation that reaches it; fixed, all epochs and one evaluation",
-        column=True,
-        name="target_definition",
-        empty="other protocols",
+        column="target_definition",
+        empty=OTHER_PROTOCOLS,
     )
     validation: NotNegative = setting(0.1, "protocol=target: the share of the training set to evaluate on", above=0)
     every: NotNegative = setting(1.0, "protocol=target: epochs between two evaluations, such as 0.25", above=0)
@@ -312,11 +299,7 @@ class RunSettings:
     save_weights: bool = setting(False, "protocol=fit: keep the trained weights beside the record, as safetensors")
     # of the framework in each process; None: all cores, shared among `devices`
     threads: AtLeastOne | None = setting(
-        None,
-        "CPU threads that are asked for; unless given, all cores",
-        column=True,
-        name="asked_threads",
-        empty="all cores",
+        None, "CPU threads that are asked for; unless given, all cores", column="asked_threads", empty="all cores"
     )
     seed: Count = setting(0, "of weights, data order and random inputs", column=True, most=MAX_SEED)
     repeat: Count = setting(0, "the number of the process of the cell", column=True)

@@ -21,8 +21,8 @@ class Setting:
     least: float | None = None
     most: float | None = None
     above: float | None = None
-    column: bool = False  # whether cells.csv has it as a column, and MLflow as a parameter
-    name: str | None = None  # of the column and of the parameter, unless it is the field's
+    # whether cells.csv has it as a column, and MLflow as a parameter; a text: by this name, and not the field's
+    column: bool | str = False
     empty: str = ""  # when the column has no value; "" for never
 
 
@@ -49,7 +49,7 @@ class Declared:
 
     @property
     def column(self) -> str:
-        return self.said.name or self.field.name
+        return self.said.column if isinstance(self.said.column, str) else self.field.name
 
     def value(self, whole: Any) -> Any:
         """Its value in an instance of the class; None if the group of settings that it belongs to is None there."""

@@ -25,10 +25,6 @@ class ArrivalRatio:
     p: float
     shares_apart: bool  # the shares that arrived surely differ
 
-    @property
-    def sure(self) -> bool:
-        return not self.shares_apart and ((self.low or 0) > 1 or (self.high or math.inf) < 1)
-
 
 def arrival_ratio(first: Sequence[float], second: Sequence[float], budget: float | None = None) -> ArrivalRatio:
     """What is said of two settings' times.
@@ -122,11 +118,6 @@ def shares_differ(num_first: int, of_first: int, num_second: int, of_second: int
     num = num_first + num_second
     ways = [math.comb(of_first, i) * math.comb(of_second, num - i) for i in range(num + 1)]
     return sum(each for each in ways if each <= ways[num_first]) < RISK * sum(ways)
-
-
-def least_share(num: int) -> float:
-    """The lower bound, one-sided at 95 %, of the share that arrives if all `num` runs did: 0.549 for 5 runs."""
-    return float(RISK ** (1 / num))
 
 
 def expected_with_restarts(times: Sequence[float], budget: float) -> float | None:

@@ -114,14 +114,9 @@ def _normal_quantile(share: float) -> float:
     return NormalDist().inv_cdf(share)
 
 
-def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
-    """`Sample.percentile_interval` of the median."""
-    return Sample(values).percentile_interval(50, confidence)
-
-
 def half_width(values: Sequence[float]) -> float | None:
     """Half of the median's 95 % interval as a share of the median; None for too few values."""
-    bounds = median_interval(values)
+    bounds = Sample(values).percentile_interval(50)
     return (bounds[1] - bounds[0]) / 2 / median(values) if bounds else None
 
 
