@@ -1,12 +1,19 @@
-"""Writes what is computed: docs/settings.md, the settings' rows of docs/columns.md, a table of docs/serving.md."""
+"""Writes what is computed: docs/settings.md, and tables of docs/records.md, docs/columns.md and docs/serving.md."""
 
+import re
 import sys
+import textwrap
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin
 
 import yaml
 
+from accelbench.schema import json_schema
 from accelbench.schema.cell import Cell
+from accelbench.schema.ranges import Range
+from accelbench.schema.record import Record
 from accelbench.schema.setting import declared
 from accelbench.settings.config import every_setting
 
@@ -19,6 +26,8 @@ CONF = DOCS.parent / "conf"
 BEFORE, AFTER = "| `device` | the device that was asked for | – |\n", "\n## Outcome\n"
 WRONG = "| what is done | it says | what holds |\n|---|---|---|\n"  # the heading of the table in docs/serving.md
 
+FIELDS = "| field | kind | meaning |\n|---|---|---|\n"  # the heading of the table in docs/records.md
+MAX_CELL = 118  # characters of a meaning there
 MAX_WORDS = 100  # characters of a list of choices in a table
 
 
@@ -28,7 +37,8 @@ def pages() -> dict[str, str]:
     defaults = {name: value for name, value in config.items() if isinstance(value, str) and "${" not in value}
     defaults |= {name: value for each in config["defaults"] if isinstance(each, dict) for name, value in each.items()}
     defaults |= {"model.name": defaults["model"]}
-    return {"columns.md": columns(), "settings.md": settings(defaults), "serving.md": serving()}
+    made = {"columns.md": columns, "records.md": records, "serving.md": serving}
+    return {"settings.md": settings(defaults), **{name: make() for name, make in made.items()}}
 
 
 def columns() -> str:
@@ -39,6 +49,37 @@ def columns() -> str:
     said = {each.column: each.said for each in declared(Cell) if each.said.column}
     rows = [f"| `{name}` | {each.help} | {each.empty or '–'} |\n" for name, each in said.items()]
     return "".join([before, BEFORE, *rows, AFTER, after])
+
+
+def records() -> str:
+    """docs/records.md as it is, with a row for each field of a record but those of its cell, which are settings."""
+    before, _, _ = (DOCS / "records.md").read_text().partition(FIELDS)
+    rows = []
+    for name, hint, said in json_schema.fields(Record):
+        if not name.startswith("cell."):
+            meaning = said or name.rpartition(".")[2].replace("_", " ").removesuffix("[]")
+            rows.append(f"| `{name}` | {_kind(hint)} | {_cut(meaning)} |\n")
+    return "".join([before, FIELDS, *rows])
+
+
+def _kind(hint: Any) -> str:
+    """The type of a field in words, with its unit by the end of a field's name and whether it may be null."""
+    args = get_args(hint)
+    if NoneType in args:
+        return f"{_kind(next(each for each in args if each is not NoneType))} or null"
+    if get_origin(hint) is Annotated:
+        return _kind(args[0] if isinstance(args[1], Range | re.Pattern) else args[1])
+    if get_origin(hint) in (list, tuple):
+        return f"list of {_kind(args[0])}"
+    words = {str: "text", bool: "true or false", int: "whole number", float: "number"}
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return "word"
+    return words.get(hint, "object")
+
+
+def _cut(text: str) -> str:
+    """What fits into a table's cell."""
+    return textwrap.shorten(text.replace("|", "or").replace("None", "null"), MAX_CELL, placeholder=" ...")
 
 
 def serving() -> str:

@@ -17,10 +17,13 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llv
 
 gc.disable()  # until all modules are imported: what they make stays, and is looked through again and again
 
+import fastjsonschema  # noqa: E402
+import orjson  # noqa: E402
 import pytest  # noqa: E402
 
 from accelbench.engines.lightning import light_import  # noqa: E402, F401  # as the processes of cells import it
 from accelbench.isolation.hosts import Hosts  # noqa: E402
+from accelbench.schema import json_schema, record  # noqa: E402
 
 BOTH = {"torch", "tensorflow"}
 REASON = "torch and tensorflow are in one process: tests/engines/keras needs a pytest of its own, as in `make test`"
@@ -118,3 +121,21 @@ def browser(tmp_path_factory):
     opened.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(opened.downloads)})
     yield opened
     opened.quit()
+
+
+@pytest.fixture(scope="session")
+def fits_schema():
+    return fastjsonschema.compile(json_schema.record())
+
+
+@pytest.fixture(autouse=True)
+def records_fit_their_schema(request, monkeypatch):
+    """Every record that a test writes, or that a sweep of it writes in this process, is as its JSON Schema says."""
+    write = record.write
+
+    def checked(written, folder):
+        path = write(written, folder)
+        request.getfixturevalue("fits_schema")(orjson.loads(path.read_bytes()))
+        return path
+
+    monkeypatch.setattr(record, "write", checked)

@@ -12,7 +12,7 @@ from accelbench.errors import UserError, did_you_mean
 # The commands, of which the first one is the default. Each is `COMMAND` of the module that has its name.
 NAMES = (
     *("run", "plan", "compare", "regressions", "best", "doctor", "selfcheck"),
-    *("report", "merge", "sync", "ui", "init", "completion"),
+    *("report", "export", "merge", "sync", "ui", "init", "completion"),
 )
 MAX_SHOWN = 60  # characters of an unknown word
 
@@ -52,6 +52,5 @@ commands:
 {listed}
 
 settings, such as model=cnn batch_size=32: `accelbench run --help` lists them
-exit status: 0 done; 1 a cell failed unexpectedly, a search has no answer, or
---fail-if; 2 a mistake
+exit status: 0 done; 1 a cell failed, no answer, or --fail-if; 2 a mistake
 """

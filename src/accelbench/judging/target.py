@@ -89,6 +89,13 @@ def notes(cell: Cell, seen: TargetTraining) -> Iterator[str]:
         yield f"it did not stay: the next evaluation was {significant(found[-1].value)}"
 
 
+def mllog_line(key: str, time_ms: float, value: object, metadata: Mapping[str, object]) -> str:
+    """An event as MLPerf's logging library writes it."""
+    kind = {"start": "INTERVAL_START", "stop": "INTERVAL_END"}.get(key.rpartition("_")[2], "POINT_IN_TIME")
+    event = {"namespace": "", "time_ms": round(time_ms), "event_type": kind, "key": key}
+    return f":::MLLOG {json.dumps({**event, 'value': value, 'metadata': metadata})}\n"
+
+
 def mllog(record: Record) -> str:
     """The events as lines of MLPerf's logging library; empty for a record of another protocol."""
     seen, lines = record.measurement.target if record.measurement else None, list[str]()
@@ -97,9 +104,7 @@ def mllog(record: Record) -> str:
     origin_ms = 1000 * datetime.fromisoformat(record.started_at).timestamp()
 
     def say(key: str, at_s: float, value: object = None, **metadata: object) -> None:
-        kind = {"start": "INTERVAL_START", "stop": "INTERVAL_END"}.get(key.rpartition("_")[2], "POINT_IN_TIME")
-        event = {"namespace": "", "time_ms": round(origin_ms + 1000 * at_s), "event_type": kind, "key": key}
-        lines.append(f":::MLLOG {json.dumps({**event, 'value': value, 'metadata': metadata})}\n")
+        lines.append(mllog_line(key, origin_ms + 1000 * at_s, value, metadata))
 
     begin_s, trained_s, epoch = mlperf_began_s(seen), _began_s(seen, Span.train), 0.0
     say("seed", 0.0, record.cell.seed)

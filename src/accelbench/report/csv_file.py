@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TextIO
 
 import pandas as pd
 
@@ -44,11 +45,16 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def write(rows: Iterable[Row], path: Path) -> None:
     """Writes `rows`, which have the same columns, with a heading; unknown values are empty. It keeps no row."""
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        for number, row in enumerate(rows):
-            if not number:
-                writer.writerow(row)
-            writer.writerow(map(_safe, row.values()))
+        write_to(file, rows)
+
+
+def write_to(file: TextIO, rows: Iterable[Row]) -> None:
+    """The same into an open file."""
+    writer = csv.writer(file, lineterminator="\n")
+    for number, row in enumerate(rows):
+        if not number:
+            writer.writerow(row)
+        writer.writerow(map(_safe, row.values()))
 
 
 def frame(rows: Sequence[Row]) -> pd.DataFrame:

@@ -267,39 +267,39 @@ class Data:
 class GpuDetails(TypedDict, total=False):
     """One GPU of `Machine.gpus`; what its driver does not report is None."""
 
-    memory_gb: Count | None
-    multiprocessors: Count | None
-    compute_capability: str | None
+    memory_gb: Count | None  # of the card
+    multiprocessors: Count | None  # streaming multiprocessors
+    compute_capability: str | None  # as CUDA names it, such as `9.0`
 
 
 class Machine(TypedDict, total=False):
     """The entries of `Environment.machine` that are computed with or listed."""
 
-    cpu_name: str | None
-    num_cores: AtLeastOne | None
-    num_threads: AtLeastOne | None
-    gpus: list[str]
-    gpu_details: list[GpuDetails]
-    tpus: list[str]
+    cpu_name: str | None  # as the system names it
+    num_cores: AtLeastOne | None  # physical ones
+    num_threads: AtLeastOne | None  # logical cores
+    gpus: list[str]  # the names of NVIDIA's GPUs
+    gpu_details: list[GpuDetails]  # of each of them, in the same order
+    tpus: list[str]  # the names of TPUs
 
 
 class Git(TypedDict, total=False):
     """The state of the checkout; empty without one."""
 
-    revision: str | None
-    branch: str | None
-    dirty: bool
+    revision: str | None  # the commit that is checked out
+    branch: str | None  # its branch
+    dirty: bool  # whether tracked files differ from it
 
 
 class Environment(TypedDict, total=False):
     """What a record's environment has of these entries is of these types; it may have others."""
 
-    machine: Machine
-    versions: Mapping[str, str]
-    variables: Mapping[str, str]
-    code: str
-    probe_code: str
-    git: Git
-    node: Mapping[str, str]
-    idle_w: Mapping[str, Reading]
-    ceilings: Mapping[str, Any] | None
+    machine: Machine  # the hardware
+    versions: Mapping[str, str]  # of Python, of packages and of drivers
+    variables: Mapping[str, str]  # environment variables that change how fast a cell runs
+    code: str  # digest of the code that measures
+    probe_code: str  # digest of the code that probes devices
+    git: Git  # the checkout
+    node: Mapping[str, str]  # of a cluster; not there on a machine alone
+    idle_w: Mapping[str, Reading]  # watts of each device while nothing ran
+    ceilings: Mapping[str, Any] | None  # the highest speeds that were probed of the device

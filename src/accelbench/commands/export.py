@@ -1,0 +1,63 @@
+"""`accelbench export`: the published numbers of a folder of records, in the format of another tool."""
+
+from argparse import Namespace
+from pathlib import Path
+
+from accelbench.commands.command import Command, Context, flag
+from accelbench.commands.records import FOLDER, PRICE, check_devices, costs, default_folder
+from accelbench.errors import UnknownChoiceError, UserError, WriteError
+from accelbench.presentation import counted
+from accelbench.project import workplace
+
+# Names of `report.export.FORMATS`, which this module does not import for its help.
+FORMATS = ("bencher", "github-action-benchmark", "pytorch", "mlperf", "csv", "json")
+SCHEMAS = ("record-schema", "plan-schema")  # of the files, made by the functions of `json_schema`
+
+
+def _run(chosen: Namespace, context: Context) -> int:
+    from accelbench.report import export
+    from accelbench.report.read import read_all
+    from accelbench.schema import json_schema
+    from accelbench.schema.serialize import json_text, writing
+
+    if chosen.format in SCHEMAS:
+        print(json_text(getattr(json_schema, chosen.format.partition("-")[0])()), end="")
+        return 0
+    if chosen.format not in FORMATS:
+        raise UnknownChoiceError("--format", chosen.format, FORMATS + SCHEMAS)
+    if chosen.folder is None and chosen.out is None:
+        raise UserError("export: name a folder of records, or a file with --out: what is printed is the numbers alone")
+    place = workplace()
+    folder = place.root / (chosen.folder or default_folder(place, context))
+    sweeps = read_all(folder, costs(chosen, place.project))
+    check_devices(chosen, context, sweeps)
+    text = export.FORMATS[chosen.format](sweeps)
+    if chosen.out is None:
+        print(text, end="")
+        return 0
+    try:
+        with writing(Path(chosen.out)) as file:
+            file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise WriteError(chosen.out, error) from error
+    cells = [cell for sweep in sweeps for cell in sweep.cells]
+    num_without = sum(not cell.is_ok for cell in cells)
+    context.say(f"{counted(len(cells) - num_without, 'cell')} written to {chosen.out}")
+    if num_without and chosen.format not in ("csv", "json"):
+        context.say(f"Not written: {counted(num_without, 'cell')} without a published number; the report says why")
+    return 0
+
+
+COMMAND = Command(
+    name="export",
+    summary="give the published numbers in the format of another tool",
+    run=_run,
+    flags=(
+        flag("folder", nargs="?", help=FOLDER),
+        flag("--format", metavar="NAME", required=True, help=", ".join(FORMATS + SCHEMAS)),
+        flag("--out", metavar="FILE", help="the file that is written; without it, the numbers are printed"),
+        PRICE,
+    ),
+    usage="FOLDER --format NAME [--out FILE] [--price-per-hour 2.5]",
+    description="A cell that failed or was disturbed has no number there. See docs/ci.md for jobs that use it.",
+)

@@ -1,0 +1,158 @@
+"""JSON Schema (draft 7) of the files that are kept, made of the types that `schema.converters` reads them by.
+
+What a field means stands in the comment beside its declaration, or in the declaration of a setting.
+"""
+
+import ast
+import dataclasses
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator
+from enum import Enum
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+from accelbench.schema.cell import Cell
+from accelbench.schema.plan_file import HEAD, PlanFile
+from accelbench.schema.ranges import Range
+from accelbench.schema.record import SCHEMA_VERSION, Record, RecordName
+from accelbench.schema.setting import KEY
+
+DRAFT = "http://json-schema.org/draft-07/schema#"
+NAMES = {str: "string", bool: "boolean", int: "integer", float: "number"}
+COMMENT = re.compile(r"\s*#\s?(.*)")
+Schema = dict[str, Any]
+
+
+def record() -> Schema:
+    """The schema of a record's file. Every field is there; null stands for what is unknown."""
+    schema = _whole("record", Record)
+    return schema | {"required": sorted(schema["properties"])}
+
+
+def plan() -> Schema:
+    """The schema of plan.json."""
+    known: dict[str, Schema] = {}
+    hints = get_type_hints(PlanFile, include_extras=True)
+    entry = {"cell_id": _of(str, known), "label": _of(str, known), "record": _of(RecordName, known)}
+    entry |= {"cell": _of(Cell, known), "planned_in": _of(str, known)}
+    cells = {"type": "array", "items": _object(entry, [name for name in entry if name != "planned_in"])}
+    fields = {"schema_version": {"const": SCHEMA_VERSION}, **{name: _of(hints[name], known) for name in HEAD}}
+    fields["cells"] = cells
+    return _headed("plan", {**_object(fields, [*fields]), "definitions": known})
+
+
+def fields(cls: Any, prefix: str = "") -> Iterator[tuple[str, Any, str]]:
+    """Yields the dotted name, the type and the meaning of each field of a dataclass and of those in its fields.
+
+    `[]` follows the name of a list.
+    """
+    said = meanings(cls)
+    for name, hint in get_type_hints(cls, include_extras=True).items():
+        inner, ending = _inner(hint)
+        yield prefix + name + ending, hint, said.get(name, "")
+        if inner is not None:
+            yield from fields(inner, f"{prefix}{name}{ending}.")
+
+
+def _inner(hint: Any) -> tuple[Any, str]:
+    """The dataclass that a field holds, None if it holds none, and `[]` if it holds several."""
+    kind, args = get_origin(hint) or hint, get_args(hint)
+    if kind in (Union, UnionType):
+        return _inner(next(each for each in args if each is not NoneType))
+    if kind in (list, tuple):
+        return _inner(args[0])[0], "[]"
+    if kind is Annotated and not isinstance(args[1], Range | re.Pattern):
+        return _inner(args[1])
+    return (kind if dataclasses.is_dataclass(kind) or is_typeddict(kind) else None), ""
+
+
+@cache
+def meanings(cls: Any) -> dict[str, str]:
+    """What each field of a class means: the help of a setting, or the comment beside or above its declaration.
+
+    A comment above a field holds for those below it, too, until a line has a comment of its own.
+    """
+    found: dict[str, str] = {}
+    for base in reversed(getattr(cls, "__mro__", ())):
+        if dataclasses.is_dataclass(base) or is_typeddict(base):
+            found |= _commented(base)
+    settings = {
+        each.name: each.metadata[KEY].help
+        for each in getattr(cls, "__dataclass_fields__", {}).values()
+        if KEY in each.metadata
+    }
+    return found | settings
+
+
+def _commented(cls: Any) -> dict[str, str]:
+    lines = textwrap.dedent(inspect.getsource(cls)).splitlines()
+    body = ast.parse("\n".join(lines)).body[0]
+    found, above = dict[str, str](), ""
+    for node in getattr(body, "body", ()):
+        if not (isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.end_lineno):
+            above = ""
+            continue
+        comments, line = list[str](), node.lineno - 2
+        while comment := COMMENT.fullmatch(lines[line]):
+            comments.insert(0, comment[1])
+            line -= 1
+        own = COMMENT.fullmatch(lines[node.end_lineno - 1][node.end_col_offset :])
+        above = " ".join(comments) or ("" if own else above)
+        found[node.target.id] = own[1] if own else above
+    return found
+
+
+def _whole(name: str, cls: Any) -> Schema:
+    known: dict[str, Schema] = {}
+    _of(cls, known)
+    return _headed(name, {**known.pop(cls.__name__), "definitions": known})
+
+
+def _headed(name: str, schema: Schema) -> Schema:
+    return {"$schema": DRAFT, "title": f"accelbench {name}, schema {SCHEMA_VERSION}", **schema}
+
+
+def _object(properties: dict[str, Schema], required: list[str]) -> Schema:
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _of(hint: Any, known: dict[str, Schema]) -> Schema:
+    """The schema of a type; those of classes get into `known`."""
+    kind, args = get_origin(hint) or hint, get_args(hint)
+    if kind is Annotated:
+        if isinstance(args[1], Range):
+            return {"type": NAMES[args[0]], "minimum": args[1].low, "maximum": args[1].high}
+        if isinstance(args[1], re.Pattern):
+            return {"type": "string", "pattern": f"^({args[1].pattern})$"}
+        return _of(args[1], known)
+    if kind in (Union, UnionType):
+        return {"anyOf": [{"type": "null"}, *(_of(arg, known) for arg in args if arg is not NoneType)]}
+    if dataclasses.is_dataclass(kind) or is_typeddict(kind):
+        if kind.__name__ not in known:
+            known[kind.__name__] = {}  # of a type that holds itself
+            known[kind.__name__] = _of_class(kind, known)
+        return {"$ref": f"#/definitions/{kind.__name__}"}
+    if kind in (list, tuple):
+        length = {"minItems": len(args), "maxItems": len(args)} if kind is tuple and Ellipsis not in args else {}
+        return {"type": "array", "items": _of(args[0], known), **length}
+    if args:
+        return {"type": "object", "additionalProperties": _of(args[1], known)}
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return {"enum": [member.value for member in kind]}
+    return {} if kind is Any else {"type": NAMES[kind]}
+
+
+def _of_class(cls: Any, known: dict[str, Schema]) -> Schema:
+    said = meanings(cls)
+    properties = {
+        name: _of(hint, known) | ({"description": said[name]} if said.get(name) else {})
+        for name, hint in get_type_hints(cls, include_extras=True).items()
+    }
+    if is_typeddict(cls):
+        return {"type": "object", "properties": properties}
+    missing = dataclasses.MISSING
+    needed = [each.name for each in dataclasses.fields(cls) if each.default is missing is each.default_factory]
+    return {**_object(properties, needed), "description": inspect.getdoc(cls) or ""}

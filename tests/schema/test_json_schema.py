@@ -1,0 +1,52 @@
+"""The JSON Schema of records and plans; that every record of the tests fits it is checked in tests/conftest.py."""
+
+import copy
+import json
+
+import fastjsonschema
+import pytest
+
+from accelbench.cli import main
+from accelbench.schema import json_schema
+from accelbench.schema.record import FIELDS, SCHEMA_VERSION, Record
+from report.conftest import Maker
+
+
+@pytest.fixture
+def written(tmp_path):
+    maker = Maker()
+    folder = maker.suite(tmp_path, [maker.ok(maker.cell(), 1000.0)], waiting=[maker.cell(batch_size=8)])
+    return {path.name == "plan.json": json.loads(path.read_text()) for path in folder.iterdir()}
+
+
+def test_the_command_prints_schemas_that_a_record_and_a_plan_fit(written, capsys):
+    for is_plan, name in ((False, "record-schema"), (True, "plan-schema")):
+        assert main(["export", "--format", name]) == 0
+        schema = json.loads(capsys.readouterr().out)
+        fastjsonschema.validate(schema, written[is_plan])
+        assert f"schema {SCHEMA_VERSION}" in schema["title"]
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        (lambda values: values["measurement"]["blocks"][0].update(seconds=-1.0), "measurement"),
+        (lambda values: values["cell"].update(precision="fp31"), "precision"),
+        (lambda values: values.update(identity="no digest"), "identity"),
+        (lambda values: values.update(colour="red"), "colour"),
+        (lambda values: values.pop("system"), "system"),
+    ],
+)
+def test_another_file_does_not_fit(written, change, where):
+    values = copy.deepcopy(written[False])
+    change(values)
+    with pytest.raises(fastjsonschema.JsonSchemaException, match=where):
+        fastjsonschema.validate(json_schema.record(), values)
+
+
+def test_every_field_is_listed_with_its_meaning():
+    said = {name: meaning for name, _, meaning in json_schema.fields(Record)}
+    assert {name.partition(".")[0].removesuffix("[]") for name in said} == FIELDS
+    assert said["measurement.latency_s[]"] == said["measurement.launch_s[]"]  # one comment above them all
+    assert said["measurement.build_s"] == "time to build the model and put it onto its device"
+    assert said["cell.batch_size"].startswith("samples")
