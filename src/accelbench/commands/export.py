@@ -58,6 +58,6 @@ COMMAND = Command(
         flag("--out", metavar="FILE", help="the file that is written; without it, the numbers are printed"),
         PRICE,
     ),
-    usage="FOLDER --format NAME [--out FILE] [--price-per-hour 2.5]",
+    usage="FOLDER --format NAME [flags]",
     description="A cell that failed or was disturbed has no number there. See docs/ci.md for jobs that use it.",
 )
