@@ -2,11 +2,13 @@
 
 It needs the results of `make repro`, chromium with its driver, and tmux, and takes some ten minutes. It works in a
 clone: here only the pictures, the pages and docs/images/drawn.json change. Each of them is made alone: one that fails
-does not count as made, and is named at the end (exit 1). A ```console block has commands after `$`, each followed by
-its output. README.md's run in an empty folder with the page's nets.py, those of docs/ in the clone.
+does not count as made, and is named at the end (exit 1). `--older` makes those alone that older code made.
+A ```console block has commands after `$`, each followed by its output. README.md's run in an empty folder with the
+page's nets.py, those of docs/ in the clone.
 """
 
 import argparse
+import ast
 import atexit
 import hashlib
 import io
@@ -20,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
@@ -76,22 +78,36 @@ PAGE = """<html><body style="margin:0;background:#fff"><pre id="screen" style="d
 margin:0;padding:14px;font:14px/1.35 'DejaVu Sans Mono',monospace;color:#222">{code}</pre></body></html>"""
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
 KEPT = ("results", "confirmed", "data", "report", "retries", "ceilings.json", "environment.json", "dvc.lock")
-# What draws them.
-ANSWERS = ("src/accelbench/answers", "src/accelbench/presentation.py")
-OF_TERMINAL = OF_NOTEBOOK = ("src/accelbench",)
-OF_PAGE = (*OF_TERMINAL, "studies")
-OF_MLFLOW = ("src/accelbench/sinks/mlflow_fields.py", "src/accelbench/sinks/views.json", *ANSWERS)
-OF_BOUND = ("docs/serving_bound.py", "src/accelbench/stats/regenerative.py")
-OF_DVC = ("src/accelbench/report/dvc_plots.py", "src/accelbench/report/templates/dvc_plots.html", ".dvc/plots")
+# What prints or draws them. A file in Python brings with it what it imports of the package, but for what measures.
+PACKAGE = "src/accelbench"
+MEASURES = {"engines", "measuring", "judging", "isolation", "data", "devices", "stats", "schema", "serving", "stages"}
+OF_NOTEBOOK = (f"{PACKAGE}/api/run.py", f"{PACKAGE}/api/measure.py", f"{PACKAGE}/api/results.py")
+OF_PAGE = (f"{PACKAGE}/report/build.py", f"{PACKAGE}/report/templates", "studies")
+OF_MLFLOW = (f"{PACKAGE}/sinks/mlflow_fields.py", f"{PACKAGE}/sinks/views.json")
+OF_BOUND = ("docs/serving_bound.py", f"{PACKAGE}/stats/regenerative.py")
+OF_DVC = (f"{PACKAGE}/report/dvc_plots.py", f"{PACKAGE}/report/templates/dvc_plots.html", ".dvc/plots")
+
+
+def of_terminal(commands: str) -> tuple[str, ...]:
+    """What prints the output of commands; those of DVC show what a report has written."""
+    found = set()
+    for program, word in re.findall(r"^\$ (accelbench|dvc) (\S+)", commands, re.MULTILINE):
+        own = f"{PACKAGE}/commands/{word}.py"
+        run_it = own if (ROOT / own).exists() else f"{PACKAGE}/commands/run.py"
+        found |= {f"{PACKAGE}/cli.py", run_it} if program == "accelbench" else {f"{PACKAGE}/report/build.py"}
+    return tuple(sorted(found))
 
 
 def main() -> int:
     """Makes the pictures and pages named on the command line, or all. Returns the exit status."""
     parser = argparse.ArgumentParser(prog="docs/screens.py", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help=f"{', '.join(JOBS)}; all of them by default")
-    names = parser.parse_args().names or list(JOBS)
+    parser.add_argument("--older", action="store_true", help="only those that older code made")
+    chosen = parser.parse_args()
+    names = chosen.names or list(JOBS)
     if wrong := set(names) - set(JOBS):
         parser.error(f"{', '.join(wrong)}: unknown. Choose from: {', '.join(JOBS)}")
+    names = [name for name in names if not chosen.older or name in older()]
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     start, failed = time.monotonic(), []
     for name in names:
@@ -105,7 +121,7 @@ def main() -> int:
                 raise RuntimeError("its code was changed meanwhile: make it again")
         except Exception as error:  # whatever it is, the others are made
             failed.append(f"{name}: {type(error).__name__}: {str(error).strip()[:400]}")
-            print(failed[-1], flush=True)
+            print(f"{failed[-1]}\n{name}: not made, after {time.monotonic() - begin:.0f} s", flush=True)
         else:
             drawn = json.loads(DRAWN.read_text())
             write(DRAWN, json.dumps(drawn | {name: made_by}, indent=1) + "\n")
@@ -119,11 +135,47 @@ def main() -> int:
 def digest(name: str) -> str:
     """The digest of the code that makes a picture or page now."""
     found = hashlib.sha256()
-    for source in JOBS[name][1]:
-        for path in sorted((ROOT / source).rglob("*.*")) or [ROOT / source]:
-            if "__pycache__" not in path.parts:
-                found.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
+    for path in reached(JOBS[name][1]):
+        source = path.read_bytes()
+        found.update(path.relative_to(ROOT).as_posix().encode() + b"\0")
+        found.update(parsed(source)[0] if path.suffix == ".py" else source)
     return found.hexdigest()[:16]
+
+
+def reached(sources: Iterable[str]) -> list[Path]:
+    """The files, those of folders, and what those in Python import of the package, but for what measures."""
+    found: set[Path] = set()
+    todo = [path for source in sources for path in sorted((ROOT / source).rglob("*.*")) or [ROOT / source]]
+    while todo:
+        path = todo.pop()
+        if path not in found and path.is_file() and "__pycache__" not in path.parts:
+            found.add(path)
+            todo += [ROOT / "src" / each for each in parsed(path.read_bytes())[1]] if path.suffix == ".py" else []
+    return sorted(found)
+
+
+@cache
+def parsed(source: bytes) -> tuple[bytes, list[str]]:
+    """A module as text without docstrings, comments and layout, which no picture shows; what it may import."""
+    tree, names = ast.parse(source), list[str]()
+    for node in ast.walk(tree):  # imports within functions too
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body = node.body[ast.get_docstring(node, clean=False) is not None :]
+        elif isinstance(node, ast.ImportFrom):
+            names += [str(node.module), *(f"{node.module}.{each.name}" for each in node.names)]
+        elif isinstance(node, ast.Import):
+            names += [each.name for each in node.names]
+    parts = [name.split(".") for name in names if name.startswith("accelbench.")]
+    modules = ["/".join(each) for each in parts if each[1] not in MEASURES]
+    return repr(plain(tree)).encode(), [module + end for module in modules for end in (".py", "/__init__.py")]
+
+
+def plain(node: object) -> object:
+    """A syntax tree as lists, the same in each release of Python: newer ones have more fields that are empty."""
+    if isinstance(node, ast.AST):
+        fields = [(name, plain(value)) for name, value in ast.iter_fields(node) if value is not None and value != []]
+        return [type(node).__name__, fields]
+    return [plain(each) for each in node] if isinstance(node, list) else node
 
 
 def older() -> list[str]:
@@ -348,9 +400,9 @@ JOBS: dict[str, tuple[Callable[[], None], tuple[str, ...]]] = {
     "dvc-plots": (dvc_plots, OF_DVC),
     "notebook": (notebook, OF_NOTEBOOK),
     "mlflow": (mlflow, OF_MLFLOW),
-    **{name: (partial(terminal, name), OF_TERMINAL) for name in TERMINALS},
+    **{name: (partial(terminal, name), of_terminal(f"$ {command}")) for name, command in TERMINALS.items()},
     **{
-        path.name: (partial(outputs, path), OF_TERMINAL)
+        path.name: (partial(outputs, path), of_terminal(path.read_text()))
         for path in [ROOT / "README.md", *sorted(DOCS.glob("*.md"), key=lambda path: path.name == "dvc.md")]
         if CONSOLE.search(path.read_text())
     },
