@@ -30,10 +30,12 @@ REASON = "torch and tensorflow are in one process: tests/engines/keras needs a p
 KERAS = Path(__file__).parent / "engines" / "keras"
 # Files whose tests take long begin first, so that the processes of `make test` end together.
 LONG = ["pipelines/", "lies/", "engines/exported/", "test_docs.py", "test_cli.py", "sinks/", "sweep/test_secrets.py"]
-LONG += ["engines/", "api/", "sweep/", "report/test_in_a_browser.py", "search/", "settings/", "stages/", "isolation/"]
-# What one process runs, since it takes long to import: the engines of exported networks, and MLflow.
-TOGETHER = dict.fromkeys(("engines/exported/", "engines/test_served.py"), "exported")
+LONG += ["report/test_in_a_browser.py", "engines/", "test_conf.py", "settings/", "compare/", "api/", "sweep/"]
+LONG += ["search/", "stages/", "isolation/", "cluster/", "doctor/", "test_architecture.py"]
+# What one process runs, since it takes long to import: exported networks' engines, MLflow, and PyTorch in a host.
+TOGETHER = {"engines/exported/": "exported", "engines/test_served.py": "exported"}
 TOGETHER |= dict.fromkeys(("test_cli.py", "sinks/", "sweep/test_secrets.py"), "mlflow")
+TOGETHER |= dict.fromkeys(("lies/", "engines/lightning/test_engine.py"), "host")
 
 
 def pytest_ignore_collect(collection_path, config):

@@ -4,6 +4,7 @@ import pytest
 
 from accelbench.compare.command_words import command_words
 from accelbench.settings.compose import one_cell
+from marks import slow
 
 
 @pytest.mark.parametrize(
@@ -12,11 +13,11 @@ from accelbench.settings.compose import one_cell
         "model=mlp mode=infer precision=bf16 batch_size=32 budget_s=20 window.measure_s=0.6 window.latency_steps=50",
         "model=mlp_cifar10 data=cifar10 mode=train data.augment=flip batch_size=8 threads=1 channels_last=true",
         "model=torchvision model.name=resnet18 mode=infer engine=openvino precision=int8 batch_size=16",
-        "model=timm model.name=mobilenetv2_100 mode=infer compile=true data.pipeline=device",
+        slow("model=timm model.name=mobilenetv2_100 mode=infer compile=true data.pipeline=device"),
         "model=pets_cnn data=cats_vs_dogs mode=infer data.pipeline=jpeg",
-        "model=mlp_fashion_mnist_1 data=mnist mode=train",
+        slow("model=mlp_fashion_mnist_1 data=mnist mode=train"),
         "model=mlp mode=infer engine=keras engine.jit_compile=true engine.steps_per_execution=8",
-        "model=mlp mode=infer engine=keras engine.backend=jax engine.jit_compile=false",
+        slow("model=mlp mode=infer engine=keras engine.backend=jax engine.jit_compile=false"),
         "model=mlp mode=infer engine=keras device=tpu engine.tpu=10.0.0.0",
         "model=scaling_cnn_small data=random data.pipeline=device mode=infer protocol=steps steps=20 warmup=5",
         "model=custom model.target=torch.nn.Flatten mode=infer model.input_shape=[3,32,32] model.output=any",
@@ -34,9 +35,9 @@ def test_the_words_measure_the_same_cell_again(words) -> None:
     "words",
     [
         "model=timm model.name=resnet18 mode=infer model.input_shape=[3,64,64]",
-        "model=timm model.name=resnet18 mode=infer model.weights=pretrained",
+        slow("model=timm model.name=resnet18 mode=infer model.weights=pretrained"),
         "model=mlp mode=train model.args.widths=[8]",
-        "model=mlp mode=train model.learning_rate=0.5",
+        slow("model=mlp mode=train model.learning_rate=0.5"),
         "model=mlp mode=train seed=1",
         "model=mlp_cifar10 data=mnist model.input_shape=[28,28] mode=infer",
         "model=mlp mode=train protocol=fit",

@@ -101,7 +101,6 @@ CropsInPlugin = made(Lit, on_fit_start=crop_in_plugin)
 CropsBeforeTransfer = made(Lit, on_before_batch_transfer=cropped)
 CropsAfterTransfer = made(Lit, on_after_batch_transfer=cropped)
 FreezesLater = made(Lit, on_train_batch_end=freeze_later)
-Detaches = made(Lit, forward=lambda self, x: self.head(self.layers(x).detach()))
 ZerosInPrediction = made(Lit, predict_step=zeros)
 ZeroRate = made(Lit, configure_optimizers=lambda self: torch.optim.SGD(self.parameters(), lr=0.0))
 
@@ -181,15 +180,6 @@ class LearnsNothing(Lit):
 
     def configure_optimizers(self):
         return torch.optim.AdamW(self.parameters(), lr=1e-3, weight_decay=0.1)
-
-
-class Evaluates(Lit):
-    def __init__(self):
-        super().__init__()
-        self.drop = nn.Dropout(0.5)
-
-    def on_train_batch_start(self, batch, batch_idx):
-        self.eval()
 
 
 class Numbers(IterableDataset):

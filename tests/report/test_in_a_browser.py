@@ -18,6 +18,7 @@ from accelbench.report import build
 from accelbench.schema.cell import KerasSettings
 from accelbench.schema.vocab import Engine, Status
 from browsing import asked_for, open_page
+from marks import slow
 from report.pictures.samples import served
 
 pytestmark = pytest.mark.browser
@@ -196,7 +197,7 @@ def two_suites(tmp_path_factory: pytest.TempPathFactory, maker) -> Path:
     return build.build(folder / "results", folder / "report").parent
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [slow("light"), "dark"])
 def test_probes_are_marked_by_their_verdict_and_reached_by_keys(show, maker, tmp_path, scheme) -> None:
     maker.suite(tmp_path / "results", served(maker))
     browser = show(scheme=scheme, folder=build.build(tmp_path / "results", tmp_path / "report").parent)

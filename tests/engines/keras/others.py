@@ -1,5 +1,6 @@
 """What runs in a process of its own: Keras on JAX, since a process has one backend, and TensorFlow on a divided CPU."""
 
+import sys
 import time
 
 import numpy as np
@@ -19,6 +20,7 @@ def on_jax(digits, twins):
     """Whether a step was waited for, how far an output is from its twin's, and measurements with what was judged."""
     import jax
 
+    sys.modules["tensorflow"] = None  # as where a TPU's environment has none: Keras would import it, to seed it
     found, done = {}, []
     backend = backend_for(keras_cell(ON_JAX))
 

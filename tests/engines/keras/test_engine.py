@@ -15,7 +15,8 @@ from accelbench.measuring.clock import NUM_INFER_EPOCHS
 from accelbench.schema.cell import Server
 from accelbench.schema.vocab import NOT_QUANTIZED, KerasBackend, Mode, Pipeline, Precision, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
-from engines.keras.cells import SGD, keras_cell, twin_of, with_weights_of
+from engines.keras.cells import SGD, elsewhere, keras_cell, twin_of, with_weights_of
+from engines.keras.twins import lightning_side
 from fakes import assert_epochs_in_turn
 from marks import slow
 
@@ -32,6 +33,7 @@ FIT = {"protocol": Protocol.fit, "model": SGD, "epochs": 2}
     ],
 )
 def test_it_learns_as_its_twin_does(digits, twins, monkeypatch, optimizer, keras):
+    twins = twins if optimizer == "sgd" else elsewhere(lightning_side, digits, {}, optimizer)
     monkeypatch.setattr(networks, "network_of", with_weights_of(twins, optimizer))
     cell = twin_of(optimizer, keras)
     measured = engine.run(cell, digits)
@@ -116,7 +118,7 @@ DIFFERENT = {Pipeline.host: 8, Pipeline.device: 1, Pipeline.fresh: 20}
 @pytest.mark.parametrize("pipeline", DIFFERENT)
 def test_random_images_are_as_the_model_says_and_repeat_or_are_drawn_again(pipeline, tmp_path):
     model = ModelSpec(name="pets_cnn", input_shape=(3, 24, 32), num_classes=2)
-    mode = Mode.infer if pipeline == Pipeline.device else Mode.train
+    mode = Mode.train if pipeline == Pipeline.host else Mode.infer
     data = DataSpec(name="random", pipeline=pipeline)
     cell = keras_cell(mode=mode, model=model, data=data, precision=Precision.bf16_mixed, batch_size=4)
     assert judge(cell, engine.run(cell, tmp_path)) is None

@@ -15,6 +15,7 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.schema.measurement import Observed
 from accelbench.schema.vocab import NOT_QUANTIZED, Device, Mode, Precision, Protocol, Status
 from accelbench.schema.workload import ModelSpec
+from engines.lightning.test_target import target_cell
 from fakes import make_cell
 from marks import slow
 
@@ -50,6 +51,14 @@ def test_training_on_two_devices_is_training_on_one(run, digits, tmp_path):
     for name, weights in alone.items():
         assert torch.equal(first[name], second[name])
         torch.testing.assert_close(first[name], weights, rtol=1e-5, atol=1e-6)
+
+
+def test_two_ranks_decide_alike(hosts, digits):
+    cells = [target_cell(devices=num, target={"every": 0.5}) for num in (1, 2)]
+    one, two = (hosts.run(cell, digits).measurement.target for cell in cells)
+    assert two.hit == one.hit is not None
+    values = [[each.value for each in seen.evaluations] for seen in (one, two)]
+    assert values[1] == pytest.approx(values[0], abs=0.04)
 
 
 def test_each_device_drops_out_others_and_the_weights_stay_equal(run, digits, tmp_path):

@@ -4,12 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-import rank_faults
 from accelbench.data.arrays import load_split
 from accelbench.data.order import parts_of
 from accelbench.engines.lightning import engine
 from accelbench.errors import UnsupportedError
-from accelbench.isolation.hosts import Hosts
 from accelbench.judging.asked import judge
 from accelbench.judging.row import summarise
 from accelbench.judging.target import of_training
@@ -129,12 +127,3 @@ def test_a_part_without_samples_is_refused(digits, changes, problem):
         return
     with pytest.raises(UnsupportedError, match=problem):
         engine.run(target_cell(**changes), digits)
-
-
-def test_two_ranks_decide_alike(digits):
-    with Hosts(rank_faults.host) as hosts:
-        found = [hosts.run(target_cell(devices=num, target={"every": 0.5}), digits) for num in (1, 2)]
-    one, two = (each.measurement.target for each in found)
-    assert two.hit == one.hit is not None
-    values = [[each.value for each in seen.evaluations] for seen in (one, two)]
-    assert values[1] == pytest.approx(values[0], abs=0.04)
