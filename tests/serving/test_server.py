@@ -174,10 +174,10 @@ def test_a_generator_that_fails_after_its_last_request_makes_the_run_invalid(mon
 def test_a_trace_without_each_request_is_none():
     line = '"name":"Sample","ph":"b","ts":{}.000,"args":{{"sample_seq":{},"query_seq":{}'
     trace = "\n".join(line.format(5 + i, i, i) for i in range(2))
-    times = memoryview(bytearray(48)).cast("q")
+    times = memoryview(bytearray(96)).cast("q")
     with pytest.raises(ValueError, match="trace has 2 of 3 requests"):
         loadgen._note_due(times, trace)
-    loadgen._note_due(times[:4], trace)
+    loadgen._note_due(times[:8], trace)
     assert times[1] - times[0] == 1000
 
 

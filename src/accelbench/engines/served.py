@@ -20,7 +20,7 @@ from accelbench.schema.vocab import Protocol, Stop
 from accelbench.serving import server
 from accelbench.serving.batcher import TIME_LIMIT
 from accelbench.serving.server import ONE_AT_A_TIME, Served, Service
-from accelbench.serving.summary import summarised, write_times
+from accelbench.serving.summary import ROWS, summarised, write_times
 
 if TYPE_CHECKING:
     from accelbench.engines.cell_run import CellRun
@@ -128,7 +128,8 @@ def serve(run: "CellRun", step: Step) -> None:
     _note_times(cell, timing, served)
     timing.stop = Stop.timeout if served.ended_early == TIME_LIMIT else None
     run.defects += [*served.defects, *run.backend.changed()]
-    digest = None if run.requests_path is None else write_times(served, run.requests_path)
+    rows = [getattr(served, row) for row in ROWS]
+    digest = None if run.requests_path is None else write_times(rows, run.requests_path)
     run.step, run.serving = step, replace(summarised(served, cell), sizes=list(sizes), requests_digest=digest)
     try:
         with run.seen.checking():

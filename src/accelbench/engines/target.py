@@ -3,7 +3,9 @@
 What it is evaluated on is a part of the training set (`data.order.parts_of`).
 """
 
+import json
 import math
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import fields
@@ -40,15 +42,12 @@ def ends_of(target: Target, epochs: int, per_epoch: int, in_call: int = 1) -> It
 
 
 class TargetRun:
-    """A training to the target of `cell`, of this process. Its log begins with the start of the process.
-
-    After `until_s`, of `time.perf_counter`, it is evaluated once more, and ends.
-    """
+    """A training to the target of `cell`, until `until_s` of `time.perf_counter`. Its log begins with the process."""
 
     def __init__(self, cell: Cell, until_s: float = math.inf) -> None:
         self.cell, self.target, self._until_s = cell, cell.target, until_s
         self._started_s = started_boot_s()
-        self._span, self._began_s = Span.start, 0.0
+        self._span, self._began_s, self._kept = Span.start, 0.0, witness.kept_file()
         self.deterministic = cell.device == Device.cpu and not cell.own_code
         self.log: list[Logged] = []
         self.evaluations: list[Evaluated] = []
@@ -155,6 +154,7 @@ class TargetRun:
         value = None if value is None or not abs(value) <= MAX_NUMBER else float(f"{value:.7g}")
         trained: dict[str, Any] = {"num_steps": num_steps, "num_samples": num_samples, "epochs": epochs}
         self.evaluations.append(Evaluated(**trained, value=value, began_s=began_s, ended_s=self.now_s))
+        os.write(self._kept, f"{json.dumps(vars(self.evaluations[-1]))}\n".encode())
         is_met, self.is_over = self.target.is_met(value), value is None or self.hit is not None
         if self.hit is not None:
             self.stayed = is_met

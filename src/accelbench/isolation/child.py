@@ -96,6 +96,8 @@ def _measure(request: CellRequest) -> Outcome:
     if request.only_export:
         engine.export(cell, data_folder, known["exported"])
         return Outcome(status=Status.ok)
+    if request.kept is not None and os.environ.get("RANK", "0") == "0" and os.access(request.kept, os.W_OK):
+        witness.kept_path = request.kept
     if request.work is not None:
         known["work"] = request.work
     measurement: Measurement | None = engine.run(cell, data_folder, **known)

@@ -123,6 +123,9 @@ class _Run:
             result = self._result() if self._await(sampler, witness) else self._timeout()
             seen = witness.witnessed()
             result = self._judged(result, seen)
+            if result.measurement is None:  # before the sweep reads what they kept
+                for rank in self.ranks:
+                    rank.kill()
             system = sampler.series(result.peak_host_bytes, result.until_boot_s)
             self.answer(replace(result, system=system, witnessed=None if result.measurement is None else seen))
             if result.status in GOOD:

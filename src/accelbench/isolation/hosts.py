@@ -24,8 +24,10 @@ from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Work
 from accelbench.schema.serialize import canonical_json, digest
+from accelbench.schema.target import Evaluated, Unfinished
 from accelbench.schema.text import MAX_TEXT
-from accelbench.schema.vocab import Device, Precision, Status
+from accelbench.schema.vocab import Device, Precision, Protocol, Status
+from accelbench.serving.summary import until_killed, write_times
 
 # A host ends a request at its timeout_s and needs up to half a minute until all processes have ended. One that has not
 # answered after this long does not work any more, and is killed. It has more time to start, which imports a framework.
@@ -100,7 +102,11 @@ class Hosts:
             num_gpus=cell.devices if cell.device == Device.gpu else 0,
             num_processes=spec.num_processes,
         )
-        outcome = self._ask(spec, request, self.meanwhile)
+        with open(os.memfd_create("kept"), "rb") as file:
+            request = replace(request, kept=f"/proc/{os.getpid()}/fd/{file.fileno()}")
+            outcome = self._ask(spec, request, self.meanwhile)
+            if outcome.measurement is None and (content := file.read()):
+                outcome = _with_kept(outcome, cell, content, requests)
         work = outcome.measurement.work if outcome.measurement is not None else None
         if counted_as and work is not None and not work.uncounted:
             self._works[counted_as] = work
@@ -161,6 +167,20 @@ class Hosts:
     def _show(self, printed: str) -> None:
         if self.listener is not None and printed.strip():
             self.listener(printed.strip())
+
+
+def _with_kept(outcome: Outcome, cell: Cell, content: bytes, requests: Path | None) -> Outcome:
+    """With what was measured before its process ended without a measurement, and how far it came in its reason."""
+    if cell.protocol == Protocol.target:
+        seen = Unfinished(evaluations=[decode(Evaluated, line) for line in content.splitlines()])
+        said = f"evaluated {len(seen.evaluations)} times until then"
+    elif requests is None or not (times := until_killed(content)).size:
+        return outcome
+    else:
+        num, answered = times.shape[1], int((times[3] >= 0).sum())
+        seen = Unfinished(num_requests=num, num_answered=answered, requests_digest=write_times([*times], requests))
+        said = f"{answered:,} of {num:,} requests were answered until then"
+    return replace(outcome, unfinished=seen, reason=f"{outcome.reason}; {said}")
 
 
 def _request(spec: HostSpec, cell: Cell, data_folder: Path) -> CellRequest:

@@ -15,6 +15,7 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, SystemSeries, Witnessed, Work
 from accelbench.schema.secrets import masked
 from accelbench.schema.serialize import load
+from accelbench.schema.target import Unfinished
 from accelbench.schema.text import MAX_REASON, beginning, ending
 from accelbench.schema.vocab import Device, Precision, Status
 
@@ -44,6 +45,7 @@ class CellRequest(_Request):
     exported: str | None = None  # the folder that the network is exported to, or has been, if the engine exports any
     weights: str | None = None  # the file that gets the trained weights; None: they are not saved
     requests: str | None = None  # the file that gets the raw times of requests; None: no requests are served
+    kept: str | None = None  # the file that gets what is measured as it happens; None: nobody reads it
     work: Work | None = None  # of one step, as a cell counted it that differs only in seed or repeat, if one did
     says_when: bool = True  # whether the engine says when it times something; else nothing confirms its times
 
@@ -79,6 +81,7 @@ class Outcome:
     # What the host adds; None if it died: its samples, and what it saw of the process that timed a cell.
     system: SystemSeries | None = None
     witnessed: Witnessed | None = None
+    unfinished: Unfinished | None = None  # what `Hosts` kept, if there is no measurement
 
     def __post_init__(self) -> None:
         if self.reason is not None:

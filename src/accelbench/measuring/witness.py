@@ -4,6 +4,7 @@ The host runs no user code. It notes on its own clock when a section begins and 
 with the times that the process claims.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -18,7 +19,14 @@ class Moment(StrEnum):
     done = "done"  # nothing more is timed: other work on the machine disturbs no number from then on
 
 
+# Of the sweep's file, in memory and without a name, that outlives this process if it is killed; None: there is none.
+kept_path: str | None = None
 _listeners: list[Callable[[Moment], None]] = []
+
+
+def kept_file() -> int:
+    """A descriptor of the file that gets what is measured as it happens, at its end; see `kept_path`."""
+    return os.memfd_create("kept") if kept_path is None else os.open(kept_path, os.O_RDWR | os.O_APPEND)
 
 
 def listen(listener: Callable[[Moment], None]) -> None:

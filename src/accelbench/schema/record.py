@@ -21,6 +21,7 @@ from accelbench.schema.parallel import mapped
 from accelbench.schema.ranges import Seconds
 from accelbench.schema.secrets import kept, secret_argument, without_secrets
 from accelbench.schema.serialize import canonical_json, load, plain, read_json, write_json
+from accelbench.schema.target import Unfinished
 from accelbench.schema.text import MAX_REASON, beginning, ending, one_line
 from accelbench.schema.vocab import Status
 
@@ -84,6 +85,7 @@ class Record:
     data: Data | None = None
     measurement: Measurement | None = None
     system: SystemSeries | None = None
+    unfinished: Unfinished | None = None  # what is kept if it has no measurement; None: nothing is
     sweep_id: str | None = None  # the sweep that measured the cell (its start and suite); None for a cell run alone
     of_search: bool = False  # whether it is of a search of rates: a speed of it only said where to begin
     schema_version: int = SCHEMA_VERSION  # the schema of the release that wrote the record
@@ -126,7 +128,7 @@ def from_values(values: Mapping[str, Any]) -> Record:
     settings hold a secret; the message names the field.
     """
     check_readable(values["schema_version"])
-    if missing := FIELDS - set(values):
+    if missing := FIELDS - {"unfinished"} - set(values):  # which older records of this schema do not have
         raise KeyError(*sorted(missing))
     cell, cell_id = read_cell(values["cell"])
     loaded = {**cleared(values), "cell": cell}

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from accelbench.schema.ranges import AtLeastOne, Count, NotNegative, Number, Seconds
+from accelbench.schema.serving import Digest
 from accelbench.schema.vocab import Span
 
 
@@ -29,6 +30,16 @@ class Evaluated:
     value: Number | None  # of the metric; None if it is not finite
     began_s: Seconds  # since the process started
     ended_s: Seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unfinished:
+    """What is kept of a process that ended without a measurement."""
+
+    num_requests: Count = 0  # that were issued
+    num_answered: Count = 0  # of them
+    requests_digest: Digest | None = None  # sha256 of the file of their raw times; None if there is none
+    evaluations: list[Evaluated] = field(default_factory=list)  # of a training to a target
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,7 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
+from accelbench.measuring import witness
 from accelbench.schema.cell import Server
 from accelbench.schema.vocab import Generator
 from accelbench.serving import generator, loadgen
@@ -62,6 +63,13 @@ PROGRAMS = {
 }
 
 
+def raw_times(num: int) -> tuple[int, Times]:
+    """The file of so many requests that outlives this process, and its rows, as `summary.ROWS`; 0: did not happen."""
+    file = witness.kept_file()
+    os.ftruncate(file, 32 * num)
+    return file, np.frombuffer(mmap.mmap(file, 0), np.int64).reshape(4, -1)
+
+
 class Arrivals:
     """Requests of the generator's process, which starts at once, issues within `batches` and ends with the context."""
 
@@ -74,11 +82,9 @@ class Arrivals:
         self._looks: tuple[list[float], list[float]] = ([], [])  # seconds, and requests that waited
         surely_grows(range(9), range(9))  # imports what it needs, which takes a tenth of a second
         self._buffer = bytearray(PIPE_BYTES)
-        file, pipe = os.memfd_create("requests"), subprocess.PIPE
-        os.ftruncate(file, 2 * due.nbytes)
-        self._times = np.frombuffer(mmap.mmap(file, 0), np.int64).reshape(2, len(due))
+        (file, self._times), pipe = raw_times(len(due)), subprocess.PIPE
         self._times[0] = due
-        self.due = self._times[0]
+        self.due, self.answered = self._times[0], self._times[2:]
         self._folder = tempfile.TemporaryDirectory(prefix="requests-")
         program = [sys.executable, "-I", *self._program.flags, str(self._program.module.__file__)]
         command = [*program, str(file), str(server.rate), str(seed), self._folder.name]

@@ -19,10 +19,10 @@ MAX_TOGETHER = 4096  # requests that are issued by one write, so that the first 
 
 
 def main() -> None:
-    """Issues the requests of the file that the first argument numbers: int64, when they are due, and room for as many.
+    """Issues the requests of the file that the first argument numbers: int64, when they are due, and three rows more.
 
     The times are nanoseconds of CLOCK_MONOTONIC; the file has the former once standard input has a line, and gets when
-    each request was issued.
+    each request was issued in the second row.
     """
     prctl = ctypes.CDLL(None).prctl
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def _issue(times: memoryview, out: int) -> None:
-    now, num, begin = time.monotonic_ns, len(times) // 2, 0
+    now, num, begin = time.monotonic_ns, len(times) // 4, 0
     while begin < num:
         while (left_ns := times[begin] - now()) > 0:
             time.sleep(left_ns / 1e9)

@@ -25,7 +25,7 @@ def main() -> None:
 
     file, rate, seed, folder = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
     times = memoryview(mmap.mmap(file, 0)).cast("q")
-    num, now, out, issued = len(times) // 2, time.monotonic_ns, sys.stdout.fileno(), 0
+    num, now, out, issued = len(times) // 4, time.monotonic_ns, sys.stdout.fileno(), 0
 
     def issue(samples: list[mlperf_loadgen.QuerySample]) -> None:
         nonlocal issued
@@ -53,7 +53,7 @@ def main() -> None:
 
 def _note_due(times: memoryview, trace: str) -> None:
     """Replaces the times at which requests were due by those that LoadGen planned, on the clock of their issuing."""
-    num, planned = len(times) // 2, {int(query): int(us + ns) for us, ns, query in DUE.findall(trace)}
+    num, planned = len(times) // 4, {int(query): int(us + ns) for us, ns, query in DUE.findall(trace)}
     if planned.keys() != set(range(num)):
         raise ValueError(f"LoadGen's trace has {len(planned)} of {num} requests")
     # Each was issued some time after it was due: the least delay says how the two clocks differ.

@@ -16,8 +16,8 @@ from accelbench.measuring import witness
 from accelbench.schema.cell import Server
 from accelbench.schema.text import MAX_REASON, beginning, is_out_of_memory, message_of, one_line
 from accelbench.schema.vocab import Generator, Protocol
-from accelbench.serving.arrivals import due_ns, num_requests
-from accelbench.serving.batcher import TIME_LIMIT, Arrivals, Batches, Times, now_ns, queries
+from accelbench.serving.arrivals import MAX_REQUESTS, due_ns, num_requests
+from accelbench.serving.batcher import TIME_LIMIT, Arrivals, Batches, Times, now_ns, queries, raw_times
 
 # Protocol -> samples of a query, and the fewest queries: MLPerf's early stopping needs 64 for the 90th percentile, and
 # 662 for the 99th (Inference Rules, section on early stopping).
@@ -105,6 +105,7 @@ def serve(service: Service, protocol: Protocol, server: Server, seed: int, until
 
 def _open_loop(crew: "_Crew", server: Server, seed: int, until_s: float) -> tuple[list[Times], str | None, list[str]]:
     with Arrivals(server, due_ns(num_requests(server), server.rate, seed), seed, until_s) as arrivals:
+        crew.answered = arrivals.answered
         crew.run(arrivals.batches(crew.service.max_batch), arrivals.wait)
     due, issued = arrivals.times(crew.nums.sum())
     dispatched, done = (np.concatenate([each, np.full(len(due) - len(each), -1)]) for each in crew.times())
@@ -115,6 +116,7 @@ def _open_loop(crew: "_Crew", server: Server, seed: int, until_s: float) -> tupl
 def _closed_loop(crew: "_Crew", protocol: Protocol, server: Server, until_s: float) -> list[Times]:
     max_batch = crew.service.max_batch
     size, least = ONE_AT_A_TIME.get(protocol, (max_batch, 1))
+    crew.answered = raw_times(MAX_REQUESTS)[1][2:]  # of whose memory only what requests need is used
     crew.run(queries(size, max_batch, least, server.duration_s, until_s))
     dispatched, done = crew.times()
     if protocol not in ONE_AT_A_TIME:
@@ -160,6 +162,7 @@ class _Crew:
     nums: Times
     began: Times
     ended: Times
+    answered: Times  # gets when each sample was dispatched and done, at once
 
     def __init__(self, service: Service, num: int) -> None:
         self.service = service
@@ -212,7 +215,7 @@ class _Crew:
             self._barrier.abort()
 
     def _work(self, worker: Callable[[Any], None], log: "array[int]", batches: Batches) -> None:
-        pool, join = self.service.pool, self.service.join
+        pool, join, (dispatched, done) = self.service.pool, self.service.join, self.answered
         while True:
             with self._taking:
                 taken = None if self._failure else next(batches, None)
@@ -231,3 +234,4 @@ class _Crew:
                 text = f"{type(error).__name__}: {message_of(error)}"
                 self.error = self.error or beginning(one_line(text), MAX_REASON)
             log.extend((first, num, began_ns, ended_ns))
+            dispatched[first : first + num], done[first : first + num] = began_ns, ended_ns

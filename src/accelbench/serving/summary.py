@@ -1,7 +1,7 @@
 """The raw times of requests -> what a record keeps of them, and the file beside it that keeps all."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import writing
 from accelbench.schema.serving import Quantile, Serving
 from accelbench.schema.vocab import Protocol, Verdict
-from accelbench.serving.batcher import TIME_LIMIT
+from accelbench.serving.batcher import TIME_LIMIT, Times
 from accelbench.serving.server import LATE, Served
 from accelbench.stats.order_statistics import Sample
 from accelbench.stats.regenerative import Bound, Cycles, num_requests_for
@@ -67,14 +67,23 @@ def summarised(served: Served, cell: Cell) -> Serving:
     )
 
 
-def write_times(served: Served, path: Path) -> str:
-    """Writes the times of `served` as a .npy file, int64 of shape (4, requests), and returns the file's sha256.
+def until_killed(content: bytes) -> Times:
+    """The rows of `ROWS` of the requests that were issued, from the file of a process that was killed."""
+    times = np.frombuffer(content, np.int64).reshape(4, -1)
+    times = times[:, (times[1] | times[3]) != 0].copy()
+    if not times[1].any():  # each waited for an answer
+        times[:2] = times[2]
+    return np.where(times > 0, times, -1)
+
+
+def write_times(rows: Sequence[Times], path: Path) -> str:
+    """Writes the times of `ROWS` as a .npy file, int64 of shape (4, requests), and returns the file's sha256.
 
     Raises OSError: the file can't be written; an older one is then as it was.
     """
     with writing(path) as written:
         with written.open("wb") as file:
-            np.save(file, np.stack([getattr(served, row) for row in ROWS]), allow_pickle=False)
+            np.save(file, np.stack(rows), allow_pickle=False)
         with written.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 

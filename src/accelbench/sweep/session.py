@@ -173,6 +173,7 @@ class Session:
             data=without_secrets(self.ready.data),
             measurement=without_secrets(self._completed(item.cell, outcome.measurement)),
             system=outcome.system,
+            unfinished=outcome.unfinished,
         )
 
     def _completed(self, cell: Cell, measured: Measurement | None) -> Measurement | None:
