@@ -92,6 +92,7 @@ class Zip:
     """The files in a zip archive, read without unpacking them onto the disk."""
 
     path: Path
+    max_total_bytes: int = MAX_TOTAL_BYTES
 
     @cached_property
     def _archive(self) -> zipfile.ZipFile:
@@ -113,8 +114,8 @@ class Zip:
                 raise DataError(f"{self.path.name}: {member.filename!r} {problem}; nothing of it is used")
             if not member.filename.endswith("/"):  # a folder
                 found[member.filename] = member.file_size
-        if len(found) > MAX_MEMBERS or sum(found.values()) > MAX_TOTAL_BYTES:
-            most = f"more than {MAX_MEMBERS:,} files or {MAX_TOTAL_BYTES:,} bytes"
+        if len(found) > MAX_MEMBERS or sum(found.values()) > self.max_total_bytes:
+            most = f"more than {MAX_MEMBERS:,} files or {self.max_total_bytes:,} bytes"
             raise DataError(f"{self.path.name}: {most}; nothing of it is used")
         return list(found)
 

@@ -1,6 +1,7 @@
 """The rows of `cells.csv`, with what several devices gain over one; and CSV that no spreadsheet takes for formulas."""
 
 import csv
+import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TextIO
@@ -36,6 +37,13 @@ def _key(cell: MeasuredCell, batch_size: int) -> str:
     settings = cell.all_but("devices", "xla_processes", "scaling", "batch_size", "threads")
     threads = cell.row["threads"] if cell.cell.device == Device.cpu else cell.cell.threads
     return group_digest([settings, batch_size, threads])
+
+
+def text(rows: Iterable[Row]) -> str:
+    """What `write` writes."""
+    file = io.StringIO()
+    write_to(file, rows)
+    return file.getvalue()
 
 
 # A spreadsheet takes text with one of these at its beginning for a formula; an apostrophe before it prevents that.

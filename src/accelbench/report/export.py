@@ -7,7 +7,6 @@ Their sources:
 - MLPerf's log lines: https://github.com/mlcommons/logging
 """
 
-import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
@@ -143,9 +142,7 @@ def _log(record: Record, rate: float | None) -> str:
 
 def cells_csv(sweeps: Sequence[Sweep]) -> str:
     """As cells.csv of the report: a row for every cell, also for those without numbers."""
-    text = io.StringIO()
-    csv_file.write_to(text, (row for sweep in sweeps for row in csv_file.rows(sweep)))
-    return text.getvalue()
+    return csv_file.text(row for sweep in sweeps for row in csv_file.rows(sweep))
 
 
 def everything(sweeps: Sequence[Sweep]) -> str:
