@@ -92,7 +92,7 @@ class Zip:
     """The files in a zip archive, read without unpacking them onto the disk."""
 
     path: Path
-    max_total_bytes: int = MAX_TOTAL_BYTES
+    max_total_bytes: int | None = None  # if it is not MAX_TOTAL_BYTES
 
     @cached_property
     def _archive(self) -> zipfile.ZipFile:
@@ -114,8 +114,9 @@ class Zip:
                 raise DataError(f"{self.path.name}: {member.filename!r} {problem}; nothing of it is used")
             if not member.filename.endswith("/"):  # a folder
                 found[member.filename] = member.file_size
-        if len(found) > MAX_MEMBERS or sum(found.values()) > self.max_total_bytes:
-            most = f"more than {MAX_MEMBERS:,} files or {self.max_total_bytes:,} bytes"
+        most_bytes = self.max_total_bytes or MAX_TOTAL_BYTES
+        if len(found) > MAX_MEMBERS or sum(found.values()) > most_bytes:
+            most = f"more than {MAX_MEMBERS:,} files or {most_bytes:,} bytes"
             raise DataError(f"{self.path.name}: {most}; nothing of it is used")
         return list(found)
 
