@@ -70,8 +70,3 @@ def and_more(num: int, thing: str) -> str:
 def exact(value: float | None) -> str:
     """`value` with all of its digits and thousands separators; a dash if unknown."""
     return UNKNOWN if value is None else f"{value:,}"
-
-
-def seconds(value: float | None, *, estimated: bool) -> str:
-    """A time in seconds, with `~` before an estimated one."""
-    return ("~" if estimated and value is not None else "") + significant(value)

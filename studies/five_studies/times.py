@@ -1,6 +1,6 @@
 """Training and testing time per network and device, ours and the published, with speed-ups."""
 
-from accelbench.presentation import seconds
+from accelbench.presentation import significant
 from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate_known, word
 from accelbench.schema.vocab import Engine, Mode
@@ -26,7 +26,7 @@ Columns = list[Column[PublishedComparison]]
 
 def seconds_entry(time: Seconds | None) -> Entry:
     """A time, with `~` before an estimate."""
-    return word(None) if time is None else Entry(seconds(time.value, estimated=time.estimated), time.value)
+    return word(None) if time is None else Entry(f"{'~' * time.estimated}{significant(time.value)}", time.value)
 
 
 def _percent_faster(compared: PublishedComparison) -> int | None:

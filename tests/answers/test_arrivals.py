@@ -65,7 +65,7 @@ def answered(*records):
             "10 of 10 seeds); bf16_mixed b32 does not count: fewer epochs than the reference, 3.0 against 5.0: not the "
             "same training.",
         ),
-        (runs([None] * 6), [], "fp32 b32 takes > 41.5 s (0 of 6 seeds)."),
+        (runs([None] * 6), [], "none reached it: fp32 b32 takes > 41.5 s (0 of 6 seeds)."),
         (runs([*FAST[:4], None, None]), [], "fp32 b32 takes 12.9 s (11.4 to > 41.5, 4 of 6 seeds)."),
         (
             runs(FAST, value=0.971, **FIXED),

@@ -193,7 +193,8 @@ class TargetAnswer:
         """What is the fastest, by how much, and how sure that is; which settings do not count, and why."""
         if (first := self.fastest) is None:
             settings = [each for each in self.settings if not each.refused]
-            text = "; ".join(f"{each.name} takes {each.median_text} s ({each.arrived_text})" for each in settings)
+            times = "; ".join(f"{each.name} takes {each.median_text} s ({each.arrived_text})" for each in settings)
+            text = f"none reached it: {times}" if times else ""
         else:
             within = ", ".join(filter(None, [first.interval_text, first.arrived_text]))
             text = f"{first.name} takes {first.median_text} s ({within})"

@@ -6,6 +6,7 @@ whose interval says which cell is faster. If some of them ran to answer just tha
 """
 
 import math
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -149,11 +150,14 @@ def _interleaved(counted: Mapping[str, Sequence[Process]]) -> set[str]:
             groups[of_cell[0].workload_key, of_cell[0].place_key].append((key, starts))
     found = set()
     for cells in groups.values():
-        for key, starts in cells:
-            others = (start for other, of_other in cells if other != key for start in of_other)
-            if any(starts[0] < start < starts[-1] for start in others):
-                found.add(key)
+        of_all = sorted(start for _, starts in cells for start in starts)
+        found |= {key for key, starts in cells if _num_within(of_all, starts) > _num_within(starts, starts)}
     return found
+
+
+def _num_within(times: Sequence[str], starts: Sequence[str]) -> int:
+    """How many of the sorted `times` are between the first and the last of `starts`."""
+    return max(0, bisect_left(times, starts[-1]) - bisect_right(times, starts[0]))
 
 
 def _cell(folder: str, of_cell: Sequence[Process], counted: Sequence[Process], *, is_interleaved: bool) -> MeasuredCell:

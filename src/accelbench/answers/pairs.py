@@ -26,14 +26,11 @@ def _first(is_base: Callable[[Cell], bool]) -> Base:
     return lambda group: next((each for each in group if is_base(each.cell)), None)
 
 
-def _smallest(group: Sequence[MeasuredCell]) -> MeasuredCell:
-    return min(group, key=lambda each: each.cell.batch_size)
-
-
 DEVICE = Axis(("device",), _first(lambda cell: cell.device == Device.cpu), lambda each: each.cell.device)
 IN_FP32 = _first(lambda cell: cell.precision == Precision.fp32)
 PRECISION = Axis(("precision",), IN_FP32, lambda each: each.cell.precision)
-BATCH = Axis(("batch_size",), _smallest, lambda each: f"batch {each.cell.batch_size}")
+SMALLEST: Base = lambda group: min(group, key=lambda each: each.cell.batch_size)  # noqa: E731
+BATCH = Axis(("batch_size",), SMALLEST, lambda each: f"batch {each.cell.batch_size}")
 OF_ENGINE = ("engine", "keras", "xla_processes")
 ON_LIGHTNING = _first(lambda cell: cell.engine == Engine.lightning)
 ENGINE = Axis(OF_ENGINE, ON_LIGHTNING, lambda each: engine_text(each.row))
@@ -103,7 +100,8 @@ def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
     groups: dict[str, dict[str, MeasuredCell]] = defaultdict(dict)
     for each in cells:
         if each.competes and not _is_single_epoch(each):
-            groups[_alike(each, axis)].setdefault(each.measured_key, each)
+            alike = group_digest([each.all_but("seed", "repeat", *axis.fields), each.place_key])  # but for the axis
+            groups[alike].setdefault(each.measured_key, each)
     return [
         Pair(axis, gap(each, base))
         for group in groups.values()
@@ -116,8 +114,3 @@ def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
 def _is_single_epoch(cell: MeasuredCell) -> bool:
     measured = cell.record.measurement if cell.record is not None else None
     return measured is not None and len(measured.epochs) == 1
-
-
-def _alike(cell: MeasuredCell, axis: Axis) -> str:
-    """Equal for cells that differ in the axis alone."""
-    return group_digest([cell.all_but("seed", "repeat", *axis.fields), cell.place_key])

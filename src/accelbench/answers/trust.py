@@ -26,7 +26,10 @@ def in_doubt(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> str:
     said = ", ".join(f"{num} {kind}" for kind, num in Counter(kind for own in kinds_of for kind in own).most_common())
     if num_several := sum(len(own) > 1 for own in kinds_of):
         said += f"; {num_several} of them for several reasons"
-    names = [f"{model_text(cell)} {MODES[cell.cell.mode]} in {_setting(cell)}" for cell in doubted]
+    names = []
+    for cell in doubted:
+        setting = setting_text(cell, has_devices=cell.cell.device != Device.cpu, has_engines=True)
+        names.append(f"{model_text(cell)} {MODES[cell.cell.mode]} in {setting}")
     named = [name if names.count(name) == 1 else cell.label for name, cell in zip(names, doubted, strict=True)]
     few = named if len(named) <= MAX_NAMED else named[:FEW]
     more = f" and {len(named) - FEW} more (column warnings of cells.csv)" * (len(few) < len(named))
@@ -36,10 +39,6 @@ def in_doubt(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> str:
         hold = "speeds hold for data of these shapes, accuracies don't"
         sentences.append(f"Stand-ins were measured instead of {', '.join(found)}: {hold}.")
     return " ".join(filter(None, [*sentences, noise(cells)]))
-
-
-def _setting(cell: MeasuredCell) -> str:
-    return setting_text(cell, has_devices=cell.cell.device != Device.cpu, has_engines=True)
 
 
 def tips(cells: Sequence[MeasuredCell]) -> dict[str, list[str]]:

@@ -171,16 +171,8 @@ class _NetworkRun(NetworkOutputs):
             self.mark_not_finite()
         for handle in self.observer.handles:  # of layers that never ran: a copy of the network would have them too
             handle.remove()
-        return Observed(
-            device=self.backend.ran_on(self.observer.device().type),
-            device_name=self.device_name(),
-            precision=self.observer.precision(),
-            num_devices=1,
-            threads=torch.get_num_threads(),
-            loss=self.checked_loss(self.last_result.item()) if self.trains else None,
-            work=self._work(),
-            cudnn_benchmark=self.backend.cudnn_benchmark(),
-        )
+        loss = self.checked_loss(self.last_result.item()) if self.trains else None
+        return self.observer.observed(self, loss=loss, work=self._work())
 
     def _work(self) -> Work:
         module = BenchModule(self.plain, self.cell.model, self.workload.task, self.backend)

@@ -197,12 +197,6 @@ class CellRun:
         changed = self.cell.options.change_output or (self.cell.keras is not None and self.cell.keras.non_defaults)
         return (self.cell.device, self.cell.precision) == (Device.cpu, Precision.fp32) and not changed
 
-    @property
-    def rounds_alike(self) -> Precision | None:
-        """A precision in which `reference_outputs` shows what rounding does; see `References.rounded`."""
-        precision = self.cell.precision
-        return None if precision in QUANTIZED else ROUNDS_ALIKE.get(precision, precision)
-
     def measure(self, work: Work | None = None) -> Measurement | None:
         """Runs the cell and collects its measurement; None in a process that is not the first of its ranks.
 
@@ -337,10 +331,11 @@ class CellRun:
         def run(batches: Sequence[Any], **how: Any) -> list[Output]:
             return output_check.in_time(lambda: self.reference_outputs(batches, **how), self.limits.left_s)
 
+        precision = self.cell.precision
         return References(
             run,
-            self.cell.precision if self.has_same_reference else None,
-            self.rounds_alike,
+            precision if self.has_same_reference else None,
+            None if precision in QUANTIZED else ROUNDS_ALIKE.get(precision, precision),
             self.num_reference_rows,
             same_random=self.same_random,
             constant=self.cell.model.constant,

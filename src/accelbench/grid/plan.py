@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from accelbench.data.arrays import check_arrays, how_to_prepare, read_counts, read_manifest
-from accelbench.devices.registry import DeviceReport, look
+from accelbench.devices.registry import look
 from accelbench.engines.images import Shape, shape_in
 from accelbench.errors import UserError
 from accelbench.grid.fingerprint import fingerprint, git_state, identity
@@ -19,7 +19,7 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Data
 from accelbench.schema.plan_file import WantedCell, labels
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import MODULE, RANDOM, Device, Engine, Generator, Protocol
+from accelbench.schema.vocab import MODULE, RANDOM, Engine, Generator, Protocol
 from accelbench.serving import calibration
 
 EXACT_MS = 50.0  # a limit, of which 1 % is as late as a request may be at the rate that `calibration` found
@@ -40,10 +40,7 @@ class Planned(WantedCell):
         return cls(cell, f"{cell.id}-{identity[:8]}", label, identity=identity, skip_reason=skip_reason)
 
 
-@cache
-def report_on(device: Device) -> DeviceReport:
-    """What this machine has of `device`; looked up once per process."""
-    return look(device)
+report_on = cache(look)  # what this machine has of a device, looked up once per process
 
 
 def skip_reason(cell: Cell) -> str | None:

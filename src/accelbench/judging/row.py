@@ -296,7 +296,8 @@ def _facts(measured: Measurement) -> Row:
     }
     if answers is not None:  # of a trained classifier, beside those that it gives in fp32
         num = answers.num_samples
-        low, high = share_difference(num, answers.num_won, answers.num_lost)
+        num_lost = answers.num_fp32_right - (answers.num_right - answers.num_won)  # that only fp32 answered rightly
+        low, high = share_difference(num, answers.num_won, num_lost)
         row |= {"accuracy": answers.num_right / num, "fp32_accuracy": answers.num_fp32_right / num}
         row["accuracy_change"] = (answers.num_right - answers.num_fp32_right) / num
         row |= {"accuracy_change_low": low, "accuracy_change_high": high}

@@ -98,11 +98,6 @@ def relative_half_width(row: Row) -> float | None:
     return (high - low) / 2 / rate
 
 
-def page_faults_matter(faults_per_s: float, busy_percent: float) -> bool:
-    """Whether page faults explain much of the kernel's part of a process that keeps cores so busy (100: one core)."""
-    return faults_per_s * FAULT_S > MAX_SYSTEM_SHARE * busy_percent / 100
-
-
 def _about_blocks(record: Record, measured: Measurement, row: Row) -> Iterator[Remark]:
     blocks, window = measured.blocks, record.cell.window
     yield from _about_end(record.cell, measured)
@@ -200,7 +195,8 @@ def _about_machine(record: Record, measured: Measurement, row: Row) -> Iterator[
     share, faults, busy = row["system_time_share"], row["page_faults_per_s"], row["cpu_utilization_percent"]
     if not (isinstance(share, float) and isinstance(faults, float) and isinstance(busy, float)):
         return
-    if record.cell.device in SHARE_ONE_CPU and share > MAX_SYSTEM_SHARE and page_faults_matter(faults, busy):
+    faults_matter = faults * FAULT_S > MAX_SYSTEM_SHARE * busy / 100  # explain much of the kernel's part; 100: one core
+    if record.cell.device in SHARE_ONE_CPU and share > MAX_SYSTEM_SHARE and faults_matter:
         why = f"{100 * share:.0f} % of the CPU time is the kernel's, with {faults:,.0f} page faults a second"
         yield Kind.tip, f"another allocator may be faster, such as allocator=jemalloc: {why}", ""
 

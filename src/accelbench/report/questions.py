@@ -70,11 +70,6 @@ CAPACITY_COLUMNS: list[Column[Capacity]] = [
 ]
 
 
-def _capacity_table(found: Sequence[Capacity]) -> Table | None:
-    """A line for each setting of a workload, the best first."""
-    return tabulate_known("Each setting, at the lower of its rates", CAPACITY_COLUMNS, found, [CAPACITY_NOTE])
-
-
 def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[QuestionSection]:
     """The questions that the measurements answer."""
     cells = [cell for sweep in sweeps for cell in sweep.cells]
@@ -111,7 +106,7 @@ def _requests(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
                 for of in found
                 for each in of.probes
             ],
-            table=_capacity_table(found),
+            table=tabulate_known("Each setting, at the lower of its rates", CAPACITY_COLUMNS, found, [CAPACITY_NOTE]),
         )
 
 

@@ -71,11 +71,6 @@ class Answers:
     num_fp32_right: Count  # right answers in fp32
     num_won: Count  # samples that only what was measured answered rightly
 
-    @property
-    def num_lost(self) -> int:
-        """Samples that only fp32 answered rightly."""
-        return self.num_fp32_right - (self.num_right - self.num_won)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Epoch:

@@ -129,11 +129,6 @@ class Run(NamedTuple):
     tags: dict[str, str]  # the description, in markdown, is one of them
 
 
-def names_of_process(record: Record) -> tuple[str, str]:
-    """The name of the record's run: its label, and if another run has that, the label with the start of the process."""
-    return record.label, f"{record.label} {record.started_at.partition('+')[0].replace('T', ' ')}"
-
-
 def names_of_cells(cells: Iterable[MeasuredCell], taken: Mapping[str, str]) -> dict[str, str]:
     """The names of the cells' runs, by their `measured_key`: the label, and the settings in which cells of it differ.
 

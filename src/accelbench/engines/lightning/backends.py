@@ -27,6 +27,8 @@ from accelbench.measuring.runner import Compiles
 from accelbench.schema.vocab import XLA, Device
 
 MESH_AXIS = "data"
+# What no Trainer does here, whichever package it is of.
+LEFT_OUT = dict.fromkeys(("enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
 # Operators on the CPU that are no fallbacks: that of `.item()`, and that with which Lightning's loop, before each item,
 # tells all ranks whether a signal came.
 NO_FALLBACKS = ("aten::_local_scalar_dense", "c10d::broadcast_")

@@ -15,7 +15,7 @@ import torch
 from accelbench.data.order import VALIDATION
 from accelbench.devices.cpu import usable_cores
 from accelbench.engines.lightning import options, zoo
-from accelbench.engines.lightning.backends import Backend, Compilations, backend_for
+from accelbench.engines.lightning.backends import LEFT_OUT, Backend, Compilations, backend_for
 from accelbench.engines.lightning.feed import DrawnFeed, Feed, SingleItemLoader
 from accelbench.engines.lightning.global_state import hush_lightning, use_threads
 from accelbench.engines.lightning.module import BenchModule, EpochStep, ImageTask, InferStep, TestStep, new_optimizer
@@ -173,10 +173,8 @@ def trainer_for(cell: Cell, backend: Backend, ranks: Ranks) -> pl.Trainer:
         # A target's epochs are its intervals, which it ends itself.
         max_epochs={Protocol.fit: cell.epochs, Protocol.target: -1}.get(cell.protocol, 1),
         logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
         num_sanity_val_steps=0,
+        **LEFT_OUT,
     )
 
 
@@ -380,16 +378,9 @@ class _Run(NetworkOutputs):
 
     def _seen(self) -> Seen:
         assert self.resources is not None
-        device, backend = self.observer.device(), self.backend
-        observed = Observed(
-            device=backend.ran_on(device.type),
-            device_name=self.device_name(),
-            precision=self.observer.precision(self.seen.products.most),
-            num_devices=backend.num_devices(),
-            threads=None if backend.torch_type == "xla" else torch.get_num_threads() * self.cell.num_instances,
-            loss=self.last_result.item() if self.trains else None,
-            cudnn_benchmark=backend.cudnn_benchmark(),
-        )
+        device, backend, loss = self.observer.device(), self.backend, self.last_result.item() if self.trains else None
+        threads = None if backend.torch_type == "xla" else torch.get_num_threads() * self.cell.num_instances
+        observed = self.observer.observed(self, num_devices=backend.num_devices(), threads=threads, loss=loss)
         weights = digest(self.network) if self.trains and self.ranks.num > 1 else None
         place, finite = backend.place(device, self.ranks.rank), all_finite(self.last_result)
         return Seen(observed, self.resources, place, finite, weights)

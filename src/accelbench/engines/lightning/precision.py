@@ -20,6 +20,7 @@ from accelbench.engines.lightning.global_state import multiplies_in_tf32
 from accelbench.engines.lightning.structure import tensors_in
 from accelbench.errors import UnsupportedError
 from accelbench.schema.cell import Cell
+from accelbench.schema.measurement import Observed
 from accelbench.schema.vocab import XLA, Mode, Precision
 
 # What matrix products are computed in, and what weights are stored in.
@@ -144,6 +145,16 @@ class Observer:
     def device(self) -> torch.device:
         """PyTorch's device that computed; its type is `cpu`, `cuda` or `xla`."""
         return self._seen.device
+
+    def observed(self, run: Any, **known: Any) -> Observed:
+        """What ran, as it was seen here, and as the backend of a `CellRun` tells; and what else the run has `known`."""
+        return Observed(
+            device=run.backend.ran_on(self.device().type),
+            device_name=run.device_name(),
+            precision=self.precision(run.seen.products.most),
+            cudnn_benchmark=run.backend.cudnn_benchmark(),
+            **{"num_devices": 1, "threads": torch.get_num_threads(), **known},
+        )
 
     @property
     def _seen(self) -> Tensor:

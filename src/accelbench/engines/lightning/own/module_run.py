@@ -277,17 +277,8 @@ class ModuleRun(CellRun):
         return outputs.size_of(look.result, (rows, counted)) if self.cell.model.samples else rows
 
     def observe(self) -> Observed:
-        loss, device = self.looked.loss, self.observer.device()
-        return Observed(
-            device=self.backend.ran_on(device.type),
-            device_name=self.device_name(),
-            precision=self.observer.precision(self.seen.products.most),
-            num_devices=1,
-            threads=torch.get_num_threads(),
-            loss=None if loss is None else self.checked_loss(loss),
-            work=self.work,
-            cudnn_benchmark=self.backend.cudnn_benchmark(),
-        )
+        loss = None if self.looked.loss is None else self.checked_loss(self.looked.loss)
+        return self.observer.observed(self, loss=loss, work=self.work)
 
     def notes(self) -> Iterator[str]:
         yield from self.user_module.notes()

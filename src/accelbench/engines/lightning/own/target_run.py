@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from accelbench.engines.cell_run import CellRun
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
@@ -125,14 +123,7 @@ class ModuleTargetRun(CellRun):
     def observe(self) -> Observed:
         if self.observer.result is None:  # its training_step may not run forward
             self.observer.see(self.module, None, next(self.module.parameters()))
-        return Observed(
-            device=self.backend.ran_on(self.observer.device().type),
-            device_name=self.device_name(),
-            precision=self.observer.precision(),
-            num_devices=1,
-            threads=torch.get_num_threads(),
-            cudnn_benchmark=self.backend.cudnn_benchmark(),
-        )
+        return self.observer.observed(self)
 
     def notes(self) -> Iterator[str]:
         yield from self.user_module.notes()

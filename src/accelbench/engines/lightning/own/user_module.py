@@ -11,7 +11,7 @@ from typing import Any
 import pytorch_lightning as pl
 from torch import nn
 
-from accelbench.engines.lightning.backends import Backend
+from accelbench.engines.lightning.backends import LEFT_OUT, Backend
 from accelbench.engines.lightning.precision import MIXED, unmixed_plugin
 from accelbench.engines.targets import check_call, import_path, lightning_package
 from accelbench.errors import UnsupportedError, UserError
@@ -222,7 +222,5 @@ def _trainer(package: str, cell: Cell, settings: TrainerSettings, backend: Backe
         limit_val_batches=0,
         num_sanity_val_steps=0,
         logger=importlib.import_module(f"{package}.loggers.logger").DummyLogger(),
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
+        **LEFT_OUT,
     )
