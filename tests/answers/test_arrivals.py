@@ -41,7 +41,8 @@ def answered(*records):
         (runs([12.0] * 6), runs([12.0] * 6, **BF16), "(1.00 to 1.00; same)."),
         (runs(FAST[:5]), runs(SLOW[:5], **BF16), "fp32 b32 takes 11.9 s (5 of 5 seeds), 1.30 times as fast as"),
         (runs(FAST[:5]), runs(SLOW[:5], **BF16), "; likely: fewer than 6 seeds)."),
-        (runs(FAST[:2]), runs([20.0, 21.0], **BF16), "(likely: too few seeds for an interval)."),
+        (runs(FAST[:2]), runs([20.0, 21.0], **BF16), "(can't tell: too few seeds for an interval)."),
+        (runs(FAST[:3]), runs([20.0, 21.0, 22.0], **BF16), "(likely: too few seeds for an interval)."),
         (runs(FAST[:2]), runs(FAST[:2], **BF16), "(can't tell: too few seeds for an interval)."),
         (
             runs(FAST, **BF16),

@@ -24,6 +24,7 @@ from accelbench.schema.workload import ModelSpec
 from accelbench.stats import arrivals
 
 MIN_SEEDS = 6  # of each setting: with fewer, a median has no interval
+MIN_LIKELY = 3  # of each: a training of another seed may take twice as long
 NO_REFERENCE = "no reference runs"
 
 
@@ -317,7 +318,8 @@ def _lead(first: Setting, second: Setting) -> Lead:
     why = next((why for why, holds in doubts.items() if holds), "")
     word, low, high = Word.cant_tell, found.low, found.high
     if low is None or high is None:
-        word = Word.likely if max(own) * LIKELY_RATIO < min(other) else word
+        is_apart = min(map(len, runs)) >= MIN_LIKELY and max(own) * LIKELY_RATIO < min(other)
+        word = Word.likely if is_apart else word
         why = "too few seeds for an interval"
     elif low > 1:
         word = Word.likely if why else Word.sure

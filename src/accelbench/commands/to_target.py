@@ -36,14 +36,16 @@ def check(chosen: Namespace) -> None:
 def run(sides: Sequence[str], chosen: Namespace, context: Context) -> int:
     """Trains the settings that the words of each side describe, interleaved by seed, and says which is there first.
 
-    Returns the exit status. Raises UserError: settings can't be trained to a target.
+    Returns the exit status: 1 if none is there, or a training failed. Raises UserError: settings can't be trained to a
+    target.
     """
     from accelbench.isolation.hosts import Hosts
 
     budget_s = budget_in_s(chosen, DEFAULT_BUDGET)
     target = ["protocol=target", f"target.accuracy={chosen.target}"]
     with Hosts() as hosts:
-        from accelbench.answers.arrivals import MIN_SEEDS
+        from accelbench.answers.arrivals import MIN_SEEDS, target_answers
+        from accelbench.report.read import read
         from accelbench.settings.compose import cells_of, compose, words_in
         from accelbench.sweep import run as sweep
         from accelbench.sweep import terminal
@@ -63,4 +65,5 @@ def run(sides: Sequence[str], chosen: Namespace, context: Context) -> int:
 
         result = sweep.run(planned, options, context.console, hosts=hosts, show=show)
     result.check_request(is_shown=True)
-    return 1 if result.num_unexpected else 0
+    has_arrived = any(each.fastest for each in target_answers(read(result.folder).cells))
+    return 1 if result.num_unexpected or not has_arrived else 0
