@@ -1,6 +1,7 @@
 """`accelbench export`: each format against its own schema, or its documented example."""
 
 import csv
+import dataclasses
 import json
 
 import fastjsonschema
@@ -9,7 +10,8 @@ import pytest
 from accelbench.cli import main
 from accelbench.commands.export import FORMATS
 from accelbench.report import export
-from accelbench.schema.vocab import Status
+from accelbench.schema.vocab import Precision, Status
+from fakes import make_trained
 from report.conftest import Maker
 
 # As documented: https://bencher.dev/docs/reference/bencher-metric-format/
@@ -100,13 +102,40 @@ def test_csv_and_json_have_every_cell_with_the_columns_of_the_report(sweeps, cap
 def test_a_file_is_written_and_it_is_said_what_it_lacks(sweeps, tmp_path, capsys):
     assert main(["export", str(sweeps), "--format", "bencher", "--out", str(tmp_path / "out.json")]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("2 cells written to ")
-    assert "Not written: 1 cell without a published number" in out
+    assert "2 of 3 cells have a number there" in out
+    assert main(["export", str(sweeps), "--format", "bencher", "--price-per-hour", "gpu=3"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == json.loads((tmp_path / "out.json").read_text())
+    assert "2 of 3 cells" in printed.err
+
+
+def test_cells_of_one_name_are_all_there_each_under_a_name_that_stays(tmp_path, capsys):
+    maker = Maker()
+    records = [maker.at(maker.ok(maker.cell(repeat=i), 1000.0 + i), i) for i in range(2)]
+    other = {"machine": {"cpu_name": "Another CPU", "num_cores": 8}}
+    moved = dataclasses.replace(records[0], environment=records[0].environment | other, identity="f" * 40)
+    folder = maker.suite(tmp_path, [maker.beside_others(records[0]), records[1], moved])
+    (folder / "plan.json").unlink()
+    names = [*json.loads(exported(tmp_path, "bencher", capsys))]
+    assert len(names) == 2
+    assert all(name.startswith("nets/mlp-cpu-fp32-b128-train") for name in names)
+
+
+@pytest.mark.parametrize(("last", "num"), [(20.0, 2), (None, 1)])  # None: it did not arrive
+def test_a_time_to_a_target_is_that_of_all_seeds_or_of_none(tmp_path, capsys, last, num):
+    times = {Precision.fp32: [5.0, 6, 7, 8, 9, 10], Precision.bf16_mixed: [15.0, 16, 17, 18, 19, last]}
+    trained = [make_trained(s, seed=i, precision=name) for name, of in times.items() for i, s in enumerate(of)]
+    Maker().suite(tmp_path, trained)
+    found = json.loads(exported(tmp_path, "pytorch", capsys))
+    metrics = [each["metric"] for each in found if each["metric"]["name"] == "time-to-target-s"]
+    assert [len(each["benchmark_values"]) for each in metrics] == [6] * num
+    interval = metrics[0]["extra_info"]
+    assert (interval["low"], interval["value"], interval["high"]) == (5.0, 8.0, 10.0)
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(["runs", "--format", "benchr"], "bencher"), (["--format", "csv"], "--out"), (["runs"], "--format")],
+    [(["runs", "--format", "benchr"], "bencher"), (["runs"], "--format")],
 )
 def test_a_mistake_is_explained(words, said, capsys):
     assert main(["export", *words]) == 2
@@ -114,4 +143,4 @@ def test_a_mistake_is_explained(words, said, capsys):
 
 
 def test_the_command_names_all_formats():
-    assert tuple(export.FORMATS) == FORMATS
+    assert set(FORMATS) == set(export.OF_NUMBERS) | set(export.OF_SWEEPS)

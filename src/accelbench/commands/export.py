@@ -1,15 +1,18 @@
 """`accelbench export`: the published numbers of a folder of records, in the format of another tool."""
 
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
+
+from rich.console import Console
 
 from accelbench.commands.command import Command, Context, flag
 from accelbench.commands.records import FOLDER, PRICE, check_devices, costs, default_folder
-from accelbench.errors import UnknownChoiceError, UserError, WriteError
+from accelbench.errors import UnknownChoiceError, WriteError
 from accelbench.presentation import counted
 from accelbench.project import workplace
 
-# Names of `report.export.FORMATS`, which this module does not import for its help.
+# Those of `report.export`, which this module does not import for its help.
 FORMATS = ("bencher", "github-action-benchmark", "pytorch", "mlperf", "csv", "json")
 SCHEMAS = ("record-schema", "plan-schema")  # of the files, made by the functions of `json_schema`
 
@@ -25,26 +28,26 @@ def _run(chosen: Namespace, context: Context) -> int:
         return 0
     if chosen.format not in FORMATS:
         raise UnknownChoiceError("--format", chosen.format, FORMATS + SCHEMAS)
-    if chosen.folder is None and chosen.out is None:
-        raise UserError("export: name a folder of records, or a file with --out: what is printed is the numbers alone")
+    if chosen.out is None:  # what is printed is the numbers alone
+        context = replace(context, console=Console(stderr=True))
     place = workplace()
     folder = place.root / (chosen.folder or default_folder(place, context))
     sweeps = read_all(folder, costs(chosen, place.project))
     check_devices(chosen, context, sweeps)
-    text = export.FORMATS[chosen.format](sweeps)
+    text, num = export.exported(chosen.format, sweeps)
     if chosen.out is None:
         print(text, end="")
-        return 0
-    try:
-        with writing(Path(chosen.out)) as file:
-            file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise WriteError(chosen.out, error) from error
-    cells = [cell for sweep in sweeps for cell in sweep.cells]
-    num_without = sum(not cell.is_ok for cell in cells)
-    context.say(f"{counted(len(cells) - num_without, 'cell')} written to {chosen.out}")
-    if num_without and chosen.format not in ("csv", "json"):
-        context.say(f"Not written: {counted(num_without, 'cell')} without a published number; the report says why")
+    else:
+        try:
+            with writing(Path(chosen.out)) as file:
+                file.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise WriteError(chosen.out, error) from error
+        context.say(f"Written: {chosen.out}")
+    context.say(*(f"{sweep.folder}: {note}" for sweep in sweeps for note in sweep.notes))
+    if num is not None:
+        num_cells = sum(len(sweep.cells) for sweep in sweeps)
+        context.say(f"{num} of {counted(num_cells, 'cell')} have a number there; the report says why others have none")
     return 0
 
 
@@ -58,6 +61,6 @@ COMMAND = Command(
         flag("--out", metavar="FILE", help="the file that is written; without it, the numbers are printed"),
         PRICE,
     ),
-    usage="FOLDER --format NAME [flags]",
+    usage="[FOLDER] --format NAME [flags]",
     description="A cell that failed or was disturbed has no number there. See docs/ci.md for jobs that use it.",
 )

@@ -8,23 +8,27 @@ Their sources:
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from accelbench.answers.arrivals import target_answers
 from accelbench.answers.cells import MeasuredCell, process_rows
+from accelbench.judging.row import warnings_of
 from accelbench.judging.target import mllog, mllog_line
-from accelbench.presentation import significant
+from accelbench.presentation import counted, significant
 from accelbench.report import csv_file
 from accelbench.report.read import Sweep
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Mode
 
-MAX_NAME = 1024  # characters of a benchmark's name in Bencher
+MAX_NAME = 1024 - 9  # characters of a benchmark's name in Bencher, without a dash and a part of a key
 
 
 class Metric(NamedTuple):
-    """A number of a cell: its column, and those of its interval's bounds where they exist."""
+    """A number of a cell: its column, and those of its 95 % interval's bounds where they exist."""
 
     name: str  # in lower case with dashes, as Bencher's slugs
     column: str
@@ -33,15 +37,16 @@ class Metric(NamedTuple):
     high: str = ""
 
 
+THROUGHPUT = Metric("throughput", "samples_per_s", "samples/s", "samples_per_s_low", "samples_per_s_high")
+TO_TARGET = Metric("time-to-target-s", "target_s", "s")  # of all seeds
 METRICS = (
-    Metric("throughput", "samples_per_s", "samples/s", "samples_per_s_low", "samples_per_s_high"),
+    THROUGHPUT,
     *(
         Metric(f"latency-{name}-ms", f"latency_{name}_ms", "ms", f"latency_{name}_ms_low", f"latency_{name}_ms_high")
         for name in ("p50", "p90", "p99")
     ),
     Metric("requests", "requests_per_s", "requests/s"),
     Metric("request-p99-ms", "request_p99_ms", "ms", "request_p99_ms_low", "request_p99_ms_high"),
-    Metric("time-to-target-s", "target_s", "s", "target_low_s", "target_s"),
     Metric("energy-j-per-sample", "energy_j_per_sample", "J/sample"),
     Metric("peak-device-mb", "peak_device_mb", "MB"),
 )
@@ -58,78 +63,96 @@ class Published(NamedTuple):
     raw: list[float]  # the number of each process that counts
     cell: MeasuredCell
 
-
-def published(sweeps: Iterable[Sweep]) -> Iterator[Published]:
-    """Yields the numbers of all cells that are ok."""
-    for sweep in sweeps:
-        for cell in sweep.cells:
-            counted = cell.counted or [each for each in cell.processes if each.is_ok]
-            for metric in METRICS if cell.is_ok else ():
-                value, low, high = (
-                    float(known) if name and isinstance(known := cell.row[name], int | float) else None
-                    for name in (metric.column, metric.low, metric.high)
-                )
-                if value is not None:
-                    raw = [known for each in counted if (known := each.number(metric.column)) is not None]
-                    name = f"{sweep.folder}/{cell.label}"[:MAX_NAME]
-                    yield Published(name, metric, value, low, high, raw, cell)
+    @property
+    def doubts(self) -> list[str]:
+        return warnings_of(self.cell.row)
 
 
-def bencher(sweeps: Sequence[Sweep]) -> str:
+def published(sweeps: Iterable[Sweep]) -> list[Published]:
+    """The numbers of all cells that are ok, but for short processes of a search; of trainings the times to the target.
+
+    The time of a setting is there if all its seeds arrived, and it is the same training as the reference.
+    """
+    cells = [cell for sweep in sweeps for cell in sweep.cells if cell.is_ok]
+    cells = [cell for cell in cells if cell.record is None or not cell.record.of_search]
+    names = _names(cells)
+    found = [number for cell in cells for metric in METRICS if (number := _number(cell, metric, names[id(cell)]))]
+    for answer in target_answers(cells):
+        for each in answer.settings:
+            if not each.refused and not each.missing and each.num_arrived == len(each.runs):
+                low, high = each.interval or (None, None)
+                name = names[id(each.cell)]
+                found.append(Published(name, TO_TARGET, each.median_s, low, high, each.times, each.cell))
+    return found
+
+
+def _names(cells: Sequence[MeasuredCell]) -> dict[int, str]:
+    """A name for each cell, by its `id`: that of its first process, with a part of its key where two have one name."""
+    names = {}
+    for cell in cells:
+        first = min(cell.processes, key=lambda each: (each.cell.repeat, each.cell.seed))
+        names[id(cell)] = f"{cell.folder}/{first.label}"[:MAX_NAME]
+    nums = Counter(names.values())
+    return {
+        id(cell): name if nums[name := names[id(cell)]] == 1 else f"{name}-{cell.measured_key[:8]}" for cell in cells
+    }
+
+
+def _number(cell: MeasuredCell, metric: Metric, name: str) -> Published | None:
+    value, low, high = (
+        float(known) if column and isinstance(known := cell.row[column], int | float) else None
+        for column in (metric.column, metric.low, metric.high)
+    )
+    processes = cell.counted or [each for each in cell.processes if each.is_ok]
+    raw = [known for each in processes if (known := each.number(metric.column)) is not None]
+    return None if value is None else Published(name, metric, value, low, high, raw, cell)
+
+
+def bencher(numbers: Sequence[Published]) -> str:
     """A mapping of benchmarks, each with its metrics."""
     found: dict[str, dict[str, dict[str, float]]] = {}
-    for each in published(sweeps):
+    for each in numbers:
         bounds = {"lower_value": each.low, "upper_value": each.high}
-        known = {"value": each.value} | {name: value for name, value in bounds.items() if value is not None}
-        found.setdefault(each.benchmark, {})[each.metric.name] = known
+        known = {name: value for name, value in bounds.items() if value is not None and math.isfinite(value)}
+        found.setdefault(each.benchmark, {})[each.metric.name] = {"value": each.value} | known
     return _json(found)
 
 
-def github(sweeps: Sequence[Sweep]) -> str:
+def github(numbers: Sequence[Published]) -> str:
     """Speeds alone: in one file all numbers are better if they are bigger, or all if they are smaller."""
     found = []
-    for each in published(sweeps):
-        if each.metric.name == "throughput":
-            entry = {"name": each.benchmark, "unit": each.metric.unit, "value": each.value}
-            if each.low is not None and each.high is not None:
-                entry["range"] = f"{significant(each.low)} to {significant(each.high)}"
-            found.append(entry | {"extra": f"{len(each.raw)} processes"})
+    for each in numbers:
+        entry = {"name": each.benchmark, "unit": each.metric.unit, "value": each.value}
+        if each.low is not None and each.high is not None:
+            entry["range"] = f"{significant(each.low)} to {significant(each.high)}"
+        found.append(entry | {"extra": "; ".join([counted(len(each.raw), "process"), *each.doubts])})
     return _json(found)
 
 
-def pytorch(sweeps: Sequence[Sweep]) -> str:
+def pytorch(numbers: Sequence[Published]) -> str:
     """A record for each number, with that of every process that counts."""
     found = []
-    for each in published(sweeps):
-        cell, row = each.cell.cell, each.cell.row
-        of_model = {"name": cell.model.name, "type": cell.model.library.value, "backend": cell.engine.value}
-        machine = {"device": cell.device.value, "arch": row["device_name"]}
+    for each in numbers:
+        cell, high = each.cell.cell, each.high
+        machine = {"device": cell.device.value, "arch": each.cell.row["device_name"]}
         settings = {"batch_size": cell.batch_size, "devices": cell.devices, "protocol": cell.protocol.value}
-        mode = "training" if cell.mode == Mode.train else "inference"
-        interval = {"unit": each.metric.unit, "value": each.value, "low": each.low, "high": each.high}
-        found.append(
-            {
-                "benchmark": {
-                    "name": each.benchmark,
-                    "mode": mode,
-                    "dtype": cell.precision.value,
-                    "extra_info": machine | settings,
-                },
-                "model": of_model,
-                "metric": {"name": each.metric.name, "benchmark_values": each.raw, "extra_info": interval},
-            }
-        )
+        said = {"doubts": each.doubts} if each.doubts else {}
+        benchmark = {"name": each.benchmark, "mode": "training" if cell.mode == Mode.train else "inference"}
+        benchmark |= {"dtype": cell.precision.value}
+        interval = {"unit": each.metric.unit, "value": each.value, "low": each.low}
+        interval["high"] = high if high is not None and math.isfinite(high) else None
+        of_model = {"name": cell.model.name, "type": cell.model.library.value, "backend": cell.engine.value}
+        metric = {"name": each.metric.name, "benchmark_values": each.raw, "extra_info": interval}
+        extra = {"extra_info": machine | settings | said}
+        found.append({"benchmark": {**benchmark, **extra}, "model": of_model, "metric": metric})
     return _json(found)
 
 
 def mlperf(sweeps: Sequence[Sweep]) -> str:
-    """The events of each training to a target; of every other process its speed, as `tracked_stats`."""
-    return "".join(
-        _log(each.record, each.number("samples_per_s"))
-        for sweep in sweeps
-        for each in sweep.planned
-        if each.is_ok and each.record is not None
-    )
+    """The events of each training to a target; of every other process that counts its speed, as `tracked_stats`."""
+    cells = [cell for sweep in sweeps for cell in sweep.cells if cell.is_ok]
+    processes = [each for cell in cells for each in cell.counted or cell.processes if each.is_ok]
+    return "".join(_log(each.record, each.number("samples_per_s")) for each in processes if each.record is not None)
 
 
 def _log(record: Record, rate: float | None) -> str:
@@ -157,11 +180,13 @@ def _json(value: Any) -> str:
     return json.dumps(value, indent=1, allow_nan=False) + "\n"
 
 
-FORMATS: dict[str, Callable[[Sequence[Sweep]], str]] = {
-    "bencher": bencher,
-    "github-action-benchmark": github,
-    "pytorch": pytorch,
-    "mlperf": mlperf,
-    "csv": cells_csv,
-    "json": everything,
-}
+OF_NUMBERS = {"bencher": bencher, "github-action-benchmark": github, "pytorch": pytorch}
+OF_SWEEPS = {"mlperf": mlperf, "csv": cells_csv, "json": everything}
+
+
+def exported(name: str, sweeps: Sequence[Sweep]) -> tuple[str, int | None]:
+    """The text in a format, and how many cells have a number there; None where all cells are there, or processes."""
+    if name in OF_SWEEPS:
+        return OF_SWEEPS[name](sweeps), None
+    numbers = [each for each in published(sweeps) if name != "github-action-benchmark" or each.metric == THROUGHPUT]
+    return OF_NUMBERS[name](numbers), len({each.benchmark for each in numbers})

@@ -73,7 +73,7 @@ def _inner(hint: Any) -> tuple[Any, str]:
 def meanings(cls: Any) -> dict[str, str]:
     """What each field of a class means: the help of a setting, or the comment beside or above its declaration.
 
-    A comment above a field holds for those below it, too, until a line has a comment of its own.
+    A comment above a field holds for those below it that it names.
     """
     found: dict[str, str] = {}
     for base in reversed(getattr(cls, "__mro__", ())):
@@ -100,8 +100,8 @@ def _commented(cls: Any) -> dict[str, str]:
             comments.insert(0, comment[1])
             line -= 1
         own = COMMENT.fullmatch(lines[node.end_lineno - 1][node.end_col_offset :])
-        above = " ".join(comments) or ("" if own else above)
-        found[node.target.id] = own[1] if own else above
+        name, above = node.target.id, " ".join(comments) or above
+        found[name] = own[1] if own else above if comments or re.search(rf"\b{name}\b", above) else ""
     return found
 
 

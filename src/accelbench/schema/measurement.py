@@ -47,17 +47,17 @@ class Work:
 class Block:
     """Consecutive steps that ran freely; the clock waited for the device only after the last one."""
 
-    num_steps: AtLeastOne
-    num_samples: AtLeastOne
-    seconds: Duration
+    num_steps: AtLeastOne  # that were launched one after another
+    num_samples: AtLeastOne  # of all these steps
+    seconds: Duration  # until the last one was done
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
     """The trained model, evaluated on the whole test set."""
 
-    num_samples: AtLeastOne
-    seconds: Seconds
+    num_samples: AtLeastOne  # of the test set
+    seconds: Seconds  # that it took
     loss: Number | None  # mean over the test set; None if it diverged, which makes the cell invalid
     accuracy: Share | None = None  # share of right answers, 0 to 1; None for a model that does not classify
 
@@ -102,9 +102,9 @@ class Breakdown:
 class Operator:
     """An operator of the framework in one step: the number of its calls, and its share of all operators' time."""
 
-    name: str
-    num_calls: Count
-    share: Share
+    name: str  # as the framework says it
+    num_calls: Count  # in one step
+    share: Share  # of the time of all operators
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,13 +160,12 @@ class Measurement(Observed):
     # whether they are made of the steps of `latency_s`, each of which ran once; else those are further steps
     steps_are_blocks: bool = False
     dropped_s: Seconds | None = None  # seconds of the steady state that belong to no block and no step
-    # single steps of the steady state, each waited for; in Keras, each of `steps_per_execution` batches. Of each:
-    # the time until the call returned, to get the batch (empty if the step itself fetches it), and to copy it and back
+    # single steps of the steady state, each waited for; in Keras, each of `steps_per_execution` batches
     latency_s: list[Duration] = field(default_factory=list)
-    launch_s: list[Seconds] = field(default_factory=list)
-    data_s: list[Seconds] = field(default_factory=list)
-    copy_in_s: list[Seconds] = field(default_factory=list)
-    copy_out_s: list[Seconds] = field(default_factory=list)
+    launch_s: list[Seconds] = field(default_factory=list)  # of each of them, the time until the call returned
+    data_s: list[Seconds] = field(default_factory=list)  # to get the batch; empty if the step itself fetches it
+    copy_in_s: list[Seconds] = field(default_factory=list)  # to copy the batch to the device
+    copy_out_s: list[Seconds] = field(default_factory=list)  # to copy the result back
     num_steady_samples: AtLeastOne | None = None  # computed in the steady state, discarded blocks included
     steady_boot_s: tuple[Seconds, Seconds] | None = None  # its begin and end, or the epochs', since the machine started
     clock_drift: Number | None = None  # how much faster the clock ran than one that is never adjusted, as a share

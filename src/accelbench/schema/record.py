@@ -73,7 +73,7 @@ class Record:
     # digest of the settings, the data, the machine, the versions and the measuring code. A sweep reuses a record only
     # for a cell of the same identity.
     identity: Annotated[str, re.compile("[0-9a-f]{8,64}")]
-    status: Status
+    status: Status  # how the cell ended
     started_at: str  # UTC, ISO 8601
     wall_s: Seconds  # seconds from the request to the outcome, process start included
     # the fingerprint of machine, versions, measuring code and git, and `DEVICE_MEASUREMENTS`

@@ -15,9 +15,9 @@ class Quantile:
     """The latency that a share of the requests is within, with its bounds; None where too few requests tell."""
 
     percentile: NotNegative  # such as 99.9
-    seconds: Seconds | None
-    low: Seconds | None = None
-    high: Seconds | None = None
+    seconds: Seconds | None  # the latency
+    low: Seconds | None = None  # its lower bound
+    high: Seconds | None = None  # its upper bound
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,14 +32,14 @@ class Serving:
     offered_per_s: Rate  # requests per second, as they were due
     served_per_s: NotNegative  # as they were answered
     latencies: list[Quantile] = field(default_factory=list)  # of p50, p90, p99, p99.9, and of the limit
-    # Of requests that took longer than the limit, or have no answer; None where there is no limit. See `stats`.
+    # num_missed, of requests that took longer than the limit or have no answer; None where there is no limit
     num_missed: Count | None = None
-    miss_share_low: Share | None = None
-    miss_share_high: Share | None = None
+    miss_share_low: Share | None = None  # of their share, the lower bound; see `stats`
+    miss_share_high: Share | None = None  # the upper bound
     num_cycles: Count | None = None  # that begin with a request that found nothing to do
-    num_missed_cycles: Count | None = None
+    num_missed_cycles: Count | None = None  # those of them with a miss
     design_effect: Rate | None = None  # by how much misses in clusters widen the bounds
-    verdict: Verdict | None = None
+    verdict: Verdict | None = None  # whether the percentile is within the limit
     ended_early: str | None = None  # why not all requests were issued, such as a queue that grows
     batches: dict[str, Count] = field(default_factory=dict)  # requests of a batch -> how many such batches
     sizes: list[AtLeastOne] = field(default_factory=list)  # of batches that can be computed; empty: any
@@ -49,11 +49,10 @@ class Serving:
     busy_share: Share | None = None  # of the workers' time in which they computed
     late_p50_s: Seconds | None = None  # how late requests were issued
     is_late: bool = False  # whether that was too late, so that they were not those asked for
-    late_p99_s: Seconds | None = None
-    # With a model that answers at once on this machine: the generator's own latencies, and its highest honest rate.
-    null_p50_s: Seconds | None = None
-    null_p99_s: Seconds | None = None
-    null_rate: Rate | None = None
+    late_p99_s: Seconds | None = None  # the 99th percentile of that
+    null_p50_s: Seconds | None = None  # the generator's own latency, with a model that answers at once
+    null_p99_s: Seconds | None = None  # the same, the 99th percentile
+    null_rate: Rate | None = None  # requests per second: the highest honest rate of the generator here
     requests_digest: Digest | None = None  # sha256 of the file of raw times; None if it was not kept
 
     @property

@@ -11,9 +11,9 @@ from accelbench.schema.vocab import Span
 class Logged:
     """A span of the process, in seconds since it started; spans follow each other and do not overlap."""
 
-    span: Span
-    began_s: Seconds
-    ended_s: Seconds
+    span: Span  # what the process did
+    began_s: Seconds  # since it started
+    ended_s: Seconds  # since it started
 
     @property
     def seconds(self) -> float:
@@ -24,12 +24,12 @@ class Logged:
 class Evaluated:
     """An evaluation on the validation part, after so much training."""
 
-    num_steps: Count
-    num_samples: Count
+    num_steps: Count  # of training, before it
+    num_samples: Count  # of training, before it
     epochs: NotNegative  # passes over the training part, such as 1.25
     value: Number | None  # of the metric; None if it is not finite
     began_s: Seconds  # since the process started
-    ended_s: Seconds
+    ended_s: Seconds  # since the process started
 
 
 @dataclass(frozen=True, kw_only=True)
