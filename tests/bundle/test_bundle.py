@@ -5,13 +5,24 @@ import json
 import re
 import stat
 import zipfile
+from dataclasses import replace
 
 import pytest
 
+from accelbench.bundle import archive
 from accelbench.bundle.archive import CRATE, digests
+from accelbench.bundle.verify import _overlaps, _too_long, _wrong_requests
 from accelbench.cli import main
-from accelbench.schema.vocab import Status
-from report.conftest import Maker
+from accelbench.judging.target import mllog
+from accelbench.schema.measurement import Block, Epoch
+from accelbench.schema.plan_file import RacedProcess, RaceFile
+from accelbench.schema.record import write
+from accelbench.schema.target import Evaluated, Logged, TargetTraining
+from accelbench.schema.vocab import Mode, Protocol, Span, Status
+from accelbench.serving.arrivals import due_ns
+from accelbench.serving.summary import ROWS, summarised, write_times
+from report.conftest import ENVIRONMENT, Maker
+from serving.test_summary import served
 
 
 @pytest.fixture
@@ -36,8 +47,8 @@ def verified(bundle, capsys):
 
 def changed(bundle, edit, *, fix=False):
     """The bundle with `edit` of its files, name -> content; `fix`: with the digests of what is there then."""
-    with zipfile.ZipFile(bundle) as archive:
-        files = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(bundle) as opened:
+        files = {name: opened.read(name) for name in opened.namelist()}
     edit(files)
     if fix:
         crate = json.loads(files[CRATE])
@@ -46,9 +57,9 @@ def changed(bundle, edit, *, fix=False):
                 each["sha256"] = hashlib.sha256(files[each["@id"]]).hexdigest()
         files[CRATE] = json.dumps(crate).encode()
     other = bundle.with_name("other.zip")
-    with zipfile.ZipFile(other, "w") as archive:
+    with zipfile.ZipFile(other, "w") as opened:
         for name, content in files.items():
-            archive.writestr(name, content)
+            opened.writestr(name, content)
     return other
 
 
@@ -61,8 +72,8 @@ def test_the_same_records_give_the_same_bytes_which_are_whole(folder, bundle, tm
     assert "cells.csv: " in printed.out
     assert "5 records were read" in printed.out
     assert "WRONG" not in printed.out
-    with zipfile.ZipFile(bundle) as archive:
-        assert set(digests(json.loads(archive.read(CRATE)))) == set(archive.namelist()) - {CRATE}
+    with zipfile.ZipFile(bundle) as opened:
+        assert set(digests(json.loads(opened.read(CRATE)))) == set(opened.namelist()) - {CRATE}
     assert main(["bundle", str(folder), "--out", str(again)]) == 2  # nothing is overwritten
 
 
@@ -93,12 +104,200 @@ def test_a_published_figure_that_does_not_follow_is_found(bundle, capsys):
     assert (status, "cells.csv: mlp" in printed.out) == (1, True)
 
 
-def test_times_that_can_not_be_are_found(tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("sweeps", "nodes", "is_wrong"),
+    [
+        (("a", "a"), (None, None), True),
+        (("a", "b"), (None, None), False),  # two equal machines, whose records were merged
+        ((None, None), (None, None), False),
+        (("a", "b"), ("n1", "n1"), True),
+        (("a", "a"), ("n1", "n2"), False),
+    ],
+)
+def test_processes_of_one_machine_that_ran_at_once_are_found(sweeps, nodes, is_wrong):
     maker = Maker()
-    folder = maker.suite(tmp_path / "runs", [maker.ok(maker.cell(batch_size=2**i), 1000.0) for i in range(2)])
-    assert main(["bundle", str(folder), "--out", str(tmp_path / "mine.zip")]) == 0  # both began in the same second
+    records = [
+        replace(
+            maker.ok(maker.cell(), 1000.0),
+            identity=f"{number}" * 8,
+            sweep_id=sweep,
+            environment=ENVIRONMENT | ({"node": {"name": node}} if node else {}),
+        )
+        for number, (sweep, node) in enumerate(zip(sweeps, nodes, strict=True))
+    ]
+    assert len([*_overlaps(records)]) == is_wrong
+
+
+def of_search(maker, folder):
+    short = maker.at(maker.ok(maker.cell(batch_size=77), 5.0), 30)
+    write(short, folder)
+    made = [RacedProcess(record=short.name, cell=0, is_full=False, value=5.0, took_s=1.0)]
+    RaceFile(by="throughput", margin=0.1, took_s=1.0, answers=[], cells=[], processes=made).write(folder)
+
+
+@pytest.mark.parametrize("case", ["Disturbed:", "short windows", "no plan.json"])
+def test_what_a_report_says_of_whole_records_is_a_note(tmp_path, capsys, case):
+    maker = Maker()
+    records = [maker.at(maker.ok(maker.cell(batch_size=2**i), 1000.0 * 2**i), i) for i in range(3)]
+    if case == "Disturbed:":
+        busy = maker.beside_others(maker.at(maker.ok(maker.cell(batch_size=4), 9000.0), 2))
+        records[-1] = replace(busy, system=replace(busy.system, values={"other_cpu_utilization_percent": [390.0]}))
+    folder = maker.suite(tmp_path / "runs", records)
+    if case == "short windows":
+        of_search(maker, folder)
+    elif case == "no plan.json":
+        (folder / "plan.json").unlink()
+    assert main(["bundle", str(folder), "--out", str(tmp_path / "mine.zip")]) == 0
     status, printed = verified(tmp_path / "mine.zip", capsys)
-    assert (status, "ran on the same machine" in printed.out) == (1, True)
+    assert (status, "WRONG" in printed.out) == (0, False), printed.out
+    assert any(case in line for line in printed.out.splitlines() if line.startswith("note    "))
+
+
+@pytest.mark.parametrize("has_plan", [True, False])
+def test_a_record_that_can_not_be_read_is_refused_and_found(folder, bundle, tmp_path, capsys, has_plan):
+    path = sorted(folder.glob("*-*.json"))[0]
+
+    def edit(files):
+        files[next(name for name in files if path.name in name)] = b"{}"
+
+    status, printed = verified(changed(bundle, edit, fix=True), capsys)
+    assert (status, f"WRONG   {path.name}" in printed.out) == (1, True)
+    path.write_text("{}")
+    if not has_plan:
+        (folder / "plan.json").unlink()
+    assert main(["bundle", str(folder), "--out", str(tmp_path / "no.zip")]) == 2
+    said = capsys.readouterr().err
+    assert path.name in said
+    assert "delete it and run the sweep again" in said
+
+
+def test_a_record_of_no_plan_is_found(folder, bundle, capsys):
+    maker = Maker()
+    other = maker.at(maker.ok(maker.cell(batch_size=999), 1.0), 50)
+    content = write(other, folder).read_bytes()
+    changed_one = changed(bundle, lambda files: files.update({f"results/nets/{other.name}.json": content}))
+    status, printed = verified(changed_one, capsys)
+    assert (status, f"{other.name}.json: of no plan" in printed.out) == (1, True)
+
+
+def test_raw_times_and_logs_are_those_of_their_records(tmp_path, capsys):
+    maker = Maker()
+    made = served(due_ns(400, 50, seed=1))
+    serving = maker.cell(protocol=Protocol.server, mode=Mode.infer)
+    rows, path = [getattr(made, row) for row in ROWS], tmp_path / "times.npy"
+    kept = replace(summarised(made, serving), requests_digest=write_times(rows, path))
+    raw = path.read_bytes()
+    one = replace(maker.ok(serving, 1.0, blocks=[], latency_s=[], serving=kept), wall_s=20.0)
+    log = [Logged(span=Span.train, began_s=1.0, ended_s=2.0)]
+    at = Evaluated(num_steps=9, num_samples=9, epochs=1.0, value=0.5, began_s=2.0, ended_s=2.2)
+    seen = TargetTraining(num_validation=9, deterministic=True, log=log, evaluations=[at])
+    two = maker.at(maker.ok(maker.cell(protocol=Protocol.target), 1.0, blocks=[], latency_s=[], target=seen), 5)
+    folder = maker.suite(tmp_path / "runs", [one, two])
+    (folder / f"{one.name}.requests.npy").write_bytes(raw)
+    (folder / f"{two.name}.mllog").write_text(mllog(two))
+    (folder / f"{one.name}.mllog").write_text("of an earlier process")
+    bundle = tmp_path / "mine.zip"
+    assert main(["bundle", str(folder), "--out", str(bundle)]) == 0
+    status, printed = verified(bundle, capsys)
+    assert (status, "1 files of raw times" in printed.out, "1 logs of" in printed.out) == (0, True, True), printed.out
+
+    def say(ending, content):
+        return lambda files: files.update({name: content for name in files if name.endswith(ending)})
+
+    for ending, content in ((".requests.npy", raw[:-1] + b"x"), (".mllog", b"")):
+        status, printed = verified(changed(bundle, say(ending, content), fix=True), capsys)
+        assert (status, bool(re.search(rf"WRONG.*{ending}", printed.out))) == (1, True)
+    for content in (raw[:-1] + b"\x7f", raw[:-8], raw[:130] + b"\x7f" + raw[131:], b"x"):
+        path.write_bytes(content)
+        named = replace(kept, requests_digest=hashlib.sha256(content).hexdigest())
+        wrong = _wrong_requests(replace(one, measurement=replace(one.measurement, serving=named)), path)
+        assert "gives another" in wrong or "not readable" in wrong
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"epochs": [Epoch(seconds=9.0, num_samples=9)]}, "its epochs took 9 s"),
+        ({"blocks": [Block(num_steps=1, num_samples=1, seconds=9.0)]}, "its steps took"),
+        ({"steady_boot_s": (5.0, 5.1)}, "its steady state 0.1 s"),
+    ],
+)
+def test_times_that_do_not_fit_into_the_process_are_found(changes, said):
+    maker = Maker()
+    assert _too_long(maker.ok(maker.cell(), 1e5)) is None
+    assert said in _too_long(maker.ok(maker.cell(), 1e5, **changes))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "status", "said"),
+    [
+        (b"model,", b"model,invented,", 1, "invented"),
+        (b"\n", b",surplus\n", 1, "other columns"),
+        (b"model,", b"model\r,", 2, "cells.csv"),
+        (b"model,", b"x" * 140_000 + b",", 2, "field larger"),
+    ],
+)
+def test_a_table_of_another_shape_is_found(bundle, capsys, old, new, status, said):
+    def edit(files):
+        files["cells.csv"] = files["cells.csv"].replace(old, new, 1)
+
+    found, printed = verified(changed(bundle, edit, fix=True), capsys)
+    assert (found, said in printed.out + printed.err) == (status, True), printed
+    assert found == 1 or "other.zip" in printed.err
+
+
+def clashing(files):
+    files["results/a/b"] = files["results/a"] = b""
+
+
+def without_results(files):
+    for name in [name for name in files if name.startswith("results/")]:
+        del files[name]
+
+
+def without_records(files):
+    without_results(files)
+    files["results/x"] = b""
+
+
+def unnormalised(files):
+    files["results/./x"] = b""
+
+
+@pytest.mark.parametrize("edit", [clashing, without_results, without_records, unnormalised])
+def test_files_that_can_not_be_unpacked_are_refused(bundle, capsys, edit):
+    status, printed = verified(changed(bundle, edit), capsys)
+    assert (status, "other.zip: " in printed.err, "accelbench-bundle-" in printed.err) == (2, True, False), printed.err
+
+
+def test_what_can_not_be_packed_is_named_and_nothing_is_written(folder, tmp_path, capsys, monkeypatch):
+    out = tmp_path / "no.zip"
+    monkeypatch.setattr(archive, "MAX_FILE_BYTES", 9)
+    assert main(["bundle", str(folder), "--out", str(out)]) == 2
+    assert ".json: larger than" in capsys.readouterr().err
+    monkeypatch.undo()
+    (folder / "race.json").symlink_to(tmp_path / "missing")  # a link to nothing
+    assert main(["bundle", str(folder), "--out", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert ("race.json" in said, "no.zip" in said, out.exists()) == (True, False, False)
+
+
+def test_files_that_would_have_one_name_and_plans_that_confirm_nothing(tmp_path, capsys):
+    maker = Maker()
+    results = tmp_path / "results"
+    first, second = (maker.at(maker.ok(maker.cell(batch_size=2**i), 1000.0), i) for i in range(2))
+    other = maker.ok(maker.cell(suite="other"), 1.0)
+    maker.suite(tmp_path / "confirmed", [other])
+    maker.suite(results, [first])
+    assert main(["bundle", str(results), "--out", str(tmp_path / "mine.zip")]) == 0
+    with zipfile.ZipFile(tmp_path / "mine.zip") as bundle:
+        assert not [name for name in bundle.namelist() if name.startswith("confirmed/")]
+    (results / "nets").rename(results / "results")
+    maker.suite(tmp_path / "more", [second])
+    for path in (tmp_path / "more/nets").iterdir():
+        path.rename(results / path.name)
+    assert main(["bundle", str(results), "--out", str(tmp_path / "two.zip")]) == 2
+    assert "results/results/plan.json" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -106,10 +305,10 @@ def test_times_that_can_not_be_are_found(tmp_path, capsys):
     [("../out.json", 0, "points outside"), ("/etc/x", 0, "points outside"), ("a/link", stat.S_IFLNK, "is a link")],
 )
 def test_a_hostile_archive_is_refused(bundle, capsys, name, mode, said):
-    with zipfile.ZipFile(bundle, "a") as archive:
+    with zipfile.ZipFile(bundle, "a") as opened:
         member = zipfile.ZipInfo(name)
         member.external_attr = (mode | 0o777) << 16
-        archive.writestr(member, b"/etc/passwd")
+        opened.writestr(member, b"/etc/passwd")
     status, printed = verified(bundle, capsys)
     assert (status, said in printed.err) == (2, True)
 

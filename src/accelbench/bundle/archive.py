@@ -6,6 +6,7 @@ its sha256 and size.
 
 import hashlib
 import json
+import os
 import stat
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,17 +14,21 @@ from pathlib import Path
 from typing import Any
 
 from accelbench.answers.cells import process_rows
-from accelbench.data.pictures import MAX_MEMBER_BYTES
-from accelbench.errors import UserError
-from accelbench.project import COMPARISON, CONFIRMED, MLLOG, PLAN, RACE, REQUESTS
+from accelbench.data.pictures import MAX_MEMBERS
+from accelbench.errors import RefusedError, UserError
+from accelbench.judging.target import mllog
+from accelbench.project import COMPARISON, CONFIRMED, MLLOG, PLAN, RACE, RECORDS, REQUESTS
 from accelbench.report import csv_file
 from accelbench.report.read import Sweep
 from accelbench.schema.plan_file import sweep_folders
-from accelbench.schema.record import Row
-from accelbench.schema.serialize import open_regular, writing
+from accelbench.schema.record import Record, Row, listed
+from accelbench.schema.record import read_all as read_records
+from accelbench.schema.serialize import MAX_MB, is_missing, open_regular, writing
 
 RESULTS, CRATE = "results", "ro-crate-metadata.json"
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the time of every member: the earliest that a zip file can name
+MAX_FILE_BYTES, MAX_TOTAL_BYTES = MAX_MB << 20, 4 << 30  # that are packed, and unpacked
+PART_BYTES = 1 << 20  # of a file that are held at a time
 CELLS, PROCESSES = "cells.csv", "processes.csv"
 
 
@@ -39,21 +44,28 @@ def tables(sweeps: Sequence[Sweep]) -> dict[str, list[Row]]:
 def pack(folder: Path, sweeps: Sequence[Sweep], out: Path) -> int:
     """Writes the bundle of the records in `folder`, of which `sweeps` were read; returns how many files it has.
 
-    Raises OSError: a file can't be read or written. UserError: `out` is there already.
+    Raises OSError: `out` can't be written. UserError: it is there already, or records or other files can't be read or
+    are larger than what `verify` unpacks.
     """
     if out.exists():
         raise UserError(f"--out {out}: is there already")
-    files = {name: read(path) for name, path in _sources(folder, sweeps)}
-    files |= {name: csv_file.text(rows).encode() for name, rows in tables(sweeps).items()}
+    try:
+        if unread := _unread(folder, sweeps):
+            raise UserError(
+                "\n".join(["records that can't be read, so that the figures would differ:", *listed(unread)])
+            )
+        files = _sources(folder, sweeps)
+        sizes = {str(path): path.stat().st_size for path in files.values()}
+    except OSError as error:
+        raise RefusedError(error) from error
+    made = {name: csv_file.text(rows).encode() for name, rows in tables(sweeps).items()}
+    _check_sizes(sizes | {name: len(content) for name, content in made.items()})
+    contents: dict[str, Path | bytes] = {**files, **made}
     started = [record.started_at for sweep in sweeps for record in sweep.records]
-    files[CRATE] = _crate(files, max(started, default=""))
-    with writing(out) as path, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
-        for name in sorted(files):
-            member = zipfile.ZipInfo(name, EPOCH)
-            member.compress_type, member.create_system = zipfile.ZIP_DEFLATED, 3  # Unix, on every system
-            member.external_attr = (stat.S_IFREG | 0o644) << 16
-            archive.writestr(member, files[name])
-    return len(files)
+    with writing(out) as path, zipfile.ZipFile(path, "w") as archive:
+        entries = [_add(archive, name, content) for name, content in sorted(contents.items())]
+        _add(archive, CRATE, _crate(entries, max(started, default="")))
+    return len(contents) + 1
 
 
 def digests(crate: Mapping[str, Any]) -> dict[str, str]:
@@ -61,40 +73,82 @@ def digests(crate: Mapping[str, Any]) -> dict[str, str]:
     return {str(each["@id"]): str(each["sha256"]) for each in crate["@graph"] if each["@type"] == "File"}
 
 
-def read(path: Path) -> bytes:
-    """A file's content. Raises OSError: it is no regular file, or can't be read. UserError: it is too large."""
-    with open_regular(path) as file:
-        content = file.read(MAX_MEMBER_BYTES + 1)
-    if len(content) > MAX_MEMBER_BYTES:
-        raise UserError(f"{path}: larger than the {MAX_MEMBER_BYTES >> 20} MB that a file of a bundle may have")
-    return content
+def requests_digest(record: Record) -> str | None:
+    """The sha256 of the raw times of its requests; None if none were kept."""
+    kept = (record.measurement and record.measurement.serving) or record.unfinished
+    return kept.requests_digest if kept else None
 
 
-def _sources(folder: Path, sweeps: Sequence[Sweep]) -> Iterator[tuple[str, Path]]:
-    """Yields the files of the sweeps in `folder` and in `confirmed` beside it, each with its name in the bundle.
+def _unread(folder: Path, sweeps: Sequence[Sweep]) -> list[str]:
+    """A line for each record that can't be read: of those that a plan names, and of all without a plan."""
+    found = {each.path: each.problem for sweep in sweeps for each in sweep.processes if each.problem}
+    known = {each.path for sweep in sweeps for each in sweep.processes}
+    unplanned = [sweep for sweep in sweep_folders(folder) if is_missing(sweep / PLAN)]
+    others = read_records([path for sweep in unplanned for path in sorted(sweep.glob(RECORDS)) if path not in known])
+    for _ in others.each(lambda record: record.name):
+        pass
+    return [*found.values(), *others.problems()]
 
-    Records that the report does not show, such as those of earlier plans, are left out.
+
+def _sources(folder: Path, sweeps: Sequence[Sweep]) -> dict[str, Path]:
+    """The files of the sweeps in `folder` and in `confirmed` beside it, by their names in the bundle.
+
+    Records that the report does not show, such as those of earlier plans, are left out, and so are plans that confirm
+    nothing of it. Raises UserError: two files have one name.
     """
-    read = {each.path for sweep in sweeps for each in sweep.processes if each.record is not None and each.path}
-    shown = {path.with_suffix(ending) for path in read for ending in (".json", REQUESTS, MLLOG)}
+    shown = set[Path]()
+    for each in (each for sweep in sweeps for each in sweep.processes):
+        if each.path and each.record:
+            # A file that its record does not tell of is that of an earlier process.
+            kept = {".json": True, REQUESTS: requests_digest(each.record), MLLOG: mllog(each.record)}
+            shown |= {each.path.with_suffix(ending) for ending, is_kept in kept.items() if is_kept}
+    folders, found = {path.parent for path in shown}, dict[str, Path]()
     for top, name in ((folder, RESULTS), (folder.parent / CONFIRMED, CONFIRMED)):
         for sweep in sweep_folders(top) if top.is_dir() else ():
-            place = sweep.relative_to(top).as_posix() if sweep != top else folder.resolve().name
-            for path in sorted(sweep.iterdir()):
+            place = sweep.relative_to(top).as_posix() if sweep != top else os.path.basename(os.path.abspath(top))
+            for path in sorted(sweep.iterdir()) if sweep in folders or name == RESULTS else ():
                 if path in shown or path.name in (PLAN, RACE, COMPARISON):
-                    yield f"{name}/{place}/{path.name}", path
+                    if (member := f"{name}/{place}/{path.name}") in found:
+                        raise UserError(
+                            f"{path}: would be {member} in the bundle, as {found[member]} is: rename a folder"
+                        )
+                    found[member] = path
+    return found
 
 
-def _crate(files: Mapping[str, bytes], published: str) -> bytes:
-    listed = [
-        {
-            "@id": name,
-            "@type": "File",
-            "contentSize": str(len(content)),
-            "sha256": hashlib.sha256(content).hexdigest(),
-        }
-        for name, content in sorted(files.items())
-    ]
+def _check_sizes(sizes: Mapping[str, int]) -> None:
+    """Raises UserError: files, by their names, are larger or more than `verify` unpacks."""
+    for name, size in sizes.items():
+        if size > MAX_FILE_BYTES:
+            raise UserError(f"{name}: larger than the {MAX_MB} MB that a file of a bundle may have")
+    if len(sizes) >= MAX_MEMBERS or sum(sizes.values()) > MAX_TOTAL_BYTES - MAX_FILE_BYTES:  # which the crate may have
+        most = f"{MAX_MEMBERS:,} files or {MAX_TOTAL_BYTES - MAX_FILE_BYTES:,} bytes"
+        raise UserError(f"more than the {most} that a bundle may have: bundle the folder of one sweep")
+
+
+def _add(archive: zipfile.ZipFile, name: str, content: Path | bytes) -> dict[str, str]:
+    """Writes a file into the archive, a part at a time, and returns its entry in the crate."""
+    member, digest, size = zipfile.ZipInfo(name, EPOCH), hashlib.sha256(), 0
+    member.compress_type, member.create_system = zipfile.ZIP_DEFLATED, 3  # Unix, on every system
+    member.external_attr = (stat.S_IFREG | 0o644) << 16
+    with archive.open(member, "w") as file:
+        for part in [content] if isinstance(content, bytes) else _parts(content):
+            file.write(part)
+            digest.update(part)
+            size += len(part)
+    return {"@id": name, "@type": "File", "contentSize": str(size), "sha256": digest.hexdigest()}
+
+
+def _parts(path: Path) -> Iterator[bytes]:
+    try:
+        with open_regular(path) as file:
+            while part := file.read(PART_BYTES):
+                yield part
+    except OSError as error:
+        raise RefusedError(error, path) from error
+
+
+def _crate(entries: Sequence[Mapping[str, str]], published: str) -> bytes:
     about = {
         "@id": CRATE,
         "@type": "CreativeWork",
@@ -107,7 +161,7 @@ def _crate(files: Mapping[str, bytes], published: str) -> bytes:
         "name": "Records of accelbench",
         "description": "Records of benchmarks, with raw samples, and the figures that were published of them",
         "datePublished": published,
-        "hasPart": [{"@id": each["@id"]} for each in listed],
+        "hasPart": [{"@id": each["@id"]} for each in entries],
     }
-    graph = {"@context": "https://w3id.org/ro/crate/1.1/context", "@graph": [about, whole, *listed]}
+    graph = {"@context": "https://w3id.org/ro/crate/1.1/context", "@graph": [about, whole, *entries]}
     return (json.dumps(graph, indent=1) + "\n").encode()

@@ -1,4 +1,4 @@
-"""What a bundle shows by itself: that it is whole, and that its figures follow from its samples."""
+"""What a bundle shows by itself: that it is whole, and that its figures follow from its records."""
 
 import csv
 import hashlib
@@ -6,23 +6,42 @@ import io
 import json
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Any
 
-from accelbench.bundle.archive import CRATE, RESULTS, digests, tables
+import numpy as np
+
+from accelbench.bundle.archive import (
+    CRATE,
+    MAX_FILE_BYTES,
+    MAX_TOTAL_BYTES,
+    RESULTS,
+    digests,
+    requests_digest,
+    tables,
+)
 from accelbench.data.pictures import Zip
 from accelbench.errors import UserError
+from accelbench.judging.target import mllog
+from accelbench.project import MLLOG, RECORDS, REQUESTS
 from accelbench.report import csv_file
 from accelbench.report.read import Sweep, read_all
+from accelbench.schema.parallel import mapped
 from accelbench.schema.record import Record, hardware, node_of
 from accelbench.schema.record import read_all as read_records
+from accelbench.schema.serialize import json_text, plain
 from accelbench.schema.vocab import Status
+from accelbench.serving.server import Served
+from accelbench.serving.summary import ROWS, summarised
 
-MAX_TOTAL_BYTES = 4 << 30
 OVERLAP_S = 1.0  # by which the clocks of two processes' starts and ends may be wrong
 ROUNDING = 1e-6  # a share by which the sum of times may exceed what holds them
+# What a record has of its requests that does not follow from their times.
+NOT_IN_TIMES = {"seed", "error", "batches", "sizes", "num_padded", "busy_share", "is_late", "requests_digest"}
+NOT_IN_TIMES |= {"null_p50_s", "null_p99_s", "null_rate"}
 NOT_SHOWN = (
     "that the samples are true: whoever made the bundle could have made them up",
     "who made it: it is not signed",
@@ -32,27 +51,36 @@ NOT_SHOWN = (
 
 @dataclass
 class Verified:
-    """What was looked at, in sentences, and what is wrong."""
+    """What was looked at, in sentences, what is wrong, and what a reader of the records should know."""
 
     shown: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def verify(path: Path) -> Verified:
     """Looks at a bundle; unpacks it into a temporary folder. Raises UserError: it is no bundle, or is unsafe."""
     done = Verified()
     with tempfile.TemporaryDirectory(prefix="accelbench-bundle-") as place:
-        kept = _unpacked(Zip(path, MAX_TOTAL_BYTES), Path(place), done)
-        sweeps = read_all(Path(place, RESULTS))
-        done.problems += [f"{sweep.folder}: {note}" for sweep in sweeps for note in sweep.notes]
-        records = [each.record for sweep in sweeps for each in sweep.processes if each.record is not None]
-        done.shown.append(f"{len(records)} records were read; each is as its schema says, and named by its settings")
-        _compare(kept, sweeps, done)
-        paths = [each.path for sweep in sweeps for each in sweep.processes if each.record and each.path]
-        implausible = [*_overlaps(records), *(why for _, why in read_records(paths).each(_too_long) if why)]
-        done.problems += implausible
-        if not implausible:
-            done.shown.append("no two processes of a machine ran at once, and the times of each fit into its own")
+        try:
+            kept = _unpacked(Zip(path, MAX_TOTAL_BYTES, MAX_FILE_BYTES), Path(place), done)
+            sweeps = read_all(Path(place, RESULTS))
+            processes = [each for sweep in sweeps for each in sweep.processes]
+            _look(sorted(Path(place).rglob(RECORDS)), {each.path for each in processes}, done)
+            _compare(kept, sweeps, done)
+        except UserError as error:
+            text = str(error).replace(f"{place}/", "")
+            raise UserError(text if text.startswith(str(path)) else f"{path}: {text}") from error
+        except OSError as error:
+            name = str(error.filename or "").removeprefix(f"{place}/")
+            raise UserError(f"{path}: can't be unpacked ({name!r}: {error.strerror})") from error
+        named = [problem.partition(":")[0] for problem in done.problems]
+        notes = [note.replace(f"{place}/", "") for sweep in sweeps for note in sweep.notes]
+        done.notes += [note for note in notes if not any(name in note for name in named)]
+        if overlaps := [*_overlaps([each.record for each in processes if each.record])]:
+            done.problems += overlaps
+        else:
+            done.shown.append("no two processes of a sweep, or of a node that has a name, ran at once")
     return done
 
 
@@ -61,6 +89,10 @@ def _unpacked(archive: Zip, place: Path, done: Verified) -> dict[str, bytes]:
     names = archive.names()
     if CRATE not in names:
         raise UserError(f"{archive.path}: no bundle of accelbench: it has no {CRATE}")
+    if unsafe := [name for name in names if PurePosixPath(name).as_posix() != name]:
+        raise UserError(f"{archive.path}: {unsafe[0]!r} is no plain name of a file; nothing of it is used")
+    if not any(name.startswith(f"{RESULTS}/") for name in names):
+        raise UserError(f"{archive.path}: no bundle of accelbench: it has no {RESULTS}/")
     try:
         wanted = digests(json.loads(archive.read(CRATE)))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -83,36 +115,109 @@ def _unpacked(archive: Zip, place: Path, done: Verified) -> dict[str, bytes]:
 def _compare(kept: dict[str, bytes], sweeps: Sequence[Sweep], done: Verified) -> None:
     """The published figures beside those that the samples give."""
     for name, rows in tables(sweeps).items():
-        ours = list(csv.DictReader(io.StringIO(csv_file.text(rows))))
-        theirs = list(csv.DictReader(io.StringIO(kept.get(name, b"").decode(errors="replace"))))
+        own, other = (
+            csv.DictReader(io.StringIO(text))
+            for text in (csv_file.text(rows), kept.get(name, b"").decode(errors="replace"))
+        )
+        try:
+            ours, theirs = list(own), list(other)
+        except csv.Error as error:
+            raise UserError(f"{name}: no readable table ({error})") from error
+        if own.fieldnames != other.fieldnames:
+            changed = sorted({*(own.fieldnames or ())} ^ {*(other.fieldnames or ())})
+            done.problems.append(
+                f"{name}: has other columns than the records give: {', '.join(changed) or 'their order'}"
+            )
+            continue
         if len(ours) != len(theirs):
             done.problems.append(f"{name}: has {len(theirs)} rows, and the records give {len(ours)}")
             continue
         num_figures, wrong = 0, list[str]()
-        for one, other in zip(ours, theirs, strict=True):
-            num_figures += sum(bool(value) for value in one.values())
-            changed = [column for column in one if one[column] != other.get(column)]
+        for row, found in zip(ours, theirs, strict=True):
+            num_figures += sum(bool(value) for value in row.values())
             wrong += [
-                f"{name}: {one.get('label') or one['model']}: {column} should be {one[column] or 'empty'}, "
-                f"not {other.get(column) or 'empty'}"
-                for column in changed
+                f"{name}: {row.get('label') or row['model']}: {column or 'a further column'} should be "
+                f"{row.get(column) or 'empty'}, not {found.get(column) or 'empty'}"
+                for column in {**row, **found}
+                if row.get(column) != found.get(column)
             ]
         done.problems += wrong
         if not wrong:
-            done.shown.append(f"{name}: {num_figures:,} values in {len(ours)} rows follow from the samples")
+            done.shown.append(f"{name}: {num_figures:,} values in {len(ours)} rows follow from the records")
+
+
+def _look(paths: Sequence[Path], known: Container[Path | None], done: Verified) -> None:
+    """Each record by itself, and beside the files that belong to it; `known` are those of the published figures."""
+    wrong, num_served, num_logged = list[str](), 0, 0
+    for found, has_requests, has_log in mapped(_wrong, paths):
+        wrong, num_served, num_logged = [*wrong, *found], num_served + has_requests, num_logged + has_log
+    wrong += [f"{path.name}: of no plan, and of none of the figures" for path in paths if path not in known]
+    done.problems += wrong
+    if not wrong:
+        done.shown.append(f"{len(paths)} records were read; each is as its schema says, and named by its settings")
+        done.shown.append("the times of each fit into its process")
+        if num_served:
+            done.shown.append(
+                f"{num_served} files of raw times of requests are those of their records, and give theirs"
+            )
+        if num_logged:
+            done.shown.append(f"{num_logged} logs of trainings to a target follow from their records")
+
+
+def _wrong(path: Path) -> tuple[list[str], bool, bool]:
+    """What is wrong with a record or its files; whether raw times of requests, and a log, are beside it."""
+    readable, requests, log = read_records([path]), path.with_suffix(REQUESTS), path.with_suffix(MLLOG)
+    wrong = list[str]()
+    for record in readable:
+        wrong += [why for why in (_too_long(record), requests.exists() and _wrong_requests(record, requests)) if why]
+        if log.exists() and log.read_bytes() != mllog(record).encode():
+            wrong.append(f"{log.name}: is not what its record gives")
+    wrong += [f"{path.name}: {reason}" for reason in readable.reasons.values()]
+    return wrong, requests.exists(), log.exists()
+
+
+def _wrong_requests(record: Record, path: Path) -> str | None:
+    """That the raw times are not those of the record, or do not give what it says of them."""
+    content, serving = path.read_bytes(), record.measurement and record.measurement.serving
+    if hashlib.sha256(content).hexdigest() != requests_digest(record):
+        return f"{path.name}: not the raw times that its record names, by their sha256"
+    try:
+        times = np.load(path, mmap_mode="r", allow_pickle=False)  # mapped: a false header would ask for much memory
+        if times.dtype != np.int64 or times.ndim != 2 or len(times) != len(ROWS):
+            raise ValueError("not the times of requests")
+        if not serving:
+            return None
+        made: dict[str, Any] = {"batches": {}, "busy_ns": 0, "num_workers": 1, "num_padded": 0, "defects": ()}
+        made |= {"num_errors": int((times[-1] < 0).sum()), "error": None, "ended_early": serving.ended_early, "seed": 0}
+        given = summarised(Served(**dict(zip(ROWS, np.array(times), strict=True)), **made), record.cell)
+    except Exception as error:  # whoever made them up may have chosen any numbers
+        return f"{path.name}: not readable ({error})"
+    ours, theirs = (json.loads(json_text(plain(each)), parse_float=_rounded) for each in (given, serving))
+    changed = [name for name in ours if name not in NOT_IN_TIMES and ours[name] != theirs[name]]
+    return f"{path.name}: gives another {', '.join(changed)} than its record has" if changed else None
+
+
+def _rounded(text: str) -> str:
+    return f"{float(text):.9g}"  # another release of NumPy may add up in another order
 
 
 def _overlaps(records: Sequence[Record]) -> Iterator[str]:
-    """Yields the processes that ran while another one of the same machine did."""
-    machines: dict[tuple[str, str | None], dict[str, Record]] = defaultdict(dict)
+    """Yields the processes that ran while another one of their sweep, or of a node of the same name, did.
+
+    Other records may be of several machines that are equal.
+    """
+    groups: dict[tuple[str, str | None, str | None], dict[tuple[str, str], Record]] = defaultdict(dict)
     for record in records:
-        if record.status != Status.skipped:
-            machines[hardware(record.environment), node_of(record.environment)][record.name] = record
-    for of_machine in machines.values():
-        timed = sorted((datetime.fromisoformat(each.started_at).timestamp(), each.name) for each in of_machine.values())
-        for (start, name), (following, other) in zip(timed, timed[1:], strict=False):
-            if start + of_machine[name].wall_s > following + OVERLAP_S:
-                yield f"{other}: began while {name} ran on the same machine"
+        node = node_of(record.environment)
+        if record.status != Status.skipped and (node or record.sweep_id):
+            key = hardware(record.environment), node, None if node else record.sweep_id
+            groups[key][record.name, record.started_at] = record
+    for group in groups.values():
+        starts = [(datetime.fromisoformat(each.started_at).timestamp(), each) for each in group.values()]
+        timed = sorted(starts, key=lambda start: (start[0], start[1].name))
+        for (start, one), (following, other) in zip(timed, timed[1:], strict=False):
+            if start + one.wall_s > following + OVERLAP_S:
+                yield f"{other.name}: began while {one.name} ran on the same machine"
 
 
 def _too_long(record: Record) -> str | None:
@@ -120,10 +225,18 @@ def _too_long(record: Record) -> str | None:
     measured = record.measurement
     if measured is None:
         return None
-    timed_s = sum(block.seconds for block in measured.blocks)
-    timed_s += 0.0 if measured.steps_are_blocks else sum(measured.latency_s)
-    limits = {"the whole process": record.wall_s}
-    if measured.steady_boot_s is not None:
-        limits["its steady state"] = measured.steady_boot_s[1] - measured.steady_boot_s[0]
-    exceeded = [f"{what} {seconds:.6g} s" for what, seconds in limits.items() if timed_s > seconds * (1 + ROUNDING)]
-    return f"{record.name}: its steps took {timed_s:.6g} s, and {exceeded[0]}" if exceeded else None
+    steps_s = sum(block.seconds for block in measured.blocks)
+    steps_s += 0.0 if measured.steps_are_blocks else sum(measured.latency_s)
+    took_s = {"steps": steps_s, "epochs": sum(each.seconds for each in measured.epochs)}
+    took_s["requests"] = measured.serving.duration_s if measured.serving else 0.0
+    seen = measured.target
+    took_s["log"] = max((each.ended_s for each in seen.log), default=0.0) if seen else 0.0
+    took_s["evaluations"] = seen.evaluations[-1].ended_s if seen else 0.0
+    limits = [(what, seconds, "the whole process", record.wall_s) for what, seconds in took_s.items()]
+    if measured.steady_boot_s is not None and measured.blocks:
+        begin_s, end_s = measured.steady_boot_s
+        limits.append(("steps", steps_s, "its steady state", end_s - begin_s))
+    for what, seconds, whole, limit_s in limits:
+        if seconds > limit_s * (1 + ROUNDING):
+            return f"{record.name}: its {what} took {seconds:.6g} s, and {whole} {limit_s:.6g} s"
+    return None

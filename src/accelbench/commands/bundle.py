@@ -31,5 +31,5 @@ COMMAND = Command(
         flag("folder", nargs="?", help=FOLDER),
         flag("--out", metavar="FILE", required=True, help="the archive that is written, such as mine.zip"),
     ),
-    description="The same records give the same bytes. `accelbench verify FILE` says what the bundle shows.",
+    description="On one machine the same records give the same bytes. `accelbench verify FILE` says what it shows.",
 )

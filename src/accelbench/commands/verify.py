@@ -13,6 +13,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     found = verify(Path(chosen.bundle))
     context.say(*(f"ok      {line}" for line in found.shown))
     context.say(*(f"WRONG   {line}" for line in listed(found.problems)))
+    context.say(*(f"note    {line}" for line in found.notes))
     context.say("", "A bundle can't show:", *(f"- {line}" for line in NOT_SHOWN))
     return 1 if found.problems else 0
 

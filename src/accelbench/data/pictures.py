@@ -93,6 +93,7 @@ class Zip:
 
     path: Path
     max_total_bytes: int | None = None  # if it is not MAX_TOTAL_BYTES
+    max_member_bytes: int | None = None  # if it is not MAX_MEMBER_BYTES
 
     @cached_property
     def _archive(self) -> zipfile.ZipFile:
@@ -102,7 +103,7 @@ class Zip:
         """The names of the members, without folders.
 
         Raises DataError: this is no zip archive, or a member is unsafe: an absolute path, `..` in the path, a link, a
-        repeated name, or larger than `MAX_MEMBER_BYTES`.
+        repeated name, or larger than `max_member_bytes`.
         """
         try:
             members = self._archive.infolist()
@@ -110,7 +111,7 @@ class Zip:
             raise DataError(f"{self.path.name}: no readable zip archive ({error})") from error
         found: dict[str, int] = {}
         for member in members:
-            if problem := _problem(member) or (member.filename in found and "is there twice"):
+            if problem := _problem(member, self.max_member_bytes) or (member.filename in found and "is there twice"):
                 raise DataError(f"{self.path.name}: {member.filename!r} {problem}; nothing of it is used")
             if not member.filename.endswith("/"):  # a folder
                 found[member.filename] = member.file_size
@@ -133,7 +134,7 @@ class Zip:
         return content
 
 
-def _problem(member: zipfile.ZipInfo) -> str | None:
+def _problem(member: zipfile.ZipInfo, max_bytes: int | None = None) -> str | None:
     """Why a member is unsafe, or None."""
     name = member.filename
     parts = PurePosixPath(name.replace("\\", "/"))
@@ -141,8 +142,8 @@ def _problem(member: zipfile.ZipInfo) -> str | None:
         return "points outside the archive"
     if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
         return "is a link or a device, no file"
-    if member.file_size > MAX_MEMBER_BYTES:
-        return f"would unpack to {member.file_size:,} bytes (at most {MAX_MEMBER_BYTES:,})"
+    if member.file_size > (most_bytes := max_bytes or MAX_MEMBER_BYTES):
+        return f"would unpack to {member.file_size:,} bytes (at most {most_bytes:,})"
     return None
 
 
