@@ -248,7 +248,7 @@ class Watch:
 @pytest.mark.parametrize("kind", [Workload, OnHost])
 def test_steps_follow_the_one_that_is_looked_at_however_unevenly_a_machine_runs(kind):
     rng = random.Random(3)
-    for steps in [8, 20] * 30:
+    for steps in [2, 3, 8, 20] * 30:
         watch = Watch()
         timing = steps_of(noisy(kind(), rng, 2.0), 2, steps, watch=watch)
         assert (watch.num_looks >= 1, timing.num_after_look >= 1) == (True, True)

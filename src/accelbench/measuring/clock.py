@@ -129,7 +129,8 @@ def measure_steps(runner: Runner, warmup: int, steps: int, reference: Now = raw_
             if part == look_at and part + 1 < max(2, num_parts):
                 # Nobody knows which part is the last: further ones are looked at, ever farther apart.
                 # By steps: after so many seconds there may be no further step, where the part before was disturbed.
-                runner.look_after_steps = timing.num_watched + SystemRandom().randint(1, max(1, steps // num_parts))
+                most = max(1, min(steps - 1, steps // num_parts))
+                runner.look_after_steps = timing.num_watched + SystemRandom().randint(1, most)
                 look_at = part + NUM_PARTS + SystemRandom().randrange(NUM_PARTS + 3 * part)
             before_s = runner.measured_s
             _run_part(runner, steps * (part + 1) // num_parts - steps * part // num_parts)
