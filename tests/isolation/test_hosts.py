@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import signal
@@ -9,15 +10,18 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
 from accelbench.devices import allocators
 from accelbench.isolation import hosts as module
 from accelbench.isolation.hosts import SUBSTITUTING, Hosts
+from accelbench.isolation.messages import Outcome
 from accelbench.isolation.processes import descendants
-from accelbench.schema.cell import Options
-from accelbench.schema.vocab import Allocator, Precision, Status
+from accelbench.schema.cell import Options, Target
+from accelbench.schema.target import Unfinished
+from accelbench.schema.vocab import Allocator, Mode, Precision, Protocol, Status
 from fakes import TESTS, faulty_host, is_gone, make_cell
 
 
@@ -145,3 +149,34 @@ def test_how_an_export_fails_is_the_outcome_of_the_cell_and_the_next_one_exports
         outcome = hosts.run(make_cell("die"), tmp_path / "second")
         assert (outcome.status, outcome.reason) == (Status.killed, "killed by signal 9 (SIGKILL)")
         assert hosts.run(make_cell("die"), tmp_path / "second").status == Status.ok
+
+
+@pytest.mark.parametrize(
+    ("protocol", "content"),
+    [(Protocol.target, line) for line in (b"no JSON\n", b"3\n", b"[]\n", b"{}\n", b"\xff\n", b'{"epochs": "x"}\n')]
+    + [(Protocol.server, b"seven b"), (Protocol.multi_stream, bytes(32))],
+)
+def test_what_a_process_wrote_into_the_kept_file_itself_is_not_kept(protocol, content, tmp_path, monkeypatch):
+    killed = Outcome(status=Status.killed, reason="killed")
+    monkeypatch.setattr(
+        Hosts, "_ask", lambda self, spec, request, *_: Path(request.kept).write_bytes(content) and killed
+    )
+    mode = Mode.train if protocol == Protocol.target else Mode.infer
+    cell = make_cell(protocol=protocol, mode=mode, target=Target(accuracy=0.9) if mode == Mode.train else None)
+    with Hosts(faulty_host) as running:
+        assert running.run(cell, tmp_path, requests=tmp_path / "requests.npy") == killed
+
+
+def test_an_outcome_stays_if_the_disk_has_no_room_for_its_raw_times(tmp_path, monkeypatch):
+    times = np.arange(1, 9).reshape(4, 2)
+    killed = Outcome(status=Status.killed, reason="killed")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(module, "write_times", full)
+    found = module._with_kept(killed, make_cell(protocol=Protocol.server), times.tobytes(), tmp_path / "requests.npy")
+    assert found.reason == (
+        "killed; 2 of 2 requests were answered until then; their raw times could not be kept (No space left on device)"
+    )
+    assert found.unfinished == Unfinished(num_requests=2, num_answered=2)

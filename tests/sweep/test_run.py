@@ -106,10 +106,21 @@ def test_the_times_of_requests_outlive_the_process_that_served_them(swept, folde
     assert (dispatched[:19] >= issued[:19]).all()
     assert (issued >= due).all()
     assert (done[19:] == -1).all()
+    assert dispatched[19] >= done[18]  # of the request in which it ended
+    assert protocol == Protocol.server or len(due) == 20
     assert found == next(iter(plan_file.read_planned(folder)))
     gc.collect()
     with os.scandir("/proc/self/fd") as files:
         assert not [each.name for each in files if "memfd:kept" in os.path.realpath(each.path)]
+
+
+def test_raw_times_of_an_earlier_record_do_not_stay_beside_one_without(swept, folder):
+    cell = make_cell("no message", protocol=Protocol.offline)
+    (found,) = swept([cell])[0].records
+    file = folder / f"{found.name}{REQUESTS}"
+    file.write_text("of an earlier one")
+    (again,) = swept([cell], retry=Retry.failed)[0].records
+    assert (again.name, again.status, file.exists()) == (found.name, Status.failed, False)
 
 
 def test_the_evaluations_of_a_training_outlive_its_process(swept, folder):

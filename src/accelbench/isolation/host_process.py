@@ -126,6 +126,7 @@ class _Run:
             if result.measurement is None:  # before the sweep reads what they kept
                 for rank in self.ranks:
                     rank.kill()
+                self._join()
             system = sampler.series(result.peak_host_bytes, result.until_boot_s)
             self.answer(replace(result, system=system, witnessed=None if result.measurement is None else seen))
             if result.status in GOOD:

@@ -106,7 +106,8 @@ class Hosts:
             request = replace(request, kept=f"/proc/{os.getpid()}/fd/{file.fileno()}")
             outcome = self._ask(spec, request, self.meanwhile)
             if outcome.measurement is None and (content := file.read()):
-                outcome = _with_kept(outcome, cell, content, requests)
+                with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):  # of code that writes to it
+                    outcome = _with_kept(outcome, cell, content, requests)
         work = outcome.measurement.work if outcome.measurement is not None else None
         if counted_as and work is not None and not work.uncounted:
             self._works[counted_as] = work
@@ -174,12 +175,16 @@ def _with_kept(outcome: Outcome, cell: Cell, content: bytes, requests: Path | No
     if cell.protocol == Protocol.target:
         seen = Unfinished(evaluations=[decode(Evaluated, line) for line in content.splitlines()])
         said = f"evaluated {len(seen.evaluations)} times until then"
-    elif requests is None or not (times := until_killed(content)).size:
+    elif requests is None or not (times := until_killed(content, cell)).size:
         return outcome
     else:
         num, answered = times.shape[1], int((times[3] >= 0).sum())
-        seen = Unfinished(num_requests=num, num_answered=answered, requests_digest=write_times([*times], requests))
+        seen = Unfinished(num_requests=num, num_answered=answered)
         said = f"{answered:,} of {num:,} requests were answered until then"
+        try:
+            seen = replace(seen, requests_digest=write_times([*times], requests))
+        except OSError as error:
+            said += f"; their raw times could not be kept ({error.strerror or error})"
     return replace(outcome, unfinished=seen, reason=f"{outcome.reason}; {said}")
 
 

@@ -116,11 +116,11 @@ def _open_loop(crew: "_Crew", server: Server, seed: int, until_s: float) -> tupl
 def _closed_loop(crew: "_Crew", protocol: Protocol, server: Server, until_s: float) -> list[Times]:
     max_batch = crew.service.max_batch
     size, least = ONE_AT_A_TIME.get(protocol, (max_batch, 1))
-    crew.answered = raw_times(MAX_REQUESTS)[1][2:]  # of whose memory only what requests need is used
+    (crew.begin_ns, _), crew.answered = np.split(raw_times(MAX_REQUESTS)[1], 2)  # memory is used as it is needed
     crew.run(queries(size, max_batch, least, server.duration_s, until_s))
     dispatched, done = crew.times()
     if protocol not in ONE_AT_A_TIME:
-        due = np.full(len(done), crew.begin_ns)
+        due = np.full(len(done), crew.begin_ns[0])
         return [due, due, dispatched, done]
     done = np.where((done < 0).reshape(-1, size).any(axis=1), -1, done[size - 1 :: size])
     return [*[dispatched[::size]] * 3, done]
@@ -157,15 +157,15 @@ class _Crew:
     """The workers of a service, each in a thread of its own, the first one in the caller's."""
 
     error: str | None = None
-    begin_ns = 0
     # Of each batch, in the order of the samples: how many it has, and when it began and ended, below 0 if it raised.
     nums: Times
     began: Times
     ended: Times
-    answered: Times  # gets when each sample was dispatched and done, at once
+    answered: Times  # gets when each sample was dispatched, and when done, at once
 
     def __init__(self, service: Service, num: int) -> None:
         self.service = service
+        self.begin_ns: Times = np.zeros(1, np.int64)  # its first number gets when the first batch could begin
         self.logs = [array("q") for _ in range(num)]  # four numbers of each batch; the first is its first sample
         self._taking = threading.Lock()  # its holder waits for the next batch
         self._failure: BaseException | None = None
@@ -179,7 +179,7 @@ class _Crew:
         def begin() -> None:
             wait()
             witness.say(witness.Moment.begin)
-            self.begin_ns = now_ns()
+            self.begin_ns[0] = now_ns()
 
         self._barrier = threading.Barrier(len(self.logs), action=begin)
         threads = [threading.Thread(target=self._guarded, args=(each, batches)) for each in range(1, len(self.logs))]
@@ -222,7 +222,7 @@ class _Crew:
             if taken is None:
                 return
             first, num = taken
-            began_ns = now_ns()
+            dispatched[first : first + num] = began_ns = now_ns()  # before the worker: it may hang
             try:
                 samples = [pool[index % len(pool)] for index in range(first, first + num)]
                 worker(join(samples + samples[-1:] * (self.size_of(num) - num)))
@@ -234,4 +234,4 @@ class _Crew:
                 text = f"{type(error).__name__}: {message_of(error)}"
                 self.error = self.error or beginning(one_line(text), MAX_REASON)
             log.extend((first, num, began_ns, ended_ns))
-            dispatched[first : first + num], done[first : first + num] = began_ns, ended_ns
+            done[first : first + num] = ended_ns

@@ -11,14 +11,14 @@ import numpy as np
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import writing
 from accelbench.schema.serving import Quantile, Serving
-from accelbench.schema.vocab import Protocol, Verdict
+from accelbench.schema.vocab import Generator, Protocol, Verdict
 from accelbench.serving.batcher import TIME_LIMIT, Times
-from accelbench.serving.server import LATE, Served
+from accelbench.serving.server import LATE, ONE_AT_A_TIME, Served
 from accelbench.stats.order_statistics import Sample
 from accelbench.stats.regenerative import Bound, Cycles, num_requests_for
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
-ROWS = ("due", "issued", "dispatched", "done")  # of the file's array, in nanoseconds of one clock; -1: did not happen
+ROWS = ("due", "issued", "dispatched", "done")  # of the file, in ns of one clock; -1: it did not happen, or is unknown
 
 
 def summarised(served: Served, cell: Cell) -> Serving:
@@ -67,13 +67,17 @@ def summarised(served: Served, cell: Cell) -> Serving:
     )
 
 
-def until_killed(content: bytes) -> Times:
-    """The rows of `ROWS` of the requests that were issued, from the file of a process that was killed."""
-    times = np.frombuffer(content, np.int64).reshape(4, -1)
-    times = times[:, (times[1] | times[3]) != 0].copy()
-    if not times[1].any():  # each waited for an answer
-        times[:2] = times[2]
-    return np.where(times > 0, times, -1)
+def until_killed(content: bytes, cell: Cell) -> Times:
+    """The rows that a run has at its end, of what was issued before it was killed. Raises ValueError: no such file."""
+    times, (size, _) = np.frombuffer(content, np.int64).reshape(4, -1), ONE_AT_A_TIME.get(cell.protocol, (1, 1))
+    samples = times.reshape(4, -1, size)[:, times[1 if cell.protocol == Protocol.server else 2, ::size] != 0]
+    rows, done = samples[..., 0].copy(), samples[3]
+    rows[3] = np.where((done > 0).all(axis=1), done[:, -1], -1)
+    if cell.protocol != Protocol.server:
+        rows[:2] = rows[2] if cell.protocol in ONE_AT_A_TIME else times[0, 0]  # which is the begin
+    elif cell.server.generator == Generator.loadgen:  # which says at its end when requests were due
+        rows[0, rows[0] == rows[1]] = -1
+    return np.where(rows > 0, rows, -1)
 
 
 def write_times(rows: Sequence[Times], path: Path) -> str:

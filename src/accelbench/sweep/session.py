@@ -157,6 +157,9 @@ class Session:
             outcome = Outcome(status=Status.skipped, reason=item.skip_reason)
         else:
             outcome = failure or self.context.hosts.run(item.cell, self.ready.data_folder, weights, requests)
+        served = outcome.unfinished if outcome.measurement is None else outcome.measurement.serving
+        if requests is not None and (served is None or served.requests_digest is None):
+            requests.unlink(missing_ok=True)  # of an earlier record of this name
         return Record(
             cell=item.cell,
             label=item.label,
