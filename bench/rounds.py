@@ -13,7 +13,7 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
-from accelbench.stats.order_statistics import median, median_interval
+from accelbench.stats.order_statistics import Sample, median
 
 # The interval of the ratio should lie within these bounds.
 BOUNDS = (0.95, 1.05)
@@ -71,7 +71,7 @@ def compare_all(
                 rounds += mine[1:]
             ratios = [plain_s / ours_s for ours_s, plain_s in rounds]
             rate = median([batch_size / plain_s for _, plain_s in rounds])
-            low, high = median_interval(ratios) or (float("nan"),) * 2
+            low, high = Sample(ratios).percentile_interval(50) or (float("nan"),) * 2
             verdict = "yes" if BOUNDS[0] <= low and high <= BOUNDS[1] else "NO"
             texts = [f"{name:<{WIDTH}} {mode:<6} {rate:>10,.0f} {median(ratios):>6.3f}   {low:.3f} to {high:.3f} "]
             print(*texts, f"{len(ratios):>6}   {verdict}", flush=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from accelbench.judging.row import steady_rates
 from accelbench.project import RECORDS, workplace
 from accelbench.schema.record import Record, read
-from accelbench.stats.order_statistics import median, median_interval
+from accelbench.stats.order_statistics import Sample, median
 
 CLI = [sys.executable, "-m", "accelbench.cli"]
 BOUNDS = (0.97, 1.03)
@@ -38,8 +38,8 @@ def compare_in_turns(
         rounds.append((rates[0], rates[1], rates[2]))
     ratios = [ours_s / first for ours_s, first, _ in rounds]
     against_itself = [second / first for _, first, second in rounds]
-    low, high = median_interval(ratios) or UNKNOWN
-    own_low, own_high = median_interval(against_itself) or UNKNOWN
+    low, high = Sample(ratios).percentile_interval(50) or UNKNOWN
+    own_low, own_high = Sample(against_itself).percentile_interval(50) or UNKNOWN
     is_near = BOUNDS[0] <= median(ratios) <= BOUNDS[1] and low <= 1 <= high
     verdict = "yes" if is_near and high - low <= 1.5 * (own_high - own_low) else "NO"
     texts = [f"{name:<{width}} {median([first for _, first, _ in rounds]):>8,.1f}"]

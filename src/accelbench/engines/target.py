@@ -5,7 +5,6 @@ What it is evaluated on is a part of the training set (`data.order.parts_of`).
 
 import json
 import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import fields
@@ -47,7 +46,7 @@ class TargetRun:
     def __init__(self, cell: Cell, until_s: float = math.inf) -> None:
         self.cell, self.target, self._until_s = cell, cell.target, until_s
         self._started_s = started_boot_s()
-        self._span, self._began_s, self._kept = Span.start, 0.0, witness.kept_file()
+        self._span, self._began_s = Span.start, 0.0
         self.deterministic = cell.device == Device.cpu and not cell.own_code
         self.log: list[Logged] = []
         self.evaluations: list[Evaluated] = []
@@ -154,7 +153,7 @@ class TargetRun:
         value = None if value is None or not abs(value) <= MAX_NUMBER else float(f"{value:.7g}")
         trained: dict[str, Any] = {"num_steps": num_steps, "num_samples": num_samples, "epochs": epochs}
         self.evaluations.append(Evaluated(**trained, value=value, began_s=began_s, ended_s=self.now_s))
-        os.write(self._kept, f"{json.dumps(vars(self.evaluations[-1]))}\n".encode())
+        witness.keep(f"{json.dumps(vars(self.evaluations[-1]))}\n".encode())
         is_met, self.is_over = self.target.is_met(value), value is None or self.hit is not None
         if self.hit is not None:
             self.stayed = is_met

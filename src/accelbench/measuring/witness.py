@@ -29,6 +29,13 @@ def kept_file() -> int:
     return os.memfd_create("kept") if kept_path is None else os.open(kept_path, os.O_RDWR | os.O_APPEND)
 
 
+def keep(content: bytes) -> None:
+    """Adds to that file, if there is one."""
+    if kept_path is not None:
+        with open(kept_path, "ab") as file:
+            file.write(content)
+
+
 def listen(listener: Callable[[Moment], None]) -> None:
     """Has `listener` called with each moment, until `done`."""
     _listeners.append(listener)

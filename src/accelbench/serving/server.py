@@ -1,6 +1,7 @@
 """Serves requests: batches them, has workers compute the batches, and keeps the times of each request."""
 
 import math
+import os
 import threading
 import time
 from array import array
@@ -116,7 +117,9 @@ def _open_loop(crew: "_Crew", server: Server, seed: int, until_s: float) -> tupl
 def _closed_loop(crew: "_Crew", protocol: Protocol, server: Server, until_s: float) -> list[Times]:
     max_batch = crew.service.max_batch
     size, least = ONE_AT_A_TIME.get(protocol, (max_batch, 1))
-    (crew.begin_ns, _), crew.answered = np.split(raw_times(MAX_REQUESTS)[1], 2)  # memory is used as it is needed
+    file, times = raw_times(MAX_REQUESTS)
+    os.close(file)
+    (crew.begin_ns, _), crew.answered = np.split(times, 2)  # memory is used as it is needed
     crew.run(queries(size, max_batch, least, server.duration_s, until_s))
     dispatched, done = crew.times()
     if protocol not in ONE_AT_A_TIME:
