@@ -57,9 +57,9 @@ test-cluster: .venv-cluster/.installed  ## test sweeps over Slurm and Ray, after
 repro: setup  ## run the main job: data, sweeps, report
 	@$(BIN)/python pipelines/repro.py
 
-# Four processes run the tests, a file each at a time: twice the cores of a small machine, since tests wait for files, and
-# for processes that they start. Keras' tests run beside them in a fourth one, and are printed last: TensorFlow and torch must
-# not share a process, and TensorFlow's devices are configured once in each. All keep the bytecode of what they import.
+# Four processes run the tests, a file each at a time: twice the cores of a small machine, since tests wait for files and
+# for processes that they start. Keras' tests run beside them in a fifth one, and are printed last: TensorFlow and torch
+# must not share a process, and TensorFlow's devices are configured once in each. All keep the bytecode of what they import.
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --durations=10
 define run_tests
 	@log=$$(mktemp); $(PYTEST) -p no:hypothesispytest -m "$(1)" tests/engines/keras > $$log 2>&1 & keras=$$!; \

@@ -63,7 +63,7 @@ def records() -> str:
 
 
 def _kind(hint: Any) -> str:
-    """The type of a field in words, with its unit by the end of a field's name and whether it may be null."""
+    """The type of a field in words, and whether it may be null."""
     args = get_args(hint)
     if NoneType in args:
         return f"{_kind(next(each for each in args if each is not NoneType))} or null"

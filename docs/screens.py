@@ -107,7 +107,9 @@ def main() -> int:
     names = chosen.names or list(JOBS)
     if wrong := set(names) - set(JOBS):
         parser.error(f"{', '.join(wrong)}: unknown. Choose from: {', '.join(JOBS)}")
-    names = [name for name in names if not chosen.older or name in older()]
+    if chosen.older:
+        by_older = older()
+        names = [name for name in names if name in by_older]
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     start, failed = time.monotonic(), []
     for name in names:

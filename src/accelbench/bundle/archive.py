@@ -13,15 +13,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from accelbench.answers.cells import process_rows
 from accelbench.data.pictures import MAX_MEMBERS
 from accelbench.errors import RefusedError, UserError
 from accelbench.judging.target import mllog
 from accelbench.project import COMPARISON, CONFIRMED, MLLOG, PLAN, RACE, RECORDS, REQUESTS
 from accelbench.report import csv_file
+from accelbench.report.export import tables
 from accelbench.report.read import Sweep
 from accelbench.schema.plan_file import sweep_folders
-from accelbench.schema.record import Record, Row, listed
+from accelbench.schema.record import Record, listed
 from accelbench.schema.record import read_all as read_records
 from accelbench.schema.serialize import MAX_MB, is_missing, open_regular, writing
 
@@ -29,16 +29,6 @@ RESULTS, CRATE = "results", "ro-crate-metadata.json"
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the time of every member: the earliest that a zip file can name
 MAX_FILE_BYTES, MAX_TOTAL_BYTES = MAX_MB << 20, 4 << 30  # that are packed, and unpacked
 PART_BYTES = 1 << 20  # of a file that are held at a time
-CELLS, PROCESSES = "cells.csv", "processes.csv"
-
-
-def tables(sweeps: Sequence[Sweep]) -> dict[str, list[Row]]:
-    """The rows of what is published of some sweeps, by the name of their file."""
-    cells = [cell for sweep in sweeps for cell in sweep.cells]
-    return {
-        CELLS: [row for sweep in sweeps for row in csv_file.rows(sweep)],
-        PROCESSES: list(process_rows(cells)),
-    }
 
 
 def pack(folder: Path, sweeps: Sequence[Sweep], out: Path) -> int:

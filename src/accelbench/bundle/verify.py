@@ -21,13 +21,13 @@ from accelbench.bundle.archive import (
     RESULTS,
     digests,
     requests_digest,
-    tables,
 )
 from accelbench.data.pictures import Zip
 from accelbench.errors import UserError
 from accelbench.judging.target import mllog
 from accelbench.project import MLLOG, RECORDS, REQUESTS
 from accelbench.report import csv_file
+from accelbench.report.export import tables
 from accelbench.report.read import Sweep, read_all
 from accelbench.schema.parallel import mapped
 from accelbench.schema.record import Record, hardware, node_of

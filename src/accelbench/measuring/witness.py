@@ -19,7 +19,7 @@ class Moment(StrEnum):
     done = "done"  # nothing more is timed: other work on the machine disturbs no number from then on
 
 
-# Of the sweep's file, in memory and without a name, that outlives this process if it is killed; None: there is none.
+# The sweep's file in memory, which stays if this process is killed; None without one.
 kept_path: str | None = None
 _listeners: list[Callable[[Moment], None]] = []
 

@@ -8,7 +8,6 @@ Their sources:
 """
 
 import json
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -21,9 +20,10 @@ from accelbench.judging.target import mllog, mllog_line
 from accelbench.presentation import counted, significant
 from accelbench.report import csv_file
 from accelbench.report.read import Sweep
-from accelbench.schema.record import Record
+from accelbench.schema.record import Record, Row
 from accelbench.schema.vocab import Mode
 
+CELLS, PROCESSES = "cells.csv", "processes.csv"
 MAX_NAME = 1024 - 9  # characters of a benchmark's name in Bencher, without a dash and a part of a key
 
 
@@ -113,7 +113,7 @@ def bencher(numbers: Sequence[Published]) -> str:
     found: dict[str, dict[str, dict[str, float]]] = {}
     for each in numbers:
         bounds = {"lower_value": each.low, "upper_value": each.high}
-        known = {name: value for name, value in bounds.items() if value is not None and math.isfinite(value)}
+        known = {name: value for name, value in bounds.items() if value is not None}
         found.setdefault(each.benchmark, {})[each.metric.name] = {"value": each.value} | known
     return _json(found)
 
@@ -133,14 +133,13 @@ def pytorch(numbers: Sequence[Published]) -> str:
     """A record for each number, with that of every process that counts."""
     found = []
     for each in numbers:
-        cell, high = each.cell.cell, each.high
+        cell = each.cell.cell
         machine = {"device": cell.device.value, "arch": each.cell.row["device_name"]}
         settings = {"batch_size": cell.batch_size, "devices": cell.devices, "protocol": cell.protocol.value}
         said = {"doubts": each.doubts} if each.doubts else {}
         benchmark = {"name": each.benchmark, "mode": "training" if cell.mode == Mode.train else "inference"}
         benchmark |= {"dtype": cell.precision.value}
-        interval = {"unit": each.metric.unit, "value": each.value, "low": each.low}
-        interval["high"] = high if high is not None and math.isfinite(high) else None
+        interval = {"unit": each.metric.unit, "value": each.value, "low": each.low, "high": each.high}
         of_model = {"name": cell.model.name, "type": cell.model.library.value, "backend": cell.engine.value}
         metric = {"name": each.metric.name, "benchmark_values": each.raw, "extra_info": interval}
         extra = {"extra_info": machine | settings | said}
@@ -163,17 +162,20 @@ def _log(record: Record, rate: float | None) -> str:
     return "" if rate is None else mllog_line("tracked_stats", at_ms, {"throughput": rate}, said)
 
 
+def tables(sweeps: Sequence[Sweep]) -> dict[str, list[Row]]:
+    """The rows of cells.csv and of processes.csv, by these names."""
+    cells = [cell for sweep in sweeps for cell in sweep.cells]
+    return {CELLS: [row for sweep in sweeps for row in csv_file.rows(sweep)], PROCESSES: list(process_rows(cells))}
+
+
 def cells_csv(sweeps: Sequence[Sweep]) -> str:
     """As cells.csv of the report: a row for every cell, also for those without numbers."""
-    return csv_file.text(row for sweep in sweeps for row in csv_file.rows(sweep))
+    return csv_file.text(tables(sweeps)[CELLS])
 
 
 def everything(sweeps: Sequence[Sweep]) -> str:
     """The rows of cells.csv and processes.csv."""
-    cells = [cell for sweep in sweeps for cell in sweep.cells]
-    return _json(
-        {"cells": [row for sweep in sweeps for row in csv_file.rows(sweep)], "processes": [*process_rows(cells)]}
-    )
+    return _json({name.removesuffix(".csv"): rows for name, rows in tables(sweeps).items()})
 
 
 def _json(value: Any) -> str:

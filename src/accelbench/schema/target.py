@@ -38,7 +38,7 @@ class Unfinished:
 
     num_requests: Count = 0  # that were issued
     num_answered: Count = 0  # of them
-    requests_digest: Digest | None = None  # sha256 of the file of their raw times; None if there is none
+    requests_digest: Digest | None = None  # sha256 of the file with their raw times; None without one
     evaluations: list[Evaluated] = field(default_factory=list)  # of a training to a target
 
 
