@@ -66,6 +66,16 @@ def answered(*records):
             "10 of 10 seeds); bf16_mixed b32 does not count: fewer epochs than the reference, 3.0 against 5.0: not the "
             "same training.",
         ),
+        (
+            runs(FAST),
+            runs(SLOW, epochs=8, **BF16),
+            "(1.23 to 1.37; sure); bf16_mixed b32 takes more epochs than the reference, 8.0 against 5.0.",
+        ),
+        (
+            runs([None] * 10),
+            [*runs(FAST[:9], epochs=3, **BF16), make_trained(13.0, epochs=4, seed=9, **BF16)],
+            "fewer epochs than the reference, 3.1 against none that arrived: not the same training.",
+        ),
         (runs([None] * 6), [], "none reached it: fp32 b32 takes > 41.5 s (0 of 6 seeds)."),
         (runs([*FAST[:4], None, None]), [], "fp32 b32 takes 12.9 s (11.4 to > 41.5, 4 of 6 seeds)."),
         (

@@ -21,7 +21,7 @@ from accelbench.schema.record import read
 from accelbench.schema.vocab import Protocol, Verdict
 from accelbench.sinks.mlflow_fields import cell_fields, standings, translate
 from accelbench.sweep import terminal
-from fakes import make_cell, make_project, make_record, make_served, write_sweep
+from fakes import make_cell, make_project, make_record, make_served, make_trained, write_sweep
 
 SERVED = make_served()
 SLOW = make_served(cell=make_cell(protocol=Protocol.server, server=Server(rate=90.0)), verdict=Verdict.fails)
@@ -83,6 +83,10 @@ def test_the_card_and_the_line_of_a_cell_that_served():
         "server    2.00 ms in queue, 10.0 ms in compute, batches of 1.82, at most 32, 5 % padded, busy for 50 %",
     ):
         assert line in said
+    console = Console(file=io.StringIO(), width=150)
+    terminal.show_card(make_trained(12.0, compile_s=0.5), "runs/x/y.json", console)
+    assert "target    target reached in 12.0 s, 5.00 epochs, not before" in console.file.getvalue()
+    assert "clocks    MLPerf" in console.file.getvalue()
     untold = make_served(verdict=Verdict.unknown, num_missed=870)
     assert terminal.outcome(untold)[-1] == "can't tell: p99 at most 50 ms (87 % of requests missed it)"
     assert terminal.outcome(SERVED) == ["49.5 requests/s", "p99 40.2 ms", "sure pass: p99 at most 50 ms"]

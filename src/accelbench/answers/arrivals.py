@@ -26,6 +26,7 @@ from accelbench.stats import arrivals
 MIN_SEEDS = 6  # of each setting: with fewer, a median has no interval
 MIN_LIKELY = 3  # of each: a training of another seed may take twice as long
 NO_REFERENCE = "no reference runs"
+MORE, FEWER = "more epochs than the reference", "fewer epochs than the reference"
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,8 @@ class TargetAnswer:
                 than = "than" if lead.found.ratio is None else "as"
                 text += f", {lead.ratio_text} {than} {lead.second.name} ({lead.how_sure})"
         refused = [f"{each.name} does not count: {each.refused}" for each in self.settings if each.refused]
-        return f"{self.what}: {'; '.join(filter(None, [text, *refused]))}."
+        longer = [f"{each.name} takes {each.guard}" for each in self.settings if each.guard.startswith(MORE)]
+        return f"{self.what}: {'; '.join(filter(None, [text, *longer, *refused]))}."
 
 
 def target_answers(cells: Iterable[MeasuredCell]) -> list[TargetAnswer]:
@@ -286,11 +288,19 @@ def _guarded(setting: Setting, reference: Sequence[float]) -> Setting:
         return replace(setting, guard="the reference" if _is_reference(setting) else NO_REFERENCE)
     p, detectable = found
     if p >= arrivals.RISK:
+        more = arrivals.fewer_epochs(reference, own)
+        if more is not None and more[0] < arrivals.RISK:
+            return replace(setting, guard=_epochs_text(MORE, own, reference))
         least = f"; {100 * (1 - detectable):.0f} % fewer would show" if detectable < 1 else ""
         return replace(setting, guard=f"not fewer epochs{least}")
-    few, usual = (significant(fmean(filter(math.isfinite, side)), 2) for side in (own, reference))
-    said = f"fewer epochs than the reference, {few} against {usual}"
+    said = _epochs_text(FEWER, own, reference)
     return replace(setting, guard=said, refused=setting.refused or f"{said}: not the same training")
+
+
+def _epochs_text(what: str, own: Sequence[float], reference: Sequence[float]) -> str:
+    arrived = [[*filter(math.isfinite, side)] for side in (own, reference)]
+    means = (significant(fmean(side), 2) if side else "none that arrived" for side in arrived)
+    return f"{what}, {' against '.join(means)}"
 
 
 def _lead(first: Setting, second: Setting) -> Lead:

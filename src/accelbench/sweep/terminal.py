@@ -323,6 +323,8 @@ def _card_lines(record: Record, row: Row, says_why: bool) -> Iterator[tuple[str,
         yield from _speed(row)
         if record.measurement and record.measurement.serving:
             yield from _served(record.cell, record.measurement.serving, row)
+        if row["target_reached"]:
+            yield from _reached(row)
         yield from _use(record, row)
     for kind in (Kind.note, Kind.tip):
         for text in remarks_in(row, kind):
@@ -372,6 +374,15 @@ def _served(cell: Cell, serving: Serving, row: Row) -> Iterator[tuple[str, str]]
     if (busy := number_of(row, "busy_share")) is not None:
         words.append(f"busy for {100 * busy:.0f} %")
     yield "server", ", ".join(words)
+
+
+def _reached(row: Row) -> Iterator[tuple[str, str]]:
+    """When a training met its target, and what the clocks of others say of the same run."""
+    low = number_of(row, "target_low_s")
+    yield "target", served_text(row) + ("" if low is None else f", not before {significant(low)} s")
+    clocks = {"MLPerf": "mlperf", "AlgoPerf": "train", "airbench": "airbench", "compiling alone": "compile"}
+    known = [(name, number_of(row, f"target_{column}_s")) for name, column in clocks.items()]
+    yield "clocks", ", ".join(f"{name} {significant(seconds)} s" for name, seconds in known if seconds)
 
 
 def _quantile(each: Quantile) -> str:
