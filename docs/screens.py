@@ -65,6 +65,7 @@ SECTIONS = {
     "engines": QUESTION.format("Which engine?"),
     "phases": QUESTION.format("Where does the time go?"),
     "limits": QUESTION.format("How near to the limit?"),
+    "target": QUESTION.format("How long to the target?"),
 }
 NOTEBOOK = """
 import accelbench, torch
