@@ -232,11 +232,8 @@ ALPHA = 0.05  # the share of lists of equal cells that name any of them
 class Change(StrEnum):
     """What became of a cell: failed, if it ran at the first revision and no process ended ok at the second."""
 
-    failed = "failed"
-    slower = "slower"
-    faster = "faster"
-    none_found = "no change found"
-    cant_tell = "can't tell"
+    failed, slower, faster = "failed", "slower", "faster"
+    none_found, cant_tell = "no change found", "can't tell"
 
 
 @dataclass(frozen=True, kw_only=True)

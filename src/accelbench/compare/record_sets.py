@@ -18,12 +18,7 @@ from accelbench.schema.record import Record, listed, read, read_all
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Status
 
-
-class Selection(StrEnum):
-    """What the WORD of FOLDER@WORD selected records by."""
-
-    revision = "revision"
-    machine = "machine"
+Selection = StrEnum("Selection", ["revision", "machine"])  # what the WORD of FOLDER@WORD selected records by
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,24 +30,10 @@ NOTE = (
     f'differ by more than {APART_RATIO:g} times. Else "can\'t tell", with the reason: accelbench compare --run may '
     "decide."
 )
-
-
-class Verdict(StrEnum):
-    """How the second side's speed compares with the first's."""
-
-    same = "same"
-    faster = "faster"
-    slower = "slower"
-    cant_tell = "can't tell"
-
-
-class Word(StrEnum):
-    """How sure a difference between two cells is; `same`: it is sure that there is hardly one."""
-
-    sure = "sure"
-    same = "same"
-    likely = "likely"
-    cant_tell = "can't tell"
+# How the second side's speed compares with the first's.
+Verdict = StrEnum("Verdict", {"same": "same", "faster": "faster", "slower": "slower", "cant_tell": "can't tell"})
+# How sure a difference between two cells is; `same`: it is sure that there is hardly one.
+Word = StrEnum("Word", {"sure": "sure", "same": "same", "likely": "likely", "cant_tell": "can't tell"})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,16 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 
-
-class Moment(StrEnum):
-    """What the process says."""
-
-    ready = "ready"  # no code of the user's has run yet
-    begin = "begin"
-    end = "end"
-    done = "done"  # nothing more is timed: other work on the machine disturbs no number from then on
-
-
+# What the process says. `ready`: no code of the user has run yet; `done`: nothing more is timed, and other work on the
+# machine disturbs no number from then on.
+Moment = StrEnum("Moment", ["ready", "begin", "end", "done"])
 # The sweep's file in memory, which stays if this process is killed; None without one.
 kept_path: str | None = None
 _listeners: list[Callable[[Moment], None]] = []

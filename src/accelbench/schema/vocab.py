@@ -2,32 +2,15 @@
 
 from enum import StrEnum
 
-
-class Device(StrEnum):
-    """The hardware that computes. `xla_cpu` runs torch_xla, the TPU's software, on the CPU; it is no TPU."""
-
-    cpu = "cpu"
-    gpu = "gpu"
-    tpu = "tpu"
-    xla_cpu = "xla_cpu"
-
-
+# The hardware that computes. `xla_cpu` runs torch_xla, the TPU's software, on the CPU; it is no TPU.
+Device = StrEnum("Device", ["cpu", "gpu", "tpu", "xla_cpu"])
 # Devices that torch_xla drives.
 XLA = frozenset({Device.tpu, Device.xla_cpu})
 # Devices that share one CPU: several of them are parts of it, not more hardware.
 SHARE_ONE_CPU = frozenset({Device.cpu, Device.xla_cpu})
 
-
-class Engine(StrEnum):
-    """The framework that runs a cell."""
-
-    lightning = "lightning"
-    keras = "keras"
-    onnxruntime = "onnxruntime"
-    openvino = "openvino"
-    aotinductor = "aotinductor"
-
-
+# The framework that runs a cell.
+Engine = StrEnum("Engine", ["lightning", "keras", "onnxruntime", "openvino", "aotinductor"])
 # Engines that run an exported network of PyTorch: inference on the CPU.
 EXPORTING = frozenset({Engine.onnxruntime, Engine.openvino, Engine.aotinductor})
 

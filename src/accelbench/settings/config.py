@@ -25,17 +25,10 @@ PROFILES = ("quick", "full")  # of params.yaml
 GROUP = "group"  # of a field's metadata
 T = TypeVar("T")
 
-
-class Optimizer(StrEnum):
-    """How a model is trained."""
-
-    adam, adamw, sgd = "adam", "adamw", "sgd"
-
-
-class LrScale(StrEnum):
-    """How the learning rate grows with the batch."""
-
-    none, linear, sqrt = "none", "linear", "sqrt"
+Optimizer = StrEnum("Optimizer", ["adam", "adamw", "sgd"])  # how a model is trained
+LrScale = StrEnum("LrScale", ["none", "linear", "sqrt"])  # how the learning rate grows with the batch
+Retry = StrEnum("Retry", ["none", "failed"])  # which cells with a record are run again
+Executor = StrEnum("Executor", ["local", "slurm", "ray"])  # what runs the cells of a sweep
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,12 +38,6 @@ class OptimizerConfig:
     scale: LrScale = setting(
         LrScale.none, "how model.learning_rate, which is for the model's own batch_size, grows with the batch"
     )
-
-
-class Retry(StrEnum):
-    """Which cells with a record are run again."""
-
-    none, failed = "none", "failed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,12 +95,6 @@ class TrackingConfig:
     """conf/tracking."""
 
     name: str = MISSING
-
-
-class Executor(StrEnum):
-    """What runs the cells of a sweep."""
-
-    local, slurm, ray = "local", "slurm", "ray"
 
 
 @dataclass(frozen=True, kw_only=True)
