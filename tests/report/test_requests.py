@@ -85,7 +85,7 @@ def test_the_card_and_the_line_of_a_cell_that_served():
         assert line in said
     console = Console(file=io.StringIO(), width=150)
     terminal.show_card(make_trained(12.0, compile_s=0.5), "runs/x/y.json", console)
-    assert "target    target reached in 12.0 s, 5.00 epochs, not before" in console.file.getvalue()
+    assert "target    reached in 12.0 s, 5.00 epochs, not before" in console.file.getvalue()
     assert "clocks    MLPerf" in console.file.getvalue()
     untold = make_served(verdict=Verdict.unknown, num_missed=870)
     assert terminal.outcome(untold)[-1] == "can't tell: p99 at most 50 ms (87 % of requests missed it)"

@@ -323,8 +323,8 @@ def _card_lines(record: Record, row: Row, says_why: bool) -> Iterator[tuple[str,
         yield from _speed(row)
         if record.measurement and record.measurement.serving:
             yield from _served(record.cell, record.measurement.serving, row)
-        if row["target_reached"]:
-            yield from _reached(row)
+        if row["target_reached"] is not None:
+            yield from _trained(row)
         yield from _use(record, row)
     for kind in (Kind.note, Kind.tip):
         for text in remarks_in(row, kind):
@@ -376,13 +376,14 @@ def _served(cell: Cell, serving: Serving, row: Row) -> Iterator[tuple[str, str]]
     yield "server", ", ".join(words)
 
 
-def _reached(row: Row) -> Iterator[tuple[str, str]]:
-    """When a training met its target, and what the clocks of others say of the same run."""
+def _trained(row: Row) -> Iterator[tuple[str, str]]:
+    """When a training met its target, or not, and what the clocks of others say of the same run."""
     low = number_of(row, "target_low_s")
-    yield "target", served_text(row) + ("" if low is None else f", not before {significant(low)} s")
+    yield "target", served_text(row).removeprefix("target ") + (f", not before {significant(low)} s" if low else "")
     clocks = {"MLPerf": "mlperf", "AlgoPerf": "train", "airbench": "airbench", "compiling alone": "compile"}
-    known = [(name, number_of(row, f"target_{column}_s")) for name, column in clocks.items()]
-    yield "clocks", ", ".join(f"{name} {significant(seconds)} s" for name, seconds in known if seconds)
+    times = {name: number_of(row, f"target_{column}_s") for name, column in clocks.items()}
+    if known := [f"{name} {significant(seconds)} s" for name, seconds in times.items() if seconds]:
+        yield "clocks", ", ".join(known)
 
 
 def _quantile(each: Quantile) -> str:
