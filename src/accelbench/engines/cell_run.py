@@ -73,8 +73,7 @@ class CellRun:
     def __init__(self, cell: Cell, data_folder: Path, backend: BaseBackend, ranks: RankGroup = ONE_RANK) -> None:
         self.limits = Limits(cell)
         check_has_epochs(cell)
-        until_s = self.limits.ends.timeout_s if cell.devices == 1 else math.inf  # each rank has a clock of its own
-        self.to_target = TargetRun(cell, until_s) if cell.protocol == Protocol.target else None
+        self.to_target = TargetRun(cell, self.limits.ends.timeout_s) if cell.protocol == Protocol.target else None
         self.cell, self.data_folder, self.backend, self.ranks = cell, data_folder, backend, ranks
         self.trains = cell.mode == Mode.train
         self.fits = cell.protocol in EPOCHS

@@ -90,12 +90,17 @@ class TargetRun:
         for batch in islice(batches, next(self._ends) - self.num_calls):
             self.num_calls += 1
             yield batch
-            if self.num_calls < self.cell.epochs * self.calls_of_epoch and self.is_late():
+            if not self.is_whole and self.is_late():
                 return
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all epochs were trained."""
+        return self.num_calls == self.cell.epochs * self.calls_of_epoch
+
     def is_late(self) -> bool:
-        """Whether there is no time for a further step."""
-        self.is_cut |= time.perf_counter() > self._until_s
+        """Whether there is no time for a further step; ranks, each with a clock of its own, ask after evaluations."""
+        self.is_cut |= self.cell.devices == 1 and time.perf_counter() > self._until_s
         return self.is_cut
 
     def train(self, run: "CellRun", step: Step) -> None:
@@ -116,6 +121,7 @@ class TargetRun:
         with witness.timed():
             began_s = self.now_s
             value, _ = self._metric(run, step, num_samples)
+            self.is_cut |= not self.is_whole and run.ranks.any(time.perf_counter() > self._until_s)
             self.evaluated(value, began_s)
 
     def test(self, run: "CellRun", step: Any, num_samples: int) -> None:
@@ -145,7 +151,7 @@ class TargetRun:
         order, steps = self.order, min(rest * self.in_call, len(self.order))
         num_samples = epochs * order.num_samples + min(steps * order.batch_size, order.num_samples)
         self.add(value, began_s, epochs * len(order) + steps, num_samples, num_samples / order.num_samples)
-        self.is_over |= self.is_cut or self.num_calls == self.cell.epochs * self.calls_of_epoch
+        self.is_over |= self.is_cut or self.is_whole
 
     def add(self, value: float | None, began_s: float, num_steps: int, num_samples: int, epochs: float) -> None:
         """Notes an evaluation after so much training; see `evaluated`."""

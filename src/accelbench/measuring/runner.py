@@ -45,6 +45,10 @@ class RankGroup:
     def end(self) -> None:
         """Returns when every rank has finished its steps, so that a time includes the slowest rank."""
 
+    def any(self, holds: bool) -> bool:
+        """Whether it holds in any rank; all of them ask."""
+        return holds
+
 
 ONE_RANK = RankGroup()
 

@@ -1,6 +1,7 @@
 """Cells on several devices: real processes on the CPU, joined by gloo."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from accelbench.engines.lightning.ranks import Ranks, Seen, joined
 from accelbench.errors import UnsupportedError
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema.measurement import Observed
-from accelbench.schema.vocab import NOT_QUANTIZED, Device, Mode, Precision, Protocol, Status
+from accelbench.schema.vocab import NOT_QUANTIZED, Device, Mode, Precision, Protocol, Status, Stop
 from accelbench.schema.workload import ModelSpec
 from engines.lightning.test_target import target_cell
 from fakes import make_cell
@@ -59,6 +60,14 @@ def test_two_ranks_decide_alike(hosts, digits):
     assert two.hit == one.hit is not None
     values = [[each.value for each in seen.evaluations] for seen in (one, two)]
     assert values[1] == pytest.approx(values[0], abs=0.04)
+
+
+@slow
+def test_two_ranks_end_before_the_time_limit_as_not_arrived(hosts, digits):
+    slow_cell = target_cell(replace(MODEL, learning_rate=1e-6), epochs=10**7, devices=2, timeout_s=4.0)
+    late = hosts.run(slow_cell, digits)
+    assert (late.status, late.measurement.stop) == (Status.ok, Stop.timeout)
+    assert late.measurement.target.hit is None
 
 
 def test_each_device_drops_out_others_and_the_weights_stay_equal(run, digits, tmp_path):

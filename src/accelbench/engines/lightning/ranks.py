@@ -135,6 +135,9 @@ class Ranks(RankGroup):
         if self.num > 1:
             dist.barrier(group=self.host_group)
 
+    def any(self, holds: bool) -> bool:
+        return self.total(torch.tensor(float(holds))) > 0
+
     def dismiss(self) -> None:
         """Ends `follow` in the other ranks."""
         self.begin(0)
