@@ -5,7 +5,9 @@ import shlex
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from functools import cache
+from functools import cache, lru_cache
+from glob import glob
+from pathlib import Path
 from typing import Any
 
 import hydra
@@ -25,6 +27,8 @@ from accelbench.settings import config, params, suites, to_cell
 from accelbench.settings.config import GROUPS, RunConfig
 from accelbench.settings.suites import Rule, is_excluded, parse
 from accelbench.settings.to_cell import repeated
+
+Files = tuple[tuple[str, bytes], ...]  # the paths and contents of conf's files
 
 
 def cells_of(configs: list[config.RunConfig]) -> tuple[list[Cell], config.SweepOptions]:
@@ -62,19 +66,18 @@ def compose(words: list[str]) -> list[config.RunConfig]:
         suites.check_combinations(overrides)
     elif several := [word for word, each in zip(words, overrides, strict=True) if each.is_sweep_override()]:
         raise UserError(f"{several[0]}: several values need -m")
-    ConfigStore.instance().store(name="accelbench_schema", node=structure())
+    files = _contents(place.conf)
     OmegaConf.register_new_resolver("oc.env", _variable, replace=True)
     try:
         with hydra.initialize_config_dir(str(place.conf), version_base="1.3"):
+            if flags.cfg:
+                print(OmegaConf.to_yaml(_composed(tuple(words), files), resolve=flags.resolve), end="")
+                return []
             if not flags.multirun:
-                composed = hydra.compose("config", words)
-                if flags.cfg:
-                    print(OmegaConf.to_yaml(composed, resolve=flags.resolve), end="")
-                    return []
-                return [typed(composed)]
+                return list(compose_all([words], [], files))
             parser = OverridesParser.create(GlobalHydra.instance().config_loader())
             (jobs,) = BasicSweeper.split_arguments(parser.parse_overrides(words), None)
-            found = list(compose_all(jobs, suite.rules(given) if suite else []))
+            found = list(compose_all(jobs, suite.rules(given) if suite else [], files))
     finally:
         OmegaConf.register_new_resolver("oc.env", oc.env, replace=True)
     if not found:
@@ -111,9 +114,9 @@ def _replaced(whole: Any, path: list[str], value: Any) -> Any:
     return found
 
 
-def compose_all(jobs: Iterable[Sequence[str]], rules: Sequence[Rule]) -> Iterator[RunConfig]:
+def compose_all(jobs: Iterable[Sequence[str]], rules: Sequence[Rule], files: Files) -> Iterator[RunConfig]:
     """Yields the configuration of each job, given as words, that no exclude rule matches. Hydra is initialised."""
-    composer, parsed = _Composer(), cache(parse)
+    composer, parsed = _Composer(files), cache(parse)
     # Each job of a sweep sets the same names, so that of each choice of files, the next job only needs the values that
     # differ: a new configuration takes 4 ms, and another 2 ms to be typed.
     latest: dict[tuple[str, ...], tuple[DictConfig, Mapping[str, str], RunConfig]] = {}
@@ -136,21 +139,22 @@ def compose_all(jobs: Iterable[Sequence[str]], rules: Sequence[Rule]) -> Iterato
 class _Composer:
     """Composes every combination of files from a composition of each file, since Hydra takes 60 ms for each."""
 
-    def __init__(self) -> None:
+    def __init__(self, files: Files) -> None:
+        self._files = files
         self._first: tuple[str, ...] = ()
         self._of_word: dict[str, DictConfig | None] = {}  # the section that a word chooses; None: it changes more
 
     def compose(self, choices: tuple[str, ...]) -> DictConfig:
         """A new configuration of the files that `choices` name; all calls name the same groups in the same order."""
         if not self._first:
-            self._first, self._base = choices, hydra.compose("config", list(choices))
+            self._first, self._base = choices, _composed(choices, self._files)
         config: DictConfig = copy.deepcopy(self._base)
         for number, (word, first) in enumerate(zip(choices, self._first, strict=True)):
             if word != first:
                 if word not in self._of_word:
                     self._of_word[word] = self._section(word, number)
                 if (section := self._of_word[word]) is None:
-                    config = hydra.compose("config", list(choices))
+                    config = copy.deepcopy(_composed(choices, self._files))
                     break
                 config[word.partition("=")[0]] = section
         return config
@@ -158,11 +162,25 @@ class _Composer:
     def _section(self, word: str, number: int) -> DictConfig | None:
         """What the file that `word` names sets; None if it sets more than its section, as model=timm sets the data."""
         group = word.partition("=")[0]
-        config = hydra.compose("config", [*self._first[:number], word, *self._first[number + 1 :]])
+        config = _composed((*self._first[:number], word, *self._first[number + 1 :]), self._files)
         if group not in GROUPS or _without(config, group) != _without(self._base, group):
             return None
         section: DictConfig = config[group]
         return section
+
+
+def _contents(conf: Path) -> Files:
+    """All files that Hydra composes, read anew each time, since they may have changed: 50 take 3 ms."""
+    names = sorted(glob("**/*.yaml", root_dir=conf, recursive=True))
+    return tuple((name, (conf / name).read_bytes()) for name in names)
+
+
+@lru_cache(maxsize=128)
+def _composed(choices: tuple[str, ...], files: Files) -> DictConfig:
+    """What Hydra composes of the files, in 170 ms; not to be changed: the next call for the same gives it again."""
+    ConfigStore.instance().store(name="accelbench_schema", node=structure())
+    composed: DictConfig = hydra.compose("config", list(choices))
+    return composed
 
 
 def _without(config: DictConfig, group: str) -> dict[Any, Any]:
@@ -178,8 +196,9 @@ def _is_value(word: str) -> bool:
     return name not in GROUPS and not name.startswith(("+", "~")) and not set("/@") & set(name)
 
 
+@cache  # it takes 60 ms, and Hydra copies it
 def structure() -> DictConfig:
-    """The schema as Hydra takes it, the first of conf/config.yaml's defaults."""
+    """The schema as Hydra takes it, the first of conf/config.yaml's defaults; not to be changed."""
 
     def unlock(section: DictConfig) -> None:  # OmegaConf makes sections of frozen dataclasses read-only
         OmegaConf.set_readonly(section, None)
