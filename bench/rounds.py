@@ -11,7 +11,7 @@ from accelbench.measuring.runner import Runner
 from accelbench.project import workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Block
-from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
+from accelbench.schema.vocab import STEP_MODES, Device, Engine, Mode, Precision, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.stats.order_statistics import Sample, median
 
@@ -60,7 +60,7 @@ def compare_all(
     """
     print(f"{'case':<{WIDTH}} {'mode':<6} {'plain/s':>10} {'ratio':>6}   95 % interval   rounds   within bounds")
     for name, (model, batch_size) in cases.items():
-        for mode in Mode:
+        for mode in STEP_MODES:
             compared = cell(model, mode, batch_size, **others)
             arrays = load_split(mnist(), "train" if mode == Mode.train else "test")
             rounds: list[tuple[float, float]] = []

@@ -24,7 +24,7 @@ from accelbench.schema.ceilings import TRUE_PRECISIONS
 from accelbench.schema.cell import Cell, KerasSettings, Options, Window
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load
-from accelbench.schema.vocab import Device, Engine, Library, Mode, Pipeline, Precision, Status
+from accelbench.schema.vocab import STEP_MODES, Device, Engine, Library, Mode, Pipeline, Precision, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.stats.order_statistics import median
 from bench import rounds
@@ -67,7 +67,7 @@ def compared(device: Device) -> Iterator[Cell]:
         # Many GPUs compute fp64 at a 64th of the speed of fp32.
         sizes = [(MLP, 128), (CNN, 128), (RESNET, 8 if precision == Precision.fp64 else 32)]
         for model, batch_size in sizes[:num_models]:
-            for mode in Mode:
+            for mode in STEP_MODES:
                 yield cell(device, model, mode, precision, batch_size)
 
 

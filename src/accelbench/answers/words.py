@@ -6,7 +6,7 @@ from accelbench.schema.cell import Options
 from accelbench.schema.record import Row
 
 FLAGS = [name for name in vars(Options()) if name != "allocator"]
-MODES = {vocab.Mode.train: "training", vocab.Mode.infer: "inference"}
+MODES = {vocab.Mode.train: "training", vocab.Mode.infer: "inference", vocab.Mode.generate: "generation"}
 # The samples of these data sets and libraries may be anything; of all others they are images.
 OTHER_DATA, OTHER_LIBRARIES = (
     {vocab.ARRAYS, vocab.MODULE, vocab.OWN_BATCHES},

@@ -170,7 +170,7 @@ class _Asked:
             raise UserError(f"measure: takes a torch.nn.Module or a function without arguments, not {self.target!r}")
         for flag, value, choices in (
             ("device", self.device, DEVICES),
-            ("mode", self.mode, tuple(vocab.Mode)),
+            ("mode", self.mode, vocab.STEP_MODES),
             ("precision", self.precision, vocab.NOT_QUANTIZED),
             ("optimizer", self.optimizer, OPTIMIZERS),
         ):

@@ -24,7 +24,7 @@ from accelbench.schema.ceilings import TRUE_PRECISIONS, Ceilings, read_ceilings
 from accelbench.schema.cell import Cell, KerasSettings
 from accelbench.schema.measurement import Data
 from accelbench.schema.text import clean, one_line
-from accelbench.schema.vocab import NOT_QUANTIZED, Device, Engine, Mode, Precision, Protocol
+from accelbench.schema.vocab import NOT_QUANTIZED, STEP_MODES, Device, Engine, Mode, Precision, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.serving import calibration
 from accelbench.settings import params
@@ -90,7 +90,7 @@ def _plain_cell(device: Device = Device.cpu, precision: Precision = Precision.fp
 def kinds_on(reports: Iterable[DeviceReport]) -> Kinds:
     """Every kind of cell on the reports' devices."""
     found = {}
-    for report, precision, mode in itertools.product(reports, NOT_QUANTIZED, Mode):
+    for report, precision, mode in itertools.product(reports, NOT_QUANTIZED, STEP_MODES):
         cell = replace(_plain_cell(report.device, precision), mode=mode)
         found[report.device, precision, mode] = support.why_not(cell, report)
     return found
@@ -178,7 +178,7 @@ def _precisions(kinds: Kinds) -> Rows:
     for device in dict.fromkeys(device for device, _, _ in kinds):
         words = []
         for precision in NOT_QUANTIZED:
-            found = [kinds[device, precision, mode] is None for mode in Mode]
+            found = [kinds[device, precision, mode] is None for mode in STEP_MODES]
             if any(found):
                 words.append(f"{precision}{'' if all(found) else '*'}")
         if device == Device.cpu and any(_why_not(engine, Precision.int8) is None for engine in Engine):
@@ -218,8 +218,8 @@ def _requests(place: Workplace) -> Rows:
 def _skipped(kinds: Kinds) -> Rows:
     rows: Rows = []
     for device, precision, reason in dict.fromkeys((*key[:2], reason) for key, reason in kinds.items() if reason):
-        modes = [mode for mode in Mode if kinds[device, precision, mode] == reason]
-        which = f", {modes[0]}" if len(modes) < len(Mode) else ""
+        modes = [mode for mode in STEP_MODES if kinds[device, precision, mode] == reason]
+        which = f", {modes[0]}" if len(modes) < len(STEP_MODES) else ""
         rows.append((f"{device} {precision}{which}", reason))
     return rows or [("", "nothing, on the devices that are there")]
 

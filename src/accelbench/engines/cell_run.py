@@ -31,6 +31,7 @@ from accelbench.measuring.output_check import NOT_FINITE, NUM_ROWS, Findings, Ou
 from accelbench.measuring.promises import Observations, check_timed, replay
 from accelbench.measuring.runner import ONE_RANK, Compiles, RankGroup, Runner, Step, Timing, Watch
 from accelbench.schema.cell import Cell
+from accelbench.schema.generation import Generation
 from accelbench.schema.measurement import Breakdown, Check, Epoch, Evaluation, Measurement, Observed, Operator, Work
 from accelbench.schema.ranges import MAX_NUMBER
 from accelbench.schema.serving import Serving
@@ -66,6 +67,7 @@ class CellRun:
     step: Any  # of the timed window, which further steps are like
     outputs: Outputs | None = None  # of the network that was measured
     requests_path: Path | None = None  # the file that gets the raw times of requests; None: they are not kept
+    generation: Generation | None = None  # the times of tokens, once they were generated
     serving: Serving | None = None  # requests and their answers, once they were served
     why_unchecked: str | None = None  # why the output was not checked; None if it was
     timed: tuple[Any, Output | None] | None = None  # a batch of a timed step, and its output if that can be compared
@@ -223,7 +225,8 @@ class CellRun:
             serve(self, step)
             return
         cell, self.step, watch = self.cell, step, None if self.is_one_step else self.watch(step)
-        queues = self.backend.queues or cell.devices > 1
+        # A decode step waits for the one before, so that no two generations overlap.
+        queues = (self.backend.queues or cell.devices > 1) and cell.mode != Mode.generate
         backend, ends = self.backend, self.limits.ends
         runner = Runner(step, backend.wait, backend.compiles, ranks=self.ranks, watch=watch, ends=ends, queues=queues)
         if cell.protocol == Protocol.steps:
@@ -406,6 +409,7 @@ class CellRun:
             fallbacks=self.resources.fallbacks,
             breakdown=self.breakdown,
             serving=self.serving,
+            generation=self.generation,
             operators=self.operators,
             epochs=self.epochs,
             target=to_target.outcome() if to_target else None,

@@ -53,7 +53,7 @@ from accelbench.serving.server import ONE_AT_A_TIME
 WARMUP_STRETCH = 1.6  # a warm-up of slow steps settles after this many times its minimum of steps
 # Steps after the timed ones: they count the work and, in inference, show what the outputs are. So many are expected;
 # a cell keeps the time of `clock.NUM_CHECK_STEPS` free.
-NUM_CHECK_STEPS = {Mode.infer: 5, Mode.train: 1}
+NUM_CHECK_STEPS = {Mode.infer: 5, Mode.train: 1, Mode.generate: 5}
 EVALUATION = 1 / 3  # the time of an evaluated sample, as a share of a trained one: it has no backward pass
 # Settings that change how many steps are run, but not what a step does for a sample.
 COUNTS = {
@@ -212,7 +212,7 @@ class Evidence:
         """Of each network among `cells` whose work is unknown, those with the smallest and with the largest batch."""
         batches: dict[str, dict[int, Cell]] = defaultdict(dict)
         for cell in cells:
-            if (key := _network(cell)) not in self._works:
+            if cell.mode != Mode.generate and (key := _network(cell)) not in self._works:  # its tokens are too many
                 batches[key][cell.batch_size] = cell
         return [each[size] for each in batches.values() for size in sorted({min(each), max(each)})]
 

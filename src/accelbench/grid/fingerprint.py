@@ -89,7 +89,8 @@ def fingerprint(engine: Engine | None = None, package: Path = PACKAGE) -> dict[s
 ROOMS = (
     *("devices", "isolation", "measuring", "serving", "stats", "lifeline.py", "judging/asked.py", "judging/load.py"),
     *("data/arrays.py", "data/decode.py", "data/order.py"),
-    *("schema/cell.py", "schema/measurement.py", "schema/serving.py", "schema/target.py", "schema/workload.py"),
+    *("schema/cell.py", "schema/generation.py", "schema/measurement.py", "schema/serving.py", "schema/target.py"),
+    "schema/workload.py",
     "engines/lightning/probe.py",  # every engine's cells are judged by what it finds
 )
 # The folders of engines/ whose code runs in the cells of every engine that exports networks of PyTorch.

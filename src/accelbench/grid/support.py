@@ -102,7 +102,8 @@ def _reasons(cell: Cell, report: DeviceReport) -> Iterator[str]:
         if not report.present:
             yield str(report.reason)
         yield from _of_devices(cell, report)
-    for rules in (_of_lightning, _of_network, _of_target, _of_precision, _of_options, _of_compiler, _of_serving):
+    others = (_of_options, _of_compiler, _of_serving, _of_generation)
+    for rules in (_of_lightning, _of_network, _of_target, _of_precision, *others):
         yield from rules(cell, report)
 
 
@@ -150,7 +151,9 @@ def _of_exported(cell: Cell, report: DeviceReport) -> Iterator[str]:
         yield f"{where}: {missing} is not installed: {packages.how_to_install(engine)}"
     if cell.device != Device.cpu:
         yield f"engine={engine} runs on the CPU here: use device=cpu, {instead}"
-    if cell.mode != Mode.infer:
+    if cell.mode == Mode.generate:
+        yield f"engine={engine}: an exported network keeps no key-value cache: for mode=generate use engine=lightning"
+    elif cell.mode != Mode.infer:
         yield f"engine={engine} runs inference: use mode=infer, {instead}"
     if cell.devices > 1:
         yield f"engine={engine} runs on one device: use devices=1, {instead}"
@@ -296,6 +299,18 @@ def _of_serving(cell: Cell, report: DeviceReport) -> Iterator[str]:
     alone += [f"device={cell.device}"] * (cell.device in XLA) + ["engine=keras"] * (cell.engine == Engine.keras)
     if workers > 1 and alone:
         yield f"server.workers={workers}: {alone[0]} runs one instance of the network: use server.workers=1"
+
+
+def _of_generation(cell: Cell, report: DeviceReport) -> Iterator[str]:
+    if cell.mode != Mode.generate:
+        return
+    if cell.device in XLA:
+        yield f"mode=generate: XLA would compile for each length of the cache: on {cell.device} use mode=infer"
+    if cell.devices > 1:
+        yield f"devices={cell.devices}: mode=generate runs on one device: use devices=1"
+    for name in ("cuda_graphs", "freeze"):
+        if getattr(cell.options, name):
+            yield f"{name}=true: not tried with a key-value cache: for mode=generate use {name}=false"
 
 
 def _capability(report: DeviceReport) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from pathlib import PurePath
 from statistics import fmean
 from typing import Any
 
-from accelbench.judging import disturbed, served, target
+from accelbench.judging import disturbed, generated, served, target
 from accelbench.judging.costs import joules_per_sample
 from accelbench.judging.roofline import bound
 from accelbench.judging.warnings import Kind, remarks
@@ -68,6 +68,8 @@ def summarise(record: Record) -> Row:
             row |= _breakdown(measured.breakdown)
         if measured.serving is not None:
             row |= served.of_requests(measured.serving)
+        if measured.generation is not None:
+            row |= generated.of_generation(record.cell, measured.generation)
         if measured.target is not None:
             row |= target.of_training(record.cell, measured.target) | {"target_j": target.joules(record, measured)}
     if record.system is not None:
@@ -134,7 +136,7 @@ mfu accuracy fp32_accuracy accuracy_change accuracy_change_low accuracy_change_h
 train_accuracy loss test_loss evaluation_s output_error time_s time_provenance device_name num_devices
 allocator_library cudnn_benchmark disturbed warnings tips notes
 """
-MEASURED = [*_MEASURED.split(), *BREAKDOWN, *served.COLUMNS, *target.COLUMNS]
+MEASURED = [*_MEASURED.split(), *BREAKDOWN, *served.COLUMNS, *target.COLUMNS, *generated.COLUMNS]
 
 
 def _settings(record: Record) -> Row:
@@ -143,6 +145,7 @@ def _settings(record: Record) -> Row:
     has_random_images = cell.data.name == RANDOM and not cell.model.batch and cell.model.library != Library.transformers
     unused = {f"server.{name}" for name in UNUSED[cell.protocol]}
     unused |= set() if cell.protocol == Protocol.target else {f"target.{name}" for name in vars(cell.target)}
+    unused |= set() if cell.mode == Mode.generate else {f"generate.{name}" for name in vars(cell.generate)}
     declared_ones = {each.column: None if each.path in unused else each.value(cell) for each in DECLARED}
     return {
         "suite": cell.suite,

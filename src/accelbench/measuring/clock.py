@@ -43,7 +43,7 @@ MAX_PARTS = 1000  # of a fixed number of steps whose length is unknown
 # Steps of warm-up that a budget leaves: what is done once takes a part of the first one.
 LEAST_WARMUP = 2
 # Steps that check a cell after it was measured, about. In training, few of them if they are long.
-NUM_CHECK_STEPS = {Mode.infer: 5, Mode.train: 4}
+NUM_CHECK_STEPS = {Mode.infer: 5, Mode.train: 4, Mode.generate: 5}
 # How often the blocks are restarted with more steps; under bursts of load, some blocks stay too short.
 MAX_RESTARTS = 12
 # Slow or noisy workloads are measured for up to this many times the window's seconds.

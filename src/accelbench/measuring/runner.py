@@ -92,6 +92,12 @@ class Timing:
         """Seconds of the median of them."""
         return median(self.steps_s)
 
+    @property
+    def num_kept(self) -> int:
+        """Steps of the steady state whose times are kept: the last ones that ran."""
+        num_in_blocks = sum(block.num_steps for block in self.blocks)
+        return num_in_blocks + (0 if self.steps_are_blocks else len(self.latency_s))
+
     def measured(self) -> dict[str, Any]:
         """The fields that a `Measurement` keeps, by its names for them."""
         kept = {name: value for name, value in vars(self).items() if name not in TIMING_ONLY}

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 from accelbench.answers.arrivals import target_answers
 from accelbench.answers.cells import MeasuredCell, process_rows
+from accelbench.answers.words import MODES
 from accelbench.judging.row import warnings_of
 from accelbench.judging.target import mllog, mllog_line
 from accelbench.presentation import counted, significant
 from accelbench.report import csv_file
 from accelbench.report.read import Sweep
 from accelbench.schema.record import Record, Row
-from accelbench.schema.vocab import Mode
 
 CELLS, PROCESSES = "cells.csv", "processes.csv"
 MAX_NAME = 1024 - 9  # characters of a benchmark's name in Bencher, without a dash and a part of a key
@@ -137,7 +137,7 @@ def pytorch(numbers: Sequence[Published]) -> str:
         machine = {"device": cell.device.value, "arch": each.cell.row["device_name"]}
         settings = {"batch_size": cell.batch_size, "devices": cell.devices, "protocol": cell.protocol.value}
         said = {"doubts": each.doubts} if each.doubts else {}
-        benchmark = {"name": each.benchmark, "mode": "training" if cell.mode == Mode.train else "inference"}
+        benchmark = {"name": each.benchmark, "mode": MODES[cell.mode]}
         benchmark |= {"dtype": cell.precision.value}
         interval = {"unit": each.metric.unit, "value": each.value, "low": each.low, "high": each.high}
         of_model = {"name": cell.model.name, "type": cell.model.library.value, "backend": cell.engine.value}

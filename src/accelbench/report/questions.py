@@ -70,6 +70,25 @@ CAPACITY_COLUMNS: list[Column[Capacity]] = [
 ]
 
 
+TOKEN_NOTE = (
+    "Of one process: decoding, the tokens of all sequences per second after the first ones, with a 95 % interval over "
+    "generations; in all, with the prefill. Percentiles are of all decode steps, each of which gives a token of every "
+    "sequence. The sampling is greedy, and no sequence ends early."
+)
+TOKEN_COLUMNS: list[Column[MeasuredCell]] = [
+    Column("cell", lambda cell: cell.label),
+    *(
+        Column[MeasuredCell](name, lambda cell, column=column: cell.row[column], number)  # type: ignore[misc]
+        for name, column in {
+            **{"decode tokens/s": "decode_tokens_per_s", "from": "decode_tokens_per_s_low"},
+            **{"to": "decode_tokens_per_s_high", "tokens/s in all": "tokens_per_s", "first token (ms)": "ttft_ms"},
+            **{f"a token, p{percent} (ms)": f"tpot_p{percent}_ms" for percent in (50, 90, 99)},
+            "key-value cache (MB)": "kv_cache_mb",
+        }.items()
+    ),
+]
+
+
 def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[QuestionSection]:
     """The questions that the measurements answer."""
     cells = [cell for sweep in sweeps for cell in sweep.cells]
@@ -88,7 +107,12 @@ def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[Questi
         _time(fastest),
         _limit(fastest),
     ]
-    return [*_requests(cells), *_arrivals(cells), *(question for question in found if question is not None)]
+    return [
+        *_requests(cells),
+        *_arrivals(cells),
+        *_generation(cells),
+        *(question for question in found if question is not None),
+    ]
 
 
 def _requests(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
@@ -136,6 +160,21 @@ def _arrivals(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
                     for of, spans in middle
                 ],
             )
+
+
+def _generation(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
+    known = sorted((-rate, cell.label, cell) for cell in cells if (rate := cell.number("decode_tokens_per_s")))
+    if known:
+        most = known[0][2]
+        first, each = (significant(most.number(column)) for column in ("ttft_ms", "tpot_p50_ms"))
+        yield QuestionSection(
+            title="How many tokens per second?",
+            sentence=f"The most, {significant(-known[0][0])} in decoding: {most.label}, "
+            f"whose first tokens come after {first} ms, and each further one after {each} ms.",
+            kind="times",
+            lines=[],
+            table=tabulate_known("Each cell that generates", TOKEN_COLUMNS, [cell for *_, cell in known], [TOKEN_NOTE]),
+        )
 
 
 def _ends(run: Run) -> dict[str, Value]:

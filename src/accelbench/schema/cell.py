@@ -36,7 +36,7 @@ from accelbench.schema.workload import DataSpec, ModelSpec
 MAX_ARGUMENT = 24  # characters of a value in a label
 MAX_SEED = 2**32 - 1
 MAX_STEPS = 1_000_000  # whose times a record keeps: one of more would be too large to be read (`serialize.MAX_MB`)
-OTHER_ENGINE, OTHER_PROTOCOLS = "other engines", "other protocols"
+OTHER_ENGINE, OTHER_PROTOCOLS, OTHER_MODES = "other engines", "other protocols", "other modes"
 # The settings that a user chooses among; cells that differ in any other setting do different things.
 CHOSEN_SETTINGS = (
     *("engine", "keras", "device", "devices", "scaling", "precision", "options"),
@@ -254,6 +254,18 @@ class Target:
         return f"{self.metric} at {'most' if self.is_lower else 'least'} {self.threshold:g}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Generate:
+    """What a language model generates, of mode=generate: see docs/generation.md."""
+
+    prompt_tokens: AtLeastOne = setting(
+        128, "mode=generate: tokens of each prompt, drawn at random", column=True, empty=OTHER_MODES
+    )
+    new_tokens: AtLeastOne = setting(
+        32, "mode=generate: tokens that continue each prompt, all of them", least=2, column=True, empty=OTHER_MODES
+    )
+
+
 _FOR_RATES = ("rate", "latency_ms", "percentile", "generator")
 # Protocol -> the settings of `Server` that it does not use.
 UNUSED = {
@@ -269,7 +281,9 @@ UNUSED = {
 class RunSettings:
     """The settings of a cell that the command line has under the same names. Whatever is added here is one of both."""
 
-    mode: Mode = setting(help="train or infer; unless given, infer where requests are served, else train", column=True)
+    mode: Mode = setting(
+        help="train, infer or generate; unless given, infer where requests are served, else train", column=True
+    )
     precision: Precision = setting(help="what the network is to compute in", column=True)
     # on the command line with `scaling=weak`, of each device
     batch_size: AtLeastOne = setting(
@@ -312,6 +326,7 @@ class RunSettings:
     window: Window = Window()
     server: Server = Server()
     target: Target = Target()
+    generate: Generate = Generate()
 
 
 # Protocol -> the attributes of a cell that not all protocols use.
@@ -399,6 +414,7 @@ class Cell(RunSettings):
             f"{self.threads}thread{'s' * (self.threads > 1)}" if self.threads else "",
             PurePath(model.weights).name if model.weights != Weights.none else "",
             model.task or "",
+            f"{self.generate.prompt_tokens}+{self.generate.new_tokens}tokens" if self.mode == Mode.generate else "",
         ]
         if model.library != Library.accelbench:  # of accelbench's own networks, conf/ has the default arguments
             parts += [argument_text(name, value) for name, value in self.arguments]
@@ -422,6 +438,8 @@ def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
     left_out = {"suite", "timeout_s", *others}
     if not values.get("budget_s") or values["protocol"] in EPOCHS:  # cells that do not use it keep their ids
         left_out.add("budget_s")
+    if values["mode"] != Mode.generate:
+        left_out.add("generate")
     settings = {name: value for name, value in values.items() if name not in left_out}
     # cells that do not use them keep their ids
     unused = {name for name in ("constant", "collate", "metric") if not settings["model"].get(name)}

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, TypedDict
 
+from accelbench.schema.generation import Generation
 from accelbench.schema.ranges import (
     AtLeastOne,
     Count,
@@ -173,6 +174,7 @@ class Measurement(Observed):
     operators: list[Operator] = field(default_factory=list)  # those that take most of a step's time, longest first
     epochs: list[Epoch] = field(default_factory=list)  # whole epochs (protocol `fit`)
     serving: Serving | None = None  # requests and their answers, of the protocols that serve
+    generation: Generation | None = None  # the times of tokens, of mode `generate`
     target: TargetTraining | None = None  # the log of a training to a target (protocol `target`)
     evaluation: Evaluation | None = None  # on the test set after the last epoch of training
     # norm of the difference between the output for some samples and that in fp32 on the CPU, over the latter's norm;

@@ -39,7 +39,9 @@ Precision = StrEnum("Precision", ["fp16", "bf16", "fp32", "tf32", "fp64", "fp16_
 QUANTIZED = frozenset({Precision.int8})
 NOT_QUANTIZED = tuple(word for word in Precision if word not in QUANTIZED)
 
-Mode = StrEnum("Mode", ["train", "infer"])
+# `generate`: a language model continues prompts, token by token.
+Mode = StrEnum("Mode", ["train", "infer", "generate"])
+STEP_MODES = (Mode.train, Mode.infer)  # that any network has
 
 # What gives a cell's process its memory. `glibc_reuse`: glibc's own, which keeps large freed blocks for the next step.
 Allocator = StrEnum("Allocator", ["default", "jemalloc", "tcmalloc", "glibc_reuse"])

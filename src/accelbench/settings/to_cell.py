@@ -12,6 +12,7 @@ from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.schema.cell import (
     ACCURACY,
     LOSS,
+    MAX_STEPS,
     METRIC,
     UNUSED,
     Cell,
@@ -41,10 +42,11 @@ from accelbench.schema.vocab import (
     Pipeline,
     Protocol,
     Scaling,
+    Task,
 )
 from accelbench.schema.workload import SHAPES, DataSpec, ModelSpec
 from accelbench.settings.config import EngineConfig, Executor, LrScale, RunConfig, SweepOptions, check_executor
-from accelbench.settings.own_code import checked, refuse
+from accelbench.settings.own_code import SEQ_LEN, checked, refuse
 from accelbench.settings.params import check_name
 from accelbench.settings.suites import MAX_BRACKETS, PATHS
 
@@ -66,6 +68,7 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
     _check_made_for(run)
     _check_serving(run)
     _check_target(run)
+    _check_generation(run)
     run = _without_unused_settings(run)
     options = _taken(
         SweepOptions,
@@ -145,6 +148,8 @@ def _without_unused_settings(run: RunConfig) -> RunConfig:
     if run.mode == Mode.infer:
         data = replace(data, augment=Augment.none, train_images=None)
         run = replace(run, trainer=TrainerSettings())
+    if run.mode == Mode.generate:
+        model = replace(model, batch_args={})
     if run.devices == 1:
         run = replace(run, scaling=RunSettings.scaling)
     if engine.name == Engine.lightning and (run.devices == 1 or run.device.name not in XLA):
@@ -243,6 +248,26 @@ def _check_target(run: RunConfig) -> None:
         raise UserError(f"target.{other}: goes with another target.metric than {target.metric}: use target.{needed}")
     if target.validation >= 1:
         raise UserError(f"target.validation={target.validation:g}: leaves nothing to train on: use less than 1")
+
+
+def _check_generation(run: RunConfig) -> None:
+    """Raises a UserError if the network can't generate, or if the mode does not."""
+    mode, model, generate = f"mode={run.mode}", run.model, run.generate
+    if run.mode != Mode.generate:
+        for name in vars(generate):
+            refuse("generate", generate, name, f"goes with mode=generate, and not with {mode}")
+        return
+    if model.library != Library.transformers:
+        raise UserError(f"{mode}: model={model.name} is no causal language model: use model={Library.transformers}")
+    if model.task != Task.causal_lm:
+        raise UserError(f"model.task={model.task}: {mode} continues texts: use model.task={Task.causal_lm}")
+    if run.protocol not in (Protocol.window, Protocol.steps):
+        raise UserError(f"protocol={run.protocol}: {mode} repeats generations: use protocol=window or steps")
+    if model.batch_args != {"seq_len": SEQ_LEN}:
+        raise UserError(f"model.batch_args.seq_len: {mode} has generate.prompt_tokens and generate.new_tokens instead")
+    if run.protocol == Protocol.steps and run.steps * generate.new_tokens > MAX_STEPS:
+        most = MAX_STEPS // generate.new_tokens
+        raise UserError(f"steps={run.steps}: a record keeps the times of {MAX_STEPS:,} tokens: use at most {most}")
 
 
 def repeated(cells: Iterable[Cell], num: int) -> list[Cell]:

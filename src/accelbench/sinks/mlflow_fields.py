@@ -20,7 +20,7 @@ from accelbench.answers.process import PROCESS_SETTINGS, Process
 from accelbench.answers.sentences import FASTEST, verdict_text
 from accelbench.answers.serving import capacities
 from accelbench.answers.words import unit_text
-from accelbench.judging import served, target
+from accelbench.judging import generated, served, target
 from accelbench.judging.disturbed import DISTURBED
 from accelbench.judging.row import remarks_in, summarise
 from accelbench.judging.warnings import Kind, relative_half_width
@@ -67,6 +67,7 @@ MEASURED = {
     **_in("quality", "train_accuracy output_error loss test_loss"),
     **{f"requests/{column}": column for column in served.COLUMNS if column != "verdict"},
     **{f"target/{column}": column for column in target.COLUMNS},
+    **_in("generation", " ".join(generated.COLUMNS)),
     **_in("setting", "num_params batch_size_per_device num_devices"),
 }
 # Series over the epochs, from 1 on, as the studies plot them: metric -> its value.
@@ -96,6 +97,7 @@ NUM_PROCESSES = "cell/num_processes"
 CELL_COLUMNS = (
     *("samples_per_s", "samples_per_s_low", "samples_per_s_high", "latency_p50_ms", "energy_j_per_sample", "accuracy"),
     *("requests_per_s", "request_p99_ms", "miss_share", "target_s", "target_epochs"),
+    *("ttft_ms", "tpot_p50_ms", "decode_tokens_per_s"),
 )
 CELL_SHARE = "cell/share_of_fastest"
 ALONE = "alone"  # the word of a cell that nothing compares with

@@ -344,6 +344,12 @@ def _speed(row: Row) -> Iterator[tuple[str, Text | str]]:
         yield "speed", f"{interval} samples/s with 95 % confidence, in this process"
     if (tokens := number_of(row, "tokens_per_s")) is not None:
         yield "tokens", f"{significant(tokens, 4)} tokens/s"
+    if (first := number_of(row, "ttft_ms")) is not None:
+        ms = {percent: significant(number_of(row, f"tpot_p{percent}_ms")) for percent in (50, 90, 99)}
+        yield "prefill", f"first token after {significant(first)} ms"
+        rate, size = (number_of(row, column) for column in ("decode_tokens_per_s", "kv_cache_mb"))
+        each = f"p50 {ms[50]} ms, p90 {ms[90]} ms, p99 {ms[99]} ms a token"
+        yield "decode", f"{significant(rate, 4)} tokens/s: {each}; key-value cache {significant(size)} MB"
     tails = {percent: number_of(row, f"latency_p{percent}_ms") for percent in (50, 90, 99)}
     if known := [f"p{percent} {significant(value)} ms" for percent, value in tails.items() if value is not None]:
         yield "latency", ", ".join(known)

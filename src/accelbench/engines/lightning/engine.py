@@ -20,6 +20,7 @@ from accelbench.engines.lightning.feed import DrawnFeed, Feed, SingleItemLoader
 from accelbench.engines.lightning.global_state import hush_lightning, use_threads
 from accelbench.engines.lightning.module import BenchModule, EpochStep, ImageTask, InferStep, TestStep, new_optimizer
 from accelbench.engines.lightning.outputs import NetworkOutputs, all_finite, described
+from accelbench.engines.lightning.own.generate import UNCOUNTED
 from accelbench.engines.lightning.own.module_run import ModuleRun
 from accelbench.engines.lightning.own.target_run import ModuleTargetRun
 from accelbench.engines.lightning.precision import STORED_DTYPES, Observer, check_normalises, plugin_for
@@ -91,6 +92,10 @@ def check(cell: Cell, data_folder: Path) -> Work | None:
     hush_lightning()
     if cell.model.library == Library.lightning:  # its steps need a Trainer
         return None
+    if cell.mode == Mode.generate:  # of as many positions
+        generate = cell.generate
+        num = generate.prompt_tokens + generate.new_tokens
+        cell = replace(cell, generate=replace(generate, prompt_tokens=num - 2, new_tokens=2))
     on_cpu = replace(cell, device=Device.cpu, devices=1, precision=Precision.fp32, options=Options())
     for device in ("meta", "cpu"):
         try:
@@ -112,7 +117,7 @@ def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> Work:
         network = workload.build()
     batch = mapped(next(iter(workload.feed)), lambda tensor: tensor.to(device))
     try:
-        if cell.mode == Mode.infer:
+        if cell.mode != Mode.train:
             with torch.no_grad():
                 workload.check_first(workload.task.infer(network.eval(), batch))
         else:
@@ -126,6 +131,8 @@ def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> Work:
             shape = tuple(batch[0].shape)
             error.add_note(f"its input is images of shape {shape}: model.batch names a function that makes others")
         raise
+    if cell.mode == Mode.generate:
+        return Work(uncounted=[UNCOUNTED])
     module = BenchModule(network, cell.model, workload.task, Backend())
     return count(module, batch, cell.precision, train=cell.mode == Mode.train)
 
@@ -285,6 +292,7 @@ class _Run(NetworkOutputs):
             self.last_result = step.result
             return
         self.measure_window(step)
+        self.generation = self.workload.generation(self.timing.num_kept)
         if self.trains:
             with self.seen.checking():
                 self.seen.training.end = self.trained.states()
@@ -335,8 +343,8 @@ class _Run(NetworkOutputs):
             self.seen.training.looked = self.trained.states()
         else:
             self.check_computed(self.step.result)
-            rows = self.rows_of(self.workload.num_rows)
-            self.timed = batch, described(self.step.result, self.workload.num_rows, rows)
+            rows, result = self.rows_of(self.workload.num_rows), self.step.result
+            self.timed = self.workload.seen(batch, result), described(result, self.workload.num_rows, rows)
 
     @check_timed
     def _look_further(self, step: InferStep) -> None:
@@ -399,6 +407,8 @@ class _Run(NetworkOutputs):
 
     def _work(self) -> Work:
         """What one step has to do, counted after everything was measured: counting takes memory."""
+        if self.cell.mode == Mode.generate:
+            return Work(uncounted=[UNCOUNTED])
         module = BenchModule(self.network, self.cell.model, self.workload.task, self.backend)
         of_rank = count(module, self.workload.some_batch(), self.cell.precision, train=self.trains)
         return of_rank.of_devices(self.ranks.num)

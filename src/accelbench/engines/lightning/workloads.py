@@ -17,6 +17,7 @@ from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.feed import Feed, feed_of
 from accelbench.engines.lightning.module import ImageTask
+from accelbench.engines.lightning.own.generate import GenerateWorkload
 from accelbench.engines.lightning.own.workload import OwnWorkload, TransformersWorkload, of_new_network
 from accelbench.engines.lightning.precision import STORED_DTYPES
 from accelbench.engines.lightning.ranks import Ranks
@@ -161,6 +162,13 @@ class Images:
 
         return of_new_network(self.build, infer, images, kept, other=other, precision=precision)
 
+    def seen(self, batch: Any, result: Any) -> Any:
+        """The batch of a timed step as its output is compared for, which gave `result`."""
+        return batch
+
+    def generation(self, num: int) -> None:
+        """The raw times of the last `num` steps, if each of them generated."""
+
     def tokens_per_sample(self) -> None:
         """Tokens of the batches over their samples; None if nothing counts them."""
 
@@ -174,6 +182,8 @@ Workload = Images | OwnWorkload
 
 def workload_of(cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> Workload:
     """The network and the batches of a cell, on arrays in `data_folder`, computed by these processes together."""
+    if cell.mode == Mode.generate:
+        return GenerateWorkload(cell, backend, ranks)
     if cell.model.library == Library.transformers:
         return TransformersWorkload(cell, backend, ranks)
     if cell.model.batch is not None:

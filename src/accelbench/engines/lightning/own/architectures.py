@@ -69,17 +69,20 @@ class TokenMaker:
 
     The ids are none of the padding and the end: networks treat those differently. Labels that are no classes have the
     cell's dtype; with labels the network computes its loss. Raises UserError: the network has fewer positions than a
-    sequence has tokens.
+    sequence has tokens, whose number is `length`, or that of the settings.
     """
 
-    def __init__(self, cell: Cell, batch_size: int) -> None:
+    def __init__(self, cell: Cell, batch_size: int, length: int | None = None) -> None:
         self.task, self.batch_size, self.dtype = cell.model.task, batch_size, STORED_DTYPES[cell.precision]
         self.has_labels = cell.mode == Mode.train
         self.config = config = config_of(cell.model)
-        self.tokens_per_sample: int = cell.model.batch_args["seq_len"]
+        self.tokens_per_sample: int = length or cell.model.batch_args["seq_len"]
+        asked, num = f"model.batch_args.seq_len={self.tokens_per_sample}", self.tokens_per_sample
+        if cell.mode == Mode.generate:
+            num = cell.generate.prompt_tokens + cell.generate.new_tokens
+            asked = f"generate.prompt_tokens and generate.new_tokens: together {num}"
         most = getattr(config, "max_position_embeddings", None)
-        if isinstance(most, int) and 0 < most < self.tokens_per_sample:
-            asked = f"model.batch_args.seq_len={self.tokens_per_sample}"
+        if isinstance(most, int) and 0 < most < num:
             raise UserError(f"{asked}: {cell.model.definition} has {most} positions: use fewer")
         self.end = _ids(config.eos_token_id)
         special = {*_ids(config.pad_token_id), *self.end}

@@ -1,0 +1,171 @@
+"""A causal language model of transformers that continues random prompts, greedily, with a key-value cache.
+
+A step of the clock is a generation: a prefill, which computes the whole prompt and gives each sequence's first token,
+and decode steps, each of which feeds the last token of each sequence and gives the next. All sequences get as many
+tokens as were asked for: none ends early. The device is waited for after each token, whose time is kept.
+"""
+
+import inspect
+import time
+from collections.abc import Sequence
+from random import SystemRandom
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from accelbench.engines.lightning.backends import Backend
+from accelbench.engines.lightning.own.architectures import TokenMaker
+from accelbench.engines.lightning.own.batch import OwnBatch, OwnTask
+from accelbench.engines.lightning.own.workload import TransformersWorkload, of_new_network
+from accelbench.engines.lightning.ranks import Ranks
+from accelbench.errors import UserError
+from accelbench.measuring.output_check import Output
+from accelbench.schema.cell import Cell
+from accelbench.schema.generation import Generation
+
+NUM_COMPARED = 8  # tokens whose logits are compared with fp32's: the first, the last, and random ones in between
+UNCOUNTED = "the operators of a generation are too many to count"
+
+
+class PromptMaker(TokenMaker):
+    """Makes batches of prompts alone; no sequence is padded, so that no mask is needed."""
+
+    def __call__(self) -> OwnBatch:
+        batch = super().__call__()
+        return OwnBatch({"input_ids": batch.content["input_ids"]}, batch.num_samples)
+
+
+class Generates(OwnTask):
+    """Continues prompts. Ids beyond the prompts are fed instead of what the network chose: teacher forcing.
+
+    `times_s` gets the times of each generation's tokens.
+    """
+
+    cache: Any = None  # of the last generation
+
+    def __init__(self, network: nn.Module, workload: "GenerateWorkload") -> None:
+        super().__init__(network, workload.first)
+        self.generate, self.wait = workload.cell.generate, workload.wait
+        self.is_static, self.compared, self.times_s = workload.is_static, workload.compared, workload.times_s
+        parameters = inspect.signature(network.forward).parameters
+        if "past_key_values" not in parameters:
+            why = "it has no key-value cache, which mode=generate is about"
+            raise UserError(f"model.name={workload.cell.model.definition}: {why}: use mode=infer")
+        # Else the prefill would compute the logits of the whole prompt.
+        self.last_alone = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
+        self._cached_for: nn.Module | None = None  # the network of a static cache
+
+    def infer(self, network: nn.Module, batch: OwnBatch) -> Any:
+        """The logits of the compared tokens, each (batch, vocabulary), and the ids of all new ones, (batch, tokens)."""
+        if not isinstance(network, nn.Module):  # a function that asks what a network gets
+            return super().infer(network, batch)
+        ids, num_prompt = batch.content["input_ids"], self.generate.prompt_tokens
+        given, forced = ids[:, :num_prompt], ids[:, num_prompt:]
+        is_forced = forced.shape[1] > 0
+        times_s, kept, tokens = list[float](), dict[int, Tensor](), list[Tensor]()
+        now, wait, compared = time.perf_counter, self.wait, self.compared if is_forced else self.compared[:2]
+        began = now()
+        cache = self._cache_of(network)
+        for index in range(self.generate.new_tokens):
+            output = network(input_ids=given, past_key_values=cache, use_cache=True, **self.last_alone)
+            logits = output.logits[:, -1]
+            chosen = logits.argmax(-1, keepdim=True)
+            wait()
+            ended = now()
+            times_s.append(ended - began)
+            began = ended
+            tokens.append(chosen)
+            given = forced[:, index : index + 1] if is_forced else chosen
+            if index in compared:
+                kept[index] = logits
+        self.times_s.append(times_s)
+        return [*(kept[index] for index in compared), torch.cat(tokens, 1)]
+
+    def all_at_once(self, network: nn.Module, batch: OwnBatch) -> list[Tensor]:
+        """The logits that `infer` returns for ids to be fed, computed without a cache."""
+        ids, num_prompt = batch.content["input_ids"], self.generate.prompt_tokens
+        logits = network(input_ids=ids[:, :-1], use_cache=False).logits
+        return [logits[:, num_prompt - 1 + index] for index in self.compared]
+
+    def _cache_of(self, network: nn.Module) -> Any:
+        """An empty cache. A static one has room for all tokens, and keeps its tensors."""
+        from transformers import DynamicCache, StaticCache
+
+        config: Any = network.config
+        if not self.is_static:
+            self.cache = None  # frees the last one
+            self.cache = DynamicCache(config=config)
+        elif self._cached_for is network:
+            self.cache.reset()
+        else:
+            num = self.generate.prompt_tokens + self.generate.new_tokens - 1
+            self._cached_for, self.cache = network, StaticCache(config=config, max_cache_len=num)
+        return self.cache
+
+    def cache_bytes(self) -> int:
+        """Bytes of the tensors of the last generation's cache: of all tokens but the last one, which is never fed."""
+        tensors = [getattr(layer, name, None) for layer in self.cache.layers for name in ("keys", "values")]
+        return sum(each.numel() * each.element_size() for each in tensors if isinstance(each, Tensor))
+
+
+class GenerateWorkload(TransformersWorkload):
+    """Batches of prompts; batches that outputs are compared for have all ids that are to be fed, too."""
+
+    task: Generates
+
+    def __init__(self, cell: Cell, backend: Backend, ranks: Ranks) -> None:
+        num, self.is_static, self.wait = cell.generate.new_tokens, cell.options.compile, backend.wait
+        between = range(1, num - 1)
+        some = SystemRandom().sample(between, min(NUM_COMPARED - 2, len(between)))
+        self.compared: Sequence[int] = [0, num - 1, *some]
+        self.times_s: list[list[float]] = []
+        self.cache_bytes = 0
+        super().__init__(cell, backend, ranks)
+
+    def _maker(self, num: int) -> PromptMaker:
+        return PromptMaker(self.cell, num, self.cell.generate.prompt_tokens)
+
+    def _task(self, network: nn.Module) -> Generates:
+        config: Any = network.config
+        self.attention = getattr(config, "_attn_implementation", None)
+        return Generates(network, self)
+
+    def _forced(self, prompts: OwnBatch, further: Tensor) -> OwnBatch:
+        return OwnBatch({"input_ids": torch.cat([prompts.content["input_ids"], further], 1)}, prompts.num_samples)
+
+    def _drawn(self) -> Tensor:
+        maker = PromptMaker(self.cell, self.num_samples, self.cell.generate.new_tokens)
+        ids: Tensor = maker().content["input_ids"]
+        return ids
+
+    def example(self) -> OwnBatch:
+        return self._forced(super().example(), self._drawn())
+
+    some_batch = example
+
+    def unseen(self, *, labelled: bool = False) -> OwnBatch:
+        return self._forced(super().unseen(), self._drawn())
+
+    def seen(self, batch: OwnBatch, result: Sequence[Tensor]) -> OwnBatch:
+        """The prompts of a timed generation, and the tokens that it gave. Raises UserError: it kept no cache."""
+        self.cache_bytes = self.task.cache_bytes()
+        if not self.cache_bytes:
+            why = "it keeps no keys and values, which mode=generate is about"
+            raise UserError(f"model.name={self.cell.model.definition}: {why}: use mode=infer")
+        return self._forced(batch, result[-1])
+
+    def reference(self, batches: Sequence[OwnBatch], rows: Sequence[int], **how: Any) -> list[Output]:
+        def infer(network: nn.Module, batch: OwnBatch) -> list[Tensor]:
+            return self.task.all_at_once(network, batch)
+
+        return of_new_network(self.build, infer, batches, (self.num_rows, rows), **how)
+
+    def generation(self, num: int) -> Generation:
+        kept = self.times_s[-num:]
+        return Generation(
+            prefill_s=[each[0] for each in kept], decode_s=[each[1:] for each in kept], cache_bytes=self.cache_bytes
+        )
+
+    def tokens_per_sample(self) -> float:
+        return self.cell.generate.new_tokens

@@ -1,0 +1,28 @@
+"""The columns of a cell that generated text, from the raw times of its tokens."""
+
+from accelbench.schema.cell import Cell
+from accelbench.schema.generation import Generation
+from accelbench.schema.record import Row
+from accelbench.stats.order_statistics import Sample
+
+MB = 1e6  # bytes
+COLUMNS = [
+    *("ttft_ms", "ttft_ms_low", "ttft_ms_high", "tpot_p50_ms", "tpot_p90_ms", "tpot_p99_ms"),
+    *("decode_tokens_per_s", "decode_tokens_per_s_low", "decode_tokens_per_s_high", "kv_cache_mb"),
+]
+
+
+def of_generation(cell: Cell, seen: Generation) -> Row:
+    """The columns; a median and its interval are of generations, and percentiles of all decode steps together.
+
+    Steps of one generation resemble each other, so that an interval of theirs would be too narrow.
+    """
+    first_ms = Sample([1000 * seconds for seconds in seen.prefill_s])
+    steps = Sample([1000 * seconds for generation in seen.decode_s for seconds in generation])
+    rates = Sample([cell.batch_size * len(each) / sum(each) for each in seen.decode_s])
+    row: Row = {f"tpot_p{percent}_ms": steps.supported_percentile(percent) for percent in (50, 90, 99)}
+    for column, sample in (("ttft_ms", first_ms), ("decode_tokens_per_s", rates)):
+        row[column] = sample.supported_percentile(50)
+        if row[column] is not None:
+            row[f"{column}_low"], row[f"{column}_high"] = sample.percentile_interval(50) or (None, None)
+    return row | {"kv_cache_mb": seen.cache_bytes / MB}
