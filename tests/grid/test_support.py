@@ -170,6 +170,11 @@ def optional(device="cpu", mode=Mode.infer, **on):
         (serving(options=Options(compile=True)), None),
         (serving(options=Options(compile=True), server=Server(workers=2)), "compile=true runs one instance of the net"),
         (serving(device=Device.xla_cpu, server=Server(workers=2)), "device=xla_cpu runs one instance"),
+        (make_cell(mode=Mode.generate), None),
+        (make_cell(mode=Mode.generate, devices=2), "mode=generate runs on one device: use devices=1"),
+        (make_cell(mode=Mode.generate, device=Device.xla_cpu), "XLA would compile for each length of the cache"),
+        (make_cell(mode=Mode.generate, options=Options(freeze=True)), "for mode=generate use freeze=false"),
+        (exported(mode=Mode.generate), "keeps no key-value cache: for mode=generate use engine=lightning"),
         # What a network is exported to
         (exported(mode=Mode.train), "use mode=infer"),
         (exported(device=Device.gpu), "use device=cpu"),

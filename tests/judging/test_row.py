@@ -1,6 +1,7 @@
 import pytest
 
 from accelbench.judging.row import MEASURED, summarise
+from accelbench.schema.generation import Generation
 from accelbench.schema.measurement import Block, Breakdown, Epoch, SystemSeries
 from accelbench.schema.vocab import Mode, Protocol, Status
 from fakes import make_cell, make_measurement, make_record
@@ -36,6 +37,19 @@ def test_what_is_unknown_is_empty_never_zero():
     bare = row_of(blocks=[], latency_s=[])
     known = {name: bare[name] for name in MEASURED if bare[name] is not None}
     assert known == {"num_params": 10, "threads": 2, "build_s": 0.1, "device_name": "a CPU", "num_devices": 1}
+
+
+def test_tokens_have_their_times_and_rates_by_generation():
+    decode_s = [[0.01] * 8 + [0.03 + 0.001 * index] * 2 for index in range(8)]
+    seen = Generation(prefill_s=[0.1 * (1 + index) for index in range(8)], decode_s=decode_s, cache_bytes=5_000_000)
+    row = row_of(cell=make_cell(mode=Mode.generate, batch_size=4), generation=seen)
+    assert (row["ttft_ms"], row["ttft_ms_low"], row["ttft_ms_high"]) == pytest.approx((450, 100, 800))
+    assert (row["tpot_p50_ms"], row["kv_cache_mb"], row["prompt_tokens"]) == pytest.approx((10, 5, 128))
+    assert row["tpot_p90_ms"] == pytest.approx(34, abs=0.1)
+    assert row["tpot_p99_ms"] is None  # of 80 steps
+    assert row["decode_tokens_per_s"] == pytest.approx((40 / 0.146 + 40 / 0.148) / 2)
+    with pytest.raises(ValueError, match="each generation's further tokens"):
+        Generation(prefill_s=[0.1], decode_s=[[]])
 
 
 def test_a_windows_rate_is_its_blocks_median_with_bounds_unless_they_are_few():

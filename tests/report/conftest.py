@@ -17,7 +17,7 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Block, Data, Epoch, Evaluation, Measurement, SystemSeries
 from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import Device, Engine, Mode, Pipeline, Precision, Protocol, Status
+from accelbench.schema.vocab import STEP_MODES, Device, Engine, Mode, Pipeline, Precision, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 
 MNIST = Data(name="mnist", digest="d" * 64, source="the original files", stand_in=False)
@@ -113,7 +113,7 @@ class Maker:
         fit = self.cell("mlp", protocol=Protocol.fit, batch_size=256)
         records.append(self.ok(fit, 21_000, data=STAND_IN, warnings=["the loader waited"]))
         gpu = "no NVIDIA GPU: libnvidia-ml.so.1 not found"
-        cells = [self.cell(model, "gpu", mode=mode) for model in ("mlp", "cnn") for mode in Mode]
+        cells = [self.cell(model, "gpu", mode=mode) for model in ("mlp", "cnn") for mode in STEP_MODES]
         records += [self.record(cell, Status.skipped, reason=gpu) for cell in cells]
         lstm = {
             Status.failed: {"reason": BAD_REASON, "error": "Traceback ...\nValueError: <b>shape</b> | mismatch\n"},

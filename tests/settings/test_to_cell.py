@@ -49,6 +49,8 @@ CUSTOM = ("model.name=custom", "model.library=custom")
 SERVED = ("protocol=server", "mode=infer")
 TARGET = ["protocol=target", "target.accuracy=0.9"]
 LOSS = ["protocol=target", "target.value=0.2"]
+GPT2 = ("model.name=gpt2", "model.library=transformers", "data.name=random", "data.pipeline=host")
+GENERATE = (*GPT2, "model.task=causal_lm", "mode=generate")
 LIT = ("model.name=lightning", "model.library=lightning", "model.target=my.nets.Lit", "data.name=module")
 
 
@@ -101,6 +103,13 @@ def test_a_lightning_module_has_a_data_module_or_its_own_loaders_and_settings_of
         ([*TARGET, "target.validation=1"], "target.validation=1: leaves nothing to train on: use less than 1"),
         ([*LIT, "optimizer.scale=sqrt"], "optimizer.scale=sqrt: a LightningModule has its own rate: use opt"),
         (["mode=infer", "optimizer.scale=linear"], "optimizer.scale=linear: mode=infer has no rate: use opt"),
+        (["mode=generate"], "mode=generate: model=mlp is no causal language model: use model=transformers"),
+        ([*GPT2, "model.task=masked_lm", "mode=generate"], "model.task=masked_lm: mode=generate continues texts: use"),
+        ([*GENERATE, "generate.new_tokens=1"], "generate.new_tokens=1: should be at least 2"),
+        ([*GENERATE, "protocol=fit"], "protocol=fit: mode=generate repeats generations: use protocol=window or steps"),
+        ([*GENERATE, "model.batch_args.seq_len=9"], "model.batch_args.seq_len: mode=generate has generate.prompt_tok"),
+        ([*GENERATE, "protocol=steps", "steps=40000"], "steps=40000: a record keeps .* tokens: use at most 31250"),
+        (["generate.new_tokens=9"], "generate.new_tokens=9: goes with mode=generate, and not with mode=train"),
         (["trainer.accumulate_grad_batches=4"], "trainer.accumulate_grad_batches=4: goes with model=lightning"),
     ],
 )

@@ -8,7 +8,7 @@ import numpy as np
 from accelbench.engines.keras import engine, networks
 from accelbench.engines.keras.backends import backend_for
 from accelbench.judging.asked import judge
-from accelbench.schema.vocab import KerasBackend, Mode, Precision
+from accelbench.schema.vocab import STEP_MODES, KerasBackend, Precision
 from accelbench.schema.workload import ModelSpec
 from engines.keras.cells import give, keras_cell, trained, twin_of, with_weights_of
 from engines.keras.twins import CASES, images, num_classes
@@ -47,7 +47,7 @@ def on_jax(digits, twins):
     networks.network_of = with_weights_of(twins, "sgd")
     found["fit"] = judged(cell)
     networks.network_of = drawn
-    for mode in Mode:
+    for mode in STEP_MODES:
         found[mode] = judged(keras_cell(ON_JAX, mode=mode, precision=Precision.bf16, model=cell.model))
     return found
 

@@ -13,7 +13,7 @@ from accelbench.engines.keras.feed import feed_of
 from accelbench.judging.asked import judge
 from accelbench.measuring.clock import NUM_INFER_EPOCHS
 from accelbench.schema.cell import Server
-from accelbench.schema.vocab import NOT_QUANTIZED, KerasBackend, Mode, Pipeline, Precision, Protocol, Status
+from accelbench.schema.vocab import NOT_QUANTIZED, STEP_MODES, KerasBackend, Mode, Pipeline, Precision, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 from engines.keras.cells import SGD, elsewhere, keras_cell, twin_of, with_weights_of
 from engines.keras.twins import lightning_side
@@ -51,7 +51,7 @@ def test_it_learns_as_its_twin_does(digits, twins, monkeypatch, optimizer, keras
 
 def in_each_mode(cases):
     """Each case in the mode that stands beside it; and in other ones, which are slow."""
-    return [(pytest.param if mode == fast else slow)(*case, mode) for *case, fast in cases for mode in Mode]
+    return [(pytest.param if mode == fast else slow)(*case, mode) for *case, fast in cases for mode in STEP_MODES]
 
 
 # Of training, each kind: with a scaled loss, and weights that are no float32.

@@ -21,7 +21,7 @@ from accelbench.measuring.clock import NUM_INFER_EPOCHS
 from accelbench.schema.cell import Server
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load
-from accelbench.schema.vocab import NOT_QUANTIZED, Device, Library, Mode, Precision, Protocol, Status
+from accelbench.schema.vocab import NOT_QUANTIZED, STEP_MODES, Device, Library, Mode, Precision, Protocol, Status
 from accelbench.schema.workload import ModelSpec
 from fakes import assert_epochs_in_turn, make_cell
 from marks import IGNORES_LIGHTNINGS_WARNINGS
@@ -173,7 +173,7 @@ def test_threads_are_as_asked_and_pytorchs_own_number_is_not_set_again(digits, m
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("mode", STEP_MODES)
 @pytest.mark.parametrize("precision", list(NOT_QUANTIZED))
 def test_a_gpu_runs_every_precision_as_asked(hosts, digits, precision, mode):
     outcome = hosts.run(make_cell(device=Device.gpu, precision=precision, mode=mode, model=SGD), digits)

@@ -1,0 +1,145 @@
+"""Cells that generate text, in this process."""
+
+import re
+import time
+
+import pytest
+import torch
+
+from accelbench.engines.lightning import engine
+from accelbench.engines.lightning.own import architectures
+from accelbench.errors import UserError
+from accelbench.judging.asked import judge
+from accelbench.schema.cell import Generate, Options
+from accelbench.schema.vocab import Device, Mode, Precision, Task
+from engines.lightning.own.test_tokens import cell, model
+from fakes import needs
+from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
+
+pytestmark = [needs("transformers"), IGNORES_LIGHTNINGS_WARNINGS]
+PROMPT, NEW, BATCH, LAYERS, WIDTH = 6, 5, 3, 2, 32
+SHORT = Generate(prompt_tokens=PROMPT, new_tokens=NEW)
+
+
+def asked(name="gpt2", generate=SHORT, **changes):
+    return cell(model(name, Task.causal_lm), mode=Mode.generate, generate=generate, batch_size=BATCH, **changes)
+
+
+def measured(tmp_path, *words, num_bytes, **changes):
+    found = engine.run(asked(*words, steps=3, **changes), tmp_path)
+    assert (judge(asked(**changes), found), found.tokens_per_sample) == (None, NEW)
+    seen = found.generation
+    assert [len(each) for each in seen.decode_s] == [NEW - 1] * len(found.latency_s) == [NEW - 1] * 3
+    # The last token is never fed.
+    assert seen.cache_bytes == LAYERS * 2 * BATCH * WIDTH * (PROMPT + NEW - 1) * num_bytes
+    for whole_s, first_s, others_s in zip(found.latency_s, seen.prefill_s, seen.decode_s, strict=True):
+        assert 0.5 * whole_s < first_s + sum(others_s) <= whole_s
+    return found
+
+
+def changing(monkeypatch, change):
+    """Has networks call `change(forward, ids, cache, others)` in place of their `forward`."""
+    build = architectures.build
+
+    def changed(spec):
+        network = build(spec)
+        forward = network.forward
+
+        def called(input_ids, past_key_values=None, logits_to_keep=0, **others):
+            others["logits_to_keep"] = logits_to_keep
+            return change(forward, input_ids, past_key_values, others)
+
+        network.forward = called
+        return network
+
+    monkeypatch.setattr(architectures, "build", changed)
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "num_bytes"),
+    [
+        ("gpt2", Precision.fp32, 4),
+        ("gpt2", Precision.bf16, 2),
+        slow("llama", Precision.bf16_mixed, 2),
+        slow("llama", Precision.bf16, 2),
+        slow("bert", Precision.fp32, 4),
+    ],
+)
+def test_each_token_has_its_time_and_the_cache_its_bytes(tmp_path, name, precision, num_bytes):
+    found = measured(tmp_path, name, precision=precision, num_bytes=num_bytes)
+    assert all("in float32" in note for note in found.notes[1:])
+    assert (found.output_error is None) == (precision == Precision.fp32)
+
+
+@pytest.mark.slow
+def test_a_compiled_network_has_a_static_cache(tmp_path):
+    found = measured(tmp_path, "llama", options=Options(compile=True), num_bytes=4)
+    assert found.num_compiles >= 2  # for prompts, and for single tokens
+    assert found.warnings == []
+    assert found.first_step_s > 10 * found.latency_s[0]
+
+
+def test_what_sleeps_in_a_decode_step_is_in_the_times_of_tokens_alone(tmp_path, monkeypatch):
+    def sleep(forward, ids, cache, others):
+        time.sleep(0.2 if cache is not None and cache.get_seq_length() == 0 else 0.005)
+        return forward(input_ids=ids, past_key_values=cache, **others)
+
+    changing(monkeypatch, sleep)
+    seen = engine.run(asked(steps=2), tmp_path).generation
+    assert min(seen.prefill_s) >= 0.2
+    assert all(second >= 0.005 for each in seen.decode_s for second in each)
+    assert min(second for each in seen.decode_s for second in each) < 0.2
+
+
+def bad_in_bf16(forward, ids, cache, others):
+    output = forward(input_ids=ids, past_key_values=cache, **others)
+    if output.logits.dtype == torch.bfloat16:
+        output.logits = output.logits.roll(1, -1)
+    return output
+
+
+def forgets(forward, ids, cache, others):
+    if cache is not None and cache.get_seq_length() > PROMPT:
+        cache.crop(-1)
+    return forward(input_ids=ids, past_key_values=cache, **others)
+
+
+def repeats(forward, ids, cache, others):
+    if cache is not None:
+        ids = ids.clone()
+        ids[1:] = ids[:1]
+    return forward(input_ids=ids, past_key_values=cache, **others)
+
+
+@pytest.mark.parametrize(
+    ("change", "precision"), [(bad_in_bf16, Precision.bf16), (forgets, Precision.fp32), (repeats, Precision.fp32)]
+)
+def test_fed_the_same_tokens_a_wrong_network_gives_other_logits_than_fp32s(tmp_path, monkeypatch, change, precision):
+    changing(monkeypatch, change)
+    found = engine.run(asked(precision=precision, steps=2), tmp_path)
+    told = "differs by .* % from that of a newly built network|does not depend on the inputs"
+    assert re.search(told, "; ".join(found.defects))
+
+
+@pytest.mark.parametrize(
+    ("name", "generate", "told"),
+    [
+        ("mamba", SHORT, "model.name=mamba: it has no key-value cache, which mode=generate is about: use mode=infer"),
+        ("vit", SHORT, "model.task=causal_lm: vit has no such task on token ids"),
+        (
+            "gpt2",
+            Generate(prompt_tokens=1000, new_tokens=25),
+            "generate.prompt_tokens and generate.new_tokens: together 1025: gpt2 has 1024 positions: use fewer",
+        ),
+    ],
+)
+def test_what_can_not_generate_is_told_before_it_runs(tmp_path, name, generate, told):
+    for call in (engine.run, engine.check):
+        with pytest.raises(UserError, match=f"^{re.escape(told)}"):
+            call(asked(name, generate), tmp_path)
+
+
+@pytest.mark.gpu
+def test_on_a_gpu(tmp_path):
+    for options in (Options(), Options(compile=True)):
+        measured(tmp_path, "llama", device=Device.gpu, options=options, num_bytes=4)
