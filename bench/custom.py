@@ -1,9 +1,12 @@
 """Networks of a user's own: accelbench against hand-written loops, each in fresh processes, in turns."""
 
+import math
 from functools import partial
 
-from bench.own_networks import BATCH_SIZE
-from bench.turns import begin, compare_in_turns, printed_number, rate_by_cell
+from accelbench.judging.generated import of_generation
+from accelbench.schema.record import number_of
+from bench.own_networks import BATCH_SIZE, GENERATED, GPT2, NEW_TOKENS, PROMPT_TOKENS
+from bench.turns import begin, compare_in_turns, printed_number, rate_by_cell, run
 
 NUM_ROUNDS = 8
 WINDOW = ["window.warmup_s=1", "window.block_s=0.3", "window.measure_s=4", "window.latency_s=0.1", "breakdown_s=0"]
@@ -13,6 +16,9 @@ CELLS = {
     "infer": ["model=custom", *CUSTOM, "mode=infer"],
     "lightning": ["model=lightning", "model.target=bench.own_networks.LitTokens", "mode=train"],
 }
+GENERATE = ["model=transformers", "model.name=gpt2", "model.task=causal_lm", "mode=generate", "data.pipeline=fresh"]
+GENERATE += [f"model.args.{name}={value}" for name, value in GPT2.items()]
+GENERATE += [f"generate.prompt_tokens={PROMPT_TOKENS}", f"generate.new_tokens={NEW_TOKENS}"]
 MEASURE = """
 import accelbench, bench.own_networks as own, torch
 from accelbench.schema.cell import Window
@@ -26,15 +32,25 @@ print(accelbench.measure(own.Tokens(), batch, mode=mode, window=window, **extra)
 
 def main() -> None:
     """Prints the median ratio of each case with its 95 % interval, and that of the loop against itself."""
-    begin(16)
+    begin(20)
     for case, words in CELLS.items():
         by_cell = partial(rate_by_cell, *words, f"batch_size={BATCH_SIZE}", *WINDOW)
-        compare_in_turns(case, 16, NUM_ROUNDS, by_cell, partial(by_loop, case))
+        compare_in_turns(case, 20, NUM_ROUNDS, by_cell, partial(by_loop, case))
+    for column in GENERATED:
+        compare_in_turns(column, 20, NUM_ROUNDS, partial(by_generation, column), partial(by_loop, column))
     for mode in ("train", "infer"):
         by_measure = partial(printed_number, "-c", f"mode = {mode!r}\n{MEASURE}")
-        compare_in_turns(f"measure {mode}", 16, NUM_ROUNDS, by_measure, partial(by_loop, mode))
+        compare_in_turns(f"measure {mode}", 20, NUM_ROUNDS, by_measure, partial(by_loop, mode))
+
+
+def by_generation(column: str) -> float:
+    """A column of a cell that generates."""
+    (record,) = run([*GENERATE, f"batch_size={BATCH_SIZE}", *WINDOW])
+    assert record.measurement is not None, record.reason
+    assert record.measurement.generation is not None
+    return number_of(of_generation(record.cell, record.measurement.generation), column) or math.nan
 
 
 def by_loop(case: str) -> float:
-    """Samples/s of a hand-written loop."""
+    """Samples/s of a hand-written loop, or what it generated."""
     return printed_number("-m", "bench.own_networks", case)

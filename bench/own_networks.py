@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from itertools import chain, cycle, repeat
+from statistics import median
 
 import torch
 from pytorch_lightning import LightningModule
@@ -20,6 +21,10 @@ from bench.blocks import steps_per_s
 
 VOCABULARY, WIDTH, NUM_LAYERS, SEQ_LEN, BATCH_SIZE, NUM_BATCHES = 1000, 256, 4, 128, 8, 8
 WARMUP_S, BLOCK_S, MEASURE_S = 1.0, 0.3, 4.0
+PROMPT_TOKENS, NEW_TOKENS = 64, 32
+GPT2 = {"vocab_size": VOCABULARY, "n_embd": WIDTH, "n_layer": NUM_LAYERS, "n_head": 4}
+GPT2 |= {"bos_token_id": 0, "eos_token_id": 0}
+GENERATED = ("ttft_ms", "decode_tokens_per_s")
 
 
 class Tokens(nn.Module):
@@ -129,7 +134,29 @@ def infer_step() -> Callable[[], object]:
     return step
 
 
+@torch.inference_mode()
+def generated(column: str) -> float:
+    """The median of generations after a warm-up: a column of cells that generate."""
+    from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache  # which takes seconds
+
+    network = AutoModelForCausalLM.from_config(AutoConfig.for_model("gpt2", **GPT2)).eval()
+    began, found = time.perf_counter(), list[float]()
+    while (start := time.perf_counter()) < began + WARMUP_S + MEASURE_S:
+        given, cache, times = torch.randint(1, VOCABULARY, (BATCH_SIZE, PROMPT_TOKENS)), DynamicCache(), [start]
+        for _ in range(NEW_TOKENS):
+            output = network(given, past_key_values=cache, use_cache=True, logits_to_keep=1)
+            given = output.logits[:, -1].argmax(-1, keepdim=True)
+            times.append(time.perf_counter())
+        if start > began + WARMUP_S:
+            first_ms, rate = 1000 * (times[1] - start), BATCH_SIZE * (NEW_TOKENS - 1) / (times[-1] - times[1])
+            found.append(first_ms if column == "ttft_ms" else rate)
+    return median(found)
+
+
 if __name__ == "__main__":
     torch.manual_seed(0)
-    plain = infer_step() if sys.argv[1] == "infer" else train_step(lightning=sys.argv[1] == "lightning")
-    print(BATCH_SIZE * steps_per_s(plain, WARMUP_S, BLOCK_S, MEASURE_S))
+    if (case := sys.argv[1]) in GENERATED:
+        print(generated(case))
+    else:
+        plain = infer_step() if case == "infer" else train_step(lightning=case == "lightning")
+        print(BATCH_SIZE * steps_per_s(plain, WARMUP_S, BLOCK_S, MEASURE_S))

@@ -15,7 +15,7 @@ from accelbench.schema.measurement import Block, SystemSeries
 from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import digest
-from accelbench.schema.vocab import Mode, Precision
+from accelbench.schema.vocab import STEP_MODES, Mode, Precision
 from bench.rounds import cell
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))  # where records are made
@@ -77,7 +77,7 @@ def fill_sides(top: Path, num_cells: int) -> list[Path]:
 
 def records(machine: int, suite: int, num_processes: int, dice: Dice) -> Iterator[Record]:
     """The records of one suite on one machine."""
-    settings = itertools.product(MODELS, Mode, PRECISIONS, BATCH_SIZES, range(num_processes))
+    settings = itertools.product(MODELS, STEP_MODES, PRECISIONS, BATCH_SIZES, range(num_processes))
     for at, (model, mode, precision, batch_size, repeat) in enumerate(settings):
         made = cell(model, mode, batch_size, precision=precision, suite=f"suite{suite:02}", repeat=repeat)
         yield _record(made, machine, START + timedelta(days=suite, seconds=3 * at), dice)
