@@ -98,7 +98,7 @@ lint: setup  ## check style, types, the import rules between the parts, and the 
 	$(BIN)/lint-imports
 	$(BIN)/python environments/check_advisories.py
 
-bench: setup  ## measure accelbench itself (BENCH=keras: the Keras engine; BENCH=accuracy: on MNIST, an hour; BENCH=scale: 100,000 records)
+bench: setup  ## measure accelbench itself (BENCH=keras: the Keras engine; BENCH=peer: generation beside optimum-benchmark; BENCH=scale: 100,000 records)
 	@$(BIN)/python -m bench $(BENCH)
 
 screens: setup  ## regenerate the pictures and outputs of docs/, from the results of `make repro`

@@ -9,9 +9,9 @@ import subprocess
 import sys
 
 DEFAULT = ["waiting", "overhead", "loop", "xla", "comparing", "report"]
-# Not run by default: scale takes ten minutes and ten gigabytes of disk, custom and engines half an hour each, accuracy
-# and serving an hour; keras can't share a process with torch.
-OTHERS = ["scale", "custom", "engines", "keras", "accuracy", "serving"]
+# Not run by default: scale takes ten minutes and ten gigabytes of disk, custom, engines and peer half an hour each, and
+# serving an hour; keras can't share a process with torch.
+OTHERS = ["scale", "custom", "engines", "keras", "serving", "peer"]
 # Parts that are a function beside the `main` of another one.
 BESIDE = {"xla": "loop", "comparing": "scale", "report": "scale"}
 # The other parts take the lock themselves, or run sweeps, which do.

@@ -75,17 +75,20 @@ TOKEN_NOTE = (
     "generations; in all, with the prefill. Percentiles are of all decode steps, each of which gives a token of every "
     "sequence. The sampling is greedy, and no sequence ends early."
 )
+
+
+def _token_column(heading: str, column: str) -> Column[MeasuredCell]:
+    return Column(heading, lambda cell: cell.row[column], number)
+
+
 TOKEN_COLUMNS: list[Column[MeasuredCell]] = [
     Column("cell", lambda cell: cell.label),
-    *(
-        Column[MeasuredCell](name, lambda cell, column=column: cell.row[column], number)  # type: ignore[misc]
-        for name, column in {
-            **{"decode tokens/s": "decode_tokens_per_s", "from": "decode_tokens_per_s_low"},
-            **{"to": "decode_tokens_per_s_high", "tokens/s in all": "tokens_per_s", "first token (ms)": "ttft_ms"},
-            **{f"a token, p{percent} (ms)": f"tpot_p{percent}_ms" for percent in (50, 90, 99)},
-            "key-value cache (MB)": "kv_cache_mb",
-        }.items()
-    ),
+    _token_column("decode tokens/s", "decode_tokens_per_s"),
+    *(_token_column(word, f"decode_tokens_per_s_{end}") for word, end in (("from", "low"), ("to", "high"))),
+    _token_column("tokens/s in all", "tokens_per_s"),
+    _token_column("first token (ms)", "ttft_ms"),
+    *(_token_column(f"a token, p{percent} (ms)", f"tpot_p{percent}_ms") for percent in (50, 90, 99)),
+    _token_column("key-value cache (MB)", "kv_cache_mb"),
 ]
 
 
