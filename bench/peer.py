@@ -1,10 +1,12 @@
-"""Generation by accelbench and by optimum-benchmark, each beside the same bare loop, in fresh processes, in turns.
+"""Generation by accelbench and by optimum-benchmark, each beside a bare loop of its libraries, in turns.
 
-optimum-benchmark is installed in a folder of its own; all run with the torch and the transformers of this environment.
+optimum-benchmark is installed in a folder of its own, with its own transformers; torch is that of this environment.
 """
 
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
 
 from bench.custom import by_generation, by_loop
@@ -12,17 +14,17 @@ from bench.own_networks import BATCH_SIZE, GENERATED, GPT2, MEASURE_S, NEW_TOKEN
 from bench.turns import begin, compare_in_turns, new_folder, printed_number
 
 NUM_ROUNDS = 6
-PACKAGES = ["optimum-benchmark==0.6.0", "accelerate", "datasets", "flatten-dict", "colorlog", "dill", "xxhash"]
-PACKAGES += ["multiprocess", "httpx", "httpcore"]
+# It does not start with transformers 5.
+PACKAGES = ["optimum-benchmark==0.6.0", "transformers<5", "tokenizers<0.23", "huggingface-hub<1", "accelerate"]
+PACKAGES += ["datasets", "flatten-dict", "colorlog", "dill", "xxhash", "multiprocess"]
 SIDE = f"""
-import os, sys
-sys.path.append(sys.argv[1])
-os.chdir(sys.argv[1])
+import sys, tempfile
 from optimum_benchmark import Benchmark, BenchmarkConfig, InferenceConfig, InlineConfig, PyTorchConfig
 from transformers import GPT2Config
-GPT2Config(**{GPT2}).save_pretrained("gpt2")
+folder = tempfile.mkdtemp()
+GPT2Config(**{GPT2}).save_pretrained(folder)
 backend = PyTorchConfig(
-    model="gpt2", processor="gpt2", library="transformers", task="text-generation", model_type="gpt2", device="cpu",
+    model=folder, processor=folder, library="transformers", task="text-generation", model_type="gpt2", device="cpu",
     no_weights=True,
 )
 scenario = InferenceConfig(
@@ -31,17 +33,23 @@ scenario = InferenceConfig(
 )
 found = Benchmark.launch(BenchmarkConfig(name="peer", launcher=InlineConfig(), backend=backend, scenario=scenario))
 rate = {BATCH_SIZE * (NEW_TOKENS - 1)} / found.decode.latency.p50
-print(1000 * found.prefill.latency.p50 if sys.argv[2] == "ttft_ms" else rate)
+print(1000 * found.prefill.latency.p50 if sys.argv[1] == "ttft_ms" else rate)
 """
 
 
 def main() -> None:
     """Prints a row for each figure of each tool: its ratio to the loop's, with the 95 % interval."""
     begin(38)
+    for column in GENERATED:
+        compare(f"accelbench {column}", partial(by_generation, column), column)
     with new_folder() as folder:
         install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder)]
         subprocess.run([*install, *PACKAGES], check=True)
+        os.environ["PYTHONPATH"] = str(folder)
         for column in GENERATED:
-            by_peer = partial(printed_number, "-c", SIDE, folder, column)
-            for tool, call in (("accelbench", partial(by_generation, column)), ("optimum-benchmark", by_peer)):
-                compare_in_turns(f"{tool} {column}", 38, NUM_ROUNDS, call, partial(by_loop, column))
+            compare(f"optimum-benchmark {column}", partial(printed_number, "-c", SIDE, column), column)
+
+
+def compare(name: str, call: Callable[[], float], column: str) -> None:
+    """Prints a row."""
+    compare_in_turns(name, 38, NUM_ROUNDS, call, partial(by_loop, column))

@@ -12,6 +12,7 @@ from accelbench.grid.support import why_not
 from accelbench.schema.cell import KerasSettings, Options, Server
 from accelbench.schema.vocab import (
     NOT_QUANTIZED,
+    STEP_MODES,
     Allocator,
     Augment,
     Device,
@@ -44,14 +45,14 @@ def cell(device, precision, mode=Mode.train, model="mlp", optimizer="adam"):
 def refused(device, **kwargs):
     """Every refused (precision, mode, model) on `device`, with adam and with sgd."""
     found = {}
-    for precision, mode, model, optimizer in itertools.product(NOT_QUANTIZED, Mode, MODELS, ("adam", "sgd")):
+    for precision, mode, model, optimizer in itertools.product(NOT_QUANTIZED, STEP_MODES, MODELS, ("adam", "sgd")):
         reason = why_not(cell(device, precision, mode, model, optimizer), report(device, **kwargs))
         if reason is not None:
             found[precision.value, mode.value, model, optimizer] = reason
     return found
 
 
-def all_of(precision, modes=Mode, models=MODELS, optimizers=("adam", "sgd")):
+def all_of(precision, modes=STEP_MODES, models=MODELS, optimizers=("adam", "sgd")):
     return {(precision, str(mode), model, opt) for mode, model, opt in itertools.product(modes, models, optimizers)}
 
 

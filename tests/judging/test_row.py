@@ -45,7 +45,7 @@ def test_tokens_have_their_times_and_rates_by_generation():
     row = row_of(cell=make_cell(mode=Mode.generate, batch_size=4), generation=seen)
     assert (row["ttft_ms"], row["ttft_ms_low"], row["ttft_ms_high"]) == pytest.approx((450, 100, 800))
     assert (row["tpot_p50_ms"], row["kv_cache_mb"], row["prompt_tokens"]) == pytest.approx((10, 5, 128))
-    assert row["tpot_p90_ms"] == pytest.approx(34, abs=0.1)
+    assert row["tpot_p90_ms"] == pytest.approx(33.5, abs=0.6)
     assert row["tpot_p99_ms"] is None  # of 80 steps
     assert row["decode_tokens_per_s"] == pytest.approx((40 / 0.146 + 40 / 0.148) / 2)
     with pytest.raises(ValueError, match="each generation's further tokens"):
