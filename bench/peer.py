@@ -15,8 +15,8 @@ from bench.turns import begin, compare_in_turns, new_folder, printed_number
 
 NUM_ROUNDS = 6
 # It does not start with transformers 5.
-PACKAGES = ["optimum-benchmark==0.6.0", "transformers<5", "tokenizers<0.23", "huggingface-hub<1", "accelerate"]
-PACKAGES += ["datasets", "flatten-dict", "colorlog", "dill", "xxhash", "multiprocess"]
+PACKAGES = ["optimum-benchmark==0.6.0", "transformers<5", "tokenizers<0.23", "huggingface-hub<1", "accelerate<1.12"]
+PACKAGES += ["datasets<4.5", "flatten-dict", "colorlog", "dill", "xxhash", "multiprocess", "httpx", "httpcore"]
 SIDE = f"""
 import sys, tempfile
 from optimum_benchmark import Benchmark, BenchmarkConfig, InferenceConfig, InlineConfig, PyTorchConfig
@@ -45,7 +45,7 @@ def main() -> None:
     with new_folder() as folder:
         install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder)]
         subprocess.run([*install, *PACKAGES], check=True)
-        os.environ["PYTHONPATH"] = str(folder)
+        os.environ |= {"PYTHONPATH": str(folder), "USE_TF": "0"}
         for column in GENERATED:
             compare(f"optimum-benchmark {column}", partial(printed_number, "-c", SIDE, column), column)
 
