@@ -49,7 +49,7 @@ def test_tokens_have_their_times_and_rates_by_generation():
     assert row["tpot_p99_ms"] is None  # of 80 steps
     assert row["decode_tokens_per_s"] == pytest.approx((40 / 0.146 + 40 / 0.148) / 2)
     with pytest.raises(ValueError, match="each generation's further tokens"):
-        Generation(prefill_s=[0.1], decode_s=[[]])
+        Generation(prefill_s=[0.1], decode_s=[[]], cache_bytes=0)
 
 
 def test_a_windows_rate_is_its_blocks_median_with_bounds_unless_they_are_few():

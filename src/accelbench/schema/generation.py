@@ -12,7 +12,7 @@ class Generation:
     prefill_s: list[Duration] = field(default_factory=list)  # of each, until the first token of all its sequences
     # of each, the times of its further tokens: one decode step gives one token of each sequence
     decode_s: list[list[Duration]] = field(default_factory=list)
-    cache_bytes: Count = 0  # of the tensors of the key-value cache, once the last token was decoded
+    cache_bytes: Count  # of the tensors of the key-value cache, once the last token was decoded
 
     def __post_init__(self) -> None:
         if len(self.prefill_s) != len(self.decode_s) or not all(self.decode_s):

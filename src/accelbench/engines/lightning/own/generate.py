@@ -25,6 +25,7 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.generation import Generation
 
 NUM_COMPARED = 8  # tokens whose logits are compared with fp32's: the first, the last, and random ones in between
+NO_CACHE = "it keeps no keys and values, which mode=generate is about: use mode=infer"
 UNCOUNTED = "the operators of a generation are too many to count"
 
 
@@ -50,8 +51,7 @@ class Generates(OwnTask):
         self.is_static, self.compared, self.times_s = workload.is_static, workload.compared, workload.times_s
         parameters = inspect.signature(network.forward).parameters
         if "past_key_values" not in parameters:
-            why = "it has no key-value cache, which mode=generate is about"
-            raise UserError(f"model.name={workload.cell.model.definition}: {why}: use mode=infer")
+            raise UserError(f"model.name={workload.cell.model.definition}: {NO_CACHE}")
         # Else the prefill would compute the logits of the whole prompt.
         self.last_alone = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
         self._cached_for: nn.Module | None = None  # the network of a static cache
@@ -120,7 +120,6 @@ class GenerateWorkload(TransformersWorkload):
         some = SystemRandom().sample(between, min(NUM_COMPARED - 2, len(between)))
         self.compared: Sequence[int] = [0, num - 1, *some]
         self.times_s: list[list[float]] = []
-        self.cache_bytes = 0
         super().__init__(cell, backend, ranks)
 
     def _maker(self, num: int) -> PromptMaker:
@@ -148,11 +147,7 @@ class GenerateWorkload(TransformersWorkload):
         return self._forced(super().unseen(), self._drawn())
 
     def seen(self, batch: OwnBatch, result: Sequence[Tensor]) -> OwnBatch:
-        """The prompts of a timed generation, and the tokens that it gave. Raises UserError: it kept no cache."""
-        self.cache_bytes = self.task.cache_bytes()
-        if not self.cache_bytes:
-            why = "it keeps no keys and values, which mode=generate is about"
-            raise UserError(f"model.name={self.cell.model.definition}: {why}: use mode=infer")
+        """The prompts of a timed generation, and the tokens that it gave."""
         return self._forced(batch, result[-1])
 
     def reference(self, batches: Sequence[OwnBatch], rows: Sequence[int], **how: Any) -> list[Output]:
@@ -162,9 +157,12 @@ class GenerateWorkload(TransformersWorkload):
         return of_new_network(self.build, infer, batches, (self.num_rows, rows), **how)
 
     def generation(self, num: int) -> Generation:
-        kept = self.times_s[-num:]
+        """Of the last generations, so many. Raises UserError: the network kept no keys and values."""
+        kept, num_bytes = self.times_s[len(self.times_s) - num :], self.task.cache_bytes()
+        if not num_bytes:
+            raise UserError(f"model.name={self.cell.model.definition}: {NO_CACHE}")
         return Generation(
-            prefill_s=[each[0] for each in kept], decode_s=[each[1:] for each in kept], cache_bytes=self.cache_bytes
+            prefill_s=[each[0] for each in kept], decode_s=[each[1:] for each in kept], cache_bytes=num_bytes
         )
 
     def tokens_per_sample(self) -> float:
