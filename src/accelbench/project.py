@@ -23,6 +23,7 @@ REQUESTS = ".requests.npy"  # of the raw times of requests, beside a record
 MLLOG = ".mllog"  # of the events of a training to a target, beside a record, as MLPerf logs them
 TORCH_FILES = (".pth", ".pt", ".ckpt", ".bin")  # those of files that torch.load reads
 COMPARISON = "compare.json"  # which records of a folder belong to which side of a comparison
+REPLAY = "replay.json"  # what a replay says of another's claims
 RACE = "race.json"  # how a search for the best cell went
 MANIFEST = "manifest.json"  # of a prepared data set
 RECORDS = f"{'[0-9a-f]' * 12}-{'[0-9a-f]' * 8}.json"  # the pattern of `Record.name`

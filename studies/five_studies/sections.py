@@ -9,6 +9,7 @@ from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Table
 from accelbench.schema.vocab import Device, Mode
 from five_studies import batches, beside, devices, pictures, power, published, speedups, steps, times, training
+from five_studies.claims import claims as claims
 from five_studies.headline import headline as headline
 
 # File name of a picture, what it shows, and the picture; None if there is nothing to draw.

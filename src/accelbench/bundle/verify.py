@@ -56,6 +56,7 @@ class Verified:
     shown: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    sweeps: list[Sweep] = field(default_factory=list)  # of the records; their files are gone
 
 
 def verify(path: Path) -> Verified:
@@ -64,7 +65,7 @@ def verify(path: Path) -> Verified:
     with tempfile.TemporaryDirectory(prefix="accelbench-bundle-") as place:
         try:
             kept = _unpacked(Zip(path, MAX_TOTAL_BYTES, MAX_FILE_BYTES), Path(place), done)
-            sweeps = read_all(Path(place, RESULTS))
+            sweeps = done.sweeps = read_all(Path(place, RESULTS))
             processes = [each for sweep in sweeps for each in sweep.processes]
             _look(sorted(Path(place).rglob(RECORDS)), {each.path for each in processes}, done)
             _compare(kept, sweeps, done)

@@ -12,7 +12,7 @@ from accelbench.errors import UserError, did_you_mean
 # The commands, of which the first one is the default. Each is `COMMAND` of the module that has its name.
 NAMES = (
     *("run", "plan", "compare", "regressions", "best", "doctor", "selfcheck"),
-    *("report", "export", "bundle", "verify", "merge", "sync", "ui", "init", "completion"),
+    *("report", "export", "bundle", "verify", "replay", "merge", "sync", "ui", "init", "completion"),
 )
 MAX_SHOWN = 60  # characters of an unknown word
 
@@ -46,7 +46,6 @@ accelbench measures how fast a model trains and infers, and what is fastest.
 usage: accelbench [run] [-m] [name=value ...]
        accelbench COMMAND [flags]; `accelbench COMMAND --help` lists them
 
-commands:
 {listed}
 
 settings, such as model=cnn batch_size=32: `accelbench run --help` lists them

@@ -42,7 +42,7 @@ class Addition:
 
 
 class Extension(Protocol):
-    """The functions of such a module."""
+    """The functions of such a module; `claims` of a study, for `accelbench replay`, may be missing."""
 
     def of_suite(self, sweep: Sweep, warning: str) -> Addition:
         """What is added to a suite's section; `warning`, which may be empty, is to stand on each picture."""

@@ -193,7 +193,7 @@ class SweepOptions:
     quiet_s: float = RunConfig.quiet_s
     verbose: bool = False
     executor: ExecutorConfig = ExecutorConfig()
-    ends_after_s: float | None = None  # since the first cell began: then no further one is begun
+    ends_after_s: float | None = None  # since the machine was free: then no further cell is begun
 
     @property
     def words(self) -> list[str]:

@@ -115,13 +115,12 @@ def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list
     if measured:
         context.say(f"{len(measured)} of {len(ready.planned)} cells have their record already.")
     context.hosts.meanwhile = delivery.deliver
-    num_known = len(measured)
+    num_known, ends_s = len(measured), time.monotonic() + (context.options.ends_after_s or math.inf)
     with Session(context, ready, todo) as session:  # before the plan is written: it may refuse the cells
         context.write_plan(ready.planned)
         try:
             if sum(item.skip_reason is None for item in todo) > 1:
                 delivery.open()  # while the host imports its framework
-            ends_s = time.monotonic() + (context.options.ends_after_s or math.inf)
             for item in todo:
                 if time.monotonic() >= ends_s:
                     num = counted(len(ready.planned), "cell")

@@ -1,0 +1,103 @@
+"""Replays with the engine that does what a cell's fault says (`fakes`), whose speed its batch decides: 100 times it."""
+
+import io
+import json
+import time
+
+import pytest
+from rich.console import Console
+
+from accelbench.bundle.archive import pack
+from accelbench.bundle.replay import replay
+from accelbench.cli import main
+from accelbench.grid.fingerprint import fingerprint
+from accelbench.project import RECORDS
+from accelbench.report.read import read_all
+from accelbench.schema.measurement import Block
+from accelbench.schema.vocab import Device, Library, Protocol
+from accelbench.schema.workload import ModelSpec
+from bundle.test_bundle import changed
+from fakes import make_cell, make_measurement, make_record, write_sweep
+from sweep.conftest import project, shared  # noqa: F401
+
+BUDGET_S = 120.0
+
+
+def bundled(root, speeds, fault="batch decides", cpu=None, **changes):
+    """A bundle of a cell of each batch with this speed; of a machine with another CPU, if one is named."""
+    machine = fingerprint()["machine"] | ({"cpu_name": cpu} if cpu else {})
+    records = [
+        make_record(
+            make_cell(fault, batch_size=batch, **changes),
+            measurement=make_measurement(
+                blocks=[Block(num_steps=10, num_samples=speed // 10, seconds=0.1)] * 8, latency_s=[batch / 1e3] * 64
+            ),
+            environment={"machine": machine, "versions": {"torch": "1.0"}},
+            wall_s=7.0,
+        )
+        for batch, speed in speeds.items()
+    ]
+    folder = write_sweep(root / "theirs", *records)
+    pack(folder, read_all(folder), root / "theirs.zip")
+    return str(root / "theirs.zip")
+
+
+def replayed(name, hosts, num=5, budget_s=BUDGET_S):
+    console = Console(file=io.StringIO(), width=300)
+    status = replay(name, num, budget_s, console, hosts)
+    return status, console.file.getvalue()
+
+
+TRUE = {1: 100, 8: 800, 32: 3200}
+
+
+@pytest.mark.parametrize(
+    ("speeds", "cpu", "fault", "found", "status"),
+    [
+        (TRUE, None, "", ["holds", "holds", "same", "same", "same"], 0),
+        (TRUE | {1: 50}, None, "", ["holds", "holds, by less", "same", "same", "faster"], 1),
+        ({1: 800, 8: 3200, 32: 1600}, "another", "", ["doesn't hold", "holds, by more"], 1),
+        (TRUE, "another", " 8", ["can't tell", "holds"], 0),
+    ],
+)
+def test_what_holds_here_of_a_bundle(shared, project, speeds, cpu, fault, found, status):  # noqa: F811
+    name, began_s = bundled(project, speeds, f"batch decides{fault}", cpu), time.monotonic()
+    said = replayed(name, shared)
+    assert time.monotonic() - began_s < BUDGET_S
+    (folder,) = (project / "runs").glob("*-replay")
+    kept = json.loads((folder / "replay.json").read_text())
+    assert [each["found"] for each in kept["findings"]] == found
+    assert (said[0], kept["equal_machine"]) == (status, cpu is None), said[1]
+    assert all(f"{each['found']:<15} {each['what']}" in said[1] for each in kept["findings"])
+    assert len([*folder.glob(RECORDS)]) == 5 * len(speeds)
+    assert "with another torch" in said[1]
+    assert ("a bad batch" in said[1]) == bool(fault)
+
+
+OWN = ModelSpec(name="own", library=Library.custom, network="os.system", args={"command": "touch ran"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "num", "budget_s", "why"),
+    [
+        ({"model": OWN}, 5, BUDGET_S, "os.system is not in the bundle"),
+        ({"protocol": Protocol.target}, 5, BUDGET_S, "has no speed to compare"),
+        ({"device": Device.gpu}, 5, BUDGET_S, "no NVIDIA"),
+        ({}, 1, BUDGET_S, "--cells takes more"),
+        ({}, 5, 60.0, "a longer --budget takes more"),
+    ],
+)
+def test_what_is_not_measured_says_why(shared, project, changes, num, budget_s, why):  # noqa: F811
+    status, text = replayed(bundled(project, {1: 100, 8: 800}, cpu="another", **changes), shared, num, budget_s)
+    assert (status, why in text) == (1, True), text
+    assert not (project / "runs").exists()
+    assert not (project / "ran").exists()
+
+
+def test_what_is_no_bundle_or_a_wrong_one_is_refused(project, capsys):  # noqa: F811
+    bundled(project, TRUE)
+    changed(project / "theirs.zip", lambda files: files.update({"cells.csv": b""}), fix=True)
+    for name, said in (("none.zip", "none.zip"), ("other.zip", "wrong, so not replayed"), ("study:003", "not here")):
+        assert main(["replay", name]) == 2
+        assert said in capsys.readouterr().err
+    assert main(["replay", "--cells=0", "theirs.zip"]) == 2

@@ -1,0 +1,27 @@
+import pytest
+
+from accelbench.bundle.replay import key_of
+from accelbench.schema.vocab import Device
+from five_studies.claims import claims
+
+
+def test_the_times_of_study_003_give_its_conclusions():
+    found = {each.what.partition(" (")[0].partition(": ")[2]: round(each.judged.ratio, 2) for each in claims("003")}
+    assert found == {
+        "gpu fp32 b16 over cpu fp32 b16": 6.97,
+        "gpu fp32 b8 over cpu fp32 b8": 4.95,
+        "gpu fp32 b16 over gpu fp32 b8": 1.32,
+        "cpu fp32 b8 over cpu fp32 b16": 1.07,
+    }
+
+
+@pytest.mark.parametrize(("study", "num"), [("002", 1), ("003", 4), ("004", 4), ("009", 0)])
+def test_each_claim_is_of_two_cells_that_differ_in_what_a_user_chooses(study, num):
+    found = claims(study)
+    assert len(found) == num
+    for first, second in (claim.cells for claim in found):
+        assert (first.model, first.data, first.mode) == (second.model, second.data, second.mode)
+        assert key_of(first) != key_of(second)
+        assert all(cell.engine == ("lightning" if study == "003" else "keras") for cell in (first, second))
+    assert all(claim.judged.ratio >= 1 for claim in found)
+    assert {cell.device for claim in found for cell in claim.cells} <= {Device.cpu, Device.gpu, Device.tpu}
