@@ -228,6 +228,18 @@ def test_times_that_do_not_fit_into_the_process_are_found(changes, said):
     assert said in _too_long(maker.ok(maker.cell(), 1e5, **changes))
 
 
+def test_a_table_of_a_release_with_fewer_columns_is_compared(bundle, capsys):
+    def edit(files):
+        lines = files["processes.csv"].decode().splitlines()  # whose last column is `counts`
+        files["processes.csv"] = "".join(line.rpartition(",")[0] + "\n" for line in lines).encode()
+
+    status, printed = verified(changed(bundle, edit, fix=True), capsys)
+    assert (status, "note    processes.csv: of another release: it lacks the columns counts" in printed.out) == (
+        0,
+        True,
+    )
+
+
 @pytest.mark.parametrize(
     ("old", "new", "status", "said"),
     [

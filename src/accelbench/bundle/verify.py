@@ -124,12 +124,17 @@ def _compare(kept: dict[str, bytes], sweeps: Sequence[Sweep], done: Verified) ->
             ours, theirs = list(own), list(other)
         except csv.Error as error:
             raise UserError(f"{name}: no readable table ({error})") from error
-        if own.fieldnames != other.fieldnames:
-            changed = sorted({*(own.fieldnames or ())} ^ {*(other.fieldnames or ())})
+        columns, found_columns = list(own.fieldnames or ()), list(other.fieldnames or ())
+        lacking = [column for column in columns if column not in found_columns]  # which this release has added
+        if not found_columns or [column for column in columns if column not in lacking] != found_columns:
+            changed = sorted({*columns} ^ {*found_columns})
             done.problems.append(
                 f"{name}: has other columns than the records give: {', '.join(changed) or 'their order'}"
             )
             continue
+        if lacking:
+            done.notes.append(f"{name}: of another release: it lacks the columns {', '.join(lacking)}")
+            ours = [{column: value for column, value in row.items() if column not in lacking} for row in ours]
         if len(ours) != len(theirs):
             done.problems.append(f"{name}: has {len(theirs)} rows, and the records give {len(ours)}")
             continue
