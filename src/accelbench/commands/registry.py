@@ -11,7 +11,7 @@ from accelbench.errors import UserError, did_you_mean
 
 # The commands, of which the first one is the default. Each is `COMMAND` of the module that has its name.
 NAMES = (
-    *("run", "plan", "compare", "regressions", "best", "doctor", "selfcheck"),
+    *("run", "plan", "compare", "regressions", "bisect", "best", "doctor", "selfcheck"),
     *("report", "export", "bundle", "verify", "replay", "merge", "sync", "ui", "init", "completion"),
 )
 MAX_SHOWN = 60  # characters of an unknown word
@@ -44,7 +44,7 @@ def overview() -> str:
     return f"""\
 accelbench measures how fast a model trains and infers, and what is fastest.
 usage: accelbench [run] [-m] [name=value ...]
-       accelbench COMMAND [flags]; `accelbench COMMAND --help` lists them
+       accelbench COMMAND [flags], which `accelbench COMMAND --help` lists:
 
 {listed}
 

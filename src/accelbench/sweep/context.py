@@ -63,7 +63,7 @@ class SweepContext:
         """
         sweep_id = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{kind or options.suite}"
         place = workplace().with_data(options.data_root)
-        folder = out or _folder_under_runs(place, options.out or f"{RUNS}/{sweep_id}")
+        folder = out or folder_under_runs(place, options.out or f"{RUNS}/{sweep_id}")
         check_request(cells)
         return cls(options, console, hosts, place, folder, sweep_id, refuses=out is None)
 
@@ -148,7 +148,8 @@ def read_or_set_aside(paths: Iterable[Path]) -> tuple[list[Record], list[str]]:
     return found, [f"{shown(path)}: {reason}; kept as {set_aside(path).name}" for path, reason in reasons]
 
 
-def _folder_under_runs(place: Workplace, out: str) -> Path:
+def folder_under_runs(place: Workplace, out: str) -> Path:
+    """The folder that `out=` names. Raises UserError: it is not below runs/, or can't be there."""
     runs, folder = place.root / RUNS, resolved(place.root / out)
     if os.path.lexists(runs) and not runs.is_dir():
         raise UserError(f"{shown(runs)}: a file is where the folder of the records should be: move it")

@@ -118,6 +118,10 @@ class Session:
         if len(runnable) > 1 and not self._is_brief and not self.context.is_announced:
             self.context.say(f"{counted(len(runnable), 'cell')} to measure: {total(runnable, self.evidence)}")
 
+    def at(self, context: SweepContext, ready: Prepared) -> None:
+        """Measures there from now on, by the hosts of `context`: cells that were planned alike, of other code."""
+        self.context, self.ready = context, ready
+
     def measure(self, item: Planned, left_s: float = math.inf) -> Record:
         """Runs the cell, or skips it with its reason, judges it, writes its record, and shows the outcome.
 

@@ -1,0 +1,229 @@
+"""Finds the commit that made a cell slower: processes of commits beside GOOD's, interleaved, until each is sure."""
+
+import shlex
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
+
+from rich.console import Console
+
+from accelbench import lock
+from accelbench.compare.answer import SpeedRatio, difference
+from accelbench.compare.commits import MOST, State, half_of, judged, search
+from accelbench.compare.record_sets import ComparedProcess
+from accelbench.errors import Interrupted, RefusedError, UserError, WriteError, writing_errors
+from accelbench.grid.plan import Prepared, check_request
+from accelbench.isolation.hosts import Hosts
+from accelbench.presentation import counted
+from accelbench.project import BISECTION, RUNS, shown, workplace
+from accelbench.schema.plan_file import WantedCell
+from accelbench.schema.record import Record
+from accelbench.schema.serialize import write_json
+from accelbench.schema.vocab import Status
+from accelbench.search.worktrees import Commit, Worktree
+from accelbench.settings.compose import one_cell
+from accelbench.stats.order_statistics import median
+from accelbench.sweep.context import SweepContext, folder_under_runs
+from accelbench.sweep.interleaved import save_comparison, shuffled_runs
+from accelbench.sweep.run import known
+from accelbench.sweep.session import Session
+from accelbench.sweep.terminal import say
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is said of a commit by its processes beside those of another one."""
+
+    commit: Commit
+    against: Commit
+    state: State
+    why: str = ""  # it does not run, or can't be told
+    found: SpeedRatio | None = None
+    records: tuple[str, ...] = ()  # of each of the two, the process in the middle
+
+    @property
+    def line(self) -> str:
+        said = self.why or (difference(self.found) if self.found else "too few processes")
+        return f"{self.commit.short} {self.state:<13}{said}; {self.commit.subject}"
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A commit that can be measured."""
+
+    commit: Commit
+    tree: Worktree
+    ready: Prepared
+    context: SweepContext
+
+
+class Bisection:
+    """One search among GOOD and the commits after it, for the cell of `words`."""
+
+    def __init__(self, listed: Sequence[Commit], words: Sequence[str], budget_s: float, console: Console) -> None:
+        self.good, *self.after = listed
+        self.cell, self.options = one_cell(shlex.join(words))
+        if not self.cell.own_code:
+            raise UserError(f"model={self.cell.model.name}: no code of this repository: name it by model=custom")
+        self.place = workplace().with_data(self.options.data_root)
+        # The same for the same question: one that was killed goes on from its records.
+        name = f"{RUNS}/bisect-{self.good.short}-{self.after[-1].short}-{self.cell.id[:8]}"
+        self.folder = folder_under_runs(self.place, self.options.out or name)
+        self.console, self.budget_s, self.told = console, budget_s, list[Told]()
+
+    def say(self, line: str) -> None:
+        say(self.console, line)
+
+    def has_time(self) -> bool:
+        return time.monotonic() < self.ends_s
+
+    def run(self) -> int:
+        """Prints what each commit is, and the answer; the exit status: 1 without one. Raises UserError."""
+        self.say(f"{counted(len(self.after), 'commit')} after GOOD. Work that is not committed does not count.")
+        with lock.hold_measuring(self.say), ExitStack() as stack:
+            self.ends_s = time.monotonic() + self.budget_s
+            try:
+                first = stack.enter_context(self._side(self.good))
+            except UserError as error:
+                raise UserError(f"GOOD={self.good.short}: does not run: {error}") from error
+            try:
+                return self._search(first)
+            except KeyboardInterrupt as stop:
+                raise Interrupted("; every finished process has its record, in", shown(self.folder)) from stop
+
+    def _search(self, first: _Side) -> int:
+        codes = {self.after[-1].code(): State.slower, self.good.code(): State.not_slower}
+        if len(codes) < 2:
+            return self._end("No slow-down to look for: BAD has GOOD's code", [])
+        bad = self._compare(first, self.after[-1], None)
+        if bad.state == State.broken:
+            raise UserError(f"BAD={bad.commit.short}: does not run: {bad.why}")
+        if bad.found is None or bad.state != State.slower:
+            more = ": give it a longer --budget, or the cell a longer window" if bad.state == State.cant_tell else ""
+            return self._end(f"No slow-down to look for. BAD against GOOD: {bad.state}{more}", [])
+        half = half_of(bad.found)
+
+        def state_of(at: int) -> State | None:
+            if not self.has_time():
+                return None
+            commit, code = self.after[at], self.after[at].code()
+            if code in codes:
+                self.say(f"{commit.short} {codes[code]:<13}has the code of another one; {commit.subject}")
+            else:
+                codes[code] = self._compare(first, commit, half).state
+            return codes[code]
+
+        low, high = search(len(self.after), state_of)
+        left = self.after[low + 1 : high + 1]
+        if len(left) > 1:
+            lines = [f"Can't tell which of these {len(left)} commits is the first slower one:"]
+            return self._end("\n".join([*lines, *(f"  {each.short} {each.subject}" for each in left)]), left)
+        with self._side(self.after[low]) if low >= 0 else nullcontext(first) as before:
+            proof = self._compare(before, left[0], half)
+        if proof.found is None or proof.state != State.slower:
+            than = f"slower than GOOD, but against the commit before it: {proof.state}"
+            return self._end(f"Can't tell whether it is {left[0].short} {left[0].subject}: {than}", left)
+        answer = f"First slower commit: {left[0].hash} {left[0].subject}\nAgainst the one before: "
+        return self._end(f"{answer}{difference(proof.found)}\nProof: {' '.join(proof.records)}", left, proof)
+
+    def _end(self, answer: str, left: Sequence[Commit], proof: Told | None = None) -> int:
+        """Prints and keeps the answer, and the commits that are left."""
+        content = {"answer": answer, "left": [asdict(each) for each in left], "proof": proof and asdict(proof)}
+        with writing_errors(shown(self.folder / BISECTION)):
+            write_json(self.folder / BISECTION, {**content, "commits": [asdict(each) for each in self.told]})
+        self.say(f"\n{answer}\nRecords: {shown(self.folder)}, and {BISECTION} there")
+        return int(proof is None)
+
+    @contextmanager
+    def _side(self, commit: Commit) -> Iterator[_Side]:
+        """A commit's files and hosts. Raises UserError: it does not run."""
+        with Worktree.of(commit) as tree, Hosts() as hosts:
+            place, folder = self.place, self.folder
+            context = SweepContext(self.options, self.console, hosts, place, folder, folder.name, refuses=True)
+            with tree.inside():
+                check_request([self.cell])
+                tree.check(self.cell)
+                ready = context.prepare([self.cell])
+            if (reason := ready.planned[0].skip_reason) is not None:
+                raise UserError(reason)
+            git = {"revision": commit.hash, "branch": None, "dirty": False}
+            yield _Side(commit, tree, replace(ready, git=git), context)
+
+    def _compare(self, first: _Side, commit: Commit, half: float | None) -> Told:
+        """What a commit is, by rounds beside the first one until it is sure; prints it."""
+        try:
+            with self._side(commit) as second:
+                told = _Pair(first, second).told(half, self.has_time)
+        except (WriteError, RefusedError):
+            raise
+        except UserError as error:
+            told = Told(commit, first.commit, State.broken, str(error))
+        self.told.append(told)
+        self.say(told.line)
+        return told
+
+
+class _Pair:
+    """Two commits and the rounds of their processes, whose records are in one folder."""
+
+    def __init__(self, first: _Side, second: _Side) -> None:
+        self.sides = first, second
+        self.folder = second.context.folder / f"{first.commit.short}-{second.commit.short}"
+        self.cell = first.ready.planned[0].cell
+        self.runs = shuffled_runs(self.cell, self.cell, MOST, seed=int(second.commit.hash[:8], 16))
+        self.records: tuple[list[Record], list[Record]] = [], []
+        self.session: Session | None = None
+
+    def told(self, half: float | None, has_time: Callable[[], bool]) -> Told:
+        """What the second commit is: by rounds that have records, and by new ones as long as there is time."""
+        state, found, why = None, None, ""
+        with ExitStack() as stack:
+            stack.callback(self._keep)
+            for num, is_second in enumerate(self.runs.is_second):
+                record = self._process(num, stack, may_start=num % 2 == 1 or has_time())
+                if record is None:
+                    break
+                self.records[is_second].append(record)
+                if record.status != Status.ok:
+                    why = f"{record.label}: {record.status}: {record.reason}"
+                    state = State.broken if is_second else State.cant_tell
+                elif num % 2:
+                    state, found = judged(*([ComparedProcess.of(each) for each in part] for part in self.records), half)
+                if state is not None:
+                    break
+        first, second = (each.commit for each in self.sides)
+        paths = (f"{shown(self.folder)}/{_middle(part).name}.json" for part in self.records if part)
+        return Told(second, first, state or State.cant_tell, why, found, tuple(paths))
+
+    def _process(self, num: int, stack: ExitStack, *, may_start: bool) -> Record | None:
+        side = self.sides[self.runs.is_second[num]]
+        context = replace(side.context, folder=self.folder)
+        with side.tree.inside():
+            item = side.ready.process(self.runs.cells[num], f"{side.commit.short}-r{num // 2}")
+            done, _ = known(context, [item])
+        if done or not may_start:
+            return done[0] if done else None
+        if self.session is None:
+            second = self.sides[1]
+            with second.tree.inside():  # where its hosts start, and its network is checked
+                session = Session(second.context, second.ready, second.ready.planned, is_brief=True)
+                self.session = stack.enter_context(session)
+        with side.tree.inside():
+            self.session.at(context, side.ready)
+            return self.session.measure(item)
+
+    def _keep(self) -> None:
+        """Has other commands find the records: the plan, and which of them are of which commit."""
+        if records := [*self.records[0], *self.records[1]]:
+            context = replace(self.sides[1].context, folder=self.folder)
+            context.write_plan([WantedCell(each.cell, each.name, each.label) for each in records])
+            first, second = (f"{each.commit.short} {each.commit.subject}" for each in self.sides)
+            save_comparison(self.runs, (first, second), records, self.folder)
+
+
+def _middle(records: Sequence[Record]) -> Record:
+    """The one whose speed is the median, the lower one of two."""
+    rates = {each.name: ComparedProcess.of(each).rates for each in records}
+    ordered = sorted(records, key=lambda each: median(rates[each.name]) if rates[each.name] else 0.0)
+    return ordered[(len(ordered) - 1) // 2]

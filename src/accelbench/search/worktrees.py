@@ -1,0 +1,128 @@
+"""The commits of a git repository, and worktrees of them: work that is not committed is in none."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from accelbench.errors import UserError
+from accelbench.grid.own_code import source_digest, source_files
+from accelbench.lifeline import PREFIX, scratch_folder
+from accelbench.project import PACKAGE, resolved
+from accelbench.schema.cell import Cell
+
+NO_CODE = (".md", ".rst")  # the endings of files that no program reads
+
+
+def git(*words: object) -> str:
+    """What git prints, without the hooks of the repository. Raises UserError: it fails."""
+    command = ["git", "-c", "core.hooksPath=/dev/null", "-c", "log.showSignature=false", *map(str, words)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", start_new_session=True)
+    except OSError as error:
+        raise UserError(f"bisect: git can't be run ({error.strerror})") from error
+    if done.returncode:
+        raise UserError(f"bisect: git {words[0]}: {done.stderr.strip().removeprefix('fatal: ')}")
+    return done.stdout.rstrip("\n")
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit of the repository of the current folder."""
+
+    hash: str
+    subject: str
+
+    @property
+    def short(self) -> str:
+        return self.hash[:8]
+
+    def code(self) -> str:
+        """A digest of its files but texts for people: commits with equal ones run alike.
+
+        Of all files, not of the package that the cell names: that may import others of the repository, or read them.
+        """
+        files = git("ls-tree", "-r", "-z", "--full-tree", self.hash).split("\0")
+        return hashlib.sha256("\0".join(each for each in files if not each.endswith(NO_CODE)).encode()).hexdigest()
+
+
+def commits(good: str, bad: str) -> list[Commit]:
+    """GOOD, and the commits after it up to BAD, the oldest first.
+
+    Only first parents: the states that the branch was in, one after another. What a merge brings came into it at once,
+    and its single commits may lack what the branch had by then. Raises UserError: there are none.
+    """
+    git("rev-parse", "--show-toplevel")
+    found = {}
+    for name, word in (("GOOD", good), ("BAD", bad)):
+        with suppress(UserError):
+            found[name] = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{word}^{{commit}}")
+        if name not in found:
+            raise UserError(f"{name}={word}: no revision of this repository")
+    if git("rev-list", "--count", f"{found['BAD']}..{found['GOOD']}") != "0":
+        raise UserError(f"GOOD={good}: is no ancestor of BAD={bad}")
+    after = ("--first-parent", "--reverse", f"{found['GOOD']}..{found['BAD']}")
+    lines = [
+        line for which in (("-1", found["GOOD"]), after) for line in git("log", "--format=%H %s", *which).split("\n")
+    ]
+    lines = [line for line in lines if line]
+    if len(lines) < 2:
+        raise UserError(f"GOOD={good}, BAD={bad}: are one commit")
+    return [Commit(*line.split(" ", 1)) for line in lines]
+
+
+class Worktree:
+    """The files of a commit in a folder of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.top = folder, resolved(Path(git("rev-parse", "--show-toplevel")))
+
+    @classmethod
+    @contextmanager
+    def of(cls, commit: Commit) -> Iterator["Worktree"]:
+        """Removes it at the end, however that comes; and what one that was killed left in the repository."""
+        with scratch_folder() as scratch:
+            for line in git("worktree", "list", "--porcelain").splitlines():
+                path = line.removeprefix("worktree ")
+                if PREFIX in path and not os.path.exists(path):
+                    git("worktree", "remove", "--force", path)
+            try:
+                git("worktree", "add", "--quiet", "--detach", scratch / commit.short, commit.hash)
+                yield cls(resolved(scratch / commit.short))
+            finally:
+                with suppress(UserError):
+                    git("worktree", "remove", "--force", scratch / commit.short)
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Has the working folder and Python's path in the worktree where they are in the repository."""
+        here, path = Path.cwd(), sys.path[:]
+        try:
+            os.chdir(self._moved(resolved(here)))
+            sys.path[:] = [str(self._moved(resolved(Path(each)))) if each else each for each in path]
+            source_digest.cache_clear()
+            yield
+        finally:
+            os.chdir(here)
+            sys.path[:] = path
+
+    def _moved(self, path: Path) -> Path:
+        """In the worktree, if it is there: a virtual environment in the repository is not."""
+        moved = self.folder / path.relative_to(self.top) if path.is_relative_to(self.top) else path
+        return moved if moved.is_dir() and path != PACKAGE.parent else path
+
+    def check(self, cell: Cell) -> None:
+        """Raises UserError: what the cell names is not the commit's, or in the repository but not in the worktree."""
+        homes = {
+            f"{flag}={path}": resolved(min(source_files(flag, path).values(), default=self.top))
+            for flag, path in cell.own_code.items()
+        }
+        others = {named: home for named, home in homes.items() if not home.is_relative_to(self.folder)}
+        own = {named for named, home in others.items() if home.is_relative_to(self.top)}
+        strays = [named for named in own if not others[named].is_relative_to(sys.prefix)]
+        if strays or len(others) == len(homes):
+            raise UserError(f"{(strays or list(others))[0]}: is not among the files of the commit")

@@ -1,0 +1,85 @@
+"""The search for a slower commit, among simulated ones with the noise that was seen on two cores."""
+
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+
+from accelbench.compare.commits import MOST, State, half_of, judged, next_commit, search
+from compare.test_machine_error import Machine
+
+NUM, SLOWED = 40, 0.1
+
+
+def told(machine, slowed, half=None):
+    """What rounds of a commit that is slower by this share say, as `Bisection` measures them."""
+    sides, at = ([], []), 0
+    for _ in range(MOST):
+        for is_second in machine.dice.permutation(2):
+            at += 1
+            rates = machine.process(slowed if is_second else 0.0)
+            sides[is_second].append(SimpleNamespace(rates=rates, started_at=f"{at:03}", environment={}))
+        state, found = judged(*sides, half)
+        if state is not None:
+            break
+    return state or State.cant_tell, found
+
+
+def outcome(seed, broken=()):
+    """Whether a search among 40 commits with a slow-down at a random one names it, another one, or none."""
+    machine = Machine(seed)
+    culprit = int(machine.dice.integers(NUM))
+    state, found = told(machine, SLOWED)
+    if state != State.slower:
+        return "no slow-down"
+
+    def state_of(at):
+        if at in broken:
+            return State.broken
+        return told(machine, SLOWED * (at >= culprit), half_of(found))[0]
+
+    low, high = search(NUM, state_of)
+    proven = high - low == 1 and told(machine, SLOWED * (low < culprit <= high), half_of(found))[0] == State.slower
+    if not proven:
+        return "can't tell" if low < culprit <= high else "wrong, unproven"
+    return "right" if high == culprit else "wrong"
+
+
+def check(seeds):
+    found = Counter(map(outcome, seeds))
+    assert found["right"] >= 0.95 * len(seeds), found
+    assert not found["wrong"], found
+
+
+def test_a_slow_down_of_a_tenth_among_40_commits_is_found():
+    check(range(20))
+
+
+@pytest.mark.slow
+def test_a_slow_down_of_a_tenth_is_found_in_nearly_all_of_200_searches_and_none_names_another_commit():
+    check(range(100, 300))
+
+
+def test_equal_ends_are_no_slow_down():
+    assert all(told(Machine(seed), 0.0)[0] != State.slower for seed in range(5))
+
+
+@pytest.mark.parametrize("culprit", [0, 1, 17, 38, 39])
+@pytest.mark.parametrize("broken", [set(), {19, 20}, set(range(10, 30)), set(range(0, 39, 2))])
+def test_commits_that_do_not_run_are_skipped_and_what_is_left_is_between_the_ends(culprit, broken):
+    broken, asked = broken - {NUM - 1}, []
+
+    def state_of(at):
+        asked.append(at)
+        return State.broken if at in broken else State.slower if at >= culprit else State.not_slower
+
+    low, high = search(NUM, state_of)
+    assert low < culprit <= high
+    assert set(range(low + 1, high)) <= broken
+    assert len(asked) == len(set(asked)) <= 12 + len(set(asked) & broken)
+    assert search(NUM, lambda at: None) == (-1, NUM - 1)
+
+
+def test_the_search_goes_on_far_from_a_commit_that_does_not_run():
+    assert next_commit({}, NUM) == 19
+    assert next_commit({19: State.broken}, NUM) in (9, 29)

@@ -1,0 +1,141 @@
+"""Repositories made here, whose network waits longer from one commit on."""
+
+import os
+import shutil
+import subprocess
+from unittest.mock import Mock
+
+import pytest
+
+from accelbench.cli import main
+from accelbench.project import RECORDS
+from accelbench.schema.record import read
+from accelbench.schema.serialize import read_json
+from accelbench.search.worktrees import commits
+from accelbench.sweep.session import Session
+
+NET = """{first}
+import time, torch
+from mine.wait import SECONDS
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+
+    def forward(self, inputs):
+        time.sleep(SECONDS)
+        return self.layer(inputs)
+
+def batch(batch_size):
+    return torch.randn(batch_size, 4)
+"""
+CELL = "model=custom model.target=mine.nets.Net model.batch=mine.nets.batch mode=infer batch_size=2 tracking=none"
+SHORT = "breakdown_s=0 window.warmup_s=0.05 window.warmup_steps=2 window.measure_s=0.3 window.block_s=0.05"
+WORDS = f"{CELL} {SHORT} window.latency_s=0.02".split()
+NUM, BROKEN, ALIKE, CULPRIT = 8, 4, 3, 6  # ALIKE: only its notes differ from the one before
+
+
+def git(*words):
+    named = ["-c", "user.name=me", "-c", "user.email=me@example.org", "-c", "commit.gpgsign=false"]
+    return subprocess.run(["git", *named, *words], check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Eight commits after the first: one that does not run, one without code, and the slow one."""
+    here = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(here)
+        return fill(here)
+
+
+@pytest.fixture
+def repository(made, here):
+    return shutil.copytree(made, here, dirs_exist_ok=True)
+
+
+def fill(here):
+    git("init", "-q", "-b", "main")
+    (here / "mine").mkdir()
+    (here / "mine/__init__.py").touch()
+    for num in range(NUM + 1):
+        (here / "mine/wait.py").write_text(f"SECONDS = {0.04 if num >= CULPRIT else 0.02}\n")
+        first = "import gone" if num == BROKEN else f"NUM = {num - (num == ALIKE)}"
+        (here / "mine/nets.py").write_text(NET.format(first=first))
+        (here / "notes.md").write_text(str(num))
+        git("add", "mine", "notes.md")
+        git("commit", "-qm", f"Change {num}")
+        git("tag", f"change{num}")
+    (here / "mine/nets.py").write_text("no Python: what is not committed does not count\n")
+    return here
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("gone HEAD", "GOOD=gone: no revision of this repository"),
+        ("change2 --budget 1m gone", "BAD=gone: no revision of this repository"),
+        ("HEAD change0", "GOOD=HEAD: is no ancestor of BAD=change0"),
+        ("HEAD change8", "GOOD=HEAD, BAD=change8: are one commit"),
+        ("change0 HEAD --budget soon", "--budget soon: should be a time"),
+        ("change0 HEAD -- model=mlp", "model=mlp: no code of this repository"),
+        ("change0 HEAD -- out=elsewhere", "out=elsewhere: should be a folder under runs/"),
+        ("change0 HEAD -- model.batch=mine.nets.gone", "GOOD={}: does not run: model.batch=mine.nets.gone: the module"),
+        ("change2 HEAD -- model.target=torch.nn.ReLU model.batch=null", "model.target=torch.nn.ReLU: is not among"),
+    ],
+)
+def test_what_can_not_be_searched_is_said(words, message, repository, capsys):
+    given, _, settings = words.partition(" -- ")
+    assert main(["bisect", *given.split(), "--", *([] if "model=mlp" in words else WORDS), *settings.split()]) == 2
+    assert message.format(git("rev-parse", "change0")[0][:8]) in capsys.readouterr().err
+    assert len(git("worktree", "list")) == 1
+
+
+def test_outside_of_a_repository(here, capsys):
+    assert main(["bisect", "a", "b", "--", *WORDS]) == 2
+    assert "not a git repository" in capsys.readouterr().err
+
+
+def test_a_merge_is_one_commit_of_the_branch(repository):
+    git("stash", "-q")
+    git("checkout", "-q", "-b", "side", "change7")
+    git("commit", "-q", "--allow-empty", "-m", "On the side")
+    git("checkout", "-q", "main")
+    git("merge", "-q", "--no-ff", "-m", "Merge", "side")
+    assert [each.subject for each in commits("change6", "HEAD")] == ["Change 6", "Change 7", "Change 8", "Merge"]
+    codes = [each.code() for each in commits("change1", "change4")]
+    assert [codes.index(each) for each in codes] == [0, 1, 1, 3]  # notes are no code
+
+
+def test_ctrl_c_and_a_kill_leave_no_worktree(repository, monkeypatch, capsys):
+    monkeypatch.setattr(Session, "__enter__", Mock(side_effect=KeyboardInterrupt))
+    git("worktree", "add", "-q", "--detach", "accelbench-run-1/x", "change1")  # as a search that was killed
+    git("worktree", "add", "-q", "--detach", "another", "change1")
+    for name in ("accelbench-run-1/x", "another"):
+        (repository / name).rename(repository / f"gone{os.path.basename(name)}")
+    here, words = os.getcwd(), ["bisect", "change0", "HEAD", "--", *WORDS]
+    assert main(words) == 130
+    assert f"To go on: accelbench {' '.join(words)} out=runs/bisect-" in capsys.readouterr().err
+    assert [line.split()[0] for line in git("worktree", "list")] == [here, f"{here}/another"]
+    assert os.getcwd() == here
+
+
+@pytest.mark.slow
+def test_the_slow_commit_of_a_real_repository_is_found_and_a_second_run_measures_nothing(repository, capsys):
+    words = ["bisect", "change0", "HEAD", "--budget", "10m", "--", *WORDS]
+    assert main(words) == 0
+    told = capsys.readouterr().out
+    records = {path: path.stat().st_mtime_ns for path in repository.rglob(RECORDS)}
+    assert "No module named 'gone'" in told
+    assert f"First slower commit: {git('rev-parse', 'change6')[0]} Change 6" in told
+    assert main(words) == 0
+    assert capsys.readouterr().out.replace("Probing", "") in told
+    assert records == {path: path.stat().st_mtime_ns for path in repository.rglob(RECORDS)}
+    found = read_json(next(repository.glob("runs/*/bisect.json")))
+    assert (found["proof"]["commit"]["subject"], found["proof"]["against"]["subject"]) == ("Change 6", "Change 5")
+    assert found["proof"]["found"]["high"] < 0.75
+    before, after = (read(repository / path) for path in found["proof"]["records"])
+    assert before.environment["git"]["revision"] == git("rev-parse", "change5")[0]
+    assert after.environment["git"]["revision"] == git("rev-parse", "change6")[0]
+    assert len(git("worktree", "list")) == 1
