@@ -115,6 +115,8 @@ def harmless(words):
         return [["plan", *shlex.split(side)] for side in words[2:4]]
     if words[0] == "compare" and not Path(words[1]).is_dir():  # records of other machines and revisions
         return [["compare", "A", "B", *words[3:]]]
+    if words[0] == "bisect":
+        return [["plan", *words[words.index("--") + 1 :]]]
     if {"--search", "--serve", "--target", "--largest-batch"} & set(words):
         served = ["protocol=server"] * ("--serve" in words)
         served += ["protocol=target", "target.accuracy=0.9"] * ("--target" in words)

@@ -44,10 +44,9 @@ def overview() -> str:
     return f"""\
 accelbench measures how fast a model trains and infers, and what is fastest.
 usage: accelbench [run] [-m] [name=value ...]
-       accelbench COMMAND [flags], which `accelbench COMMAND --help` lists:
+       accelbench COMMAND [flags]; `accelbench COMMAND --help` lists them
 
 {listed}
-
 settings, such as model=cnn batch_size=32: `accelbench run --help` lists them
 exit status: 0 done; 1 a cell failed, no answer, or --fail-if; 2 a mistake
 """
