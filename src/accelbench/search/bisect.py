@@ -189,7 +189,8 @@ class _Pair:
                     why = f"{record.label}: {record.status}: {record.reason}"
                     state = State.broken if is_second else State.cant_tell
                 elif num % 2:
-                    state, found = judged(*([ComparedProcess.of(each) for each in part] for part in self.records), half)
+                    before, after = ([ComparedProcess.of(each) for each in part] for part in self.records)
+                    state, found = judged(before, after, half)
                 if state is not None:
                     break
         first, second = (each.commit for each in self.sides)
