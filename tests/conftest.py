@@ -34,7 +34,7 @@ LONG += ["report/test_in_a_browser.py", "engines/", "test_conf.py", "settings/",
 LONG += ["search/", "stages/", "isolation/", "cluster/", "doctor/", "test_architecture.py"]
 # What one process runs, since it takes long to import: exported networks' engines, MLflow, and PyTorch in a host.
 TOGETHER = {"engines/exported/": "exported", "engines/test_served.py": "exported"}
-TOGETHER |= dict.fromkeys(("test_cli.py", "sinks/", "sweep/test_secrets.py"), "mlflow")
+TOGETHER |= dict.fromkeys(("test_cli.py", "sinks/", "sweep/test_secrets.py", "stages/test_confirming.py"), "mlflow")
 TOGETHER |= dict.fromkeys(("lies/", "engines/lightning/test_engine.py"), "host")
 
 
@@ -68,6 +68,7 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_collection_finish(session):
+    gc.freeze()  # what was imported stays
     gc.set_threshold(50_000)  # few tests make garbage, and all of them many objects that stay
     gc.enable()
     if sys.modules.keys() >= BOTH:
@@ -103,6 +104,19 @@ def hosts():
     """The processes that real cells are forked from: each imports its framework once for all tests."""
     with Hosts() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory) -> Path:
+    """A root, with both kinds of quotes in its name, with a store: to be copied, since making one takes seconds."""
+    from accelbench.sinks.mlflow import Store  # its import takes over a second
+
+    root = tmp_path_factory.mktemp("created") / "'odd' and \"quoted\""
+    root.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        Store(root).delivered("another")
+    return root
 
 
 @pytest.fixture(scope="session")

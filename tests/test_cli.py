@@ -5,6 +5,7 @@ import importlib
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -269,7 +270,8 @@ def test_plans_records_and_reports_import_nothing_of_the_users(faulty, capsys, m
     assert (faulty / "imported").exists()
 
 
-def test_one_cell_ends_with_its_card_and_several_do_not(faulty, capsys):
+def test_one_cell_ends_with_its_card_and_several_do_not(faulty, capsys, empty_store):
+    shutil.copy(empty_store / "mlflow.db", faulty)
     assert main(["mode=infer", "out=runs/one", "batch_size=8"]) == 0
     text = capsys.readouterr().out
     assert re.search(r"cell +mlp-cpu-fp32-b8-infer: 3,200 samples/s", text)

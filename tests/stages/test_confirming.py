@@ -1,6 +1,7 @@
 """Questions of sweeps written as a runner leaves them, and answers of the engine that fails as told (`fakes`)."""
 
 import io
+import shutil
 from dataclasses import replace
 
 from rich.console import Console
@@ -53,7 +54,8 @@ def test_what_is_sure_or_has_no_other_choice_is_not_asked(tmp_path):
     assert questions(swept(tmp_path, alone, *sure), 1000.0) == []
 
 
-def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(project, shared):
+def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(project, shared, empty_store):
+    shutil.copy(empty_store / "mlflow.db", project)
     cells = [make_cell(), make_cell(options=Options(channels_last=True))]
     options = make_options(out=None, tracking="mlflow")
     console = Console(file=io.StringIO(), width=200)

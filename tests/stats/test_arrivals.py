@@ -5,8 +5,7 @@ from statistics import median
 
 import numpy as np
 import pytest
-from scipy import stats as scipy_stats
-from scipy.stats import binom
+import scipy  # its parts are imported when they are used
 
 from accelbench.stats import arrivals
 
@@ -17,7 +16,7 @@ def times(rng, runs, num, ratio=1.0, spread=0.1, late=0.0):
     """Log-normal ones of this relative spread around a median of `ratio`; the share `late` does not arrive."""
     sigma = math.sqrt(math.log1p(spread**2))
     drawn = ratio * np.exp(rng.normal(0, sigma, (runs, num)))
-    return np.where(drawn > math.exp(sigma * scipy_stats.norm.isf(late)), INF, drawn) if late else drawn
+    return np.where(drawn > math.exp(sigma * scipy.stats.norm.isf(late)), INF, drawn) if late else drawn
 
 
 def is_sure(found):
@@ -31,14 +30,14 @@ def share_sure(first, second, budget=None):
 
 def at_most(share, runs):
     """The most of so many runs, each of which has this chance: more are seen once in a thousand times."""
-    return binom.isf(0.001, runs, share) / runs
+    return scipy.stats.binom.isf(0.001, runs, share) / runs
 
 
 @pytest.mark.parametrize(("num", "rank"), [(6, 1), (8, 1), (9, 2), (10, 2), (15, 4), (20, 6)])
 def test_a_median_lies_between_the_kth_times_from_both_ends(num, rank):
     ordered = [*range(1, num), INF]
     assert arrivals.median_interval(ordered[::-1]) == (ordered[rank - 1], ordered[-rank])
-    wanted = scipy_stats.quantile_test(ordered[:-1] + [num], p=0.5).confidence_interval()
+    wanted = scipy.stats.quantile_test(ordered[:-1] + [num], p=0.5).confidence_interval()
     assert arrivals.median_interval(ordered[:-1] + [num]) == (wanted.low, wanted.high)
     assert arrivals.median_interval(ordered[:5]) is None
 
@@ -74,22 +73,22 @@ def test_a_run_that_did_not_arrive_takes_between_the_budget_and_forever():
 def test_p_is_that_of_all_permutations_with_ties_and_runs_that_did_not_arrive(num):
     rng = np.random.default_rng(1)
     for first, second in rng.choice([1.0, 2.0, 2.5, 3.0, 4.0, INF], (3, 2, num)):
-        ranks = scipy_stats.rankdata([*first, *second])
-        wanted = scipy_stats.permutation_test(
+        ranks = scipy.stats.rankdata([*first, *second])
+        wanted = scipy.stats.permutation_test(
             (ranks[:num], ranks[num:]), lambda one, two: abs(sum(one) - sum(two)), alternative="greater"
         )
         assert arrivals.permutation_p(first, second) == pytest.approx(wanted.pvalue)
     first, second = rng.random(20), rng.random(17) + 0.2
-    wanted = scipy_stats.mannwhitneyu(first, second, method="exact").pvalue
+    wanted = scipy.stats.mannwhitneyu(first, second, method="exact").pvalue
     assert arrivals.permutation_p(first, second) == pytest.approx(wanted)
 
 
 def test_shares_are_told_by_exact_tests():
     for num, of in ((0, 5), (3, 7), (10, 10)):
-        wanted = scipy_stats.binomtest(num, of).proportion_ci(0.95, "exact")
+        wanted = scipy.stats.binomtest(num, of).proportion_ci(0.95, "exact")
         assert arrivals.share_interval(num, of) == pytest.approx((wanted.low, wanted.high))
         for other in range(9):
-            p = scipy_stats.fisher_exact([[num, of - num], [other, 8 - other]]).pvalue
+            p = scipy.stats.fisher_exact([[num, of - num], [other, 8 - other]]).pvalue
             assert arrivals.shares_differ(num, of, other, 8) == (p < 0.05)
 
 
@@ -102,7 +101,7 @@ def test_restarts_cost_the_time_of_runs_that_did_not_arrive():
 def test_a_fixed_length_meets_a_target_that_the_mean_surely_exceeds():
     values = np.random.default_rng(2).normal(0.94, 0.002, 10)
     for target in (0.936, 0.938, 0.9385, 0.939, 0.95):
-        met = scipy_stats.ttest_1samp(values, target, alternative="greater").pvalue < 0.01
+        met = scipy.stats.ttest_1samp(values, target, alternative="greater").pvalue < 0.01
         assert arrivals.fixed_is_met(values.tolist(), target, lower=False) == met
         assert arrivals.fixed_is_met((-values).tolist(), -target, lower=True) == met
     for few in ([], [0.99], [0.99, math.nan, 0.99], [0.9, 0.9]):
@@ -112,7 +111,7 @@ def test_a_fixed_length_meets_a_target_that_the_mean_surely_exceeds():
 
 def test_the_guard_finds_fewer_epochs_than_the_references():
     few, usual = [4.0, 5.0, 4.0, 6.0, 5.0], [6.0, 7.0, 6.0, 8.0, 6.0, 7.0, 9.0]
-    wanted = scipy_stats.ttest_ind(few, usual, equal_var=False, alternative="less").pvalue
+    wanted = scipy.stats.ttest_ind(few, usual, equal_var=False, alternative="less").pvalue
     p, ratio = arrivals.fewer_epochs(few, usual)
     assert p == pytest.approx(wanted)
     assert 0.7 < ratio < 0.85

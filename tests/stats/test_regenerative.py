@@ -5,8 +5,8 @@ from functools import partial
 
 import numpy as np
 import pytest
+import scipy
 from docs.serving_bound import loadgen_passes
-from scipy.stats import binom
 
 from accelbench.schema.vocab import Verdict
 from accelbench.stats.means import mean_interval
@@ -102,7 +102,7 @@ def simulated(queue, num, runs, seed=0):
 
 def at_most(share, runs):
     """The most of so many runs, each of which has this chance: more are seen once in a thousand times."""
-    return binom.isf(0.001, runs, share)
+    return scipy.stats.binom.isf(0.001, runs, share)
 
 
 FAST = [("M/M/1 0.5", 2_000, 200), ("M/D/1 0.8", 10_000, 100), ("batches 0.8", 5_000, 100)]
