@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from accelbench.answers.cells import Gap, MeasuredCell, gap
-from accelbench.answers.words import choice_text, setting_text, short_text, workload_text
+from accelbench.answers.words import choice_text, environment_names, setting_text, short_text, workload_text
 from accelbench.compare.matching import flat
 from accelbench.schema.cell import CHOSEN_SETTINGS
 
@@ -90,9 +90,14 @@ class Group:
         """Whether several devices were measured."""
         return len({each.cell.device for each in self.cells}) > 1
 
+    @cached_property
+    def environments(self) -> dict[str | None, str]:
+        """`Cell.python` -> what the environment is called, such as `torch 2.9.1`; empty if there is one alone."""
+        return environment_names(self.cells)
+
     def options(self, cell: MeasuredCell) -> str:
         """A cell's engine if there are several, and its options, such as `lightning, channels_last`."""
-        return choice_text(cell, has_engines=self.has_engines)
+        return choice_text(cell, has_engines=self.has_engines, environment=self.environments.get(cell.cell.python))
 
     def setting(self, cell: MeasuredCell) -> str:
         """A cell's settings without the batch, such as `bf16 openvino`; with the device if there are several."""
@@ -101,18 +106,19 @@ class Group:
 
     def short_text(self, cell: MeasuredCell) -> str:
         """A cell's settings, such as `cpu bf16 b32, channels_last`; with the engine if there are several."""
-        return short_text(cell, has_engines=self.has_engines)
+        return short_text(cell, has_engines=self.has_engines, environment=self.environments.get(cell.cell.python))
 
     def text(self, cell: MeasuredCell) -> str:
         """A cell's settings in a sentence, such as `bf16 on gpu with compile, batch 16`."""
-        setting = setting_text(cell, has_devices=self.has_devices, has_engines=self.has_engines)
+        several: Any = {"has_devices": self.has_devices, "has_engines": self.has_engines}
+        setting = setting_text(cell, **several, environment=self.environments.get(cell.cell.python))
         return f"{setting}, batch {cell.cell.batch_size}"
 
 
 def setting_key(cell: MeasuredCell) -> tuple[object, ...]:
     """Equal for cells that differ in the batch size alone."""
     of = cell.cell
-    return of.device, of.devices, of.precision, of.options, of.engine, of.keras, of.threads
+    return of.device, of.devices, of.precision, of.options, of.engine, of.keras, of.threads, of.python
 
 
 def groups(cells: Iterable[MeasuredCell]) -> list[Group]:

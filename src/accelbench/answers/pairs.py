@@ -8,6 +8,7 @@ from typing import NamedTuple
 from accelbench.answers.cells import Gap, MeasuredCell, gap
 from accelbench.answers.words import engine_text, feeding_text, model_text, switches_text
 from accelbench.schema.cell import Cell, Options
+from accelbench.schema.interpreters import folder_name
 from accelbench.schema.serialize import group_digest
 from accelbench.schema.vocab import Device, Engine, Precision
 
@@ -86,6 +87,7 @@ class Pair:
             None if axis is OPTIONS else switches_text(row),
             None if axis is ENGINE or cell.engine == Engine.lightning else engine_text(row),
             None if row["asked_threads"] is None else f"{row['asked_threads']} threads",
+            None if cell.python is None else folder_name(cell.python),
             feeding_text(self.cell),
         ]
         return " ".join(filter(None, [model_text(self.cell), cell.mode.value, *shared]))

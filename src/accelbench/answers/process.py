@@ -165,9 +165,10 @@ class Process:
 
     @cached_property
     def place_key(self) -> str:
-        """Equal for all that was measured on one machine with the same packages."""
+        """Equal for all that was measured on one machine with the same packages in accelbench's own environment."""
         environment = self.record.environment if self.record else {}
-        return group_digest([environment.get("machine"), environment.get("versions")])
+        home = environment.get("home", environment)
+        return group_digest([home.get("machine"), home.get("versions")])
 
     @cached_property
     def device_key(self) -> str:

@@ -1,7 +1,9 @@
 """What a cell does and with what, in words: the same on every surface."""
 
+from collections.abc import Iterable
+
 from accelbench.answers.process import Process
-from accelbench.schema import vocab
+from accelbench.schema import interpreters, vocab
 from accelbench.schema.cell import Options
 from accelbench.schema.record import Row
 
@@ -45,23 +47,32 @@ def workload_text(process: Process) -> str:
     return f"{model_text(process)} {process.cell.mode}, {data_text(process)}"
 
 
-def choice_text(process: Process, *, has_engines: bool) -> str:
-    """A cell's engine if there are several, and its options, such as `lightning, channels_last`."""
+def environment_names(processes: Iterable[Process]) -> dict[str | None, str]:
+    """Setting `python` -> the name of its environment; empty if there is one alone."""
+    return interpreters.names({each.cell.python: each.record.environment for each in processes if each.record})
+
+
+def choice_text(process: Process, *, has_engines: bool, environment: str | None = None) -> str:
+    """A cell's engine if there are several, and its options, such as `lightning, channels_last`.
+
+    `environment` is what the environment is called where there are several; None: it has the name of its folder.
+    """
+    row = process.row | ({"python": environment} if environment else {})
     is_first = has_engines and process.cell.engine == vocab.Engine.lightning  # `options_text` names the other engines
-    return ", ".join(filter(None, [vocab.Engine.lightning if is_first else None, options_text(process.row)]))
+    return ", ".join(filter(None, [vocab.Engine.lightning if is_first else None, options_text(row)]))
 
 
-def setting_text(process: Process, *, has_devices: bool, has_engines: bool) -> str:
+def setting_text(process: Process, *, has_devices: bool, has_engines: bool, environment: str | None = None) -> str:
     """A cell's settings in a sentence, without the batch, such as `bf16 on gpu with compile`."""
     on = f" on {process.cell.device}" if has_devices else ""
-    options = choice_text(process, has_engines=has_engines)
+    options = choice_text(process, has_engines=has_engines, environment=environment)
     return f"{process.cell.precision}{on}{f' with {options}' if options else ''}"
 
 
-def short_text(process: Process, *, has_engines: bool) -> str:
+def short_text(process: Process, *, has_engines: bool, environment: str | None = None) -> str:
     """A cell's settings, such as `cpu bf16 b32, channels_last`; with the engine if there are several."""
     settings = f"{process.cell.device} {process.cell.precision} b{process.cell.batch_size}"
-    return ", ".join(filter(None, [settings, choice_text(process, has_engines=has_engines)]))
+    return ", ".join(filter(None, [settings, choice_text(process, has_engines=has_engines, environment=environment)]))
 
 
 def unit_text(process: Process) -> str:
@@ -85,6 +96,8 @@ def options_text(row: Row) -> str | None:
         enabled.append(f"{row['asked_threads']} thread{'s' * (row['asked_threads'] != 1)}")
     if row["engine"] != vocab.Engine.lightning:
         enabled.append(engine_text(row))
+    if row["python"] is not None:
+        enabled.append(interpreters.folder_name(str(row["python"])))
     return " + ".join(filter(None, enabled)) or None
 
 

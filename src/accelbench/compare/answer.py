@@ -19,6 +19,8 @@ from accelbench.compare.sureness import MARGIN as MARGIN
 from accelbench.compare.sureness import MIN_PROCESSES, Verdict, are_interleaved, compare_processes
 from accelbench.compare.sureness import SpeedRatio as SpeedRatio
 from accelbench.errors import UserError
+from accelbench.presentation import significant
+from accelbench.schema.interpreters import names
 from accelbench.schema.measurement import Data
 from accelbench.schema.record import DEVICE_MEASUREMENTS, hardware, listed
 from accelbench.schema.text import clean
@@ -116,7 +118,7 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
     for (one, comparison), verdict in zip(found.pairs, verdicts, strict=True):
         say(f"{one.label:<42} {verdict:<10} {difference(comparison)}", SAID[verdict][0])
     if len(verdicts) == 1:
-        say(SAID[verdicts[0]][1].format(margin=100 * terms.margin))
+        say(_of_environments(found, verdicts[0]) or SAID[verdicts[0]][1].format(margin=100 * terms.margin))
     else:
         counts = ", ".join(f"{num} {verdict}" for verdict, num in Counter(verdicts).most_common())
         say(f"B: {counts}" if counts else "nothing ran")
@@ -129,6 +131,18 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
         say(f"  by chance alone, about {num_false:.0f} intervals of as many equal pairs miss 0", "dim")
     limit = terms.max_slower
     return int(limit is not None and any(comparison.is_slower_by(limit) for _, comparison in found.pairs))
+
+
+def _of_environments(found: Compared, verdict: Verdict) -> str | None:
+    """Such as `torch 2.10.0 is 1.12 times as fast as torch 2.9.0 for mlp in fp32, sure`, if A and B differ in that."""
+    if [*found.matching.varied] != ["python"] or verdict not in (Verdict.faster, Verdict.slower):
+        return None
+    ((one, comparison),) = found.pairs
+    sides = [next(each for each in side if each.rates) for side in (one.first, one.second)]
+    named = names({each.cell.python: each.environment for each in sides})
+    slow, fast = (named[each.cell.python] for each in (sides if verdict == Verdict.faster else reversed(sides)))
+    ratio, cell = significant(math.exp(abs(math.log(comparison.ratio or 1.0)))), sides[0].cell
+    return f"{fast} is {ratio} times as fast as {slow} for {cell.model.name} in {cell.precision}, sure"
 
 
 def difference(comparison: SpeedRatio) -> str:

@@ -9,6 +9,20 @@ from accelbench.project import is_checkout
 
 # The first torch whose memory no hostile file corrupts in torch.load with weights_only=True (CVE-2026-24747).
 SAFE_TORCH = (2, 10)
+# Distributions that compute. Those that plan, track or report (hydra-core, dvc, mlflow, pandas) change no number, and
+# neither does accelbench's own version, since its measuring code has a digest.
+COMPUTING = (
+    *("torch", "torchvision", "torch_xla", "libtpu", "pytorch-lightning", "lightning", "tensorflow", "keras", "numpy"),
+    *("jax", "jaxlib", "pillow", "timm", "transformers", "flash-attn", "mamba-ssm", "causal-conv1d", "bitsandbytes"),
+    *("onnx", "onnxscript", "onnxruntime", "openvino", "nncf", "torchao"),
+    *("triton", "nvidia-cudnn-cu12", "nvidia-nccl-cu12", "nvidia-cublas-cu12"),
+)
+# The modules that the processes of cells may need -> the distributions that have them.
+DISTRIBUTIONS = {
+    **{name: name for name in ("numpy", "greenlet", "torch", "torchvision", "tensorflow", "jax", "keras", "nncf")},
+    **{name: name for name in ("onnx", "onnxruntime", "onnxscript", "openvino", "timm", "transformers")},
+    **{"pynvml": "nvidia-ml-py", "pytorch_lightning": "pytorch-lightning", "mlperf_loadgen": "mlcommons-loadgen"},
+}
 
 
 def folder(package: str) -> Path | None:

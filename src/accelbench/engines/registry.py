@@ -41,11 +41,12 @@ class HostSpec:
     prober: str | None = None  # the module whose `run(device, precisions)` measures the device's ceilings
     exported_as: str | None = None
     says_when: bool = True  # whether the engine says when it times something (`measuring.witness`), as `CellRun` does
+    python: str | None = None  # of the cell: another interpreter than accelbench's
 
     @property
     def key(self) -> tuple[object, ...]:
         """Cells with equal keys share a host."""
-        return self.engine, self.preload, *sorted(self.environment.items())
+        return self.python, self.engine, self.preload, *sorted(self.environment.items())
 
 
 def host_spec(cell: Cell) -> HostSpec:
@@ -53,4 +54,4 @@ def host_spec(cell: Cell) -> HostSpec:
     folder = "exported" if cell.engine in EXPORTING else cell.engine
     spec: HostSpec = importlib.import_module(f"accelbench.engines.{folder}.spec").host_spec(cell)
     environment = {**spec.environment, **allocators.environment(cell.options.allocator)}
-    return replace(spec, environment=environment, num_processes=cell.num_processes)
+    return replace(spec, environment=environment, num_processes=cell.num_processes, python=cell.python)

@@ -20,7 +20,7 @@ from typing import Any
 
 import pynvml
 
-from accelbench.devices import allocators, cpu, packages, tpu
+from accelbench.devices import allocators, cpu, interpreters, packages, tpu
 from accelbench.devices.gpu import visible_gpus
 from accelbench.engines.registry import SUBSTITUTING
 from accelbench.errors import UserError
@@ -34,14 +34,7 @@ from accelbench.schema.vocab import EXPORTING, Engine
 
 GIT_S = 10.0  # for which git is waited: a hook, or a file system of another machine, may never answer
 
-# Distributions that compute. Those that plan, track or report (hydra-core, dvc, mlflow, pandas) change no number, and
-# neither does accelbench's own version, since its measuring code has a digest.
-COMPUTING = (
-    *("torch", "torchvision", "torch_xla", "libtpu", "pytorch-lightning", "lightning", "tensorflow", "keras", "numpy"),
-    *("jax", "jaxlib", "pillow", "timm", "transformers", "flash-attn", "mamba-ssm", "causal-conv1d", "bitsandbytes"),
-    *("onnx", "onnxscript", "onnxruntime", "openvino", "nncf", "torchao"),
-    *("triton", "nvidia-cudnn-cu12", "nvidia-nccl-cu12", "nvidia-cublas-cu12"),
-)
+DRIVER = "nvidia-driver"
 
 
 def fingerprint(engine: Engine | None = None, package: Path = PACKAGE) -> dict[str, Any]:
@@ -77,12 +70,21 @@ def fingerprint(engine: Engine | None = None, package: Path = PACKAGE) -> dict[s
         "platform": f"{platform.system()} {kernel} {platform.machine()}",
         "python": platform.python_version(),
     }
-    versions = {name: version for name in COMPUTING if (version := packages.version(name)) is not None}
+    versions = {name: version for name in packages.COMPUTING if (version := packages.version(name)) is not None}
     if gpus:
-        versions["nvidia-driver"] = pynvml.nvmlSystemGetDriverVersion()
+        versions[DRIVER] = pynvml.nvmlSystemGetDriverVersion()
     # Without the variables that no cell's process gets.
     variables = {name: value for name, value in kept(os.environ).items() if name not in SUBSTITUTING}
     return {"machine": machine, "versions": versions, "variables": variables, "code": code_digest(package, engine)}
+
+
+def of_cell(cell: Cell, fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+    """The fingerprint for its engine with the versions of the interpreter that it runs in, if that is another one."""
+    if cell.python is None:
+        return dict(fingerprint)
+    found, own = interpreters.look(cell.python), fingerprint["versions"]
+    versions = {**found.versions, **({DRIVER: own[DRIVER]} if DRIVER in own else {})}
+    return {**fingerprint, "machine": {**fingerprint["machine"], "python": found.version}, "versions": versions}
 
 
 # The rooms and files that a number passes through, besides the files of engines/ itself and the cell's engine.
@@ -196,11 +198,12 @@ class _Reader(ast.NodeTransformer):
 def identity(cell: Cell, data: Data, fingerprint: Mapping[str, Any]) -> str:
     """The identity of a cell's record: the digest of all that its numbers depend on.
 
-    That is its settings, data set and allocator, the fingerprint for its engine, the user's own code and weights.
+    That is its settings, data set and allocator, the fingerprint for its engine, with the versions of the interpreter
+    that it runs in, the user's own code and weights.
 
     Raises UserError: the source of the user's own code can't be found, or the weights can't be read.
     """
-    parts = {"settings": cell.settings(), "data": data.digest, "environment": fingerprint}
+    parts = {"settings": cell.settings(), "data": data.digest, "environment": of_cell(cell, fingerprint)}
     if code := {flag: source_digest(flag, path) for flag, path in cell.own_code.items()}:
         parts["code"] = code
     if (weights := cell.model.weights_file) is not None:

@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from accelbench.data.arrays import check_arrays, how_to_prepare, read_counts, read_manifest
+from accelbench.devices import interpreters
 from accelbench.devices.registry import look
 from accelbench.engines.images import Shape, shape_in
 from accelbench.errors import UserError
-from accelbench.grid.fingerprint import fingerprint, git_state, identity
+from accelbench.grid.fingerprint import fingerprint, git_state, identity, of_cell
 from accelbench.grid.own_code import check_own_code, source_digest, source_files
 from accelbench.grid.support import why_not, why_unfit
 from accelbench.project import Workplace, workplace
 from accelbench.schema.cell import Cell
+from accelbench.schema.interpreters import names
 from accelbench.schema.measurement import Data
 from accelbench.schema.plan_file import WantedCell, labels
 from accelbench.schema.record import Record
@@ -74,14 +76,12 @@ def plan(
     ordered = in_order(cells)
     known = {wanted.cell.id: wanted for wanted in earlier}
     everything = [*(wanted.cell for wanted in known.values()), *ordered.values()]
-    names = labels(everything, {cell_id: wanted.label for cell_id, wanted in known.items()})
+    reasons = {key: why_unfit(cell, shape, num_train) or skip_reason(cell) for key, cell in ordered.items()}
+    runs = [cell for key, cell in ordered.items() if reasons[key] is None]
+    environments = names({cell.python: of_cell(cell, fingerprints[cell.engine]) for cell in runs})
+    labelled = labels(everything, {cell_id: wanted.label for cell_id, wanted in known.items()}, environments)
     return [
-        Planned.of(
-            cell,
-            identity(cell, data, fingerprints[cell.engine]),
-            why_unfit(cell, shape, num_train) or skip_reason(cell),
-            names[key],
-        )
+        Planned.of(cell, identity(cell, data, fingerprints[cell.engine]), reasons[key], labelled[key])
         for key, cell in ordered.items()
     ]
 
@@ -116,9 +116,14 @@ class Prepared:
     # the node of a cluster that this is, and its job; empty on a machine alone
     node: Mapping[str, str] = field(default_factory=dict)
 
-    def environment(self, engine: Engine) -> dict[str, Any]:
-        """What the records of the engine's cells keep of machine, versions, code, git and node."""
-        return {**self.fingerprints[engine], "git": self.git, **({"node": self.node} if self.node else {})}
+    def environment(self, cell: Cell) -> dict[str, Any]:
+        """What the cell's record keeps of machine, versions, code, git and node.
+
+        Of one in another interpreter, `home` has those of accelbench's own environment, the same in all of a sweep.
+        """
+        own = self.fingerprints[cell.engine]
+        home = {"home": {name: own[name] for name in ("machine", "versions")}} if cell.python else {}
+        return {**of_cell(cell, own), **home, "git": self.git, **({"node": self.node} if self.node else {})}
 
     def process(self, cell: Cell, label: str = "") -> Planned:
         """One more process, beside those that were planned."""
@@ -139,13 +144,15 @@ class Prepared:
 def check_request(cells: Sequence[Cell]) -> None:
     """Raises a UserError if `cells` use several data sets, none fits its data, or code of the user's is not there.
 
-    Also if a rate of requests is more than this machine is known to issue on time.
+    Also if `python` is no interpreter, or if a rate of requests is more than this machine is known to issue on time.
 
     It can be called at once, before another's measurement is waited for.
     """
     data_name(cells)
     check_fits(cells)
     check_own_code(cells)
+    for python in dict.fromkeys(cell.python for cell in cells if cell.python is not None):
+        interpreters.look(python)
     # Others may be late by more than the calibration allows: they are judged once they have run.
     exact = [each.server for each in cells if each.protocol == Protocol.server and each.server.latency_ms <= EXACT_MS]
     rates = [each.rate for each in exact if each.generator == Generator.own]
@@ -206,7 +213,8 @@ def _of_module(cells: Sequence[Cell]) -> Data:
 
 def prepare(cells: Sequence[Cell], place: Workplace, earlier: Sequence[WantedCell] = ()) -> Prepared:
     """Plans `cells` on this machine's data and environment. Raises as `data_of` does."""
-    source_digest.cache_clear()  # a notebook plans again and again, and the user's code changes meanwhile
+    for known in (source_digest, interpreters.look):
+        known.cache_clear()  # a notebook plans again and again, and the user's code and packages change meanwhile
     stamps = {sources: _stamps(sources) for sources in {_sources(cell) for cell in cells}}
     data, folder = data_of(cells, place)
     shape = num_train = None

@@ -4,12 +4,13 @@ Each function yields the reasons of one kind, of which the first is told.
 """
 
 import os
+import platform
 import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from accelbench.devices import allocators, packages
+from accelbench.devices import allocators, interpreters, packages
 from accelbench.devices.cpu import has_any
 from accelbench.devices.registry import DeviceReport
 from accelbench.engines import images
@@ -59,6 +60,8 @@ PRECISIONS = {
     Engine.aotinductor: (Precision.fp32, Precision.bf16, Precision.fp16, Precision.fp64),
 }
 OPTIONS = {Engine.aotinductor: ("channels_last", "freeze")}
+LIBRARIES = {name: name.value for name in (Library.timm, Library.torchvision, Library.transformers)}  # with networks
+LIBRARIES |= {Library.lightning: "greenlet"}  # for the Trainer's own loop
 # The instruction sets, any of which OpenVINO needs to compute in a format.
 NEEDED = {Precision.bf16: ("avx512_bf16", "amx_bf16"), Precision.fp16: ("avx512_fp16", "amx_fp16")}
 
@@ -84,7 +87,44 @@ def why_unfit(cell: Cell, shape: images.Shape | None = None, num_train: int | No
     return None if known is None else images.why_unfit(cell.model, known, data)
 
 
+def _of_interpreter(cell: Cell, python: str) -> Iterator[str]:
+    found, here, versions = interpreters.look(python), platform.machine(), interpreters.PYTHONS
+    if found.architecture != here:
+        yield f"python={python}: it is built for {found.architecture or 'another machine'} and not for {here}"
+    elif not versions[0] <= tuple(map(int, found.version.split(".")[:2])) < versions[1]:
+        least, below = (".".join(map(str, each)) for each in versions)
+        yield f"python={python}: it is Python {found.version}, and accelbench runs on {least} to below {below}"
+    elif missing := [packages.DISTRIBUTIONS[name] for name in _needed(cell) if name not in found.modules]:
+        install = f"{interpreters.executable(python)} -m pip install {' '.join(missing)}"
+        yield f"python={python}: {', '.join(missing)} not installed there: {install}"
+    if cell.device in XLA:
+        yield f"python={python}: {cell.device} is looked for in accelbench's own environment alone: leave python= out"
+
+
+def _needed(cell: Cell) -> Iterator[str]:
+    """The modules that the process of a cell imports."""
+    yield from ("numpy", "pynvml")
+    if cell.keras:
+        yield from ("jax" if cell.keras.backend == KerasBackend.jax else "tensorflow", "keras")
+    else:
+        yield from ("torch", "pytorch_lightning", *MODULES.get(cell.engine, ()))
+    if cell.precision in QUANTIZED:
+        yield from QUANTIZERS.get(cell.engine, ())
+    if cell.model.library in LIBRARIES:
+        yield LIBRARIES[cell.model.library]
+    if cell.data.pipeline == Pipeline.jpeg:
+        yield "torchvision"
+    if cell.protocol in SERVING and cell.server.generator == Generator.loadgen:
+        yield "mlperf_loadgen"
+
+
+def _lacks(cell: Cell, module: str) -> bool:
+    return cell.python is None and packages.folder(module) is None  # of another interpreter, `_of_interpreter` says it
+
+
 def _reasons(cell: Cell, report: DeviceReport) -> Iterator[str]:
+    if cell.python is not None:
+        yield from _of_interpreter(cell, cell.python)
     if cell.precision in QUANTIZED and cell.engine not in QUANTIZERS:
         engines = " or ".join(f"engine={word}" for word in QUANTIZERS)
         yield f"engine={cell.engine} does not quantise networks: for {cell.precision} use {engines}"
@@ -112,7 +152,7 @@ def _of_keras(cell: Cell, keras: KerasSettings) -> Iterator[str]:
     if cell.device == Device.xla_cpu:
         yield "xla_cpu is torch_xla's: use device=cpu engine.jit_compile=true to have XLA compile for the CPU"
     for name in ("jax" if on_jax else "tensorflow", "keras"):
-        if packages.folder(name) is None:
+        if _lacks(cell, name):
             how = packages.how_to_install("jax" if on_jax else "keras")
             yield f"engine=keras engine.backend={keras.backend}: {name} is not installed: {how}"
     if on_jax and not keras.jit_compile:
@@ -146,7 +186,7 @@ def _of_keras(cell: Cell, keras: KerasSettings) -> Iterator[str]:
 def _of_exported(cell: Cell, report: DeviceReport) -> Iterator[str]:
     engine, precision, instead = cell.engine, cell.precision, "or engine=lightning"
     quantizers = QUANTIZERS.get(engine, ()) if precision in QUANTIZED else ()
-    for missing in (name for name in (*MODULES[engine], *quantizers) if packages.folder(name) is None):
+    for missing in (name for name in (*MODULES[engine], *quantizers) if _lacks(cell, name)):
         where = f"engine={engine} precision={precision}" if missing in quantizers else f"engine={engine}"
         yield f"{where}: {missing} is not installed: {packages.how_to_install(engine)}"
     if cell.device != Device.cpu:
@@ -181,8 +221,8 @@ def _of_devices(cell: Cell, report: DeviceReport) -> Iterator[str]:
 
 def _of_lightning(cell: Cell, report: DeviceReport) -> Iterator[str]:
     # PyTorch is missing in the environments of Keras on a GPU and of JAX on a TPU.
-    needed = ("torch", "pytorch_lightning", *(["torch_xla"] if cell.device == Device.tpu else []))
-    missing = [name for name in needed if packages.folder(name) is None] if cell.engine == Engine.lightning else []
+    modules = ("torch", "pytorch_lightning", *(["torch_xla"] if cell.device == Device.tpu else []))
+    missing = [name for name in modules if _lacks(cell, name)] if cell.engine == Engine.lightning else []
     if missing == ["torch_xla"]:
         how = packages.how_to_install("xla")
         yield f"device={cell.device}: torch_xla is not installed: {how}, or use engine=keras"
@@ -204,7 +244,7 @@ def _of_network(cell: Cell, report: DeviceReport) -> Iterator[str]:
     if unfit := why_unfit(cell):
         yield unfit
     name = cell.model.library.value
-    if cell.model.library in (Library.timm, Library.transformers) and packages.folder(name) is None:
+    if cell.model.library in (Library.timm, Library.transformers) and _lacks(cell, name):
         yield f"model={name}: {name} is not installed: {packages.how_to_install(name)}"
     if cell.model.output == ModelOutput.any and cell.mode == Mode.train and not cell.model.loss:
         yield "model.output=any: the built-in loss needs logits: use model.loss, mode=infer or model.output=logits"
@@ -285,7 +325,7 @@ def _of_serving(cell: Cell, report: DeviceReport) -> Iterator[str]:
     protocol, workers = f"protocol={cell.protocol}", cell.server.workers
     if cell.protocol not in SERVING:
         return
-    if cell.server.generator == Generator.loadgen and packages.folder("mlperf_loadgen") is None:
+    if cell.server.generator == Generator.loadgen and _lacks(cell, "mlperf_loadgen"):
         yield f"server.generator=loadgen: it is not installed: {packages.how_to_install('loadgen')}, or use own"
     if cell.devices > 1:
         yield f"devices={cell.devices}: {protocol} serves requests on one device: use devices=1"

@@ -35,7 +35,8 @@ NOT_IMPLEMENTED = re.compile(
     re.IGNORECASE,
 )
 # Code below these folders is Python's, a library's or accelbench's own.
-NOT_THE_USERS = (*(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")), str(PACKAGE))
+LIBRARIES = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+NOT_THE_USERS = (*LIBRARIES, str(PACKAGE), str(Path(__file__).parents[1]))  # a link to it, in another interpreter
 # On this signal a child prints its call stack, also while a library's code runs. SIGUSR1 is taken: Lightning handles
 # it on a cluster.
 STACK_DUMP_SIGNAL = signal.SIGUSR2

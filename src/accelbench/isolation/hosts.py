@@ -15,11 +15,13 @@ from pathlib import Path
 from shutil import disk_usage, rmtree
 from typing import Any
 
+from accelbench.devices import interpreters
 from accelbench.devices.proc import check_clocks
 from accelbench.engines.registry import SUBSTITUTING, UNFINISHED, HostSpec, host_spec
 from accelbench.isolation.messages import CellRequest, Outcome, ProbeRequest, Request, decode, encode
 from accelbench.judging.load import while_sampled
 from accelbench.lifeline import RUN_VARIABLE, end_marked, scratch_folder
+from accelbench.project import PACKAGE
 from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Work
@@ -210,24 +212,36 @@ def make_room(parent: Path, max_bytes: int = MAX_EXPORTS_BYTES) -> None:
         parent.mkdir(exist_ok=True)
 
 
+def _only_accelbench(folder: Path) -> str:
+    """A folder that holds the package alone, whatever is installed beside it."""
+    own = folder / "package"
+    if not own.exists():
+        own.mkdir()
+        (own / PACKAGE.name).symlink_to(PACKAGE)
+    return str(own)
+
+
 class _Host:
     """A running host process and its two pipes. What it prints goes into a file that has no name."""
 
     def __init__(self, spec: HostSpec, folder: Path, number: int) -> None:
         check_clocks()  # a host and its cells inherit them
         self.log = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # closed in `kill`
-        inherited = {name: value for name, value in os.environ.items() if name not in SUBSTITUTING}
+        file, variables = sys.executable, {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        if spec.python is not None:
+            file, variables = interpreters.executable(spec.python), interpreters.variables(_only_accelbench(folder))
+        inherited = {name: value for name, value in variables.items() if name not in SUBSTITUTING}
         # What the host, its cells and their libraries leave in TMPDIR goes with the folder.
         own = {RUN_VARIABLE: f"{folder}/{number}", "TMPDIR": str(folder)}
         # A part of its environment that no other process has, except those below it.
         self._mark = f"{RUN_VARIABLE}={own[RUN_VARIABLE]}\0"
         self.process: Any = subprocess.Popen(
             # Not `-m`: each cell's process would import the host's main module again.
-            [sys.executable, "-c", "from accelbench.isolation.host_process import main; main()"],
+            [file, "-c", "from accelbench.isolation.host_process import main; main()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,
-            env={**inherited, **spec.environment, **own, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env={**inherited, **spec.environment, **own},
             start_new_session=True,  # so that Ctrl-C reaches the parent only
         )
         self.has_answered = False

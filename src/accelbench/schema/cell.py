@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
+from accelbench.schema.interpreters import folder_name
 from accelbench.schema.ranges import AtLeastOne, Count, NotNegative, Number, Share
 from accelbench.schema.serialize import canonical_json, digest, plain
 from accelbench.schema.setting import setting
@@ -40,7 +41,7 @@ OTHER_ENGINE, OTHER_PROTOCOLS, OTHER_MODES = "other engines", "other protocols",
 # The settings that a user chooses among; cells that differ in any other setting do different things.
 CHOSEN_SETTINGS = (
     *("engine", "keras", "device", "devices", "scaling", "precision", "options"),
-    *("batch_size", "threads", "seed", "repeat"),
+    *("batch_size", "threads", "python", "seed", "repeat"),
 )
 
 
@@ -315,6 +316,9 @@ class RunSettings:
     threads: AtLeastOne | None = setting(
         None, "CPU threads that are asked for; unless given, all cores", column="asked_threads", empty="all cores"
     )
+    python: str | None = setting(  # None: accelbench's own
+        None, "another environment: its folder, as ../new/.venv, or its interpreter", column=True, empty="accelbench's"
+    )
     seed: Count = setting(0, "of weights, data order and random inputs", column=True, most=MAX_SEED)
     repeat: Count = setting(0, "the number of the process of the cell", column=True)
     # of its process; the fewest steps that are published are measured anyway
@@ -398,6 +402,10 @@ class Cell(RunSettings):
 
         `plan_file.labels` adds those in which cells differ whose defaults conf/ and params.yaml decide.
         """
+        return self.label_in(folder_name(self.python) if self.python else "")
+
+    def label_in(self, environment: str) -> str:
+        """The same, with another name of the environment that it runs in."""
         model, data = self.model, self.data
         parts = [
             *(model.name, self.device if self.devices == 1 else f"{self.device}x{self.devices}", self.precision),
@@ -415,6 +423,7 @@ class Cell(RunSettings):
             PurePath(model.weights).name if model.weights != Weights.none else "",
             model.task or "",
             f"{self.generate.prompt_tokens}+{self.generate.new_tokens}tokens" if self.mode == Mode.generate else "",
+            environment,
         ]
         if model.library != Library.accelbench:  # of accelbench's own networks, conf/ has the default arguments
             parts += [argument_text(name, value) for name, value in self.arguments]
@@ -440,6 +449,8 @@ def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
         left_out.add("budget_s")
     if values["mode"] != Mode.generate:
         left_out.add("generate")
+    if values.get("python") is None:
+        left_out.add("python")
     settings = {name: value for name, value in values.items() if name not in left_out}
     # cells that do not use them keep their ids
     unused = {name for name in ("constant", "collate", "metric") if not settings["model"].get(name)}

@@ -296,6 +296,7 @@ class Environment(TypedDict, total=False):
     code: str  # digest of the code that measures
     probe_code: str  # digest of the code that probes devices
     git: Git  # the checkout
+    home: Mapping[str, Any]  # with the setting `python`: machine and versions of accelbench's own environment
     node: Mapping[str, str]  # of a cluster; not there on a machine alone
     idle_w: Mapping[str, Reading]  # watts of each device while nothing ran
     ceilings: Mapping[str, Any] | None  # the highest speeds that were probed of the device

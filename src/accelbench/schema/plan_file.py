@@ -13,6 +13,7 @@ from typing import Any
 from accelbench.errors import RefusedError, UserError
 from accelbench.project import PLAN, RACE, RECORDS
 from accelbench.schema.cell import Cell, argument_text
+from accelbench.schema.interpreters import OWN
 from accelbench.schema.ranges import Count, NotNegative
 from accelbench.schema.record import (
     SCHEMA_VERSION,
@@ -192,14 +193,19 @@ def sweep_folders(top: Path) -> dict[Path, RefusedError | None]:
     return {folder: found[folder] for folder in sorted(found)}
 
 
-def labels(cells: Iterable[Cell], known: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+def labels(
+    cells: Iterable[Cell],
+    known: Mapping[str, str] = MappingProxyType({}),
+    environments: Mapping[str | None, str] = MappingProxyType({}),
+) -> dict[str, str]:
     """A label for each cell, by its id: `Cell.label`, and the settings in which cells of that label differ.
 
-    What is `known` by id stays as it is.
+    What is `known` by id stays as it is. `environments` has names for those of the setting `python`.
     """
     groups: dict[str, dict[str, Cell]] = defaultdict(dict)
     for cell in cells:
-        groups[cell.label][cell.id] = cell
+        name = environments.get(cell.python, OWN)
+        groups[cell.label if name == OWN else cell.label_in(name)][cell.id] = cell
     found = dict(known)
     for label, group in groups.items():
         flat = {cell_id: _flat(cell.settings()) if len(group) > 1 else {} for cell_id, cell in group.items()}

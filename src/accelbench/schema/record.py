@@ -28,9 +28,9 @@ from accelbench.schema.vocab import Status
 SCHEMA_VERSION = 8
 # What reading a file raises that holds something else.
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, UserError)
-# The entries of `Record.environment` that were measured of the devices; all others are the machine's fingerprint and
-# part of an identity.
-DEVICE_MEASUREMENTS = ("ceilings", "probe_code", "idle_w", "busy")
+# The entries of `Record.environment` that were measured of the devices, and accelbench's own environment; all others
+# are the machine's fingerprint and part of an identity.
+DEVICE_MEASUREMENTS = ("ceilings", "probe_code", "idle_w", "busy", "home")
 
 RecordName = Annotated[str, re.compile("[0-9a-f]{12}-[0-9a-f]{8}")]  # `Record.name`
 MAX_NAMED = 5  # files in a list of those that can't be read

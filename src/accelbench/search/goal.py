@@ -10,7 +10,7 @@ from statistics import median
 from rich.console import Console
 
 from accelbench.answers.process import Process
-from accelbench.answers.words import short_text, workload_text
+from accelbench.answers.words import environment_names, short_text, workload_text
 from accelbench.errors import UserError
 from accelbench.judging import disturbed
 from accelbench.judging.row import steady_rates, summarise
@@ -196,7 +196,9 @@ class GroupAnswer:
             yield f"Not tried: {', '.join(self.untried[:MAX_NAMED])}{more}."
 
     def _text(self, i: int) -> str:
-        return short_text(self.reported[i], has_engines=len({each.cell.engine for each in self._known}) > 1)
+        has_engines = len({each.cell.engine for each in self._known}) > 1
+        environment = environment_names(self._known).get(self.reported[i].cell.python)
+        return short_text(self.reported[i], has_engines=has_engines, environment=environment)
 
     def _named(self, i: int) -> str:
         """A cell and its value, such as `cpu bf16 b32, 2 threads: 3,200 samples/s`."""

@@ -24,7 +24,7 @@ NO_SUITE = "adhoc"
 ARGUMENTS = ("model.args.", "model.batch_args.", "data.args.")  # of the user's own code
 OPTIONS = "executor.slurm.additional_parameters."  # with names of sbatch's
 PATHS = ("out", "data.root")  # settings whose values are paths
-AXES_OF_PATHS = ("data.path", "model.weights")  # of these, a comma may also separate several values
+AXES_OF_PATHS = ("data.path", "model.weights", "python")  # of these, a comma may also separate several values
 EXCLUDE = "exclude"  # the key of a suite that lists combinations to leave out; all others are settings
 # How large a request may be: a slip of the keyboard must not fill the memory.
 MAX_CELLS = 10_000  # of a sweep; composing one takes some 5 ms

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
+from accelbench.devices import interpreters
 from accelbench.devices.cpu import usable_cores
 from accelbench.engines.images import why_unfit
 from accelbench.errors import UnknownChoiceError, UserError
@@ -64,7 +65,9 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
     """
     check_limits(run)
     check_executor(run.executor)
-    run = checked(run)
+    run = replace(checked(run), python=run.python and interpreters.other(run.python))
+    if run.python is not None and run.executor.name != Executor.local:
+        raise UserError(f"python={run.python}: is on this machine: use executor=local")
     _check_made_for(run)
     _check_serving(run)
     _check_target(run)

@@ -11,6 +11,7 @@ from typing import Any
 
 from accelbench.devices.proc import CpuTimes, cpu_times
 from accelbench.errors import RefusedError
+from accelbench.grid.fingerprint import of_cell
 from accelbench.isolation.hosts import Hosts, ProbeFailedError
 from accelbench.judging.disturbed import ALLOWED
 from accelbench.judging.load import MIN_OTHERS, MIN_STEAL
@@ -33,6 +34,7 @@ SIXTEEN_BITS = (Precision.fp16, Precision.bf16)
 # programs take their cores, and nothing waits. A variable, since this is the machine's nature and no cell's or suite's.
 BUSY_VARIABLE = "ACCELBENCH_BUSY"
 LOOK_S = 1.0  # long enough for the kernel's ticks of 10 ms
+Probed = tuple[Device, str | None]  # a device, and the other interpreter whose packages drive it (`Cell.python`)
 FAR_BELOW = 2.0  # times: the peak rate of fp32 over that of a format without units; with units, a format is the faster
 
 
@@ -75,6 +77,7 @@ class Quiet:
 class Prober:
     """Probes each device before its first cell, in the cells' precisions, unless ceilings.json has its ceilings.
 
+    Cells in another interpreter are compared with what the device did there: other packages may make more of it.
     `root` is the folder of ceilings.json, `environment` the fingerprint for `PROBING_ENGINE`: ceilings of another one
     do not count. The precisions of all `cells` are probed at once. If other load disturbed a probe, and `quiet` waits
     for its end, it is repeated.
@@ -90,21 +93,24 @@ class Prober:
         quiet: Quiet | None = None,
     ) -> None:
         self.hosts, self.root, self.environment, self.say, self.cells = hosts, root, environment, say, cells
-        self.known: dict[Device, Ceilings | None] = {}
-        self.num_reprobes = Counter[Device]()
+        self.known: dict[Probed, Ceilings | None] = {}
+        self.num_reprobes = Counter[Probed]()
         self._quiet = quiet or Quiet(0.0, say)
 
     def ceilings(self, cell: Cell) -> Ceilings | None:
         """The ceilings of the cell's device; None if it can't be probed."""
-        if cell.device not in self.known:
-            self.known[cell.device] = known = read_ceilings(self.root, self.environment).get(cell.device.value)
-            of_cells = [cell.precision, *(other.precision for other in self.cells if other.device == cell.device)]
+        if _probed(cell) not in self.known:
+            self.known[_probed(cell)] = known = self._read(cell)
+            of_cells = [cell.precision, *(other.precision for other in self.cells if _probed(other) == _probed(cell))]
             wanted = list(dict.fromkeys(word for precision in of_cells for word in formats_of(precision)))
             if unprobed := [word for word in wanted if known is None or word not in known.probed]:
                 self.probe(cell, unprobed)
             else:
                 self._repeat(cell, wanted)
-        return self.known[cell.device]
+        return self.known[_probed(cell)]
+
+    def _read(self, cell: Cell) -> Ceilings | None:
+        return read_ceilings(self.root, of_cell(cell, self.environment)).get(cell.device.value)
 
     def probe(self, cell: Cell, precisions: Sequence[Precision]) -> None:
         """Measures the device's ceilings, joins them with the known ones, keeps them; once more if disturbed."""
@@ -112,7 +118,7 @@ class Prober:
             self._repeat(cell, precisions)
 
     def _repeat(self, cell: Cell, precisions: Sequence[Precision]) -> None:
-        known = self.known[cell.device]
+        known = self.known[_probed(cell)]
         if again := [word for word in precisions if known and word in known.disturbed]:
             reason = known.disturbed[again[0]] if known else ""
             if self._quiet.comes(f"The probe of {cell.device} was disturbed ({reason})"):
@@ -120,7 +126,7 @@ class Prober:
 
     def _probe_once(self, cell: Cell, precisions: Sequence[Precision]) -> bool:
         device, cell = cell.device, replace(cell, engine=PROBING_ENGINE, keras=None)
-        before = self.known.setdefault(device, read_ceilings(self.root, self.environment).get(device.value))
+        before = self.known.setdefault(_probed(cell), self._read(cell))
         if not self.hosts.can_probe(cell):
             return False
         about = f"{', '.join(precisions)}; about {SECONDS + SECONDS_EACH * len(precisions)} s, once for these packages"
@@ -132,9 +138,9 @@ class Prober:
             return False
         if is_allowed():
             found = replace(found, disturbed={})
-        self.known[device] = joined = before.joined(found) if before else found
+        self.known[_probed(cell)] = joined = before.joined(found) if before else found
         try:
-            write_ceilings(self.root, self.environment, device.value, joined)
+            write_ceilings(self.root, of_cell(cell, self.environment), device.value, joined)
         except (OSError, RefusedError) as error:
             self.say(f"{CEILINGS} could not be kept: {error}. The next sweep probes again.")
         return True
@@ -146,10 +152,10 @@ class Prober:
         that is known, after the first undisturbed cell and one that comes near it. Beyond the gain of Winograd's
         algorithm a cell is invalid.
         """
-        device, rate = record.cell.device, flops_per_s(record)
+        probed, rate = _probed(record.cell), flops_per_s(record)
         record = self._with_ceilings(record)
-        while rate and self._may_be_too_low(record, rate) and self.num_reprobes[device] < MAX_REPROBES:
-            self.num_reprobes[device] += 1
+        while rate and self._may_be_too_low(record, rate) and self.num_reprobes[probed] < MAX_REPROBES:
+            self.num_reprobes[probed] += 1
             self.probe(record.cell, formats_of(record.cell.precision))
             record = self._with_ceilings(record)
         ceiling = _ceiling(record)
@@ -164,16 +170,20 @@ class Prober:
         return record
 
     def _with_ceilings(self, record: Record) -> Record:
-        known = self.known.get(record.cell.device)
+        known = self.known.get(_probed(record.cell))
         return replace(record, environment={**record.environment, "ceilings": known.to_json() if known else None})
 
     def _may_be_too_low(self, record: Record, rate: float) -> bool:
-        known, precision = self.known.get(record.cell.device), record.cell.precision
+        known, precision = self.known.get(_probed(record.cell)), record.cell.precision
         if known is not None and known.disturbance(precision):
-            first = not self.num_reprobes[record.cell.device]
+            first = not self.num_reprobes[_probed(record.cell)]
             return first or rate > NEAR * (known.ceiling_of(precision) or math.inf)
         ceiling = _ceiling(record)
         return ceiling is not None and rate > ceiling
+
+
+def _probed(cell: Cell) -> Probed:
+    return cell.device, cell.python
 
 
 def _ceiling(record: Record) -> float | None:

@@ -104,8 +104,8 @@ class Session:
         for cell, work in self._preflight.works:
             self.evidence.learn(cell, work)
         runnable = [cell for cell in runnable if self._preflight.failure(cell) is None]
-        for device in dict.fromkeys(cell.device for cell in runnable):
-            cells = [cell for cell in runnable if cell.device == device]
+        for device, python in dict.fromkeys((cell.device, cell.python) for cell in runnable):
+            cells = [cell for cell in runnable if (cell.device, cell.python) == (device, python)]
             if (ceilings := self._prober.ceilings(cells[0])) is not None:
                 self.evidence.ceilings[device] = ceilings
             for line in slow_formats(ceilings, [cell.precision for cell in cells]):
@@ -130,7 +130,7 @@ class Session:
         assert self._progress is not None, "entered, with something to do"
         self._progress.start(item)
         failure = self._preflight.failure(item.cell) if item.skip_reason is None else None
-        environment = self.ready.environment(item.cell.engine)
+        environment = self.ready.environment(item.cell)
         environment |= {"probe_code": self._prober.environment["code"], "idle_w": self._idle_w}
         environment |= {disturbed.BUSY: disturbed.ALLOWED} if is_allowed() else {}
         record = self._run(item, failure, environment)
@@ -243,7 +243,7 @@ class Preflight:
 
 def _key(cell: Cell) -> tuple[str, bool]:
     """The network, its data and mode; and whether the cell runs elsewhere than where it is checked."""
-    network = canonical_json([cell.engine, plain(cell.model), plain(cell.data), cell.mode])
+    network = canonical_json([cell.engine, cell.python, plain(cell.model), plain(cell.data), cell.mode])
     return network, (cell.device, cell.precision) != (Device.cpu, Precision.fp32)
 
 

@@ -1,0 +1,97 @@
+"""Other interpreters than the one that runs accelbench, in which cells may run (`python=`): what each of them has.
+
+Nothing of accelbench is installed there: a host gets a folder that holds the package alone, and the user's own folders.
+"""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+
+from accelbench.devices.packages import COMPUTING, DISTRIBUTIONS
+from accelbench.errors import UserError
+
+PYTHONS = ((3, 11), (3, 14))  # accelbench's code runs on the first and up to below the second, as pyproject.toml says
+ASKED_S = 60.0  # for an answer: the first start from a slow disk takes seconds
+INSTALLED = {"site-packages", "dist-packages"}  # names of folders of packages
+# Of the names of distributions, and after `--` of modules, it says which there are. Any Python can run it.
+SCRIPT = """
+import json, platform, sys
+at, versions, modules = sys.argv.index("--"), {}, []
+try:
+    from importlib import metadata, util
+    for name in sys.argv[1:at]:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            pass
+    modules = [name for name in sys.argv[at + 1:] if util.find_spec(name)]
+except ImportError:
+    pass
+print("\\n" + json.dumps([platform.python_version(), platform.machine(), versions, modules]))
+"""
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """What an interpreter said of itself; without a version nothing, since this machine can't run it."""
+
+    version: str = ""
+    architecture: str = ""
+    versions: Mapping[str, str] = MappingProxyType({})  # of the distributions in `COMPUTING` that it has
+    modules: tuple[str, ...] = ()  # those of `DISTRIBUTIONS` that it has
+
+
+def other(python: str) -> str | None:
+    """The setting `python` as cells keep it: the absolute path of a folder or file; None for accelbench's own.
+
+    An interpreter in an environment is named by the environment's folder. Raises UserError: it is neither.
+    """
+    path = Path(os.path.abspath(os.path.expanduser(python)))  # not resolved: an environment's is a link to another one
+    if path.is_file() and (path.parent.parent / "pyvenv.cfg").is_file():
+        path = path.parent.parent
+    is_own = executable(path) == os.path.abspath(sys.executable) or path.resolve() == Path(sys.prefix).resolve()
+    return None if is_own else str(path)
+
+
+def executable(python: str | Path) -> str:
+    """The file to run. Raises UserError: there is none."""
+    path = Path(python)
+    found = next((file for file in (path, path / "bin/python", path / "bin/python3") if file.is_file()), None)
+    if found is None:
+        what = "no interpreter in its bin/" if path.is_dir() else "no such file or folder"
+        raise UserError(f"python={python}: {what}: name an interpreter, or the folder of its environment")
+    return str(found)
+
+
+def variables(*folders: str) -> dict[str, str]:
+    """The variables of its process, which finds modules in `folders` and in the user's own, then in its environment."""
+    libraries = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    own = [path for path in map(Path, sys.path) if not any(path.is_relative_to(library) for library in libraries)]
+    own = [path for path in own if path.is_dir() and not INSTALLED.intersection(path.parts)]
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONHOME"}
+    return {**kept, "PYTHONPATH": os.pathsep.join([*folders, *map(str, own)])}
+
+
+@cache
+def look(python: str) -> Interpreter:
+    """Asks the interpreter what it has, once. Raises UserError: it is not there, or no Python."""
+    file, done = executable(python), None
+    words: list[str] = [file, "-c", SCRIPT, *COMPUTING, "--", *DISTRIBUTIONS]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=ASKED_S, env=variables(), errors="replace")
+        return Interpreter(*json.loads(done.stdout.splitlines()[-1]))  # its start may print something before
+    except (OSError, subprocess.TimeoutExpired) as error:
+        if getattr(error, "errno", None) == errno.ENOEXEC and Path(file).read_bytes()[:4] == b"\x7fELF":
+            return Interpreter()
+        problem = getattr(error, "strerror", None) or f"no answer within {ASKED_S:g} s"
+    except (ValueError, TypeError, IndexError):
+        problem = (done.stderr.strip() if done else "").rpartition("\n")[2] or "it does not run Python code"
+    raise UserError(f"python={python}: not a Python interpreter ({problem})")
