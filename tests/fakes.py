@@ -187,7 +187,7 @@ def assert_epochs_in_turn(measured: Measurement) -> None:
 
 def faulty_host(cell: Cell) -> HostSpec:
     """A host whose engine is this module."""
-    return HostSpec("fakes", ("fakes",), num_processes=cell.devices, says_when=False)
+    return HostSpec("fakes", ("fakes",), num_processes=cell.devices, says_when=False, python=cell.python)
 
 
 def _raise(error: BaseException) -> None:
@@ -345,7 +345,7 @@ def run(
         time.sleep(600)
     if fault in ("tell rank", "tell environment"):
         name = os.environ["LOCAL_RANK"] if fault == "tell rank" else "environment.json"
-        Path(data_folder, name).write_text(json.dumps(dict(os.environ)))
+        Path(data_folder, name).write_text(json.dumps({**os.environ, "sys.prefix": sys.prefix}))
     if fault == "delete records":
         for path in Path(data_folder).parents[1].glob("runs/*/*.json"):
             path.unlink()

@@ -9,11 +9,10 @@ import os
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 
 from accelbench.devices.packages import COMPUTING, DISTRIBUTIONS
 from accelbench.errors import UserError
@@ -43,10 +42,10 @@ print("\\n" + json.dumps([platform.python_version(), platform.machine(), version
 class Interpreter:
     """What an interpreter said of itself; without a version nothing, since this machine can't run it."""
 
-    version: str = ""
-    architecture: str = ""
-    versions: Mapping[str, str] = MappingProxyType({})  # of the distributions in `COMPUTING` that it has
-    modules: tuple[str, ...] = ()  # those of `DISTRIBUTIONS` that it has
+    version: str
+    architecture: str
+    versions: Mapping[str, str]  # of the distributions in `COMPUTING` that it has
+    modules: Sequence[str]  # those of `DISTRIBUTIONS` that it has
 
 
 def other(python: str) -> str | None:
@@ -90,7 +89,7 @@ def look(python: str) -> Interpreter:
         return Interpreter(*json.loads(done.stdout.splitlines()[-1]))  # its start may print something before
     except (OSError, subprocess.TimeoutExpired) as error:
         if getattr(error, "errno", None) == errno.ENOEXEC and Path(file).read_bytes()[:4] == b"\x7fELF":
-            return Interpreter()
+            return Interpreter("", "", {}, ())
         problem = getattr(error, "strerror", None) or f"no answer within {ASKED_S:g} s"
     except (ValueError, TypeError, IndexError):
         problem = (done.stderr.strip() if done else "").rpartition("\n")[2] or "it does not run Python code"

@@ -1,0 +1,42 @@
+import re
+import sys
+import tomllib
+
+import pytest
+
+from accelbench.devices.interpreters import PYTHONS, look, other
+from accelbench.errors import UserError
+from environments import make_environment
+from fakes import TESTS
+
+
+def test_an_environment_has_its_own_versions_and_is_named_by_its_folder(tmp_path, monkeypatch):
+    made = make_environment(tmp_path / "new/.venv", timm="99.0")
+    monkeypatch.chdir(tmp_path)
+    assert [other(word) for word in ("new/.venv", "new/.venv/bin/python")] == [str(made)] * 2
+    assert [other(word) for word in (sys.prefix, sys.executable)] == [None, None]
+    found = look(str(made))
+    assert (found.version, found.versions["timm"]) == (sys.version.split()[0], "99.0")
+    assert {"numpy", "torch", "pynvml"} <= set(found.modules)
+
+
+def test_what_is_no_interpreter_is_a_mistake_and_one_for_another_machine_is_known_as_such(tmp_path):
+    for name, content in (("elf", b"\x7fELF of another machine"), ("text", b"#!/bin/sh\necho Hello\n")):
+        (tmp_path / name).write_bytes(content)
+        (tmp_path / name).chmod(0o755)
+    told = {
+        "/bin/true": "not a Python interpreter (it does not run Python code)",
+        str(tmp_path / "text"): "not a Python interpreter (it does not run Python code)",
+        str(tmp_path): "no interpreter in its bin/: name an interpreter, or the folder of its environment",
+        str(tmp_path / "gone"): "no such file or folder: name an interpreter, or the folder of its environment",
+    }
+    for python, problem in told.items():
+        with pytest.raises(UserError, match=f"^{re.escape(f'python={python}: {problem}')}$"):
+            look(python)
+    assert look(str(tmp_path / "elf")).architecture == ""
+
+
+def test_the_releases_of_python_are_those_of_the_project():
+    asked = tomllib.loads((TESTS.parent / "pyproject.toml").read_text())["project"]["requires-python"]
+    least, below = (".".join(map(str, each)) for each in PYTHONS)
+    assert asked == f">={least},<{below}"

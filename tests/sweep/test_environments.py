@@ -1,0 +1,83 @@
+"""Sweeps whose cells run in several environments, each from a host of its own."""
+
+import json
+import sys
+
+import pytest
+
+from accelbench.answers.cells import cells_of
+from accelbench.answers.groups import groups
+from accelbench.answers.process import Process
+from accelbench.cli import main
+from accelbench.devices import interpreters
+from accelbench.grid.plan import skip_reason
+from accelbench.schema.record import read_all
+from accelbench.schema.vocab import Device, Engine, Status
+from environments import make_environment
+from fakes import make_cell
+from marks import slow
+
+
+@pytest.fixture(scope="module")
+def second(tmp_path_factory):
+    return str(make_environment(tmp_path_factory.mktemp("new") / "second", timm="99.0"))
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory):
+    return str(make_environment(tmp_path_factory.mktemp("new") / "empty"))
+
+
+def test_each_cell_runs_in_its_environment_whose_versions_are_in_its_identity_and_in_the_answer(
+    swept, project, second, empty
+):
+    cells = [make_cell("tell environment", python=python) for python in (None, second, empty)]
+    result, _ = swept(cells)
+    home, other, skipped = result.records
+    assert [each.status for each in result.records] == [Status.ok, Status.ok, Status.skipped]
+    assert json.loads((project / "data/mnist/environment.json").read_text())["sys.prefix"] == second
+    assert other.environment["versions"] == {**home.environment["versions"], "timm": "99.0"}
+    assert len({each.identity for each in result.records}) == 3
+    assert skipped.reason.startswith(f"python={empty}: numpy, nvidia-ml-py, torch, pytorch-lightning not installed")
+    assert other.label == f"{make_cell().label}-timm 99.0"
+    (group,) = groups(cells_of(map(Process.of, result.records)))
+    assert sorted(map(group.text, group.cells)) == sorted(
+        f"fp32 with timm {each.environment['versions']['timm']}, batch 32" for each in (home, other)
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "architecture", "told"),
+    [
+        ("3.9.1", None, "it is Python 3.9.1, and accelbench runs on 3.11 to below 3.14"),
+        ("3.12.1", "pdp11", "it is built for pdp11 and not for "),
+        ("", "", "it is built for another machine and not for "),
+    ],
+)
+def test_another_python_and_another_machine_are_skipped(second, monkeypatch, version, architecture, told):
+    found = interpreters.look(second)
+    machine = found.architecture if architecture is None else architecture
+    said = interpreters.Interpreter(version, machine, found.versions, found.modules)
+    monkeypatch.setattr(interpreters, "look", lambda python: said)
+    assert skip_reason(make_cell(python=second)).startswith(f"python={second}: {told}")
+
+
+def test_what_a_cell_needs_depends_on_its_engine_and_xla_is_left_to_accelbenchs_own(second, empty):
+    told = skip_reason(make_cell(python=empty, engine=Engine.openvino))
+    assert told.endswith("bin/python -m pip install numpy nvidia-ml-py torch pytorch-lightning openvino")
+    assert "leave python= out" in skip_reason(make_cell(python=second, device=Device.xla_cpu))
+
+
+@slow
+def test_code_of_the_user_that_can_not_be_imported_there_fails_there_alone(project, second, monkeypatch, capsys):
+    text = "import timm, torch\nif timm.__version__ == '99.0':\n    from timm import missing\n"
+    (project / "nets.py").write_text(f"{text}class Mine(torch.nn.Linear):\n    pass\n")
+    monkeypatch.setenv("ACCELBENCH_BUSY", "allowed")
+    words = ["model=custom", "model.target=nets.Mine", "model.args={in_features: 8, out_features: 4}"]
+    words += ["model.input_shape=[8]", "mode=infer", "data=random", "batch_size=4", "tracking=none", "out=runs/mine"]
+    assert main(["-m", *words, f"python={sys.prefix},{second}"]) == 1
+    home, other = sorted(read_all((project / "runs/mine").glob("*-*.json")), key=lambda each: each.cell.python or "")
+    assert (home.status, home.cell.python, other.status) == (Status.ok, None, Status.failed)
+    assert other.reason.startswith("nets.py:3: ImportError: cannot import name 'missing'")
+    assert main([*words, "python=/bin/true"]) == 2
+    assert "python=/bin/true: not a Python interpreter" in capsys.readouterr().err
