@@ -19,6 +19,7 @@ from accelbench.isolation import hosts
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema import plan_file, record
 from accelbench.settings import params
+from environments import make_environment
 from fakes import faulty_host, give_ceilings, make_project
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -62,6 +63,7 @@ def measured(tmp_path_factory):
     for folder in (root, root / "my_package"):
         network = "\n".join(blocks(page, "python")[0] for page in ("your-own-network.md", "serving.md"))
         (folder / "nets.py").write_text(f"{network}\n\nclass MyNet(nn.Module):\n    pass\n")
+    make_environment(root.parent / "new/.venv", timm="99.0")
     (root / "pictures").mkdir()
     for name in ("my_weights.safetensors", "my_images.npz"):  # planning reads neither
         (root / name).touch()

@@ -61,7 +61,6 @@ PRECISIONS = {
 }
 OPTIONS = {Engine.aotinductor: ("channels_last", "freeze")}
 LIBRARIES = {name: name.value for name in (Library.timm, Library.torchvision, Library.transformers)}  # with networks
-LIBRARIES |= {Library.lightning: "greenlet"}  # for the Trainer's own loop
 # The instruction sets, any of which OpenVINO needs to compute in a format.
 NEEDED = {Precision.bf16: ("avx512_bf16", "amx_bf16"), Precision.fp16: ("avx512_fp16", "amx_fp16")}
 
@@ -107,7 +106,7 @@ def _needed(cell: Cell) -> Iterator[str]:
     if cell.keras:
         yield from ("jax" if cell.keras.backend == KerasBackend.jax else "tensorflow", "keras")
     else:
-        yield from ("torch", "pytorch_lightning", *MODULES.get(cell.engine, ()))
+        yield from ("torch", "pytorch_lightning", *MODULES.get(cell.engine, ("greenlet",)))
     if cell.precision in QUANTIZED:
         yield from QUANTIZERS.get(cell.engine, ())
     if cell.model.library in LIBRARIES:
