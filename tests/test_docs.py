@@ -64,6 +64,7 @@ def measured(tmp_path_factory):
         network = "\n".join(blocks(page, "python")[0] for page in ("your-own-network.md", "serving.md"))
         (folder / "nets.py").write_text(f"{network}\n\nclass MyNet(nn.Module):\n    pass\n")
     make_environment(root.parent / "new/.venv", timm="99.0")
+    (root / ".venv").symlink_to(sys.prefix)
     (root / "pictures").mkdir()
     for name in ("my_weights.safetensors", "my_images.npz"):  # planning reads neither
         (root / name).touch()

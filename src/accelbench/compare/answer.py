@@ -183,10 +183,12 @@ def _environment_differences(first: RecordSet, second: RecordSet) -> list[str]:
                 f"name one with {records.name.partition('@')[0]}@WORD of its CPU, GPU or TPU"
             )
     selected = {part for records in (first, second) if records.selection for part in SELECTED[records.selection]}
+    has_several = any(each.cell.python for records in (first, second) for each in records.processes)
     lines = []
     for name in dict.fromkeys([*found[0], *found[1]]):
         a, b = (values.get(name, {"none"}) for values in found)
-        is_other_engines = name.startswith("code.") and {"none"} in (a, b)
+        # What one environment lacks, its cells do without.
+        is_other_engines = name.startswith(("code.", "versions.") if has_several else "code.") and {"none"} in (a, b)
         if (a != b or len(a) > 1) and not (name.startswith("git") or name == "node.job" or is_other_engines):
             head = "Compared" if name.partition(".")[0] in selected else "The environment differs"
             lines.append(f"{head}: {name}: {_listed(a)} | {_listed(b)}")
