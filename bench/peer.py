@@ -20,12 +20,11 @@ PACKAGES += ["datasets<4.5", "flatten-dict", "colorlog", "dill", "xxhash", "mult
 SIDE = f"""
 import sys, tempfile
 from optimum_benchmark import Benchmark, BenchmarkConfig, InferenceConfig, InlineConfig, PyTorchConfig
-from transformers import GPT2Config
+from transformers import GPT2Config, GPT2LMHeadModel
 folder = tempfile.mkdtemp()
-GPT2Config(**{GPT2}).save_pretrained(folder)
+GPT2LMHeadModel(GPT2Config(**{GPT2})).save_pretrained(folder)
 backend = PyTorchConfig(
     model=folder, processor=folder, library="transformers", task="text-generation", model_type="gpt2", device="cpu",
-    no_weights=True,
 )
 scenario = InferenceConfig(
     duration={MEASURE_S}, warmup_runs=5, input_shapes=dict(batch_size={BATCH_SIZE}, sequence_length={PROMPT_TOKENS}),

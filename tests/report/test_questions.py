@@ -2,7 +2,9 @@ import pytest
 
 from accelbench.answers.sentences import answers
 from accelbench.report.questions import questions
+from accelbench.schema.generation import Generation
 from accelbench.schema.measurement import Work
+from accelbench.schema.vocab import Mode
 from report.pictures.samples import served, working
 
 
@@ -60,3 +62,18 @@ def test_requests_have_a_section_for_each_workload_with_the_probes_of_each_setti
     assert "J/request" not in shown
     several = asked([], [*served(maker), *served(maker, "mlp")])
     assert [title.partition("? ")[2].split()[0] for title in several] == ["cnn", "mlp"]
+
+
+def test_cells_that_generate_have_their_tokens_per_second(asked, maker) -> None:
+    records = []
+    for size, step_s in ((1, 0.01), (8, 0.02)):
+        seen = Generation(prefill_s=[10 * step_s] * 8, decode_s=[[step_s] * 10] * 8, cache_bytes=1_000_000 * size)
+        records.append(maker.ok(maker.cell(mode=Mode.generate, batch_size=size), 2 * size, generation=seen))
+    question = asked([], records)["How many tokens per second?"]
+    said = "The most, 400 in decoding: mlp-cpu-fp32-b8-generate-128+32tokens, whose first tokens come after 200 ms"
+    assert question.sentence == f"{said}, and each further one after 20.0 ms."
+    shown = [
+        dict(zip(question.table.headings, (each.text for each in row), strict=True)) for row in question.table.rows
+    ]
+    assert [row["decode tokens/s"] for row in shown] == ["400", "100"]
+    assert [row["key-value cache (MB)"] for row in shown] == ["8.00", "1.00"]

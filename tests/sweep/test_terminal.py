@@ -8,6 +8,7 @@ from rich.console import Console
 
 from accelbench.grid.estimate import Evidence, Length
 from accelbench.grid.plan import Planned
+from accelbench.schema.generation import Generation
 from accelbench.schema.measurement import Block, Epoch, SystemSeries
 from accelbench.schema.vocab import Mode, Precision, Protocol, Status
 from accelbench.sweep import terminal
@@ -93,6 +94,13 @@ def test_the_figures_of_a_cell_with_their_intervals():
     epochs = [Epoch(seconds=2.0, num_samples=100, loss=0.5)] * 3
     fit = make_cell(mode=Mode.train, protocol=Protocol.fit, epochs=3)
     assert lines(card(cell=fit, epochs=epochs))["time"] == "training, epochs=3, takes 6.00 s"
+
+
+def test_tokens_have_their_times_and_the_cache_its_size():
+    seen = Generation(prefill_s=[0.1] * 8, decode_s=[[0.01] * 10] * 8, cache_bytes=4_000_000)
+    told = lines(card(cell=make_cell(mode=Mode.generate, batch_size=4), generation=seen, tokens_per_sample=11))
+    assert told["prefill"] == "first token after 100 ms"
+    assert told["decode"] == "400.0 tokens/s; p50 10.0 ms, p90 10.0 ms a token; key-value cache 4.000 MB"
 
 
 @pytest.mark.parametrize("status", [Status.invalid, Status.failed])

@@ -345,20 +345,23 @@ def _speed(row: Row) -> Iterator[tuple[str, Text | str]]:
     if (tokens := number_of(row, "tokens_per_s")) is not None:
         yield "tokens", f"{significant(tokens, 4)} tokens/s"
     if (first := number_of(row, "ttft_ms")) is not None:
-        ms = {percent: significant(number_of(row, f"tpot_p{percent}_ms")) for percent in (50, 90, 99)}
+        rate, size = (significant(number_of(row, column), 4) for column in ("decode_tokens_per_s", "kv_cache_mb"))
         yield "prefill", f"first token after {significant(first)} ms"
-        rate, size = (number_of(row, column) for column in ("decode_tokens_per_s", "kv_cache_mb"))
-        each = f"p50 {ms[50]} ms, p90 {ms[90]} ms, p99 {ms[99]} ms a token"
-        yield "decode", f"{significant(rate, 4)} tokens/s: {each}; key-value cache {significant(size)} MB"
-    tails = {percent: number_of(row, f"latency_p{percent}_ms") for percent in (50, 90, 99)}
-    if known := [f"p{percent} {significant(value)} ms" for percent, value in tails.items() if value is not None]:
-        yield "latency", ", ".join(known)
+        yield "decode", f"{rate} tokens/s; {_tails(row, 'tpot')} a token; key-value cache {size} MB"
+    if known := _tails(row, "latency"):
+        yield "latency", known
     phases = phases_ms(row)
     if total := sum(phases.values()):
         yield "step", _bar(phases, total)
         percents = {phase.replace("_", " "): 100 * ms / total for phase, ms in phases.items()}
         # Not in milliseconds: these few steps are timed phase by phase, and so are not as long as those above.
         yield "", ", ".join(f"{phase} {percent:.0f} %" for phase, percent in percents.items() if percent >= 0.5)
+
+
+def _tails(row: Row, name: str) -> str:
+    """Such as `p50 10.1 ms, p90 11.3 ms`: the percentiles that are known."""
+    tails = {percent: number_of(row, f"{name}_p{percent}_ms") for percent in (50, 90, 99)}
+    return ", ".join(f"p{percent} {significant(value)} ms" for percent, value in tails.items() if value is not None)
 
 
 def _served(cell: Cell, serving: Serving, row: Row) -> Iterator[tuple[str, str]]:
