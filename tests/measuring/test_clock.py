@@ -107,6 +107,12 @@ def test_blocks_are_at_least_as_long_as_asked_and_none_is_dropped(workload, slow
     assert len(timing.blocks) >= clock.MIN_SAMPLES
 
 
+def test_long_steps_are_enough_for_an_interval_where_that_is_asked():
+    for has_least, fits in ((True, clock.MIN_SAMPLES.__eq__), (False, clock.MIN_SAMPLES.__gt__)):
+        timing = clock.measure(runner_of(Workload(compute=2.0), queues=False, has_least=has_least), WINDOW)
+        assert fits(len(timing.blocks))
+
+
 def noisy(workload, rng, sigma, related=0.0):
     """Makes the lengths of the workload's steps vary; `related` is their correlation from step to step."""
     level = 0.0

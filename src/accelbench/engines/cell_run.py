@@ -225,10 +225,11 @@ class CellRun:
             serve(self, step)
             return
         cell, self.step, watch = self.cell, step, None if self.is_one_step else self.watch(step)
-        # A decode step waits for the one before, so that no two generations overlap.
-        queues = (self.backend.queues or cell.devices > 1) and cell.mode != Mode.generate
+        generates = cell.mode == Mode.generate  # each token waits for the one before: no two generations overlap
+        queues = (self.backend.queues or cell.devices > 1) and not generates
         backend, ends = self.backend, self.limits.ends
         runner = Runner(step, backend.wait, backend.compiles, ranks=self.ranks, watch=watch, ends=ends, queues=queues)
+        runner.has_least = generates
         if cell.protocol == Protocol.steps:
             self.timing = clock.measure_steps(runner, cell.warmup, cell.steps)
         else:

@@ -22,7 +22,6 @@ def of_generation(cell: Cell, seen: Generation) -> Row:
     rates = Sample([cell.batch_size * len(each) / sum(each) for each in seen.decode_s])
     row: Row = {f"tpot_p{percent}_ms": steps.supported_percentile(percent) for percent in (50, 90, 99)}
     for column, sample in (("ttft_ms", first_ms), ("decode_tokens_per_s", rates)):
-        row[column] = sample.supported_percentile(50)
-        if row[column] is not None:
-            row[f"{column}_low"], row[f"{column}_high"] = sample.percentile_interval(50) or (None, None)
+        row[column] = sample.median
+        row[f"{column}_low"], row[f"{column}_high"] = sample.percentile_interval(50) or (None, None)
     return row | {"kv_cache_mb": seen.cache_bytes / MB}

@@ -275,7 +275,7 @@ def _why_stop(runner: Runner, window: Window) -> Stop | None:
     next_s = blocks[-1] + (0 if timing.steps_are_blocks else min(MIN_SAMPLES, window.latency_steps)) * step_s
     if (stop := runner.why_end(next_s, step_s, is_least=is_least)) is not None:
         return stop
-    if elapsed < window.measure_s or (is_least and runner.ends.budget_s < math.inf):
+    if elapsed < window.measure_s or (is_least and (runner.has_least or runner.ends.budget_s < math.inf)):
         return None
     if elapsed >= STRETCH * window.measure_s:
         return Stop.limit

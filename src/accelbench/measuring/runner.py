@@ -142,6 +142,7 @@ class Runner:
     timing: Timing = field(default_factory=Timing)
     ends: Ends = Ends()
     queues: bool = True  # whether a step may return before it is done, so that waiting for each lets the device idle
+    has_least: bool = False  # whether the fewest blocks that are published are measured, however long they take
     look_after_s: float = math.inf  # measured seconds after which `watch` looks, once
     look_after_steps: float = math.inf  # measured steps after which it looks, if these are fewer
     measured_s: float = 0.0
