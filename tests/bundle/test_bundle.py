@@ -21,6 +21,7 @@ from accelbench.schema.target import Evaluated, Logged, TargetTraining
 from accelbench.schema.vocab import Mode, Protocol, Span, Status
 from accelbench.serving.arrivals import due_ns
 from accelbench.serving.summary import ROWS, summarised, write_times
+from fakes import needs
 from report.conftest import ENVIRONMENT, Maker
 from serving.test_summary import served
 
@@ -332,3 +333,27 @@ def test_another_file_is_no_bundle(tmp_path, capsys, content):
         path.write_bytes(content)
     status, printed = verified(path, capsys)
     assert (status, "Traceback" in printed.err, bool(printed.err)) == (2, False, True)
+
+
+@needs("model_signing")
+def test_a_signed_bundle_with_its_report_is_verified_by_the_public_key_alone(folder, tmp_path, capsys, monkeypatch):
+    from cryptography.hazmat.primitives.asymmetric import ec  # which comes with model-signing
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+    monkeypatch.chdir(tmp_path)
+    for name in "ab":
+        key = ec.generate_private_key(ec.SECP256R1())
+        public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        (tmp_path / f"{name}.pub").write_bytes(public)
+        private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        (tmp_path / f"{name}.pem").write_bytes(private)
+    (folder / "report/plots").mkdir(parents=True)
+    (folder / "report/plots/one.svg").write_text("<svg/>")
+    assert main(["bundle", str(folder), "--out", "mine.zip", "--sign", "a.pem"]) == 0
+    assert "report/plots/one.svg" in zipfile.ZipFile("mine.zip").namelist()
+    assert main(["verify", "mine.zip", "--key", "a.pub"]) == 0
+    assert "it is signed with the private key of a.pub" in capsys.readouterr().out
+    assert main(["verify", "mine.zip", "--key", "b.pub"]) == 2
+    assert "--key b.pub: not signed with its private key" in capsys.readouterr().err
+    changed(tmp_path / "mine.zip", one_digit, fix=True).replace(tmp_path / "mine.zip")
+    assert main(["verify", "mine.zip", "--key", "a.pub"]) == 2

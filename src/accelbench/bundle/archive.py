@@ -31,8 +31,10 @@ MAX_FILE_BYTES, MAX_TOTAL_BYTES = MAX_MB << 20, 4 << 30  # that are packed, and 
 PART_BYTES = 1 << 20  # of a file that are held at a time
 
 
-def pack(folder: Path, sweeps: Sequence[Sweep], out: Path) -> int:
+def pack(folder: Path, sweeps: Sequence[Sweep], out: Path, also: Mapping[str, Path] | None = None) -> int:
     """Writes the bundle of the records in `folder`, of which `sweeps` were read; returns how many files it has.
+
+    `also` are further files, by their names in it.
 
     Raises OSError: `out` can't be written. UserError: it is there already, or records or other files can't be read or
     are larger than what `verify` unpacks.
@@ -44,7 +46,7 @@ def pack(folder: Path, sweeps: Sequence[Sweep], out: Path) -> int:
             raise UserError(
                 "\n".join(["records that can't be read, so that the figures would differ:", *listed(unread)])
             )
-        files = _sources(folder, sweeps)
+        files = _sources(folder, sweeps) | dict(also or {})
         sizes = {str(path): path.stat().st_size for path in files.values()}
     except OSError as error:
         raise RefusedError(error) from error

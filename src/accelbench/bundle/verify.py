@@ -44,8 +44,9 @@ NOT_IN_TIMES = {"seed", "error", "batches", "sizes", "num_padded", "busy_share",
 NOT_IN_TIMES |= {"null_p50_s", "null_p99_s", "null_rate"}
 NOT_SHOWN = (
     "that the samples are true: whoever made the bundle could have made them up",
-    "who made it: it is not signed",
+    "who made it: --key checks a signature",
     "that the code that measured is the published one: a record holds its digest alone",
+    "that a report page in it follows from the records: build it again from these",
 )
 
 
