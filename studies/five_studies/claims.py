@@ -72,7 +72,7 @@ def _speed(time: Published) -> float:
 
 def _settings(time: Published) -> dict[str, Any]:
     devices = published.find(time.study, time.model, "devices", time.device)
-    settings = {"device": Device(time.device), "devices": int(devices.value) if devices else 1}
+    settings = {"device": Device(str(time.device)), "devices": int(devices.value) if devices else 1}
     batch = {"batch_size": time.batch_size} if time.batch_size else {}
     return {**settings, "precision": time.precision, **batch}
 

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
-from accelbench.answers.cells import MIN_PROCESSES, MeasuredCell, Word, gap
+from accelbench.answers.cells import MeasuredCell, Word, gap
 from accelbench.answers.sentences import answers
 from accelbench.answers.words import unit_text
 from accelbench.bundle.verify import verify
 from accelbench.compare.matching import flat
-from accelbench.compare.sureness import LIKELY_RATIO, Judgement
+from accelbench.compare.sureness import LIKELY_RATIO, MIN_PROCESSES, Judgement
 from accelbench.errors import UserError, writing_errors
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.own_code import check_own_code

@@ -14,7 +14,7 @@ from accelbench.project import workplace
 
 # Those of `report.export`, which this module does not import for its help.
 FORMATS = ("bencher", "github-action-benchmark", "pytorch", "mlperf", "csv", "json")
-SCHEMAS = ("record-schema", "plan-schema")  # of the files, made by the functions of `json_schema`
+SCHEMAS = ("record-schema", "plan-schema", "processes-schema")  # of the files, made by the functions of `json_schema`
 
 
 def _run(chosen: Namespace, context: Context) -> int:
@@ -24,7 +24,10 @@ def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.schema.serialize import json_text, writing
 
     if chosen.format in SCHEMAS:
-        print(json_text(getattr(json_schema, chosen.format.partition("-")[0])()), end="")
+        from accelbench.settings.compose import one_cell
+
+        of_rows = [export.columns(one_cell("model=mlp")[0])] if chosen.format == "processes-schema" else []
+        print(json_text(getattr(json_schema, chosen.format.partition("-")[0])(*of_rows)), end="")
         return 0
     if chosen.format not in FORMATS:
         raise UnknownChoiceError("--format", chosen.format, FORMATS + SCHEMAS)

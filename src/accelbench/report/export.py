@@ -14,13 +14,15 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from accelbench.answers.arrivals import target_answers
-from accelbench.answers.cells import MeasuredCell, process_rows
+from accelbench.answers.cells import CELL, COUNTS, MeasuredCell, process_rows
+from accelbench.answers.process import Process
 from accelbench.answers.words import MODES
 from accelbench.judging.row import warnings_of
 from accelbench.judging.target import mllog, mllog_line
 from accelbench.presentation import counted, significant
 from accelbench.report import csv_file
 from accelbench.report.read import Sweep
+from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record, Row
 
 CELLS, PROCESSES = "cells.csv", "processes.csv"
@@ -166,6 +168,11 @@ def tables(sweeps: Sequence[Sweep]) -> dict[str, list[Row]]:
     """The rows of cells.csv and of processes.csv, by these names."""
     cells = [cell for sweep in sweeps for cell in sweep.cells]
     return {CELLS: [row for sweep in sweeps for row in csv_file.rows(sweep)], PROCESSES: list(process_rows(cells))}
+
+
+def columns(cell: Cell) -> list[str]:
+    """The columns of processes.csv, which are those of any cell."""
+    return [*Process(cell=cell, name="", label="", record=None).row, CELL, COUNTS]
 
 
 def cells_csv(sweeps: Sequence[Sweep]) -> str:

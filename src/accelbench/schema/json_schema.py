@@ -8,7 +8,7 @@ import dataclasses
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
@@ -18,10 +18,18 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import HEAD, PlanFile
 from accelbench.schema.ranges import Range
 from accelbench.schema.record import SCHEMA_VERSION, Record, RecordName
-from accelbench.schema.setting import KEY
+from accelbench.schema.setting import KEY, declared
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
 NAMES = {str: "string", bool: "boolean", int: "integer", float: "number"}
+# Columns of processes.csv that are no settings, and no numbers.
+TEXTS = (
+    *("suite", "mode", "engine", "model", "arguments", "data", "device", "weights", "input_shape", "scaling", "status"),
+    *("reason", "cell_id", "identity", "started_at", "node", "data_source", "stopped", "busiest_operators", "bound"),
+    *("energy_provenance", "time_provenance", "device_name", "allocator_library", "disturbed", "warnings", "tips"),
+    *("notes", "cell", "verdict"),
+)
+FLAGS = ("stand_in", "settled", "cudnn_benchmark", "counts", "target_reached")
 COMMENT = re.compile(r"\s*#\s?(.*)")
 Schema = dict[str, Any]
 
@@ -42,6 +50,17 @@ def plan() -> Schema:
     fields = {"schema_version": {"const": SCHEMA_VERSION}, **{name: _of(hints[name], known) for name in HEAD}}
     fields["cells"] = cells
     return _headed("plan", {**_object(fields, [*fields]), "definitions": known})
+
+
+def processes(columns: Iterable[str]) -> Schema:
+    """The schema of what `export --format json` lists as `processes`: rows of processes.csv, which has these columns.
+
+    null stands for what is unknown; a later release may have more columns.
+    """
+    kinds = {each.column: each.kind for each in declared(Cell)} | dict.fromkeys(TEXTS, str) | dict.fromkeys(FLAGS, bool)
+    rows = {name: _of(kinds.get(name, float) | None, {}) for name in columns}
+    row = {**_object(rows, [*rows]), "additionalProperties": True}
+    return _headed("processes", {"type": "array", "items": row})
 
 
 def fields(cls: Any, prefix: str = "") -> Iterator[tuple[str, Any, str]]:
@@ -112,7 +131,12 @@ def _whole(name: str, cls: Any) -> Schema:
 
 
 def _headed(name: str, schema: Schema) -> Schema:
-    return {"$schema": DRAFT, "title": f"accelbench {name}, schema {SCHEMA_VERSION}", **schema}
+    return {
+        "$schema": DRAFT,
+        "$id": f"urn:accelbench:{name}:{SCHEMA_VERSION}",
+        "title": f"accelbench {name}, schema {SCHEMA_VERSION}",
+        **schema,
+    }
 
 
 def _object(properties: dict[str, Schema], required: list[str]) -> Schema:
