@@ -1,8 +1,11 @@
 """Repositories made here, whose network waits longer from one commit on."""
 
 import os
+import re
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -11,7 +14,7 @@ from accelbench.cli import main
 from accelbench.project import RECORDS
 from accelbench.schema.record import read
 from accelbench.schema.serialize import read_json
-from accelbench.search.worktrees import commits
+from accelbench.search.worktrees import Worktree, commits
 from accelbench.sweep.session import Session
 
 NET = """{first}
@@ -121,16 +124,28 @@ def test_ctrl_c_and_a_kill_leave_no_worktree(repository, monkeypatch, capsys):
     assert os.getcwd() == here
 
 
+def test_the_working_folder_and_the_path_are_those_of_the_worktree(repository, monkeypatch):
+    monkeypatch.chdir("mine")
+    monkeypatch.setattr(sys, "path", [str(repository), "", *sys.path])
+    path = sys.path[:]
+    with Worktree.of(commits("change4", "change5")[0]) as tree:
+        with tree.inside():
+            assert (Path.cwd(), sys.path) == (tree.folder / "mine", [str(tree.folder), *path[1:]])
+            assert "import gone" in Path("nets.py").read_text()
+        assert (Path.cwd(), sys.path) == (repository / "mine", path)
+    assert not tree.folder.exists()
+
+
 @pytest.mark.slow
 def test_the_slow_commit_of_a_real_repository_is_found_and_a_second_run_measures_nothing(repository, capsys):
     words = ["bisect", "change0", "HEAD", "--budget", "10m", "--", *WORDS]
     assert main(words) == 0
-    told = capsys.readouterr().out
+    told = re.sub("Probing.*\n", "", capsys.readouterr().out)
     records = {path: path.stat().st_mtime_ns for path in repository.rglob(RECORDS)}
     assert "No module named 'gone'" in told
     assert f"First slower commit: {git('rev-parse', 'change6')[0]} Change 6" in told
     assert main(words) == 0
-    assert capsys.readouterr().out.replace("Probing", "") in told
+    assert capsys.readouterr().out == told
     assert records == {path: path.stat().st_mtime_ns for path in repository.rglob(RECORDS)}
     found = read_json(next(repository.glob("runs/*/bisect.json")))
     assert (found["proof"]["commit"]["subject"], found["proof"]["against"]["subject"]) == ("Change 6", "Change 5")

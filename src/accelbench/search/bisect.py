@@ -99,9 +99,11 @@ class Bisection:
         bad = self._compare(first, self.after[-1], None)
         if bad.state == State.broken:
             raise UserError(f"BAD={bad.commit.short}: does not run: {bad.why}")
-        if bad.found is None or bad.state != State.slower:
-            more = ": give it a longer --budget, or the cell a longer window" if bad.state == State.cant_tell else ""
-            return self._end(f"No slow-down to look for. BAD against GOOD: {bad.state}{more}", [])
+        if bad.found is None or bad.state == State.cant_tell:
+            why = bad.why or "give it a longer --budget, or the cell a longer window"
+            return self._end(f"Can't tell whether BAD is slower than GOOD: {why}", [])
+        if bad.state == State.not_slower:
+            return self._end("No slow-down to look for: BAD is not slower than GOOD", [])
         half = half_of(bad.found)
 
         def state_of(at: int) -> State | None:

@@ -102,18 +102,19 @@ class Worktree:
         """Has the working folder and Python's path in the worktree where they are in the repository."""
         here, path = Path.cwd(), sys.path[:]
         try:
-            os.chdir(self._moved(resolved(here)))
-            sys.path[:] = [str(self._moved(resolved(Path(each)))) if each else each for each in path]
+            os.chdir(self._moved(here) or here)
+            sys.path[:] = [str(each and self._moved(Path(each)) or each) for each in path]
             source_digest.cache_clear()
             yield
         finally:
             os.chdir(here)
             sys.path[:] = path
 
-    def _moved(self, path: Path) -> Path:
-        """In the worktree, if it is there: a virtual environment in the repository is not."""
-        moved = self.folder / path.relative_to(self.top) if path.is_relative_to(self.top) else path
-        return moved if moved.is_dir() and path != PACKAGE.parent else path
+    def _moved(self, path: Path) -> Path | None:
+        """The same folder of the worktree; None if it has none, as for a virtual environment in the repository."""
+        path = resolved(path)
+        moved = self.folder / path.relative_to(self.top) if path.is_relative_to(self.top) else None
+        return moved if moved and moved.is_dir() and path != PACKAGE.parent else None
 
     def check(self, cell: Cell) -> None:
         """Raises UserError: what the cell names is not the commit's, or in the repository but not in the worktree."""
