@@ -50,7 +50,7 @@ def _status(words: list[str], output: "_Output") -> int:
         return status
     except KeyboardInterrupt as stop:
         message, status = f"\n{str(stop) or 'Interrupted; every finished cell has its record.'}", 130
-        if isinstance(stop, Interrupted) and words[0] != "compare":  # which interleaves all of its cells anew
+        if isinstance(stop, Interrupted) and words[0] not in ("compare", "replay"):  # which interleave all cells anew
             has_out = not stop.folder or any(word.startswith("out=") for word in words)
             out = [] if has_out else [f"out={stop.folder}"]
             message += f"\nTo go on: {clean(masked(shlex.join(['accelbench', *words, *out])))}"

@@ -42,7 +42,7 @@ from accelbench.sweep.terminal import say
 
 STUDY = "study:"
 # Shares of the budget: after which no process is begun; that one may take; that is waited for a quiet machine.
-LAST, LONGEST, QUIET = 0.8, 0.1, 0.05
+LAST, LONGEST, QUIET = 0.75, 0.1, 0.05
 NO_SPEED = SERVING - {Protocol.offline} | {Protocol.target}
 MAX_NAMED = 3  # claims that are not measured for one reason
 
@@ -101,7 +101,10 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
         say(console, _where(next(iter((near or known).values())), machine, is_near=bool(near)))
     say(console, f"{counted(len(chosen), 'cell')} of the first claims that can run here, for {duration(budget_s)}")
     folder = workplace().root / RUNS / f"{datetime.now():%Y-%m-%d_%H-%M-%S}-replay"
-    _measure(chosen.values(), folder, budget_s - (time.monotonic() - began_s), console, hosts)
+    left_s = budget_s - (time.monotonic() - began_s)
+    if left_s <= 0:
+        raise UserError(f"--budget: to read the claims took {budget_s - left_s:.0f} s: give it more")
+    _measure(chosen.values(), folder, left_s, console, hosts)
     here = {key_of(each.cell): each for each in read(folder).cells} if (folder / PLAN).exists() else {}
     findings = [_of_claim(each, here) for each in kept if each.cells[0] != each.cells[1]]
     findings += [_of_cell(near[key], here.get(key)) for key in chosen if key in near]
