@@ -251,5 +251,5 @@ def _where(there: MeasuredCell, here: Mapping[str, Any], *, is_near: bool) -> st
     """On which machine it was measured, and which packages differ."""
     old, new = (flat(each.get("versions") or {}) for each in (_environment(there), here))
     differ = [name for name in old if new.get(name, old[name]) != old[name]]
-    machine = "a machine equal to this one" if is_near else str(_environment(there)["machine"].get("cpu_name"))
+    machine = "a machine equal to this one" if is_near else str(_environment(there).get("machine", {}).get("cpu_name"))
     return f"Measured on {machine}" + (f", with another {', '.join(differ)}." if differ else ".")
