@@ -1,6 +1,7 @@
 """Sweeps whose cells run in several environments, each from a host of its own."""
 
 import json
+import os
 import sys
 
 import pytest
@@ -10,6 +11,8 @@ from accelbench.answers.groups import groups
 from accelbench.answers.process import Process
 from accelbench.cli import main
 from accelbench.devices import interpreters
+from accelbench.devices.registry import absent
+from accelbench.grid import plan
 from accelbench.grid.plan import skip_reason
 from accelbench.schema.record import read_all
 from accelbench.schema.vocab import Device, Engine, Status
@@ -29,13 +32,17 @@ def empty(tmp_path_factory):
 
 
 def test_each_cell_runs_in_its_environment_whose_versions_are_in_its_identity_and_in_the_answer(
-    swept, project, second, empty
+    swept, shared, project, second, empty
 ):
     cells = [make_cell("tell environment", python=python) for python in (None, second, empty)]
     result, _ = swept(cells)
     home, other, skipped = result.records
     assert [each.status for each in result.records] == [Status.ok, Status.ok, Status.skipped]
-    assert json.loads((project / "data/mnist/environment.json").read_text())["sys.prefix"] == second
+    seen = json.loads((project / "data/mnist/environment.json").read_text())
+    ours, *users = seen["PYTHONPATH"].split(os.pathsep)
+    assert (seen["sys.prefix"], os.listdir(ours)) == (second, ["accelbench"])
+    assert not any("site-packages" in folder for folder in users)
+    assert [key[0] for key in shared._hosts] == [None, second]
     assert other.environment["versions"] == {**home.environment["versions"], "timm": "99.0"}
     assert len({each.identity for each in result.records}) == 3
     needs = "numpy, nvidia-ml-py, torch, pytorch-lightning, greenlet"
@@ -63,9 +70,13 @@ def test_another_python_and_another_machine_are_skipped(second, monkeypatch, ver
     assert skip_reason(make_cell(python=second)).startswith(f"python={second}: {told}")
 
 
-def test_what_a_cell_needs_depends_on_its_engine_and_xla_is_left_to_accelbenchs_own(second, empty):
+def test_what_a_cell_needs_depends_on_its_engine_and_xla_is_left_to_accelbenchs_own(second, empty, monkeypatch):
     told = skip_reason(make_cell(python=empty, engine=Engine.openvino))
     assert told.endswith("bin/python -m pip install numpy nvidia-ml-py torch pytorch-lightning openvino")
+    asked = []
+    monkeypatch.setattr(plan, "report_on", lambda device, **known: asked.append(known) or absent(device, "none here"))
+    assert skip_reason(make_cell(python=second, device=Device.gpu)) == "none here"
+    assert (asked[0]["torch_folder"] / "version.py").is_file()
     assert "leave python= out" in skip_reason(make_cell(python=second, device=Device.xla_cpu))
 
 

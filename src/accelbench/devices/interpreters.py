@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,8 +22,8 @@ ASKED_S = 60.0  # for an answer: the first start from a slow disk takes seconds
 INSTALLED = {"site-packages", "dist-packages"}  # names of folders of packages
 # Of the names of distributions, and after `--` of modules, it says which there are. Any Python can run it.
 SCRIPT = """
-import json, platform, sys
-at, versions, modules = sys.argv.index("--"), {}, []
+import json, os, platform, sys
+at, versions, modules = sys.argv.index("--"), {}, {}
 try:
     from importlib import metadata, util
     for name in sys.argv[1:at]:
@@ -31,7 +31,8 @@ try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             pass
-    modules = [name for name in sys.argv[at + 1:] if util.find_spec(name)]
+    found = [(name, util.find_spec(name)) for name in sys.argv[at + 1:]]
+    modules = {name: os.path.dirname(spec.origin or "") for name, spec in found if spec}
 except ImportError:
     pass
 print("\\n" + json.dumps([platform.python_version(), platform.machine(), versions, modules]))
@@ -45,7 +46,7 @@ class Interpreter:
     version: str
     architecture: str
     versions: Mapping[str, str]  # of the distributions in `COMPUTING` that it has
-    modules: Sequence[str]  # those of `DISTRIBUTIONS` that it has
+    modules: Mapping[str, str]  # those of `DISTRIBUTIONS` that it has, and their folders
 
 
 def other(python: str) -> str | None:
@@ -89,7 +90,7 @@ def look(python: str) -> Interpreter:
         return Interpreter(*json.loads(done.stdout.splitlines()[-1]))  # its start may print something before
     except (OSError, subprocess.TimeoutExpired) as error:
         if getattr(error, "errno", None) == errno.ENOEXEC and Path(file).read_bytes()[:4] == b"\x7fELF":
-            return Interpreter("", "", {}, ())
+            return Interpreter("", "", {}, {})
         problem = getattr(error, "strerror", None) or f"no answer within {ASKED_S:g} s"
     except (ValueError, TypeError, IndexError):
         problem = (done.stderr.strip() if done else "").rpartition("\n")[2] or "it does not run Python code"

@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from accelbench.schema.vocab import Device
 
@@ -26,8 +27,8 @@ def absent(device: Device, reason: str) -> DeviceReport:
     return DeviceReport(device=device, present=False, reason=reason)
 
 
-def look(device: Device) -> DeviceReport:
-    """The report of `device` on this machine. Imports no framework and opens no device."""
+def look(device: Device, **known: Any) -> DeviceReport:
+    """The report of `device` on this machine. Imports no framework and opens no device; it may be told what is `known`."""
     # Imported only now: a machine need not have the libraries that other devices' modules import.
-    report: DeviceReport = importlib.import_module(f"accelbench.devices.{device}").look()
+    report: DeviceReport = importlib.import_module(f"accelbench.devices.{device}").look(**known)
     return report

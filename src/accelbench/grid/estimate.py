@@ -330,7 +330,8 @@ def read_evidence(root: Path, machine: Mapping[str, Any], cell_ids: Collection[s
     paths = {path for folder in RECORD_FOLDERS for path in (root / folder).rglob(RECORDS)}
     own = {path for path in paths if path.name.partition("-")[0] in cell_ids}
     newest = sorted(paths - own, key=modified_s)[-MAX_READ:]
-    return Evidence(each for each in read_all([*own, *newest]) if each.environment.get("machine") == machine)
+    of_all = ((each, each.environment.get("home", each.environment)) for each in read_all([*own, *newest]))
+    return Evidence(each for each, home in of_all if home.get("machine") == machine)
 
 
 def lengths(cells: Iterable[Cell], evidence: Evidence, started: Collection[Cell] = ()) -> list[Length]:

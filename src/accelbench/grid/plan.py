@@ -21,7 +21,7 @@ from accelbench.schema.interpreters import names
 from accelbench.schema.measurement import Data
 from accelbench.schema.plan_file import WantedCell, labels
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import MODULE, RANDOM, Engine, Generator, Protocol
+from accelbench.schema.vocab import MODULE, RANDOM, Device, Engine, Generator, Protocol
 from accelbench.serving import calibration
 
 EXACT_MS = 50.0  # a limit, of which 1 % is as late as a request may be at the rate that `calibration` found
@@ -47,7 +47,10 @@ report_on = cache(look)  # what this machine has of a device, looked up once per
 
 def skip_reason(cell: Cell) -> str | None:
     """Why this machine skips the cell; None: it runs."""
-    return why_not(cell, report_on(cell.device))
+    known = {}
+    if cell.python is not None and cell.device == Device.gpu:  # whose driver must fit the torch that is there
+        known = {"torch_folder": Path(interpreters.look(cell.python).modules.get("torch", ""))}
+    return why_not(cell, report_on(cell.device, **known))
 
 
 def in_order(cells: Iterable[Cell]) -> dict[str, Cell]:
