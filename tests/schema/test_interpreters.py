@@ -21,8 +21,9 @@ def environment(python="3.11.7", **versions):
     ],
 )
 def test_environments_are_called_by_the_package_that_differs_or_by_their_folders(first, second, told):
-    assert names({None: environment(**first), NEW: environment(**second)}) == {None: told[0], NEW: told[1]}
-    assert names({NEW: environment(**second)}) == {}
+    both = [(None, environment(**first)), (NEW, environment(**second))]
+    assert names(both) == [*told]
+    assert names(both[1:]) == [""]
 
 
 def test_the_label_and_the_id_of_a_cell_have_its_environment_if_it_is_another_one():

@@ -91,13 +91,13 @@ class Group:
         return len({each.cell.device for each in self.cells}) > 1
 
     @cached_property
-    def environments(self) -> dict[str | None, str]:
-        """`Cell.python` -> what the environment is called, such as `torch 2.9.1`; empty if there is one alone."""
+    def environments(self) -> dict[str, str]:
+        """As `environment_names`."""
         return environment_names(self.cells)
 
     def options(self, cell: MeasuredCell) -> str:
         """A cell's engine if there are several, and its options, such as `lightning, channels_last`."""
-        return choice_text(cell, has_engines=self.has_engines, environment=self.environments.get(cell.cell.python))
+        return choice_text(cell, has_engines=self.has_engines, environment=self.environments.get(cell.measured_key))
 
     def setting(self, cell: MeasuredCell) -> str:
         """A cell's settings without the batch, such as `bf16 openvino`; with the device if there are several."""
@@ -106,12 +106,12 @@ class Group:
 
     def short_text(self, cell: MeasuredCell) -> str:
         """A cell's settings, such as `cpu bf16 b32, channels_last`; with the engine if there are several."""
-        return short_text(cell, has_engines=self.has_engines, environment=self.environments.get(cell.cell.python))
+        return short_text(cell, has_engines=self.has_engines, environment=self.environments.get(cell.measured_key))
 
     def text(self, cell: MeasuredCell) -> str:
         """A cell's settings in a sentence, such as `bf16 on gpu with compile, batch 16`."""
         several: Any = {"has_devices": self.has_devices, "has_engines": self.has_engines}
-        setting = setting_text(cell, **several, environment=self.environments.get(cell.cell.python))
+        setting = setting_text(cell, **several, environment=self.environments.get(cell.measured_key))
         return f"{setting}, batch {cell.cell.batch_size}"
 
 

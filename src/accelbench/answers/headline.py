@@ -96,7 +96,7 @@ def _networks(answers: Sequence[Answer], *, has_devices: bool) -> dict[str, Netw
 
     def setting(answer: Answer, cell: MeasuredCell, *, batch: bool) -> str:
         differs = has_devices or cell.cell.device != answer.fastest.cell.device
-        environment = answer.group.environments.get(cell.cell.python)
+        environment = answer.group.environments.get(cell.measured_key)
         text = setting_text(cell, has_devices=differs, has_engines=has_engines, environment=environment)
         return f"{text} b{cell.cell.batch_size}" if batch else text
 

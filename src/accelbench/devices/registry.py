@@ -28,7 +28,7 @@ def absent(device: Device, reason: str) -> DeviceReport:
 
 
 def look(device: Device, **known: Any) -> DeviceReport:
-    """The report of `device` on this machine. Imports no framework and opens no device; it may be told what is `known`."""
+    """The report of `device` here, whose module gets what is `known`. Imports no framework and opens no device."""
     # Imported only now: a machine need not have the libraries that other devices' modules import.
     report: DeviceReport = importlib.import_module(f"accelbench.devices.{device}").look(**known)
     return report

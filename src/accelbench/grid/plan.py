@@ -17,7 +17,7 @@ from accelbench.grid.own_code import check_own_code, source_digest, source_files
 from accelbench.grid.support import why_not, why_unfit
 from accelbench.project import Workplace, workplace
 from accelbench.schema.cell import Cell
-from accelbench.schema.interpreters import names
+from accelbench.schema.interpreters import OWN, names
 from accelbench.schema.measurement import Data
 from accelbench.schema.plan_file import WantedCell, labels
 from accelbench.schema.record import Record
@@ -81,7 +81,8 @@ def plan(
     everything = [*(wanted.cell for wanted in known.values()), *ordered.values()]
     reasons = {key: why_unfit(cell, shape, num_train) or skip_reason(cell) for key, cell in ordered.items()}
     runs = [cell for key, cell in ordered.items() if reasons[key] is None]
-    environments = names({cell.python: of_cell(cell, fingerprints[cell.engine]) for cell in runs})
+    found = names([(cell.python, of_cell(cell, fingerprints[cell.engine])) for cell in runs])
+    environments = {cell.python: name for cell, name in zip(runs, found, strict=True) if name not in ("", OWN)}
     labelled = labels(everything, {cell_id: wanted.label for cell_id, wanted in known.items()}, environments)
     return [
         Planned.of(cell, identity(cell, data, fingerprints[cell.engine]), reasons[key], labelled[key])

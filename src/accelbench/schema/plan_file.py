@@ -13,7 +13,6 @@ from typing import Any
 from accelbench.errors import RefusedError, UserError
 from accelbench.project import PLAN, RACE, RECORDS
 from accelbench.schema.cell import Cell, argument_text
-from accelbench.schema.interpreters import OWN
 from accelbench.schema.ranges import Count, NotNegative
 from accelbench.schema.record import (
     SCHEMA_VERSION,
@@ -204,8 +203,8 @@ def labels(
     """
     groups: dict[str, dict[str, Cell]] = defaultdict(dict)
     for cell in cells:
-        name = environments.get(cell.python, OWN)
-        groups[cell.label if name == OWN else cell.label_in(name)][cell.id] = cell
+        name = environments.get(cell.python)
+        groups[cell.label_in(name) if name else cell.label][cell.id] = cell
     found = dict(known)
     for label, group in groups.items():
         flat = {cell_id: _flat(cell.settings()) if len(group) > 1 else {} for cell_id, cell in group.items()}

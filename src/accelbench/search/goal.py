@@ -197,7 +197,7 @@ class GroupAnswer:
 
     def _text(self, i: int) -> str:
         has_engines = len({each.cell.engine for each in self._known}) > 1
-        environment = environment_names(self._known).get(self.reported[i].cell.python)
+        environment = environment_names(self._known).get(self.reported[i].measured_key)
         return short_text(self.reported[i], has_engines=has_engines, environment=environment)
 
     def _named(self, i: int) -> str:
