@@ -139,9 +139,8 @@ def _of_environments(found: Compared, verdict: Verdict) -> str | None:
         return None
     ((one, comparison),) = found.pairs
     sides = [next(each for each in side if each.rates) for side in (one.first, one.second)]
-    slow, fast = names([(each.cell.python, each.environment) for each in sides])[
-        :: 1 if verdict == Verdict.faster else -1
-    ]
+    called = names([(each.cell.python, each.environment) for each in sides])
+    slow, fast = called if verdict == Verdict.faster else called[::-1]
     ratio, cell = significant(math.exp(abs(math.log(comparison.ratio or 1.0)))), sides[0].cell
     return f"{fast} is {ratio} times as fast as {slow} for {cell.model.name} in {cell.precision}, sure"
 

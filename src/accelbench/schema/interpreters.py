@@ -24,7 +24,7 @@ def names(environments: Sequence[tuple[str | None, Mapping[str, Any]]]) -> list[
     """
     if len({python for python, _ in environments}) < 2:
         return [""] * len(environments)
-    versions = [{PYTHON: of["machine"].get("python"), **of.get("versions", {})} for _, of in environments]
+    versions = [{PYTHON: of.get("machine", {}).get("python"), **of.get("versions", {})} for _, of in environments]
     found = {name: {each.get(name) for each in versions} for each in versions for name in each}
     differing = [name for name, these in found.items() if len(these) > 1 and (None not in these or name in UNASKED)]
     told = [name for name in differing if name not in WITH_TORCH or "torch" not in differing]
