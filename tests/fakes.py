@@ -14,8 +14,7 @@ from accelbench.engines.registry import UNFINISHED, HostSpec
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.measuring import witness
 from accelbench.schema.cell import Cell, Target, Window
-from accelbench.schema.measurement import Block, Measurement, Work
-from accelbench.schema.serving import Quantile, Serving
+from accelbench.schema.measurement import Block, Measurement, Quantile, Serving, Work
 from accelbench.schema.vocab import Definition, Device, Engine, Mode, Precision, Protocol, Span, Status, Verdict
 from accelbench.schema.workload import DataSpec, ModelSpec
 
@@ -118,7 +117,7 @@ def make_trained(seconds: float | None, epochs: int = 5, most: int = 10, compile
     None: it did not in `most` epochs of 4 s. `changes` are of the record, of the cell, or `value`, its last accuracy,
     `planned_in` and `target`.
     """
-    from accelbench.schema.target import Evaluated, Logged, TargetTraining
+    from accelbench.schema.measurement import Evaluated, Logged, TargetTraining
 
     own = {name: changes.pop(name) for name in ("started_at", "status", "environment", "wall_s") if name in changes}
     value, planned_in = changes.pop("value", 0.975 if seconds else 0.96), changes.pop("planned_in", None)

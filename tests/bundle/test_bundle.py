@@ -14,10 +14,9 @@ from accelbench.bundle.archive import CRATE, digests
 from accelbench.bundle.verify import _overlaps, _too_long, _wrong_requests
 from accelbench.cli import main
 from accelbench.judging.target import mllog
-from accelbench.schema.measurement import Block, Epoch
+from accelbench.schema.measurement import Block, Epoch, Evaluated, Logged, TargetTraining
 from accelbench.schema.plan_file import RacedProcess, RaceFile
 from accelbench.schema.record import write
-from accelbench.schema.target import Evaluated, Logged, TargetTraining
 from accelbench.schema.vocab import Mode, Protocol, Span, Status
 from accelbench.serving.arrivals import due_ns
 from accelbench.serving.summary import ROWS, summarised, write_times

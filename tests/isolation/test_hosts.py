@@ -20,7 +20,7 @@ from accelbench.isolation.hosts import SUBSTITUTING, Hosts
 from accelbench.isolation.messages import Outcome
 from accelbench.isolation.processes import descendants
 from accelbench.schema.cell import Options, Target
-from accelbench.schema.target import Unfinished
+from accelbench.schema.measurement import Unfinished
 from accelbench.schema.vocab import Allocator, Mode, Precision, Protocol, Status
 from fakes import TESTS, faulty_host, is_gone, make_cell
 

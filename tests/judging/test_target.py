@@ -8,8 +8,7 @@ import pytest
 from accelbench.judging.row import summarise
 from accelbench.judging.target import mllog
 from accelbench.schema.cell import Target
-from accelbench.schema.measurement import SystemSeries
-from accelbench.schema.target import Evaluated, Logged, TargetTraining
+from accelbench.schema.measurement import Evaluated, Logged, SystemSeries, TargetTraining
 from accelbench.schema.vocab import Definition, Mode, Protocol, Span
 from fakes import make_cell, make_measurement, make_record
 

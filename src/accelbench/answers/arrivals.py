@@ -18,7 +18,7 @@ from accelbench.answers.words import data_text, model_text
 from accelbench.compare.sureness import LIKELY_RATIO, MARGIN, are_interleaved
 from accelbench.presentation import counted, significant
 from accelbench.schema.cell import Cell, Options
-from accelbench.schema.target import TargetTraining
+from accelbench.schema.measurement import TargetTraining
 from accelbench.schema.vocab import UNEXPECTED, Definition, Engine, Precision, Protocol, Span, Status
 from accelbench.schema.workload import ModelSpec
 from accelbench.stats import arrivals

@@ -28,14 +28,13 @@ from accelbench.measuring import clock, output_check, witness
 from accelbench.measuring.breakdown import has_time
 from accelbench.measuring.clock import Limits
 from accelbench.measuring.output_check import NOT_FINITE, NUM_ROWS, Findings, Output, Outputs, References
-from accelbench.measuring.promises import Observations, check_timed, replay
+from accelbench.measuring.promises import Observations, check_timed, replay, settings_check
 from accelbench.measuring.runner import ONE_RANK, Compiles, RankGroup, Runner, Step, Timing, Watch
 from accelbench.schema.cell import Cell
 from accelbench.schema.generation import Generation
-from accelbench.schema.measurement import Breakdown, Check, Epoch, Evaluation, Measurement, Observed, Operator, Work
+from accelbench.schema.measurement import Breakdown, Epoch, Evaluation, Measurement, Observed, Operator, Serving, Work
 from accelbench.schema.ranges import MAX_NUMBER
-from accelbench.schema.serving import Serving
-from accelbench.schema.vocab import EPOCHS, QUANTIZED, SERVING, Device, Mode, Pipeline, Precision, Promise, Protocol
+from accelbench.schema.vocab import EPOCHS, QUANTIZED, SERVING, Device, Mode, Pipeline, Precision, Protocol
 
 # In which a newly built network rounds as a cell does, where that is not its own precision. No CPU has tf32: bf16
 # rounds to fewer bits.
@@ -419,20 +418,13 @@ class CellRun:
             peak_device_bytes=self.resources.peak_device_bytes,
             peak_host_bytes=self.resources.peak_host_bytes,
             tokens_per_sample=self.tokens_per_sample(),
-            checks=[self._settings_check(observed), *checks],
+            checks=[settings_check(self.backend.read_back(), observed.threads), *checks],
             checks_s=self.seen.checks_s,
             notes=[*self.notes(), *self.limits.left_out, *self.seen.notes(asked), *found.notes],
             warnings=[*own_warnings, *self.seen.warnings(asked), *found.warnings],
             defects=list(dict.fromkeys([*self.defects, *found.defects])),
             **self.timing.measured(),
         )
-
-    def _settings_check(self, observed: Observed) -> Check:
-        if (read := self.backend.read_back()) is not None:
-            return Check(promise=Promise.settings, observed=f"{read}, were read back", share=1.0)
-        if observed.threads is not None:
-            return Check(promise=Promise.settings, observed="the number of threads alone was read back")
-        return Check(promise=Promise.settings)
 
     def _common_warnings(self, error: float | None) -> Iterator[str]:
         precision = self.cell.precision

@@ -16,9 +16,8 @@ from accelbench.devices.proc import started_boot_s
 from accelbench.measuring import clock, witness
 from accelbench.measuring.runner import Step, Timing
 from accelbench.schema.cell import ACCURACY, LOSS, Cell, Target
-from accelbench.schema.measurement import Evaluation
+from accelbench.schema.measurement import Evaluated, Evaluation, Logged, TargetTraining
 from accelbench.schema.ranges import MAX_NUMBER
-from accelbench.schema.target import Evaluated, Logged, TargetTraining
 from accelbench.schema.vocab import Definition, Device, Span, Stop
 
 if TYPE_CHECKING:

@@ -91,8 +91,7 @@ def of_cell(cell: Cell, fingerprint: Mapping[str, Any]) -> dict[str, Any]:
 ROOMS = (
     *("devices", "isolation", "measuring", "serving", "stats", "lifeline.py", "judging/asked.py", "judging/load.py"),
     *("data/arrays.py", "data/decode.py", "data/order.py"),
-    *("schema/cell.py", "schema/generation.py", "schema/measurement.py", "schema/serving.py", "schema/target.py"),
-    "schema/workload.py",
+    *("schema/cell.py", "schema/generation.py", "schema/measurement.py", "schema/workload.py"),
     "engines/lightning/probe.py",  # every engine's cells are judged by what it finds
 )
 # The folders of engines/ whose code runs in the cells of every engine that exports networks of PyTorch.

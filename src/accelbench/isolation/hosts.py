@@ -24,9 +24,8 @@ from accelbench.lifeline import RUN_VARIABLE, end_marked, scratch_folder
 from accelbench.project import PACKAGE
 from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Work
+from accelbench.schema.measurement import Evaluated, Unfinished, Work
 from accelbench.schema.serialize import canonical_json, digest
-from accelbench.schema.target import Evaluated, Unfinished
 from accelbench.schema.text import MAX_TEXT
 from accelbench.schema.vocab import Device, Precision, Protocol, Status
 from accelbench.serving.summary import until_killed, write_times

@@ -12,10 +12,9 @@ from typing import TypeVar
 
 from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Measurement, SystemSeries, Witnessed, Work
+from accelbench.schema.measurement import Measurement, SystemSeries, Unfinished, Witnessed, Work
 from accelbench.schema.secrets import masked
 from accelbench.schema.serialize import load
-from accelbench.schema.target import Unfinished
 from accelbench.schema.text import MAX_REASON, beginning, ending
 from accelbench.schema.vocab import Device, Precision, Status
 

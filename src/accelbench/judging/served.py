@@ -1,8 +1,8 @@
 """The columns of a cell that served requests; it also has `compute_ms`, as other cells do."""
 
 from accelbench.presentation import significant
+from accelbench.schema.measurement import Serving
 from accelbench.schema.record import Row, number_of
-from accelbench.schema.serving import Serving
 from accelbench.schema.vocab import Verdict
 
 # Column -> the attribute of `Serving` that it holds, in milliseconds if the column's name ends so.

@@ -7,9 +7,8 @@ from datetime import datetime
 from accelbench.judging.costs import joules_within
 from accelbench.presentation import significant
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Measurement
+from accelbench.schema.measurement import Measurement, TargetTraining
 from accelbench.schema.record import Record, Row
-from accelbench.schema.target import TargetTraining
 from accelbench.schema.vocab import Definition, Span
 
 BUILD_S = 1800.0  # of MLPerf, whose clock begins with the data, or so long after everything was built

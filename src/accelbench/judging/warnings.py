@@ -8,10 +8,8 @@ from accelbench.judging import target
 from accelbench.presentation import significant
 from accelbench.schema.ceilings import ceilings_in
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Measurement
+from accelbench.schema.measurement import Measurement, Serving, TargetTraining
 from accelbench.schema.record import Record, Row
-from accelbench.schema.serving import Serving
-from accelbench.schema.target import TargetTraining
 from accelbench.schema.vocab import SHARE_ONE_CPU, Device, Mode, Precision, Protocol, Stop, Verdict
 from accelbench.stats import order_statistics
 from accelbench.stats.regenerative import MIN_CYCLES

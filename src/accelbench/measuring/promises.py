@@ -358,6 +358,15 @@ class Observations:
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
+def settings_check(read: str | None, threads: int | None) -> Check:
+    """What was read back of the settings of a cell: those of its process, or the number of threads."""
+    if read is not None:
+        return Check(promise=Promise.settings, observed=f"{read}, were read back", share=1.0)
+    if threads is not None:
+        return Check(promise=Promise.settings, observed="the number of threads alone was read back")
+    return Check(promise=Promise.settings)
+
+
 def check_timed(method: Method) -> Method:
     """Counts the time of a method that checks something, of a run whose observations are its attribute `seen`."""
 

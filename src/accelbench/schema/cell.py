@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 
@@ -38,6 +39,8 @@ MAX_ARGUMENT = 24  # characters of a value in a label
 MAX_SEED = 2**32 - 1
 MAX_STEPS = 1_000_000  # whose times a record keeps: one of more would be too large to be read (`serialize.MAX_MB`)
 OTHER_ENGINE, OTHER_PROTOCOLS, OTHER_MODES = "other engines", "other protocols", "other modes"
+_shown = partial(setting, column=True)
+_of_requests = partial(_shown, empty=OTHER_PROTOCOLS)
 # The settings that a user chooses among; cells that differ in any other setting do different things.
 CHOSEN_SETTINGS = (
     *("engine", "keras", "device", "devices", "scaling", "precision", "options"),
@@ -69,16 +72,12 @@ class Options:
     The last two are of the cell's process and leave the network as it is.
     """
 
-    channels_last: bool = setting(False, "whether the memory layout of images is channels last", column=True)
-    compile: bool = setting(False, "whether the network is compiled with torch.compile", column=True)
-    freeze: bool = setting(
-        False, "whether the weights are folded into the network as constants (inference)", column=True
-    )
-    cuda_graphs: bool = setting(False, "whether a step is replayed as a CUDA graph", column=True)
-    flush_denormals: bool = setting(
-        False, "whether numbers near 0, which are slow on a CPU, are taken as 0", column=True
-    )
-    allocator: Allocator = setting(Allocator.default, "the memory allocator of the process", column=True)
+    channels_last: bool = _shown(False, "whether the memory layout of images is channels last")
+    compile: bool = _shown(False, "whether the network is compiled with torch.compile")
+    freeze: bool = _shown(False, "whether the weights are folded into the network as constants (inference)")
+    cuda_graphs: bool = _shown(False, "whether a step is replayed as a CUDA graph")
+    flush_denormals: bool = _shown(False, "whether numbers near 0, which are slow on a CPU, are taken as 0")
+    allocator: Allocator = _shown(Allocator.default, "the memory allocator of the process")
 
     @property
     def _flags(self) -> list[str]:
@@ -104,11 +103,9 @@ class Options:
 class KerasSettings:
     """How Keras runs a cell."""
 
-    backend: KerasBackend = setting(KerasBackend.tensorflow, "keras: its backend", column=True, empty=OTHER_ENGINE)
-    jit_compile: bool = setting(False, "keras: whether it compiles with XLA", column=True, empty=OTHER_ENGINE)
-    steps_per_execution: AtLeastOne = setting(
-        1, "keras: steps in one call of the compiled function", column=True, empty=OTHER_ENGINE
-    )
+    backend: KerasBackend = _shown(KerasBackend.tensorflow, "keras: its backend", empty=OTHER_ENGINE)
+    jit_compile: bool = _shown(False, "keras: whether it compiles with XLA", empty=OTHER_ENGINE)
+    steps_per_execution: AtLeastOne = _shown(1, "keras: steps in one call of the compiled function", empty=OTHER_ENGINE)
     tpu: str = setting("local", "keras: the TPU's name, local for this machine's")
 
     @property
@@ -123,11 +120,11 @@ class KerasSettings:
 class TrainerSettings:
     """How Lightning's Trainer runs the user's LightningModule; see Lightning's documentation."""
 
-    accumulate_grad_batches: AtLeastOne = setting(
-        1, "batches of a training step of a LightningModule", column=True, empty="other networks"
+    accumulate_grad_batches: AtLeastOne = _shown(
+        1, "batches of a training step of a LightningModule", empty="other networks"
     )
-    gradient_clip_val: NotNegative | None = setting(
-        None, "the norm at which a LightningModule's gradients are cut", column=True, empty="they are not"
+    gradient_clip_val: NotNegative | None = _shown(
+        None, "the norm at which a LightningModule's gradients are cut", empty="they are not"
     )
 
     @property
@@ -164,28 +161,21 @@ class Server:
     request has waited so long.
     """
 
-    rate: NotNegative = setting(
-        50.0, "protocol=server: requests that arrive per second", above=0, column=True, empty=OTHER_PROTOCOLS
+    rate: NotNegative = _of_requests(50.0, "protocol=server: requests that arrive per second", above=0)
+    latency_ms: NotNegative = _of_requests(
+        50.0, "protocol=server: milliseconds that a request may take", above=0, column="limit_ms"
     )
-    latency_ms: NotNegative = setting(
-        50.0, "protocol=server: milliseconds that a request may take", above=0, column="limit_ms", empty=OTHER_PROTOCOLS
-    )
-    percentile: NotNegative = setting(
+    percentile: NotNegative = _of_requests(
         99.0,
         "protocol=server: the share of requests, in per cent, that is to be within latency_ms",
         above=0,
         most=99.99,
         column="limit_percentile",
-        empty=OTHER_PROTOCOLS,
     )
     duration_s: NotNegative = setting(20.0, "seconds for which requests arrive", above=0)
     max_batch: AtLeastOne | None = setting(None, "requests of a batch, at most; unless given, batch_size")
-    max_delay_ms: NotNegative = setting(
-        0.0, "milliseconds that a request waits for others of its batch, at most", column=True, empty=OTHER_PROTOCOLS
-    )
-    workers: AtLeastOne = setting(
-        1, "instances of the network, which share the threads", column=True, empty=OTHER_PROTOCOLS
-    )
+    max_delay_ms: NotNegative = _of_requests(0.0, "milliseconds that a request waits for others of its batch, at most")
+    workers: AtLeastOne = _of_requests(1, "instances of the network, which share the threads")
     generator: Generator = setting(Generator.own, "protocol=server: own, or loadgen for MLPerf's")
 
     def words(self, protocol: Protocol) -> list[str]:
@@ -211,11 +201,10 @@ class Target:
         column="target_accuracy",
         empty="other metrics",
     )
-    metric: str = setting(
+    metric: str = _of_requests(
         ACCURACY,
         "protocol=target: accuracy, loss, metric (of model.metric), or a name that your LightningModule logs",
         column="target_metric",
-        empty=OTHER_PROTOCOLS,
     )
     value: Number | None = setting(
         None, "protocol=target: what another metric than accuracy is to reach", column="target_value", empty="none"
@@ -223,11 +212,10 @@ class Target:
     lower: bool | None = setting(
         None, "protocol=target: whether lower is better; unless given, of the loss, and of names with loss or error"
     )
-    definition: Definition = setting(
+    definition: Definition = _of_requests(
         Definition.passage,
         "protocol=target: passage, until the first evaluation that reaches it; fixed, all epochs and one evaluation",
         column="target_definition",
-        empty=OTHER_PROTOCOLS,
     )
     validation: NotNegative = setting(0.1, "protocol=target: the share of the training set to evaluate on", above=0)
     every: NotNegative = setting(1.0, "protocol=target: epochs between two evaluations, such as 0.25", above=0)
@@ -259,11 +247,9 @@ class Target:
 class Generate:
     """What a language model generates, of mode=generate: see docs/generation.md."""
 
-    prompt_tokens: AtLeastOne = setting(
-        128, "mode=generate: tokens of each prompt, drawn at random", column=True, empty=OTHER_MODES
-    )
-    new_tokens: AtLeastOne = setting(
-        32, "mode=generate: tokens that continue each prompt, all of them", least=2, column=True, empty=OTHER_MODES
+    prompt_tokens: AtLeastOne = _shown(128, "mode=generate: tokens of each prompt, drawn at random", empty=OTHER_MODES)
+    new_tokens: AtLeastOne = _shown(
+        32, "mode=generate: tokens that continue each prompt, all of them", least=2, empty=OTHER_MODES
     )
 
 
@@ -282,32 +268,25 @@ UNUSED = {
 class RunSettings:
     """The settings of a cell that the command line has under the same names. Whatever is added here is one of both."""
 
-    mode: Mode = setting(
-        help="train, infer or generate; unless given, infer where requests are served, else train", column=True
-    )
-    precision: Precision = setting(help="what the network is to compute in", column=True)
+    mode: Mode = _shown(help="train, infer or generate; unless given, infer where requests are served, else train")
+    precision: Precision = _shown(help="what the network is to compute in")
     # on the command line with `scaling=weak`, of each device
-    batch_size: AtLeastOne = setting(
-        help="samples of a batch, of all devices together; unless given, the model's own", column=True
-    )
-    devices: AtLeastOne = setting(1, "how many devices compute the cell", column=True)
-    scaling: Scaling = setting(
+    batch_size: AtLeastOne = _shown(help="samples of a batch, of all devices together; unless given, the model's own")
+    devices: AtLeastOne = _shown(1, "how many devices compute the cell")
+    scaling: Scaling = _shown(
         Scaling.strong,
         "of several devices: strong shares the batch, weak gives each a batch of that size",
-        column=True,
         empty="one device",
     )
-    protocol: Protocol = setting(
-        help="window: steps for some time; steps: so many; fit: epochs; target: to a metric; the others: requests",
-        column=True,
+    protocol: Protocol = _shown(
+        help="window: steps for some time; steps: so many; fit: epochs; target: to a metric; the others: requests"
     )
-    epochs: AtLeastOne = setting(
-        help="of protocol=fit, of target at most; others estimate the time of so many; unless given, the model's own",
-        column=True,
+    epochs: AtLeastOne = _shown(
+        help="of protocol=fit, of target at most; others estimate the time of so many; unless given, the model's own"
     )
     warmup: Count = setting(10, "steps before those of protocol=steps", least=1)
-    steps: AtLeastOne = setting(
-        50, "the steps of protocol=steps, at most", column=True, most=MAX_STEPS, empty="protocols other than `steps`"
+    steps: AtLeastOne = _shown(
+        50, "the steps of protocol=steps, at most", most=MAX_STEPS, empty="protocols other than `steps`"
     )
     # of additional steps whose phases are timed. `fit` has none.
     breakdown_s: NotNegative = setting(0.3, "seconds for the phases of a step; 0: none")
@@ -316,11 +295,11 @@ class RunSettings:
     threads: AtLeastOne | None = setting(
         None, "CPU threads that are asked for; unless given, all cores", column="asked_threads", empty="all cores"
     )
-    python: str | None = setting(  # None: accelbench's own
-        None, "another environment: its folder, as ../new/.venv, or its interpreter", column=True, empty="accelbench's"
+    python: str | None = _shown(  # None: accelbench's own
+        None, "another environment: its folder, as ../new/.venv, or its interpreter", empty="accelbench's"
     )
-    seed: Count = setting(0, "of weights, data order and random inputs", column=True, most=MAX_SEED)
-    repeat: Count = setting(0, "the number of the process of the cell", column=True)
+    seed: Count = _shown(0, "of weights, data order and random inputs", most=MAX_SEED)
+    repeat: Count = _shown(0, "the number of the process of the cell")
     # of its process; the fewest steps that are published are measured anyway
     budget_s: NotNegative = setting(
         0.0, "seconds for a cell: slow steps get less warm-up, fewer steps and no phases; 0: any. protocol=fit has none"
@@ -351,8 +330,8 @@ class Cell(RunSettings):
     device: Device
     model: ModelSpec
     data: DataSpec
-    xla_processes: bool = setting(
-        False, "lightning on a TPU: a process for each core", column=True, empty="other devices and engines"
+    xla_processes: bool = _shown(
+        False, "lightning on a TPU: a process for each core", empty="other devices and engines"
     )
     options: Options = Options()
     keras: KerasSettings | None = None  # None for another engine

@@ -12,17 +12,17 @@ from accelbench.schema.ranges import (
     Devices,
     Difference,
     Duration,
+    NotNegative,
     Number,
     Rate,
     Reading,
     Seconds,
     Share,
 )
-from accelbench.schema.serving import Serving
-from accelbench.schema.target import TargetTraining
-from accelbench.schema.vocab import Phase, Promise, Stop
+from accelbench.schema.vocab import Phase, Promise, Span, Stop, Verdict
 
 SeriesName = Annotated[str, re.compile("[A-Za-z0-9_]+")]
+Digest = Annotated[str, re.compile("[0-9a-f]{64}")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +135,111 @@ class Observed:
     loss: Number | None = None  # of the last training step's batch
     answers: Answers | None = None  # of a trained classifier in inference, by an engine that exports it
     cudnn_benchmark: bool | None = None  # whether cuDNN tried its algorithms to choose the fastest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantile:
+    """The latency that a share of the requests is within, with its bounds; None where too few requests tell."""
+
+    percentile: NotNegative  # such as 99.9
+    seconds: Seconds | None  # the latency
+    low: Seconds | None = None  # its lower bound
+    high: Seconds | None = None  # its upper bound
+
+
+@dataclass(frozen=True, kw_only=True)
+class Serving:
+    """Requests and how they were answered. A latency is from the time that a request was due until its answer."""
+
+    seed: Count  # of the arrivals
+    num_requests: AtLeastOne  # that were due
+    num_errors: Count = 0  # that raised or were never answered: misses
+    error: str | None = None  # of the first that raised, in one line
+    duration_s: Duration  # from the first request's due time until the last answer
+    offered_per_s: Rate  # requests per second, as they were due
+    served_per_s: NotNegative  # as they were answered
+    latencies: list[Quantile] = field(default_factory=list)  # of p50, p90, p99, p99.9, and of the limit
+    # num_missed, of requests that took longer than the limit or have no answer; None where there is no limit
+    num_missed: Count | None = None
+    miss_share_low: Share | None = None  # of their share, the lower bound; see `stats`
+    miss_share_high: Share | None = None  # the upper bound
+    num_cycles: Count | None = None  # that begin with a request that found nothing to do
+    num_missed_cycles: Count | None = None  # those of them with a miss
+    design_effect: Rate | None = None  # by how much misses in clusters widen the bounds
+    verdict: Verdict | None = None  # whether the percentile is within the limit
+    ended_early: str | None = None  # why not all requests were issued, such as a queue that grows
+    batches: dict[str, Count] = field(default_factory=dict)  # requests of a batch -> how many such batches
+    sizes: list[AtLeastOne] = field(default_factory=list)  # of batches that can be computed; empty: any
+    num_padded: Count = 0  # places in batches that no request filled
+    queue_s: Seconds | None = None  # of a request on average: until its batch began
+    compute_s: Seconds | None = None  # of a request on average: until its batch was done
+    busy_share: Share | None = None  # of the workers' time in which they computed
+    late_p50_s: Seconds | None = None  # how late requests were issued
+    is_late: bool = False  # whether that was too late, so that they were not those asked for
+    late_p99_s: Seconds | None = None  # the 99th percentile of that
+    null_p50_s: Seconds | None = None  # the generator's own latency, with a model that answers at once
+    null_p99_s: Seconds | None = None  # the same, the 99th percentile
+    null_rate: Rate | None = None  # requests per second: the highest honest rate of the generator here
+    requests_digest: Digest | None = None  # sha256 of the file of raw times; None if it was not kept
+
+    @property
+    def num_answered(self) -> int:
+        """Those with an answer, early or late."""
+        return round(self.served_per_s * self.duration_s)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Logged:
+    """A span of the process, in seconds since it started; spans follow each other and do not overlap."""
+
+    span: Span  # what the process did
+    began_s: Seconds  # since it started
+    ended_s: Seconds  # since it started
+
+    @property
+    def seconds(self) -> float:
+        return self.ended_s - self.began_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluated:
+    """An evaluation on the validation part, after so much training."""
+
+    num_steps: Count  # of training, before it
+    num_samples: Count  # of training, before it
+    epochs: NotNegative  # passes over the training part, such as 1.25
+    value: Number | None  # of the metric; None if it is not finite
+    began_s: Seconds  # since the process started
+    ended_s: Seconds  # since the process started
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unfinished:
+    """What is kept of a process that ended without a measurement."""
+
+    num_requests: Count = 0  # that were issued
+    num_answered: Count = 0  # of them
+    requests_digest: Digest | None = None  # sha256 of the file with their raw times; None without one
+    evaluations: list[Evaluated] = field(default_factory=list)  # of a training to a target
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetTraining:
+    """A training to a target, of one process."""
+
+    num_validation: AtLeastOne | None  # samples that it is evaluated on; None if the user's module does not tell
+    deterministic: bool  # whether equal seeds give equal results on this machine, as far as the engine can promise
+    log: list[Logged] = field(default_factory=list)  # in the order of time
+    compile_s: Seconds = 0.0  # of the log's spans of training, the time of compilations
+    evaluations: list[Evaluated] = field(default_factory=list)
+    hit: Count | None = None  # the evaluation that reached the target; None: none of them did
+    stayed: bool | None = None  # whether the one after it reached it, too; None without one
+    tested: Number | None = None  # the metric on the test set, of the weights at the end
+    planned_in: str | None = None  # the sweep that first planned it: seeds that were added after a look are another's
+
+    def __post_init__(self) -> None:
+        if (self.hit or 0) >= len(self.evaluations):
+            raise ValueError("evaluations should have that of the hit, and at least one")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from accelbench.schema.record import (
     read_all,
     read_cell,
 )
-from accelbench.schema.serialize import is_missing, load, plain, read_json, write_json, writing
+from accelbench.schema.serialize import dumps, is_missing, load, loads, plain, read_json, write_json, writing
 from accelbench.schema.text import one_line
 
 HEAD = ("suite", "title", "study", "profile")  # what a plan has beside its cells
@@ -70,10 +70,8 @@ class PlanEntry:
 
     def read(self) -> WantedCell:
         """The cell. Raises UserError: the entry is not readable, or its settings hold a secret."""
-        import orjson  # here, as in schema/serialize.py
-
         try:
-            values = orjson.loads(self.text)
+            values = loads(self.text)
             cell_id = values["cell_id"]
             cell, found_id = read_cell(values["cell"])
             named = {"record_name": values["record"], "label": values["label"]}
@@ -89,8 +87,6 @@ class PlanEntry:
 
 def write_plan(plan: PlanFile, folder: Path) -> None:
     """Writes `folder`/plan.json."""
-    import orjson  # here, as in schema/serialize.py; ten times as fast as json
-
     cells = [
         {"cell_id": each.cell_id, "label": each.label, "record": each.record_name, "cell": plain(each.cell)}
         | ({"planned_in": each.planned_in} if each.planned_in else {})
@@ -98,7 +94,7 @@ def write_plan(plan: PlanFile, folder: Path) -> None:
     ]
     values = {"schema_version": SCHEMA_VERSION, **{name: getattr(plan, name) for name in HEAD}, "cells": cells}
     try:
-        text = orjson.dumps(values, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+        text = dumps(values, indented=True)
     except TypeError:  # a lone surrogate, of a path for example, which `write_json` replaces
         write_json(folder / PLAN, values)
         return
@@ -111,8 +107,6 @@ def read_entries(folder: Path) -> tuple[PlanFile, list[PlanEntry]]:
 
     Raises RefusedError: the system does not read the file now; UserError: it is missing or not readable.
     """
-    import orjson  # here, as in schema/serialize.py
-
     path = folder / PLAN
     if is_missing(path):
         raise UserError(f"{path} is missing; run the sweep first")
@@ -120,7 +114,7 @@ def read_entries(folder: Path) -> tuple[PlanFile, list[PlanEntry]]:
         values = read_json(path)
         check_readable(values["schema_version"])
         head = {name: values[name] for name in HEAD}
-        entries = [PlanEntry(orjson.dumps(entry)) for entry in values["cells"]]
+        entries = [PlanEntry(dumps(entry)) for entry in values["cells"]]
         return load(PlanFile, {**head, "cells": []}, clean=True), entries
 
 

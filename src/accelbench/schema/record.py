@@ -16,12 +16,11 @@ from typing import Annotated, Any, TypeVar
 from accelbench.errors import RefusedError, UserError, WriteError
 from accelbench.project import shown
 from accelbench.schema.cell import Cell, id_of
-from accelbench.schema.measurement import Data, Environment, Measurement, SystemSeries
+from accelbench.schema.measurement import Data, Environment, Measurement, SystemSeries, Unfinished
 from accelbench.schema.parallel import mapped
 from accelbench.schema.ranges import Seconds
 from accelbench.schema.secrets import kept, secret_argument, without_secrets
-from accelbench.schema.serialize import canonical_json, load, plain, read_json, write_json
-from accelbench.schema.target import Unfinished
+from accelbench.schema.serialize import canonical_json, dumps, load, loads, plain, read_json, write_json
 from accelbench.schema.text import MAX_REASON, beginning, ending, one_line
 from accelbench.schema.vocab import Status
 
@@ -132,7 +131,7 @@ def from_values(values: Mapping[str, Any]) -> Record:
         raise KeyError(*sorted(missing))
     cell, cell_id = read_cell(values["cell"])
     loaded = {**cleared(values), "cell": cell}
-    environment = _values(_checked_environment(_text(loaded["environment"])))
+    environment = loads(_checked_environment(dumps(loaded["environment"])))
     loaded["environment"] = {}
     if isinstance(reason := loaded["reason"], str):
         loaded["reason"] = beginning(one_line(reason), MAX_REASON)
@@ -187,7 +186,7 @@ def read_cell(values: Any) -> tuple[Cell, str]:
     Raises ValueError, KeyError, TypeError: `values` are no cell, or its settings hold a secret; the message names the
     field.
     """
-    cell, cell_id = _read_cell(_text(values))
+    cell, cell_id = _read_cell(dumps(values))
     model = replace(cell.model, args=deepcopy(cell.model.args), batch_args=deepcopy(cell.model.batch_args))
     return replace(cell, model=model, data=replace(cell.data, args=deepcopy(cell.data.args))), cell_id
 
@@ -196,7 +195,7 @@ def read_cell(values: Any) -> tuple[Cell, str]:
 # once. Whoever reads a record may change its mappings, so that none is of two records.
 @functools.lru_cache(8)
 def _read_cell(text: bytes) -> tuple[Cell, str]:
-    values = _values(text)
+    values = loads(text)
     check_settings(values)
     (cell,) = load(dict[str, Cell], {"cell": values}, clean=True).values()
     return cell, id_of(values)
@@ -204,20 +203,8 @@ def _read_cell(text: bytes) -> tuple[Cell, str]:
 
 @functools.lru_cache(64)
 def _checked_environment(text: bytes) -> bytes:
-    (environment,) = load(dict[str, Environment], {"environment": _values(text)}, clean=True).values()
-    return _text(environment)
-
-
-def _text(values: Any) -> bytes:
-    import orjson  # here, as in schema/serialize.py
-
-    return orjson.dumps(values)
-
-
-def _values(text: bytes) -> Any:
-    import orjson  # five times as fast as json, for each record
-
-    return orjson.loads(text)
+    (environment,) = load(dict[str, Environment], {"environment": loads(text)}, clean=True).values()
+    return dumps(environment)
 
 
 def write(record: Record, folder: Path) -> Path:

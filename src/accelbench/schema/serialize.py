@@ -129,9 +129,21 @@ def read_json(path: Path) -> Any:
         OSError, RefusedError: see `read_bytes`.
         ValueError: the file holds no such JSON, or is nested too deep.
     """
-    import orjson  # here, since a cell's process imports this module and may lack it; five times as fast as json
+    return loads(read_bytes(path))
 
-    return orjson.loads(read_bytes(path))
+
+def loads(text: bytes) -> Any:
+    """The JSON of a text, as `read_json` takes it; in a fifth of the time of `json.loads`."""
+    import orjson  # here, since a cell's process imports this module and may lack it
+
+    return orjson.loads(text)
+
+
+def dumps(value: object, *, indented: bool = False) -> bytes:
+    """The JSON of a value, in a tenth of the time of `json.dumps`. Raises TypeError: it has a lone surrogate."""
+    import orjson
+
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE if indented else None)
 
 
 def entries_of(path: Path) -> dict[str, Any]:

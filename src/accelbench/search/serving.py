@@ -18,9 +18,9 @@ from accelbench.project import shown
 from accelbench.report import read
 from accelbench.report.tables.table import Column, count, number, rendered, tabulate_known
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell, Server
+from accelbench.schema.measurement import Serving
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import canonical_json
-from accelbench.schema.serving import Serving
 from accelbench.schema.vocab import UNEXPECTED, Protocol, Status, Verdict
 from accelbench.search.base import BaseSearch, search_alone
 from accelbench.search.rates import NUM_REQUESTS, Candidate, Probed, RateRace

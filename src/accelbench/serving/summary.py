@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from accelbench.schema.cell import Cell
+from accelbench.schema.measurement import Quantile, Serving
 from accelbench.schema.serialize import writing
-from accelbench.schema.serving import Quantile, Serving
 from accelbench.schema.vocab import Generator, Protocol, Verdict
 from accelbench.serving.batcher import TIME_LIMIT, Times
 from accelbench.serving.server import LATE, ONE_AT_A_TIME, Served

@@ -27,11 +27,10 @@ from accelbench.judging.warnings import Kind, relative_half_width
 from accelbench.presentation import significant
 from accelbench.schema import plan_file
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Data, Epoch
+from accelbench.schema.measurement import Data, Epoch, TargetTraining
 from accelbench.schema.record import Record, Row
 from accelbench.schema.serialize import canonical_json, digest
 from accelbench.schema.setting import declared
-from accelbench.schema.target import TargetTraining
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Phase, Status
 

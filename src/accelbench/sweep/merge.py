@@ -15,7 +15,7 @@ from accelbench.schema import plan_file
 from accelbench.schema.parallel import mapped
 from accelbench.schema.plan_file import PlanFile
 from accelbench.schema.record import check_settings, cleared
-from accelbench.schema.serialize import PREFIX, SUFFIX, is_missing, json_text, open_regular, read_bytes, writing
+from accelbench.schema.serialize import PREFIX, SUFFIX, is_missing, json_text, loads, open_regular, read_bytes, writing
 from accelbench.schema.text import one_line
 from accelbench.sweep.context import set_aside
 
@@ -175,9 +175,7 @@ def _add_file(path: Path, target: Path) -> str:
 
 def _clean(content: bytes) -> bytes:
     """A record's file without secrets. Raises ValueError: it is no JSON, or its settings hold a secret."""
-    import orjson  # here, as in schema/serialize.py
-
-    values = orjson.loads(content)
+    values = loads(content)
     if not isinstance(values, dict):
         return content
     check_settings(values.get("cell"))

@@ -29,8 +29,8 @@ from accelbench.report.read import read
 from accelbench.report.tables import best
 from accelbench.report.tables.table import Column, columns_of, rendered, tabulate_known, word
 from accelbench.schema.cell import Cell
+from accelbench.schema.measurement import Quantile, Serving
 from accelbench.schema.record import Record, Row, number_of
-from accelbench.schema.serving import Quantile, Serving
 from accelbench.schema.vocab import QUANTIZED, UNEXPECTED, Mode, Phase, Protocol, Provenance, Status
 
 # Of the line about what is under way; .3 % of a core, where the ten times a second of rich's `Progress` take .9 %.

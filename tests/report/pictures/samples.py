@@ -3,8 +3,7 @@
 import dataclasses
 
 from accelbench.schema.cell import Server
-from accelbench.schema.measurement import Breakdown, Work
-from accelbench.schema.serving import Quantile, Serving
+from accelbench.schema.measurement import Breakdown, Quantile, Serving, Work
 from accelbench.schema.vocab import Mode, Protocol, Verdict
 from fakes import make_ceilings
 
