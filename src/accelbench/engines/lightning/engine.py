@@ -21,8 +21,7 @@ from accelbench.engines.lightning.global_state import hush_lightning, use_thread
 from accelbench.engines.lightning.module import BenchModule, EpochStep, ImageTask, InferStep, TestStep, new_optimizer
 from accelbench.engines.lightning.outputs import NetworkOutputs, all_finite, described
 from accelbench.engines.lightning.own.generate import UNCOUNTED
-from accelbench.engines.lightning.own.module_run import ModuleRun
-from accelbench.engines.lightning.own.target_run import ModuleTargetRun
+from accelbench.engines.lightning.own.module_run import ModuleRun, ModuleTargetRun
 from accelbench.engines.lightning.precision import STORED_DTYPES, Observer, check_normalises, plugin_for
 from accelbench.engines.lightning.ranks import Ranks, Seen, differences, digest, joined
 from accelbench.engines.lightning.structure import is_same, mapped, tensors_in
