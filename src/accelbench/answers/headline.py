@@ -48,7 +48,7 @@ def headline(answers: Sequence[Answer], cells: Sequence[MeasuredCell], published
     published numbers.
     """
     lines = [
-        _fastest(answers, [*_serving(cells), *(each.sentence for each in target_answers(cells))]),
+        _fastest(answers, beside_speeds(cells)),
         Line("In doubt", in_doubt(answers, cells)),
         Line("Precision", worth(answers, cells)),
         Line("Studies", published),
@@ -118,9 +118,10 @@ def _networks(answers: Sequence[Answer], *, has_devices: bool) -> dict[str, Netw
     return {answer.name_among(answers): network(answer) for answer in reversed(answers)}
 
 
-def _serving(cells: Sequence[MeasuredCell]) -> list[str]:
-    """How many requests per second the best setting of each workload serves."""
-    return [f"{each.what}: {each.sentence}." for each in best_settings(capacities(cells))]
+def beside_speeds(cells: Sequence[MeasuredCell]) -> list[str]:
+    """How many requests per second the best setting of each workload serves, and what trainings to a target say."""
+    served = [f"{each.what}: {each.sentence}." for each in best_settings(capacities(cells))]
+    return [*served, *(each.sentence for each in target_answers(cells))]
 
 
 def _missing(cells: Sequence[MeasuredCell]) -> str:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accelbench.answers.arrivals import target_answers
 from accelbench.answers.cells import MeasuredCell, cells_of
 from accelbench.answers.groups import Limit, groups
+from accelbench.answers.headline import beside_speeds
 from accelbench.answers.process import Process
 from accelbench.answers.sentences import FASTEST, answers, verdict_text
 from accelbench.answers.serving import Capacity, best_settings, capacities
@@ -174,8 +174,7 @@ class Results(list[Result]):
 
     def _answers(self) -> list[str]:
         several = [each for each in answers(each._cell for each in self) if each.others]
-        served = [f"{each.what}: {each.sentence}." for each in best_settings(capacities(each._cell for each in self))]
-        told = [*(each.sentence for each in target_answers(each._cell for each in self)), *served]
+        told = beside_speeds([each._cell for each in self])
         return [*told, *(clean(terminal.sentence(each).plain) for each in several[: terminal.MAX_WORKLOADS])]
 
 

@@ -14,14 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from accelbench.bundle.archive import (
-    CRATE,
-    MAX_FILE_BYTES,
-    MAX_TOTAL_BYTES,
-    RESULTS,
-    digests,
-    requests_digest,
-)
+from accelbench.bundle.archive import CRATE, MAX_FILE_BYTES, MAX_TOTAL_BYTES, RESULTS, digests, requests_digest
 from accelbench.data.pictures import Zip
 from accelbench.errors import UserError
 from accelbench.judging.target import mllog

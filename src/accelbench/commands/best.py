@@ -76,32 +76,27 @@ def _serve(chosen: Namespace, context: Context) -> int:
 def _check(chosen: Namespace) -> None:
     """Refuses flags and words that do not go together."""
     to_target.check(chosen)
-    has_target, search = chosen.target is not None, chosen.search
-    measures = search or chosen.largest_batch or chosen.serve or has_target
+    search, serve, largest, percentile = chosen.search, chosen.serve, chosen.largest_batch, chosen.percentile
+    has_target, has_limit, has_budget = (each is not None for each in (chosen.target, chosen.latency_ms, chosen.budget))
+    measures = search or largest or serve or has_target
     settings = ["=" in word for word in chosen.words]
     rules = (
-        (search and chosen.largest_batch, "--search: goes without --largest-batch"),
-        (
-            has_target and (search or chosen.largest_batch or chosen.serve),
-            "--target: goes without --search, --serve and --largest-batch",
-        ),
-        (has_target and chosen.latency_ms is not None, "--latency-ms: goes without --target"),
+        (search and largest, "--search: goes without --largest-batch"),
+        (has_target and (search or largest or serve), "--target: goes without --search, --serve and --largest-batch"),
+        (has_target and has_limit, "--latency-ms: goes without --target"),
         (has_target and not all(settings), "best --target: takes name=value,value, and no folder"),
-        (chosen.serve and (search or chosen.largest_batch), "--serve: goes without --search and --largest-batch"),
-        (chosen.serve and chosen.latency_ms is None, "--serve: needs --latency-ms, such as --latency-ms 50"),
-        (chosen.serve and not all(settings), "best --serve: takes name=value,value, and no folder"),
-        (search and chosen.budget is None, "--search: needs --budget, the time that it may take: --budget 5m"),
+        (serve and (search or largest), "--serve: goes without --search and --largest-batch"),
+        (serve and not has_limit, "--serve: needs --latency-ms, such as --latency-ms 50"),
+        (serve and not all(settings), "best --serve: takes name=value,value, and no folder"),
+        (search and not has_budget, "--search: needs --budget, the time that it may take: --budget 5m"),
         (search and not all(settings), "best --search: takes name=value,value, and no folder"),
         (chosen.margin and not search, "--margin: goes with --search"),
         (chosen.by and not search, "--by: goes with --search"),
         (chosen.per_batch and not search, "--per-batch: goes with --search"),
+        (has_budget and not measures, "--budget: goes with --search, --serve, --target and --largest-batch"),
+        (has_limit and largest, "--latency-ms: goes without --largest-batch"),
         (
-            chosen.budget is not None and not measures,
-            "--budget: goes with --search, --serve, --target and --largest-batch",
-        ),
-        (chosen.latency_ms is not None and chosen.largest_batch, "--latency-ms: goes without --largest-batch"),
-        (
-            chosen.percentile and (chosen.latency_ms is None or (measures and not chosen.serve)),
+            percentile and not (has_limit and (serve or not measures)),
             "--percentile: needs --latency-ms, and records or --serve",
         ),
         (chosen.price_per_hour and measures, "--price-per-hour: goes without --search, --serve and --largest-batch"),
@@ -118,6 +113,7 @@ def _check(chosen: Namespace) -> None:
 
 def _show_best(chosen: Namespace, context: Context) -> int:
     from accelbench.answers.groups import Limit, groups
+    from accelbench.answers.headline import beside_speeds
     from accelbench.answers.sentences import answers
     from accelbench.answers.trust import tips
     from accelbench.answers.words import workload_text
@@ -138,7 +134,7 @@ def _show_best(chosen: Namespace, context: Context) -> int:
     planned = [process for sweep in read for process in sweep.planned]
     notes = [note for sweep in read for note in sweep.notes]
     notes += [*_of_unknown_latency(cells, limit), *price_notes((cell.row for cell in cells), prices)]
-    told = _beside_speeds(cells) if limit is None else []
+    told = beside_speeds(cells) if limit is None else []
     found = answers(cells, limit)
     if not found and not told:
         problem = "best: no ok cell" + ("" if limit is None else f" is within {limit}")
@@ -164,15 +160,6 @@ def _show_best(chosen: Namespace, context: Context) -> int:
     for note in [*missing, *explained, *searched, *tips(cells), *notes]:
         console.print(note, style="dim", markup=False)
     return 0
-
-
-def _beside_speeds(cells: "Sequence[MeasuredCell]") -> list[str]:
-    """What is said of trainings to a target, and of cells that served requests."""
-    from accelbench.answers.arrivals import target_answers
-    from accelbench.answers.serving import best_settings, capacities
-
-    served = [f"{each.what}: {each.sentence}" for each in best_settings(capacities(cells))]
-    return [*(each.sentence for each in target_answers(cells)), *served]
 
 
 def _of_unknown_latency(cells: "Sequence[MeasuredCell]", limit: "Limit | None") -> list[str]:

@@ -17,14 +17,7 @@ from typing import Any
 
 from accelbench.engines.registry import host_spec
 from accelbench.measuring.breakdown import MAX_STEPS, MIN_STEPS
-from accelbench.measuring.clock import (
-    BLOCK_MARGIN,
-    EARLY_S,
-    LEAST_WARMUP,
-    MIN_SAMPLES,
-    NUM_INFER_EPOCHS,
-    STRETCH,
-)
+from accelbench.measuring.clock import BLOCK_MARGIN, EARLY_S, LEAST_WARMUP, MIN_SAMPLES, NUM_INFER_EPOCHS, STRETCH
 from accelbench.presentation import counted, duration
 from accelbench.project import RECORD_FOLDERS, RECORDS
 from accelbench.schema.ceilings import Ceilings, ceilings_in

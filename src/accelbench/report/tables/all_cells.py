@@ -31,25 +31,28 @@ SERIES = [
 class CsvColumn(NamedTuple):
     """A column of the table of every cell: its heading, its name, and how it is shown.
 
-    The name is that of a column of `cells.csv`, or a key that `extension` adds.
+    The name is that of a column of `cells.csv`, or a key that `extension` adds. The charts show those of which it is
+    known what is better.
     """
 
     heading: str
     name: str
     kind: str = "number"  # or word, count, percent (of a share), percent2 (two digits), or time, which may be estimated
+    better: str = ""  # more or less
+    title: str = ""  # of a chart, if it is not the heading
 
 
 # What the table shows at once; `more columns` shows the others.
 MAIN = [
     CsvColumn("cell", "label", "word"),
-    CsvColumn("samples/s", "samples_per_s"),
+    CsvColumn("samples/s", "samples_per_s", better="more", title="throughput (samples/s)"),
     CsvColumn("± (%)", "half_width", "percent2"),
-    CsvColumn("p50 (ms)", "latency_p50_ms"),
+    CsvColumn("p50 (ms)", "latency_p50_ms", better="less", title="latency p50 (ms)"),
     CsvColumn("against the fastest", "against", "word"),
     CsvColumn("requests/s offered", "offered_per_s"),
-    CsvColumn("p99 of requests (ms)", "request_p99_ms"),
+    CsvColumn("p99 of requests (ms)", "request_p99_ms", better="less"),
     CsvColumn("within its limit", "verdict", "word"),
-    CsvColumn("to the target (s)", "target_s"),
+    CsvColumn("to the target (s)", "target_s", better="less", title="time to the target (s)"),
     CsvColumn("doubts, or the reason", "remark", "word"),
 ]
 COLUMNS = [
@@ -61,54 +64,33 @@ COLUMNS = [
     CsvColumn("engine", "framework", "word"),
     CsvColumn("protocol", "protocol", "word"),
     *(CsvColumn(end, f"samples_per_s_{end}") for end in ("low", "high")),
-    CsvColumn("tokens/s", "tokens_per_s"),
-    CsvColumn("first token (ms)", "ttft_ms"),
-    CsvColumn("a token (ms)", "tpot_p50_ms"),
+    CsvColumn("tokens/s", "tokens_per_s", better="more"),
+    CsvColumn("first token (ms)", "ttft_ms", better="less"),
+    CsvColumn("a token (ms)", "tpot_p50_ms", better="less"),
     CsvColumn("decode tokens/s", "decode_tokens_per_s"),
     CsvColumn("key-value cache (MB)", "kv_cache_mb"),
-    *(CsvColumn(f"latency p{percentile} (ms)", f"latency_p{percentile}_ms") for percentile in (90, 99)),
+    CsvColumn("latency p90 (ms)", "latency_p90_ms"),
+    CsvColumn("latency p99 (ms)", "latency_p99_ms", better="less"),
     CsvColumn("launch p50 (ms)", "launch_p50_ms"),
     CsvColumn("threads", "threads", "count"),
     CsvColumn("scaling efficiency (%)", "scaling_efficiency", "percent"),
-    CsvColumn("compile (s)", "compile_s"),
-    *(CsvColumn(f"peak {of} (MB)", f"peak_{of}_mb") for of in ("host", "device")),
-    CsvColumn("time (s)", "time_s", "time"),
+    CsvColumn("compile (s)", "compile_s", better="less", title="compilation (s)"),
+    CsvColumn("peak host (MB)", "peak_host_mb", better="less", title="peak memory of the host (MB)"),
+    CsvColumn("peak device (MB)", "peak_device_mb", better="less", title="peak memory of the device (MB)"),
+    CsvColumn("time (s)", "time_s", "time", better="less", title="time of the whole job (s)"),
     CsvColumn("data wait (%)", "data_wait_share", "percent"),
-    CsvColumn("of the ceiling (%)", "mfu", "percent"),
+    CsvColumn("of the ceiling (%)", "mfu", "percent", "more", "share of the ceiling (%)"),
     CsvColumn("bound by", "bound", "word"),
     CsvColumn("GPU (%)", "gpu_utilization_percent"),
-    CsvColumn("J/sample", "energy_j_per_sample"),
-    CsvColumn("cost of a million samples", "cost_per_million_samples"),
-    CsvColumn("J/request", "energy_j_per_request"),
-    CsvColumn("cost of a million requests", "cost_per_million_requests"),
+    CsvColumn("J/sample", "energy_j_per_sample", better="less", title="energy (J/sample)"),
+    CsvColumn("cost of a million samples", "cost_per_million_samples", better="less"),
+    CsvColumn("J/request", "energy_j_per_request", better="less", title="energy (J/request)"),
+    CsvColumn("cost of a million requests", "cost_per_million_requests", better="less"),
     CsvColumn("mean batch", "mean_batch"),
     CsvColumn("busy (%)", "busy_share", "percent"),
-    CsvColumn("accuracy (%)", "accuracy", "percent"),
+    CsvColumn("accuracy (%)", "accuracy", "percent", "more", "test accuracy (%)"),
     CsvColumn("test loss", "test_loss"),
     *(CsvColumn(name, name, "word") for name in ("tips", "notes", "checked")),
-]
-
-
-# The figures that the charts can show: heading with the unit, column of `cells.csv`, what is better, and its kind.
-METRICS = [
-    ("throughput (samples/s)", "samples_per_s", "more", "number"),
-    ("tokens/s", "tokens_per_s", "more", "number"),
-    ("first token (ms)", "ttft_ms", "less", "number"),
-    ("a token (ms)", "tpot_p50_ms", "less", "number"),
-    ("latency p50 (ms)", "latency_p50_ms", "less", "number"),
-    ("latency p99 (ms)", "latency_p99_ms", "less", "number"),
-    ("energy (J/sample)", "energy_j_per_sample", "less", "number"),
-    ("cost of a million samples", "cost_per_million_samples", "less", "number"),
-    ("p99 of requests (ms)", "request_p99_ms", "less", "number"),
-    ("energy (J/request)", "energy_j_per_request", "less", "number"),
-    ("cost of a million requests", "cost_per_million_requests", "less", "number"),
-    ("time to the target (s)", "target_s", "less", "number"),
-    ("share of the ceiling (%)", "mfu", "more", "percent"),
-    ("peak memory of the device (MB)", "peak_device_mb", "less", "number"),
-    ("peak memory of the host (MB)", "peak_host_mb", "less", "number"),
-    ("time of the whole job (s)", "time_s", "less", "number"),
-    ("compilation (s)", "compile_s", "less", "number"),
-    ("test accuracy (%)", "accuracy", "more", "percent"),
 ]
 # Cells with such an outcome share a line for each reason.
 FOLDED = (Status.skipped, NOT_RUN)
@@ -126,7 +108,6 @@ class Cells:
     def data(self) -> dict[str, Any]:
         """What the page's script needs, as plain JSON values."""
         names = list(self.rows[0]) if self.rows else []
-        ends = ("heading", "name", "better", "kind", "low", "high")
         return {
             "names": names,
             "rows": [[row[name] for name in names] for row in self.rows],
@@ -136,9 +117,10 @@ class Cells:
             "folded": FOLDED,
             "filters": [[heading, name] for name, heading in FILTERS.items()],
             "metrics": [
-                dict(zip(ends, (*metric, f"{metric[1]}_low", f"{metric[1]}_high"), strict=True))
-                for metric in METRICS
-                if any(row[metric[1]] is not None for row in self.rows)
+                each._asdict()
+                | {"heading": each.title or each.heading, **{e: f"{each.name}_{e}" for e in ("low", "high")}}
+                for each in self.columns
+                if each.better
             ],
             "series": SERIES,
             "order": [each.value for words in (Status, Mode, Device, Precision, Engine) for each in words],
