@@ -28,7 +28,7 @@ from accelbench.engines.lightning.structure import mapped
 from accelbench.engines.lightning.work import count
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Measurement, Observed, Work
+from accelbench.schema.measurement import Measurement, Observed
 from accelbench.schema.vocab import Device, Pipeline, Precision
 
 # Settings of the process that a measurement may keep, as they do not change the precision -> what one means if it is on
@@ -150,7 +150,9 @@ class _NetworkRun(NetworkOutputs):
         # As Lightning's Trainer does.
         with contextlib.nullcontext() if self.trains else torch.inference_mode():
             if self.plain is not self.network:  # compiled code runs no hooks: let them see the plain network first
-                self._run_plain()
+                task = workload.task
+                with torch.no_grad(), self.context():
+                    task.infer(self.plain, task.put(self.backend.put, first))
             self.backend.hold(torch.get_default_dtype())
             make = TrainStep if self.trains else InferStep
             self.step = make(cast(BenchModule, self.module), itertools.repeat(first))
@@ -161,22 +163,15 @@ class _NetworkRun(NetworkOutputs):
                     workload.num_rows = size_of(self.last_result, (first.num_rows, first.num_samples))
                 self.keep_outputs(workload.num_rows, None)
 
-    def _run_plain(self) -> None:
-        task = self.workload.task
-        with torch.no_grad(), self.context():
-            task.infer(self.plain, task.put(self.backend.put, self.workload.first))
-
     def observe(self) -> Observed:
         if not all_finite(self.last_result):
             self.mark_not_finite()
         for handle in self.observer.handles:  # of layers that never ran: a copy of the network would have them too
             handle.remove()
         loss = self.checked_loss(self.last_result.item()) if self.trains else None
-        return self.observer.observed(self, loss=loss, work=self._work())
-
-    def _work(self) -> Work:
         module = BenchModule(self.plain, self.cell.model, self.workload.task, self.backend)
-        return count(module, self.workload.example(), self.cell.precision, train=self.trains)
+        work = count(module, self.workload.example(), self.cell.precision, train=self.trains)
+        return self.observer.observed(self, loss=loss, work=work)
 
     def notes(self) -> Iterator[str]:
         yield from self.workload.notes()

@@ -21,7 +21,6 @@ from accelbench.compare.sureness import SpeedRatio as SpeedRatio
 from accelbench.errors import UserError
 from accelbench.presentation import significant
 from accelbench.schema.interpreters import names
-from accelbench.schema.measurement import Data
 from accelbench.schema.record import DEVICE_MEASUREMENTS, hardware, listed
 from accelbench.schema.text import clean
 from accelbench.stats.bootstrap import CONFIDENCE
@@ -159,14 +158,11 @@ def difference(comparison: SpeedRatio) -> str:
 def _other_work(matching: Matching) -> list[str]:
     different = [f"{name}: {a[0]} | {b[0]}" for name, (a, b) in matching.varied.items() if name in MEANING]
     for one in matching.pairs:
-        a, b = ({_data_text(each.data) for each in side if each.data} for side in (one.first, one.second))
+        data = [[each.data for each in side if each.data] for side in (one.first, one.second)]
+        a, b = ({f"{d.name}{' (a stand-in)' * d.stand_in} {d.digest[:8]}" for d in side} for side in data)
         if a and b and a != b:
             return [*different, f"the data of {one.label}: {_listed(a)} | {_listed(b)}"]
     return different
-
-
-def _data_text(data: Data) -> str:
-    return f"{data.name}{' (a stand-in)' * data.stand_in} {data.digest[:8]}"
 
 
 def _environment_differences(first: RecordSet, second: RecordSet) -> list[str]:

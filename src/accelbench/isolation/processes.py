@@ -264,8 +264,9 @@ def no_core_s() -> float:
 
 
 def _of_process(pid: int) -> _Usage:
-    """Raises an OSError if the process has been waited for. One file: psutil's three cost a busy cell more."""
-    fields = _stat(pid)
+    """Raises an OSError if the process has been waited for. One file, proc_pid_stat(5): psutil's three cost more."""
+    with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+        fields = file.read().decode(errors="replace").rpartition(")")[2].split()  # from the third one on
     user, system, children_user, children_system = map(int, fields[11:15])
     return _Usage(
         memory_bytes=int(fields[21]) * PAGE_BYTES,
@@ -273,12 +274,6 @@ def _of_process(pid: int) -> _Usage:
         system_ticks=system + children_system,
         page_faults=sum(map(int, fields[7:11])),
     )
-
-
-def _stat(pid: int) -> list[str]:
-    """The fields of proc_pid_stat(5) from the third one on; raises an OSError without that file."""
-    with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-        return file.read().decode(errors="replace").rpartition(")")[2].split()
 
 
 def _queries(num_gpus: int, nvml: Any, environ: Mapping[str, str]) -> dict[str, Callable[[], float | None]]:
@@ -325,7 +320,10 @@ class Witness:
         elif moment == Moment.end and self._began_s is not None:
             self._timed_s += now - self._began_s
             self._num_sections += 1
-            self._look_at_cores()
+            # Threads may each be bound to a core of their own: those of all threads count.
+            with contextlib.suppress(OSError):  # the process, or a thread of it, has ended
+                allowed = [os.sched_getaffinity(thread) for thread in self._threads() if thread not in self._idle]
+                self._cores = min(self._cores, len(set().union(*allowed)))
             self._began_s = None
 
     def woke_late(self, late_s: float) -> None:
@@ -345,9 +343,3 @@ class Witness:
 
     def _threads(self) -> list[int]:
         return [int(name) for name in os.listdir(f"/proc/{self._pid}/task")]
-
-    def _look_at_cores(self) -> None:
-        """Threads may each be bound to a core of their own: those of all threads count."""
-        with contextlib.suppress(OSError):  # the process, or a thread of it, has ended
-            allowed = [os.sched_getaffinity(thread) for thread in self._threads() if thread not in self._idle]
-            self._cores = min(self._cores, len(set().union(*allowed)))
