@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import time
 
 import pytest
@@ -13,7 +14,7 @@ from accelbench.cli import main
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.project import RECORDS
 from accelbench.report.read import read_all
-from accelbench.schema.measurement import Block
+from accelbench.schema.measurement import Block, Data
 from accelbench.schema.vocab import Device, Library, Protocol
 from accelbench.schema.workload import ModelSpec
 from bundle.test_bundle import changed
@@ -23,7 +24,7 @@ from sweep.conftest import project, shared  # noqa: F401
 BUDGET_S = 120.0
 
 
-def bundled(root, speeds, fault="batch decides", cpu=None, **changes):
+def bundled(root, speeds, fault="batch decides", cpu=None, data=None, **changes):
     """A bundle of a cell of each batch with this speed; of a machine with another CPU, if one is named."""
     machine = fingerprint()["machine"] | ({"cpu_name": cpu} if cpu else {})
     records = [
@@ -34,6 +35,7 @@ def bundled(root, speeds, fault="batch decides", cpu=None, **changes):
             ),
             environment={"machine": machine, "versions": {"torch": "1.0"}},
             wall_s=7.0,
+            data=data,
         )
         for batch, speed in speeds.items()
     ]
@@ -72,6 +74,14 @@ def test_what_holds_here_of_a_bundle(shared, project, speeds, cpu, fault, found,
     assert len([*folder.glob(RECORDS)]) == 5 * len(speeds)
     assert "with another torch" in said[1]
     assert ("a bad batch" in said[1]) == bool(fault)
+
+
+def test_speeds_on_other_data_are_not_compared(shared, project):  # noqa: F811
+    data = Data(name="mnist", digest="d" * 64, source="the original files", stand_in=False)
+    status, text = replayed(bundled(project, {8: 800, 32: 3200}, data=data), shared)
+    found = re.findall(r"^(holds|can.t tell) .*\(the data here are others", text, re.MULTILINE)
+    assert found == ["holds", "can't tell", "can't tell"]
+    assert status == 0
 
 
 OWN = ModelSpec(name="own", library=Library.custom, network="os.system", args={"command": "touch ran"})

@@ -44,6 +44,7 @@ STUDY = "study:"
 # Shares of the budget: after which no process is begun; that one may take; that is waited for a quiet machine.
 LAST, LONGEST, QUIET = 0.75, 0.1, 0.05
 NO_SPEED = SERVING - {Protocol.offline} | {Protocol.target}
+OTHER_DATA = "the data here are others, such as a stand-in"
 MAX_NAMED = 3  # claims that are not measured for one reason
 
 
@@ -106,7 +107,7 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
         raise UserError(f"--budget: to read the claims took {budget_s - left_s:.0f} s: give it more")
     _measure(chosen.values(), folder, left_s, console, hosts)
     here = {key_of(each.cell): each for each in read(folder).cells} if (folder / PLAN).exists() else {}
-    findings = [_of_claim(each, here) for each in kept if each.cells[0] != each.cells[1]]
+    findings = [_of_claim(each, here, known) for each in kept if each.cells[0] != each.cells[1]]
     findings += [_of_cell(near[key], here.get(key)) for key in chosen if key in near]
     for found, what, there, measured, why in findings:
         say(console, f"{found:<15} {what}: {there} there, {measured} here{f' ({why})' if why else ''}")
@@ -197,7 +198,7 @@ def _measure(cells: Iterable[Cell], folder: Path, budget_s: float, console: Cons
             say(console, str(error), "yellow")
 
 
-def _of_claim(claim: Claim, here: Mapping[str, MeasuredCell]) -> Finding:
+def _of_claim(claim: Claim, here: Mapping[str, MeasuredCell], known: Mapping[str, MeasuredCell]) -> Finding:
     there, published = claim.judged, _ratio(claim.judged)
     sides = [here.get(key_of(cell)) for cell in claim.cells]
     if missing := [_why(each) for each in sides if each is None or not each.speed]:
@@ -210,7 +211,12 @@ def _of_claim(claim: Claim, here: Mapping[str, MeasuredCell]) -> Finding:
         verdict = Found.fails
     else:
         verdict = Found.less if high < least else Found.more if low > most else Found.holds
-    return Finding(verdict, claim.what, published, _ratio(found))
+    others = [_has_other_data(known.get(key_of(cell)), here[key_of(cell)]) for cell in claim.cells]
+    return Finding(verdict, claim.what, published, _ratio(found), OTHER_DATA if any(others) else "")
+
+
+def _has_other_data(there: MeasuredCell | None, here: MeasuredCell) -> bool:
+    return there is not None and None is not there.data_digest != here.data_digest
 
 
 def _bounds(judged: Judgement) -> tuple[float, float]:
@@ -223,6 +229,8 @@ def _of_cell(there: MeasuredCell, here: MeasuredCell | None) -> Finding:
     published = f"{significant(there.speed)} {unit_text(there)}"
     if here is None or not here.speed:
         return Finding(Found.cant_tell, there.label, published, why=_why(here))
+    if _has_other_data(there, here):
+        return Finding(Found.cant_tell, there.label, published, significant(here.speed), OTHER_DATA)
     found, verdict = gap(here, there), Found.cant_tell
     if found.is_told:
         verdict = Found.faster if found.ratio > 1 else Found.slower
