@@ -60,7 +60,7 @@ def changing(monkeypatch, change):
     [
         ("gpt2", Precision.fp32, 4),
         ("gpt2", Precision.bf16, 2),
-        slow("llama", Precision.bf16_mixed, 3),  # its keys are rotated in fp32
+        slow("llama", Precision.bf16_mixed, 4),  # its cache is as its keys, which are rotated in fp32
         slow("llama", Precision.bf16, 2),
         slow("bert", Precision.fp32, 4),
     ],
@@ -72,9 +72,10 @@ def test_each_token_has_its_time_and_the_cache_its_bytes(tmp_path, name, precisi
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # to compile, on busy cores
 def test_a_compiled_network_has_a_static_cache(tmp_path):
     found = measured(tmp_path, "llama", options=Options(compile=True), num_bytes=4)
-    assert found.num_compiles >= 2  # for prompts, and for single tokens
+    assert found.num_compiles == 1  # of the decode step
     assert found.warnings == []
     assert found.first_step_s > 10 * found.latency_s[0]
 

@@ -65,10 +65,12 @@ class Generates(OwnTask):
         is_forced = forced.shape[1] > 0
         times_s, kept, tokens = list[float](), dict[int, Tensor](), list[Tensor]()
         now, wait, compared = time.perf_counter, self.wait, self.compared if is_forced else self.compared[:2]
+        # Of a compiled network, prompts run as it is written, as in transformers' own `generate`.
+        called = getattr(network, "_orig_mod", network)
         began = now()
         cache = self._cache_of(network)
         for index in range(self.generate.new_tokens):
-            output = network(input_ids=given, past_key_values=cache, use_cache=True, **self.last_alone)
+            output = called(input_ids=given, past_key_values=cache, use_cache=True, **self.last_alone)
             logits = output.logits[:, -1]
             chosen = logits.argmax(-1, keepdim=True)
             wait()
@@ -76,6 +78,7 @@ class Generates(OwnTask):
             times_s.append(ended - began)
             began = ended
             tokens.append(chosen)
+            called = network
             given = forced[:, index : index + 1] if is_forced else chosen
             if index in compared:
                 kept[index] = logits
