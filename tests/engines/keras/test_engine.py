@@ -92,7 +92,7 @@ def test_every_network_trains_and_infers(digits, name, args, mode):
     assert min(measured.work.flops, measured.compile_s, measured.peak_host_bytes) > 0
 
 
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("mode", STEP_MODES)
 def test_one_execution_runs_several_steps(digits, mode):
     measured = engine.run(keras_cell({"steps_per_execution": 3}, mode=mode, model=SGD), digits)
     assert all(block.num_samples == 3 * 32 * block.num_steps for block in measured.blocks)

@@ -30,7 +30,7 @@ def test_on_jax_a_step_is_waited_for_and_it_computes_and_learns_as_its_twin_does
     assert fit.num_compiles in (4, 5)
 
 
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("mode", STEP_MODES)
 def test_on_jax_what_was_asked_for_runs_and_compiles_once_and_is_seen(jax_side, mode):
     reason, measured = jax_side[mode]
     assert (reason, measured.warnings, measured.num_compiles) == (None, [], 1)
