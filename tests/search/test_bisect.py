@@ -11,6 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from accelbench.cli import main
+from accelbench.errors import UserError
 from accelbench.project import RECORDS
 from accelbench.schema.record import read
 from accelbench.schema.serialize import read_json
@@ -79,7 +80,7 @@ def fill(here):
     [
         ("gone HEAD", "GOOD=gone: no revision of this repository"),
         ("change2 --budget 1m gone", "BAD=gone: no revision of this repository"),
-        ("HEAD change0", "GOOD=HEAD: is no ancestor of BAD=change0"),
+        ("HEAD change0", "GOOD=HEAD: the branch of BAD=change0 was never there"),
         ("HEAD change8", "GOOD=HEAD, BAD=change8: are one commit"),
         ("change0 HEAD --budget soon", "--budget soon: should be a time"),
         ("change0 HEAD -- model=mlp", "model=mlp: no code of this repository"),
@@ -107,6 +108,9 @@ def test_a_merge_is_one_commit_of_the_branch(repository):
     git("checkout", "-q", "main")
     git("merge", "-q", "--no-ff", "-m", "Merge", "side")
     assert [each.subject for each in commits("change6", "HEAD")] == ["Change 6", "Change 7", "Change 8", "Merge"]
+    assert [each.subject for each in commits("change0", "change1")] == ["Change 0", "Change 1"]  # has no parent
+    with pytest.raises(UserError, match="GOOD=side: the branch of BAD=HEAD was never there"):
+        commits("side", "HEAD")
     codes = [each.code() for each in commits("change1", "change4")]
     assert [codes.index(each) for each in codes] == [0, 1, 1, 3]  # notes are no code
 
@@ -117,11 +121,13 @@ def test_ctrl_c_and_a_kill_leave_no_worktree(repository, monkeypatch, capsys):
     git("worktree", "add", "-q", "--detach", "another", "change1")
     for name in ("accelbench-run-1/x", "another"):
         (repository / name).rename(repository / f"gone{os.path.basename(name)}")
+    monkeypatch.setenv("GIT_INDEX_FILE", os.path.abspath(".git/index"))  # as in a hook
+    index = Path(".git/index").read_bytes()
     here, words = os.getcwd(), ["bisect", "change0", "HEAD", "--", *WORDS]
     assert main(words) == 130
     assert f"To go on: accelbench {' '.join(words)} out=runs/bisect-" in capsys.readouterr().err
     assert [line.split()[0] for line in git("worktree", "list")] == [here, f"{here}/another"]
-    assert os.getcwd() == here
+    assert (os.getcwd(), Path(".git/index").read_bytes()) == (here, index)
 
 
 def test_the_working_folder_and_the_path_are_those_of_the_worktree(repository, monkeypatch):

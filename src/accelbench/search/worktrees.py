@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from accelbench.errors import UserError
 from accelbench.grid.own_code import source_digest, source_files
@@ -19,10 +20,15 @@ NO_CODE = (".md", ".rst")  # the endings of files that no program reads
 
 
 def git(*words: object) -> str:
-    """What git prints, without the hooks of the repository. Raises UserError: it fails."""
+    """What git prints, without the hooks of the repository. Raises UserError: it fails.
+
+    What a hook that runs this says of its repository, such as GIT_INDEX_FILE, would hold for the worktrees too.
+    """
     command = ["git", "-c", "core.hooksPath=/dev/null", "-c", "log.showSignature=false", *map(str, words)]
+    how: dict[str, Any] = {"capture_output": True, "text": True, "errors": "replace", "start_new_session": True}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", start_new_session=True)
+        local = subprocess.run(["git", "rev-parse", "--local-env-vars"], **how).stdout.split()
+        done = subprocess.run(command, env={name: os.environ[name] for name in os.environ.keys() - local}, **how)
     except OSError as error:
         raise UserError(f"bisect: git can't be run ({error.strerror})") from error
     if done.returncode:
@@ -63,13 +69,10 @@ def commits(good: str, bad: str) -> list[Commit]:
             found[name] = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{word}^{{commit}}")
         if name not in found:
             raise UserError(f"{name}={word}: no revision of this repository")
-    if git("rev-list", "--count", f"{found['BAD']}..{found['GOOD']}") != "0":
-        raise UserError(f"GOOD={good}: is no ancestor of BAD={bad}")
-    after = ("--first-parent", "--reverse", f"{found['GOOD']}..{found['BAD']}")
-    lines = [
-        line for which in (("-1", found["GOOD"]), after) for line in git("log", "--format=%H %s", *which).split("\n")
-    ]
-    lines = [line for line in lines if line]
+    wanted = ("--first-parent", "--reverse", found["BAD"], "--not", f"{found['GOOD']}^@")
+    lines = git("log", "--format=%H %s", *wanted).split("\n")
+    if not lines[0].startswith(found["GOOD"]):
+        raise UserError(f"GOOD={good}: the branch of BAD={bad} was never there (none of its first parents)")
     if len(lines) < 2:
         raise UserError(f"GOOD={good}, BAD={bad}: are one commit")
     return [Commit(*line.split(" ", 1)) for line in lines]
