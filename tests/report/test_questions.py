@@ -68,9 +68,11 @@ def test_cells_that_generate_have_their_tokens_per_second(asked, maker) -> None:
     records = []
     for size, step_s in ((1, 0.01), (8, 0.02)):
         seen = Generation(prefill_s=[10 * step_s] * 8, decode_s=[[step_s] * 10] * 8, cache_bytes=1_000_000 * size)
-        records.append(maker.ok(maker.cell(mode=Mode.generate, batch_size=size), 2 * size, generation=seen))
+        records.append(
+            maker.ok(maker.cell(mode=Mode.generate, batch_size=size), 2 * size, generation=seen, tokens_per_sample=32)
+        )
     question = asked([], records)["How many tokens per second?"]
-    said = "The most, 400 in decoding: mlp-cpu-fp32-b8-generate-128+32tokens, whose first tokens come after 200 ms"
+    said = "The most, 512 in all: mlp-cpu-fp32-b8-generate-128+32tokens, whose first tokens come after 200 ms"
     assert question.sentence == f"{said}, and each further one after 20.0 ms."
     shown = [
         dict(zip(question.table.headings, (each.text for each in row), strict=True)) for row in question.table.rows

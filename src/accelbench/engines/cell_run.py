@@ -233,6 +233,8 @@ class CellRun:
             self.timing = clock.measure_steps(runner, cell.warmup, cell.steps)
         else:
             self.timing = clock.measure(runner, cell.window)
+        if generates:  # which waits for the device within a step
+            self.timing.launch_s = []
         self.seen.training.num_steps = self.timing.num_watched
         self.seen.training.num_after_look = self.timing.num_after_look
         self.defects += self.backend.changed()

@@ -3,7 +3,7 @@
 from accelbench.schema.cell import Cell
 from accelbench.schema.generation import Generation
 from accelbench.schema.record import Row
-from accelbench.stats.order_statistics import Sample
+from accelbench.stats.order_statistics import NUM_SAMPLES_FOR, Sample
 
 MB = 1e6  # bytes
 COLUMNS = [
@@ -15,12 +15,16 @@ COLUMNS = [
 def of_generation(cell: Cell, seen: Generation) -> Row:
     """The columns; a median and its interval are of generations, and percentiles of all decode steps together.
 
-    Steps of one generation resemble each other, so that an interval of theirs would be too narrow.
+    Steps of one generation resemble each other, so that an interval of theirs would be too narrow, and that those of
+    a few generations tell nothing of others.
     """
     first_ms = Sample([1000 * seconds for seconds in seen.prefill_s])
     steps = Sample([1000 * seconds for generation in seen.decode_s for seconds in generation])
+    has_enough = len(seen.decode_s) >= NUM_SAMPLES_FOR[50]
     rates = Sample([cell.batch_size * len(each) / sum(each) for each in seen.decode_s])
-    row: Row = {f"tpot_p{percent}_ms": steps.supported_percentile(percent) for percent in (50, 90, 99)}
+    row: Row = {
+        f"tpot_p{percent}_ms": steps.supported_percentile(percent) if has_enough else None for percent in (50, 90, 99)
+    }
     for column, sample in (("ttft_ms", first_ms), ("decode_tokens_per_s", rates)):
         row[column] = sample.median
         row[f"{column}_low"], row[f"{column}_high"] = sample.percentile_interval(50) or (None, None)

@@ -19,8 +19,8 @@ from accelbench.report.tables import arrivals as arrival_table
 from accelbench.report.tables import pairs as pair_table
 from accelbench.report.tables.all_cells import name_on_page
 from accelbench.report.tables.table import Column, Entry, Table, number, percent, tabulate_known
-from accelbench.schema.record import Value
-from accelbench.schema.vocab import Phase
+from accelbench.schema.record import Value, number_of
+from accelbench.schema.vocab import Mode, Phase
 from accelbench.stats.order_statistics import median
 
 MAX_VALUES = 4  # of a setting, that the sentence names
@@ -71,9 +71,10 @@ CAPACITY_COLUMNS: list[Column[Capacity]] = [
 
 
 TOKEN_NOTE = (
-    "Of one process: decoding, the tokens of all sequences per second after the first ones, with a 95 % interval over "
-    "generations; in all, with the prefill. Percentiles are of all decode steps, each of which gives a token of every "
-    "sequence. The sampling is greedy, and no sequence ends early."
+    "Tokens/s in all, with the prefill, follow the speed of the cell, of all its processes. The other figures are of "
+    "its typical process: decoding, the tokens of all sequences per second after the first ones, with a 95 % interval "
+    "over generations. Percentiles are of all decode steps, each of which gives a token of every sequence. The "
+    "sampling is greedy, and no sequence ends early."
 )
 
 
@@ -83,9 +84,9 @@ def _token_column(heading: str, column: str) -> Column[MeasuredCell]:
 
 TOKEN_COLUMNS: list[Column[MeasuredCell]] = [
     Column("cell", lambda cell: cell.label),
+    _token_column("tokens/s in all", "tokens_per_s"),
     _token_column("decode tokens/s", "decode_tokens_per_s"),
     *(_token_column(word, f"decode_tokens_per_s_{end}") for word, end in (("from", "low"), ("to", "high"))),
-    _token_column("tokens/s in all", "tokens_per_s"),
     _token_column("first token (ms)", "ttft_ms"),
     *(_token_column(f"a token, p{percent} (ms)", f"tpot_p{percent}_ms") for percent in (50, 90, 99)),
     _token_column("key-value cache (MB)", "kv_cache_mb"),
@@ -166,17 +167,20 @@ def _arrivals(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
 
 
 def _generation(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
-    known = sorted((-rate, cell.label, cell) for cell in cells if (rate := cell.number("decode_tokens_per_s")))
+    known = [cell for cell in cells if cell.cell.mode == Mode.generate and cell.number("tokens_per_s")]
+    known.sort(key=lambda cell: (-(number_of(cell.row, "tokens_per_s") or 0.0), cell.label))
     if known:
-        most = known[0][2]
-        first, each = (significant(most.number(column)) for column in ("ttft_ms", "tpot_p50_ms"))
+        most = known[0]
+        rate, first, each = (
+            significant(number_of(most.row, name)) for name in ("tokens_per_s", "ttft_ms", "tpot_p50_ms")
+        )
         yield QuestionSection(
             title="How many tokens per second?",
-            sentence=f"The most, {significant(-known[0][0])} in decoding: {most.label}, "
-            f"whose first tokens come after {first} ms, and each further one after {each} ms.",
+            sentence=f"The most, {rate} in all: {most.label}, whose first tokens come after {first} ms, and each "
+            f"further one after {each} ms.",
             kind="times",
             lines=[],
-            table=tabulate_known("Each cell that generates", TOKEN_COLUMNS, [cell for *_, cell in known], [TOKEN_NOTE]),
+            table=tabulate_known("Each cell that generates", TOKEN_COLUMNS, known, [TOKEN_NOTE]),
         )
 
 

@@ -109,7 +109,9 @@ class Generates(OwnTask):
     def cache_bytes(self) -> int:
         """Bytes of the tensors of the last generation's cache: of all tokens but the last one, which is never fed."""
         tensors = [getattr(layer, name, None) for layer in self.cache.layers for name in ("keys", "values")]
-        return sum(each.numel() * each.element_size() for each in tensors if isinstance(each, Tensor))
+        # A layer with a sliding window may show a part of what it holds.
+        held = [each.untyped_storage() for each in tensors if isinstance(each, Tensor)]
+        return sum({each.data_ptr(): each.nbytes() for each in held}.values())
 
 
 class GenerateWorkload(TransformersWorkload):
