@@ -49,9 +49,8 @@ def workload_text(process: Process) -> str:
 
 def environment_names(processes: Iterable[Process]) -> dict[str, str]:
     """What the environment of each is called, by its `measured_key`: such as `torch 2.9.1`; empty if there is one."""
-    found = [each for each in processes if each.record]
-    called = interpreters.names([(each.cell.python, each.record.environment) for each in found if each.record])
-    return {each.measured_key: name for each, name in zip(found, called, strict=True)}
+    found = {each.measured_key: (each.cell.python, each.record.environment) for each in processes if each.record}
+    return dict(zip(found, interpreters.names(list(found.values())), strict=True))
 
 
 def choice_text(process: Process, *, has_engines: bool, environment: str | None = None) -> str:

@@ -60,7 +60,7 @@ PRECISIONS = {
     Engine.aotinductor: (Precision.fp32, Precision.bf16, Precision.fp16, Precision.fp64),
 }
 OPTIONS = {Engine.aotinductor: ("channels_last", "freeze")}
-LIBRARIES = {name: name.value for name in (Library.timm, Library.torchvision, Library.transformers)}  # with networks
+LIBRARIES = (Library.timm, Library.torchvision, Library.transformers)  # that have networks
 # The instruction sets, any of which OpenVINO needs to compute in a format.
 NEEDED = {Precision.bf16: ("avx512_bf16", "amx_bf16"), Precision.fp16: ("avx512_fp16", "amx_fp16")}
 
@@ -100,21 +100,17 @@ def _of_interpreter(cell: Cell, python: str) -> Iterator[str]:
         yield f"python={python}: {cell.device} is looked for in accelbench's own environment alone: leave python= out"
 
 
-def _needed(cell: Cell) -> Iterator[str]:
+def _needed(cell: Cell) -> dict[str, None]:
     """The modules that the process of a cell imports."""
-    yield from ("numpy", "pynvml")
     if cell.keras:
-        yield from ("jax" if cell.keras.backend == KerasBackend.jax else "tensorflow", "keras")
+        found = ["jax" if cell.keras.backend == KerasBackend.jax else "tensorflow", "keras"]
     else:
-        yield from ("torch", "pytorch_lightning", *MODULES.get(cell.engine, ("greenlet",)))
-    if cell.precision in QUANTIZED:
-        yield from QUANTIZERS.get(cell.engine, ())
-    if cell.model.library in LIBRARIES:
-        yield LIBRARIES[cell.model.library]
-    if cell.data.pipeline == Pipeline.jpeg:
-        yield "torchvision"
-    if cell.protocol in SERVING and cell.server.generator == Generator.loadgen:
-        yield "mlperf_loadgen"
+        found = ["torch", "pytorch_lightning", *MODULES.get(cell.engine, ("greenlet",))]
+    found += QUANTIZERS.get(cell.engine, ()) if cell.precision in QUANTIZED else ()
+    found += [cell.model.library.value] if cell.model.library in LIBRARIES else []
+    found += ["torchvision"] if cell.data.pipeline == Pipeline.jpeg else []
+    found += ["mlperf_loadgen"] if cell.protocol in SERVING and cell.server.generator == Generator.loadgen else []
+    return dict.fromkeys(["numpy", "pynvml", *found])
 
 
 def _lacks(cell: Cell, module: str) -> bool:
