@@ -20,7 +20,7 @@ from accelbench.engines.lightning.feed import DrawnFeed, Feed, SingleItemLoader
 from accelbench.engines.lightning.global_state import hush_lightning, use_threads
 from accelbench.engines.lightning.module import BenchModule, EpochStep, ImageTask, InferStep, TestStep, new_optimizer
 from accelbench.engines.lightning.outputs import NetworkOutputs, all_finite, described
-from accelbench.engines.lightning.own.generate import UNCOUNTED
+from accelbench.engines.lightning.own.generate import UNCOUNTED, GenerateWorkload
 from accelbench.engines.lightning.own.module_run import ModuleRun, ModuleTargetRun
 from accelbench.engines.lightning.precision import STORED_DTYPES, Observer, check_normalises, plugin_for
 from accelbench.engines.lightning.ranks import Ranks, Seen, differences, digest, joined
@@ -291,7 +291,8 @@ class _Run(NetworkOutputs):
             self.last_result = step.result
             return
         self.measure_window(step)
-        self.generation = self.workload.generation(self.timing.num_kept)
+        if isinstance(self.workload, GenerateWorkload):
+            self.generation = self.workload.generation(self.timing.num_kept)
         if self.trains:
             with self.seen.checking():
                 self.seen.training.end = self.trained.states()
@@ -342,8 +343,10 @@ class _Run(NetworkOutputs):
             self.seen.training.looked = self.trained.states()
         else:
             self.check_computed(self.step.result)
-            rows, result = self.rows_of(self.workload.num_rows), self.step.result
-            self.timed = self.workload.seen(batch, result), described(result, self.workload.num_rows, rows)
+            workload, result = self.workload, self.step.result
+            if isinstance(workload, GenerateWorkload):
+                batch = workload.seen(batch, result)
+            self.timed = batch, described(result, workload.num_rows, self.rows_of(workload.num_rows))
 
     @check_timed
     def _look_further(self, step: InferStep) -> None:

@@ -162,13 +162,6 @@ class Images:
 
         return of_new_network(self.build, infer, images, kept, other=other, precision=precision)
 
-    def seen(self, batch: Any, result: Any) -> Any:
-        """The batch of a timed step as its output is compared for, which gave `result`."""
-        return batch
-
-    def generation(self, num: int) -> None:
-        """The raw times of the last `num` steps, if each of them generated."""
-
     def tokens_per_sample(self) -> None:
         """Tokens of the batches over their samples; None if nothing counts them."""
 

@@ -74,7 +74,7 @@ def test_each_token_has_its_time_and_the_cache_its_bytes(tmp_path, name, precisi
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # to compile, on busy cores
 def test_a_compiled_network_has_a_static_cache(tmp_path):
-    found = measured(tmp_path, "llama", options=Options(compile=True), num_bytes=4)
+    found = measured(tmp_path, "llama", options=Options(compile=True), timeout_s=900.0, num_bytes=4)
     assert found.num_compiles == 1  # of the decode step
     assert found.warnings == []
     assert found.first_step_s > 10 * found.latency_s[0]
@@ -105,21 +105,11 @@ def forgets(forward, ids, cache, others):
     return forward(input_ids=ids, past_key_values=cache, **others)
 
 
-def repeats(forward, ids, cache, others):
-    if cache is not None:
-        ids = ids.clone()
-        ids[1:] = ids[:1]
-    return forward(input_ids=ids, past_key_values=cache, **others)
-
-
-@pytest.mark.parametrize(
-    ("change", "precision"), [(bad_in_bf16, Precision.bf16), (forgets, Precision.fp32), (repeats, Precision.fp32)]
-)
+@pytest.mark.parametrize(("change", "precision"), [(bad_in_bf16, Precision.bf16), (forgets, Precision.fp32)])
 def test_fed_the_same_tokens_a_wrong_network_gives_other_logits_than_fp32s(tmp_path, monkeypatch, change, precision):
     changing(monkeypatch, change)
     found = engine.run(asked(precision=precision, steps=2), tmp_path)
-    told = "differs by .* % from that of a newly built network|does not depend on the inputs"
-    assert re.search(told, "; ".join(found.defects))
+    assert re.search("differs by .* % from that of a newly built network", "; ".join(found.defects))
 
 
 @pytest.mark.parametrize(

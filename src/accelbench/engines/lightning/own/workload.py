@@ -31,7 +31,6 @@ from accelbench.engines.targets import check_call, import_path
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.output_check import NUM_ROWS, Output
 from accelbench.schema.cell import Cell
-from accelbench.schema.generation import Generation
 from accelbench.schema.vocab import Pipeline, Precision
 
 
@@ -125,12 +124,6 @@ class OwnWorkload:
     def reference(self, batches: Sequence[OwnBatch], rows: Sequence[int], **how: Any) -> list[Output]:
         """For whole batches: which dimensions of their tensors are those of the samples is not known."""
         return of_new_network(self.build, self.task.infer, batches, (self.num_rows, rows), **how)
-
-    def seen(self, batch: OwnBatch, result: Any) -> OwnBatch:
-        return batch
-
-    def generation(self, num: int) -> Generation | None:
-        return None
 
     def tokens_per_sample(self) -> float | None:
         return self.maker.tokens_per_sample
