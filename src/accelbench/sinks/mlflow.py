@@ -96,10 +96,8 @@ class Store:
         for each, record in pairs:
             run = runs.get(key_of(record))
             if run is not None and run.data.tags.get(mlflow_fields.VERDICT) != each.verdict:
-                share, tag = (
-                    Metric(mlflow_fields.SHARE, each.share, _now_ms(), 0),
-                    entities.RunTag(mlflow_fields.VERDICT, each.verdict),
-                )
+                share = Metric(mlflow_fields.SHARE, each.share, _now_ms(), 0)
+                tag = entities.RunTag(mlflow_fields.VERDICT, each.verdict)
                 self._client.log_batch(run.info.run_id, [share], tags=[tag])
 
     def _show_cells(self, experiment_id: str, cells: Sequence[mlflow_fields.Standing]) -> None:
@@ -123,10 +121,8 @@ class Store:
             tags["mlflow.runName"] = names[cell.measured_key]
             if (earlier := runs.get(cell.measured_key)) is not None:
                 written = earlier.data.metrics
-                if (written.get(mlflow_fields.NUM_PROCESSES, 0), earlier.info.start_time) > (
-                    cell.num_processes,
-                    started_ms,
-                ):
+                there = written.get(mlflow_fields.NUM_PROCESSES, 0), earlier.info.start_time
+                if there > (cell.num_processes, started_ms):
                     continue
                 if written == metrics:
                     new = [entities.RunTag(*tag) for tag in tags.items() if earlier.data.tags.get(tag[0]) != tag[1]]
