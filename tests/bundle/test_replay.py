@@ -44,9 +44,9 @@ def bundled(root, speeds, fault="batch decides", cpu=None, data=None, **changes)
     return str(root / "theirs.zip")
 
 
-def replayed(name, hosts, num=5, budget_s=BUDGET_S):
+def replayed(name, hosts, num=5, budget_s=BUDGET_S, trusts=False):
     console = Console(file=io.StringIO(), width=300)
-    status = replay(name, num, budget_s, console, hosts)
+    status = replay(name, num, budget_s, console, hosts, trusts=trusts)
     return status, console.file.getvalue()
 
 
@@ -91,6 +91,8 @@ OWN = ModelSpec(name="own", library=Library.custom, network="os.system", args={"
     ("changes", "num", "budget_s", "why"),
     [
         ({"model": OWN}, 5, BUDGET_S, "os.system is not in the bundle"),
+        ({"python": "program"}, 5, BUDGET_S, "program is not in the bundle"),
+        ({"python": "gone"}, 5, BUDGET_S, "python=gone: no such file or folder"),
         ({"protocol": Protocol.target}, 5, BUDGET_S, "has no speed to compare"),
         ({"device": Device.gpu}, 5, BUDGET_S, "no NVIDIA"),
         ({}, 1, BUDGET_S, "--cells takes more"),
@@ -98,7 +100,10 @@ OWN = ModelSpec(name="own", library=Library.custom, network="os.system", args={"
     ],
 )
 def test_what_is_not_measured_says_why(shared, project, changes, num, budget_s, why):  # noqa: F811
-    status, text = replayed(bundled(project, {1: 100, 8: 800}, cpu="another", **changes), shared, num, budget_s)
+    (project / "program").write_text("#!/bin/sh\ntouch ran\n")
+    (project / "program").chmod(0o755)
+    name, trusts = bundled(project, {1: 100, 8: 800}, cpu="another", **changes), why.startswith("python=")
+    status, text = replayed(name, shared, num, budget_s, trusts=trusts)
     assert (status, why in text) == (1, True), text
     assert not (project / "runs").exists()
     assert not (project / "ran").exists()

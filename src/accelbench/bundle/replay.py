@@ -168,15 +168,15 @@ def _why_not(cell: Cell, trusts: bool) -> str | None:
     """Why the cell is not measured here; None if it is."""
     if cell.protocol in NO_SPEED:
         return f"protocol={cell.protocol} has no speed to compare"
-    named = [*cell.own_code.values(), *filter(None, [cell.model.weights_file, cell.data.path])]
+    named = [*cell.own_code.values(), *filter(None, [cell.python, cell.model.weights_file, cell.data.path])]
     named += [f"model.args.{name}" for name in cell.model.args if cell.model.library != Library.accelbench]
     if named and not trusts:
         return f"{named[0]} is not in the bundle, and may be anything that is here: --trust allows it"
     try:
         check_own_code([cell])
+        return skip_reason(cell)
     except UserError as error:
         return str(error)
-    return skip_reason(cell)
 
 
 def _measure(cells: Iterable[Cell], folder: Path, budget_s: float, console: Console, hosts: Hosts) -> None:
