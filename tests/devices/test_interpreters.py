@@ -4,7 +4,7 @@ import tomllib
 
 import pytest
 
-from accelbench.devices.interpreters import PYTHONS, look, other
+from accelbench.devices.interpreters import PYTHONS, look, other, variables
 from accelbench.errors import UserError
 from environments import make_environment
 from fakes import TESTS
@@ -12,11 +12,15 @@ from fakes import TESTS
 
 def test_an_environment_has_its_own_versions_and_is_named_by_its_folder(tmp_path, monkeypatch):
     made = make_environment(tmp_path / "new/.venv", timm="99.0")
+    (tmp_path / "clone/timm").mkdir(parents=True)
+    (tmp_path / "clone/timm/__init__.py").touch()
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "clone")])  # installed here to be edited
     monkeypatch.chdir(tmp_path)
     assert [other(word) for word in ("new/.venv", "new/.venv/bin/python")] == [str(made)] * 2
     assert [other(word) for word in (sys.prefix, sys.executable)] == [None, None]
     found = look(str(made))
     assert (found.version, found.versions["timm"]) == (sys.version.split()[0], "99.0")
+    assert found.modules["timm"].startswith(str(made))
     assert {"numpy", "torch", "pynvml"} <= set(found.modules)
 
 
@@ -28,12 +32,22 @@ def test_what_is_no_interpreter_is_a_mistake_and_one_for_another_machine_is_know
         "/bin/true": "not a Python interpreter (it does not run Python code)",
         str(tmp_path / "text"): "not a Python interpreter (it does not run Python code)",
         str(tmp_path): "no interpreter in its bin/: name an interpreter, or the folder of its environment",
+        "x" * 300: "File name too long",
         str(tmp_path / "gone"): "no such file or folder: name an interpreter, or the folder of its environment",
     }
     for python, problem in told.items():
         with pytest.raises(UserError, match=f"^{re.escape(f'python={python}: {problem}')}$"):
             look(python)
     assert look(str(tmp_path / "elf")).architecture == ""
+
+
+def test_its_process_has_the_users_folders_of_modules_and_its_own_environment_active(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
+    monkeypatch.setattr(sys, "path", [f"{sys.prefix}/bin", str(TESTS), *sys.path])
+    found = variables("/new/bin/python", "/first")
+    assert found["PYTHONPATH"].split(":")[:3] == ["/first", str(tmp_path), str(TESTS)]
+    assert (found["PATH"].split(":")[0], "VIRTUAL_ENV" in found) == ("/new/bin", False)
 
 
 def test_the_releases_of_python_are_those_of_the_project():

@@ -12,6 +12,7 @@ import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 
 from accelbench.devices.packages import COMPUTING, DISTRIBUTIONS
@@ -55,29 +56,45 @@ def other(python: str) -> str | None:
     An interpreter in an environment is named by the environment's folder. Raises UserError: it is neither.
     """
     path = Path(os.path.abspath(os.path.expanduser(python)))  # not resolved: an environment's is a link to another one
-    if path.is_file() and (path.parent.parent / "pyvenv.cfg").is_file():
+    file = executable(path)
+    if file == str(path) and (path.parent.parent / "pyvenv.cfg").is_file():
         path = path.parent.parent
-    is_own = executable(path) == os.path.abspath(sys.executable) or path.resolve() == Path(sys.prefix).resolve()
+    is_own = file == os.path.abspath(sys.executable) or path.resolve() == Path(sys.prefix).resolve()
     return None if is_own else str(path)
 
 
 def executable(python: str | Path) -> str:
     """The file to run. Raises UserError: there is none."""
     path = Path(python)
-    found = next((file for file in (path, path / "bin/python", path / "bin/python3") if file.is_file()), None)
-    if found is None:
+    try:
+        found = next((file for file in (path, path / "bin/python", path / "bin/python3") if file.is_file()), None)
         what = "no interpreter in its bin/" if path.is_dir() else "no such file or folder"
+    except OSError as error:
+        raise UserError(f"python={python}: {error.strerror}") from error
+    if found is None:
         raise UserError(f"python={python}: {what}: name an interpreter, or the folder of its environment")
     return str(found)
 
 
-def variables(*folders: str) -> dict[str, str]:
-    """The variables of its process, which finds modules in `folders` and in the user's own, then in its environment."""
-    libraries = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    own = [path for path in map(Path, sys.path) if not any(path.is_relative_to(library) for library in libraries)]
-    own = [path for path in own if path.is_dir() and not INSTALLED.intersection(path.parts)]
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONHOME"}
-    return {**kept, "PYTHONPATH": os.pathsep.join([*folders, *map(str, own)])}
+def own_folders() -> list[str]:
+    """The user's own folders of modules: the working folder and those before the standard library, as of PYTHONPATH.
+
+    What is behind it, such as packages that are installed to be edited, is of accelbench's environment alone.
+    """
+    library = Path(sysconfig.get_path("stdlib"))
+    paths = [Path.cwd(), *map(Path, takewhile(lambda each: not Path(each).is_relative_to(library), sys.path))]
+    own = [path for path in paths if path.is_dir() and not INSTALLED.intersection(path.parts)]
+    return [str(path) for path in dict.fromkeys(own) if path != Path(sys.executable).parent]  # of a script's file
+
+
+def variables(file: str, *folders: str) -> dict[str, str]:
+    """The variables of a process of the interpreter `file`, as if its environment were active, and not this one.
+
+    It finds modules in `folders` and in the user's own, then in its environment.
+    """
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONHOME", "VIRTUAL_ENV")}
+    path = [os.path.dirname(file), os.environ.get("PATH", os.defpath)]
+    return {**kept, "PATH": os.pathsep.join(path), "PYTHONPATH": os.pathsep.join([*folders, *own_folders()])}
 
 
 @cache
@@ -86,7 +103,8 @@ def look(python: str) -> Interpreter:
     file, done = executable(python), None
     words: list[str] = [file, "-c", SCRIPT, *COMPUTING, "--", *DISTRIBUTIONS]
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=ASKED_S, env=variables(), errors="replace")
+        env = variables(file)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=ASKED_S, env=env, errors="replace")
         return Interpreter(*json.loads(done.stdout.splitlines()[-1]))  # its start may print something before
     except (OSError, subprocess.TimeoutExpired) as error:
         if getattr(error, "errno", None) == errno.ENOEXEC and Path(file).read_bytes()[:4] == b"\x7fELF":

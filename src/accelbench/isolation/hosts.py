@@ -228,7 +228,8 @@ class _Host:
         self.log = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # closed in `kill`
         file, variables = sys.executable, {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         if spec.python is not None:
-            file, variables = interpreters.executable(spec.python), interpreters.variables(_only_accelbench(folder))
+            file = interpreters.executable(spec.python)
+            variables = interpreters.variables(file, _only_accelbench(folder))
         inherited = {name: value for name, value in variables.items() if name not in SUBSTITUTING}
         # What the host, its cells and their libraries leave in TMPDIR goes with the folder.
         own = {RUN_VARIABLE: f"{folder}/{number}", "TMPDIR": str(folder)}
