@@ -81,7 +81,7 @@ def complaint(words, capsys, project):
         ("model=mlp_cifar10 data=mnist", "images of 3 x 32 x 32, data=mnist has 28 x 28: use data=cifar10. To"),
         ("data.train_images=97", "data.train_images=97: mnist has 96 to train with here"),
         ("plan data.train_images=97", "data.train_images=97: mnist has 96 to train with here"),
-        ("mode=fit", "mode=fit: unknown mode. Choose from: train, infer."),
+        ("mode=fit", "mode=fit: unknown mode. Choose from: train, infer, generate."),
         ("measure_s=3", "measure_s: unknown setting. Did you mean window.measure_s? `accelbench --cfg job` prints"),
         ("modle=cnn", "modle: unknown setting. Did you mean model? `accelbench --cfg job`"),
         ("model=cn", "model=cn: unknown model. Did you mean cnn? Choose from: autoencoder, "),
