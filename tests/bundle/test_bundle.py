@@ -1,12 +1,14 @@
 """Bundles: the same bytes for the same records, and what is found in one that was changed by hand."""
 
 import hashlib
+import io
 import json
 import re
 import stat
 import zipfile
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from accelbench.bundle import archive
@@ -229,15 +231,27 @@ def test_times_that_do_not_fit_into_the_process_are_found(changes, said):
 
 
 def test_a_table_of_a_release_with_fewer_columns_is_compared(bundle, capsys):
-    def edit(files):
-        lines = files["processes.csv"].decode().splitlines()  # whose last column is `counts`
-        files["processes.csv"] = "".join(line.rpartition(",")[0] + "\n" for line in lines).encode()
+    for columns, status, said in (
+        (
+            ["python", "kv_cache_mb"],
+            0,
+            "note    processes.csv: of another release: it lacks the columns kv_",
+        ),
+        (["disturbed"], 1, "processes.csv: has other columns than the records give: disturbed"),
+        (["samples_per_s_low"], 1, "samples_per_s_low"),
+        (["counts"], 1, "counts"),
+        (None, 1, "cells.csv: has other columns"),
+    ):
 
-    status, printed = verified(changed(bundle, edit, fix=True), capsys)
-    assert (status, "note    processes.csv: of another release: it lacks the columns counts" in printed.out) == (
-        0,
-        True,
-    )
+        def edit(files, columns=columns):
+            if columns is None:
+                files["cells.csv"] = b"samples_per_s\n123.0\n456.0\n"
+            else:
+                table = pd.read_csv(io.BytesIO(files["processes.csv"]), dtype=str, keep_default_na=False)
+                files["processes.csv"] = table.drop(columns=columns).to_csv(index=False).encode()
+
+        found, printed = verified(changed(bundle, edit, fix=True), capsys)
+        assert (found, said in printed.out) == (status, True), printed
 
 
 @pytest.mark.parametrize(

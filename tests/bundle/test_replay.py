@@ -4,18 +4,23 @@ import io
 import json
 import re
 import time
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
+from accelbench.answers.cells import Word
+from accelbench.bundle import replay as replaying
 from accelbench.bundle.archive import pack
-from accelbench.bundle.replay import replay
+from accelbench.bundle.replay import Claim, key_of, replay
 from accelbench.cli import main
+from accelbench.compare.sureness import Judgement
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.project import RECORDS
 from accelbench.report.read import read_all
+from accelbench.schema.cell import KerasSettings
 from accelbench.schema.measurement import Block, Data
-from accelbench.schema.vocab import Device, Library, Protocol
+from accelbench.schema.vocab import Device, Engine, Library, Protocol
 from accelbench.schema.workload import ModelSpec
 from bundle.test_bundle import changed
 from fakes import make_cell, make_measurement, make_record, write_sweep
@@ -33,7 +38,7 @@ def bundled(root, speeds, fault="batch decides", cpu=None, data=None, **changes)
             measurement=make_measurement(
                 blocks=[Block(num_steps=10, num_samples=speed // 10, seconds=0.1)] * 8, latency_s=[batch / 1e3] * 64
             ),
-            environment={"machine": machine, "versions": {"torch": "1.0"}},
+            environment={"machine": machine, "versions": {"torch": "1.0"}} if cpu != "unknown" else {},
             wall_s=7.0,
             data=data,
         )
@@ -93,20 +98,40 @@ OWN = ModelSpec(name="own", library=Library.custom, network="os.system", args={"
         ({"model": OWN}, 5, BUDGET_S, "os.system is not in the bundle"),
         ({"python": "program"}, 5, BUDGET_S, "program is not in the bundle"),
         ({"python": "gone"}, 5, BUDGET_S, "python=gone: no such file or folder"),
+        ({"engine": Engine.keras, "keras": KerasSettings(tpu="grpc://x")}, 5, BUDGET_S, "grpc://x is"),
         ({"protocol": Protocol.target}, 5, BUDGET_S, "has no speed to compare"),
         ({"device": Device.gpu}, 5, BUDGET_S, "no NVIDIA"),
         ({}, 1, BUDGET_S, "--cells takes more"),
         ({}, 5, 60.0, "a longer --budget takes more"),
+        ({"cpu": "unknown"}, 1, BUDGET_S, "Measured on an unknown machine"),
     ],
 )
 def test_what_is_not_measured_says_why(shared, project, changes, num, budget_s, why):  # noqa: F811
     (project / "program").write_text("#!/bin/sh\ntouch ran\n")
     (project / "program").chmod(0o755)
-    name, trusts = bundled(project, {1: 100, 8: 800}, cpu="another", **changes), why.startswith("python=")
+    name, trusts = bundled(project, {1: 100, 8: 800}, **{"cpu": "another"} | changes), why.startswith("python=")
     status, text = replayed(name, shared, num, budget_s, trusts=trusts)
     assert (status, why in text) == (1, True), text
     assert not (project / "runs").exists()
     assert not (project / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "num", "expected"),
+    [
+        ((1.01, Word.same), (0.99, Word.same), 5, "holds"),
+        ((1.5, Word.likely), (0.7, Word.sure), 5, "doesn't hold"),
+        ((1.5, Word.likely), (1.5, Word.likely), 4, "can't tell"),
+    ],
+)
+def test_what_becomes_of_a_claim(monkeypatch, there, here, num, expected):
+    cells = make_cell(), make_cell(batch_size=8)
+    side = SimpleNamespace(speed=1.0, num_processes=num, data_digest=None)
+    monkeypatch.setattr(replaying, "gap", lambda *_: Judgement(ratio=here[0], word=here[1]))
+    claim = Claim("", cells, Judgement(ratio=there[0], word=there[1]))
+    found = replaying._of_claim(claim, {key_of(cell): side for cell in cells}, {})
+    assert found.found == expected
+    assert (num == 5) == (not found.why)
 
 
 def test_what_is_no_bundle_or_a_wrong_one_is_refused(project, capsys):  # noqa: F811

@@ -31,7 +31,7 @@ from accelbench.presentation import and_more, counted, duration, significant
 from accelbench.project import PLAN, REPLAY, RUNS, shown, workplace
 from accelbench.report import extension
 from accelbench.report.read import read
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import Cell, KerasSettings
 from accelbench.schema.record import hardware
 from accelbench.schema.serialize import write_json
 from accelbench.schema.vocab import SERVING, Library, Protocol
@@ -169,6 +169,7 @@ def _why_not(cell: Cell, trusts: bool) -> str | None:
     if cell.protocol in NO_SPEED:
         return f"protocol={cell.protocol} has no speed to compare"
     named = [*cell.own_code.values(), *filter(None, [cell.python, cell.model.weights_file, cell.data.path])]
+    named += [f"engine.tpu={cell.keras.tpu}"] if cell.keras and cell.keras.tpu != KerasSettings.tpu else []
     named += [f"model.args.{name}" for name in cell.model.args if cell.model.library != Library.accelbench]
     if named and not trusts:
         return f"{named[0]} is not in the bundle, and may be anything that is here: --trust allows it"
@@ -206,8 +207,12 @@ def _of_claim(claim: Claim, here: Mapping[str, MeasuredCell], known: Mapping[str
     found = gap(*(each for each in sides if each))
     if found.word == Word.cant_tell:
         return Finding(Found.cant_tell, claim.what, published, _ratio(found), found.why)
+    if (num := min(each.num_processes for each in sides if each)) < MIN_PROCESSES:
+        why = f"{num} of {MIN_PROCESSES} processes of a side: give a longer --budget"
+        return Finding(Found.cant_tell, claim.what, published, _ratio(found), why)
     (low, high), (least, most) = _bounds(found), _bounds(there)
-    if (found.word == Word.same) != (there.word == Word.same) or found.ratio < 1 < there.ratio:
+    is_same = found.word == Word.same
+    if is_same != (there.word == Word.same) or (not is_same and found.ratio < 1 < there.ratio):
         verdict = Found.fails
     else:
         verdict = Found.less if high < least else Found.more if low > most else Found.holds
@@ -259,5 +264,6 @@ def _where(there: MeasuredCell, here: Mapping[str, Any], *, is_near: bool) -> st
     """On which machine it was measured, and which packages differ."""
     old, new = (flat(each.get("versions") or {}) for each in (_environment(there), here))
     differ = [name for name in old if new.get(name, old[name]) != old[name]]
-    machine = "a machine equal to this one" if is_near else str(_environment(there).get("machine", {}).get("cpu_name"))
+    cpu = _environment(there).get("machine", {}).get("cpu_name")
+    machine = "a machine equal to this one" if is_near else cpu or "an unknown machine"
     return f"Measured on {machine}" + (f", with another {', '.join(differ)}." if differ else ".")
