@@ -117,27 +117,35 @@ def test_a_merge_is_one_commit_of_the_branch(repository):
 
 def test_ctrl_c_and_a_kill_leave_no_worktree(repository, monkeypatch, capsys):
     monkeypatch.setattr(Session, "__enter__", Mock(side_effect=KeyboardInterrupt))
-    git("worktree", "add", "-q", "--detach", "accelbench-run-1/x", "change1")  # as a search that was killed
-    git("worktree", "add", "-q", "--detach", "another", "change1")
-    for name in ("accelbench-run-1/x", "another"):
+    killed, *kept = ("accelbench-run-12345678/12345678", "accelbench-run-87654321/87654321", "accelbench-run-1/x")
+    for name in (killed, *kept):
+        git("worktree", "add", "-q", "--detach", name, "change1")  # the first as by a search that was killed
+    git("worktree", "lock", kept[0])
+    for name in (killed, *kept):
         (repository / name).rename(repository / f"gone{os.path.basename(name)}")
     monkeypatch.setenv("GIT_INDEX_FILE", os.path.abspath(".git/index"))  # as in a hook
     index = Path(".git/index").read_bytes()
     here, words = os.getcwd(), ["bisect", "change0", "HEAD", "--", *WORDS]
     assert main(words) == 130
     assert f"To go on: accelbench {' '.join(words)} out=runs/bisect-" in capsys.readouterr().err
-    assert [line.split()[0] for line in git("worktree", "list")] == [here, f"{here}/another"]
+    assert {line.split()[0] for line in git("worktree", "list")} == {here, *(f"{here}/{each}" for each in kept)}
     assert (os.getcwd(), Path(".git/index").read_bytes()) == (here, index)
 
 
 def test_the_working_folder_and_the_path_are_those_of_the_worktree(repository, monkeypatch):
+    (repository / "uncommitted").mkdir()
     monkeypatch.chdir("mine")
-    monkeypatch.setattr(sys, "path", [str(repository), "", *sys.path])
+    monkeypatch.setattr(sys, "path", [str(repository), "", str(repository / "uncommitted"), *sys.path])
     path = sys.path[:]
+    starts = f"import sys; sys.path.append({str(repository)!r}); from accelbench.isolation.host_process import main"
     with Worktree.of(commits("change4", "change5")[0]) as tree:
         with tree.inside():
-            assert (Path.cwd(), sys.path) == (tree.folder / "mine", [str(tree.folder), *path[1:]])
+            assert (Path.cwd(), sys.path) == (tree.folder / "mine", [str(tree.folder), "", *dict.fromkeys(path[3:])])
             assert "import gone" in Path("nets.py").read_text()
+            host = [sys.executable, "-c", f"{starts}; main(); print(sys.path)"]
+            printed = subprocess.run(host, input="[]\n", capture_output=True, text=True, check=True).stderr
+            assert "site-packages" in printed
+            assert f"{str(repository)!r}" not in printed
         assert (Path.cwd(), sys.path) == (repository / "mine", path)
     assert not tree.folder.exists()
 

@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from multiprocessing import connection, forkserver
 from pathlib import Path
@@ -25,8 +25,9 @@ from accelbench.isolation import child
 from accelbench.isolation.messages import CellRequest, Outcome, Request, decode, decode_request, encode
 from accelbench.isolation.processes import Sampler, Witness, children, end_orphans, no_core_s
 from accelbench.judging.asked import host_checks, host_warnings, judge
-from accelbench.lifeline import adopt_orphans
+from accelbench.lifeline import PREFIX, adopt_orphans
 from accelbench.measuring.witness import Moment
+from accelbench.project import PACKAGE
 from accelbench.schema.measurement import Witnessed
 from accelbench.schema.secrets import masked
 from accelbench.schema.vocab import Status
@@ -45,10 +46,24 @@ STACK = re.compile(r"^.*\(most recent call first\):$", re.MULTILINE)  # the firs
 STACK_CALLS = 12  # innermost calls of a stack that are kept
 # The statuses of processes that did their work: they end by themselves.
 GOOD = (Status.ok, Status.invalid)
+WITHOUT = "ACCELBENCH_WITHOUT"  # the variable of a folder in which a host finds no code
+
+
+def without(path: Iterable[str], folder: str) -> list[str]:
+    """The entries of Python's path that are not in `folder`, or there of its environment, of accelbench or scratch."""
+    kept = sys.prefix, str(PACKAGE.parent)
+    places = {each: os.path.realpath(each) for each in path}
+    return [
+        each
+        for each, place in places.items()
+        if not Path(place).is_relative_to(folder) or PREFIX in place or any(map(Path(place).is_relative_to, kept))
+    ]
 
 
 def main() -> None:
     """Serves requests until standard input closes."""
+    if WITHOUT in os.environ:  # a file of site-packages may have added a checkout whose worktree is measured
+        sys.path[:] = without(sys.path, os.environ[WITHOUT])
     # A copy of standard output that no library prints to.
     outcomes = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

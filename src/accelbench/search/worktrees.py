@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 
 from accelbench.errors import UserError
 from accelbench.grid.own_code import source_digest, source_files
+from accelbench.isolation.host_process import WITHOUT, without
 from accelbench.lifeline import PREFIX, scratch_folder
 from accelbench.project import PACKAGE, resolved
 from accelbench.schema.cell import Cell
@@ -91,8 +93,9 @@ class Worktree:
         with scratch_folder() as scratch:
             for line in git("worktree", "list", "--porcelain").splitlines():
                 path = line.removeprefix("worktree ")
-                if PREFIX in path and not os.path.exists(path):
-                    git("worktree", "remove", "--force", path)
+                if re.search(rf"{PREFIX}[0-9a-f]{{8}}/[0-9a-f]{{8}}$", path) and not os.path.exists(path):
+                    with suppress(UserError):  # it is locked
+                        git("worktree", "remove", "--force", path)
             try:
                 git("worktree", "add", "--quiet", "--detach", scratch / commit.short, commit.hash)
                 yield cls(resolved(scratch / commit.short))
@@ -102,15 +105,17 @@ class Worktree:
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Has the working folder and Python's path in the worktree where they are in the repository."""
+        """Has the working folder and Python's path, also of hosts that start, in the worktree, not in the checkout."""
         here, path = Path.cwd(), sys.path[:]
         try:
-            os.chdir(self._moved(here) or here)
-            sys.path[:] = [str(each and self._moved(Path(each)) or each) for each in path]
+            os.chdir(self._moved(here) or self.folder)
+            os.environ[WITHOUT] = str(self.top)
+            sys.path[:] = without([str(each and self._moved(Path(each)) or each) for each in path], str(self.top))
             source_digest.cache_clear()
             yield
         finally:
             os.chdir(here)
+            os.environ.pop(WITHOUT, None)
             sys.path[:] = path
 
     def _moved(self, path: Path) -> Path | None:
