@@ -1,3 +1,4 @@
+import os
 import sys
 
 import pytest
@@ -67,6 +68,36 @@ def test_a_file_that_was_changed_is_composed_anew_and_what_was_composed_before_s
     (changed,) = compose(["model=mlp"])
     assert (changed.batch_size, compose(["model=cnn"])[0].batch_size) == (129, 128)
     assert changed.model.args == plain.model.args != before.model.args
+
+
+@pytest.mark.parametrize("make", ["dangling", "fifo", "folder"])
+def test_only_regular_files_are_composed(project, make):
+    path = project / "conf/model/odd.yaml"
+    if make == "dangling":
+        path.symlink_to(project / "missing")
+    else:
+        os.mkfifo(path) if make == "fifo" else path.mkdir()
+    assert compose(["model=mlp"])[0].model.name == "mlp"
+
+
+def test_a_file_that_can_not_be_read_is_named(project, monkeypatch):
+    def refused(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(jobs.Path, "read_bytes", refused)
+    with pytest.raises(UserError, match=r"conf/.*\.yaml: can't be read \(Permission denied"):
+        compose(["model=mlp"])
+
+
+def test_a_file_of_another_folder_is_composed_anew(project, tmp_path):
+    other = tmp_path / "elsewhere/model/mine.yaml"
+    other.parent.mkdir(parents=True)
+    config = project / "conf/config.yaml"
+    config.write_text(f"{config.read_text()}\nhydra: {{searchpath: ['file://{tmp_path}/elsewhere']}}\n")
+    text = (project / "conf/model/mlp.yaml").read_text()
+    for batch in (128, 129):
+        other.write_text(text.replace("batch_size: 128", f"batch_size: {batch}"))
+        assert compose(["model=mine"])[0].batch_size == batch
 
 
 @pytest.mark.parametrize(

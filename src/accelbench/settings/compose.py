@@ -171,8 +171,14 @@ class _Composer:
 
 def _contents(conf: Path) -> Files:
     """All files that Hydra composes, read anew each time, since they may have changed: 50 take 3 ms."""
-    names = sorted(glob("**/*.yaml", root_dir=conf, recursive=True))
-    return tuple((name, (conf / name).read_bytes()) for name in names)
+    names = [name for name in sorted(glob("**/*.yaml", root_dir=conf, recursive=True)) if (conf / name).is_file()]
+    try:
+        files = tuple((name, (conf / name).read_bytes()) for name in names)
+    except OSError as error:
+        raise UserError(f"{error.filename}: can't be read ({error.strerror})") from error
+    if any(b"searchpath" in content for _, content in files):  # files elsewhere may have changed, too
+        _composed.cache_clear()
+    return files
 
 
 @lru_cache(maxsize=128)
