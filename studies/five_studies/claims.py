@@ -8,7 +8,8 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from accelbench.answers.cells import Word
-from accelbench.compare.sureness import Judgement
+from accelbench.compare.sureness import LIKELY_RATIO, Judgement
+from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Device, Mode, Precision
 from five_studies import published
@@ -23,13 +24,22 @@ WORDS = {"000": "model=timm model.name={}", "003": "model={} data.pipeline=devic
 
 
 def claims(study: str) -> "list[Claim]":
-    """The ratios of published times of one machine, or of two devices in one precision, the largest first."""
+    """The ratios of published times of one machine, or of two devices in one precision, the largest first.
+
+    Raises UserError: the study has none that are far enough apart to be likely.
+    """
+    if not (found := _found(study)):
+        known = ", ".join(each for each in published.studies() if _found(each))
+        raise UserError(f"study:{study}: has no claims to replay. Choose from: {known}.")
+    return sorted(found, key=lambda claim: -claim.judged.ratio)
+
+
+def _found(study: str) -> "list[Claim]":
     alike: dict[tuple[str, str], list[Published]] = defaultdict(list)
     for each in published.load(study):
         if each.metric in MODES and each.model != ALL and each.device:
             alike[each.model, each.metric].append(each)
-    found = [claim for times in alike.values() for claim in _claims(times)]
-    return sorted(found, key=lambda claim: -claim.judged.ratio)
+    return [claim for times in alike.values() for claim in _claims(times)]
 
 
 def _claims(times: Sequence[Published]) -> "Iterator[Claim]":
@@ -40,6 +50,8 @@ def _claims(times: Sequence[Published]) -> "Iterator[Claim]":
         if not _differ_in_one(*pair):
             continue
         fast, slow = sorted(pair, key=_speed, reverse=True)
+        if _speed(fast) / _speed(slow) <= LIKELY_RATIO:
+            continue
         words = WORDS.get(fast.study, "model={}").format(fast.model) + f" mode={MODES[fast.metric]} tracking=none"
         engine = published.framework(fast.study)
         machines = dict.fromkeys(each.source.partition(": ")[2] for each in (fast, slow))
