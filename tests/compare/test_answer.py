@@ -70,6 +70,24 @@ def test_of_two_environments_the_answer_says_by_what_they_differ_and_how_many_ti
     assert text.endswith("torch 2.9.0 is 1.25 times as fast as torch 2.10.0 for mlp in fp32, sure\n")
 
 
+@pytest.mark.parametrize(
+    ("changes", "beside", "told"),
+    [
+        ({"versions": {"torch": "2.10.0", "flash-attn": "2.8", "onnx": "1.19"}}, False, "sure"),
+        ({"code": "d" * 64}, False, "B is faster than A"),
+        ({"variables": {"OMP_PROC_BIND": "1"}}, False, "B is faster than A"),
+        ({"machine": {**MACHINE, "cpu_name": "Intel"}}, False, "B is faster than A"),
+        ({}, True, "B is faster than A"),
+    ],
+)
+def test_no_environment_is_surely_faster_if_something_else_may_be_the_reason(changes, beside, told):
+    new = records(1250.0, python="/new", environment={**HERE, "versions": {"torch": "2.10.0"}, **changes})
+    new.processes[0] = replace(new.processes[0], was_beside_others=beside)
+    text = answered(records(), new, anyway=True)[1]
+    assert text.splitlines()[-1].endswith(told)
+    assert ("versions.flash-attn: none | 2.8" in text, "onnx" in text) == (told == "sure", False)
+
+
 def test_what_is_compared_the_sides_and_unread_records_are_named():
     first = replace(records(), left_out="1 without a readable record", problems=["x.json: bad"])
     text = answered(first, records(900.0, device=Device.xla_cpu))[1]
@@ -134,6 +152,8 @@ def test_sides_that_did_not_take_turns_cannot_be_told_apart():
     status, text = answered(records(), late, max_slower=0.05, anyway=True)
     assert re.search(r" slower +-10.0 % \(.*\), 5 and 5 processes\n", text)
     assert status == 1
+    new = RecordSet(name="new", processes=records(900.0, num=10, python="/new").processes[5:])
+    assert answered(records(), new, anyway=True)[1].endswith("B is slower than A\n")
     elsewhere = RecordSet(name="late", processes=records(900.0, num=10, environment=THERE).processes[5:])
     assert " slower " in answered(records(), elsewhere)[1]  # two machines take no turns
 

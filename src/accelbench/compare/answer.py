@@ -20,7 +20,7 @@ from accelbench.compare.sureness import MIN_PROCESSES, Verdict, are_interleaved,
 from accelbench.compare.sureness import SpeedRatio as SpeedRatio
 from accelbench.errors import UserError
 from accelbench.presentation import significant
-from accelbench.schema.interpreters import names
+from accelbench.schema.interpreters import UNASKED, names
 from accelbench.schema.record import DEVICE_MEASUREMENTS, hardware, listed
 from accelbench.schema.text import clean
 from accelbench.stats.bootstrap import CONFIDENCE
@@ -133,10 +133,20 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
 
 
 def _of_environments(found: Compared, verdict: Verdict) -> str | None:
-    """Such as `torch 2.10.0 is 1.12 times as fast as torch 2.9.0 for mlp in fp32, sure`, if A and B differ in that."""
-    if [*found.matching.varied] != ["python"] or verdict not in (Verdict.faster, Verdict.slower):
-        return None
+    """Such as `torch 2.10.0 is 1.12 times as fast as torch 2.9.0 for mlp in fp32, sure`, if they differ in that alone.
+
+    None, too, if anything else may be the reason.
+    """
     ((one, comparison),) = found.pairs
+    processes = one.first + one.second
+    alike = [
+        ({**each.environment.get("machine", {}), "python": None}, *map(each.environment.get, ("code", "variables")))
+        for each in processes
+    ]
+    is_sure = are_interleaved(one.first, one.second) and not comparison.hangs_on_few and alike == alike[:1] * len(alike)
+    is_sure = is_sure and not any(each.was_beside_others for each in processes)
+    if not is_sure or [*found.matching.varied] != ["python"] or verdict not in (Verdict.faster, Verdict.slower):
+        return None
     sides = [next(each for each in side if each.rates) for side in (one.first, one.second)]
     called = names([(each.cell.python, each.environment) for each in sides])
     slow, fast = called if verdict == Verdict.faster else called[::-1]
@@ -183,8 +193,9 @@ def _environment_differences(first: RecordSet, second: RecordSet) -> list[str]:
     lines = []
     for name in dict.fromkeys([*found[0], *found[1]]):
         a, b = (values.get(name, {"none"}) for values in found)
-        # What one environment lacks, its cells do without.
-        is_other_engines = name.startswith(("code.", "versions.") if has_several else "code.") and {"none"} in (a, b)
+        # What one environment lacks, its cells do without, unless they would use it unasked.
+        is_lacking = has_several and name.startswith("versions.") and name.partition(".")[2] not in UNASKED
+        is_other_engines = (name.startswith("code.") or is_lacking) and {"none"} in (a, b)
         if (a != b or len(a) > 1) and not (name.startswith("git") or name == "node.job" or is_other_engines):
             head = "Compared" if name.partition(".")[0] in selected else "The environment differs"
             lines.append(f"{head}: {name}: {_listed(a)} | {_listed(b)}")
