@@ -14,7 +14,7 @@ from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Column, Dot, Entry, Table, number, tabulate
 from accelbench.schema.vocab import Engine, Mode
 from five_studies import batches, published, speedups, steps, times, training
-from five_studies.comparison import PRECISIONS, Seconds, compare_with_published, published_for_sweep
+from five_studies.comparison import METRICS, PRECISIONS, Seconds, compare_with_published, published_for_sweep
 from five_studies.published import Published
 
 MAX_ROWS = 24
@@ -69,7 +69,7 @@ def _machine(pair: Pair) -> str:
 
 def _of_jobs(sweep: Sweep) -> Iterator[Pair]:
     """Training, and of testing evaluations alone: inference computes less."""
-    for each in (each for mode in Mode for each in compare_with_published(sweep, mode)):
+    for each in (each for mode in METRICS for each in compare_with_published(sweep, mode)):
         found: dict[Engine, tuple[MeasuredCell | None, Seconds | None]] = {
             engine: (ours.cell, ours.seconds) if each.mode == Mode.train else (ours.tested, ours.evaluation)
             for engine, ours in each.ours.items()

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from accelbench.presentation import counted
 from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Entry
-from accelbench.schema.vocab import Device, Mode
+from accelbench.schema.vocab import Device
 from five_studies import beside, published
-from five_studies.comparison import compare_with_published
+from five_studies.comparison import METRICS, compare_with_published
 from five_studies.speedups import span
 
 
@@ -37,7 +37,9 @@ def _times(sweeps: Sequence[Sweep]) -> Iterator[str]:
 
 def _speedups(sweeps: Sequence[Sweep]) -> str:
     """How many of the published speed-ups over the CPU have one of ours beside them, with the study's framework."""
-    found = [each for sweep in sweeps if sweep.study for mode in Mode for each in compare_with_published(sweep, mode)]
+    found = [
+        each for sweep in sweeps if sweep.study for mode in METRICS for each in compare_with_published(sweep, mode)
+    ]
     theirs = [each for each in found if each.published_speedup and each.device != Device.cpu]
     ours = [(each, next(iter(each.ours.values())).speedup) for each in theirs if each.ours]
     both = [(each, gain) for each, gain in ours if gain]

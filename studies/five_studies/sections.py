@@ -7,9 +7,10 @@ from matplotlib.figure import Figure
 from accelbench.report.extension import Addition
 from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Table
-from accelbench.schema.vocab import Device, Mode
+from accelbench.schema.vocab import Device
 from five_studies import batches, beside, devices, pictures, power, published, speedups, steps, times, training
 from five_studies.claims import claims as claims
+from five_studies.comparison import METRICS
 from five_studies.headline import headline as headline
 
 # File name of a picture, what it shows, and the picture; None if there is nothing to draw.
@@ -32,7 +33,7 @@ def of_suite(sweep: Sweep, warning: str) -> Addition:
     found = beside.pairs(sweep)
     main = beside.table(found)
     tables = (
-        *(times.table(sweep, mode) for mode in Mode),
+        *(times.table(sweep, mode) for mode in METRICS),
         speedups.headlines(sweep),
         speedups.like_for_like(sweep),
         speedups.table(sweep),

@@ -13,7 +13,7 @@ import pytest
 from fakes import copy_package, make_project
 
 FILES = Path(__file__).with_name("sleep")
-WORD = '    sleep = "sleep"\n'
+WORD = ', "sleep"'
 STEP_S = 0.010  # what the engine sleeps for each batch
 BATCH_SIZE = 32
 
@@ -22,7 +22,7 @@ BATCH_SIZE = 32
 def project(tmp_path):
     """A project, and a copy of the package that has the engine, in src/."""
     root = make_project(tmp_path)
-    first = '    keras = "keras"\n'
+    first = '["lightning", "keras"'
     copy_package(root, "schema/vocab.py", first, first + WORD)
     folder = root / "src" / "accelbench" / "engines" / "sleep"
     folder.mkdir()

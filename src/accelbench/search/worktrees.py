@@ -30,7 +30,9 @@ def git(*words: object) -> str:
     how: dict[str, Any] = {"capture_output": True, "text": True, "errors": "replace", "start_new_session": True}
     try:
         local = subprocess.run(["git", "rev-parse", "--local-env-vars"], **how).stdout.split()
-        done = subprocess.run(command, env={name: os.environ[name] for name in os.environ.keys() - local}, **how)
+        done: subprocess.CompletedProcess[str] = subprocess.run(
+            command, env={name: os.environ[name] for name in os.environ.keys() - local}, **how
+        )
     except OSError as error:
         raise UserError(f"bisect: git can't be run ({error.strerror})") from error
     if done.returncode:
