@@ -64,7 +64,7 @@ def other(python: str) -> str | None:
 
 
 def executable(python: str | Path) -> str:
-    """The file to run. Raises UserError: there is none."""
+    """The path of the file that is run. Raises UserError: there is no such file or folder, or no file in it."""
     path = Path(python)
     try:
         found = next((file for file in (path, path / "bin/python", path / "bin/python3") if file.is_file()), None)
