@@ -137,13 +137,13 @@ def test_the_working_folder_and_the_path_are_those_of_the_worktree(repository, m
     monkeypatch.chdir("mine")
     monkeypatch.setattr(sys, "path", [str(repository), "", str(repository / "uncommitted"), *sys.path])
     path = sys.path[:]
-    starts = f"import sys; sys.path.append({str(repository)!r}); from accelbench.isolation.host_process import main"
+    starts = f"import os, sys; sys.path.append({str(repository)!r}); from accelbench.isolation.host_process import main"
     with Worktree.of(commits("change4", "change5")[0]) as tree:
         with tree.inside():
             assert (Path.cwd(), sys.path) == (tree.folder / "mine", [str(tree.folder), "", *dict.fromkeys(path[3:])])
             assert "import gone" in Path("nets.py").read_text()
-            host = [sys.executable, "-c", f"{starts}; main(); print(sys.path)"]
-            printed = subprocess.run(host, input="[]\n", capture_output=True, text=True, check=True).stderr
+            host = [sys.executable, "-c", f"{starts}; main(os.dup(1)); print(sys.path)"]
+            printed = subprocess.run(host, input="[]\n", capture_output=True, text=True, check=True).stdout
             assert "site-packages" in printed
             assert f"{str(repository)!r}" not in printed
         assert (Path.cwd(), sys.path) == (repository / "mine", path)

@@ -23,7 +23,11 @@ from fakes import make_cell
 
 @pytest.fixture(scope="module")
 def second(tmp_path_factory):
-    return str(make_environment(tmp_path_factory.mktemp("new") / "second", timm="99.0"))
+    """Its interpreter prints as it starts."""
+    made = make_environment(tmp_path_factory.mktemp("new") / "second", timm="99.0")
+    (site,) = made.glob("lib/python*/site-packages")
+    (site / "prints.pth").write_text("import sys; print('Hello', flush=True)\n")
+    return str(made)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """The host: a small process that owns one preloaded forkserver and runs requests from it, one at a time.
 
 `hosts.Hosts` starts it. The first line on standard input is the list of modules to preload; each further line is a
-request and gets one line on standard output, its outcome. An empty line before that one says that nothing more is
+request and gets one line on the pipe of answers, its outcome. An empty line before that one says that nothing more is
 timed. A cell of several processes has the answer of its rank 0, and ends as soon as any rank fails. When standard input
 closes, the host kills what runs and exits.
 """
@@ -60,13 +60,11 @@ def without(path: Iterable[str], folder: str) -> list[str]:
     ]
 
 
-def main() -> None:
-    """Serves requests until standard input closes."""
+def main(answers: int) -> None:
+    """Serves requests until standard input closes. `answers` is the descriptor of the pipe of answers."""
     if WITHOUT in os.environ:  # a file of site-packages may have added a checkout whose worktree is measured
         sys.path[:] = without(sys.path, os.environ[WITHOUT])
-    # A copy of standard output that no library prints to.
-    outcomes = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    outcomes = os.fdopen(answers, "w")
     context = mp.get_context("forkserver")
     adopt_orphans()
     context.set_forkserver_preload(json.loads(sys.stdin.readline()))

@@ -221,7 +221,7 @@ def _only_accelbench(folder: Path) -> str:
 
 
 class _Host:
-    """A running host process and its two pipes. What it prints goes into a file that has no name."""
+    """A running host process, its standard input and a pipe of answers. What it prints goes into a nameless file."""
 
     def __init__(self, spec: HostSpec, folder: Path, number: int) -> None:
         check_clocks()  # a host and its cells inherit them
@@ -235,15 +235,18 @@ class _Host:
         own = {RUN_VARIABLE: f"{folder}/{number}", "TMPDIR": str(folder)}
         # A part of its environment that no other process has, except those below it.
         self._mark = f"{RUN_VARIABLE}={own[RUN_VARIABLE]}\0"
+        self.answers, theirs = os.pipe()  # not its standard output, to which its environment may print as it starts
         self.process: Any = subprocess.Popen(
             # Not `-m`: each cell's process would import the host's main module again.
-            [file, "-c", "from accelbench.isolation.host_process import main; main()"],
+            [file, "-c", f"from accelbench.isolation.host_process import main; main({theirs})"],
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdout=self.log,
             stderr=self.log,
+            pass_fds=[theirs],
             env={**inherited, **spec.environment, **own},
             start_new_session=True,  # so that Ctrl-C reaches the parent only
         )
+        os.close(theirs)
         self.has_answered = False
         with contextlib.suppress(BrokenPipeError):  # it has died, as `ask` will find
             self._send(spec.preload)
@@ -260,11 +263,11 @@ class _Host:
             self._send(request)
         except BrokenPipeError:
             return None
-        line, stdout = bytearray(), self.process.stdout.fileno()
+        line = bytearray()
         while not line.endswith(b"\n"):
-            if not connection.wait([stdout], max(0.0, deadline - time.monotonic())):
+            if not connection.wait([self.answers], max(0.0, deadline - time.monotonic())):
                 raise TimeoutError(f"the host did not answer for {margin_s:g} s beyond timeout_s")
-            part = os.read(stdout, 1 << 20)
+            part = os.read(self.answers, 1 << 20)
             if not part:
                 return None
             line += part
@@ -282,7 +285,7 @@ class _Host:
         self.process.wait()
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
-        self.process.stdout.close()
+        os.close(self.answers)
         with self.log:
             self.log.seek(max(0, os.fstat(self.log.fileno()).st_size - MAX_TEXT))
             return self.log.read().decode(errors="replace")
