@@ -58,13 +58,13 @@ def unit_of_work(rate: float, *, is_quantized: bool) -> tuple[str, float]:
 
 
 def counted(num: int, thing: str) -> str:
-    """Such as `1 job`, `3,000 jobs`."""
-    return f"{num:,} {thing}{'s' * (num != 1)}"
+    """Such as `1 job`, `3,000 jobs`, `2 processes`."""
+    return f"{num:,} {thing}{('es' if thing.endswith('s') else 's') * (num != 1)}"
 
 
 def and_more(num: int, thing: str) -> str:
     """Such as `and 1 more warning`, `and 3 more warnings`."""
-    return f"and {num} more {thing}{'s' * (num != 1)}"
+    return f"and {counted(num, f'more {thing}')}"
 
 
 def exact(value: float | None) -> str:

@@ -79,6 +79,8 @@ def test_pytorch_gets_a_record_for_each_number_with_those_of_all_processes(tmp_p
     record = throughput["fp32"]
     assert (record["benchmark"]["mode"], record["model"]["name"]) == ("training", "mlp")
     assert record["metric"]["benchmark_values"] == pytest.approx([1000.0] * 5, rel=0.05)
+    speeds = json.loads(exported(tmp_path, "github-action-benchmark", capsys))
+    assert {each["extra"] for each in speeds} == {"5 processes"}
 
 
 def test_mlperf_gets_log_lines(sweeps, capsys):
