@@ -104,3 +104,14 @@ def test_the_split_is_disjoint_and_depends_on_the_data_alone():
 def test_a_split_of_nothing_is_refused(share, problem):
     with pytest.raises(UnsupportedError, match=rf"target.validation={share:g}: {problem} training samples: use"):
         parts_of(100, share)
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_out_of_time_one_device_stops_after_a_step_and_several_after_an_evaluation(devices):
+    run = TargetRun(make_cell(mode=Mode.train, protocol=Protocol.target, epochs=4, devices=devices), until_s=0.0)
+    run.plan(Order(100, 32, last="keep"))
+    assert len(list(run.interval_of(iter(range(9))))) == (1 if devices == 1 else 4)
+    assert run.is_cut == (devices == 1)
+    assert run.is_late()
+    run.evaluated(0.5, run.now_s)
+    assert run.is_over

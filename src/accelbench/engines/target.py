@@ -89,7 +89,7 @@ class TargetRun:
         for batch in islice(batches, next(self._ends) - self.num_calls):
             self.num_calls += 1
             yield batch
-            if not self.is_whole and self.is_late():
+            if self.cell.devices == 1 and not self.is_whole and self.is_late():
                 return
 
     @property
@@ -97,9 +97,9 @@ class TargetRun:
         """Whether all epochs were trained."""
         return self.num_calls == self.cell.epochs * self.calls_of_epoch
 
-    def is_late(self) -> bool:
-        """Whether there is no time for a further step; ranks, each with a clock of its own, ask after evaluations."""
-        self.is_cut |= self.cell.devices == 1 and time.perf_counter() > self._until_s
+    def is_late(self, of_ranks: Callable[[bool], bool] = bool) -> bool:
+        """Whether there is no time for a further step, for any `of_ranks`, each of which has a clock of its own."""
+        self.is_cut |= of_ranks(time.perf_counter() > self._until_s)
         return self.is_cut
 
     def train(self, run: "CellRun", step: Step) -> None:
@@ -120,7 +120,8 @@ class TargetRun:
         with witness.timed():
             began_s = self.now_s
             value, _ = self._metric(run, step, num_samples)
-            self.is_cut |= not self.is_whole and run.ranks.any(time.perf_counter() > self._until_s)
+            if not self.is_whole:
+                self.is_late(run.ranks.any)
             self.evaluated(value, began_s)
 
     def test(self, run: "CellRun", step: Any, num_samples: int) -> None:
