@@ -8,7 +8,7 @@ from operator import methodcaller
 from typing import Any, Literal, NamedTuple
 
 from accelbench.answers.arrivals import Run, target_answers
-from accelbench.answers.cells import MeasuredCell, Word
+from accelbench.answers.cells import MeasuredCell, Word, by_tokens
 from accelbench.answers.pairs import BATCH, DEVICE, ENGINE, OPTIONS, PRECISION, Axis, Pair, pairs
 from accelbench.answers.sentences import Answer
 from accelbench.answers.serving import Capacity, capacities
@@ -19,8 +19,8 @@ from accelbench.report.tables import arrivals as arrival_table
 from accelbench.report.tables import pairs as pair_table
 from accelbench.report.tables.all_cells import name_on_page
 from accelbench.report.tables.table import Column, Entry, Table, number, percent, tabulate_known
-from accelbench.schema.record import Value, number_of
-from accelbench.schema.vocab import Mode, Phase
+from accelbench.schema.record import Value
+from accelbench.schema.vocab import Phase
 from accelbench.stats.order_statistics import median
 
 MAX_VALUES = 4  # of a setting, that the sentence names
@@ -167,13 +167,9 @@ def _arrivals(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
 
 
 def _generation(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
-    known = [cell for cell in cells if cell.cell.mode == Mode.generate and cell.number("tokens_per_s")]
-    known.sort(key=lambda cell: (-(number_of(cell.row, "tokens_per_s") or 0.0), cell.label))
-    if known:
+    if known := by_tokens(cells):
         most = known[0]
-        rate, first, each = (
-            significant(number_of(most.row, name)) for name in ("tokens_per_s", "ttft_ms", "tpot_p50_ms")
-        )
+        rate, first, each = (significant(most.number(name)) for name in ("tokens_per_s", "ttft_ms", "tpot_p50_ms"))
         yield QuestionSection(
             title="How many tokens per second?",
             sentence=f"The most, {rate} in all: {most.label}, whose first tokens come after {first} ms, and each "
