@@ -17,7 +17,6 @@ import numpy as np
 from accelbench.bundle.archive import CRATE, MAX_FILE_BYTES, MAX_TOTAL_BYTES, RESULTS, digests, requests_digest
 from accelbench.data.pictures import Zip
 from accelbench.errors import UserError
-from accelbench.judging import generated
 from accelbench.judging.target import mllog
 from accelbench.project import MLLOG, RECORDS, REQUESTS
 from accelbench.report import csv_file
@@ -36,8 +35,6 @@ ROUNDING = 1e-6  # a share by which the sum of times may exceed what holds them
 # What a record has of its requests that does not follow from their times.
 NOT_IN_TIMES = {"seed", "error", "batches", "sizes", "num_padded", "busy_share", "is_late", "requests_digest"}
 NOT_IN_TIMES |= {"null_p50_s", "null_p99_s", "null_rate"}
-# Columns that bundles of earlier releases lack; add a release's new ones. Such a release gives them no value.
-ADDED = (*generated.COLUMNS, "prompt_tokens", "new_tokens", "python")
 NOT_SHOWN = (
     "that the samples are true: whoever made the bundle could have made them up",
     "who made it: --key checks a signature",
@@ -122,8 +119,8 @@ def _compare(kept: dict[str, bytes], sweeps: Sequence[Sweep], done: Verified) ->
         except csv.Error as error:
             raise UserError(f"{name}: no readable table ({error})") from error
         columns, found_columns = list(own.fieldnames or ()), list(other.fieldnames or ())
-        lacking = [column for column in ADDED if column in columns and column not in found_columns]
-        lacking = [column for column in lacking if not any(row[column] for row in ours)]  # a release that has none
+        # Without a value they hide nothing: an earlier release did not have them.
+        lacking = [each for each in columns if each not in found_columns and not any(row[each] for row in ours)]
         if not found_columns or [column for column in columns if column not in lacking] != found_columns:
             changed = sorted({*columns} ^ {*found_columns})
             done.problems.append(
