@@ -23,10 +23,8 @@ MARKED_S, MARKED_POLL_S = 5.0, 0.01
 
 
 def end_with_parent() -> None:
-    """Lets the kernel send this process SIGTERM when its parent ends.
-
-    Otherwise the sweep of a killed `make repro` would run on unseen and block the next one.
-    """
+    """Lets the kernel send this process SIGTERM when its parent ends."""
+    # Otherwise the sweep of a killed `make repro` would run on unseen and block the next one.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
@@ -36,10 +34,8 @@ def adopt_orphans() -> None:
 
 
 def end_with_starter(end: Callable[[], None]) -> None:
-    """Starts a waiting thread that calls `end` when the process ends that started this one through multiprocessing.
-
-    The kernel's signal does not help here: the parent of this process is the forkserver, not the starter.
-    """
+    """Starts a waiting thread that calls `end` when the process ends that started this one through multiprocessing."""
+    # The kernel's signal does not help here: the parent of this process is the forkserver, not the starter.
     starter = mp.parent_process()
     assert starter is not None, "not started through multiprocessing"
 
@@ -51,11 +47,7 @@ def end_with_starter(end: Callable[[], None]) -> None:
 
 
 def end_marked(mark: str) -> None:
-    """Kills every process whose environment contains `mark`, until there is none, or for `MARKED_S`.
-
-    Processes inherit their environment, so this also finds those whose ancestors have ended. It reads the environment
-    of every process on the machine, which takes milliseconds.
-    """
+    """Kills every process whose environment, which others inherit, has `mark`, until none is left, for `MARKED_S`."""
     deadline = time.monotonic() + MARKED_S
     has_found = True
     while has_found and time.monotonic() < deadline:

@@ -94,10 +94,8 @@ def pipelines_place() -> Workplace:
 
 
 def _is_project(folder: Path) -> bool:
-    """Whether the folder's params.yaml has a mapping `suites`; DVC's users have files of this name with other keys.
-
-    The text decides, so that a project whose file is not readable as YAML is still one, and says what is wrong there.
-    """
+    """Whether the folder's params.yaml has a mapping `suites`; DVC's users have files of this name with other keys."""
+    # The text decides, so that a project whose file is not readable as YAML is still one, and says what is wrong there.
     lines = [line for line in _text(folder / PARAMS).splitlines() if line.strip() and not line.lstrip().startswith("#")]
     for line, following in pairwise([*lines, ""]):
         if found := re.match(r"""(["']?)suites\1\s*:(?:\s+|$)(.*)""", line):
@@ -124,10 +122,8 @@ def resolved(path: Path) -> Path:
 
 
 def _text(path: Path) -> str:
-    """Its begin; empty if there is no such file, or if it is somebody else's, as in a folder above.
-
-    Raises UserError: it is there, but can't be read: the folder must not pass for another one than it is.
-    """
+    """Its begin; empty without such a file, or if it is somebody else's. Raises UserError: it can't be read."""
+    # The folder must not pass for another one than it is.
     try:
         if not path.is_file():
             return ""

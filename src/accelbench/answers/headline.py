@@ -42,11 +42,7 @@ class Line(NamedTuple):
 
 
 def headline(answers: Sequence[Answer], cells: Sequence[MeasuredCell], published: str = "") -> list[Line]:
-    """The lines that there is something to say in.
-
-    `cells` are those of the answers and those that were not measured; `published` says how the answers compare with
-    published numbers.
-    """
+    """The lines of `cells`, measured or not, that say something; `published`: their ratios to published numbers."""
     lines = [
         _fastest(answers, beside_speeds(cells)),
         Line("In doubt", in_doubt(answers, cells)),
@@ -58,10 +54,7 @@ def headline(answers: Sequence[Answer], cells: Sequence[MeasuredCell], published
 
 
 def _fastest(answers: Sequence[Answer], others: Sequence[str]) -> Line:
-    """The sentences on other speeds, then the fastest setting of each network with several, by mode.
-
-    If no network has several settings, the fastest batch sizes.
-    """
+    """The other speeds, then the fastest setting of each network by mode; the batch sizes if none has several."""
     chosen = [answer for answer in answers if answer.group.others] or [answer for answer in answers if answer.others]
     if not chosen:
         alone = "Each network was measured with one setting: nothing to compare." if answers else ""

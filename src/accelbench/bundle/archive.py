@@ -83,11 +83,8 @@ def _unread(folder: Path, sweeps: Sequence[Sweep]) -> list[str]:
 
 
 def _sources(folder: Path, sweeps: Sequence[Sweep]) -> dict[str, Path]:
-    """The files of the sweeps in `folder` and in `confirmed` beside it, by their names in the bundle.
-
-    Records that the report does not show, such as those of earlier plans, are left out, and so are plans that confirm
-    nothing of it. Raises UserError: two files have one name.
-    """
+    """The files of the sweeps in `folder` and `confirmed`, by names in the bundle. Raises UserError: one is twice."""
+    # Without records that the report does not show, as of earlier plans, and plans that confirm nothing of it.
     shown = set[Path]()
     for each in (each for sweep in sweeps for each in sweep.processes):
         if each.path and each.record:

@@ -1,7 +1,4 @@
-"""Measures again what others claim: fresh processes of the cells, interleaved, within a time.
-
-How many times as fast one setting is as another is compared on any machine; the speeds themselves on an equal one.
-"""
+"""Measures again what others claim, interleaved: ratios compare on any machine, the speeds on an equal one alone."""
 
 import random
 import time
@@ -181,10 +178,7 @@ def _why_not(cell: Cell, trusts: bool) -> str | None:
 
 
 def _measure(cells: Iterable[Cell], folder: Path, budget_s: float, console: Console, hosts: Hosts) -> None:
-    """Measures rounds of the cells, those of one data set after those of another.
-
-    A round runs each cell once, in a random order, so that drift affects all alike.
-    """
+    """Measures rounds of the cells, one data set after another: each cell once, in a random order, against drift."""
     by_data = defaultdict[str, list[Cell]](list)
     for cell in cells:
         by_data[cell.data.name].append(replace(cell, timeout_s=min(cell.timeout_s, LONGEST * budget_s)))

@@ -203,10 +203,8 @@ def _rounded(text: str) -> str:
 
 
 def _overlaps(records: Sequence[Record]) -> Iterator[str]:
-    """Yields the processes that ran while another one of their sweep, or of a node of the same name, did.
-
-    Other records may be of several machines that are equal.
-    """
+    """Yields the processes that ran while another one of their sweep, or of a node of the same name, did."""
+    # Other records may be of several machines that are equal.
     groups: dict[tuple[str, str | None, str | None], dict[tuple[str, str], Record]] = defaultdict(dict)
     for record in records:
         node = node_of(record.environment)

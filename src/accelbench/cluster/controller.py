@@ -269,10 +269,8 @@ class Controller:
                 time.sleep(POLL_S)
 
     def _collect(self, retry: Retry) -> dict[str, Record]:
-        """Brings the finished records into the sweep's folder, and writes its plan: cell id -> the record that stands.
-
-        The others are set aside: new ones will have their names.
-        """
+        """Brings finished records into the folder, with a plan; returns, by cell id, those that stand."""
+        # The others are set aside: new ones will have their names.
         folder, merged = self.context.folder, Merged()
         last = self._last_round()
         sources = [finished(part) for part in last.parts()] if last else []

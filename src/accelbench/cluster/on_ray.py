@@ -85,10 +85,8 @@ class RayEngine(ClusterEngine):
 
 
 def _start_on_loopback() -> None:
-    """Starts a Ray on the loopback alone, without the dashboard, which runs anybody's jobs.
-
-    `ray.init` would put the machine's address in the place of the loopback's.
-    """
+    """Starts a Ray on the loopback alone, without the dashboard, which runs anybody's jobs."""
+    # `ray.init` would put the machine's address in the place of the loopback's.
     resolve = services.resolve_ip_for_localhost
     services.resolve_ip_for_localhost = lambda host: host
     try:

@@ -1,7 +1,4 @@
-"""What a command of `accelbench` declares; usage, help and shell completion are derived from it.
-
-A command's module imports only what its help needs. What running it needs, such as Hydra, is imported when it runs.
-"""
+"""What a command declares; usage, help and completion follow. Its module imports only what its help needs."""
 
 import argparse
 import shutil

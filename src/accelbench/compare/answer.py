@@ -1,7 +1,4 @@
-"""The answer of `accelbench compare`: checks that A and B are comparable, and prints a verdict for each pair.
-
-That of `accelbench regressions`: which of many cells changed, so that hardly any list names one by chance.
-"""
+"""The answers of `accelbench compare`, a verdict for each pair, and of `regressions`: which of many cells changed."""
 
 import math
 import re
@@ -133,10 +130,7 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
 
 
 def _of_environments(found: Compared, verdict: Verdict) -> str | None:
-    """Such as `torch 2.10.0 is 1.12 times as fast as torch 2.9.0 for mlp in fp32, sure`, if they differ in that alone.
-
-    None, too, if anything else may be the reason.
-    """
+    """Such as `torch 2.10.0 is 1.12 times as fast as torch 2.9.0 for mlp in fp32, sure`; None if more may differ."""
     ((one, comparison),) = found.pairs
     processes = one.first + one.second
     alike = [
@@ -176,10 +170,7 @@ def _other_work(matching: Matching) -> list[str]:
 
 
 def _environment_differences(first: RecordSet, second: RecordSet) -> list[str]:
-    """A line for each part of the environment that differs, but for git's state and a cluster's job.
-
-    Raises UserError: A's or B's records come from several machines.
-    """
+    """A line for each part that differs but git and the job. Raises UserError: a side is of several machines."""
     found = [_environment_values(records.environments()) for records in (first, second)]
     for records, values in zip((first, second), found, strict=True):
         mixed = next((name for name in values if name.startswith("machine.") and len(values[name]) > 1), None)
@@ -269,11 +260,8 @@ class CellChange(SpeedRatio):
 
 
 def changes(pairs: Sequence[Match], *, anyway: bool = False) -> list[CellChange]:
-    """What became of each cell, those that changed most first; `anyway` tests cells that were not interleaved, too.
-
-    The more cells there are, the wider is the interval of each (Bonferroni): of lists in which nothing changed, at most
-    the share `ALPHA` names any.
-    """
+    """What became of each cell, those that changed most first; `anyway` tests cells that were not interleaved, too."""
+    # The more cells, the wider each interval (Bonferroni): of lists without a change, at most `ALPHA` name any.
     confidence = 1 - ALPHA / max(1, len(pairs))
     found = [_change(each, compare_processes(each.first, each.second, confidence, anyway=anyway)) for each in pairs]
     order = list(Change)

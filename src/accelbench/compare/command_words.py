@@ -66,10 +66,8 @@ def _value_word(value: object) -> str:
 
 
 def settling_command(first: Cell, second: Cell, more: Sequence[str] = ()) -> str | None:
-    """The command that may say which of two cells is faster; None if no short one repeats both.
-
-    Both sides also get the words `more`. These have no `out`: `compare --run` needs a folder without other records.
-    """
+    """The command that may say which of two cells is faster, with `more` for both; None if no short one can."""
+    # Without `out`: `compare --run` needs a folder without other records.
     sides = [command_words(cell) for cell in (first, second)]
     if None in sides:
         return None

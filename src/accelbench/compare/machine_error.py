@@ -34,10 +34,7 @@ class Round:
 
 
 def machine_error(rounds: Sequence[Round], injected: float, seed: int = 0) -> MachineError:
-    """What the rounds of one cell say, in the order in which they ran; `injected` is the slow-down, such as 0.05.
-
-    Raises ValueError: there are fewer than `MIN_ROUNDS`.
-    """
+    """What a cell's rounds say, in order; `injected` is the slow-down. Raises ValueError: fewer than `MIN_ROUNDS`."""
     if len(rounds) < MIN_ROUNDS:
         raise ValueError(f"{len(rounds)} rounds are too few: at least {MIN_ROUNDS}")
     plain = np.array([[_speed(blocks) for blocks in each.plain] for each in rounds])
@@ -95,10 +92,8 @@ def _is_slower(low: Floats, high: Floats) -> NDArray[np.bool_]:
 
 
 def _false_verdicts(intervals: Floats, num_rounds: int) -> Estimate:
-    """How often equal cells are called slower or faster. Only samples that share no round are independent tries.
-
-    The interval is Wilson's (Probable Inference, the Law of Succession, and Statistical Inference, JASA 22, 1927).
-    """
+    """How often equal cells are called slower or faster. Only samples that share no round are independent tries."""
+    # The interval is Wilson's (Probable Inference, the Law of Succession, and Statistical Inference, JASA 22, 1927).
     low, high = intervals.T
     share = float(np.mean(_is_slower(low, high) | _is_slower(-high, -low)))
     num = num_rounds / MIN_PROCESSES
@@ -108,11 +103,9 @@ def _false_verdicts(intervals: Floats, num_rounds: int) -> Estimate:
 
 
 def _detectable(intervals: Floats) -> float:
-    """The slow-down that `POWER` of these tries would call slower.
-
-    A slow-down moves an interval as a whole on the logarithmic scale: its upper bound has to come below 0, and its
-    lower one out of the margin.
-    """
+    """The slow-down that `POWER` of these tries would call slower."""
+    # A slow-down moves an interval as a whole on the logarithmic scale: its upper bound has to come below 0, and its
+    # lower one out of the margin.
     low, high = intervals.T
     needed = np.maximum(high, low + math.log1p(MARGIN))
     return max(0.0, -math.expm1(-float(np.quantile(needed, POWER))))

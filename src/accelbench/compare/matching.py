@@ -75,10 +75,7 @@ def _label(process: ComparedProcess) -> str:
 def _cells(
     processes: Sequence[ComparedProcess], but: Collection[str] = ()
 ) -> tuple[dict[str, list[ComparedProcess]], dict[str, Settings]]:
-    """The processes and the settings of each cell, by its settings other than the repeat and `but`.
-
-    Raises UserError: two cells are equal in these.
-    """
+    """Each cell's processes and settings, by its settings but the repeat and `but`. Raises UserError: two are equal."""
     known: dict[str, tuple[str, Settings]] = {}  # settings take 0.1 ms, and most cells are repeats of an earlier one
     groups: dict[str, list[ComparedProcess]] = defaultdict(list)
     settings: dict[str, Settings] = {}

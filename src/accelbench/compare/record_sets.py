@@ -117,10 +117,8 @@ def _located(name: str, root: Path) -> Path | None:
 
 
 def _records_below(top: Path, notes: list[str], *, planned: bool) -> Iterator[Path]:
-    """The files of the records in each folder in or below `top`: those that its plan names, if it has a readable one.
-
-    `notes` gets a line for each plan and folder that can't be read. Not `planned`: all, whatever the plans name.
-    """
+    """The files of the records in each folder in or below `top`: those that its readable plan names, if it has one."""
+    # `notes` gets a line for each plan and folder that can't be read. Not `planned`: all, whatever the plans name.
     for folder, refused in sweep_folders(top).items():
         if refused is not None:
             notes.append(str(refused))

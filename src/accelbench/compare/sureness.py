@@ -53,11 +53,7 @@ class SpeedRatio:
     interleaved: bool = True  # so that drift affected both alike; or the user wants a verdict anyway
 
     def verdict(self, margin: float = MARGIN) -> Verdict:
-        """The verdict that the interval supports.
-
-        `same` if neither side is faster by `margin` at any point of the interval (a test of equivalence: Schuirmann
-        1987), even if it excludes 1; with 0, nothing is the same.
-        """
+        """The interval's verdict; `same`, also if it excludes 1, if all of it is within `margin` (Schuirmann 1987)."""
         if self.low is None or self.high is None or not self.interleaved:
             return Verdict.cant_tell
         if max(self.high, 1 / self.low) < 1 + margin:  # the same, whichever side is named first
@@ -103,11 +99,8 @@ def compare_processes(
 
 
 def are_interleaved(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -> bool:
-    """Whether two sides alternate at least as often as if each ran once per round.
-
-    On several nodes of a cluster, they have to alternate on each: else a difference of nodes would be taken for one of
-    the sides.
-    """
+    """Whether two sides alternate, on each node, at least as often as if each ran once per round."""
+    # Else a difference of nodes would be taken for one of the sides.
     by_node: dict[str | None, list[tuple[str, bool]]] = {}
     for is_second, processes in ((False, first), (True, second)):
         for process in processes:

@@ -100,11 +100,7 @@ class Zip:
         return zipfile.ZipFile(self.path)
 
     def names(self) -> list[str]:
-        """The names of the members, without folders.
-
-        Raises DataError: this is no zip archive, or a member is unsafe: an absolute path, `..` in the path, a link, a
-        repeated name, or larger than `max_member_bytes`.
-        """
+        """The members' names without folders. Raises DataError: no zip, or an unsafe, repeated or too large member."""
         try:
             members = self._archive.infolist()
         except (*DAMAGED, UnicodeDecodeError) as error:
@@ -215,10 +211,7 @@ def find(names: Iterable[str], classes: Sequence[str] | None) -> Layout:
 
 
 def divide(pictures: Sequence[Picture], seed: int = SEED) -> dict[str, list[Picture]]:
-    """Divides pictures into training and test, each class in the same proportion, in a seeded random order.
-
-    Pictures whose path names a split keep it. The result depends only on the names, not on the order of `pictures`.
-    """
+    """Divides pictures, each class in proportion, by names alone, in a seeded order; a split in a path is kept."""
     rng = np.random.default_rng(seed)
     splits: dict[str, list[Picture]] = {split: [] for split in SPLITS}
     ordered = sorted(pictures, key=lambda picture: picture.name)
@@ -305,11 +298,8 @@ def _converted(source: Source, names: Sequence[str], side: int, resizes: bool) -
 def _write(
     names: Sequence[str], converted: Iterable[_Converted], paths: Mapping[str, Path], side: int, seen: dict[bytes, str]
 ) -> list[str | None]:
-    """Writes the good pictures of one split, and their files if `paths` name places for them.
-
-    A copy of a picture in `seen` (digest -> name) is refused: in both splits, it would leak into the test. Returns for
-    each picture why it is refused, or None.
-    """
+    """Writes the good pictures, and files, of a split; for each why it is refused, such as a copy of one in `seen`."""
+    # A copy in both splits would leak into the test.
     reasons, ends = [], []
     with (
         RowFile(paths["images"], (side, side, 3)) as images,

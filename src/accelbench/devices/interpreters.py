@@ -1,7 +1,4 @@
-"""Other interpreters than the one that runs accelbench, in which cells may run (`python=`): what each of them has.
-
-Nothing of accelbench is installed there: a host gets a folder that holds the package alone, and the user's own folders.
-"""
+"""Other interpreters in which cells may run (`python=`): what each has. Nothing of accelbench is installed there."""
 
 import errno
 import json
@@ -77,10 +74,8 @@ def executable(python: str | Path) -> str:
 
 
 def own_folders() -> list[str]:
-    """The user's own folders of modules: the working folder and those before the standard library, as of PYTHONPATH.
-
-    What is behind it, such as packages that are installed to be edited, is of accelbench's environment alone.
-    """
+    """The user's own folders of modules: the working folder and those before the standard library, as of PYTHONPATH."""
+    # What is behind it, such as packages that are installed to be edited, is of accelbench's environment alone.
     library = Path(sysconfig.get_path("stdlib"))
     paths = [Path.cwd(), *map(Path, takewhile(lambda each: not Path(each).is_relative_to(library), sys.path))]
     own = [path for path in paths if path.is_dir() and not INSTALLED.intersection(path.parts)]
@@ -88,10 +83,7 @@ def own_folders() -> list[str]:
 
 
 def variables(file: str, *folders: str) -> dict[str, str]:
-    """The variables of a process of the interpreter `file`, as if its environment were active, and not this one.
-
-    It finds modules in `folders` and in the user's own, then in its environment.
-    """
+    """The variables of a process of `file`, as in its own environment, with `folders` and the user's own to import."""
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONHOME", "VIRTUAL_ENV")}
     path = [os.path.dirname(file), os.environ.get("PATH", os.defpath)]
     return {**kept, "PATH": os.pathsep.join(path), "PYTHONPATH": os.pathsep.join([*folders, *own_folders()])}

@@ -26,10 +26,8 @@ def check_clocks() -> None:
 
 
 def started_boot_s(pid: int | str = "self") -> float:
-    """When a process was forked, in seconds since the machine started (CLOCK_BOOTTIME), to a hundredth of one.
-
-    Field 22 of proc_pid_stat(5). Raises OSError: there is no such process, or the system has no /proc.
-    """
+    """When a process was forked, in seconds since the machine started (CLOCK_BOOTTIME). Raises OSError: no such one."""
+    # Field 22 of proc_pid_stat(5), to a hundredth of a second.
     return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]) / TICKS_PER_S
 
 
@@ -63,11 +61,9 @@ def cpu_times(cores: Collection[int], root: Path = Path("/")) -> CpuTimes:
 
 
 def cpu_quota(root: Path = Path("/")) -> float | None:
-    """CPU time per wall time that the cgroup allows, in cores, such as 1.5; None without a limit.
-
-    Read from `cpu.max` (cgroup v2) or `cpu.cfs_quota_us` (v1), the tightest of the group and its ancestors
-    (Linux kernel, Documentation/admin-guide/cgroup-v2.rst and scheduler/sched-bwc.rst).
-    """
+    """CPU time per wall time that the cgroup allows, in cores, such as 1.5; None without a limit."""
+    # Read from `cpu.max` (cgroup v2) or `cpu.cfs_quota_us` (v1), the tightest of the group and its ancestors
+    # (Linux kernel, Documentation/admin-guide/cgroup-v2.rst and scheduler/sched-bwc.rst).
     v1 = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
     limits = [_words(folder, "cpu.max") or _words(folder, *v1) for folder in _cgroups(root, "cpu")]
     known = (words for words in limits if len(words) == 2 and words[0] not in ("max", "-1"))
@@ -100,10 +96,8 @@ def _throttled_s(file: Path) -> float | None:
 
 
 def _cgroups(root: Path, controller: str) -> Iterator[Path]:
-    """The folders of this process's cgroup and of its ancestors, for `controller`.
-
-    In a container /proc/self/cgroup may give the host's path, of which only ancestors exist, such as the mount's root.
-    """
+    """The folders of this process's cgroup and of its ancestors, for `controller`."""
+    # In a container /proc/self/cgroup may give the host's path, of which only ancestors exist, such as the mount's.
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:

@@ -364,10 +364,7 @@ class CellRun:
         return None if self.is_one_step else self.known_work or count()
 
     def checked_loss(self, loss: float) -> float | None:
-        """The loss of training; None if it diverged, which makes the cell invalid unless it trains to a target.
-
-        A record holds no such number.
-        """
+        """The loss of training; None if it diverged, which makes the cell invalid unless it trains to a target."""
         if abs(loss) <= MAX_NUMBER:
             return loss
         if self.to_target is None:

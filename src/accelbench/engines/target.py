@@ -1,7 +1,4 @@
-"""Trains to a target, for every engine: when it is evaluated, when it ends, and the log of what the process did.
-
-What it is evaluated on is a part of the training set (`data.order.parts_of`).
-"""
+"""Trains to a target, for every engine: evaluations, on a part of the training set, the end, and the process's log."""
 
 import json
 import math
@@ -143,10 +140,8 @@ class TargetRun:
         return value if loss is not None else None, {"loss": loss, "accuracy": accuracy}
 
     def evaluated(self, value: float | None, began_s: float) -> None:
-        """Notes an evaluation that ends now, and decides whether the training is over.
-
-        It ends with the loss that is not finite, with all epochs, with its time, or with the evaluation after the hit.
-        """
+        """Notes an evaluation that ends now, and decides whether the training is over."""
+        # It ends with a loss that is not finite, with all epochs, with its time, or with the evaluation after the hit.
         epochs, rest = divmod(self.num_calls, self.calls_of_epoch)
         order, steps = self.order, min(rest * self.in_call, len(self.order))
         num_samples = epochs * order.num_samples + min(steps * order.batch_size, order.num_samples)

@@ -1,7 +1,4 @@
-"""A user's own network, `model.target`: what may be called is judged before it is called.
-
-Importing the target's module runs its code, so that this is done in the process of a cell and nowhere else.
-"""
+"""A user's own network, `model.target`, judged before it is called; only a cell's process imports its module."""
 
 import functools
 import importlib
@@ -20,10 +17,7 @@ LIGHTNING = {"lightning": "lightning.pytorch", "pytorch_lightning": "pytorch_lig
 
 
 def check_path(flag: str, path: str) -> None:
-    """Checks the dotted path that the setting `flag` names, before anything is imported.
-
-    Raises UserError: it is no dotted path, or in Python's standard library.
-    """
+    """Checks a dotted path before its import. Raises UserError, with `flag`: it is none, or of the standard library."""
     root, dot, _ = path.partition(".")
     if not dot or not all(part.isidentifier() for part in path.split(".")):
         raise UserError(f"{flag}={path}: should be a dotted path, such as my_package.nets.MyNet")
@@ -33,10 +27,7 @@ def check_path(flag: str, path: str) -> None:
 
 
 def import_path(flag: str, path: str) -> Callable[..., Any]:
-    """The class or function at a dotted path of the user's. Its module is imported; it is not called.
-
-    Raises UserError: there is no such class or function, or it is of Python's standard library.
-    """
+    """The user's class or function at a dotted path, not called. Raises UserError: none, or the standard library's."""
     check_path(flag, path)
     module, _, name = path.rpartition(".")
     try:
@@ -81,10 +72,7 @@ def import_target(model: ModelSpec, network: type, named: str) -> Callable[..., 
 
 
 def lightning_package(kind: type, base: str) -> str | None:
-    """The package whose class `base`, such as LightningModule, `kind` extends, as told by names: nothing is imported.
-
-    It is `pytorch_lightning` or `lightning.pytorch`; None if `kind` extends neither's.
-    """
+    """`pytorch_lightning` or `lightning.pytorch`, whose `base` `kind` extends, as told by names; None: neither's."""
     roots = (each.__module__.partition(".")[0] for each in kind.__mro__ if each.__name__ == base)
     return next((LIGHTNING[root] for root in roots if root in LIGHTNING), None)
 

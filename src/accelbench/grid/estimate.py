@@ -92,10 +92,7 @@ class Length:
 
 
 def expected_s(cell: Cell, step_s: float, num_samples: tuple[int, int]) -> float:
-    """Seconds that all steps of `cell` take, on a machine without other load.
-
-    `num_samples`: in the training set and in the test set.
-    """
+    """Seconds of all steps of `cell` on a free machine; `num_samples`: in the training set and in the test set."""
     others_s = NUM_CHECK_STEPS[cell.mode] * step_s
     if cell.protocol in EPOCHS:  # of a target at most: it may arrive before
         num_train, num_test = num_samples
@@ -309,10 +306,7 @@ def _waited_s(record: Record, measured: Measurement) -> float:
 
 
 def read_evidence(root: Path, machine: Mapping[str, Any], cell_ids: Collection[str] = ()) -> Evidence:
-    """The evidence of the records of the project in `root`; those of another machine do not count.
-
-    Of the cells that are to be estimated, `cell_ids`, all records are read.
-    """
+    """The evidence of the project's records of this machine; of the cells to be estimated, `cell_ids`, all are read."""
 
     def modified_s(path: Path) -> float:
         try:

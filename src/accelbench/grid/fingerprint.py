@@ -100,10 +100,7 @@ PACKAGE_NAME = "accelbench"
 
 
 def code_digest(package: Path, engine: Engine | None = None) -> str:
-    """The sha256 over what the code says that measures the cells of `engine`; of every engine if it is None.
-
-    Raises FileNotFoundError: `package` holds no such code.
-    """
+    """The sha256 of what the measuring code of `engine` (None: of all) says. Raises FileNotFoundError: it has none."""
     said: set[str] = set()
     for path in measuring_files(package, engine):
         said |= _said(read_bytes(path), path.relative_to(package), package)
@@ -217,10 +214,7 @@ def identity(cell: Cell, data: Data, fingerprint: Mapping[str, Any]) -> str:
 
 
 def git_state(root: Path) -> dict[str, Any]:
-    """The checkout at `root`, which is no part of the identity: `revision`, `branch` (None when detached) and `dirty`.
-
-    `dirty`: whether tracked files were changed. Empty without a checkout, or if git does not answer within `GIT_S`.
-    """
+    """The checkout at `root`: `revision`, `branch` (None: detached), `dirty` (tracked files); empty if unknown."""
     # Without dvc.lock, which DVC writes while it runs, and without untracked files: the code's digest covers those.
     command = ["git", "--no-optional-locks", "-C", str(root), "status", "--porcelain=v2", "--branch"]
     command += ["--untracked-files=no", "--", ".", ":(exclude)dvc.lock"]

@@ -58,10 +58,7 @@ def source_files(flag: str, path: str) -> dict[Path, Path]:
 
 
 def check_own_code(cells: Iterable[Cell]) -> None:
-    """Checks the dotted paths of the user's code that `cells` name.
-
-    Raises UserError: a module is missing or is no Python, or has no class or function of that name.
-    """
+    """Checks the user's code that `cells` name. Raises UserError: no such module, no Python, or without the name."""
     for flag, path in {source for cell in cells for source in cell.own_code.items()}:
         source_files(flag, path)  # of the package
         _check(flag, path)

@@ -54,11 +54,7 @@ def skip_reason(cell: Cell) -> str | None:
 
 
 def in_order(cells: Iterable[Cell]) -> dict[str, Cell]:
-    """Cell id -> cell, in the order in which the cells run; equal cells once.
-
-    The repeats of a cell are kept apart: all cells run once, then all again, so that drift affects all alike. So are
-    the seeds of trainings to a target.
-    """
+    """Cells by id, equal ones once, in running order: their repeats, and a target's seeds, in rounds, against drift."""
 
     def number(cell: Cell) -> tuple[int, int]:
         return cell.repeat, cell.seed if cell.protocol == Protocol.target else 0
@@ -121,10 +117,8 @@ class Prepared:
     node: Mapping[str, str] = field(default_factory=dict)
 
     def environment(self, cell: Cell) -> dict[str, Any]:
-        """What the cell's record keeps of machine, versions, code, git and node.
-
-        Of one in another interpreter, `home` has those of accelbench's own environment, the same in all of a sweep.
-        """
+        """What the cell's record keeps of machine, versions, code, git and node."""
+        # Of one in another interpreter, `home` has those of accelbench's own environment, the same in all of a sweep.
         own = self.fingerprints[cell.engine]
         home = {"home": {name: own[name] for name in ("machine", "versions")}} if cell.python else {}
         return {**of_cell(cell, own), **home, "git": self.git, **({"node": self.node} if self.node else {})}
@@ -185,10 +179,7 @@ def data_name(cells: Sequence[Cell]) -> str:
 
 
 def data_of(cells: Sequence[Cell], place: Workplace) -> tuple[Data, Path]:
-    """The one data set that `cells` use, and its folder.
-
-    Raises UserError: they use several data sets, or theirs is not prepared.
-    """
+    """The data set of `cells`, and its folder. Raises UserError: there are several, or theirs is not prepared."""
     name = data_name(cells)
     folder = place.data / name
     if name == MODULE:
@@ -200,10 +191,7 @@ def data_of(cells: Sequence[Cell], place: Workplace) -> tuple[Data, Path]:
 
 
 def _of_module(cells: Sequence[Cell]) -> Data:
-    """The data that the user's DataModule, or a LightningModule itself, makes when a cell runs.
-
-    The digest leaves out the arguments, which are part of each cell's settings.
-    """
+    """The data that the user's DataModule or LightningModule makes; the digest has no arguments, as cells have them."""
     sources = {
         ("data.target", cell.data.target) if cell.data.target else ("model.target", cell.model.definition)
         for cell in cells

@@ -1,7 +1,4 @@
-"""Whether a cell is supported on this machine, and the reason if it is not.
-
-Each function yields the reasons of one kind, of which the first is told.
-"""
+"""Whether a cell is supported here, or why not: functions yield reasons of one kind, of which the first is told."""
 
 import os
 import platform
@@ -66,19 +63,13 @@ NEEDED = {Precision.bf16: ("avx512_bf16", "amx_bf16"), Precision.fp16: ("avx512_
 
 
 def why_not(cell: Cell, report: DeviceReport) -> str | None:
-    """Why `cell` can't run, or can't give a true number, on the device that `report` describes.
-
-    It is one line, which names an alternative if there is one; None if the cell is supported.
-    """
+    """Why `cell` can't give a true number on the reported device, in a line with an alternative; None if it can."""
     return next(_reasons(cell, report), None)
 
 
 def why_unfit(cell: Cell, shape: images.Shape | None = None, num_train: int | None = None) -> str | None:
-    """Why the cell's network does not take the images of its data, with what mends it; None if it does.
-
-    `shape` is that of a prepared set's images, None: that of the set by default, if it is known; `num_train` is how
-    many there are to train with, if that is known.
-    """
+    """Why the cell's network does not take the images of its data, with what mends it; None if it does."""
+    # `shape` is a prepared set's, None: the set's by default; `num_train`: how many it has to train with, if known.
     data, asked = cell.data.name, cell.data.train_images
     if asked is not None and num_train is not None and asked > num_train:
         return f"data.train_images={asked}: {data} has {num_train} to train with here: ask for at most as many"

@@ -193,10 +193,8 @@ class _Run:
         return all(answer is not None and answer.status in GOOD for answer in self.answers.values())
 
     def _result(self) -> Outcome:
-        """The answer of rank 0, or the failure of a rank: of one that died if there is one, else the first.
-
-        Ranks fail because another one died, and may report first: late answers are waited for.
-        """
+        """The answer of rank 0, or the failure of a rank: of one that died if there is one, else the first."""
+        # Ranks fail because another one died, and may report first: late answers are waited for.
         answer = self.answers.get(0)
         if answer is not None and self._is_good:
             return answer

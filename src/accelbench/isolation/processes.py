@@ -1,7 +1,4 @@
-"""What the host sees of a cell's processes: samples of memory, processor time and GPUs, and its own clock.
-
-It also ends what a cell leaves behind.
-"""
+"""What the host sees of a cell's processes: memory, processor time, GPUs, its own clock; it ends what they leave."""
 
 import contextlib
 import functools
@@ -63,10 +60,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def end_orphans(own: Collection[int]) -> None:
-    """Kills and reaps every child of this process that is not one of `own`, until there is none, or for `KILL_S`.
-
-    Needs `lifeline.adopt_orphans`: the children of a killed one become children of this process.
-    """
+    """Kills and reaps all children but `own`, for at most `KILL_S`; by `adopt_orphans`, orphans are children, too."""
     deadline = time.monotonic() + KILL_S
     while orphans := [pid for pid in children(os.getpid()) if pid not in own]:
         for pid in orphans:
@@ -127,11 +121,7 @@ class Sampler:
         environ: Mapping[str, str] = os.environ,
         others: Sequence[int] = (),
     ) -> None:
-        """Starts without a sample; the utilisation of the first one is measured from here.
-
-        `pid` is the root of the process tree; the cell uses the first `num_gpus` of the visible GPUs. The trees of
-        `others`, further ranks of the cell, are included; sampling goes on if one of them ends.
-        """
+        """Looks from now on at the trees of `pid` and `others`, which may end, and at the first `num_gpus` GPUs."""
         self._others_pids = others
         self._root: int | None = None
         self._queries = _queries(num_gpus, nvml, environ)
@@ -173,10 +163,7 @@ class Sampler:
         return True
 
     def series(self, peak_bytes: int | None = None, until_s: float | None = None) -> SystemSeries:
-        """The samples so far, up to `until_s` of CLOCK_BOOTTIME: later ones belong to other work, such as checks.
-
-        The peak of memory is the largest sample, or `peak_bytes`, such as the process's VmHWM, if that is larger.
-        """
+        """The samples up to `until_s` of CLOCK_BOOTTIME, before checks; the peak may be `peak_bytes`, as of VmHWM."""
         times = [t_s for t_s in self._times_s if until_s is None or self._started_s + t_s <= until_s]
         sampled = self._memory_bytes[: len(times)]
         peaks = [*sampled, *([peak_bytes] if peak_bytes is not None else [])]
@@ -207,10 +194,8 @@ class Sampler:
 
 
 def _shares(before: _Moment, after: _Moment) -> dict[str, float | None]:
-    """What happened between two samples; None if they are too near, or a sum has decreased.
-
-    It does when a process ends that its parent does not wait for: what it used is then lost.
-    """
+    """What happened between two samples; None if they are too near, or a sum has decreased."""
+    # It does when a process ends that its parent does not wait for: what it used is then lost.
     wall_s = after.at_s - before.at_s
     used, now = before.usage, after.usage
     # Whole ticks: as a part of the whole, the kernel's time is never larger by a rounding error.
@@ -242,10 +227,8 @@ def _measure(tree: Sequence[int]) -> _Usage:
 
 
 def _waits(pids: Iterable[int]) -> dict[str, int]:
-    """Thread -> nanoseconds for which it was ready and had no core, of the first threads of these processes.
-
-    Field 2 of /proc/<pid>/task/<thread>/schedstat (Linux kernel, Documentation/scheduler/sched-stats.rst).
-    """
+    """Thread -> nanoseconds for which it was ready and had no core, of the first threads of these processes."""
+    # Field 2 of /proc/<pid>/task/<thread>/schedstat (Linux kernel, Documentation/scheduler/sched-stats.rst).
     found: dict[str, int] = {}
     for pid in pids:
         with contextlib.suppress(OSError):  # it has ended, or the kernel has no such file

@@ -30,10 +30,7 @@ def judge(cell: Cell, measurement: Measurement, seen: Witnessed | None = None) -
 
 
 def _claimed_s(measurement: Measurement) -> list[float]:
-    """Seconds of everything that the process says it timed, and of what it dropped in between.
-
-    Two sums that should be equal where it says that the blocks are made of the single steps.
-    """
+    """Seconds that the process says it timed or dropped: two sums, equal where the blocks are made of the steps."""
     steps_s, blocks_s = sum(measurement.latency_s), sum(block.seconds for block in measurement.blocks)
     evaluations_s = sum(epoch.evaluation.seconds for epoch in measurement.epochs if epoch.evaluation)
     epochs_s = sum(epoch.seconds for epoch in measurement.epochs) + evaluations_s

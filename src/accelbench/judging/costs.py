@@ -25,10 +25,8 @@ class Cost:
 
 
 def with_costs(row: Row, costs: Mapping[Device, Cost]) -> Row:
-    """`row` with the cost of a million samples while the device computes, and estimated energy if none was measured.
-
-    Of requests too: their cost is that of the whole time, their energy that of the share in which it computes.
-    """
+    """`row` with the cost of a million samples while the device computes, and estimated energy if none was measured."""
+    # Of requests too: their cost is that of the whole time, their energy that of the share in which it computes.
     device = Device(str(row["device"]))
     cost, num = costs.get(device), 1 if device in SHARE_ONE_CPU else int(row["devices"] or 1)
     rates = {"sample": (row["samples_per_s"], 1.0), "request": (row["requests_per_s"], row["busy_share"])}

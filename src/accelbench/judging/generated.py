@@ -13,11 +13,8 @@ COLUMNS = [
 
 
 def of_generation(cell: Cell, seen: Generation) -> Row:
-    """The columns; a median and its interval are of generations, and percentiles of all decode steps together.
-
-    Steps of one generation resemble each other, so that an interval of theirs would be too narrow, and that those of
-    a few generations tell nothing of others.
-    """
+    """The columns; a median and its interval are of generations, and percentiles of all decode steps together."""
+    # Steps of one generation resemble each other, so that an interval of theirs would be too narrow.
     first_ms = Sample([1000 * seconds for seconds in seen.prefill_s])
     steps = Sample([1000 * seconds for generation in seen.decode_s for seconds in generation])
     has_enough = len(seen.decode_s) >= NUM_SAMPLES_FOR[50]

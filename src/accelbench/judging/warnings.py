@@ -51,11 +51,8 @@ def doubt(about: str, text: str) -> Remark:
 
 
 def remarks(record: Record, row: Row, *, about_numbers: bool = True) -> list[Remark]:
-    """The remarks about a measured cell; `row` is the record's, without them.
-
-    All that an engine warns of is a doubt: it did something else than was asked for, or could not check it. Without
-    `about_numbers`, only what the process itself said.
-    """
+    """The remarks about a cell with this `row`; unless `about_numbers`, only what the process itself said."""
+    # All that an engine warns of is a doubt: it did something else than was asked for, or could not check it.
     measured = record.measurement
     assert measured is not None
     counted = counted_samples(record)

@@ -239,11 +239,9 @@ def _has_settled(steps: Sequence[float], elapsed: float, window: Window) -> bool
 
 
 def _run_blocks(runner: Runner, window: Window, typical_s: float) -> None:
-    """Measures blocks of equal numbers of steps, each at least `block_s` long.
-
-    If one is too short, because warm-up steps are slower, or if it compiles, all are measured again: dropping the short
-    one alone would bias the result towards slow blocks.
-    """
+    """Measures blocks of equal numbers of steps, each at least `block_s` long."""
+    # If one is too short, because warm-up steps are slower, or if it compiles, all are measured again: dropping the
+    # short one alone would bias the result towards slow blocks.
     timing, compiles = runner.timing, runner.compiles
     num_steps = max(1, math.ceil(BLOCK_MARGIN * window.block_s / max(typical_s, 1e-9)))
     for attempt in range(MAX_RESTARTS + 1):

@@ -299,10 +299,8 @@ def _is_constant(outputs: Outputs, references: References) -> bool:
 
 
 def _unsteady(outputs: Outputs, references: References, known: Output, most: float, *, is_wrong: bool) -> str | None:
-    """Why new networks can't say what the output should be; None if they can.
-
-    `known` is what one of them gave for the unseen inputs. If not `is_wrong`, a timed step's output alone differs.
-    """
+    """Why new networks can't say what the output should be; None if they can."""
+    # `known` is what one of them gave for the unseen inputs. If not `is_wrong`, a timed step's output alone differs.
     fed, unseen = outputs.inputs
     first, _, third = references.run([unseen, fed, unseen])  # the third has the first one's random numbers
     if between(first, known) > most:

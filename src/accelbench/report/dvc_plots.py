@@ -29,10 +29,8 @@ waiting.forEach(call => window.vegaEmbed(...call));
 
 
 def write(report: Path) -> None:
-    """Writes throughput.csv and .dvc_plots.html into the folder `report`, which holds cells.csv.
-
-    The page is hidden since it is a template: opened as it is, it is blank.
-    """
+    """Writes throughput.csv and .dvc_plots.html into the folder `report`, which holds cells.csv."""
+    # The page is hidden since it is a template: opened as it is, it is blank.
     cells = pd.read_csv(report / "cells.csv", dtype=str, keep_default_na=False)[COLUMNS]
     with writing(report / "throughput.csv") as file:  # which writes through no link
         cells.map(lambda text: text.translate(HARMLESS)).to_csv(file, index=False)
@@ -41,10 +39,7 @@ def write(report: Path) -> None:
 
 
 def page() -> str:
-    """The page, with DVC's placeholders.
-
-    Raises UserError: vl-convert-python, which comes with the extra `dvc`, is missing.
-    """
+    """The page, with DVC's placeholders. Raises UserError: vl-convert-python, of the extra `dvc`, is missing."""
     try:
         import vl_convert
     except ImportError as error:

@@ -71,10 +71,8 @@ class Published(NamedTuple):
 
 
 def published(sweeps: Iterable[Sweep]) -> list[Published]:
-    """The numbers of all cells that are ok, but for short processes of a search; of trainings the times to the target.
-
-    The time of a setting is there if all its seeds arrived, and it is the same training as the reference.
-    """
+    """The numbers of ok cells, but for short processes of a search; of trainings the times to the target."""
+    # The time of a setting is there if all its seeds arrived, and it is the same training as the reference.
     cells = [cell for sweep in sweeps for cell in sweep.cells if cell.is_ok]
     cells = [cell for cell in cells if cell.record is None or not cell.record.of_search]
     names = _names(cells)

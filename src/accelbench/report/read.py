@@ -122,10 +122,7 @@ def read_all(results: Path, costs: Costs = NO_COSTS, wanted: Collection[str] | N
 
 
 def read(folder: Path, costs: Costs = NO_COSTS) -> Sweep:
-    """The sweep in `folder`: the cells that its plan names, or without a plan those of all its records.
-
-    Raises UserError: neither the plan nor any record is readable.
-    """
+    """The sweep in `folder`: its plan's cells, or those of all records. Raises UserError: nothing there is readable."""
     (found,) = _read({folder: None}, costs).values()
     if isinstance(found, UserError):
         raise found
@@ -165,11 +162,9 @@ def _with_confirming(sweeps: list[Sweep], folder: Path, costs: Costs) -> list[Sw
 
 
 def _read(folders: Mapping[Path, RefusedError | None], costs: Costs) -> dict[Path, Sweep | UserError]:
-    """Folder -> its sweep without cells, or why nothing in it can be read.
-
-    The records of all plans are read in one pass: processes that start later would be copies of a larger one. A sweep
-    without a readable plan has the cells of all its records but a search's short ones.
-    """
+    """Folder -> its sweep without cells, or why nothing in it can be read."""
+    # The records of all plans are read in one pass: processes that start later would be copies of a larger one. A sweep
+    # without a readable plan has the cells of all its records but a search's short ones.
     _entries.cache_clear()  # a file may have changed since
     _environments.clear()
     plans: dict[Path, tuple[PlanFile, int]] = {}
@@ -333,10 +328,8 @@ def _judged_alike(sweeps: Sequence[Sweep], costs: Costs) -> list[Sweep]:
 
 
 def newest(sweeps: Sequence[Sweep]) -> tuple[list[Sweep], list[str]]:
-    """What a page shows cell by cell, and a notice if that is a part: of very many cells the newest of a sweep.
-
-    The newest sweep is the one with the latest start of a record, by the clock of the machine that measured it.
-    """
+    """What a page shows cell by cell, of very many cells the newest of a sweep, and then a notice that says so."""
+    # The newest sweep is the one with the latest start of a record, by the clock of the machine that measured it.
     num_cells = sum(len(sweep.cells) for sweep in sweeps)
     if num_cells <= MANY:
         return list(sweeps), []

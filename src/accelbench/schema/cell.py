@@ -67,10 +67,7 @@ def value_text(value: object) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Ways to make a network faster, each off by default. See docs/options.md.
-
-    The last two are of the cell's process and leave the network as it is.
-    """
+    """Ways to make a network faster, each off by default: docs/options.md. The last two are of the cell's process."""
 
     channels_last: bool = _shown(False, "whether the memory layout of images is channels last")
     compile: bool = _shown(False, "whether the network is compiled with torch.compile")
@@ -136,11 +133,7 @@ class TrainerSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """The bounds of the `window` protocol: see docs/measuring.md.
-
-    Warm-up goes on for up to ten times its minimum until step times have settled. `width` is half of the 95 % interval
-    of the median block, as a share of the median.
-    """
+    """The bounds of the `window` protocol: docs/measuring.md. `width`: half of the median's 95 % interval, a share."""
 
     warmup_steps: Count = setting(5, "steps before anything counts, at least", least=1)
     warmup_s: NotNegative = setting(0.3, "seconds before anything counts, at least")
@@ -155,11 +148,7 @@ class Window:
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """How requests arrive and how they are batched, of the protocols that serve: see docs/serving.md.
-
-    `max_batch` and `max_delay_ms` are Triton's settings: a batch is computed once it is full, or once its oldest
-    request has waited so long.
-    """
+    """How requests arrive and are batched: docs/serving.md. `max_batch` and `max_delay_ms` are Triton's settings."""
 
     rate: NotNegative = _of_requests(50.0, "protocol=server: requests that arrive per second", above=0)
     latency_ms: NotNegative = _of_requests(
@@ -190,10 +179,7 @@ ACCURACY, LOSS, METRIC = "accuracy", "loss", "metric"  # the metrics of a target
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What a training is to reach, of protocol=target: see docs/time-to-accuracy.md.
-
-    It is evaluated on a part of the training set, which it does not train on; the test set is only reported.
-    """
+    """What a training reaches on a part of the training set that is held out: see docs/time-to-accuracy.md."""
 
     accuracy: Share | None = setting(
         None,
@@ -338,10 +324,7 @@ class Cell(RunSettings):
     trainer: TrainerSettings | None = None  # None for another network than a LightningModule
 
     def settings(self) -> dict[str, Any]:
-        """The settings that the id is made of, as plain JSON values: all but `suite` and `timeout_s`.
-
-        Attributes that only another protocol uses are left out: changing them must not change this cell's id.
-        """
+        """The settings that the id is made of, as JSON: not `suite`, `timeout_s` and what only other protocols use."""
         return _settings(plain(self))
 
     @property
@@ -377,10 +360,8 @@ class Cell(RunSettings):
 
     @property
     def label(self) -> str:
-        """A short name for people, such as `cnn-cpu-bf16-b128-train`, with the settings that differ from the defaults.
-
-        `plan_file.labels` adds those in which cells differ whose defaults conf/ and params.yaml decide.
-        """
+        """A short name for people, such as `cnn-cpu-bf16-b128-train`, with the settings that are not the defaults."""
+        # `plan_file.labels` adds those in which cells differ whose defaults conf/ and params.yaml decide.
         return self.label_in(folder_name(self.python) if self.python else "")
 
     def label_in(self, environment: str) -> str:

@@ -1,7 +1,4 @@
-"""JSON Schema (draft 7) of the files that are kept, made of the types that `schema.converters` reads them by.
-
-What a field means stands in the comment beside its declaration, or in the declaration of a setting.
-"""
+"""JSON Schema (draft 7) of the kept files, from their types; meanings are settings' helps and fields' comments."""
 
 import ast
 import dataclasses
@@ -53,10 +50,7 @@ def plan() -> Schema:
 
 
 def processes(columns: Iterable[str]) -> Schema:
-    """The schema of what `export --format json` lists as `processes`: rows of processes.csv, which has these columns.
-
-    null stands for what is unknown; a later release may have more columns.
-    """
+    """The schema of processes.csv's rows in `export --format json`; null is unknown, later releases may add columns."""
     kinds = {each.column: each.kind for each in declared(Cell)} | dict.fromkeys(TEXTS, str) | dict.fromkeys(FLAGS, bool)
     rows = {name: _of(kinds.get(name, float) | None, {}) for name in columns}
     row = {**_object(rows, [*rows]), "additionalProperties": True}
@@ -64,10 +58,7 @@ def processes(columns: Iterable[str]) -> Schema:
 
 
 def fields(cls: Any, prefix: str = "") -> Iterator[tuple[str, Any, str]]:
-    """Yields the dotted name, the type and the meaning of each field of a dataclass and of those in its fields.
-
-    `[]` follows the name of a list.
-    """
+    """Yields the dotted name (`[]` after a list's), type and meaning of each field of a dataclass and of inner ones."""
     said = meanings(cls)
     for name, hint in get_type_hints(cls, include_extras=True).items():
         inner, ending = _inner(hint)
@@ -90,10 +81,7 @@ def _inner(hint: Any) -> tuple[Any, str]:
 
 @cache
 def meanings(cls: Any) -> dict[str, str]:
-    """What each field of a class means: the help of a setting, or the comment beside or above its declaration.
-
-    A comment above a field holds for those below it that it names.
-    """
+    """What each field of a class means: a setting's help, or the comment beside it, or above it and others it names."""
     found: dict[str, str] = {}
     for base in reversed(getattr(cls, "__mro__", ())):
         if dataclasses.is_dataclass(base) or is_typeddict(base):

@@ -244,10 +244,7 @@ class TargetTraining:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement(Observed):
-    """One cell's measurement. Seconds are wall time; a list has one value per step, in order.
-
-    None: the engine can't tell, or the cell has no such thing.
-    """
+    """One cell's measurement, in seconds of wall time; lists have a value per step; None: unknown, or there is none."""
 
     num_params: Count  # trainable parameters
     num_train_samples: AtLeastOne | None  # in this split; None for random images

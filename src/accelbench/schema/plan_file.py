@@ -131,10 +131,7 @@ def read_planned(folder: Path) -> Readable:
 
 
 def cells_in(folder: Path) -> list[WantedCell]:
-    """The cells that `folder`/plan.json names; without a readable plan, those of the records there.
-
-    Raises RefusedError: the system does not read the plan now.
-    """
+    """The cells of `folder`'s readable plan, else of its records. Raises RefusedError: the plan can't be read now."""
     try:
         return read_plan(folder).cells
     except RefusedError:
@@ -144,10 +141,7 @@ def cells_in(folder: Path) -> list[WantedCell]:
 
 
 def plan_of_records(folder: Path) -> PlanFile:
-    """A plan that names all readable records of `folder`, in the order in which they were measured.
-
-    Its study and profile are unknown.
-    """
+    """A plan of unknown study and profile that names all readable records of `folder`, in the order of their start."""
     wanted_at = {
         (record.started_at, record.name): WantedCell(record.cell, record.name, record.label)
         for record in read_all(folder.glob(RECORDS))
@@ -163,10 +157,7 @@ def joined(earlier: Sequence[WantedCell], new: Sequence[WantedCell]) -> list[Wan
 
 
 def sweep_folders(top: Path) -> dict[Path, RefusedError | None]:
-    """The folders that hold a plan or records: `top` and those below it, sorted, links followed, no hidden ones.
-
-    Folder -> None; or why the system does not list it, so that nobody knows what it holds.
-    """
+    """Folders in or below `top` with a plan or records, sorted, links followed, none hidden; or why one is unread."""
     found: dict[Path, RefusedError | None] = {}
 
     def refuse(error: OSError) -> None:

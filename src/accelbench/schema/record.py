@@ -51,10 +51,7 @@ def check_readable(version: object) -> None:
 
 @contextlib.contextmanager
 def explained(path: Path, what: str, advice: str = "") -> Iterator[None]:
-    """Raises a UserError that names the file for whatever the block raises as it reads it.
-
-    A RefusedError stays: it says nothing about the contents of the file.
-    """
+    """Raises a UserError that names the file for what the block raises; a RefusedError, not of its contents, stays."""
     try:
         yield
     except RefusedError:
@@ -107,10 +104,7 @@ class Record:
         return (is_partial or self.status == Status.timeout) and self.cell.timeout_s < timeout_s
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, with the cell's id and label for people and scripts. Its lists are the record's own.
-
-        Texts have *** for secrets.
-        """
+        """Plain JSON values, *** for secrets, with the cell's id and label. Its lists are the record's own."""
         values = dict(cleared(plain(self)))
         del values["cell_id"], values["label"]
         return {"cell_id": self.cell_id or self.cell.id, "label": self.label, **values}
@@ -151,10 +145,7 @@ def from_values(values: Mapping[str, Any]) -> Record:
 
 
 def cleared(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A record's JSON without secrets in any text but its settings and names; itself if it holds none.
-
-    Environment variables that this release does not keep are left out.
-    """
+    """A record's JSON without secrets in texts but settings and names, nor unkept variables; itself if it has none."""
     texts = {name: part for name, part in values.items() if name not in NAMING}
     clean = without_secrets(texts)
     environment: Any = texts.get("environment")
@@ -167,10 +158,8 @@ def cleared(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def check_settings(cell: Any) -> None:
-    """Raises a ValueError if an argument in the JSON of a cell is a secret: without it, it would be another cell.
-
-    Whether a record can be read does not depend on the variables of its reader.
-    """
+    """Raises a ValueError if an argument in the JSON of a cell is a secret: without it, it would be another cell."""
+    # Whether a record can be read does not depend on the variables of its reader.
     for part, name in ARGUMENTS:
         try:
             place = secret_argument(cell[part][name], {})
@@ -181,11 +170,7 @@ def check_settings(cell: Any) -> None:
 
 
 def read_cell(values: Any) -> tuple[Cell, str]:
-    """The cell of its JSON, and its id.
-
-    Raises ValueError, KeyError, TypeError: `values` are no cell, or its settings hold a secret; the message names the
-    field.
-    """
+    """The cell of its JSON, and its id. Raises ValueError, KeyError, TypeError, with the field: no cell, a secret."""
     cell, cell_id = _read_cell(dumps(values))
     model = replace(cell.model, args=deepcopy(cell.model.args), batch_args=deepcopy(cell.model.batch_args))
     return replace(cell, model=model, data=replace(cell.data, args=deepcopy(cell.data.args))), cell_id
@@ -241,10 +226,7 @@ class Readable:
     def each(
         self, function: Callable[[Record], Result], apply: Callable[..., Iterable[Any]] = mapped
     ) -> Iterator[tuple[Path, Result]]:
-        """`function` of each readable record, with the record's file; of many records, computed by several processes.
-
-        `function` has no side effects, and a result that is small beside the record; see `parallel.mapped`.
-        """
+        """`function` of each readable record, with its file; of many, computed by processes (`parallel.mapped`)."""
         self.refused.clear()
 
         def of_file(path: Path) -> tuple[Path, list[Result]]:

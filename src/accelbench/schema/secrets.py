@@ -148,10 +148,7 @@ def masked(text: str, environ: Mapping[str, str] = os.environ) -> str:
 
 
 def masker(environ: Mapping[str, str] = os.environ) -> Callable[[str], str]:
-    """What puts *** for the passwords in addresses, known kinds of tokens, and values of variables with secrets' names.
-
-    Paths are no such values, nor what is shorter than `MIN_LENGTH`.
-    """
+    """What puts *** for addresses' passwords, known tokens, and secret variables' values but paths and short ones."""
     hidden = [environ[name] for name in environ if is_secret(name)]
     lines = {
         line.strip()
@@ -188,10 +185,7 @@ def _address(match: re.Match[str]) -> str:
 
 
 def without_secrets(value: T, environ: Mapping[str, str] = os.environ) -> T:
-    """JSON or a dataclass with `masked` texts, in mappings and lists too; `value` itself if it has no secret.
-
-    The names of a mapping stay, and the entries `ENUMERATED`.
-    """
+    """JSON or a dataclass with `masked` texts, but a mapping's names and `ENUMERATED`; itself if it has no secret."""
     hide = masker(environ)
     texts: list[str] = []
     _add_texts(value, texts)
@@ -237,10 +231,8 @@ def _each_masked(value: Any, hide: Callable[[str], str]) -> Any:
 
 @functools.cache
 def tuning() -> frozenset[str]:
-    """The environment variables that tune the computing libraries (variables.txt), each by its exact name.
-
-    A prefix would let in others' variables, such as NVIDIA_API_KEY or Terraform's TF_TOKEN_..., which hold secrets.
-    """
+    """The environment variables that tune the computing libraries (variables.txt), each by its exact name."""
+    # A prefix would let in others' variables, such as NVIDIA_API_KEY or Terraform's TF_TOKEN_..., which hold secrets.
     lines = Path(__file__).with_name("variables.txt").read_text().splitlines()
     return frozenset(name for line in lines if not line.startswith("#") for name in line.split())
 

@@ -85,10 +85,7 @@ def group_digest(value: object) -> str:
 
 @contextlib.contextmanager
 def open_regular(path: Path) -> Iterator[BufferedReader]:
-    """Opens a regular file to be read. A link to one is followed.
-
-    Raises OSError: there is no such file, or it is a folder, a pipe or a device, on which reading might never end.
-    """
+    """Opens a regular file, or a link to one. Raises OSError: none, or what may never end, as a pipe or device."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
@@ -147,10 +144,7 @@ def dumps(value: object, *, indented: bool = False) -> bytes:
 
 
 def entries_of(path: Path) -> dict[str, Any]:
-    """The entries of a JSON file that keeps one for each machine; none if it is missing or holds no such thing.
-
-    Raises RefusedError: see `read_bytes`.
-    """
+    """The entries of a JSON file, one for each machine; none if it is missing or no such. Raises RefusedError."""
     with contextlib.suppress(OSError, ValueError):
         return load(dict[str, Any], read_json(path))
     return {}
@@ -170,10 +164,8 @@ def json_text(value: object) -> str:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[Path]:
-    """Gives a file to write instead of `path`, which it replaces, synced to the disk, if the block ends without error.
-
-    A process that is killed meanwhile leaves a hidden file, which a later call in this folder removes.
-    """
+    """Gives a file to write instead of `path`, which it replaces, synced, if the block ends without error."""
+    # A process that is killed meanwhile leaves a hidden file, which a later call in this folder removes.
     path.parent.mkdir(parents=True, exist_ok=True)
     for left in path.parent.glob(f"{PREFIX}*{SUFFIX}"):
         with contextlib.suppress(OSError):

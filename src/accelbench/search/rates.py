@@ -73,11 +73,9 @@ class Candidate:
 
     @property
     def capacity(self) -> float | None:
-        """About the rate at which the percentile is at the limit; None before a probe told anything.
-
-        One over the percentile falls about linearly with the rate, and is 0 where the queue grows: exactly so in an
-        M/M/1 queue. The line is that between the highest rate within the limit and the lowest one beyond.
-        """
+        """About the rate at which the percentile is at the limit; None before a probe told anything."""
+        # One over the percentile falls about linearly with the rate, and is 0 where the queue grows: exactly so in an
+        # M/M/1 queue. The line is that between the highest rate within the limit and the lowest one beyond.
         told = sorted((each.rate, each.load) for each in self.probed if each.load is not None)
         if not told:
             return None

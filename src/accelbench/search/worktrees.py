@@ -22,10 +22,8 @@ NO_CODE = (".md", ".rst")  # the endings of files that no program reads
 
 
 def git(*words: object) -> str:
-    """What git prints, without the hooks of the repository. Raises UserError: it fails.
-
-    What a hook that runs this says of its repository, such as GIT_INDEX_FILE, would hold for the worktrees too.
-    """
+    """What git prints, without the hooks of the repository. Raises UserError: it fails."""
+    # What a hook that runs this says of its repository, such as GIT_INDEX_FILE, would hold for the worktrees too.
     command = ["git", "-c", "core.hooksPath=/dev/null", "-c", "log.showSignature=false", *map(str, words)]
     how: dict[str, Any] = {"capture_output": True, "text": True, "errors": "replace", "start_new_session": True}
     try:
@@ -52,20 +50,15 @@ class Commit:
         return self.hash[:8]
 
     def code(self) -> str:
-        """A digest of its files but texts for people: commits with equal ones run alike.
-
-        Of all files, not of the package that the cell names: that may import others of the repository, or read them.
-        """
+        """A digest of its files but texts for people: commits with equal ones run alike."""
+        # Of all files, not of the package that the cell names: that may import others of the repository, or read them.
         files = git("ls-tree", "-r", "-z", "--full-tree", self.hash).split("\0")
         return hashlib.sha256("\0".join(each for each in files if not each.endswith(NO_CODE)).encode()).hexdigest()
 
 
 def commits(good: str, bad: str) -> list[Commit]:
-    """GOOD, and the commits after it up to BAD, the oldest first.
-
-    Only first parents: the states that the branch was in, one after another. What a merge brings came into it at once,
-    and its single commits may lack what the branch had by then. Raises UserError: there are none.
-    """
+    """GOOD, and the branch's commits after it up to BAD, the oldest first. Raises UserError: there are none."""
+    # Only first parents: what a merge brings came at once, and its commits may lack what the branch had by then.
     git("rev-parse", "--show-toplevel")
     found = {}
     for name, word in (("GOOD", good), ("BAD", bad)):

@@ -104,10 +104,8 @@ class Arrivals:
         self._folder.cleanup()
 
     def batches(self, max_batch: int) -> Batches:
-        """As Triton's dynamic batcher makes them: full ones, and those whose oldest request waited `max_delay_ms`.
-
-        They end early where the queue surely grows: the time that is left would change nothing.
-        """
+        """As Triton's dynamic batcher makes them: full ones, and those whose oldest request waited `max_delay_ms`."""
+        # They end early where the queue surely grows: the time that is left would change nothing.
         self.due += now_ns() + LEAD_NS - self.due[0]
         self._process.stdin.write(b"\n")  # type: ignore[union-attr]
         taken, delay_ns = 0, int(self._server.max_delay_ms * 1e6)

@@ -174,10 +174,7 @@ class _Crew:
         self._failure: BaseException | None = None
 
     def run(self, batches: Batches, wait: Callable[[], None] = lambda: None) -> None:
-        """Has the batches computed, the first once all are prepared and `wait` has returned.
-
-        Raises what `prepare` raised, or what is no error of a request.
-        """
+        """Has the batches computed, once all are prepared and `wait` returns. Raises what is no error of a request."""
 
         def begin() -> None:
             wait()

@@ -14,10 +14,7 @@ KINDS = {"Integer": "a whole number", "Float": "a number", "bool": "true or fals
 
 
 def user_error_behind(error: BaseException) -> UserError | None:
-    """The user's mistake behind `error`: a UserError among its causes, or another error translated into one.
-
-    None if it is a defect of the program.
-    """
+    """The user's mistake behind `error`, a UserError among its causes or a translated one; None: a program's defect."""
     chain = list(_chain(error))
     for known in chain:
         if isinstance(known, UserError):

@@ -84,10 +84,7 @@ def wanted_suites(project: Path | None, folder: Path) -> list[str] | None:
 
 
 def data_settings(project: Path | None, name: str, of_profile: str | None = None) -> dict[str, Any]:
-    """The settings of data set `name`, such as its `source`, with the values of a profile, by default that in force.
-
-    Raises UserError: params.yaml has no such data set.
-    """
+    """The settings of a data set, as its `source`, in a profile, else in that in force. Raises UserError: unknown."""
     if project is None:
         return {"source": "auto"} if find(name).home else {}
     sets, profile = _section(project, "data")

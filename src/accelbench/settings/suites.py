@@ -141,10 +141,8 @@ def _values_of(run: RunConfig | DictConfig, setting: str) -> set[str]:
 
 
 def readable(word: str) -> str:
-    """`word` as Hydra reads it: a path gets quotes if Hydra would not take it as it is.
-
-    Of a setting that may be an axis, only a path that is there: it may have commas, which else separate values.
-    """
+    """`word` as Hydra reads it: a path gets quotes if Hydra would not take it as it is."""
+    # Of a setting that may be an axis, only a path that is there: it may have commas, which else separate values.
     name, _, path = word.partition("=")
     is_path = name in PATHS or (name in AXES_OF_PATHS and Path(path).expanduser().exists())
     if not is_path or re.fullmatch(r"[\w./:@+-]*|['\"].*", path, re.ASCII | re.DOTALL):
@@ -159,10 +157,8 @@ def quoted(text: str) -> str:
 
 
 def with_arguments_added(words: list[str]) -> list[str]:
-    """`words` with the plus signs that Hydra needs to add arguments of unknown networks, and options of sbatch.
-
-    Of accelbench's own networks conf/ has all arguments: an unknown name stays an error.
-    """
+    """`words` with the plus signs that Hydra needs to add arguments of unknown networks, and options of sbatch."""
+    # Of accelbench's own networks conf/ has all arguments: an unknown name stays an error.
     models = {name.strip() for word in words if word.startswith("model=") for name in word[6:].split(",")}
     has_arguments = bool(models & (set(Library) - {Library.accelbench}))
     added = (*(ARGUMENTS if has_arguments else ()), OPTIONS)
@@ -179,10 +175,7 @@ def parse(word: str) -> Override:
 
 
 def given_in(words: Iterable[str]) -> dict[str, str]:
-    """The settings that words of the command line name, and their values as written.
-
-    Raises UserError: a word is not of the form `name=value`, or names a setting of Hydra itself.
-    """
+    """The settings that words name, and their values as written. Raises UserError: no `name=value`, or Hydra's own."""
     given = {}
     for word in words:
         override = parse(word)
@@ -221,10 +214,7 @@ def check_brackets(word: str) -> None:
 
 
 def check_combinations(overrides: Iterable[Override]) -> int:
-    """The number of combinations of all values that a sweep's overrides list.
-
-    Raises UserError: it is 0, or above `MAX_CELLS`; the message names the axes with their lengths.
-    """
+    """How many combinations a sweep's overrides list. Raises UserError, with the axes: none, or above `MAX_CELLS`."""
     lengths = {override.get_key_element(): _num_values(override) for override in overrides}
     if empty := [name for name, length in lengths.items() if not length]:
         raise UserError(f"{', '.join(empty)}: a range without a value")

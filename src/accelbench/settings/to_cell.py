@@ -59,10 +59,7 @@ DECLARED = tuple(declared(RunConfig))
 
 
 def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
-    """The frozen cell of a composed configuration, and the options of its sweep.
-
-    Raises UserError: a value is out of range; the message names the flag.
-    """
+    """The frozen cell of a composed configuration, and its sweep's options. Raises UserError: a value out of range."""
     check_limits(run)
     check_executor(run.executor)
     run = replace(checked(run), python=run.python and interpreters.other(run.python))
@@ -113,10 +110,8 @@ def _taken(kind: type[T], settings: Any, **others: Any) -> T:
 
 
 def _learning_rate(run: RunConfig) -> float:
-    """The rate at the cell's batch, by the rule of `optimizer.scale`.
-
-    Linear: Goyal et al., Accurate, Large Minibatch SGD, 2017; square root: Krizhevsky, One weird trick, 2014.
-    """
+    """The rate at the cell's batch, by the rule of `optimizer.scale`."""
+    # Linear: Goyal et al., Accurate, Large Minibatch SGD, 2017; square root: Krizhevsky, One weird trick, 2014.
     scale, model = run.optimizer.scale, run.model
     if scale == LrScale.none:
         return model.learning_rate
@@ -180,10 +175,8 @@ def _without_unused_settings(run: RunConfig) -> RunConfig:
 
 
 def _check_made_for(run: RunConfig) -> None:
-    """Raises a UserError if a study's network would be another one, with other parameters, on this data set's images.
-
-    Pictures and arrays of the user's own are in no study.
-    """
+    """Raises a UserError if a study's network would have other parameters on this data set's images."""
+    # Pictures and arrays of the user's own are in no study.
     model, data = run.model, run.data.name
     if model.library != Library.accelbench or model.input_shape is None or data not in SHAPES:
         return
@@ -279,10 +272,7 @@ def repeated(cells: Iterable[Cell], num: int) -> list[Cell]:
 
 
 def check_limits(run: RunConfig) -> None:
-    """Checks every setting's limits.
-
-    Raises UserError: a value is out of range; the message names the flag and the range.
-    """
+    """Checks every setting's limits. Raises UserError, which names the flag and the range: a value is out of it."""
     data = run.data
     fitting = [pipeline for pipeline in Pipeline if (pipeline in RANDOM_IMAGE_PIPELINES) == (data.name == RANDOM)]
     if data.pipeline not in fitting:

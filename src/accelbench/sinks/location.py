@@ -29,10 +29,8 @@ MAX_KB = 500_000  # by which the memory may grow: an honest answer has some mega
 
 
 def tracking_uri(root: Path) -> str:
-    """The store's address: MLFLOW_TRACKING_URI if it is set, else the project's database.
-
-    It may hold a password: print `server_uri`, or what `secrets.masked` makes of it.
-    """
+    """The store's address: MLFLOW_TRACKING_URI if it is set, else the project's database."""
+    # It may hold a password: print `server_uri`, or what `secrets.masked` makes of it.
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{database(root)}"
 
 
@@ -58,10 +56,8 @@ def artifacts(root: Path) -> Path:
 
 
 def proxied(suite: str) -> str:
-    """The address of the files of a suite's runs in the project's store; it names no folder of this machine.
-
-    MLflow's server finds them in the folder that it is started with: a copied or moved project takes its files along.
-    """
+    """The address of the files of a suite's runs in the project's store; it names no folder of this machine."""
+    # MLflow's server finds them in the folder that it is started with: a copied or moved project takes its files along.
     return PROXIED + re.sub(r"[^\w-]", "_", suite, flags=re.ASCII)
 
 
@@ -143,10 +139,8 @@ class InTime:
 
 @contextmanager
 def _limited(seconds: float) -> Iterator[None]:
-    """Ends the block after some seconds, or when memory grows by `MAX_KB`, by a TimeoutError.
-
-    Only in the main thread, which gets signals. A library may make another error of it.
-    """
+    """Ends the block after some seconds, or when memory grows by `MAX_KB`, by a TimeoutError."""
+    # Only in the main thread, which gets signals. A library may make another error of it.
     if threading.current_thread() is not threading.main_thread():
         yield
         return

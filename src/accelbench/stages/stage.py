@@ -1,7 +1,4 @@
-"""The stages of dvc.yaml: `python -m accelbench.stages NAME [suite or data set]`.
-
-What they do is in `work.py`, imported once it is needed: a stage that only asks `make repro` needs little.
-"""
+"""The stages of dvc.yaml: `python -m accelbench.stages NAME [suite or data set]`; what they do is in `work.py`."""
 
 import json
 import os

@@ -74,10 +74,8 @@ def suites(root: Path, names: Sequence[str] | None = None) -> list[Suite]:
 
 
 def write_retries(root: Path) -> None:
-    """Writes, for each suite of the project, the list of the cells that `retry: failed` measures again.
-
-    It holds when each record began, so that a cell that fails again makes another list. Raises UserError.
-    """
+    """Writes, for each suite of the project, the list of the cells that `retry: failed` measures. Raises UserError."""
+    # It holds when each record began, so that a cell that fails again makes another list.
     project.check_inside(root / project.RETRIES, root)
     is_on = params.load(root).get("retry") == Retry.failed
     for suite in params.suite_names(root):
@@ -128,10 +126,7 @@ class Question:
 
 
 def questions(sweeps: Sequence[Sweep], budget_s: float) -> list[Question]:
-    """The questions that are worth asking: the cheapest that are not answered yet, and of these the closest first.
-
-    The same questions are chosen before and after they were answered. All of them together take `budget_s`.
-    """
+    """The questions worth asking within `budget_s`: the cheapest, closest first; the same once they are answered."""
     found = []
     for group in groups(joined(process for each in sweeps for process in each.planned)):
         other = next(iter(group.others), None)
@@ -161,11 +156,8 @@ def confirm_best(root: Path, console: Console, hosts: Hosts) -> None:
 
 
 def answer(chosen: Sequence[Question], folder: Path, console: Console, hosts: Hosts) -> list[Record]:
-    """Answers the questions, each into a folder of its own below `folder`; returns the records.
-
-    Records of an earlier call count if they are of the same cells, machine and code. The folders of other questions
-    lose their plans, so that the report does not read them; their records stay.
-    """
+    """Answers the questions, each in a folder below `folder`; returns the records, earlier ones of equal cells too."""
+    # The folders of other questions lose their plans, so that the report does not read them; their records stay.
     folder.mkdir(exist_ok=True)
     for plan in folder.glob(f"*/{project.PLAN}"):
         if plan.parent.name not in {question.name for question in chosen}:
@@ -200,10 +192,8 @@ def relate(root: Path, wanted: Collection[str]) -> None:
 
 
 def run_suite(console: Console, name: str) -> None:
-    """Measures every cell that has no record in results/<suite>/.
-
-    It succeeds once every cell has a record, even if cells failed: else DVC would not build the report.
-    """
+    """Measures every cell that has no record in results/<suite>/."""
+    # It succeeds once every cell has a record, even if cells failed: else DVC would not build the report.
     (suite,) = suites(project.pipelines_place().root, [name])
     with Hosts() as hosts:
         terminal.show_answer(suite.measure(console, hosts), project.shown(suite.folder), console)

@@ -27,11 +27,9 @@ class ArrivalRatio:
 
 
 def arrival_ratio(first: Sequence[float], second: Sequence[float], budget: float | None = None) -> ArrivalRatio:
-    """What is said of two settings' times.
-
-    If budgets differ, as those of equal numbers of epochs do, `budget` is the shortest of a run that did not arrive:
-    what arrived later counts as not arrived, since that run could not show it.
-    """
+    """What is said of two settings' times."""
+    # If budgets differ, as those of equal numbers of epochs do, `budget` is the shortest of a run that did not arrive:
+    # what arrived later counts as not arrived, since that run could not show it.
     if budget is not None:
         first, second = ([time if time <= budget else math.inf for time in times] for times in (first, second))
     low, high = ratio_interval(first, second, budget) or (None, None)

@@ -44,10 +44,8 @@ def difference_interval(first: Floats, second: Floats, confidence: float = CONFI
 
 
 def _degrees_of_freedom(first: Floats, second: Floats) -> float:
-    """Welch's degrees of freedom; for different numbers of values, those of the smaller sample.
-
-    Skewness cancels in the difference of two samples only if they are of equal size.
-    """
+    """Welch's degrees of freedom; for different numbers of values, those of the smaller sample."""
+    # Skewness cancels in the difference of two samples only if they are of equal size.
     variances = first.var(ddof=1), second.var(ddof=1)
     if first.size != second.size or not any(variances):
         return min(first.size, second.size) - 1

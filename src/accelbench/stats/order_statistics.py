@@ -72,10 +72,8 @@ class Sample:
         return max(0.0, min(MAX_CORRELATION, raw + (1 + 3 * raw) / len(centred)))
 
     def percentile(self, percent: float) -> float:
-        """The nearest-rank percentile: the smallest value that at least `percent` % of the values do not exceed.
-
-        The 50th is the median, the mean of the middle two of an even number: the lower one may be far below.
-        """
+        """The nearest-rank percentile: the smallest value that at least `percent` % of the values do not exceed."""
+        # The 50th is the median, the mean of the middle two of an even number: the lower one may be far below.
         if percent == 50:
             return self.median
         return float(self.ordered[math.ceil(percent / 100 * len(self.ordered)) - 1])
@@ -121,10 +119,7 @@ def half_width(values: Sequence[float]) -> float | None:
 
 
 def change(values: Sequence[float]) -> float:
-    """How much the last third's median differs from the first third's, as a share of the latter; `values` are above 0.
-
-    0 if noise explains it: up to three standard errors of the difference.
-    """
+    """The last third's median over the first's, less 1, of values above 0; 0 within three standard errors of that."""
     third = len(values) // 3
     if third < 2:
         return 0.0
@@ -134,19 +129,14 @@ def change(values: Sequence[float]) -> float:
 
 
 def alike(before: Sequence[float], after: Sequence[float], tolerance: float = 0.05) -> bool:
-    """Whether two stretches of a series have the same level.
-
-    Their medians differ by at most `tolerance` of the first, or by at most twice the standard error of the difference.
-    """
+    """Whether two stretches' medians differ by at most `tolerance` of the first, or two standard errors of that."""
     error = MEDIAN_ERROR * math.hypot(*(noise(part) / math.sqrt(len(part)) for part in (before, after)))
     return abs(median(after) - median(before)) <= max(tolerance * abs(median(before)), 2 * error)
 
 
 def noise(values: Sequence[float]) -> float:
-    """The standard deviation of a series around its trend; 0 for a single value.
-
-    Estimated robustly from the differences of neighbours (von Neumann, The Annals of Mathematical Statistics 12, 1941).
-    """
+    """The standard deviation of a series around its trend; 0 for a single value."""
+    # Estimated robustly from the differences of neighbours (von Neumann, Annals of Mathematical Statistics 12, 1941).
     steps = [later - earlier for earlier, later in zip(values, values[1:], strict=False)]
     if not steps:
         return 0.0

@@ -174,10 +174,7 @@ def is_prepared(place: Workplace, data: DataSpec) -> bool:
 
 
 def prepare_missing(place: Workplace, data: DataSpec, console: Console) -> None:
-    """Prepares a data set, unless it is there or a DataModule makes it; the user's own again if it changed.
-
-    Raises UserError: params.yaml does not name the data set; DataError: it can't be obtained.
-    """
+    """Prepares a data set that is missing, or the user's own that changed. Raises UserError: unknown; or DataError."""
     if is_prepared(place, data):
         return
     from accelbench.data import prepare  # it takes long to import

@@ -26,11 +26,8 @@ REACH_S = 0.5  # how long a data set's mirrors have to answer
 def forecast(
     cells: Sequence[Cell], hosts: Hosts, place: Workplace, say: Callable[[str], None], profile: str | None = None
 ) -> Evidence:
-    """The evidence of how long `cells` take, all of which run here; their data sets are as `profile` wants them.
-
-    For cells whose work was never measured, devices are probed, and the work of their networks is counted, unless
-    another measurement is under way, which that would disturb.
-    """
+    """The evidence of how long `cells` take, all of which run here; their data sets are as `profile` wants them."""
+    # For work that was never measured, devices are probed and networks counted, unless that disturbs another sweep.
     environment = fingerprint(PROBING_ENGINE)
     evidence = read_evidence(place.root, environment["machine"], {cell.id for cell in cells})
     evidence.ceilings |= {Device(word): kept for word, kept in read_ceilings(place.cache, environment).items()}

@@ -123,10 +123,7 @@ class Session:
         self.context, self.ready = context, ready
 
     def measure(self, item: Planned, left_s: float = math.inf) -> Record:
-        """Runs the cell, or skips it with its reason, judges it, writes its record, and shows the outcome.
-
-        A cell that other programs disturbed waits for a quiet machine, and is run once more, within `left_s`.
-        """
+        """Runs the cell, or skips it, judges, writes and shows it; a disturbed one once more, within `left_s`."""
         assert self._progress is not None, "entered, with something to do"
         self._progress.start(item)
         failure = self._preflight.failure(item.cell) if item.skip_reason is None else None
@@ -213,11 +210,9 @@ class Preflight:
         self.works: list[tuple[Cell, Work | None]] = []  # of a step of those that run
 
     def check(self, cells: Iterable[Cell]) -> int:
-        """Checks one of all cells with the same network, batches and mode; returns how many networks were checked.
-
-        It is the one with the smallest batch; if that fails, the next larger one too: batch normalisation can't train
-        on a single sample. If a cell in fp32 on the CPU fails, one that runs elsewhere is checked too.
-        """
+        """Checks one of all cells with the same network, batches and mode; returns how many networks were checked."""
+        # That with the smallest batch; if it fails, the next larger too: batch normalisation can't train on a single
+        # sample. If a cell in fp32 on the CPU fails, one that runs elsewhere is checked too.
         batches: dict[tuple[str, bool], dict[int, Cell]] = defaultdict(dict)
         for cell in cells:
             if cell.model.library in CHECKED:

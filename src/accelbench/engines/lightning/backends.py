@@ -1,7 +1,5 @@
-"""How Lightning runs on each kind of device: copying, waiting, time stamps, and what really ran.
-
-torch_xla is imported with a backend for XLA: its import replaces parts of torch.nn, which only a cell there may do.
-"""
+"""How Lightning runs on each kind of device: copying, waiting, time stamps, and what really ran."""
+# torch_xla is imported with a backend for XLA: its import replaces parts of torch.nn, which only a cell there may do.
 
 import re
 import sys
@@ -61,10 +59,8 @@ class Backend(BaseBackend):
         self.flushes_denormals = True
 
     def hold(self, dtype: torch.dtype) -> None:
-        """Sets it again, with `dtype` for new tensors, just before the first step: the user's code may have changed it.
-
-        `changed` compares with it. Without `prepare`, in the user's own process, the settings are the present ones.
-        """
+        """Sets it again, with `dtype` for new tensors, just before the first step; `changed` compares with it."""
+        # The user's code may have changed it. Without `prepare`, in the user's own process, its settings are there.
         self.held = self.held or Held()
         self.held.again(dtype)
 

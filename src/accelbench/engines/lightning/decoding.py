@@ -1,7 +1,4 @@
-"""Decodes pictures for batches with torchvision's transforms, as data loaders of PyTorch do.
-
-Importing torchvision takes a second: only what decodes pictures imports this module.
-"""
+"""Decodes pictures by torchvision's transforms, as PyTorch's loaders do; alone here: its import takes a second."""
 
 import torch
 from torch import Tensor

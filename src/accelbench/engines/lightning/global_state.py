@@ -114,21 +114,16 @@ def restore(values: Mapping[str, Any]) -> None:
 
 
 def values_of_a_cell(*, allow_tf32: bool) -> dict[str, Any]:
-    """The settings that are not PyTorch's defaults: by default, a GPU computes fp32 convolutions in TF32.
-
-    cuDNN chooses algorithms by its rules, which is PyTorch's default. Algorithms chosen by trial may differ between
-    two processes.
-    """
+    """The settings that are not PyTorch's defaults: by default, a GPU computes fp32 convolutions in TF32."""
+    # cuDNN chooses algorithms by its rules, its default: those chosen by trial may differ between two processes.
     places = {place: TF32 if allow_tf32 and "cud" in place else FULL for place in FP32_PLACES}
     return {OLDER[0]: "high" if allow_tf32 else "highest", OLDER[1]: allow_tf32, **places, BENCHMARK: False}
 
 
 def use_threads(num: int) -> None:
-    """Has PyTorch compute with `num` CPU threads. A number that holds already is not set.
-
-    `torch.set_num_threads` also takes away MKL's right to use fewer threads for small products, for good. Training a
-    small transformer then takes 4 % longer than in a loop that sets nothing.
-    """
+    """Has PyTorch compute with `num` CPU threads. A number that holds already is not set."""
+    # `torch.set_num_threads` also takes away MKL's right to use fewer threads for small products, for good. Training a
+    # small transformer then takes 4 % longer than in a loop that sets nothing.
     if torch.get_num_threads() != num:
         torch.set_num_threads(num)
 
@@ -145,10 +140,8 @@ PER_THREAD = 1 << 16  # elements with which PyTorch gives each thread a part
 
 
 def flush_denormals() -> None:
-    """Has this thread and those that it starts compute with 0 instead of numbers that are smaller than normal ones.
-
-    To be called before PyTorch starts threads: they inherit it. Raises an UnsupportedError if the CPU can't.
-    """
+    """Computes with 0 for denormal numbers in this thread and those it starts, or raises an UnsupportedError."""
+    # To be called before PyTorch starts threads: they inherit it.
     if not torch.set_flush_denormal(True):
         raise UnsupportedError("flush_denormals=true: this CPU can't flush them: use flush_denormals=false")
 
@@ -168,10 +161,7 @@ class Held:
         self.overridden: list[str] = []  # what `again` set back, such as `torch.backends.cudnn.benchmark (True)`
 
     def again(self, dtype: torch.dtype) -> None:
-        """Sets them again, since the user's code may have changed them while it was imported and built a network.
-
-        Lightning sets `dtype`, of new tensors, around a step.
-        """
+        """Sets them again: the user's code may have changed them; `dtype` is of new tensors, as Lightning sets it."""
         self.values[DEFAULT_DTYPE] = dtype
         self.overridden = [f"{name} ({value})" for name, (_, value) in self._differences().items()]
         restore(self.values)

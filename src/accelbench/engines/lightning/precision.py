@@ -72,11 +72,8 @@ class XLAPerStep(XLAPrecision):
 
 
 def plugin_for(precision: Precision, torch_type: str) -> lightnings.Precision:
-    """Lightning's plugin that computes in `precision` on `torch_type` (`cpu`, `cuda` or `xla`).
-
-    The Trainer gets a plugin because its argument `precision=` substitutes silently: `16-mixed` on the CPU becomes
-    `bf16-mixed`.
-    """
+    """Lightning's plugin that computes in `precision` on `torch_type` (`cpu`, `cuda` or `xla`)."""
+    # The Trainer's argument `precision=` substitutes silently: `16-mixed` on the CPU becomes `bf16-mixed`.
     if torch_type == "xla":
         return XLAPerStep(precision)
     if precision in MIXED:
@@ -94,10 +91,8 @@ def unmixed_plugin(precision: Precision, plugins: Any = lightnings) -> Any:
 
 
 def check_normalises(network: nn.Module, cell: Cell) -> None:
-    """Raises an UnsupportedError if the cell trains batch normalisation in fp16 on XLA, which sums squares in fp16.
-
-    Seen on its CPU: the output is up to 25 % off, and not finite from some 65,000 pixels a channel on.
-    """
+    """Raises an UnsupportedError if the cell trains batch normalisation in fp16 on XLA, which sums squares in fp16."""
+    # Seen on its CPU: the output is up to 25 % off, and not finite from some 65,000 pixels a channel on.
     trains_in_fp16 = (cell.mode, cell.precision) == (Mode.train, Precision.fp16)
     if cell.device in XLA and trains_in_fp16 and any(isinstance(each, _BatchNorm) for each in network.modules()):
         raise UnsupportedError("XLA trains batch normalisation wrongly in fp16: use bf16 or bf16_mixed")
@@ -134,10 +129,7 @@ class Observer:
             handle.remove()
 
     def precision(self, most: str | None = None) -> str:
-        """The word for the precision that ran, or its dtypes if there is no word for them.
-
-        `most` is the format of most matrix products of a whole step; None if only the first one was observed.
-        """
+        """The word, or dtypes, of the precision that ran; `most`: of most products, None if one alone was seen."""
         stored, computed = (str(tensor.dtype).removeprefix("torch.") for tensor in (self.weights, self._seen))
         tf32 = self._seen.device.type == "cuda" and multiplies_in_tf32()
         return word_for(stored, most or computed, tf32=tf32)

@@ -136,10 +136,8 @@ def _has_units(backend: Backend, precision: Precision) -> bool:
 
 
 def _note_rates(backend: Backend, precision: Precision, best: Best, known: dict[str, float]) -> None:
-    """Notes the operations per second of the kernels that run in this precision; of the fastest, if any is known.
-
-    Of a family, kernels of rising size, until one would take too long or does not run.
-    """
+    """Notes the operations per second of the kernels that run in this precision; of the fastest, if any is known."""
+    # Of a family, kernels of rising size, until one would take too long or does not run.
     names = sorted(known, key=lambda name: known[name], reverse=True)[:NUM_FAST]
     backend.prepare(allow_tf32=precision == Precision.tf32)
     torch.backends.cudnn.benchmark = True  # cuDNN tries its algorithms; `prepare` forbids it

@@ -221,10 +221,8 @@ def _num_bytes(func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any
 
 
 def _convolution_backward(grad: Tensor, inputs: Tensor, weight: Tensor, *args: Any, **_: Any) -> int:
-    """Each of the two gradients takes as many multiply-adds as the forward pass, with groups or without.
-
-    PyTorch's formula counts the weight gradient of a grouped convolution too often: once for each group.
-    """
+    """Each of the two gradients takes as many multiply-adds as the forward pass, with groups or without."""
+    # PyTorch's formula counts the weight gradient of a grouped convolution too often: once for each group.
     transposed, output_mask = args[4], args[7]
     forward = conv_flop_count(list(inputs.shape), list(weight.shape), list(grad.shape), transposed=transposed)
     return forward * int(sum(output_mask[:2]))

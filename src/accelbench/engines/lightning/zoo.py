@@ -122,10 +122,7 @@ def check_logits(output: object, model: ModelSpec, num_classes: int | None) -> N
 
 
 def mlp(shape: Shape, num_classes: int, *, widths: Sequence[int] = (512,) * 4, dropout: float = 0.45) -> nn.Module:
-    """Studies 001 and 004: dense layers of `widths` units, each with ReLU and, if any, dropout.
-
-    1,195,018 parameters on MNIST with the default widths, those of study 001. Study 004 has no dropout.
-    """
+    """Studies 001 and 004 (without dropout): ReLU layers; `widths` are 001's, 1,195,018 parameters on MNIST."""
     layers: list[nn.Module] = [nn.Flatten()]
     inputs = math.prod(shape)
     for width in widths:
@@ -156,10 +153,8 @@ def lstm(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0
 
 
 def pets_cnn(shape: Shape, num_classes: int, *, dropout: float = 0.1) -> nn.Module:
-    """Study 002: three 3x3 convolutions, each with batch normalisation and max-pooling, and three dense layers.
-
-    11,177,729 trainable parameters on images of 224 x 224; two classes share one logit.
-    """
+    """Study 002: three 3x3 convolutions, each with batch normalisation and max-pooling, and three dense layers."""
+    # 11,177,729 trainable parameters on images of 224 x 224; two classes share one logit.
     colours, height, width = shape
     layers: list[nn.Module] = []
     for inputs, channels in [(colours, 32), (32, 64), (64, 128)]:
@@ -175,10 +170,8 @@ def pets_cnn(shape: Shape, num_classes: int, *, dropout: float = 0.1) -> nn.Modu
 def scaling_cnn(
     shape: Shape, num_classes: int, *, channels: Sequence[int] = (64, 128, 256), hidden: int = 512, dropout: float = 0.5
 ) -> nn.Module:
-    """Study 003: padded 3x3 convolutions, each followed by max-pooling, and two dense layers.
-
-    8,765,066 parameters on images of 64 x 64; the study's two larger networks are wider.
-    """
+    """Study 003: padded 3x3 convolutions, each followed by max-pooling, and two dense layers."""
+    # 8,765,066 parameters on images of 64 x 64; the study's two larger networks are wider.
     inputs, height, width = shape
     layers: list[nn.Module] = []
     for outputs in channels:

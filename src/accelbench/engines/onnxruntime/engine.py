@@ -45,11 +45,9 @@ class OnnxRuntime(Compiler):
         return folder / FILE
 
     def quantized(self, exported: Path, calls: Sequence[Call], folder: Path) -> Path:
-        """In ONNX's own form: operators between pairs of QuantizeLinear and DequantizeLinear, which the session joins.
-
-        Activations are unsigned and weights signed, one range per channel: what x86 multiplies. Where it adds up such
-        products in 16 bits (no VNNI), weights get 7 bits: else the sums overflow.
-        """
+        """In ONNX's own form: operators between QuantizeLinear and DequantizeLinear, which the session joins."""
+        # Activations are unsigned and weights signed, one range per channel: what x86 multiplies. Where it adds up such
+        # products in 16 bits (no VNNI), weights get 7 bits: else the sums overflow.
         from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
         from onnxruntime.quantization.shape_inference import quant_pre_process
 

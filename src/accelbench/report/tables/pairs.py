@@ -74,10 +74,8 @@ ACCURACY_COLUMNS: list[Column[Trained]] = [
 
 
 def verdict(difference: MeanDifference) -> str:
-    """`equal` if the interval lies within the margin, `different` if it leaves out zero, else `undecided`.
-
-    As a test of equivalence this is conservative: TOST (Schuirmann 1987) would take the 90 % interval.
-    """
+    """`equal` if the interval lies within the margin, `different` if it leaves out zero, else `undecided`."""
+    # As a test of equivalence this is conservative: TOST (Schuirmann 1987) would take the 90 % interval.
     if difference.low > -MARGIN and difference.high < MARGIN:
         return f"equal within {100 * MARGIN:g} point"
     return "undecided: more seeds" if difference.low <= 0 <= difference.high else "different"

@@ -38,10 +38,7 @@ class PromptMaker(TokenMaker):
 
 
 class Generates(OwnTask):
-    """Continues prompts. Ids beyond the prompts are fed instead of what the network chose: teacher forcing.
-
-    `times_s` gets the times of each generation's tokens.
-    """
+    """Continues prompts by given ids, not chosen ones (teacher forcing); `times_s` gets the times of the tokens."""
 
     cache: Any = None  # of the last generation
 

@@ -1,7 +1,4 @@
-"""A LightningModule of the user, measured as Lightning's Trainer runs it, or trained with it to a target.
-
-A measured step is one batch of the Trainer's own loop with everything that the loop does, such as the end of an epoch.
-"""
+"""A user's LightningModule: a measured step is a batch of the Trainer's own loop; or it is trained to a target."""
 
 import copy
 import importlib
@@ -153,10 +150,7 @@ class ModuleRun(CellRun):
         return look
 
     def _check_counts(self, skipped: set[int]) -> None:
-        """Notes a defect if steps trained nothing, or the optimiser made fewer of them than batches ask for.
-
-        Raises UserError: all steps were skipped, so that nothing is known of the network.
-        """
+        """Notes a defect if steps trained nothing, or the optimiser made too few. Raises UserError: all skipped."""
         first, num = self.timing.num_warmup_steps, self.step.num_steps - self.timing.num_warmup_steps
         if num_skipped := sum(step >= first for step in skipped):
             why = f"training_step returned None in {num_skipped} of {num} measured steps: Lightning trains nothing then"
@@ -294,10 +288,7 @@ class ModuleRun(CellRun):
 
 
 class ModuleTargetRun(CellRun):
-    """A run to a target that the module's own validation_step logs. The arguments are those of `CellRun`.
-
-    The Trainer's own loop runs, with its validation where an evaluation is due; nothing of a step is timed by itself.
-    """
+    """A run to a target that validation_step logs, in the Trainer's own loop; nothing of a step is timed by itself."""
 
     backend: Backend
     to_target: TargetRun

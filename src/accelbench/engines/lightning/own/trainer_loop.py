@@ -212,11 +212,9 @@ def wrapped(trainer: Any, around: Around, names: Iterable[str] = PHASES) -> Iter
 
 
 def marking(step: Any) -> Around:
-    """Has `step.mark` called at the end of each section, and of what its caller did before it.
-
-    Sections call each other, in automatic and in manual optimisation differently: what a section does beside those that
-    it calls counts as its own phase. What is in no section is `framework`.
-    """
+    """Has `step.mark` called at the end of each section, and of what its caller did before it."""
+    # Sections call each other, in automatic and in manual optimisation differently: what a section does beside those
+    # that it calls counts as its own phase. What is in no section is `framework`.
     running = [Phase.framework]
 
     def marked(name: str, section: Section, /, *args: Any, **kwargs: Any) -> Any:
@@ -288,10 +286,8 @@ class StepProbe:
 
 @contextmanager
 def noting_skipped(package: str, num_steps: Callable[[], int]) -> Iterator[set[int]]:
-    """While it is entered, notes the steps in which training_step returned None, in automatic optimisation.
-
-    This stands in for what Lightning, of this package, warns of each such batch with: other steps take no longer.
-    """
+    """While it is entered, notes the steps in which training_step returned None, in automatic optimisation."""
+    # This stands in for what Lightning, of this package, warns of each such batch with: other steps take no longer.
     closure = importlib.import_module(f"{package}.loops.optimization.automatic").Closure
     steps: set[int] = set()
     before, closure.warning_cache = closure.warning_cache, SimpleNamespace(warn=lambda *_, **__: steps.add(num_steps()))

@@ -205,11 +205,9 @@ def _made(flag: str, target: str, kind: Any, args: Mapping[str, Any], size: int 
 
 
 def _trainer(package: str, cell: Cell, settings: TrainerSettings, backend: Backend) -> Any:
-    """The Trainer that runs the cell, from `pytorch_lightning` or `lightning.pytorch`.
-
-    A logger that drops everything stands in, so that `self.logger.experiment` works. Precision is a plugin, since the
-    Trainer's argument `precision=` substitutes silently: see `lightning.precision.plugin_for`.
-    """
+    """The Trainer that runs the cell, from `pytorch_lightning` or `lightning.pytorch`."""
+    # A logger that drops everything stands in, so that `self.logger.experiment` works. Precision is a plugin, since the
+    # Trainer's argument `precision=` substitutes silently: see `lightning.precision.plugin_for`.
     plugins, precision = importlib.import_module(f"{package}.plugins.precision"), cell.precision
     mixed = precision in MIXED and plugins.MixedPrecision(MIXED[precision], backend.torch_type)
     return importlib.import_module(package).Trainer(
