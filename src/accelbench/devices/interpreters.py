@@ -12,12 +12,11 @@ from functools import cache
 from itertools import takewhile
 from pathlib import Path
 
-from accelbench.devices.packages import COMPUTING, DISTRIBUTIONS
+from accelbench.devices.packages import COMPUTING, DISTRIBUTIONS, INSTALLED
 from accelbench.errors import UserError
 
 PYTHONS = ((3, 11), (3, 14))  # accelbench's code runs on the first and up to below the second, as pyproject.toml says
 ASKED_S = 60.0  # for an answer: the first start from a slow disk takes seconds
-INSTALLED = {"site-packages", "dist-packages"}  # names of folders of packages
 # Of the names of distributions, and after `--` of modules, it says which there are. Any Python can run it.
 SCRIPT = """
 import json, os, platform, sys

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from accelbench.project import is_checkout
 
+INSTALLED = {"site-packages", "dist-packages"}  # names of folders of packages
 # The first torch whose memory no hostile file corrupts in torch.load with weights_only=True (CVE-2026-24747).
 SAFE_TORCH = (2, 10)
 # Distributions that compute. Those that plan, track or report (hydra-core, dvc, mlflow, pandas) change no number, and

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from accelbench.devices import allocators
+from accelbench.devices.packages import INSTALLED
 from accelbench.devices.proc import high_water_bytes
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.isolation.messages import CellRequest, Outcome, Request, encode
@@ -135,10 +136,8 @@ def _failure(error: BaseException, *, has_own_code: bool) -> Outcome:
 
 def is_the_users(path: str) -> bool:
     """Whether the file at `path` is neither Python's, a library's nor accelbench's own."""
-    parts = Path(path).parts
-    if path.startswith("<") or "site-packages" in parts or "dist-packages" in parts:
-        return False
-    return not any(Path(path).is_relative_to(folder) for folder in NOT_THE_USERS)
+    is_installed = not INSTALLED.isdisjoint(Path(path).parts)
+    return not (path.startswith("<") or is_installed or any(map(Path(path).is_relative_to, NOT_THE_USERS)))
 
 
 def users_calls(error: BaseException) -> list[traceback.FrameSummary]:
