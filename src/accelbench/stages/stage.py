@@ -1,10 +1,11 @@
-"""The stages of dvc.yaml: `python -m accelbench.stages NAME [suite or data set]`; what they do is in `work.py`."""
+"""The stages of dvc.yaml: `python -m accelbench.stages NAME [suite or data set]`; see `inputs.py` and `work.py`."""
 
 import json
 import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from accelbench.lifeline import end_with_parent
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 # The path of a socket, in the environment of DVC and its stages while `make repro` runs.
 VARIABLE = "ACCELBENCH_JOB"
 MEASURING = {"run_suite": "sweep", "confirm": "confirm"}  # the stages that ask, and by which word
-STAGES = (*MEASURING, "list_source", "prepare_data", "write_environment", "list_retries", "build_report", "verdict")
+INPUTS = ("list_source", "prepare_data", "write_environment")
+STAGES = (*MEASURING, *INPUTS, "list_retries", "build_report", "verdict")
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -30,9 +32,7 @@ def main(words: Sequence[str] | None = None) -> int:
             status = _ask([MEASURING[name], *keys])
             if status is not None:
                 return status
-        from accelbench.stages import work
-
-        stage = getattr(work, name)
+        stage = getattr(import_module(f"accelbench.stages.{'inputs' if name in INPUTS else 'work'}"), name)
         return status_of(lambda console: stage(console, *keys))
     except KeyboardInterrupt:
         print("\nInterrupted.", file=sys.stderr)

@@ -1,6 +1,5 @@
 """The suites of params.yaml, and what each stage of dvc.yaml does; the last argument is `${key}` of dvc.yaml."""
 
-import json
 import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -17,7 +16,6 @@ from accelbench.answers.process import Process
 from accelbench.cluster import dispatch
 from accelbench.compare.sureness import MIN_PROCESSES
 from accelbench.errors import UnknownChoiceError, UserError
-from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.plan import in_order
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.disturbed import is_retried
@@ -205,36 +203,6 @@ def confirm(console: Console) -> None:
         confirm_best(project.pipelines_place().root, console, hosts)
 
 
-def list_source(_: Console, name: str) -> None:
-    """Writes data/.sources/<name>.json, the files of the data set's source."""
-    from accelbench.data import obtain
-
-    place = project.pipelines_place()
-    source = str(params.data_settings(place.project, name).get("source"))
-    try:
-        found = obtain.source_files(place.cache, name, source)
-    except OSError as error:
-        raise UserError(f"data.{name}.source: not readable ({error})") from error
-    _write_if_changed(place.data / ".sources" / f"{name}.json", found)
-
-
-def prepare_data(_: Console, name: str) -> None:
-    """Writes data/<name>/."""
-    from accelbench.data import obtain, prepare
-
-    place = project.pipelines_place()
-    obtain.find(name)  # before params.yaml is asked: its choices are fewer
-    obtained = prepare.prepare(place, name, params.data_settings(place.project, name))
-    if warning := prepare.warning(name, obtained):
-        print(warning, file=sys.stderr)
-    print(prepare.summary(place.data / name, name, obtained))
-
-
-def write_environment(_: Console) -> None:
-    """Run every time: writes environment.json if it has changed. Every sweep depends on it."""
-    _write_if_changed(Path(project.ENVIRONMENT), fingerprint())  # DVC runs a stage in the folder of its dvc.yaml
-
-
 def list_retries(_: Console) -> None:
     """Run every time: writes retries/<suite>.json, on which a sweep depends: otherwise DVC would see no change."""
     write_retries(project.pipelines_place().root)
@@ -262,12 +230,3 @@ def verdict(_: Console) -> int:
     for line in found:
         print(line, file=sys.stderr)
     return int(bool(found) and is_strict(root) and EXPERIMENT not in os.environ)
-
-
-def _write_if_changed(path: Path, value: object) -> None:
-    try:
-        written = json.loads(path.read_text())
-    except (OSError, ValueError):
-        written = None
-    if written != value:
-        write_json(path, value)

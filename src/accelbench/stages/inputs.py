@@ -1,0 +1,52 @@
+"""The stages that prepare what sweeps depend on. They import none of what measures: they start in half the time."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from accelbench import project
+from accelbench.data import obtain, prepare
+from accelbench.errors import UserError
+from accelbench.schema.serialize import write_json
+from accelbench.settings import params
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def list_source(_: "Console", name: str) -> None:
+    """Writes data/.sources/<name>.json, the files of the data set's source."""
+    place = project.pipelines_place()
+    source = str(params.data_settings(place.project, name).get("source"))
+    try:
+        found = obtain.source_files(place.cache, name, source)
+    except OSError as error:
+        raise UserError(f"data.{name}.source: not readable ({error})") from error
+    _write_if_changed(place.data / ".sources" / f"{name}.json", found)
+
+
+def prepare_data(_: "Console", name: str) -> None:
+    """Writes data/<name>/."""
+    place = project.pipelines_place()
+    obtain.find(name)  # before params.yaml is asked: its choices are fewer
+    obtained = prepare.prepare(place, name, params.data_settings(place.project, name))
+    if warning := prepare.warning(name, obtained):
+        print(warning, file=sys.stderr)
+    print(prepare.summary(place.data / name, name, obtained))
+
+
+def write_environment(_: "Console") -> None:
+    """Run every time: writes environment.json if it has changed. Every sweep depends on it."""
+    from accelbench.grid.fingerprint import fingerprint  # a data set needs nothing of it
+
+    _write_if_changed(Path(project.ENVIRONMENT), fingerprint())  # DVC runs a stage in the folder of its dvc.yaml
+
+
+def _write_if_changed(path: Path, value: object) -> None:
+    try:
+        written = json.loads(path.read_text())
+    except (OSError, ValueError):
+        written = None
+    if written != value:
+        write_json(path, value)
