@@ -71,10 +71,7 @@ def _verdict(answers: Sequence[Answer], found: Sequence[Pair], on: str) -> str:
 
 
 def _outcome(answer: Answer, own: MeasuredCell, base: str) -> tuple[str, bool] | None:
-    """How the best in the precision of `own` stands to the best in `base`, in words; and whether a number is in doubt.
-
-    Of its device alone. None without a cell in `base`.
-    """
+    """In words, `own`'s best precision beside its device's best in `base`, and whether it is in doubt; or None."""
     here = [each for each in answer.group.cells if each.cell.device == own.cell.device]
     lower, others = ([each for each in here if each.cell.precision == of] for of in (own.cell.precision, base))
     if not others:

@@ -74,10 +74,8 @@ def _speed(blocks: Sequence[float]) -> float:
 
 
 def _drawn(num_rounds: int, num: int, generator: np.random.Generator, sides_of: Callable[[Any], Any]) -> Floats:
-    """The intervals of differences between two samples of `num` processes a side: shape (NUM_DRAWS, 2).
-
-    `sides_of` gives the samples from numbers of rounds: successive ones, in runs of `MIN_PROCESSES` begun anywhere.
-    """
+    """The intervals of differences between two samples of `num` processes a side: shape (NUM_DRAWS, 2)."""
+    # `sides_of` gives the samples from numbers of rounds: successive ones, in runs of `MIN_PROCESSES` begun anywhere.
     found = []
     for _ in range(NUM_DRAWS):
         starts = generator.integers(0, num_rounds - MIN_PROCESSES + 1, size=-(-num // MIN_PROCESSES))

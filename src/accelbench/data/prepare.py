@@ -32,10 +32,7 @@ EXPECTED = (
 
 
 def prepare(place: Workplace, name: str, given: Mapping[str, Any]) -> Obtained:
-    """Writes `name`/ below `place.data`: {train,test}_{images,labels}.npy and manifest.json; returns what it wrote.
-
-    `given` are its settings in params.yaml, such as its `source`. Raises UserError, of which DataError is one.
-    """
+    """Writes `name`/ below `place.data`, arrays and manifest; `given` are params.yaml's settings. Raises UserError."""
     data_set = find(name)
     source, settings = _settings(name, data_set, given)
 
@@ -113,11 +110,8 @@ def _settings(name: str, data_set: DataSet, given: Mapping[str, Any]) -> tuple[s
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Gives an empty folder to fill, which replaces `path` if the block ends without an error.
-
-    One folder can't be renamed over another in one step: a process that is killed in that moment leaves none. Raises
-    BusyError: another process is replacing the same folder; DataError: the folder can't be written.
-    """
+    """Gives an empty folder, which replaces `path` if the block ends without an error. Raises BusyError, DataError."""
+    # One folder can't be renamed over another in one step: a process that is killed in that moment leaves none.
     path = resolved(path)
     new = path.with_name(f".{path.name}.new")
     try:

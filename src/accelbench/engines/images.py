@@ -88,11 +88,9 @@ def channels_last(shape: Shape) -> Shape:
 
 
 def unseen_images(num: int, shape: Shape, *, floats: bool) -> NDArray[Any]:
-    """Images that no feed gives, others at each call: the pixels rise up to a random one, and begin anew behind it.
-
-    Networks that average over an image give nearly equal outputs for all random images; for these they differ, since
-    each has another contrast. With `floats` they are float32 from -2 to 2, like random images; else uint8.
-    """
+    """Images that no feed gives, others at each call: the pixels rise up to a random one, and begin anew behind it."""
+    # Networks that average over an image give nearly equal outputs for all random images; for these they differ, since
+    # each has another contrast. With `floats` they are float32 from -2 to 2, like random images; else uint8.
     low, high, dtype = (-2, 2, np.float32) if floats else (0, 255, np.uint8)
     numbers, size = np.random.default_rng(), math.prod(shape)
     rising = np.linspace(low, high, size).astype(np.float32)

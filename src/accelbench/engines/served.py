@@ -77,11 +77,9 @@ class Worker:
             self.run.defects.append(NOT_TIMED.format(100 * gap))
 
     def warm_up(self, pool: Sequence[Any], sizes: Sequence[int], further: Sequence[int]) -> list[float]:
-        """Computes a batch of each size, the largest first, and then whole ones; returns the seconds of each of those.
-
-        So it does with `further` sizes, while time allows. Libraries keep what they prepare for a size, such as the
-        kernels of a convolution, in the thread that asks.
-        """
+        """Computes a batch of each size, the largest first, then whole ones; returns the seconds of each of those."""
+        # So it does with `further` sizes, while time allows. Libraries keep what they prepare for a size, such as the
+        # kernels of a convolution, in the thread that asks.
 
         def seconds_of(size: int) -> float:
             batch, start = batch_of(self.run, pool, size), time.perf_counter()

@@ -55,12 +55,8 @@ def check_call(named: str, function: Callable[..., object], *args: object, **kwa
 
 
 def import_target(model: ModelSpec, network: type, named: str) -> Callable[..., object]:
-    """The class or function that `model`, of the library `custom`, names. It is imported, and not called.
-
-    `network` is the framework's class that all networks extend, `named` its name as a user knows it.
-
-    Raises UserError: there is no such target, or nothing says that it makes a network, and `model.factory` is false.
-    """
+    """The class or function that `model` names, not called. Raises UserError: none, or nothing says it is a network."""
+    # `network` is the framework's class that all networks extend, `named` its name as a user knows it.
     target = model.definition
     found = import_path("model.target", target)
     if not (model.factory or _is_network(found, network) or _returns_network(found, network)):

@@ -1,10 +1,7 @@
 """What a number depends on: the machine, the versions, the code that measures; and the identity of a record.
 
-The digest of the code that measures is of what it says, not of where it is written. A plain rule: what the files of
-`ROOMS` and of the engine define counts by its syntax, without comments, docstrings and the places of accelbench's own
-code in imports. So a file may be renamed, and a definition may move to another of these files, and no cell is measured
-again. An edit here that changes no number measures them again all the same. A name that several of these files define
-counts with its place, since a change of which one is meant may change a number.
+The digest of that code is of what its definitions say, and not of where it is written: see docs/architecture.md. A name
+that several files define counts with its place, since a change of which one is meant may change a number.
 """
 
 import ast
@@ -192,13 +189,9 @@ class _Reader(ast.NodeTransformer):
 
 
 def identity(cell: Cell, data: Data, fingerprint: Mapping[str, Any]) -> str:
-    """The identity of a cell's record: the digest of all that its numbers depend on.
-
-    That is its settings, data set and allocator, the fingerprint for its engine, with the versions of the interpreter
-    that it runs in, the user's own code and weights.
-
-    Raises UserError: the source of the user's own code can't be found, or the weights can't be read.
-    """
+    """The digest of all that a cell's numbers depend on. Raises UserError: the user's code or weights aren't there."""
+    # Settings, data, allocator, the fingerprint with the versions of its interpreter, and the user's own code and
+    # weights.
     parts = {"settings": cell.settings(), "data": data.digest, "environment": of_cell(cell, fingerprint)}
     if code := {flag: source_digest(flag, path) for flag, path in cell.own_code.items()}:
         parts["code"] = code

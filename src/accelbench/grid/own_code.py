@@ -36,13 +36,9 @@ def source_digest(flag: str, path: str) -> str:
 
 
 def source_files(flag: str, path: str) -> dict[Path, Path]:
-    """Name -> file of the source of the user's class or function at a dotted path: the top-level package that holds it.
-
-    If that is a single module, the other modules of its folder count too. It is searched in the current folder, then
-    on Python's path.
-
-    Raises UserError: there is no such package; the message names the setting `flag`.
-    """
+    """Name -> file of the package of the user's class or function at a dotted path. Raises UserError, with `flag`."""
+    # Of a single module, the other modules of its folder count too. It is searched in the current folder, then on
+    # Python's path.
     name = path.partition(".")[0]
     found = PathFinder.find_spec(name, ["", *sys.path])
     folders = list(found.submodule_search_locations or []) if found else []

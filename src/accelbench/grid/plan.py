@@ -140,12 +140,7 @@ class Prepared:
 
 
 def check_request(cells: Sequence[Cell]) -> None:
-    """Raises a UserError if `cells` use several data sets, none fits its data, or code of the user's is not there.
-
-    Also if `python` is no interpreter, or if a rate of requests is more than this machine is known to issue on time.
-
-    It can be called at once, before another's measurement is waited for.
-    """
+    """Raises a UserError if `cells` can't be measured together, or here, as far as it is known without waiting."""
     data_name(cells)
     check_fits(cells)
     check_own_code(cells)

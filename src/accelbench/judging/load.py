@@ -18,12 +18,10 @@ def while_sampled(system: SystemSeries | None) -> str | None:
 
 
 def taken(system: SystemSeries, boot_s: tuple[float, float] | None, cores: int | None, threads: int = 0) -> str | None:
-    """What other load took of the cores that sampled processes needed; None if nothing, or nothing tells.
-
-    The processes wanted the cores that they used, and one more for each thread that waited for one. If threads wait
-    though others use few cores, there are more threads than cores, or a quota stopped them: that is the cell's own.
-    `threads` that computed, at most, all want a core where the kernel does not count how long threads wait.
-    """
+    """What other load took of the cores that sampled processes needed; None if nothing, or nothing tells."""
+    # The processes wanted the cores that they used, and one more for each thread that waited for one. If threads wait
+    # though others use few cores, there are more threads than cores, or a quota stopped them: that is the cell's own.
+    # `threads` that computed, at most, all want a core where the kernel does not count how long threads wait.
 
     def mean(name: str) -> float | None:
         values = system.within(f"{name}_percent", boot_s)

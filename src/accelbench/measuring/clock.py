@@ -110,11 +110,9 @@ def measure(runner: Runner, window: Window, reference: Now = raw_s) -> Timing:
 
 
 def measure_steps(runner: Runner, warmup: int, steps: int, reference: Now = raw_s) -> Timing:
-    """Measures up to `steps` steps, each once, after `warmup` others.
-
-    On a device that queues steps, blocks and single steps take turns, each of half of the steps; one step alone is a
-    block. Elsewhere each is a single step, and blocks are made of them. It ends early once the speed is known.
-    """
+    """Measures up to `steps` steps, each once, after `warmup` others."""
+    # On a device that queues steps, blocks and single steps take turns, each of half of the steps; one step alone is a
+    # block. Elsewhere each is a single step, and blocks are made of them. It ends early once the speed is known.
     timing, first = runner.timing, list[float]()
     while len(first) < warmup and not (first and _takes_too_long(runner, first)):
         first.append(runner.plain_step()[0])
@@ -337,10 +335,8 @@ def time_epoch(
 def measure_epoch(
     timing: Timing, step: Step, wait: Callable[[], None], compiles: Callable[[], Compiles], now: Now = time.perf_counter
 ) -> tuple[float, EpochTime]:
-    """Times one of several epochs, and updates the first step and the steady state in `timing`, which they share.
-
-    The first epoch is expected to compile. Returns its begin, in seconds since the machine started, and its time.
-    """
+    """Times one of several epochs into their `timing`; returns its begin, since the machine started, and its time."""
+    # The first epoch is expected to compile.
     steady, began_s, (compiled, _) = timing.steady_boot_s, boot_s(), compiles()
     took = time_epoch(step, wait, now, waits_for_first=steady is None)
     if steady is None:

@@ -148,10 +148,8 @@ class Runner:
     _last_batch: Any = None
 
     def why_end(self, seconds: float, step_s: float, *, is_least: bool = False) -> Stop | None:
-        """Why nothing more begins that takes so many `seconds`, with steps of `step_s`; None if there is time for it.
-
-        `is_least`: whether it is of the fewest steps that are published.
-        """
+        """Why nothing more begins that takes so many `seconds`, with steps of `step_s`; None if there is time."""
+        # `is_least`: whether it is of the fewest steps that are published.
         end_s = self.now() + seconds + self.ends.num_checks * step_s
         if end_s > self.ends.timeout_s:
             return Stop.timeout

@@ -39,12 +39,8 @@ def without_collection() -> Iterator[None]:
 
 
 def mapped(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """As `map`; if there are many items, other processes call the function, ahead of what is taken from the iterator.
-
-    They are copies of this process, on Linux only. Its results are pickled. The first items are taken one at a time.
-
-    Raises UserError: one of the processes was killed.
-    """
+    """As `map`; of many items, other processes compute the results, ahead. Raises UserError: one of them was killed."""
+    # They are copies of this process, on Linux only. Results are pickled. The first items are taken one at a time.
     rest = iter(items)
     yield from map(function, islice(rest, NUM_FIRST))
     others = list(rest)

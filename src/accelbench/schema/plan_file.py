@@ -103,10 +103,8 @@ def write_plan(plan: PlanFile, folder: Path) -> None:
 
 
 def read_entries(folder: Path) -> tuple[PlanFile, list[PlanEntry]]:
-    """`folder`/plan.json without its cells, and its entries; reading all cells of one takes ten times as long.
-
-    Raises RefusedError: the system does not read the file now; UserError: it is missing or not readable.
-    """
+    """`folder`/plan.json without its cells, and its entries. Raises RefusedError: not read now; UserError: no plan."""
+    # Reading all cells of one takes ten times as long.
     path = folder / PLAN
     if is_missing(path):
         raise UserError(f"{path} is missing; run the sweep first")
@@ -182,10 +180,8 @@ def labels(
     known: Mapping[str, str] = MappingProxyType({}),
     environments: Mapping[str | None, str] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """A label for each cell, by its id: `Cell.label`, and the settings in which cells of that label differ.
-
-    What is `known` by id stays as it is. `environments` has names for those of the setting `python`.
-    """
+    """A label for each cell, by its id: `Cell.label`, and the settings in which cells of that label differ."""
+    # What is `known` by id stays as it is. `environments` has names for those of the setting `python`.
     groups: dict[str, dict[str, Cell]] = defaultdict(dict)
     for cell in cells:
         name = environments.get(cell.python)

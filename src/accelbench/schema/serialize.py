@@ -28,13 +28,9 @@ MAX_MB = 512
 
 
 def load(cls: type[T], values: Mapping[str, Any], *, clean: bool = False) -> T:
-    """The dataclass `cls` from `values`, which are what `dataclasses.asdict` gave or JSON made of it.
-
-    A field that `values` lack takes its default. With `clean`, texts are made safe to show and cut (`text.beginning`).
-
-    Raises ValueError: `values` have an unknown field, lack one without a default, or a value does not fit its type; the
-    message begins with the value's path, such as `measurement.blocks[3].seconds`.
-    """
+    """The dataclass `cls` from `values`, as of `dataclasses.asdict` or JSON. Raises ValueError: they do not fit."""
+    # A field that `values` lack takes its default. With `clean`, texts are made safe to show and cut
+    # (`text.beginning`). The error begins with the value's path, such as `measurement.blocks[3].seconds`.
     try:
         kind: Any = cls
         loaded: T = converter(kind, clean)(values)
@@ -93,12 +89,7 @@ def open_regular(path: Path) -> Iterator[BufferedReader]:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The contents of a file, as `open_regular` opens it.
-
-    Raises:
-        OSError: as there, or the file is larger than `MAX_MB`.
-        RefusedError: the system does not read the file now: this says nothing about its contents.
-    """
+    """A file's contents, of at most `MAX_MB`. Raises OSError, as `open_regular`; RefusedError: it can't be read now."""
     try:
         with open_regular(path) as file:
             if os.fstat(file.fileno()).st_size > MAX_MB << 20:
@@ -120,12 +111,7 @@ def is_missing(path: Path) -> bool:
 
 
 def read_json(path: Path) -> Any:
-    """The JSON in a regular file. Numbers are finite, whole numbers have up to 64 bits, text has no lone surrogates.
-
-    Raises:
-        OSError, RefusedError: see `read_bytes`.
-        ValueError: the file holds no such JSON, or is nested too deep.
-    """
+    """The JSON of a file: finite numbers, of 64 bits, no lone surrogates. Raises ValueError, and as `read_bytes`."""
     return loads(read_bytes(path))
 
 

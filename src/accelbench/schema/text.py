@@ -13,11 +13,9 @@ OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", 
 
 
 def clean(text: str) -> str:
-    r"""`text` without characters that command a terminal, reorder text or can't be encoded.
-
-    A control character or a bidirectional override becomes its visible escape, such as `\x1b`; a lone surrogate
-    becomes U+FFFD. Newline, tab and all other characters stay. Cleaning twice is the same as cleaning once.
-    """
+    """`text` without characters that command a terminal, reorder text or can't be encoded."""
+    # A control character or a bidirectional override becomes its visible escape, such as `\x1b`; a lone surrogate
+    # becomes U+FFFD. Newline, tab and all other characters stay. Cleaning twice is the same as cleaning once.
     # Nothing that is unsafe is printable, and most texts are: the quick test comes first.
     return text if text.isprintable() else UNSAFE.sub(_visible, text)
 

@@ -10,12 +10,10 @@ MAX_REQUESTS = 10_000_000  # in the memory of two processes and a file of 320 MB
 
 
 def due_ns(num: int, rate: float, seed: int) -> NDArray[np.int64]:
-    """When each of `num` requests is due, in nanoseconds, ascending, `rate` of them a second.
-
-    Given how many arrivals a Poisson process has in a time, they are sorted uniform numbers there (Ross, Stochastic
-    Processes, theorem 2.3.1). So every run has the rate that it says; that of a Poisson process itself would differ by
-    one part in the square root of `num`.
-    """
+    """When each of `num` requests is due, in nanoseconds, ascending, `rate` of them a second."""
+    # Given how many arrivals a Poisson process has in a time, they are sorted uniform numbers there (Ross, Stochastic
+    # Processes, theorem 2.3.1). So every run has the rate that it says; that of a Poisson process itself would differ
+    # by one part in the square root of `num`.
     times = np.random.default_rng(seed).random(num)
     times.sort()
     return (times * (num / rate * 1e9)).astype(np.int64)

@@ -22,12 +22,10 @@ ROWS = ("due", "issued", "dispatched", "done")  # of the file, in ns of one cloc
 
 
 def summarised(served: Served, cell: Cell) -> Serving:
-    """What the record of `cell` keeps of its requests.
-
-    Bounds and verdict of `protocol=server` are those of `stats.regenerative`, since misses come in clusters. Queries
-    that come one after another have the interval of `Sample.percentile_interval`. Requests of `offline` are all due at
-    once: their latencies say nothing.
-    """
+    """What the record of `cell` keeps of its requests."""
+    # Bounds and verdict of `protocol=server` are those of `stats.regenerative`, since misses come in clusters. Queries
+    # that come one after another have the interval of `Sample.percentile_interval`. Requests of `offline` are all due
+    # at once: their latencies say nothing.
     due, done, dispatched, answered = served.due, served.done, served.dispatched, served.done >= 0
     is_server, span_s = cell.protocol == Protocol.server, _s(int(due[-1] - due[0]))
     duration_s = max(_s(int(max(done.max(), served.issued.max(), due[-1]) - due[0])), 1e-9)

@@ -138,12 +138,7 @@ def _section(project: Path | None, key: str) -> tuple[dict[str, dict[str, Any]],
 
 
 def check_yaml(text: str) -> None:
-    """Checks the size of a YAML file from its parser's events, which are read one by one: nothing is constructed.
-
-    Raises UserError: the file is longer than `MAX_BYTES`, has more than `MAX_NODES` nodes with every alias written out,
-    is nested deeper than `MAX_BRACKETS`, contains itself, has a reference such as `${name}`, or is one value.
-    yaml.YAMLError: it is no YAML.
-    """
+    """Raises a UserError if a YAML file is too large or deep, contains itself or a reference; it constructs none."""
     if len(text) > MAX_BYTES:
         raise UserError(f"more than {MAX_BYTES:,} characters")
     sizes: dict[str, int] = {}  # anchor -> nodes below it

@@ -44,10 +44,7 @@ class Suite:
 
     @classmethod
     def chosen(cls, given: Mapping[str, str], params: Any) -> "Suite | None":
-        """The suite among the settings of the command line; None without one.
-
-        Raises UserError: the suite or the profile is unknown, or its section is no mapping; a profile without a suite.
-        """
+        """The suite among the settings; None without one. Raises UserError: unknown, malformed, or a profile alone."""
         profile, name = given.get("profile") or params.get("profile") or PROFILES[0], given.get("suite")
         if profile not in PROFILES:
             raise UnknownChoiceError("profile", profile, PROFILES)
@@ -67,10 +64,7 @@ class Suite:
         return cls(str(name), {str(setting): axis for setting, axis in axes.items()}, str(profile))
 
     def overrides(self, given: Mapping[str, str], is_sweep: bool) -> list[str]:
-        """The overrides of the suite's values but those `given`. A sweep has all values of an axis, a run the first.
-
-        Raises UserError: a setting is unknown, or has no value; the suite does not name exactly one data set.
-        """
+        """The suite's words but those `given`; a run has an axis' first value. Raises UserError: a wrong setting."""
         flag, result = f"{PARAMS}: suites.{self.name}", []
         if "data" not in self.axes:
             raise UserError(f"{flag}.data: missing; it names the data set")
@@ -91,10 +85,7 @@ class Suite:
         return [*result, *([] if "profile" in given else [f"profile={self.profile}"])]
 
     def rules(self, given: Mapping[str, str]) -> list[Rule]:
-        """The exclude rules, such as `{model: lstm, device: [cpu, gpu]}`. What is `given` is never left out.
-
-        Raises UserError: a rule is malformed, or names a setting that the suite doesn't set.
-        """
+        """The exclude rules, as `{model: lstm, device: cpu}`, but for what is `given`. Raises UserError: malformed."""
         flag = f"{PARAMS}: suites.{self.name}.{EXCLUDE}"
         listed = self._of_profile(self.axes.get(EXCLUDE) or [], flag, "list")
         if not isinstance(listed, list) or not all(isinstance(rule, Mapping) and rule for rule in listed):

@@ -66,10 +66,8 @@ def ratio_interval(
 
 
 def median_ratio(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Hodges and Lehmann's estimate (Ann. Math. Statist. 34, 1963), on logs, which belongs to `ratio_interval`.
-
-    The median ratio of all pairs but those of which neither arrived. None if it is of a run that did not arrive.
-    """
+    """Hodges and Lehmann's estimate (Ann. Math. Statist. 34, 1963), on logs, which belongs to `ratio_interval`."""
+    # The median ratio of all pairs but those of which neither arrived. None if it is of a run that did not arrive.
     with np.errstate(invalid="ignore"):
         logs = np.subtract.outer(np.log(first), np.log(second))
         known = logs[~np.isnan(logs)]
@@ -131,11 +129,9 @@ def fixed_is_met(values: Sequence[float], threshold: float, lower: bool) -> bool
 
 
 def fewer_epochs(epochs: Sequence[float], reference: Sequence[float]) -> tuple[float, float] | None:
-    """The p of a mean so much below the reference's (Welch's, one-sided), and the ratio found with 80 % power.
-
-    Such as 0.9; by Student's quantiles. A run that did not arrive counts as the latest arrival of both. None for fewer
-    than two runs of either.
-    """
+    """The p of a mean so much below the reference's (Welch's, one-sided), and the ratio found with 80 % power."""
+    # Such as 0.9; by Student's quantiles. A run that did not arrive counts as the latest arrival of both. None for
+    # fewer than two runs of either.
     from scipy.special import stdtr, stdtrit
 
     latest = max(filter(math.isfinite, [*epochs, *reference]), default=math.inf)
@@ -151,9 +147,7 @@ def fewer_epochs(epochs: Sequence[float], reference: Sequence[float]) -> tuple[f
 
 
 def num_seeds_for(ratio: float, spread: float) -> int:
-    """Seeds a side, at least the 6 of a median's interval, until a true ratio other than 1 is sure in 80 % of cases.
-
-    For log-normal times of this relative deviation: the t test's normal approximation over 3 / pi, plus 1.5.
-    """
+    """Seeds a side, at least the 6 of a median's interval, until a true ratio other than 1 is sure in 80 % of cases."""
+    # For log-normal times of this relative deviation: the t test's normal approximation over 3 / pi, plus 1.5.
     effect = abs(math.log(ratio)) / math.sqrt(math.log1p(spread**2)) if spread else math.inf
     return max(6, math.ceil(2 * (QUANTILES / effect) ** 2 * math.pi / 3 + 1.5))

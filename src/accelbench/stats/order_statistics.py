@@ -58,11 +58,9 @@ class Sample:
 
     @cached_property
     def correlation(self) -> float:
-        """The correlation of each value with the next, 0 to 0.9, estimated on winsorised scores. At least two values.
-
-        Its bias in a short series, -(1 + 3r) / n for a first-order autoregression (Kendall and Stuart, The Advanced
-        Theory of Statistics, volume 3, section 48.4), is added back: else a short series would appear independent.
-        """
+        """The correlation of each value with the next, 0 to 0.9, on winsorised scores. At least two values."""
+        # Its bias in a short series, -(1 + 3r) / n for a first-order autoregression (Kendall and Stuart, The Advanced
+        # Theory of Statistics, volume 3, section 48.4), is added back: else a short series would appear independent.
         winsorised = self.scores.clip(-WINSORISED_AT, WINSORISED_AT)
         centred = winsorised - winsorised.sum() / len(winsorised)
         total = float(centred @ centred)

@@ -56,12 +56,10 @@ class Misses:
 
 
 def _begins(scheduled: Times, left: Times) -> NDArray[np.bool_]:
-    """Whether a cycle begins at an arrival.
-
-    It does if the arrival finds as many requests in the system as arrivals find most often, and none that was there
-    when the last cycle began. One worker is most often found empty. Several, and those that take batches, hardly ever
-    are: their cycles are about independent (tests/stats/test_regenerative.py).
-    """
+    """Whether a cycle begins at an arrival."""
+    # It does if the arrival finds as many requests in the system as arrivals find most often, and none that was there
+    # when the last cycle began. One worker is most often found empty. Several, and those that take batches, hardly ever
+    # are: their cycles are about independent (tests/stats/test_regenerative.py).
     found = np.arange(len(left)) - np.searchsorted(np.sort(left), scheduled, side="right")
     level = np.bincount(found).argmax()
     begins: NDArray[np.bool_] = found == level
@@ -150,12 +148,10 @@ class Cycles:
 
 
 def surely_grows(at_s: Sequence[float], outstanding: Sequence[float]) -> bool:
-    """Whether the number of requests in the system, counted at rising times in s, grows: Student's interval, at 99.5 %.
-
-    Counts are correlated, and a regression finds a trend in any random walk (Granger and Newbold, Journal of
-    Econometrics 2, 1974). So the slope is the mean of the increments over at most 20 equal stretches of time. These are
-    independent while a server is always busy, and cancel each other in a stable queue.
-    """
+    """Whether the number of requests in the system, counted at rising times in s, grows (Student's, at 99.5 %)."""
+    # Counts are correlated, and a regression finds a trend in any random walk (Granger and Newbold, Journal of
+    # Econometrics 2, 1974). So the slope is the mean of the increments over at most 20 equal stretches of time. These
+    # are independent while a server is always busy, and cancel each other in a stable queue.
     num = min(MAX_INCREMENTS, len(at_s) - 1)
     if num < MIN_INCREMENTS:
         return False

@@ -56,11 +56,8 @@ class SweepContext:
         out: Path | None = None,
         kind: str | None = None,
     ) -> "SweepContext":
-        """The context of a sweep over `cells`, whose mistakes are reported now, not after waiting for the lock.
-
-        `out` is the folder of a pipeline's suite, `kind` the end of the name of a new folder under runs/. Raises
-        UserError: the cells have several data sets, or `out=` is not below runs/.
-        """
+        """The context of a sweep over `cells`, whose mistakes are told before the lock, by a UserError."""
+        # `out` is the folder of a pipeline's suite, `kind` the end of the name of a new folder under runs/.
         sweep_id = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{kind or options.suite}"
         place = workplace().with_data(options.data_root)
         folder = out or folder_under_runs(place, options.out or f"{RUNS}/{sweep_id}")

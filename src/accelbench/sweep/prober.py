@@ -146,12 +146,10 @@ class Prober:
         return True
 
     def judged(self, record: Record) -> Record:
-        """`record` with the ceilings of its device, and with a warning or a verdict if it is faster than they are.
-
-        The device is probed again for a cell above the ceiling, since another process may have slowed the probe; and if
-        that is known, after the first undisturbed cell and one that comes near it. Beyond the gain of Winograd's
-        algorithm a cell is invalid.
-        """
+        """`record` with its device's ceilings, and with a warning or a verdict if it is faster than they are."""
+        # The device is probed again for a cell above the ceiling, since another process may have slowed the probe; and
+        # if that is known, after the first undisturbed cell and one that comes near it. Beyond the gain of Winograd's
+        # algorithm a cell is invalid.
         probed, rate = _probed(record.cell), flops_per_s(record)
         record = self._with_ceilings(record)
         while rate and self._may_be_too_low(record, rate) and self.num_reprobes[probed] < MAX_REPROBES:

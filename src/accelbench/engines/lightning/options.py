@@ -81,11 +81,9 @@ def prepare_compiler(options: Options) -> bool:
 
 
 def compiled(network: nn.Module, options: Options) -> nn.Module:
-    """The network as compiled code with the same weights; it is compiled when it is first called.
-
-    With `compile` the backend is inductor, which has its own CUDA graphs and freezing. `cuda_graphs` without `compile`
-    records the network's plain kernels.
-    """
+    """The network as compiled code with the same weights; it is compiled when it is first called."""
+    # With `compile` the backend is inductor, which has its own CUDA graphs and freezing. `cuda_graphs` without
+    # `compile` records the network's plain kernels.
     if options.compile:
         found: Any = torch.compile(network, mode="reduce-overhead" if options.cuda_graphs else None)
     else:

@@ -110,11 +110,9 @@ def keys_of_rows(structure: Any, rows: Sequence[int], size: int) -> list[int]:
 
 
 def varied_rows(structure: Any, size: int) -> Any:
-    """A structure of the same kind with other contents: its rows are in another order, and each is a little different.
-
-    Floating-point numbers are a thousandth smaller. In each row of whole numbers one of them takes the place of another
-    one, as tokens or pixels may; a row with one number, and a mask, are left as they are.
-    """
+    """A structure of the same kind with other contents: its rows are in another order, each a little different."""
+    # Floating-point numbers are a thousandth smaller. In each row of whole numbers one of them takes another one's
+    # place, as tokens or pixels may; a row with one number, and a mask, are left as they are.
 
     def changed(tensor: Tensor) -> Tensor:
         if tensor.is_floating_point():

@@ -49,11 +49,8 @@ def guarded(model: ModelSpec) -> Iterator[None]:
 
 @contextmanager
 def verified(url: str) -> Iterator[None]:
-    """Inside, `torch.load` also reads the file that torch's cache has for `url`, which is downloaded if it is missing.
-
-    The name of a library's file ends with the beginning of its sha256: `resnet18-f37072fd.pth`. A UserError says that
-    the file is not the library's, or has no checksum; other errors, that it can't be downloaded.
-    """
+    """Inside, `torch.load` also reads torch's cached file of `url`, downloaded if missing. UserError: another file."""
+    # The name of a library's file ends with the beginning of its sha256: `resnet18-f37072fd.pth`.
     name = os.path.basename(urlparse(url).path)
     checksum = torch.hub.HASH_REGEX.search(name)
     if checksum is None:

@@ -163,11 +163,9 @@ def watched(into: Products) -> Iterator[None]:
 
 
 def busiest(step: Step, backend: Backend, ranks: RankGroup = ONE_RANK) -> list[Operator]:
-    """The `MAX_OPERATORS` busiest operators of one more step, which torch's profiler slows down, the busiest first.
-
-    Their time, on a GPU that on the device, excludes the operators that they call: `aten::mkldnn_convolution` did the
-    work, and not `aten::conv2d`, which chose it. A device that runs recorded steps as a whole has no operators.
-    """
+    """The `MAX_OPERATORS` busiest operators of one more step, which torch's profiler slows down, the busiest first."""
+    # Their time, on a GPU that on the device, excludes the operators that they call: `aten::mkldnn_convolution` did the
+    # work, not `aten::conv2d`, which chose it. A device that runs recorded steps as a whole has no operators.
     if backend.fused:
         return []
     on_gpu = backend.torch_type == "cuda"
