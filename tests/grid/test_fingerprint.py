@@ -63,14 +63,13 @@ def test_a_git_that_does_not_answer_is_not_waited_for(tmp_path, monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    own_code.source_digest.cache_clear()
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def source_digest(target):
     own_code.source_digest.cache_clear()
-    return own_code.source_digest("model.target", target)
+    return own_code.source_digest("model.target", target, Path.cwd())
 
 
 def test_the_digest_changes_with_any_file_of_the_package_and_nothing_is_imported(folder):

@@ -103,6 +103,16 @@ def lit(path, target):
     )
 
 
+def test_the_identity_holds_the_code_in_the_working_folder_that_is_now(tmp_path, monkeypatch):
+    found = set()
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        (tmp_path / name / "nets.py").write_text(f"{name} = 1")
+        found.add(fingerprint.identity(lit("nets.Lit", None), DATA, FINGERPRINT))
+    assert len(found) == 2
+
+
 def test_the_data_of_a_data_module_is_known_by_its_source(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     here = Workplace.of_project(tmp_path)

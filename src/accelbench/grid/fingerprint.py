@@ -193,7 +193,7 @@ def identity(cell: Cell, data: Data, fingerprint: Mapping[str, Any]) -> str:
     # Settings, data, allocator, the fingerprint with the versions of its interpreter, and the user's own code and
     # weights.
     parts = {"settings": cell.settings(), "data": data.digest, "environment": of_cell(cell, fingerprint)}
-    if code := {flag: source_digest(flag, path) for flag, path in cell.own_code.items()}:
+    if code := {flag: source_digest(flag, path, Path.cwd()) for flag, path in cell.own_code.items()}:
         parts["code"] = code
     if (weights := cell.model.weights_file) is not None:
         try:

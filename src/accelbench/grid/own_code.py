@@ -23,9 +23,9 @@ DYNAMIC = {"__getattr__", "globals", "locals", "vars", "exec", "eval", "setattr"
 IMPORTS_ALL = re.compile(r"\bimport\s*\(?\s*\*")
 
 
-@cache
-def source_digest(flag: str, path: str) -> str:
-    """The sha256 over names and contents of `source_files`. Raises as it does, also if a file there can't be read."""
+@cache  # also by the working folder: of a worktree, the same path is other code
+def source_digest(flag: str, path: str, folder: Path) -> str:
+    """The sha256 of names and contents of `source_files` in `folder`, the working folder. Raises as they do."""
     total = hashlib.sha256()
     try:
         for name, file in sorted(source_files(flag, path).items()):

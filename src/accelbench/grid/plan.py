@@ -195,7 +195,8 @@ def _of_module(cells: Sequence[Cell]) -> Data:
         shown = ",".join(sorted(path for _, path in sources))
         raise UserError(f"data.target={shown}: a sweep has one data set; run one sweep for each")
     ((flag, path),) = sources
-    return Data(name=MODULE, digest=source_digest(flag, path), source=f"{path}, which nobody verified", stand_in=False)
+    code = source_digest(flag, path, Path.cwd())
+    return Data(name=MODULE, digest=code, source=f"{path}, which nobody verified", stand_in=False)
 
 
 def prepare(cells: Sequence[Cell], place: Workplace, earlier: Sequence[WantedCell] = ()) -> Prepared:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from accelbench.errors import UserError
-from accelbench.grid.own_code import source_digest, source_files
+from accelbench.grid.own_code import source_files
 from accelbench.isolation.host_process import WITHOUT, without
 from accelbench.lifeline import PREFIX, scratch_folder
 from accelbench.project import PACKAGE, resolved
@@ -106,7 +106,6 @@ class Worktree:
             os.chdir(self._moved(here) or self.folder)
             os.environ[WITHOUT] = str(self.top)
             sys.path[:] = without([str(each and self._moved(Path(each)) or each) for each in path], str(self.top))
-            source_digest.cache_clear()
             yield
         finally:
             os.chdir(here)
