@@ -85,7 +85,7 @@ def fill(here):
         ("change0 HEAD --budget soon", "--budget soon: should be a time"),
         ("change0 HEAD -- model=mlp", "model=mlp: no code of this repository"),
         ("change0 HEAD -- out=elsewhere", "out=elsewhere: should be a folder under runs/"),
-        ("change0 HEAD -- model.batch=mine.nets.gone", "GOOD={}: does not run: model.batch=mine.nets.gone: the module"),
+        ("change0 HEAD -- model.batch=mine.nets.gone", "GOOD={}: model.batch=mine.nets.gone: the module"),
         ("change2 HEAD -- model.target=torch.nn.ReLU model.batch=null", "model.target=torch.nn.ReLU: is not among"),
     ],
 )
@@ -148,6 +148,16 @@ def test_the_working_folder_and_the_path_are_those_of_the_worktree(repository, m
             assert f"{str(repository)!r}" not in printed
         assert (Path.cwd(), sys.path) == (repository / "mine", path)
     assert not tree.folder.exists()
+
+
+def test_a_worktree_that_can_not_be_made_is_no_fault_of_the_commit(repository, capsys):
+    (blob,) = git("rev-parse", f"change{CULPRIT}:mine/wait.py")
+    Path(".git/objects", blob[:2], blob[2:]).unlink()  # as on a disk that is full, or broken
+    assert main(["bisect", "change0", "HEAD", "--", *WORDS]) == 2
+    printed = capsys.readouterr()
+    assert "bisect: git worktree: " in printed.err
+    assert blob in printed.err
+    assert "does not run" not in printed.out + printed.err
 
 
 @pytest.mark.slow

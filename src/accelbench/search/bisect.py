@@ -86,7 +86,7 @@ class Bisection:
             try:
                 first = stack.enter_context(self._side(self.good))
             except UserError as error:
-                raise UserError(f"GOOD={self.good.short}: does not run: {error}") from error
+                raise UserError(f"GOOD={self.good.short}: {error}") from error
             try:
                 return self._search(first)
             except KeyboardInterrupt as stop:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from accelbench.errors import UserError
+from accelbench.errors import RefusedError, UserError
 from accelbench.grid.own_code import source_files
 from accelbench.isolation.host_process import WITHOUT, without
 from accelbench.lifeline import PREFIX, scratch_folder
@@ -22,7 +22,7 @@ NO_CODE = (".md", ".rst")  # the endings of files that no program reads
 
 
 def git(*words: object) -> str:
-    """What git prints, without the hooks of the repository. Raises UserError: it fails."""
+    """What git prints, without the hooks of the repository. Raises RefusedError: it fails, or is not there."""
     # What a hook that runs this says of its repository, such as GIT_INDEX_FILE, would hold for the worktrees too.
     command = ["git", "-c", "core.hooksPath=/dev/null", "-c", "log.showSignature=false", *map(str, words)]
     how: dict[str, Any] = {"capture_output": True, "text": True, "errors": "replace", "start_new_session": True}
@@ -32,9 +32,9 @@ def git(*words: object) -> str:
             command, env={name: os.environ[name] for name in os.environ.keys() - local}, **how
         )
     except OSError as error:
-        raise UserError(f"bisect: git can't be run ({error.strerror})") from error
+        raise RefusedError(error, "bisect: git") from error
     if done.returncode:
-        raise UserError(f"bisect: git {words[0]}: {done.stderr.strip().removeprefix('fatal: ')}")
+        raise RefusedError(OSError(0, done.stderr.strip().removeprefix("fatal: ")), f"bisect: git {words[0]}")
     return done.stdout.rstrip("\n")
 
 
