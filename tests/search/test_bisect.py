@@ -84,6 +84,7 @@ def fill(here):
         ("HEAD change8", "GOOD=HEAD, BAD=change8: are one commit"),
         ("change0 HEAD --budget soon", "--budget soon: should be a time"),
         ("change0 HEAD -- model=mlp", "model=mlp: no code of this repository"),
+        ("change0 HEAD -- protocol=offline", "protocol=offline: bisect compares speeds: use window, steps or fit"),
         ("change0 HEAD -- out=elsewhere", "out=elsewhere: should be a folder under runs/"),
         ("change0 HEAD -- model.batch=mine.nets.gone", "GOOD={}: model.batch=mine.nets.gone: the module"),
         ("change2 HEAD -- model.target=torch.nn.ReLU model.batch=null", "model.target=torch.nn.ReLU: is not among"),

@@ -20,7 +20,7 @@ from accelbench.project import BISECTION, RUNS, shown, workplace
 from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import write_json
-from accelbench.schema.vocab import Status
+from accelbench.schema.vocab import SERVING, Protocol, Status
 from accelbench.search.worktrees import Commit, Worktree
 from accelbench.settings.compose import one_cell
 from accelbench.stats.order_statistics import median
@@ -63,6 +63,8 @@ class Bisection:
 
     def __init__(self, listed: Sequence[Commit], words: Sequence[str], budget_s: float, console: Console) -> None:
         self.good, *self.after = listed
+        if self.cell.protocol in {Protocol.target, *SERVING}:
+            raise UserError(f"protocol={self.cell.protocol}: bisect compares speeds: use window, steps or fit")
         self.cell, self.options = one_cell(shlex.join(words))
         if not self.cell.own_code:
             raise UserError(f"model={self.cell.model.name}: no code of this repository: name it by model=custom")
