@@ -25,21 +25,19 @@ def told(machine, slowed, half=None):
     return state or State.cant_tell, found
 
 
-def outcome(seed, broken=()):
+def outcome(seed, slowed=SLOWED):
     """Whether a search among 40 commits with a slow-down at a random one names it, another one, or none."""
     machine = Machine(seed)
     culprit = int(machine.dice.integers(NUM))
-    state, found = told(machine, SLOWED)
+    state, found = told(machine, slowed)
     if state != State.slower:
         return "no slow-down"
 
     def state_of(at):
-        if at in broken:
-            return State.broken
-        return told(machine, SLOWED * (at >= culprit), half_of(found))[0]
+        return told(machine, slowed * (at >= culprit), half_of(found))[0]
 
     low, high = search(NUM, state_of)
-    proven = high - low == 1 and told(machine, SLOWED * (low < culprit <= high), half_of(found))[0] == State.slower
+    proven = high - low == 1 and told(machine, slowed * (low < culprit <= high), half_of(found))[0] == State.slower
     if not proven:
         return "can't tell" if low < culprit <= high else "wrong, unproven"
     return "right" if high == culprit else "wrong"
@@ -58,6 +56,12 @@ def test_a_slow_down_of_a_tenth_among_40_commits_is_found():
 @pytest.mark.slow
 def test_a_slow_down_of_a_tenth_is_found_in_nearly_all_of_200_searches_and_none_names_another_commit():
     check(range(100, 300))
+
+
+@pytest.mark.slow
+def test_a_slow_down_within_the_spread_of_processes_is_found_or_can_not_be_told():
+    found = Counter(outcome(seed, slowed=0.02) for seed in range(100, 300))
+    assert not found["wrong"], found
 
 
 def test_equal_ends_are_no_slow_down():

@@ -1,11 +1,13 @@
 """Repositories made here, whose network waits longer from one commit on."""
 
+import math
 import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
@@ -13,10 +15,13 @@ import pytest
 from accelbench.cli import main
 from accelbench.errors import UserError
 from accelbench.project import RECORDS
+from accelbench.schema.measurement import Block
 from accelbench.schema.record import read
 from accelbench.schema.serialize import read_json
+from accelbench.schema.vocab import Status
 from accelbench.search.worktrees import Worktree, commits
 from accelbench.sweep.session import Session
+from fakes import make_measurement, make_record
 
 NET = """{first}
 import time, torch
@@ -159,6 +164,58 @@ def test_a_worktree_that_can_not_be_made_is_no_fault_of_the_commit(repository, c
     assert "bisect: git worktree: " in printed.err
     assert blob in printed.err
     assert "does not run" not in printed.out + printed.err
+
+
+@pytest.fixture
+def ran(repository, monkeypatch):
+    """Each process as (commit, its time limit); they run nothing, and end as `ends` says of (commit, round)."""
+    commits = {each: f"change{num}" for num in range(NUM + 1) for each in git("rev-parse", f"change{num}")}
+    ran = SimpleNamespace(ends={}, processes=[])
+
+    def measure(self, item, left_s=0.0):
+        commit, num = commits[self.ready.git["revision"]], len(ran.processes)
+        ran.processes.append((commit, item.cell.timeout_s))
+        rate = (1000 if commit < f"change{CULPRIT}" else 800) * (1 + 0.01 * math.sin(num))
+        blocks = [Block(num_steps=1, num_samples=100, seconds=100 / rate)] * 8
+        status = ran.ends.get((commit, int(item.label.rpartition("r")[2])), Status.ok)
+        found = {"measurement": make_measurement(blocks=blocks)} if status == Status.ok else {}
+        named = {"identity": item.identity, "label": item.label, "started_at": f"2026-11-27T09:00:00.{num:03}+00:00"}
+        self.context.write_record(record := make_record(item.cell, status, **named, **found))
+        return record
+
+    monkeypatch.setattr(Session, "__enter__", lambda self: self)
+    monkeypatch.setattr(Session, "measure", measure)
+    return ran
+
+
+def test_the_proof_has_processes_of_its_own_and_single_ones_that_fail_do_not_count(ran, repository, capsys):
+    ran.ends = {("change8", 3): Status.killed, ("change6", 2): Status.timeout, ("change5", 1): Status.oom}
+    assert main(["bisect", "change5", "HEAD", "--", *WORDS]) == 0
+    assert f"First slower commit: {git('rev-parse', 'change6')[0]} Change 6" in capsys.readouterr().out
+    found = read_json(next(repository.glob("runs/*/bisect.json")))
+    assert all("-proof/" in path and (repository / path).exists() for path in found["proof"]["records"])
+    assert {len(list(folder.glob(RECORDS))) for folder in repository.glob("runs/*/*/")} == {12}
+    assert {each["state"] for each in found["commits"]} == {"slower"}
+
+
+def test_a_commit_of_which_no_process_ends_does_not_run(ran, capsys):
+    words = ["bisect", "change5", "HEAD", "--", *WORDS]
+    ran.ends = {("change8", 0): Status.killed}
+    assert main(words) == 2
+    assert re.search("BAD=.*: does not run: .*: killed: .*; retry=failed measures", capsys.readouterr().err)
+    ran.ends = {}
+    assert main([*words, "retry=failed"]) == 0
+
+
+def test_a_process_has_what_is_left_of_the_budget(ran, capsys):
+    words = ["bisect", "--budget", "1m", "change5", "HEAD", "--", *WORDS]
+    ran.ends = {("change8", 3): Status.timeout}
+    assert main(words) == 1
+    assert "Can't tell whether BAD is slower than GOOD: give it a longer --budget" in capsys.readouterr().out
+    assert all(50 < limit_s <= 60 for _, limit_s in ran.processes)
+    ran.ends, ran.processes = {}, []
+    assert main(words[:1] + words[3:]) == 0  # with the default: the one that was cut runs again
+    assert ran.processes[0] == ("change8", 600.0)
 
 
 @pytest.mark.slow

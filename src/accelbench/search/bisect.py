@@ -2,9 +2,10 @@
 
 import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 from rich.console import Console
 
@@ -15,6 +16,7 @@ from accelbench.compare.record_sets import ComparedProcess
 from accelbench.errors import Interrupted, RefusedError, UserError, WriteError, writing_errors
 from accelbench.grid.plan import Prepared, check_request
 from accelbench.isolation.hosts import Hosts
+from accelbench.judging import disturbed
 from accelbench.presentation import counted
 from accelbench.project import BISECTION, RUNS, shown, workplace
 from accelbench.schema.plan_file import WantedCell
@@ -42,11 +44,6 @@ class Told:
     found: SpeedRatio | None = None
     records: tuple[str, ...] = ()  # of each of the two, the process in the middle
 
-    @property
-    def line(self) -> str:
-        said = self.why or (difference(self.found) if self.found else "too few processes")
-        return f"{self.commit.short} {self.state:<13}{said}; {self.commit.subject}"
-
 
 @dataclass(frozen=True)
 class _Side:
@@ -63,22 +60,17 @@ class Bisection:
 
     def __init__(self, listed: Sequence[Commit], words: Sequence[str], budget_s: float, console: Console) -> None:
         self.good, *self.after = listed
-        if self.cell.protocol in {Protocol.target, *SERVING}:
-            raise UserError(f"protocol={self.cell.protocol}: bisect compares speeds: use window, steps or fit")
         self.cell, self.options = one_cell(shlex.join(words))
         if not self.cell.own_code:
             raise UserError(f"model={self.cell.model.name}: no code of this repository: name it by model=custom")
+        if self.cell.protocol in {Protocol.target, *SERVING}:
+            raise UserError(f"protocol={self.cell.protocol}: bisect compares speeds: use window, steps or fit")
         self.place = workplace().with_data(self.options.data_root)
         # The same for the same question: one that was killed goes on from its records.
         name = f"{RUNS}/bisect-{self.good.short}-{self.after[-1].short}-{self.cell.id[:8]}"
         self.folder = folder_under_runs(self.place, self.options.out or name)
         self.console, self.budget_s, self.told = console, budget_s, list[Told]()
-
-    def say(self, line: str) -> None:
-        say(self.console, line)
-
-    def has_time(self) -> bool:
-        return time.monotonic() < self.ends_s
+        self.say = partial(say, console)
 
     def run(self) -> int:
         """Prints what each commit is, and the answer; the exit status: 1 without one. Raises UserError."""
@@ -109,7 +101,7 @@ class Bisection:
         half = half_of(bad.found)
 
         def state_of(at: int) -> State | None:
-            if not self.has_time():
+            if time.monotonic() >= self.ends_s:
                 return None
             commit, code = self.after[at], self.after[at].code()
             if code in codes:
@@ -121,12 +113,12 @@ class Bisection:
         low, high = search(len(self.after), state_of)
         left = self.after[low + 1 : high + 1]
         if len(left) > 1:
-            lines = [f"Can't tell which of these {len(left)} commits is the first slower one:"]
-            return self._end("\n".join([*lines, *(f"  {each.short} {each.subject}" for each in left)]), left)
+            named = "".join(f"\n  {each.short} {each.subject}" for each in left)
+            return self._end(f"Can't tell which of these {len(left)} commits is the first slower one:{named}", left)
         with self._side(self.after[low]) if low >= 0 else nullcontext(first) as before:
-            proof = self._compare(before, left[0], half)
+            proof = self._compare(before, left[0], half, "-proof")
         if proof.found is None or proof.state != State.slower:
-            than = f"slower than GOOD, but against the commit before it: {proof.state}"
+            than = f"slower than GOOD, but in new processes beside the commit before it: {proof.state}"
             return self._end(f"Can't tell whether it is {left[0].short} {left[0].subject}: {than}", left)
         answer = f"First slower commit: {left[0].hash} {left[0].subject}\nAgainst the one before: "
         return self._end(f"{answer}{difference(proof.found)}\nProof: {' '.join(proof.records)}", left, proof)
@@ -154,43 +146,45 @@ class Bisection:
             git = {"revision": commit.hash, "branch": None, "dirty": False}
             yield _Side(commit, tree, replace(ready, git=git), context)
 
-    def _compare(self, first: _Side, commit: Commit, half: float | None) -> Told:
-        """What a commit is, by rounds beside the first one until it is sure; prints it."""
+    def _compare(self, first: _Side, commit: Commit, half: float | None, ending: str = "") -> Told:
+        """Prints what a commit is, by rounds beside the first one until it is sure, in a folder with this ending."""
         try:
             with self._side(commit) as second:
-                told = _Pair(first, second).told(half, self.has_time)
+                told = _Pair(first, second, ending, self.ends_s).told(half)
         except (WriteError, RefusedError):
             raise
         except UserError as error:
             told = Told(commit, first.commit, State.broken, str(error))
         self.told.append(told)
-        self.say(told.line)
+        said = told.why or (difference(told.found) if told.found else "too few processes")
+        self.say(f"{commit.short} {told.state:<13}{said}; {commit.subject}")
         return told
 
 
 class _Pair:
     """Two commits and the rounds of their processes, whose records are in one folder."""
 
-    def __init__(self, first: _Side, second: _Side) -> None:
-        self.sides = first, second
-        self.folder = second.context.folder / f"{first.commit.short}-{second.commit.short}"
+    def __init__(self, first: _Side, second: _Side, ending: str, ends_s: float) -> None:
+        self.sides, self.ends_s = (first, second), ends_s
+        self.folder = second.context.folder / f"{first.commit.short}-{second.commit.short}{ending}"
         self.cell = first.ready.planned[0].cell
         self.runs = shuffled_runs(self.cell, self.cell, MOST, seed=int(second.commit.hash[:8], 16))
         self.records: tuple[list[Record], list[Record]] = [], []
         self.session: Session | None = None
 
-    def told(self, half: float | None, has_time: Callable[[], bool]) -> Told:
+    def told(self, half: float | None) -> Told:
         """What the second commit is: by rounds that have records, and by new ones as long as there is time."""
         state, found, why = None, None, ""
         with ExitStack() as stack:
             stack.callback(self._keep)
             for num, is_second in enumerate(self.runs.is_second):
-                record = self._process(num, stack, may_start=num % 2 == 1 or has_time())
-                if record is None:
+                if (record := self._process(num, stack)) is None:
                     break
                 self.records[is_second].append(record)
-                if record.status != Status.ok:
-                    why = f"{record.label}: {record.status}: {record.reason}"
+                # Others are left out: time or memory may run out in any.
+                if all(each.status != Status.ok for each in self.records[is_second]):
+                    again = "; retry=failed measures it again" * disturbed.is_retried(record)
+                    why = f"{record.label}: {record.status}: {record.reason}{again}"
                     state = State.broken if is_second else State.cant_tell
                 elif num % 2:
                     before, after = ([ComparedProcess.of(each) for each in part] for part in self.records)
@@ -198,25 +192,29 @@ class _Pair:
                 if state is not None:
                     break
         first, second = (each.commit for each in self.sides)
-        paths = (f"{shown(self.folder)}/{_middle(part).name}.json" for part in self.records if part)
+        paths = (f"{shown(self.folder)}/{_middle(part)}.json" for part in self.records if part)
         return Told(second, first, state or State.cant_tell, why, found, tuple(paths))
 
-    def _process(self, num: int, stack: ExitStack, *, may_start: bool) -> Record | None:
+    def _process(self, num: int, stack: ExitStack) -> Record | None:
+        """The record of a process; None if it has none, and there is no time left for all that was asked of it."""
         side = self.sides[self.runs.is_second[num]]
         context = replace(side.context, folder=self.folder)
         with side.tree.inside():
             item = side.ready.process(self.runs.cells[num], f"{side.commit.short}-r{num // 2}")
             done, _ = known(context, [item])
-        if done or not may_start:
-            return done[0] if done else None
+        stands = [each for each in done if not each.was_cut(item.cell.timeout_s)]
+        if stands or time.monotonic() >= self.ends_s:
+            return next(iter(stands), None)
         if self.session is None:
-            second = self.sides[1]
-            with second.tree.inside():  # where its hosts start, and its network is checked
+            with (second := self.sides[1]).tree.inside():  # where its hosts start, and its network is checked
                 session = Session(second.context, second.ready, second.ready.planned, is_brief=True)
                 self.session = stack.enter_context(session)
         with side.tree.inside():
             self.session.at(context, side.ready)
-            return self.session.measure(item)
+            left_s = max(1.0, self.ends_s - time.monotonic())
+            limited = replace(item.cell, timeout_s=min(item.cell.timeout_s, left_s))
+            record = self.session.measure(replace(item, cell=limited), left_s)
+        return None if record.was_cut(item.cell.timeout_s) else record
 
     def _keep(self) -> None:
         """Has other commands find the records: the plan, and which of them are of which commit."""
@@ -227,8 +225,8 @@ class _Pair:
             save_comparison(self.runs, (first, second), records, self.folder)
 
 
-def _middle(records: Sequence[Record]) -> Record:
-    """The one whose speed is the median, the lower one of two."""
-    rates = {each.name: ComparedProcess.of(each).rates for each in records}
-    ordered = sorted(records, key=lambda each: median(rates[each.name]) if rates[each.name] else 0.0)
+def _middle(records: Sequence[Record]) -> str:
+    """The name of the one whose speed is the median, the lower one of two; of the first one if none has a speed."""
+    rates = {each.name: found for each in records if (found := ComparedProcess.of(each).rates)}
+    ordered = sorted(rates, key=lambda name: median(rates[name])) or [records[0].name]
     return ordered[(len(ordered) - 1) // 2]
