@@ -7,6 +7,7 @@ import argparse
 import importlib
 import subprocess
 import sys
+from contextlib import nullcontext
 
 DEFAULT = ["waiting", "overhead", "loop", "xla", "comparing", "report"]
 # Not run by default: scale takes ten minutes and ten gigabytes of disk, custom, engines and peer half an hour each, and
@@ -36,10 +37,7 @@ def main() -> None:
         module = BESIDE.get(part, part)
         run = getattr(importlib.import_module(f"bench.{module}"), part if part in BESIDE else "main")
         print(f"\n== {part}: bench/{module}.py", flush=True)
-        if part in LOCKED:
-            with hold_measuring(print):
-                run()
-        else:
+        with hold_measuring(print) if part in LOCKED else nullcontext():
             run()
 
 

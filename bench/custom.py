@@ -6,7 +6,7 @@ from functools import partial
 from accelbench.judging.generated import of_generation
 from accelbench.schema.record import number_of
 from bench.own_networks import BATCH_SIZE, GENERATED, GPT2, NEW_TOKENS, PROMPT_TOKENS
-from bench.turns import begin, compare_in_turns, printed_number, rate_by_cell, run
+from bench.turns import begin, compare_in_turns, measured, printed_number, rate_by_cell, run
 
 NUM_ROUNDS = 8
 WINDOW = ["window.warmup_s=1", "window.block_s=0.3", "window.measure_s=4", "window.latency_s=0.1", "breakdown_s=0"]
@@ -46,9 +46,8 @@ def main() -> None:
 def by_generation(column: str) -> float:
     """A column of a cell that generates."""
     (record,) = run([*GENERATE, f"batch_size={BATCH_SIZE}", *WINDOW])
-    assert record.measurement is not None, record.reason
-    assert record.measurement.generation is not None
-    return number_of(of_generation(record.cell, record.measurement.generation), column) or math.nan
+    assert (generation := measured(record).generation) is not None
+    return number_of(of_generation(record.cell, generation), column) or math.nan
 
 
 def by_loop(case: str) -> float:

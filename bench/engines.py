@@ -9,7 +9,6 @@ import io
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -43,10 +42,10 @@ def main() -> None:
             compare_in_turns(" ".join(map(str, case)), 32, NUM_ROUNDS, partial(by_cell, hosts, *case), by_script)
 
 
-def by_cell(hosts: Hosts, engine: str, network: str, batch_size: int, settings: Sequence[str] = WINDOW) -> float:
+def by_cell(hosts: Hosts, engine: str, network: str, batch_size: int) -> float:
     """Samples/s of a cell, measured as one of a sweep: the median of its blocks."""
     words = [f"engine={engine}", f"model={NETWORKS[network]}", f"model.name={network}", "mode=infer", "data=random"]
-    cell, options = one_cell(" ".join([*words, f"batch_size={batch_size}", "tracking=none", *settings]))
+    cell, options = one_cell(" ".join([*words, f"batch_size={batch_size}", "tracking=none", *WINDOW]))
     with new_folder() as folder:
         result = sweep.run([cell], options, Console(file=io.StringIO()), folder, hosts=hosts, show=lambda result: None)
     (record,) = result.records

@@ -93,12 +93,7 @@ def aotinductor_step(images: Images, folder: str) -> Callable[[], Any]:
 
     package = torch._inductor.aoti_load_package(f"{folder}/network.pt2")
     batches = itertools.cycle([torch.from_numpy(each) for each in images])
-
-    def step() -> object:
-        with torch.inference_mode():
-            return package(next(batches))
-
-    return step
+    return torch.inference_mode()(lambda: package(next(batches)))
 
 
 if __name__ == "__main__":

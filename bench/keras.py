@@ -74,11 +74,6 @@ class Stopwatch(keras.callbacks.Callback):
             self.seconds = time.perf_counter() - self.start
 
 
-def plain(given: Cell, arrays: Arrays) -> Reference:
-    """What the cell's mode is compared with."""
-    return (plain_fit if given.mode == Mode.train else plain_calls)(given, arrays)
-
-
 def plain_fit(given: Cell, arrays: Arrays) -> Reference:
     """The seconds per step of a plain `model.fit`."""
     model = network_of(given)
@@ -96,14 +91,14 @@ def plain_fit(given: Cell, arrays: Arrays) -> Reference:
     return run
 
 
-def plain_calls(given: Cell, arrays: Arrays) -> Reference:
-    """The seconds per step of a loop over `model(x)` in a separate graph."""
+def plain(given: Cell, arrays: Arrays) -> Reference:
+    """For training, `plain_fit`; else the seconds per step of a loop over `model(x)` in a separate graph."""
+    if given.mode == Mode.train:
+        return plain_fit(given, arrays)
     model = network_of(given)
     batches = in_order(np.asarray(arrays.images), given.batch_size)
     call = tf.function(lambda batch: model(batch, training=False))
 
-    def step() -> None:
-        call(tf.convert_to_tensor(next(batches)))
-
-    seconds_per_step(step, 2)
-    return partial(seconds_per_step, step)
+    loop = partial(seconds_per_step, lambda: call(tf.convert_to_tensor(next(batches))))
+    loop(2)
+    return loop

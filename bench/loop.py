@@ -63,8 +63,7 @@ def plain(given: Cell, arrays: Arrays) -> Reference:
     def step() -> None:
         batch, target = next(source)
         optimizer.zero_grad()
-        loss = functional.cross_entropy(network(batch.to(torch.float32).div_(255)), target)
-        loss.backward()
+        functional.cross_entropy(network(batch.to(torch.float32).div_(255)), target).backward()
         optimizer.step()
 
     return partial(seconds_per_step, step)

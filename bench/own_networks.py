@@ -102,17 +102,12 @@ def loader() -> DataLoader[tuple[Tensor, ...]]:
 
 def train_step(*, lightning: bool) -> Callable[[], object]:
     """A training step over some batches; for Lightning's case from a DataLoader, with AdamW."""
-    source: Iterator[dict[str, Tensor]]
-    if lightning:
-        epochs = chain.from_iterable(repeat(loader()))
-        source = ({"ids": ids, "labels": labels} for ids, labels in epochs)
-    else:
-        source = cycle([make_batch(BATCH_SIZE) for _ in range(NUM_BATCHES)])
+    source: Iterator[dict[str, Tensor]] = cycle([make_batch(BATCH_SIZE) for _ in range(NUM_BATCHES)])
     network = Tokens().train()
+    optimizer: torch.optim.Optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, eps=1e-7)
     if lightning:
-        optimizer: torch.optim.Optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4)
-    else:
-        optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, eps=1e-7)
+        source = ({"ids": ids, "labels": labels} for ids, labels in chain.from_iterable(repeat(loader())))
+        optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4)
 
     def step() -> None:
         batch = next(source)
@@ -127,12 +122,7 @@ def infer_step() -> Callable[[], object]:
     """An inference step over some batches."""
     source = cycle([make_batch(BATCH_SIZE)["ids"] for _ in range(NUM_BATCHES)])
     network = Tokens().eval()
-
-    def step() -> object:
-        with torch.inference_mode():
-            return network(next(source))
-
-    return step
+    return torch.inference_mode()(lambda: network(next(source)))
 
 
 @torch.inference_mode()

@@ -6,7 +6,6 @@ optimum-benchmark is installed in a folder of its own, with its own transformers
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from functools import partial
 
 from bench.custom import by_generation, by_loop
@@ -39,16 +38,13 @@ print(1000 * found.prefill.latency.p50 if sys.argv[1] == "ttft_ms" else rate)
 def main() -> None:
     """Prints a row for each figure of each tool: its ratio to the loop's, with the 95 % interval."""
     begin(38)
+    loops = {column: partial(by_loop, column) for column in GENERATED}
     for column in GENERATED:
-        compare(f"accelbench {column}", partial(by_generation, column), column)
+        compare_in_turns(f"accelbench {column}", 38, NUM_ROUNDS, partial(by_generation, column), loops[column])
     with new_folder() as folder:
         install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder)]
         subprocess.run([*install, *PACKAGES], check=True)
         os.environ |= {"PYTHONPATH": str(folder), "USE_TF": "0"}
         for column in GENERATED:
-            compare(f"optimum-benchmark {column}", partial(printed_number, "-c", SIDE, column), column)
-
-
-def compare(name: str, call: Callable[[], float], column: str) -> None:
-    """Prints a row."""
-    compare_in_turns(name, 38, NUM_ROUNDS, call, partial(by_loop, column))
+            peer = partial(printed_number, "-c", SIDE, column)
+            compare_in_turns(f"optimum-benchmark {column}", 38, NUM_ROUNDS, peer, loops[column])

@@ -29,20 +29,10 @@ def mnist() -> Path:
 
 def cell(model: ModelSpec | str, mode: Mode, batch_size: int, **others: Any) -> Cell:
     """A cell of the `window` protocol in fp32: on Lightning, this CPU and MNIST, unless `others` say more."""
-    settings = {
-        "suite": "bench",
-        "engine": Engine.lightning,
-        "device": Device.cpu,
-        "model": model if isinstance(model, ModelSpec) else ModelSpec(name=model),
-        "data": DataSpec(name="mnist"),
-        "mode": mode,
-        "precision": Precision.fp32,
-        "batch_size": batch_size,
-        "protocol": Protocol.window,
-        "epochs": 1,
-        "breakdown_s": 0.0,
-    }
-    return Cell(**{**settings, **others})
+    spec = model if isinstance(model, ModelSpec) else ModelSpec(name=model)
+    settings = {"suite": "bench", "engine": Engine.lightning, "device": Device.cpu, "data": DataSpec(name="mnist")}
+    settings |= {"precision": Precision.fp32, "protocol": Protocol.window, "epochs": 1, "breakdown_s": 0.0}
+    return Cell(model=spec, mode=mode, batch_size=batch_size, **{**settings, **others})
 
 
 def compare_all(
@@ -82,11 +72,7 @@ def run_both(runner: Runner, reference: Reference, rounds: list[tuple[float, flo
 
     To `rounds`, the seconds per step of accelbench and of the reference are appended.
     """
-    if len(rounds) % 2:
-        reference_s = reference(num_steps)
-        block = run_block(runner, num_steps)
-    else:
-        block = run_block(runner, num_steps)
-        reference_s = reference(num_steps)
-    rounds.append((block.seconds / num_steps, reference_s))
+    before_s = reference(num_steps) if len(rounds) % 2 else None
+    block = run_block(runner, num_steps)
+    rounds.append((block.seconds / num_steps, reference(num_steps) if before_s is None else before_s))
     return block

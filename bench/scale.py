@@ -5,18 +5,15 @@ five gigabytes, twice, in the temporary folder (TMPDIR). `comparing` makes 1,000
 """
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import psutil
-from selenium import webdriver
 
 from accelbench.judging.row import summarise
 from accelbench.project import RECORDS
@@ -24,6 +21,7 @@ from accelbench.report.build import build
 from accelbench.schema.record import read_all
 from accelbench.stats.order_statistics import median
 from bench import synthetic
+from bench.blocks import seconds_per_step
 from bench.turns import CLI
 
 NUM_MACHINES = int(os.environ.get("SCALE_MACHINES", "10"))  # each has 10,000 records
@@ -86,13 +84,7 @@ def comparing() -> None:
             (f"`accelbench compare` of {len(paths):,} records", COMPARE_TARGET_S, comparison),
             ("reading and summarising them", READ_TARGET_S, lambda: list(records.each(summarise))),
         ):
-            print(f"{what}: {_seconds(call):.1f} s (target: at most {target:g} s)", flush=True)
-
-
-def _seconds(call: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
+            print(f"{what}: {seconds_per_step(call, 1):.1f} s (target: at most {target:g} s)", flush=True)
 
 
 def report() -> None:
@@ -100,22 +92,17 @@ def report() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         num_cells = synthetic.fill(folder / "results", num_machines=1, num_processes=1)
-        seconds = _seconds(lambda: build(folder / "results", folder / "report"))
+        seconds = seconds_per_step(lambda: build(folder / "results", folder / "report"), 1)
         print(f"built in {seconds:.1f} s: {num_cells:,} cells")
         _show_page(folder / "report" / "index.html")
 
 
 def _show_page(page: Path) -> None:
     """Prints how large a page is, and how long it takes until it is drawn."""
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not (chromium and driver):
-        sys.exit("needs chromium and chromedriver on the PATH")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for flag in ("headless=new", "no-sandbox", "disable-gpu", "window-size=1400,900"):
-        options.add_argument(f"--{flag}")
+    from browsing import chromium  # found once bench.synthetic is imported
+
     loads = []
-    with webdriver.Chrome(options, webdriver.ChromeService(driver)) as opened:
+    with chromium("window-size=1400,900") or sys.exit("needs chromium and chromedriver on the PATH") as opened:
         for _ in range(NUM_LOADS):
             opened.get("about:blank")
             opened.get(page.as_uri())

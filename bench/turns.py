@@ -10,6 +10,7 @@ from pathlib import Path
 
 from accelbench.judging.row import steady_rates
 from accelbench.project import RECORDS, workplace
+from accelbench.schema.measurement import Measurement
 from accelbench.schema.record import Record, read
 from accelbench.stats.order_statistics import Sample, median
 
@@ -77,10 +78,15 @@ def records_in(folder: Path) -> list[Record]:
     return sorted(map(read, folder.glob(RECORDS)), key=lambda record: record.started_at)
 
 
+def measured(record: Record) -> Measurement:
+    """What was measured of a cell, which must not have failed."""
+    assert record.measurement is not None, record.reason
+    return record.measurement
+
+
 def rate_of(record: Record) -> float:
     """Samples/s: the median of the blocks."""
-    assert record.measurement is not None, record.reason
-    return median(steady_rates(record.measurement))
+    return median(steady_rates(measured(record)))
 
 
 def rate_by_cell(*words: str) -> float:
@@ -91,9 +97,8 @@ def rate_by_cell(*words: str) -> float:
 
 def windows_s(record: Record) -> float:
     """Seconds of warm-up and measurement in one record."""
-    measured = record.measurement
-    assert measured is not None, record.reason
-    return measured.warmup_total_s + sum(block.seconds for block in measured.blocks) + sum(measured.latency_s)
+    found = measured(record)
+    return found.warmup_total_s + sum(block.seconds for block in found.blocks) + sum(found.latency_s)
 
 
 def printed_number(*words: object) -> float:

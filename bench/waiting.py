@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from accelbench.stats.order_statistics import median
+from bench.blocks import seconds_per_step
 from bench.synthetic import NUM_PROCESSES, fill_sides
 from bench.turns import CLI, new_folder, records_in, windows_s
 
@@ -50,9 +51,8 @@ def _one_cell() -> None:
 
 
 def _seconds_of(command: Sequence[str]) -> float:
-    start = time.perf_counter()
-    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-    return time.perf_counter() - start
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return seconds_per_step(lambda: subprocess.run(command, **quiet, check=False), 1)
 
 
 def _seconds_to_card(words: Sequence[str]) -> float:

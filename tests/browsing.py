@@ -1,10 +1,26 @@
 """A page as a reader's browser shows it: opened from disk, with what it logs and asks for."""
 
 import json
+import shutil
 from pathlib import Path
 
+from selenium import webdriver
 from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.support.wait import WebDriverWait
+
+
+def chromium(*flags: str, logs: bool = False) -> webdriver.Chrome | None:
+    """Chromium without a window, which may keep what pages log and ask for; None if it is not on the PATH."""
+    binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not (binary and driver):
+        return None
+    options = webdriver.ChromeOptions()
+    options.binary_location = binary
+    for flag in ("headless=new", "no-sandbox", "disable-gpu", *flags):
+        options.add_argument(f"--{flag}")
+    if logs:
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    return webdriver.Chrome(options, webdriver.ChromeService(driver))
 
 
 def open_page(browser: WebDriver, page: Path, fragment: str = "") -> WebDriver:

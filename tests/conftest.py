@@ -5,7 +5,6 @@ Each brings a copy of what the other one needs.
 
 import gc
 import os
-import shutil
 import sys
 from pathlib import Path
 
@@ -122,17 +121,10 @@ def empty_store(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory):
     """Chromium without a window, which keeps what the page logs and where downloads go, in `downloads`."""
-    from selenium import webdriver  # imported here: `make gpu-check` runs tests where it is not installed
+    from browsing import chromium  # imported here: `make gpu-check` runs tests where selenium is not installed
 
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not (chromium and driver):
+    if (opened := chromium("disable-quic", "disable-background-networking", logs=True)) is None:
         pytest.skip("needs chromium and chromedriver on the PATH")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for flag in ("headless=new", "no-sandbox", "disable-gpu", "disable-quic", "disable-background-networking"):
-        options.add_argument(f"--{flag}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    opened = webdriver.Chrome(options, webdriver.ChromeService(driver))
     opened.downloads = tmp_path_factory.mktemp("downloads")
     opened.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(opened.downloads)})
     yield opened

@@ -17,6 +17,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bench.gpu_check import packages
 from bench.gpu_check.findings import Finding, Kind, Part, page, parse
@@ -94,25 +95,25 @@ def _check(device: str, out: Path) -> int:
     return int(any(part.problems for part in parts))
 
 
+def _look(device: str) -> Any:
+    from accelbench.devices.registry import look
+    from accelbench.schema.vocab import Device
+
+    return look(Device(device))
+
+
 def _absent(device: str) -> str | None:
     """Why there is no such device; None if there is one."""
     try:
-        from accelbench.devices.registry import look
-        from accelbench.schema.vocab import Device
-
-        return look(Device(device)).reason
+        return _look(device).reason
     except ImportError as error:
         return f"it can't be looked for ({error})"
 
 
 def _heading(device: str) -> list[str]:
-    from accelbench.devices.registry import look
-    from accelbench.schema.vocab import Device
-
-    report = look(Device(device))
-    revision = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=packages.ROOT, capture_output=True, text=True, check=False
-    ).stdout.strip()
+    report = _look(device)
+    command = ["git", "-C", str(packages.ROOT), "describe", "--always", "--dirty"]
+    revision = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     memory = "" if report.memory_bytes is None else f", {report.memory_bytes / 2**30:.0f} GiB"
     versions = {each.metadata["Name"]: each.version for each in importlib.metadata.distributions()}
     return [

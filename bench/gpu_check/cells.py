@@ -4,7 +4,6 @@
 and after it. `options` tries options. `keras` runs two cells on Keras, which has an environment of its own.
 """
 
-import dataclasses
 import importlib.util
 import json
 import os
@@ -13,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from accelbench.devices.registry import look
@@ -54,7 +53,7 @@ KERAS_PYTHON = ".venv-keras-gpu/bin/python"
 def cell(device: Device, model: ModelSpec, mode: Mode, precision: Precision, batch_size: int = 128) -> Cell:
     """A short cell, whose one batch of random images lies on the device."""
     if (precision, mode) == (Precision.fp16, Mode.train):  # Adam's epsilon underflows in fp16
-        model = dataclasses.replace(model, optimizer="sgd")
+        model = replace(model, optimizer="sgd")
     resident = DataSpec(name="random", pipeline=Pipeline.device)
     others = {"suite": "gpu_check", "window": WINDOW, "timeout_s": TIMEOUT_S}
     return rounds.cell(model, mode, batch_size, device=device, data=resident, precision=precision, **others)
@@ -69,12 +68,6 @@ def compared(device: Device) -> Iterator[Cell]:
         for model, batch_size in sizes[:num_models]:
             for mode in STEP_MODES:
                 yield cell(device, model, mode, precision, batch_size)
-
-
-def with_options(device: Device) -> Iterator[Cell]:
-    """The cells that try an option."""
-    for model, mode, options in OPTIONS:
-        yield dataclasses.replace(cell(device, model, mode, Precision.fp32), options=options)
 
 
 @dataclass
@@ -126,15 +119,14 @@ def on_keras(device: Device) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
     for model in (MLP, CNN):
         tried = cell(device, model, Mode.infer, Precision.fp32)
-        tried = dataclasses.replace(tried, engine=Engine.keras, keras=KerasSettings(), data=HOST)
+        tried = replace(tried, engine=Engine.keras, keras=KerasSettings(), data=HOST)
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, MANIFEST).touch()  # random images need no data set
             path = Path(folder, "cell.json")
             path.write_text(json.dumps(tried.to_json()))
             command = [python, "-m", "accelbench.worker", path, folder]
-            ran = subprocess.run(
-                command, capture_output=True, text=True, env=environment, timeout=TIMEOUT_S, check=False
-            )
+            pipes = {"capture_output": True, "text": True}
+            ran = subprocess.run(command, env=environment, timeout=TIMEOUT_S, check=False, **pipes)
         if not ran.stdout:
             problem(f"{tried.label}: {(ran.stderr.strip().splitlines() or ['no answer'])[-1]}")
         elif (values := json.loads(ran.stdout))["status"] == "ok":
@@ -145,7 +137,9 @@ def on_keras(device: Device) -> None:
 
 def run_cells(part: str, device: Device, end: float) -> None:
     """Runs the part `cells` or `options` until about `end`; a comparison outside of its bounds is repeated once."""
-    waiting = [(each, True) for each in _possible(compared(device) if part == "cells" else with_options(device))]
+    fp32 = Precision.fp32
+    tried_options = (replace(cell(device, model, mode, fp32), options=options) for model, mode, options in OPTIONS)
+    waiting = [(each, True) for each in _possible(compared(device) if part == "cells" else tried_options)]
     if not waiting:
         problem("no cell can run here")
         return

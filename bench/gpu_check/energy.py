@@ -55,10 +55,8 @@ def judge(found: Samples) -> None:
         problem(f"the power samples add up to {summed_j:g} J")
         return
     ratio = found.counted_j / summed_j
-    text = (
-        f"counter {found.counted_j:,.0f} J, integral of {len(found.watts)} power samples {summed_j:,.0f} J over "
-        f"{seconds:.1f} s ({summed_j / seconds:.0f} W): ratio {ratio:.3f}"
-    )
+    text = f"counter {found.counted_j:,.0f} J, integral of {len(found.watts)} power samples {summed_j:,.0f} J over "
+    text += f"{seconds:.1f} s ({summed_j / seconds:.0f} W): ratio {ratio:.3f}"
     if within(ratio, BOUNDS):
         figure(text)
     else:

@@ -2,10 +2,8 @@
 
 import os
 import re
-import signal
 import subprocess
 import sys
-import threading
 from collections import Counter
 from pathlib import Path
 
@@ -32,19 +30,11 @@ def main(mark: str, seconds: float) -> None:
         return
     command = [sys.executable, "-m", "pytest", "-q", "-rfEs", "--tb=no", "-m", mark, "-W", "default"]
     command += ["-p", "no:cacheprovider", "-o", f"timeout={TEST_TIMEOUT_S}", "--continue-on-collection-errors", *files]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    # An interrupt lets pytest print its summary of what has run so far.
+    command = ["timeout", "--foreground", "-s", "INT", "-k", f"{END_S}", f"{seconds - END_S}", *command]
     wide = {**os.environ, "COLUMNS": "300"}  # else pytest cuts off the errors in its summary
-    with subprocess.Popen(command, cwd=root, env=wide, **pipes) as process:
-        assert process.stdout is not None
-        # An interrupt lets pytest print its summary of what has run so far.
-        timers = [threading.Timer(seconds - END_S, process.send_signal, [signal.SIGINT])]
-        timers.append(threading.Timer(seconds, process.kill))
-        for timer in timers:
-            timer.start()
-        lines = process.stdout.read().splitlines()
-        in_time = timers[0].is_alive()
-        for timer in timers:
-            timer.cancel()
+    ran = subprocess.run(command, cwd=root, env=wide, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    lines = ran.stdout.splitlines()
     summary = [line for line in lines if line.startswith(("FAILED", "ERROR", "SKIPPED"))]
     lacking = [MISSING.search(line) for line in summary]
     figure(lines[-1].strip("= ") if lines else "no output")
@@ -52,10 +42,10 @@ def main(mark: str, seconds: float) -> None:
         skipped(f"{num} test module(s) need {name}, which is not installed")
     for line in (line for line, found in zip(summary, lacking, strict=True) if not (found or line[0] == "S")):
         problem(line)
-    if not in_time:
+    if ran.returncode in (124, 137):  # interrupted, killed
         problem(f"not all tests ran within {seconds - END_S:.0f} s")
     if not lines or " passed" not in lines[-1]:
-        problem(f"no test passed; pytest ended with status {process.returncode}")
+        problem(f"no test passed; pytest ended with status {ran.returncode}")
 
 
 if __name__ == "__main__":

@@ -18,14 +18,9 @@ PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (17, 24, 28)] + ["manyli
 # Distribution -> the module that it brings. The check can't start without the first ones; the others are for the tests
 # and for accelbench's command line.
 NEEDED = {"greenlet": "greenlet", "orjson": "orjson", "nvidia-ml-py": "pynvml", "psutil": "psutil"}
-USEFUL = {
-    "pytest-timeout": "pytest_timeout",
-    "platformdirs": "platformdirs",
-    "hydra-core": "hydra",
-    "omegaconf": "omegaconf",
-    "antlr4-python3-runtime": "antlr4",
-}
 ONLY_AS_SOURCE = "antlr4-python3-runtime"
+USEFUL = {"pytest-timeout": "pytest_timeout", "platformdirs": "platformdirs", "hydra-core": "hydra"}
+USEFUL |= {"omegaconf": "omegaconf", ONLY_AS_SOURCE: "antlr4"}
 MAX_BYTES = 60 << 20
 
 

@@ -161,23 +161,17 @@ def _training(cell: Cell, network: Any, images: Any, labels: Any, context: Any) 
     import torch
     from torch.nn import functional
 
-    if cell.model.optimizer == "sgd":
-        optimizer: torch.optim.Optimizer = torch.optim.SGD(network.parameters(), lr=cell.model.learning_rate)
-    else:
-        optimizer = torch.optim.Adam(network.parameters(), lr=cell.model.learning_rate, eps=1e-7)
-    scaler = torch.amp.GradScaler(images.device.type) if cell.precision == Precision.fp16_mixed else None
+    kind = torch.optim.SGD if cell.model.optimizer == "sgd" else partial(torch.optim.Adam, eps=1e-7)
+    optimizer = kind(network.parameters(), lr=cell.model.learning_rate)
+    scaler = torch.amp.GradScaler(images.device.type, enabled=cell.precision == Precision.fp16_mixed)
 
     def step() -> object:
         optimizer.zero_grad()
         with context():
             loss = functional.cross_entropy(network(images), labels)
-        if scaler is None:
-            loss.backward()
-            optimizer.step()
-        else:
-            scaler.scale(loss).backward()
-            scaler.step(optimizer)
-            scaler.update()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
         return loss.detach()
 
     return step
