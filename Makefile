@@ -57,14 +57,15 @@ test-cluster: .venv-cluster/.installed  ## test sweeps over Slurm and Ray, after
 repro: setup  ## run the main job: data, sweeps, report
 	@$(BIN)/python pipelines/repro.py
 
-# Four processes run the tests, a file each at a time: twice the cores of a small machine, since tests wait for files and
-# for processes that they start. Keras' tests run beside them in a fifth one, and are printed last: TensorFlow and torch
-# must not share a process, and TensorFlow's devices are configured once in each. All keep the bytecode of what they import.
+# Three processes run the tests, a file each at a time: more than the cores of a small machine, since tests wait for files
+# and for processes that they start; each takes 20 s of a core to import what it runs. Keras' tests run beside them in a
+# fourth one, and are printed last: TensorFlow and torch must not share a process, and TensorFlow's devices are configured
+# once in each. All keep the bytecode of what they import.
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --durations=10
 define run_tests
 	@log=$$(mktemp); $(PYTEST) -p no:hypothesispytest -m "$(1)" tests/engines/keras > $$log 2>&1 & keras=$$!; \
 	trap 'kill $$keras 2> /dev/null; rm -f $$log' EXIT; trap 'exit 130' INT TERM; \
-	status=0; $(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder -m "$(1)" || status=1; \
+	status=0; $(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder -m "$(1)" || status=1; \
 	wait $$keras || status=1; cat $$log; exit $$status
 endef
 

@@ -31,10 +31,13 @@ KERAS = Path(__file__).parent / "engines" / "keras"
 LONG = ["pipelines/", "lies/", "engines/exported/", "test_docs.py", "test_cli.py", "sinks/", "sweep/test_secrets.py"]
 LONG += ["report/test_in_a_browser.py", "engines/", "test_conf.py", "settings/", "compare/", "api/", "sweep/"]
 LONG += ["search/", "stages/", "isolation/", "cluster/", "doctor/", "test_architecture.py"]
-# What one process runs, since it takes long to import: exported networks' engines, MLflow, and PyTorch in a host.
+# What one process runs, since it takes long to import or start: exported networks' engines, MLflow, PyTorch in a host,
+# transformers, and a browser.
 TOGETHER = {"engines/exported/": "exported", "engines/test_served.py": "exported"}
 TOGETHER |= dict.fromkeys(("test_cli.py", "sinks/", "sweep/test_secrets.py", "stages/test_confirming.py"), "mlflow")
 TOGETHER |= dict.fromkeys(("lies/", "engines/lightning/test_engine.py"), "host")
+TOGETHER |= {"engines/lightning/own/": "transformers"}
+TOGETHER |= dict.fromkeys(("report/test_in_a_browser.py", "report/test_dvc_plots.py"), "browser")
 
 
 def pytest_ignore_collect(collection_path, config):

@@ -114,6 +114,7 @@ def test_every_command_of_the_pages_runs(command, measured, monkeypatch, capsys)
 
 def harmless(words):
     """The command lines to run instead: commands that would measure are only planned."""
+    words = [word.replace("repeats=5", "repeats=1") for word in words]  # as many cells as it takes to plan
     names = ("compare", "best", "doctor", "report", "sync", "ui", "plan", "completion")
     if words[:2] == ["compare", "--run"]:
         return [["plan", *shlex.split(side)] for side in words[2:4]]

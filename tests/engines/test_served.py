@@ -28,7 +28,7 @@ SERVER = Server(rate=200.0, duration_s=0.5, latency_ms=60_000.0)
 SERVES = {"protocol": Protocol.server, "server": SERVER, "batch_size": 4}
 
 
-BY = [(Engine.lightning, 1), slow(Engine.lightning, 2)]
+BY = [slow(Engine.lightning, 1), slow(Engine.lightning, 2)]
 BY += [pytest.param(each, 2, marks=marked(each, each != Engine.onnxruntime).marks) for each in sorted(EXPORTING)]
 
 

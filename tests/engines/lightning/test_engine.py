@@ -24,7 +24,7 @@ from accelbench.schema.serialize import load
 from accelbench.schema.vocab import NOT_QUANTIZED, STEP_MODES, Device, Library, Mode, Precision, Protocol, Status
 from accelbench.schema.workload import ModelSpec
 from fakes import assert_epochs_in_turn, make_cell
-from marks import IGNORES_LIGHTNINGS_WARNINGS
+from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
 
 pytestmark = IGNORES_LIGHTNINGS_WARNINGS
 SMALL = {"widths": [32, 32], "dropout": 0.0}
@@ -142,7 +142,13 @@ def test_the_output_is_compared_with_fp32s(digits, precision, low, high, protoco
     assert measured.warnings == []
 
 
-@pytest.mark.parametrize("protocol", [each for each in Protocol if each != Protocol.target])  # which trains
+# Of those that serve requests one is fast.
+SERVE_TOO = (Protocol.offline, Protocol.single_stream, Protocol.multi_stream)
+
+
+@pytest.mark.parametrize(
+    "protocol", [slow(each) if each in SERVE_TOO else each for each in Protocol if each != Protocol.target]
+)
 def test_inference_is_in_evaluation_mode_without_gradients(digits, protocol, monkeypatch):
     seen = set()
     honest = engine.InferStep.compute

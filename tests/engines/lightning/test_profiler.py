@@ -13,13 +13,12 @@ pytestmark = IGNORES_LIGHTNINGS_WARNINGS
 
 
 def operators(digits, **changes):
-    cell = make_cell(**{"mode": Mode.train, **changes})
+    cell = make_cell(**{"mode": Mode.infer, **changes})
     return {each.name: each for each in engine.run(cell, digits).operators}
 
 
 def test_an_lstm_has_a_fused_kernel_and_an_rnn_has_none(digits):
-    lstm = operators(digits, model=ModelSpec(name="lstm", args={"units": 16}))
-    rnn = operators(digits, model=ModelSpec(name="rnn", args={"units": 16}))
+    lstm, rnn = (operators(digits, model=ModelSpec(name=name, args={"units": 16})) for name in ("lstm", "rnn"))
     assert lstm["aten::mkldnn_rnn_layer"].num_calls == 3  # one for each layer
     assert "aten::mkldnn_rnn_layer" not in rnn
     assert rnn["aten::addmm"].num_calls >= 3 * 28  # one for each layer and row
@@ -27,8 +26,8 @@ def test_an_lstm_has_a_fused_kernel_and_an_rnn_has_none(digits):
 
 def test_a_kernel_that_the_precision_lacks_is_seen(digits):
     cnn = ModelSpec(name="cnn", args={"channels": 8})
-    fast = operators(digits, model=cnn, mode=Mode.infer)
-    slow = operators(digits, model=cnn, mode=Mode.infer, precision=Precision.fp16)
+    fast = operators(digits, model=cnn)
+    slow = operators(digits, model=cnn, precision=Precision.fp16)
     assert "aten::mkldnn_convolution" in fast
     assert ("aten::mkldnn_convolution" in slow) == ("avx512_fp16" in cpu.look().details["instruction_sets"].split())
 

@@ -115,7 +115,9 @@ def test_fed_the_same_tokens_a_wrong_network_gives_other_logits_than_fp32s(tmp_p
 @pytest.mark.parametrize(
     ("name", "generate", "told"),
     [
-        ("mamba", SHORT, "model.name=mamba: it keeps no keys and values, which mode=generate is about: use mode=infer"),
+        slow(
+            "mamba", SHORT, "model.name=mamba: it keeps no keys and values, which mode=generate is about: use mode=in"
+        ),
         ("vit", SHORT, "model.task=causal_lm: vit has no such task on token ids"),
         (
             "gpt2",
