@@ -285,6 +285,13 @@ def test_one_cell_ends_with_its_card_and_several_do_not(faulty, capsys, empty_st
     assert "speed" not in capsys.readouterr().out
 
 
+def test_a_comparison_of_which_one_side_is_skipped_measures_nothing(faulty, capsys):
+    words = "tracking=none mode=infer out=runs/c"
+    assert main(["compare", "--run", words, f"{words} device=tpu", "--fail-if", "slower:5%"]) == 0
+    assert "Can't tell which is faster: B is skipped, so nothing is measured: no TPU" in capsys.readouterr().out
+    assert not (faulty / "runs/c").exists()
+
+
 def test_a_comparison_is_measured_in_turns_and_answered_again_from_its_records(faulty, capsys):
     words = "tracking=none mode=infer out=runs/c batch_size="
     assert main(["compare", "--run", f"{words}8", f"{words}64", "--fail-if", "slower:5%"]) == 0

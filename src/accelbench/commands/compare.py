@@ -36,20 +36,25 @@ def _run(chosen: Namespace, context: Context) -> int:
         if refused := [flag for flag in ("repeats", "margin", "fail_if") if getattr(chosen, flag) is not None]:
             raise UserError(f"--{refused[0].replace('_', '-')}: goes without --target; --seeds says how many trainings")
         return to_target.run(names, chosen, context)
-    if not chosen.run and len(names) == 1:
-        return answer.answer(*interleaved.load_comparison(Path(names[0])), terms, context.console)
     if not chosen.run:
-        first, second = (record_sets.find(name, place.root, place.records) for name in names)
+        kept = interleaved.load_comparison(Path(names[0])) if len(names) == 1 else None
+        first, second = kept or (record_sets.find(name, place.root, place.records) for name in names)
         return answer.answer(first, second, terms, context.console)
-    shown = f" {VERBOSE}" if chosen.verbose else ""
-    words = [names[0] + shown, names[1] + shown]
     from accelbench.isolation.hosts import Hosts
 
     with Hosts() as hosts:
+        from accelbench.grid.plan import check_request, skip_reason
+        from accelbench.grid.support import why_unfit
         from accelbench.settings.compose import one_cell
         from accelbench.sweep import run as sweep
 
-        runs, options = interleaved.plan_runs(one_cell(words[0]), one_cell(words[1]), chosen.repeats, place.root)
+        asked = [one_cell(name + f" {VERBOSE}" * chosen.verbose) for name in names]
+        runs, options = interleaved.plan_runs(asked[0], asked[1], chosen.repeats, place.root)
+        check_request(runs.cells)
+        for letter, (cell, _) in zip("AB", asked, strict=True):
+            if reason := why_unfit(cell) or skip_reason(cell):
+                context.say(f"Can't tell which is faster: {letter} is skipped, so nothing is measured: {reason}")
+                return 0
         result = sweep.run(runs.cells, options, context.console, hosts=hosts)
     interleaved.save_comparison(runs, (names[0], names[1]), result.records, result.folder)
     result.check_request(is_shown=True)
