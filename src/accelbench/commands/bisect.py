@@ -21,8 +21,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.search.worktrees import commits
 
     words = chosen.words + [VERBOSE] * chosen.verbose
-    listed = commits(chosen.good, chosen.bad)
-    return Bisection(listed, words, budget_s, context.console).run()
+    return Bisection(commits(chosen.good, chosen.bad), words, budget_s, context.console).run()
 
 
 COMMAND = Command(

@@ -69,8 +69,7 @@ class Bisection:
         # The same for the same question: one that was killed goes on from its records.
         name = f"{RUNS}/bisect-{self.good.short}-{self.after[-1].short}-{self.cell.id[:8]}"
         self.folder = folder_under_runs(self.place, self.options.out or name)
-        self.console, self.budget_s, self.told = console, budget_s, list[Told]()
-        self.say = partial(say, console)
+        self.console, self.budget_s, self.told, self.say = console, budget_s, list[Told](), partial(say, console)
 
     def run(self) -> int:
         """Prints what each commit is, and the answer; the exit status: 1 without one. Raises UserError."""
@@ -165,8 +164,9 @@ class _Pair:
     """Two commits and the rounds of their processes, whose records are in one folder."""
 
     def __init__(self, first: _Side, second: _Side, ending: str, ends_s: float) -> None:
-        self.sides, self.ends_s = (first, second), ends_s
         self.folder = second.context.folder / f"{first.commit.short}-{second.commit.short}{ending}"
+        self.sides = [replace(each, context=replace(each.context, folder=self.folder)) for each in (first, second)]
+        self.ends_s = ends_s
         self.cell = first.ready.planned[0].cell
         self.runs = shuffled_runs(self.cell, self.cell, MOST, seed=int(second.commit.hash[:8], 16))
         self.records: tuple[list[Record], list[Record]] = [], []
@@ -198,10 +198,9 @@ class _Pair:
     def _process(self, num: int, stack: ExitStack) -> Record | None:
         """The record of a process; None if it has none, and there is no time left for all that was asked of it."""
         side = self.sides[self.runs.is_second[num]]
-        context = replace(side.context, folder=self.folder)
         with side.tree.inside():
             item = side.ready.process(self.runs.cells[num], f"{side.commit.short}-r{num // 2}")
-            done, _ = known(context, [item])
+            done, _ = known(side.context, [item])
         stands = [each for each in done if not each.was_cut(item.cell.timeout_s)]
         if stands or time.monotonic() >= self.ends_s:
             return next(iter(stands), None)
@@ -210,7 +209,7 @@ class _Pair:
                 session = Session(second.context, second.ready, second.ready.planned, is_brief=True)
                 self.session = stack.enter_context(session)
         with side.tree.inside():
-            self.session.at(context, side.ready)
+            self.session.at(side.context, side.ready)
             left_s = max(1.0, self.ends_s - time.monotonic())
             limited = replace(item.cell, timeout_s=min(item.cell.timeout_s, left_s))
             record = self.session.measure(replace(item, cell=limited), left_s)
@@ -219,8 +218,7 @@ class _Pair:
     def _keep(self) -> None:
         """Has other commands find the records: the plan, and which of them are of which commit."""
         if records := [*self.records[0], *self.records[1]]:
-            context = replace(self.sides[1].context, folder=self.folder)
-            context.write_plan([WantedCell(each.cell, each.name, each.label) for each in records])
+            self.sides[1].context.write_plan([WantedCell(each.cell, each.name, each.label) for each in records])
             first, second = (f"{each.commit.short} {each.commit.subject}" for each in self.sides)
             save_comparison(self.runs, (first, second), records, self.folder)
 

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from accelbench.errors import RefusedError, UserError
 from accelbench.grid.own_code import source_files
@@ -25,12 +25,10 @@ def git(*words: object) -> str:
     """What git prints, without the hooks of the repository. Raises RefusedError: it fails, or is not there."""
     # What a hook that runs this says of its repository, such as GIT_INDEX_FILE, would hold for the worktrees too.
     command = ["git", "-c", "core.hooksPath=/dev/null", "-c", "log.showSignature=false", *map(str, words)]
-    how: dict[str, Any] = {"capture_output": True, "text": True, "errors": "replace", "start_new_session": True}
+    run = partial(subprocess.run, capture_output=True, text=True, errors="replace", start_new_session=True)
     try:
-        local = subprocess.run(["git", "rev-parse", "--local-env-vars"], **how).stdout.split()
-        done: subprocess.CompletedProcess[str] = subprocess.run(
-            command, env={name: os.environ[name] for name in os.environ.keys() - local}, **how
-        )
+        local = run(["git", "rev-parse", "--local-env-vars"]).stdout.split()
+        done = run(command, env={name: os.environ[name] for name in os.environ.keys() - local})
     except OSError as error:
         raise RefusedError(error, "bisect: git") from error
     if done.returncode:
