@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 
 from accelbench.errors import UserError
@@ -36,8 +38,8 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def check(target):
-    check_own_code([make_cell(model=ModelSpec(name="own", library=Library.custom, network=target))])
+def check(target, python=None):
+    check_own_code([make_cell(model=ModelSpec(name="own", library=Library.custom, network=target), python=python)])
 
 
 @pytest.mark.parametrize(
@@ -50,6 +52,7 @@ def check(target):
 )
 def test_what_is_there_is_found_and_nothing_is_imported(folder, target):
     check(target)
+    check(target, "/new")
 
 
 @pytest.mark.parametrize(
@@ -86,3 +89,15 @@ def test_a_module_that_is_no_python_is_named(folder):
     (folder / "broken.py").write_text("class Net:\n")
     with pytest.raises(UserError, match=r"model.target=broken.Net: can't be imported \(broken.py: expected an"):
         check("broken.Net")
+
+
+@pytest.mark.parametrize("place", ["lib/site-packages", "to_edit"])
+def test_what_is_installed_here_is_refused_where_another_interpreter_would_run_its_own_copy(folder, monkeypatch, place):
+    (folder / place).mkdir(parents=True)
+    (folder / place / "both.py").write_text("class Net: pass\n")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(folder / place)])
+    check("both.Net")
+    with pytest.raises(UserError, match=r"^model.target=both.Net: python=/new would run its own copy of both, if any"):
+        check("both.Net", "/new")
+    (folder / "both.py").write_text("class Net: pass\n")
+    check("both.Net", "/new")

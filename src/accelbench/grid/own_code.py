@@ -9,11 +9,14 @@ import hashlib
 import re
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from accelbench.devices.interpreters import own_folders
+from accelbench.devices.packages import COMPUTING
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import read_bytes
@@ -21,6 +24,8 @@ from accelbench.schema.serialize import read_bytes
 # A module whose text has one of these may define, or import, other names than it has in it.
 DYNAMIC = {"__getattr__", "globals", "locals", "vars", "exec", "eval", "setattr", "__dict__", "__path__", "modules"}
 IMPORTS_ALL = re.compile(r"\bimport\s*\(?\s*\*")
+# Modules whose version in the cell's interpreter is in the identity.
+VERSIONED = {*sys.stdlib_module_names, *COMPUTING, *(name.replace("-", "_") for name in COMPUTING)}
 
 
 @cache  # also by the working folder: of a worktree, the same path is other code
@@ -35,29 +40,34 @@ def source_digest(flag: str, path: str, folder: Path) -> str:
     return total.hexdigest()
 
 
-def source_files(flag: str, path: str) -> dict[Path, Path]:
+def source_files(flag: str, path: str, places: Sequence[str] | None = None) -> dict[Path, Path]:
     """Name -> file of the package of the user's class or function at a dotted path. Raises UserError, with `flag`."""
-    # Of a single module, the other modules of its folder count too. It is searched in the current folder, then on
-    # Python's path.
+    # Of a single module, the other modules of its folder count too. It is searched in `places`, or else in the current
+    # folder, then on Python's path.
     name = path.partition(".")[0]
-    found = PathFinder.find_spec(name, ["", *sys.path])
-    folders = list(found.submodule_search_locations or []) if found else []
-    if found is None or not (folders or found.origin):
+    found = PathFinder.find_spec(name, ["", *sys.path] if places is None else places)
+    if found is None or not (found.submodule_search_locations or found.origin):
         raise UserError(f"{flag}={path}: no package or module {name} in this folder or where Python looks")
-    if folders:
-        files = {file.relative_to(folder): file for folder in map(Path, folders) for file in folder.rglob("*.py")}
-    else:
-        parent = Path(str(found.origin)).parent
-        files = {file.relative_to(parent): file for file in parent.glob("*.py")}
+    folders = found.submodule_search_locations or [str(Path(str(found.origin)).parent)]
+    pattern = "**/*.py" if found.submodule_search_locations else "*.py"
+    files = {file.relative_to(folder): file for folder in map(Path, folders) for file in folder.glob(pattern)}
     # Editors leave links to nothing, such as `.#nets.py`; nobody can import a pipe.
     return {name: file for name, file in files.items() if file.is_file()}
 
 
 def check_own_code(cells: Iterable[Cell]) -> None:
     """Checks the user's code that `cells` name. Raises UserError: no such module, no Python, or without the name."""
-    for flag, path in {source for cell in cells for source in cell.own_code.items()}:
-        source_files(flag, path)  # of the package
+    for flag, path, python in {(*source, cell.python) for cell in cells for source in cell.own_code.items()}:
+        files, name = source_files(flag, path), path.partition(".")[0]
         _check(flag, path)
+        with suppress(UserError):  # not there
+            # The identity has the digest of the copy here, so that the other interpreter must run the same one.
+            if python is None or name in VERSIONED or source_files(flag, path, own_folders()) == files:
+                continue
+        raise UserError(
+            f"{flag}={path}: python={python} would run its own copy of {name}, if any, and not the one installed "
+            "here: work in the folder that its source is in, or name that folder in PYTHONPATH"
+        )
 
 
 def _check(flag: str, path: str) -> None:
