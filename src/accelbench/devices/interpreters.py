@@ -94,8 +94,7 @@ def look(python: str) -> Interpreter:
     file, done = executable(python), None
     words: list[str] = [file, "-c", SCRIPT, *COMPUTING, "--", *DISTRIBUTIONS]
     try:
-        env = variables(file)
-        done = subprocess.run(words, capture_output=True, text=True, timeout=ASKED_S, env=env, errors="replace")
+        done = subprocess.run(words, capture_output=True, timeout=ASKED_S, env=variables(file), errors="replace")
         return Interpreter(*json.loads(done.stdout.splitlines()[-1]))  # its start may print something before
     except (OSError, subprocess.TimeoutExpired) as error:
         if getattr(error, "errno", None) == errno.ENOEXEC and Path(file).read_bytes()[:4] == b"\x7fELF":

@@ -55,12 +55,8 @@ def skip_reason(cell: Cell) -> str | None:
 
 def in_order(cells: Iterable[Cell]) -> dict[str, Cell]:
     """Cells by id, equal ones once, in running order: their repeats, and a target's seeds, in rounds, against drift."""
-
-    def number(cell: Cell) -> tuple[int, int]:
-        return cell.repeat, cell.seed if cell.protocol == Protocol.target else 0
-
-    unique = {cell.id: cell for cell in cells}
-    return dict(sorted(unique.items(), key=lambda item: number(item[1])))
+    ordered = sorted(cells, key=lambda each: (each.repeat, each.seed if each.protocol == Protocol.target else 0))
+    return {cell.id: cell for cell in ordered}
 
 
 def plan(

@@ -1,7 +1,7 @@
 """The settings that name the user's own code, data and files: what each goes with, and the names that they give."""
 
 import re
-from dataclasses import MISSING, fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -172,9 +172,7 @@ def _named(data: DataConfig) -> DataConfig:
 
 def refuse(group: str, settings: Any, name: str, why: str) -> None:
     """Raises a UserError if the user gave the setting."""
-    field = next(field for field in fields(settings) if field.name == name)
-    value, default = getattr(settings, name), field.default
-    default = field.default_factory() if field.default_factory is not MISSING else default
+    value, default = getattr(settings, name), getattr(type(settings)(), name)
     value = tuple(value) if isinstance(value, list) else value  # OmegaConf's
     if value != default:
         shown = str(value).lower() if isinstance(value, bool) else value
