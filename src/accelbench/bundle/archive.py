@@ -37,10 +37,8 @@ def pack(folder: Path, sweeps: Sequence[Sweep], out: Path, also: Mapping[str, Pa
     if out.exists():
         raise UserError(f"--out {out}: is there already")
     try:
-        if unread := _unread(folder, sweeps):
-            raise UserError(
-                "\n".join(["records that can't be read, so that the figures would differ:", *listed(unread)])
-            )
+        if lost := _unread(folder, sweeps):
+            raise UserError("\n".join(["records that can't be read, so that the figures would differ:", *listed(lost)]))
         files = _sources(folder, sweeps) | dict(also or {})
         sizes = {str(path): path.stat().st_size for path in files.values()}
     except OSError as error:

@@ -149,20 +149,18 @@ def _compare(kept: dict[str, bytes], sweeps: Sequence[Sweep], done: Verified) ->
 
 def _look(paths: Sequence[Path], known: Container[Path | None], done: Verified) -> None:
     """Each record by itself, and beside the files that belong to it; `known` are those of the published figures."""
-    wrong, num_served, num_logged = list[str](), 0, 0
+    wrong, served, logged = list[str](), 0, 0
     for found, has_requests, has_log in mapped(_wrong, paths):
-        wrong, num_served, num_logged = [*wrong, *found], num_served + has_requests, num_logged + has_log
+        wrong, served, logged = [*wrong, *found], served + has_requests, logged + has_log
     wrong += [f"{path.name}: of no plan, and of none of the figures" for path in paths if path not in known]
     done.problems += wrong
     if not wrong:
         done.shown.append(f"{len(paths)} records were read; each is as its schema says, and named by its settings")
         done.shown.append("the times of each fit into its process")
-        if num_served:
-            done.shown.append(
-                f"{num_served} files of raw times of requests are those of their records, and give theirs"
-            )
-        if num_logged:
-            done.shown.append(f"{num_logged} logs of trainings to a target follow from their records")
+        if served:
+            done.shown.append(f"{served} files of raw times of requests are those of their records, and give theirs")
+        if logged:
+            done.shown.append(f"{logged} logs of trainings to a target follow from their records")
 
 
 def _wrong(path: Path) -> tuple[list[str], bool, bool]:

@@ -169,10 +169,8 @@ def _of_unknown_latency(cells: "Sequence[MeasuredCell]", limit: "Limit | None") 
     num = 0 if limit is None else sum(bool(each.speed) and each.number(limit.column) is None for each in cells)
     if limit is None or not num:
         return []
-    unknown = f"p{limit.percentile} is unknown below {NUM_SAMPLES_FOR[limit.percentile]} single steps"
-    return [
-        f"{counted(num, 'cell')} not counted: {unknown}; window.latency_s and window.latency_steps give a cell more"
-    ]
+    why = f"p{limit.percentile} is unknown below {NUM_SAMPLES_FOR[limit.percentile]} single steps"
+    return [f"{counted(num, 'cell')} not counted: {why}; window.latency_s and window.latency_steps give a cell more"]
 
 
 COMMAND = Command(

@@ -32,10 +32,8 @@ def _run(chosen: Namespace, context: Context) -> int:
     if len({machine for found in sets for machine in answer.machines(found)}) > 1:
         raise UserError("regressions: the records come from several machines; `accelbench compare` compares machines")
     compared = answer.compared(sets[0], sets[1], answer.terms(None, None, anyway=chosen.anyway))
-    if compared.matching.varied:
-        raise UserError(
-            f"regressions: the revisions share no cell: they differ in {', '.join(compared.matching.varied)}"
-        )
+    if varied := compared.matching.varied:
+        raise UserError(f"regressions: the revisions share no cell: they differ in {', '.join(varied)}")
     told = changes([pair for pair, _ in compared.pairs], anyway=chosen.anyway)
     notes = [f"{found.name}: {answer.described(found)}" for found in sets] + compared.warnings
     if compared.matching.num_unpaired:

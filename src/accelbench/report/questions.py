@@ -111,12 +111,7 @@ def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[Questi
         _time(fastest),
         _limit(fastest),
     ]
-    return [
-        *_requests(cells),
-        *_arrivals(cells),
-        *_generation(cells),
-        *(question for question in found if question is not None),
-    ]
+    return [*_requests(cells), *_arrivals(cells), *_generation(cells), *filter(None, found)]
 
 
 def _requests(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:

@@ -12,18 +12,9 @@ from typing import Any
 
 from accelbench.errors import RefusedError, UserError
 from accelbench.project import PLAN, RACE, RECORDS
+from accelbench.schema import record as records
 from accelbench.schema.cell import Cell, argument_text
 from accelbench.schema.ranges import Count, NotNegative
-from accelbench.schema.record import (
-    SCHEMA_VERSION,
-    UNREADABLE,
-    Readable,
-    RecordName,
-    check_readable,
-    explained,
-    read_all,
-    read_cell,
-)
 from accelbench.schema.serialize import dumps, is_missing, load, loads, plain, read_json, write_json, writing
 from accelbench.schema.text import one_line
 
@@ -36,7 +27,7 @@ class WantedCell:
     """A planned cell."""
 
     cell: Cell
-    record_name: RecordName  # the name of its record's file without ending: `<cell_id>-<identity8>`
+    record_name: records.RecordName  # the name of its record's file without ending: `<cell_id>-<identity8>`
     label: str = ""  # tells the cell apart from the others of its folder; by default `cell.label`
     planned_in: str = ""  # of a training to a target, the sweep that first planned it
 
@@ -73,13 +64,13 @@ class PlanEntry:
         try:
             values = loads(self.text)
             cell_id = values["cell_id"]
-            cell, found_id = read_cell(values["cell"])
+            cell, found_id = records.read_cell(values["cell"])
             named = {"record_name": values["record"], "label": values["label"]}
             named |= {"planned_in": values.get("planned_in", "")}
             wanted = load(WantedCell, {"cell": cell, **named}, clean=True)
             if not wanted.record_name.startswith(f"{cell_id}-") or found_id != cell_id:
                 raise ValueError(f"{wanted.record_name}: not the name of its cell's record")
-        except UNREADABLE as error:
+        except records.UNREADABLE as error:
             raise UserError(f"not a readable entry of a plan ({error})") from error
         vars(wanted)["cell_id"] = cell_id  # known now, and slow to compute
         return wanted
@@ -92,7 +83,7 @@ def write_plan(plan: PlanFile, folder: Path) -> None:
         | ({"planned_in": each.planned_in} if each.planned_in else {})
         for each in plan.cells
     ]
-    values = {"schema_version": SCHEMA_VERSION, **{name: getattr(plan, name) for name in HEAD}, "cells": cells}
+    values = {"schema_version": records.SCHEMA_VERSION, **{name: getattr(plan, name) for name in HEAD}, "cells": cells}
     try:
         text = dumps(values, indented=True)
     except TypeError:  # a lone surrogate, of a path for example, which `write_json` replaces
@@ -108,9 +99,9 @@ def read_entries(folder: Path) -> tuple[PlanFile, list[PlanEntry]]:
     path = folder / PLAN
     if is_missing(path):
         raise UserError(f"{path} is missing; run the sweep first")
-    with explained(path, "plan", AGAIN):
+    with records.explained(path, "plan", AGAIN):
         values = read_json(path)
-        check_readable(values["schema_version"])
+        records.check_readable(values["schema_version"])
         head = {name: values[name] for name in HEAD}
         entries = [PlanEntry(dumps(entry)) for entry in values["cells"]]
         return load(PlanFile, {**head, "cells": []}, clean=True), entries
@@ -119,13 +110,13 @@ def read_entries(folder: Path) -> tuple[PlanFile, list[PlanEntry]]:
 def read_plan(folder: Path) -> PlanFile:
     """Reads `folder`/plan.json. Raises as `read_entries` does."""
     plan, entries = read_entries(folder)
-    with explained(folder / PLAN, "plan", AGAIN):
+    with records.explained(folder / PLAN, "plan", AGAIN):
         return replace(plan, cells=[entry.read() for entry in entries])
 
 
-def read_planned(folder: Path) -> Readable:
+def read_planned(folder: Path) -> records.Readable:
     """The readable records that `folder`/plan.json names, in its order. Raises as `read_entries` does."""
-    return read_all([folder / f"{wanted.record_name}.json" for wanted in read_plan(folder).cells])
+    return records.read_all([folder / f"{wanted.record_name}.json" for wanted in read_plan(folder).cells])
 
 
 def cells_in(folder: Path) -> list[WantedCell]:
@@ -142,7 +133,7 @@ def plan_of_records(folder: Path) -> PlanFile:
     """A plan of unknown study and profile that names all readable records of `folder`, in the order of their start."""
     wanted_at = {
         (record.started_at, record.name): WantedCell(record.cell, record.name, record.label)
-        for record in read_all(folder.glob(RECORDS))
+        for record in records.read_all(folder.glob(RECORDS))
     }
     cells = [wanted_at[key] for key in sorted(wanted_at)]
     suites = dict.fromkeys(wanted.cell.suite for wanted in cells)
@@ -220,7 +211,7 @@ class RaceOutcome(StrEnum):
 class RacedProcess:
     """A process of a cell."""
 
-    record: RecordName  # the name of its record's file without ending
+    record: records.RecordName  # the name of its record's file without ending
     cell: Count  # the number of its cell in `RaceFile.cells`
     is_full: bool  # whether it measured the cell in full; else in a short window
     value: float | None  # samples/s, milliseconds of the median step, or J/sample; None if it failed
@@ -264,5 +255,5 @@ def read_race(folder: Path) -> RaceFile | None:
     path = folder / RACE
     if is_missing(path):
         return None
-    with explained(path, "search", "; run the search again"):
+    with records.explained(path, "search", "; run the search again"):
         return load(RaceFile, read_json(path), clean=True)

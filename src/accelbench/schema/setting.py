@@ -6,7 +6,7 @@ its column of cells.csv with the line in docs/columns.md, and its parameter in M
 
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from typing import Any, get_args, get_type_hints
 
 KEY = "setting"  # of a field's metadata
@@ -26,9 +26,7 @@ class Setting:
     empty: str = ""  # when the column has no value; "" for never
 
 
-def setting(
-    default: Any = dataclasses.MISSING, help: str = "", *, factory: Any = dataclasses.MISSING, **said: Any
-) -> Any:
+def setting(default: Any = MISSING, help: str = "", *, factory: Any = MISSING, **said: Any) -> Any:
     """A dataclass's field that is a setting; `said` is as in `Setting`."""
     metadata = {KEY: Setting(help=help, **said)}
     return dataclasses.field(default=default, default_factory=factory, metadata=metadata)

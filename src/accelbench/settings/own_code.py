@@ -8,35 +8,28 @@ from typing import Any
 from accelbench.engines.targets import check_path
 from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.project import SAFETENSORS, TORCH_FILES
+from accelbench.schema import vocab
 from accelbench.schema.ranges import MAX_COUNT
 from accelbench.schema.secrets import secret_argument
 from accelbench.schema.serialize import digest
-from accelbench.schema.vocab import (
-    ARRAYS,
-    FOLDER,
-    MODULE,
-    RANDOM,
-    USERS_OWN,
-    Library,
-    Mode,
-    ModelOutput,
-    Protocol,
-    Task,
-    Weights,
-)
 from accelbench.settings.config import DataConfig, ModelConfig, Optimizer, RunConfig
 
-OWN, CUSTOM = tuple(sorted(USERS_OWN)), (Library.custom,)
+OWN, CUSTOM = tuple(sorted(vocab.USERS_OWN)), (vocab.Library.custom,)
 # Setting of a model -> the libraries that it goes with.
 MODEL_GOES_WITH = {
     **dict.fromkeys(("target", "factory", "constant", "samples"), OWN),
     **dict.fromkeys(("output", "batch", "collate", "inputs", "loss", "metric", "tokens"), CUSTOM),
-    "task": (Library.transformers,),
-    "batch_args": (Library.custom, Library.transformers),
+    "task": (vocab.Library.transformers,),
+    "batch_args": (vocab.Library.custom, vocab.Library.transformers),
 }
 OF_THE_MODULE = ("optimizer", "learning_rate", "weights")  # settings of a model that a LightningModule decides itself
 # Setting of data -> the data sets that it goes with.
-DATA_GOES_WITH = {"target": (MODULE,), "args": (MODULE,), "path": (FOLDER, ARRAYS), "image_size": (FOLDER,)}
+DATA_GOES_WITH = {
+    "target": (vocab.MODULE,),
+    "args": (vocab.MODULE,),
+    "path": (vocab.FOLDER, vocab.ARRAYS),
+    "image_size": (vocab.FOLDER,),
+}
 SEQ_LEN = 128  # tokens of a sequence for transformers
 SIDES = range(1, 4097)  # pixels
 MAX_NAME = 40  # characters of the name of the user's own data
@@ -66,17 +59,17 @@ def _model(run: RunConfig) -> ModelConfig:
             these = " or ".join(f"model={each}" for each in libraries)
             refuse("model", model, name, f"goes with {these}, and not with model={model.name}")
     model = _with_weights(model)
-    if run.save_weights and (run.mode, run.protocol) != (Mode.train, Protocol.fit):
+    if run.save_weights and (run.mode, run.protocol) != (vocab.Mode.train, vocab.Protocol.fit):
         raise UserError("save_weights=true: saves what whole epochs have trained: use mode=train protocol=fit")
-    if model.optimizer not in list(Optimizer) and not ("." in model.optimizer and library == Library.custom):
+    if model.optimizer not in list(Optimizer) and not ("." in model.optimizer and library == vocab.Library.custom):
         raise UnknownChoiceError("model.optimizer", model.optimizer, Optimizer)
-    for name in OF_THE_MODULE if library == Library.lightning else ():
+    for name in OF_THE_MODULE if library == vocab.Library.lightning else ():
         refuse("model", model, name, "goes not with model=lightning, whose module decides it itself")
-    for name in vars(run.trainer) if library != Library.lightning else ():
-        refuse("trainer", run.trainer, name, f"goes with model={Library.lightning}")
-    if library == Library.transformers:
+    for name in vars(run.trainer) if library != vocab.Library.lightning else ():
+        refuse("trainer", run.trainer, name, f"goes with model={vocab.Library.lightning}")
+    if library == vocab.Library.transformers:
         return _of_transformers(model, run.data.name)
-    return _users_own(model, run) if library in USERS_OWN else model
+    return _users_own(model, run) if library in vocab.USERS_OWN else model
 
 
 def _users_own(model: ModelConfig, run: RunConfig) -> ModelConfig:
@@ -86,18 +79,18 @@ def _users_own(model: ModelConfig, run: RunConfig) -> ModelConfig:
     name = target.rpartition(".")[2] if model.name == model.library else model.name
     model = replace(model, network=target, name=name)
     if not model.batch:
-        of_custom = ["samples"] if model.library == Library.custom else []
+        of_custom = ["samples"] if model.library == vocab.Library.custom else []
         for setting in ("batch_args", "collate", "inputs", "tokens", *of_custom):
             refuse("model", model, setting, "goes with model.batch")
         return model
-    if run.data.name != RANDOM:
+    if run.data.name != vocab.RANDOM:
         raise UserError(f"model.batch={model.batch}: makes the data itself, so that data={run.data.name} is not used")
-    if run.mode == Mode.train and not model.loss:
+    if run.mode == vocab.Mode.train and not model.loss:
         raise UserError(
             f"mode=train: model.batch={model.batch} needs model.loss, the dotted path of a function (output, batch) -> "
             "scalar; or use mode=infer"
         )
-    return replace(model, output=ModelOutput.any)
+    return replace(model, output=vocab.ModelOutput.any)
 
 
 def _with_weights(model: ModelConfig) -> ModelConfig:
@@ -114,8 +107,8 @@ def _with_weights(model: ModelConfig) -> ModelConfig:
         if not path.is_file():
             raise UserError(f"model.weights={given}: there is no such file")
         return replace(model, weights=str(path))
-    has_none = model.library in (*USERS_OWN, Library.transformers)
-    known = [Weights.none] if has_none else list(Weights)
+    has_none = model.library in (*vocab.USERS_OWN, vocab.Library.transformers)
+    known = [vocab.Weights.none] if has_none else list(vocab.Weights)
     if model.weights not in known:
         raise UnknownChoiceError("model.weights", model.weights, [*known, f"a file *{SAFETENSORS}"])
     return model
@@ -127,10 +120,10 @@ def _of_transformers(model: ModelConfig, data: str) -> ModelConfig:
         raise UserError(f"model.batch_args.{min(unknown)}: transformers' batches have model.batch_args.seq_len alone")
     if type(length) is not int or not 1 <= length <= MAX_COUNT:
         raise UserError(f"model.batch_args.seq_len={length}: should be a whole number from 1 to {MAX_COUNT}")
-    if data != RANDOM:
-        raise UserError(f"data={data}: networks of transformers run on random token ids: use data={RANDOM}")
+    if data != vocab.RANDOM:
+        raise UserError(f"data={data}: networks of transformers run on random token ids: use data={vocab.RANDOM}")
     if model.task is None:
-        raise UserError(f"model.task: it is missing. Choose from: {', '.join(Task)}.")
+        raise UserError(f"model.task: it is missing. Choose from: {', '.join(vocab.Task)}.")
     return replace(model, batch_args={"seq_len": length})
 
 
@@ -140,22 +133,20 @@ def _data(run: RunConfig) -> DataConfig:
         if data.name not in sets:
             these = " or ".join(f"data={each}" for each in sets)
             refuse("data", data, name, f"goes with {these}, not {data.name}")
-    if (data.name == MODULE) != (run.model.library == Library.lightning):
-        raise UserError(
-            f"data={MODULE} and model={Library.lightning} go together: a LightningModule and its DataModule"
-        )
-    if data.name == MODULE:
+    if (data.name == vocab.MODULE) != (run.model.library == vocab.Library.lightning):
+        raise UserError(f"data={vocab.MODULE} and model=lightning go together: a LightningModule and its DataModule")
+    if data.name == vocab.MODULE:
         if not data.target:
             refuse("data", data, "args", "goes with data.target")
         for name in ("pipeline", "augment", "train_images"):
             refuse("data", data, name, "goes with other data; a DataModule makes the batches itself")
-    if data.name == RANDOM:
+    if data.name == vocab.RANDOM:
         refuse("data", data, "train_images", "goes with a data set, not random")
-    return _named(data) if data.name in (FOLDER, ARRAYS) else data
+    return _named(data) if data.name in (vocab.FOLDER, vocab.ARRAYS) else data
 
 
 def _named(data: DataConfig) -> DataConfig:
-    is_folder = data.name == FOLDER
+    is_folder = data.name == vocab.FOLDER
     if not data.path:
         what = "a folder with a folder of pictures for each class" if is_folder else "an .npz file"
         raise UserError(f"data.path: it is missing: data={data.name} needs the path of {what}")

@@ -144,12 +144,10 @@ def sync(root: Path, folders: Iterable[Path]) -> SyncResult:
     # The store alone says what is missing: a new one is filled after an old one was lost. The folders need not exist.
     found, unreadable = _read(folders)
     try:
-        num_delivered = _deliver(root, found)
+        num = _deliver(root, found)
     except Exception as error:  # the errors of mlflow, sqlalchemy and requests have no common base class
         raise unreachable(root, error) from error
-    return SyncResult(
-        num_delivered=num_delivered, num_already_there=len(found) - num_delivered, unreadable=tuple(unreadable)
-    )
+    return SyncResult(num_delivered=num, num_already_there=len(found) - num, unreadable=tuple(unreadable))
 
 
 def _read(folders: Iterable[Path]) -> tuple[list[Found], list[str]]:
@@ -188,8 +186,6 @@ def _deliver(root: Path, found: list[Found]) -> int:
     for sweep in sweeps.values():
         if not all(is_related.get(each.key) for each in sweep):
             confirming = {each.path for each in sweep if each.is_confirming}
-            by_path = records.read_all([each.path for each in sweep]).by_path()
-            store.relate(
-                cells_of(replace(Process.of(record), is_confirming=path in confirming) for path, record in by_path)
-            )
+            pairs = records.read_all([each.path for each in sweep]).by_path()
+            store.relate(cells_of(replace(Process.of(each), is_confirming=path in confirming) for path, each in pairs))
     return num_delivered

@@ -216,9 +216,7 @@ def build_report(_: Console) -> None:
     root, out = place.root, place.root / "report"
     costs, extension = params.costs(root), params.report_extension(root)
     wanted = params.suite_names(root)
-    page = build.build(
-        root / project.RESULTS, out, costs, say=print, cache=place.cache, extension=extension, wanted=wanted
-    )
+    page = build.build(root / project.RESULTS, out, costs, print, cache=place.cache, extension=extension, wanted=wanted)
     dvc_plots.write(out)
     print(f"report: {page}")
 

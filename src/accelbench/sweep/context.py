@@ -37,9 +37,8 @@ class SweepContext:
     place: Workplace
     folder: Path  # of the records
     sweep_id: str  # kept in every record
-    refuses: bool = (
-        False  # whether networks that can't run are a mistake to report, if there is nothing else to measure
-    )
+    # whether networks that can't run are a mistake to report, if there is nothing else to measure
+    refuses: bool = False
     of_search: bool = False  # see `Record`
     is_announced: bool = False  # whether its caller has said how many cells there are, and how long they take
     earlier: Sequence[WantedCell] = ()  # the cells that the folder's plan names already, and keeps
