@@ -1,4 +1,7 @@
-"""accelbench from Python: `run`, `measure`, `read` and `compare` (docs/python.md), each loaded when first used."""
+"""accelbench from Python: `run`, `measure`, `read` and `compare`; see docs/python.md.
+
+Importing it imports no framework: each name is loaded when it is first used.
+"""
 
 import sys
 from importlib import import_module

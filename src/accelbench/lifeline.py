@@ -47,7 +47,11 @@ def end_with_starter(end: Callable[[], None]) -> None:
 
 
 def end_marked(mark: str) -> None:
-    """Kills every process whose environment, which others inherit, has `mark`, until none is left, for `MARKED_S`."""
+    """Kills every process whose environment contains `mark`, until there is none, or for `MARKED_S`.
+
+    Processes inherit their environment, so this also finds those whose ancestors have ended. It reads the environment
+    of every process on the machine, which takes milliseconds.
+    """
     deadline = time.monotonic() + MARKED_S
     has_found = True
     while has_found and time.monotonic() < deadline:

@@ -20,7 +20,10 @@ TERA = 1e13  # operations per second from which they are given in TFLOP/s
 
 
 def checked_words(checks: Sequence[Check], *, fully: bool) -> str:
-    """What was observed of promises, and of how much: `times 99 %; ...`; `fully`: in words. Empty in old records."""
+    """What was observed of a cell's promises, and over what share of its work: `times 99 %; outputs 25 %; ...`.
+
+    Empty in older records. With `fully`, each with the words of what was observed.
+    """
     parts = []
     for check in checks:
         share = "" if check.share is None else f" {100 * check.share:.3g} %"

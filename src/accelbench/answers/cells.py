@@ -90,8 +90,11 @@ class MeasuredCell(Process):
 
 
 def cells_of(processes: Iterable[Process]) -> list[MeasuredCell]:
-    """The cells of processes of all sweeps, planned and confirming; one that several sweeps planned once for each."""
-    # Confirming processes alone are no cell.
+    """The cells of processes: planned and confirming ones, of any outcome, of all sweeps together.
+
+    A cell that several sweeps planned is there once for each, with the same figures. Confirming processes alone are no
+    cell.
+    """
     found = list(processes)
     keys = _keys(found)
     by_cell: dict[str, list[Process]] = defaultdict(list)
@@ -227,7 +230,10 @@ class Gap(Judgement):
 
 
 def gap(first: MeasuredCell, second: MeasuredCell) -> Gap:
-    """How many times as fast `first` is as `second`, both with a speed; in the other order, the reciprocal."""
+    """How many times as fast `first` is as `second`, both with a speed.
+
+    The same two cells get the same word in either order, and reciprocal ratios.
+    """
     is_turned = second.measured_key < first.measured_key
     one, other = (second, first) if is_turned else (first, second)
     found = one.judged.get(other.measured_key)

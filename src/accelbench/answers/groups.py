@@ -186,7 +186,10 @@ def best_by(cells: Sequence[MeasuredCell], criterion: str) -> MeasuredCell | Non
 
 
 def unbeaten(cells: Sequence[MeasuredCell]) -> list[MeasuredCell]:
-    """The Pareto front, fastest first: no other cell is as good by every criterion that is known of all."""
+    """The Pareto front, fastest first.
+
+    A cell is left out if another is at least as good by every criterion that is known of all cells.
+    """
     columns = [(c, kind) for c, kind in CRITERIA.values() if all(each.number(c) is not None for each in cells)]
 
     def merits(cell: MeasuredCell) -> list[float]:

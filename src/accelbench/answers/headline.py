@@ -42,7 +42,11 @@ class Line(NamedTuple):
 
 
 def headline(answers: Sequence[Answer], cells: Sequence[MeasuredCell], published: str = "") -> list[Line]:
-    """The lines of `cells`, measured or not, that say something; `published`: their ratios to published numbers."""
+    """The lines that there is something to say in.
+
+    `cells` are those of the answers and those that were not measured; `published` says how the answers compare with
+    published numbers.
+    """
     lines = [
         _fastest(answers, beside_speeds(cells)),
         Line("In doubt", in_doubt(answers, cells)),

@@ -94,8 +94,11 @@ class Pair:
 
 
 def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
-    """Each cell's speed over that of the one with the axis' base value, on one machine with the same packages."""
-    # Training of a single epoch is left out: its speed includes compilation.
+    """Every cell whose speed compares over those that differ only in the axis, which have its base value there.
+
+    Both were measured on one machine with the same packages. Training of a single epoch is left out: its speed
+    includes compilation.
+    """
     groups: dict[str, dict[str, MeasuredCell]] = defaultdict(dict)
     for each in cells:
         if each.competes and not _is_single_epoch(each):

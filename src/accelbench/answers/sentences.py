@@ -183,7 +183,10 @@ def verdict_text(group: Group, cell: MeasuredCell) -> str:
 
 
 def answers(cells: Iterable[MeasuredCell], limit: Limit | None = None) -> list[Answer]:
-    """An answer for each model and mode, by `importance`, of cells whose latency is known to be within the limit."""
+    """An answer for each model and what is done with it, the most important first (`importance`).
+
+    Cells with a latency beyond the limit, or an unknown one, do not count.
+    """
     inside = [each.within(limit) for each in groups(cells)]
     found = [Answer(each, limit) for each in inside if each is not None]
     return sorted(found, key=importance)

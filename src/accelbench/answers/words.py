@@ -84,7 +84,11 @@ def unit_text(process: Process) -> str:
 
 
 def options_text(row: Row) -> str | None:
-    """The options on in a row, as `channels_last + compile`, also several devices and another engine; None if none."""
+    """The options that are on in a row of `cells.csv`, such as `channels_last + compile`; None if all are off.
+
+    Several devices and an engine other than the first count as options here, so that such cells are marked wherever
+    options are shown.
+    """
     enabled = [switches_text(row)]
     if row["scaling"] is not None:
         per_device = ", a process each" if row["xla_processes"] else ""

@@ -183,7 +183,12 @@ class _NetworkRun(NetworkOutputs):
 def measure_network(
     model: nn.Module, batch: Any, loss: Callable[[Any, Any], Any] | None, samples: int | None, cell: Cell
 ) -> tuple[Cell, Measurement]:
-    """Measures a copy of `model`: its cell, with the batch's place, and times. Raises UserError, UnsupportedError."""
+    """Measures a copy of `model`; returns the cell with the batch's samples and place, and the measurement.
+
+    Raises:
+        UserError: the model can't be copied, or the batch has no tensors or an unknown number of samples.
+        UnsupportedError: the model computes nothing with floating-point numbers.
+    """
     tensors = tensors_of("batch: should be", batch)
     shape = tuple(tensors[0].shape)
     samples = samples or next(iter(shape), 0)

@@ -32,8 +32,13 @@ PART_BYTES = 1 << 20  # of a file that are held at a time
 
 
 def pack(folder: Path, sweeps: Sequence[Sweep], out: Path, also: Mapping[str, Path] | None = None) -> int:
-    """Writes the bundle of `sweeps`' records in `folder`, and of files `also`. Returns how many. OSError, UserError."""
-    # UserError: it is there already, or files can't be read, or are larger than what `verify` unpacks.
+    """Writes the bundle of the records in `folder`, of which `sweeps` were read; returns how many files it has.
+
+    `also` are further files, by their names in it.
+
+    Raises OSError: `out` can't be written. UserError: it is there already, or records or other files can't be read or
+    are larger than what `verify` unpacks.
+    """
     if out.exists():
         raise UserError(f"--out {out}: is there already")
     try:

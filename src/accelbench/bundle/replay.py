@@ -1,4 +1,7 @@
-"""Measures again what others claim, interleaved: ratios compare on any machine, the speeds on an equal one alone."""
+"""Measures again what others claim: fresh processes of the cells, interleaved, within a time.
+
+How many times as fast one setting is as another is compared on any machine; the speeds themselves on an equal one.
+"""
 
 import random
 import time

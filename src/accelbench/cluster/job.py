@@ -1,4 +1,7 @@
-"""The job of a cluster: measures its part of a sweep on its node; requeued, it goes on after the finished records."""
+"""What a job of a cluster does: measures the cells of its part of a sweep, on its node.
+
+A job that was requeued is called again with the same part, and goes on after the records that it has finished.
+"""
 
 import os
 import platform

@@ -1,4 +1,7 @@
-"""What a command declares; usage, help and completion follow. Its module imports only what its help needs."""
+"""What a command of `accelbench` declares; usage, help and shell completion are derived from it.
+
+A command's module imports only what its help needs. What running it needs, such as Hydra, is imported when it runs.
+"""
 
 import argparse
 import shutil

@@ -24,7 +24,11 @@ FIGURE = re.compile(r"\d{1,12}|\d{0,12}\.\d{1,12}")
 
 
 def default_folder(place: Workplace, context: Context) -> str:
-    """A project's results/, else the folder with the newest record, which is told. Raises UserError: no records."""
+    """The folder, below `place.root`; says which one it is if it is not always the same.
+
+    In a project that has results it is results/; elsewhere the folder below runs/ with the newest record. Raises
+    UserError: there are no records.
+    """
     if place.project is not None and sweep_folders(place.root / RESULTS):
         return RESULTS
     folders: dict[Path, float] = {}  # -> when its newest record was written

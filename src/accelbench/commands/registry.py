@@ -1,4 +1,7 @@
-"""All commands, each imported when it is needed; which one a command line means; what `accelbench --help` prints."""
+"""All commands, which of them a command line means, and what `accelbench --help` prints.
+
+A command's module is imported when it is needed: some import Hydra or more, and `accelbench --help` should not wait.
+"""
 
 import importlib
 from collections.abc import Sequence

@@ -1,4 +1,7 @@
-"""The answers of `accelbench compare`, a verdict for each pair, and of `regressions`: which of many cells changed."""
+"""The answer of `accelbench compare`: checks that A and B are comparable, and prints a verdict for each pair.
+
+That of `accelbench regressions`: which of many cells changed, so that hardly any list names one by chance.
+"""
 
 import math
 import re

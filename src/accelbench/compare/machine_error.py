@@ -34,7 +34,10 @@ class Round:
 
 
 def machine_error(rounds: Sequence[Round], injected: float, seed: int = 0) -> MachineError:
-    """What a cell's rounds say, in order; `injected` is the slow-down. Raises ValueError: fewer than `MIN_ROUNDS`."""
+    """What the rounds of one cell say, in the order in which they ran; `injected` is the slow-down, such as 0.05.
+
+    Raises ValueError: there are fewer than `MIN_ROUNDS`.
+    """
     if len(rounds) < MIN_ROUNDS:
         raise ValueError(f"{len(rounds)} rounds are too few: at least {MIN_ROUNDS}")
     plain = np.array([[_speed(blocks) for blocks in each.plain] for each in rounds])

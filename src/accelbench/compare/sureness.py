@@ -53,7 +53,11 @@ class SpeedRatio:
     interleaved: bool = True  # so that drift affected both alike; or the user wants a verdict anyway
 
     def verdict(self, margin: float = MARGIN) -> Verdict:
-        """The interval's verdict; `same`, also if it excludes 1, if all of it is within `margin` (Schuirmann 1987)."""
+        """The verdict that the interval supports.
+
+        `same` if neither side is faster by `margin` at any point of the interval (a test of equivalence: Schuirmann
+        1987), even if it excludes 1; with 0, nothing is the same.
+        """
         if self.low is None or self.high is None or not self.interleaved:
             return Verdict.cant_tell
         if max(self.high, 1 / self.low) < 1 + margin:  # the same, whichever side is named first

@@ -93,7 +93,10 @@ def how_to_prepare(folder: Path) -> str:
 
 
 def load_split(folder: Path, split: str, num: int | None = None) -> Arrays:
-    """Maps a split, or its first `num` images, copy-on-write. Raises DataError: damaged; UnsupportedError: too few."""
+    """Maps a split, or its first `num` images, into memory, copy-on-write: changes do not reach the file.
+
+    Raises DataError: it is not readable; UnsupportedError: it has fewer images.
+    """
     images, labels = (_map(array_path(folder, split, kind)) for kind in ("images", "labels"))
     if num is not None and num > len(labels):
         raise UnsupportedError(f"data.{split}_images={num}: {folder.name} has {len(labels)} here")

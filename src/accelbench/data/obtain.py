@@ -201,7 +201,10 @@ def source_files(root: Path, name: str, source: str) -> dict[str, Any]:
 
 
 def listed(place: Path, source: str) -> dict[str, Any]:
-    """How many files are at `place`, named `source`, and a digest of their names, sizes and times of change."""
+    """How many files are at `place`, and a digest of their names, sizes and times of change.
+
+    `source` is what the list calls it. The files' content is checked when they are read.
+    """
     files = sorted(path for path in (place.rglob("*") if place.is_dir() else [place]) if path.is_file())
     found = []
     for path in files:

@@ -24,8 +24,12 @@ def num_drawn_ahead(num_bytes: int) -> int:
 
 
 def parts_of(num: int, share: float) -> tuple[Indices, Indices]:
-    """The samples of `num` to train on and to evaluate on, ascending. Raises UnsupportedError: one part is empty."""
-    # The same for all seeds and settings: otherwise two settings would aim at different targets.
+    """The samples of a training set of `num` to train on, and those to evaluate on, ascending, without overlap.
+
+    They are the same for all seeds and settings: otherwise two settings would aim at different targets.
+
+    Raises an UnsupportedError if one of the two is empty.
+    """
     num_held_out = round(share * num)
     if not 0 < num_held_out < num:
         raise UnsupportedError(

@@ -100,7 +100,11 @@ class Zip:
         return zipfile.ZipFile(self.path)
 
     def names(self) -> list[str]:
-        """The members' names without folders. Raises DataError: no zip, or an unsafe, repeated or too large member."""
+        """The names of the members, without folders.
+
+        Raises DataError: this is no zip archive, or a member is unsafe: an absolute path, `..` in the path, a link, a
+        repeated name, or larger than `max_member_bytes`.
+        """
         try:
             members = self._archive.infolist()
         except (*DAMAGED, UnicodeDecodeError) as error:
@@ -209,7 +213,10 @@ def find(names: Iterable[str], classes: Sequence[str] | None) -> Layout:
 
 
 def divide(pictures: Sequence[Picture], seed: int = SEED) -> dict[str, list[Picture]]:
-    """Divides pictures, each class in proportion, by names alone, in a seeded order; a split in a path is kept."""
+    """Divides pictures into training and test, each class in the same proportion, in a seeded random order.
+
+    Pictures whose path names a split keep it. The result depends only on the names, not on the order of `pictures`.
+    """
     rng = np.random.default_rng(seed)
     splits: dict[str, list[Picture]] = {split: [] for split in SPLITS}
     ordered = sorted(pictures, key=lambda picture: picture.name)

@@ -32,7 +32,10 @@ EXPECTED = (
 
 
 def prepare(place: Workplace, name: str, given: Mapping[str, Any]) -> Obtained:
-    """Writes `name`/ below `place.data`, arrays and manifest; `given` are params.yaml's settings. Raises UserError."""
+    """Writes `name`/ below `place.data`: {train,test}_{images,labels}.npy and manifest.json; returns what it wrote.
+
+    `given` are its settings in params.yaml, such as its `source`. Raises UserError, of which DataError is one.
+    """
     data_set = find(name)
     source, settings = _settings(name, data_set, given)
 

@@ -1,4 +1,7 @@
-"""Stand-ins for data sets that can't be had, drawn digits: everything runs, and accuracies compare with nothing."""
+"""Stand-ins for data sets that can't be had: each class is a digit, drawn in random places, sizes, angles and colours.
+
+They make everything run without a network. Accuracies on them compare with nothing, and a network learns them quickly.
+"""
 
 from functools import lru_cache
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""Other interpreters in which cells may run (`python=`): what each has. Nothing of accelbench is installed there."""
+"""Other interpreters than the one that runs accelbench, in which cells may run (`python=`): what each of them has.
+
+Nothing of accelbench is installed there: a host gets a folder that holds the package alone, and the user's own folders.
+"""
 
 import errno
 import json
@@ -82,7 +85,10 @@ def own_folders() -> list[str]:
 
 
 def variables(file: str, *folders: str) -> dict[str, str]:
-    """The variables of a process of `file`, as in its own environment, with `folders` and the user's own to import."""
+    """The variables of a process of the interpreter `file`, as if its environment were active, and not this one.
+
+    It finds modules in `folders` and in the user's own, then in its environment.
+    """
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONHOME", "VIRTUAL_ENV")}
     path = [os.path.dirname(file), os.environ.get("PATH", os.defpath)]
     return {**kept, "PATH": os.pathsep.join(path), "PYTHONPATH": os.pathsep.join([*folders, *own_folders()])}

@@ -46,7 +46,10 @@ CELLS = {
 
 
 def selfcheck(budget_s: float, console: Console, hosts: Hosts, now: Callable[[], float] = time.monotonic) -> int:
-    """Measures rounds of cells until the time is spent; keeps and prints what they say. Raises UserError: too few."""
+    """Measures rounds of each cell until the time is spent, keeps and prints what they say, and returns 0.
+
+    `now` is the clock of the budget, in seconds. Raises UserError: too little time, or processes failed.
+    """
     began_s, began_at = now(), datetime.now(UTC)
     place = workplace()
     cells = {name: one_cell(WORDS.format(**settings)) for name, settings in CELLS.items()}

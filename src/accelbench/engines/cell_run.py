@@ -198,7 +198,10 @@ class CellRun:
         return (self.cell.device, self.cell.precision) == (Device.cpu, Precision.fp32) and not changed
 
     def measure(self, work: Work | None = None) -> Measurement | None:
-        """Runs the cell, whose step's `work` may be known; returns its measurement, None but in the first rank."""
+        """Runs the cell and collects its measurement; None in a process that is not the first of its ranks.
+
+        `work` is that of one step, if it has been counted already.
+        """
         self.known_work = work
         self.run_steps()
         self.note_resources()

@@ -99,7 +99,11 @@ class Worker:
 
 
 def serve(run: "CellRun", step: Step) -> None:
-    """Serves requests by the cell's protocol; keeps their raw times and what checks need, and notes defects."""
+    """Serves requests as the cell's protocol says, and keeps their raw times.
+
+    Notes what further checks need: how long whole batches take, a whole batch and its output, and defects, if the
+    requests prove nothing.
+    """
     cell, timing, pool = run.cell, run.timing, run.requests(NUM_REQUESTS)
     workers = [Worker(run, each) for each in (step, *(run.further_step() for _ in range(cell.num_instances - 1)))]
     sizes, looked = run.serving_sizes(), SystemRandom().choice(workers)

@@ -1,4 +1,7 @@
-"""Trains to a target, for every engine: evaluations, on a part of the training set, the end, and the process's log."""
+"""Trains to a target, for every engine: when it is evaluated, when it ends, and the log of what the process did.
+
+What it is evaluated on is a part of the training set (`data.order.parts_of`).
+"""
 
 import json
 import math

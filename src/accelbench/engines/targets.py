@@ -1,4 +1,7 @@
-"""A user's own network, `model.target`, judged before it is called; only a cell's process imports its module."""
+"""A user's own network, `model.target`: what may be called is judged before it is called.
+
+Importing the target's module runs its code, so that this is done in the process of a cell and nowhere else.
+"""
 
 import functools
 import importlib
@@ -17,7 +20,10 @@ LIGHTNING = {"lightning": "lightning.pytorch", "pytorch_lightning": "pytorch_lig
 
 
 def check_path(flag: str, path: str) -> None:
-    """Checks a dotted path before its import. Raises UserError, with `flag`: it is none, or of the standard library."""
+    """Checks the dotted path that the setting `flag` names, before anything is imported.
+
+    Raises UserError: it is no dotted path, or in Python's standard library.
+    """
     root, dot, _ = path.partition(".")
     if not dot or not all(part.isidentifier() for part in path.split(".")):
         raise UserError(f"{flag}={path}: should be a dotted path, such as my_package.nets.MyNet")
@@ -27,7 +33,10 @@ def check_path(flag: str, path: str) -> None:
 
 
 def import_path(flag: str, path: str) -> Callable[..., Any]:
-    """The user's class or function at a dotted path, not called. Raises UserError: none, or the standard library's."""
+    """The class or function at a dotted path of the user's. Its module is imported; it is not called.
+
+    Raises UserError: there is no such class or function, or it is of Python's standard library.
+    """
     check_path(flag, path)
     module, _, name = path.rpartition(".")
     try:
@@ -55,8 +64,12 @@ def check_call(named: str, function: Callable[..., object], *args: object, **kwa
 
 
 def import_target(model: ModelSpec, network: type, named: str) -> Callable[..., object]:
-    """The class or function that `model` names, not called. Raises UserError: none, or nothing says it is a network."""
-    # `network` is the framework's class that all networks extend, `named` its name as a user knows it.
+    """The class or function that `model`, of the library `custom`, names. It is imported, and not called.
+
+    `network` is the framework's class that all networks extend, `named` its name as a user knows it.
+
+    Raises UserError: there is no such target, or nothing says that it makes a network, and `model.factory` is false.
+    """
     target = model.definition
     found = import_path("model.target", target)
     if not (model.factory or _is_network(found, network) or _returns_network(found, network)):
@@ -68,7 +81,10 @@ def import_target(model: ModelSpec, network: type, named: str) -> Callable[..., 
 
 
 def lightning_package(kind: type, base: str) -> str | None:
-    """`pytorch_lightning` or `lightning.pytorch`, whose `base` `kind` extends, as told by names; None: neither's."""
+    """The package whose class `base`, such as LightningModule, `kind` extends, as told by names: nothing is imported.
+
+    It is `pytorch_lightning` or `lightning.pytorch`; None if `kind` extends neither's.
+    """
     roots = (each.__module__.partition(".")[0] for each in kind.__mro__ if each.__name__ == base)
     return next((LIGHTNING[root] for root in roots if root in LIGHTNING), None)
 

@@ -1,8 +1,10 @@
 """How long cells will take, about.
 
-A cell takes the start of its host, a fixed time, and that of its steps (`expected_s`): those of cells that did the same
-work on this machine, else by the work of its network at the device's ceilings, divided by the share of them that
-networks reach (`SHARE`): see docs/sweeps.md. Without its work, the length of a cell is unknown.
+A cell takes the start of its host, a fixed time, and that of its steps (`expected_s`). Where cells that do the same
+work were measured on this machine, the fixed time and that of a step are theirs. Elsewhere a step takes as long as the
+work of its network at the device's ceilings, divided by the share of them that networks reach (`SHARE`): within a
+factor of 2 for most networks, as docs/sweeps.md says. Work that nobody counted, such as that of the user's own network
+before it was checked, leaves a cell of unknown length.
 """
 
 import math
@@ -304,7 +306,10 @@ def _waited_s(record: Record, measured: Measurement) -> float:
 
 
 def read_evidence(root: Path, machine: Mapping[str, Any], cell_ids: Collection[str] = ()) -> Evidence:
-    """The evidence of the project's records of this machine; of the cells to be estimated, `cell_ids`, all are read."""
+    """The evidence of the records of the project in `root`; those of another machine do not count.
+
+    Of the cells that are to be estimated, `cell_ids`, all records are read.
+    """
 
     def modified_s(path: Path) -> float:
         try:

@@ -1,7 +1,10 @@
 """What a number depends on: the machine, the versions, the code that measures; and the identity of a record.
 
-The digest of that code is of what its definitions say, and not of where it is written: see docs/architecture.md. A name
-that several files define counts with its place, since a change of which one is meant may change a number.
+The digest of the code that measures is of what it says, not of where it is written. A plain rule: what the files of
+`ROOMS` and of the engine define counts by its syntax, without comments, docstrings and the places of accelbench's own
+code in imports. So a file may be renamed, and a definition may move to another of these files, and no cell is measured
+again. An edit here that changes no number measures them again all the same. A name that several of these files define
+counts with its place, since a change of which one is meant may change a number.
 """
 
 import ast
@@ -97,7 +100,10 @@ PACKAGE_NAME = "accelbench"
 
 
 def code_digest(package: Path, engine: Engine | None = None) -> str:
-    """The sha256 of what the measuring code of `engine` (None: of all) says. Raises FileNotFoundError: it has none."""
+    """The sha256 over what the code says that measures the cells of `engine`; of every engine if it is None.
+
+    Raises FileNotFoundError: `package` holds no such code.
+    """
     said: set[str] = set()
     for path in measuring_files(package, engine):
         said |= _said(read_bytes(path), path.relative_to(package), package)
@@ -189,9 +195,13 @@ class _Reader(ast.NodeTransformer):
 
 
 def identity(cell: Cell, data: Data, fingerprint: Mapping[str, Any]) -> str:
-    """The digest of all that a cell's numbers depend on. Raises UserError: the user's code or weights aren't there."""
-    # Settings, data, allocator, the fingerprint with the versions of its interpreter, and the user's own code and
-    # weights.
+    """The identity of a cell's record: the digest of all that its numbers depend on.
+
+    That is its settings, data set and allocator, the fingerprint for its engine, with the versions of the interpreter
+    that it runs in, the user's own code and weights.
+
+    Raises UserError: the source of the user's own code can't be found, or the weights can't be read.
+    """
     parts = {"settings": cell.settings(), "data": data.digest, "environment": of_cell(cell, fingerprint)}
     if code := {flag: source_digest(flag, path, Path.cwd()) for flag, path in cell.own_code.items()}:
         parts["code"] = code
@@ -207,7 +217,10 @@ def identity(cell: Cell, data: Data, fingerprint: Mapping[str, Any]) -> str:
 
 
 def git_state(root: Path) -> dict[str, Any]:
-    """The checkout at `root`: `revision`, `branch` (None: detached), `dirty` (tracked files); empty if unknown."""
+    """The checkout at `root`, which is no part of the identity: `revision`, `branch` (None when detached) and `dirty`.
+
+    `dirty`: whether tracked files were changed. Empty without a checkout, or if git does not answer within `GIT_S`.
+    """
     # Without dvc.lock, which DVC writes while it runs, and without untracked files: the code's digest covers those.
     command = ["git", "--no-optional-locks", "-C", str(root), "status", "--porcelain=v2", "--branch"]
     command += ["--untracked-files=no", "--", ".", ":(exclude)dvc.lock"]

@@ -30,7 +30,10 @@ VERSIONED = {*sys.stdlib_module_names, *COMPUTING, *(name.replace("-", "_") for 
 
 @cache  # also by the working folder: of a worktree, the same path is other code
 def source_digest(flag: str, path: str, folder: Path) -> str:
-    """The sha256 of names and contents of `source_files` in `folder`, the working folder. Raises as they do."""
+    """The sha256 over names and contents of `source_files`, from the working folder `folder`.
+
+    Raises as it does, also if a file there can't be read.
+    """
     total = hashlib.sha256()
     try:
         for name, file in sorted(source_files(flag, path).items()):
@@ -41,9 +44,13 @@ def source_digest(flag: str, path: str, folder: Path) -> str:
 
 
 def source_files(flag: str, path: str, places: Sequence[str] | None = None) -> dict[Path, Path]:
-    """Name -> file of the package of the user's class or function at a dotted path. Raises UserError, with `flag`."""
-    # Of a single module, the other modules of its folder count too. It is searched in `places`, or else in the current
-    # folder, then on Python's path.
+    """Name -> file of the source of the user's class or function at a dotted path: the top-level package that holds it.
+
+    If that is a single module, the other modules of its folder count too. It is searched in `places`, by
+    default the current folder, then Python's path.
+
+    Raises UserError: there is no such package; the message names the setting `flag`.
+    """
     name = path.partition(".")[0]
     found = PathFinder.find_spec(name, ["", *sys.path] if places is None else places)
     if found is None or not (found.submodule_search_locations or found.origin):
@@ -56,7 +63,10 @@ def source_files(flag: str, path: str, places: Sequence[str] | None = None) -> d
 
 
 def check_own_code(cells: Iterable[Cell]) -> None:
-    """Checks the user's code that `cells` name. Raises UserError: no such module, no Python, or without the name."""
+    """Checks the dotted paths of the user's code that `cells` name.
+
+    Raises UserError: a module is missing or is no Python, or has no class or function of that name.
+    """
     for flag, path, python in {(*source, cell.python) for cell in cells for source in cell.own_code.items()}:
         files, name = source_files(flag, path), path.partition(".")[0]
         _check(flag, path)

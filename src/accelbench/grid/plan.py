@@ -54,7 +54,11 @@ def skip_reason(cell: Cell) -> str | None:
 
 
 def in_order(cells: Iterable[Cell]) -> dict[str, Cell]:
-    """Cells by id, equal ones once, in running order: their repeats, and a target's seeds, in rounds, against drift."""
+    """Cell id -> cell, in the order in which the cells run; equal cells once.
+
+    The repeats of a cell are kept apart: all cells run once, then all again, so that drift affects all alike. So are
+    the seeds of trainings to a target.
+    """
     ordered = sorted(cells, key=lambda each: (each.repeat, each.seed if each.protocol == Protocol.target else 0))
     return {cell.id: cell for cell in ordered}
 
@@ -136,7 +140,12 @@ class Prepared:
 
 
 def check_request(cells: Sequence[Cell]) -> None:
-    """Raises a UserError if `cells` can't be measured together, or here, as far as it is known without waiting."""
+    """Raises a UserError if `cells` use several data sets, none fits its data, or code of the user's is not there.
+
+    Also if `python` is no interpreter, or if a rate of requests is more than this machine is known to issue on time.
+
+    It can be called at once, before another's measurement is waited for.
+    """
     data_name(cells)
     check_fits(cells)
     check_own_code(cells)
@@ -170,7 +179,10 @@ def data_name(cells: Sequence[Cell]) -> str:
 
 
 def data_of(cells: Sequence[Cell], place: Workplace) -> tuple[Data, Path]:
-    """The data set of `cells`, and its folder. Raises UserError: there are several, or theirs is not prepared."""
+    """The one data set that `cells` use, and its folder.
+
+    Raises UserError: they use several data sets, or theirs is not prepared.
+    """
     name = data_name(cells)
     folder = place.data / name
     if name == MODULE:

@@ -1,4 +1,7 @@
-"""Whether a cell is supported here, or why not: functions yield reasons of one kind, of which the first is told."""
+"""Whether a cell is supported on this machine, and the reason if it is not.
+
+Each function yields the reasons of one kind, of which the first is told.
+"""
 
 import os
 import platform
@@ -44,7 +47,10 @@ NEEDED = {vocab.Precision.bf16: ("avx512_bf16", "amx_bf16"), vocab.Precision.fp1
 
 
 def why_not(cell: Cell, report: DeviceReport) -> str | None:
-    """Why `cell` can't give a true number on the reported device, in a line with an alternative; None if it can."""
+    """Why `cell` can't run, or can't give a true number, on the device that `report` describes.
+
+    It is one line, which names an alternative if there is one; None if the cell is supported.
+    """
     return next(_reasons(cell, report), None)
 
 

@@ -49,7 +49,10 @@ def main(
     answers: "connection.Connection[bytes, bytes]",
     timed: "connection.Connection[bytes, bytes]",
 ) -> None:
-    """A process's entry, which does not return: `answers` gets the encoded `Outcome`, `timed` each `witness` moment."""
+    """The entry of the process, with this rank's variables; it does not return.
+
+    `answers` gets the encoded `Outcome`, and `timed` each moment of `measuring.witness`.
+    """
     os.setsid()  # a process group, so that one signal ends the data workers too
     end_with_starter(lambda: os.killpg(0, signal.SIGKILL))
     with open(request.log, "ab") as log:

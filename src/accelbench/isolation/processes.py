@@ -1,4 +1,7 @@
-"""What the host sees of a cell's processes: memory, processor time, GPUs, its own clock; it ends what they leave."""
+"""What the host sees of a cell's processes: samples of memory, processor time and GPUs, and its own clock.
+
+It also ends what a cell leaves behind.
+"""
 
 import contextlib
 import functools
@@ -60,7 +63,10 @@ def descendants(pid: int) -> list[int]:
 
 
 def end_orphans(own: Collection[int]) -> None:
-    """Kills and reaps all children but `own`, for at most `KILL_S`; by `adopt_orphans`, orphans are children, too."""
+    """Kills and reaps every child of this process that is not one of `own`, until there is none, or for `KILL_S`.
+
+    Needs `lifeline.adopt_orphans`: the children of a killed one become children of this process.
+    """
     deadline = time.monotonic() + KILL_S
     while orphans := [pid for pid in children(os.getpid()) if pid not in own]:
         for pid in orphans:
@@ -121,7 +127,11 @@ class Sampler:
         environ: Mapping[str, str] = os.environ,
         others: Sequence[int] = (),
     ) -> None:
-        """Looks from now on at the trees of `pid` and `others`, which may end, and at the first `num_gpus` GPUs."""
+        """Starts without a sample; the utilisation of the first one is measured from here.
+
+        `pid` is the root of the process tree; the cell uses the first `num_gpus` of the visible GPUs. The trees of
+        `others`, further ranks of the cell, are included; sampling goes on if one of them ends.
+        """
         self._others_pids = others
         self._root: int | None = None
         self._queries = _queries(num_gpus, nvml, environ)
@@ -163,7 +173,10 @@ class Sampler:
         return True
 
     def series(self, peak_bytes: int | None = None, until_s: float | None = None) -> SystemSeries:
-        """The samples up to `until_s` of CLOCK_BOOTTIME, before checks; the peak may be `peak_bytes`, as of VmHWM."""
+        """The samples so far, up to `until_s` of CLOCK_BOOTTIME: later ones belong to other work, such as checks.
+
+        The peak of memory is the largest sample, or `peak_bytes`, such as the process's VmHWM, if that is larger.
+        """
         times = [t_s for t_s in self._times_s if until_s is None or self._started_s + t_s <= until_s]
         sampled = self._memory_bytes[: len(times)]
         peaks = [*sampled, *([peak_bytes] if peak_bytes is not None else [])]

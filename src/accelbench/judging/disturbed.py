@@ -12,7 +12,10 @@ BUSY, ALLOWED = "busy", "allowed"  # the entry of a record's environment where n
 
 
 def reason(record: Record) -> str | None:
-    """What disturbed an ok cell, so that no number is published: `others used 1.3 of 2 cores`; None if nothing did."""
+    """What disturbed an ok cell, such as `others used 1.3 of 2 cores`; None if nothing did, or nothing tells.
+
+    The numbers of a disturbed cell are not published.
+    """
     measured, system = record.measurement, record.system
     if record.status != Status.ok or record.environment.get(BUSY) == ALLOWED or measured is None or system is None:
         return None

@@ -41,7 +41,10 @@ def bound(
 
 
 def verdict(rate: float, ceiling: float) -> CeilingVerdict:
-    """Whether a rate can be true: `below` the ceiling; `above`, so probe again; `beyond` Winograd's gain, so wrong."""
+    """Whether operations per second can be true, beside the ceiling that the probe measured.
+
+    They are `below` it; `above`, so that one of the two may be wrong: probe again; or `beyond` Winograd's gain: wrong.
+    """
     if rate <= ceiling:
         return CeilingVerdict.below
     return CeilingVerdict.above if rate <= WINOGRAD * ceiling else CeilingVerdict.beyond

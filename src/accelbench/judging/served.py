@@ -50,7 +50,10 @@ def missed_text(row: Row) -> str:
 
 
 def served_text(row: Row) -> str:
-    """Such as `50 requests/s, p99 23.1 ms, sure pass: p99 at most 50 ms`, or a training's end; empty with a speed."""
+    """Such as `50 requests/s, p99 23.1 ms, sure pass: p99 at most 50 ms`; of a training to a target, how that ended.
+
+    Empty for a cell that has a speed.
+    """
     if row["target_reached"] is not None:
         seconds, epochs = significant(number_of(row, "target_s")), significant(number_of(row, "target_epochs"))
         not_in = f"target not reached in {significant(number_of(row, 'target_budget_s'))} s"

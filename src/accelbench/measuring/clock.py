@@ -335,8 +335,10 @@ def time_epoch(
 def measure_epoch(
     timing: Timing, step: Step, wait: Callable[[], None], compiles: Callable[[], Compiles], now: Now = time.perf_counter
 ) -> tuple[float, EpochTime]:
-    """Times one of several epochs into their `timing`; returns its begin, since the machine started, and its time."""
-    # The first epoch is expected to compile.
+    """Times one of several epochs, and updates the first step and the steady state in `timing`, which they share.
+
+    The first epoch is expected to compile. Returns its begin, in seconds since the machine started, and its time.
+    """
     steady, began_s, (compiled, _) = timing.steady_boot_s, boot_s(), compiles()
     took = time_epoch(step, wait, now, waits_for_first=steady is None)
     if steady is None:

@@ -34,7 +34,10 @@ class Step(Protocol):
 
 
 class RankGroup:
-    """The ranks of a cell, here a single process. The clock runs in the first, which decides how many steps all run."""
+    """The processes (ranks) that compute a cell together. This base class is a group of one process.
+
+    The clock runs in the first rank, which decides how many steps all ranks run.
+    """
 
     def begin(self, num_steps: int) -> None:
         """Has the other ranks run `num_steps` steps, each on its part of every batch."""

@@ -156,7 +156,11 @@ def _save(picture: Picture, path: Path) -> None:
 
 
 def metrics(sweeps: Sequence[Sweep], found: Sequence[Answer]) -> dict[str, Any]:
-    """metrics.json: a few figures, and below `suites`, by model and mode, geometric means of ok cells' samples/s."""
+    """metrics.json: a few figures, of cells, and below `suites` what a change to any cell moves.
+
+    A suite and each of its models have the geometric mean of the samples/s of their ok cells, by mode. What is unknown
+    is left out.
+    """
     outcomes = [cell.outcome for sweep in sweeps for cell in sweep.cells]
     figures: dict[str, Any] = {
         "num_cells_ok": outcomes.count(Status.ok),

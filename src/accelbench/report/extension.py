@@ -55,7 +55,10 @@ class Extension(Protocol):
 
 
 def load(path: Path | None) -> Extension | None:
-    """The module in `path`, which lies in a package; None for none. Raises UserError: no file, or not importable."""
+    """The module in the file `path`, which lies in a package; None for none.
+
+    Raises UserError: there is no such file, or it can't be imported.
+    """
     if path is None:
         return None
     folder = str(path.parents[1])

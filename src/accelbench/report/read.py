@@ -122,7 +122,10 @@ def read_all(results: Path, costs: Costs = NO_COSTS, wanted: Collection[str] | N
 
 
 def read(folder: Path, costs: Costs = NO_COSTS) -> Sweep:
-    """The sweep in `folder`: its plan's cells, or those of all records. Raises UserError: nothing there is readable."""
+    """The sweep in `folder`: the cells that its plan names, or without a plan those of all its records.
+
+    Raises UserError: neither the plan nor any record is readable.
+    """
     (found,) = _read({folder: None}, costs).values()
     if isinstance(found, UserError):
         raise found

@@ -53,7 +53,10 @@ class Ceilings:
             raise ValueError(f"how lacks {', '.join(sorted(unknown))}")
 
     def ceiling_of(self, precision: str) -> float | None:
-        """Operations per second in `precision`, of a mixed one's two formats the higher; None if it was not probed."""
+        """Operations per second in `precision`; None if it was not probed.
+
+        A mixed precision may compute in either of its two formats: the higher ceiling counts.
+        """
         rates = [self.flops_per_s[word] for word in formats_of(precision) if word in self.flops_per_s]
         return max(rates, default=None)
 
@@ -68,7 +71,10 @@ class Ceilings:
         return dataclasses.replace(self, flops_per_s=flops_per_s, **rates)
 
     def joined(self, other: "Ceilings") -> "Ceilings":
-        """The better of two probes for each ceiling, since other load only slows; as of `other`, the later one."""
+        """The better value of two probes for each ceiling: other load on the machine can only make a probe slower.
+
+        `other` is a later probe of the same device; the result has its `measured_at` and the seconds of both.
+        """
         mine, theirs = self.flops_per_s, other.flops_per_s
         better = {word: self if mine.get(word, 0.0) >= theirs.get(word, 0.0) else other for word in {**mine, **theirs}}
         rates: Any = {name: max(getattr(self, name) or 0, getattr(other, name) or 0) or None for name in RATES}
@@ -100,13 +106,19 @@ def ceilings_in(environment: Mapping[str, Any]) -> Ceilings | None:
 
 
 def read_ceilings(root: Path, environment: Mapping[str, Any]) -> dict[str, Ceilings]:
-    """By device, the ceilings in `root`/ceilings.json of this machine, these versions and this measuring code alone."""
+    """The ceilings of this machine's devices that `root`/ceilings.json holds, by device word.
+
+    Ceilings of another machine than the `environment`'s, other versions or other measuring code are ignored.
+    """
     found = {device: load_if_fits(Ceilings, values) for device, values in kept_of_machine(root, environment).items()}
     return {device: ceilings for device, ceilings in found.items() if ceilings is not None}
 
 
 def write_ceilings(root: Path, environment: Mapping[str, Any], device: str, ceilings: Ceilings) -> None:
-    """Writes `device`'s ceilings into `root`/ceilings.json, beside others'. Raises OSError: it can't be written."""
+    """Writes the ceilings of `device` into `root`/ceilings.json; those of other devices and machines are kept.
+
+    Raises OSError: the file can't be written.
+    """
     keep_of_machine(root, environment, device, ceilings.to_json())
 
 

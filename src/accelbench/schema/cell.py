@@ -133,7 +133,11 @@ class TrainerSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """The bounds of the `window` protocol: docs/measuring.md. `width`: half of the median's 95 % interval, a share."""
+    """The bounds of the `window` protocol: see docs/measuring.md.
+
+    Warm-up goes on for up to ten times its minimum until step times have settled. `width` is half of the 95 % interval
+    of the median block, as a share of the median.
+    """
 
     warmup_steps: Count = setting(5, "steps before anything counts, at least", least=1)
     warmup_s: NotNegative = setting(0.3, "seconds before anything counts, at least")
@@ -148,7 +152,11 @@ class Window:
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """How requests arrive and are batched: docs/serving.md. `max_batch` and `max_delay_ms` are Triton's settings."""
+    """How requests arrive and how they are batched, of the protocols that serve: see docs/serving.md.
+
+    `max_batch` and `max_delay_ms` are Triton's settings: a batch is computed once it is full, or once its oldest
+    request has waited so long.
+    """
 
     rate: NotNegative = _of_requests(50.0, "protocol=server: requests that arrive per second", above=0)
     latency_ms: NotNegative = _of_requests(
@@ -179,7 +187,10 @@ ACCURACY, LOSS, METRIC = "accuracy", "loss", "metric"  # the metrics of a target
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What a training reaches on a part of the training set that is held out: see docs/time-to-accuracy.md."""
+    """What a training is to reach, of protocol=target: see docs/time-to-accuracy.md.
+
+    It is evaluated on a part of the training set, which it does not train on; the test set is only reported.
+    """
 
     accuracy: Share | None = setting(
         None,
@@ -324,7 +335,10 @@ class Cell(RunSettings):
     trainer: TrainerSettings | None = None  # None for another network than a LightningModule
 
     def settings(self) -> dict[str, Any]:
-        """The settings that the id is made of, as JSON: not `suite`, `timeout_s` and what only other protocols use."""
+        """The settings that the id is made of, as plain JSON values: all but `suite` and `timeout_s`.
+
+        Attributes that only another protocol uses are left out: changing them must not change this cell's id.
+        """
         return _settings(plain(self))
 
     @property

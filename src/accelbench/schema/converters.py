@@ -26,8 +26,11 @@ Converter = Callable[[Any], Any]
 
 @functools.cache
 def converter(hint: Any, clean: bool) -> Converter:
-    """What makes a value of the type `hint` of a JSON value, or raises a ValueError: path, `: ` and what is wrong."""
-    # A path has `.` before a field and `[]` around an index. With `clean`, texts are made safe to show and cut.
+    """What makes a value of the type `hint` from a JSON value. For one that does not fit it raises a ValueError.
+
+    The error's text is the path of the value, with `.` before a field and `[]` around an index, `: ` and what is wrong.
+    With `clean`, texts are made safe to show and cut (`text.beginning`).
+    """
     kind, args = get_origin(hint) or hint, get_args(hint)
     if kind is Annotated:  # a range of numbers, a pattern of text, or a more exact type
         if isinstance(args[1], Range):

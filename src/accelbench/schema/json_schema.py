@@ -1,4 +1,7 @@
-"""JSON Schema (draft 7) of the kept files, from their types; meanings are settings' helps and fields' comments."""
+"""JSON Schema (draft 7) of the files that are kept, made of the types that `schema.converters` reads them by.
+
+What a field means stands in the comment beside its declaration, or in the declaration of a setting.
+"""
 
 import ast
 import dataclasses
@@ -50,7 +53,10 @@ def plan() -> Schema:
 
 
 def processes(columns: Iterable[str]) -> Schema:
-    """The schema of processes.csv's rows in `export --format json`; null is unknown, later releases may add columns."""
+    """The schema of what `export --format json` lists as `processes`: rows of processes.csv, which has these columns.
+
+    null stands for what is unknown; a later release may have more columns.
+    """
     kinds = {each.column: each.kind for each in declared(Cell)} | dict.fromkeys(TEXTS, str) | dict.fromkeys(FLAGS, bool)
     rows = {name: _of(kinds.get(name, float) | None, {}) for name in columns}
     row = {**_object(rows, [*rows]), "additionalProperties": True}
@@ -58,7 +64,10 @@ def processes(columns: Iterable[str]) -> Schema:
 
 
 def fields(cls: Any, prefix: str = "") -> Iterator[tuple[str, Any, str]]:
-    """Yields the dotted name (`[]` after a list's), type and meaning of each field of a dataclass and of inner ones."""
+    """Yields the dotted name, the type and the meaning of each field of a dataclass and of those in its fields.
+
+    `[]` follows the name of a list.
+    """
     said = meanings(cls)
     for name, hint in get_type_hints(cls, include_extras=True).items():
         inner, ending = _inner(hint)
@@ -81,7 +90,10 @@ def _inner(hint: Any) -> tuple[Any, str]:
 
 @cache
 def meanings(cls: Any) -> dict[str, str]:
-    """What each field of a class means: a setting's help, or the comment beside it, or above it and others it names."""
+    """What each field of a class means: the help of a setting, or the comment beside or above its declaration.
+
+    A comment above a field holds for those below it that it names.
+    """
     found: dict[str, str] = {}
     for base in reversed(getattr(cls, "__mro__", ())):
         if dataclasses.is_dataclass(base) or is_typeddict(base):

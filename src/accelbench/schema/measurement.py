@@ -244,7 +244,10 @@ class TargetTraining:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement(Observed):
-    """One cell's measurement, in seconds of wall time; lists have a value per step; None: unknown, or there is none."""
+    """One cell's measurement. Seconds are wall time; a list has one value per step, in order.
+
+    None: the engine can't tell, or the cell has no such thing.
+    """
 
     num_params: Count  # trainable parameters
     num_train_samples: AtLeastOne | None  # in this split; None for random images

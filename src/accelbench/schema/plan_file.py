@@ -94,8 +94,10 @@ def write_plan(plan: PlanFile, folder: Path) -> None:
 
 
 def read_entries(folder: Path) -> tuple[PlanFile, list[PlanEntry]]:
-    """`folder`/plan.json without its cells, and its entries. Raises RefusedError: not read now; UserError: no plan."""
-    # Reading all cells of one takes ten times as long.
+    """`folder`/plan.json without its cells, and its entries; reading all cells of one takes ten times as long.
+
+    Raises RefusedError: the system does not read the file now; UserError: it is missing or not readable.
+    """
     path = folder / PLAN
     if is_missing(path):
         raise UserError(f"{path} is missing; run the sweep first")
@@ -120,7 +122,10 @@ def read_planned(folder: Path) -> records.Readable:
 
 
 def cells_in(folder: Path) -> list[WantedCell]:
-    """The cells of `folder`'s readable plan, else of its records. Raises RefusedError: the plan can't be read now."""
+    """The cells that `folder`/plan.json names; without a readable plan, those of the records there.
+
+    Raises RefusedError: the system does not read the plan now.
+    """
     try:
         return read_plan(folder).cells
     except RefusedError:
@@ -130,7 +135,10 @@ def cells_in(folder: Path) -> list[WantedCell]:
 
 
 def plan_of_records(folder: Path) -> PlanFile:
-    """A plan of unknown study and profile that names all readable records of `folder`, in the order of their start."""
+    """A plan that names all readable records of `folder`, in the order in which they were measured.
+
+    Its study and profile are unknown.
+    """
     wanted_at = {
         (record.started_at, record.name): WantedCell(record.cell, record.name, record.label)
         for record in records.read_all(folder.glob(RECORDS))
@@ -146,7 +154,10 @@ def joined(earlier: Sequence[WantedCell], new: Sequence[WantedCell]) -> list[Wan
 
 
 def sweep_folders(top: Path) -> dict[Path, RefusedError | None]:
-    """Folders in or below `top` with a plan or records, sorted, links followed, none hidden; or why one is unread."""
+    """The folders that hold a plan or records: `top` and those below it, sorted, links followed, no hidden ones.
+
+    Folder -> None; or why the system does not list it, so that nobody knows what it holds.
+    """
     found: dict[Path, RefusedError | None] = {}
 
     def refuse(error: OSError) -> None:

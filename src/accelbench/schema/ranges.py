@@ -1,4 +1,7 @@
-"""The ranges of kept numbers, as types of fields: all that is measured fits, and its rates and sums are finite."""
+"""The ranges of kept numbers, as types of fields. `serialize.load` refuses a number outside of its range.
+
+The bounds are far beyond what can be measured, and near enough that a rate, a sum or a ratio of such numbers is finite.
+"""
 
 import sys
 from dataclasses import dataclass

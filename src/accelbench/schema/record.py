@@ -51,7 +51,10 @@ def check_readable(version: object) -> None:
 
 @contextlib.contextmanager
 def explained(path: Path, what: str, advice: str = "") -> Iterator[None]:
-    """Raises a UserError that names the file for what the block raises; a RefusedError, not of its contents, stays."""
+    """Raises a UserError that names the file for whatever the block raises as it reads it.
+
+    A RefusedError stays: it says nothing about the contents of the file.
+    """
     try:
         yield
     except RefusedError:
@@ -145,7 +148,10 @@ def from_values(values: Mapping[str, Any]) -> Record:
 
 
 def cleared(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A record's JSON without secrets in texts but settings and names, nor unkept variables; itself if it has none."""
+    """A record's JSON without secrets in any text but its settings and names; itself if it holds none.
+
+    Environment variables that this release does not keep are left out.
+    """
     texts = {name: part for name, part in values.items() if name not in NAMING}
     clean = without_secrets(texts)
     environment: Any = texts.get("environment")
@@ -170,7 +176,11 @@ def check_settings(cell: Any) -> None:
 
 
 def read_cell(values: Any) -> tuple[Cell, str]:
-    """The cell of its JSON, and its id. Raises ValueError, KeyError, TypeError, with the field: no cell, a secret."""
+    """The cell of its JSON, and its id.
+
+    Raises ValueError, KeyError, TypeError: `values` are no cell, or its settings hold a secret; the message names the
+    field.
+    """
     cell, cell_id = _read_cell(dumps(values))
     model = replace(cell.model, args=deepcopy(cell.model.args), batch_args=deepcopy(cell.model.batch_args))
     return replace(cell, model=model, data=replace(cell.data, args=deepcopy(cell.data.args))), cell_id
@@ -226,7 +236,10 @@ class Readable:
     def each(
         self, function: Callable[[Record], Result], apply: Callable[..., Iterable[Any]] = mapped
     ) -> Iterator[tuple[Path, Result]]:
-        """`function` of each readable record, with its file; of many, computed by processes (`parallel.mapped`)."""
+        """`function` of each readable record, with the record's file; of many records, computed by several processes.
+
+        `function` has no side effects, and a result that is small beside the record; see `parallel.mapped`.
+        """
         self.refused.clear()
 
         def of_file(path: Path) -> tuple[Path, list[Result]]:

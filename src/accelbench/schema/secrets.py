@@ -148,7 +148,10 @@ def masked(text: str, environ: Mapping[str, str] = os.environ) -> str:
 
 
 def masker(environ: Mapping[str, str] = os.environ) -> Callable[[str], str]:
-    """What puts *** for addresses' passwords, known tokens, and secret variables' values but paths and short ones."""
+    """What puts *** for the passwords in addresses, known kinds of tokens, and values of variables with secrets' names.
+
+    Paths are no such values, nor what is shorter than `MIN_LENGTH`.
+    """
     hidden = [environ[name] for name in environ if is_secret(name)]
     lines = {
         line.strip()
@@ -185,7 +188,10 @@ def _address(match: re.Match[str]) -> str:
 
 
 def without_secrets(value: T, environ: Mapping[str, str] = os.environ) -> T:
-    """JSON or a dataclass with `masked` texts, but a mapping's names and `ENUMERATED`; itself if it has no secret."""
+    """JSON or a dataclass with `masked` texts, in mappings and lists too; `value` itself if it has no secret.
+
+    The names of a mapping stay, and the entries `ENUMERATED`.
+    """
     hide = masker(environ)
     texts: list[str] = []
     _add_texts(value, texts)

@@ -87,5 +87,8 @@ def read_selfcheck(folder: Path, machine: Mapping[str, Any]) -> SelfCheck | None
 
 
 def write_selfcheck(folder: Path, machine: Mapping[str, Any], found: SelfCheck) -> None:
-    """Writes what is known of a machine into `folder`/selfcheck.json, beside others. Raises RefusedError, OSError."""
+    """Writes what is known of a machine into `folder`/selfcheck.json; what is known of others stays.
+
+    Raises RefusedError, OSError: the file can't be read or written.
+    """
     write_json(folder / SELFCHECK, entries_of(folder / SELFCHECK) | {digest(machine)[:12]: asdict(found)})

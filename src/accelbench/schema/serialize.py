@@ -28,9 +28,13 @@ MAX_MB = 512
 
 
 def load(cls: type[T], values: Mapping[str, Any], *, clean: bool = False) -> T:
-    """The dataclass `cls` from `values`, as of `dataclasses.asdict` or JSON. Raises ValueError: they do not fit."""
-    # A field that `values` lack takes its default. With `clean`, texts are made safe to show and cut
-    # (`text.beginning`). The error begins with the value's path, such as `measurement.blocks[3].seconds`.
+    """The dataclass `cls` from `values`, which are what `dataclasses.asdict` gave or JSON made of it.
+
+    A field that `values` lack takes its default. With `clean`, texts are made safe to show and cut (`text.beginning`).
+
+    Raises ValueError: `values` have an unknown field, lack one without a default, or a value does not fit its type; the
+    message begins with the value's path, such as `measurement.blocks[3].seconds`.
+    """
     try:
         kind: Any = cls
         loaded: T = converter(kind, clean)(values)
@@ -81,7 +85,10 @@ def group_digest(value: object) -> str:
 
 @contextlib.contextmanager
 def open_regular(path: Path) -> Iterator[BufferedReader]:
-    """Opens a regular file, or a link to one. Raises OSError: none, or what may never end, as a pipe or device."""
+    """Opens a regular file to be read. A link to one is followed.
+
+    Raises OSError: there is no such file, or it is a folder, a pipe or a device, on which reading might never end.
+    """
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
@@ -89,7 +96,12 @@ def open_regular(path: Path) -> Iterator[BufferedReader]:
 
 
 def read_bytes(path: Path) -> bytes:
-    """A file's contents, of at most `MAX_MB`. Raises OSError, as `open_regular`; RefusedError: it can't be read now."""
+    """The contents of a file, as `open_regular` opens it.
+
+    Raises:
+        OSError: as there, or the file is larger than `MAX_MB`.
+        RefusedError: the system does not read the file now: this says nothing about its contents.
+    """
     try:
         with open_regular(path) as file:
             if os.fstat(file.fileno()).st_size > MAX_MB << 20:
@@ -111,7 +123,12 @@ def is_missing(path: Path) -> bool:
 
 
 def read_json(path: Path) -> Any:
-    """The JSON of a file: finite numbers, of 64 bits, no lone surrogates. Raises ValueError, and as `read_bytes`."""
+    """The JSON in a regular file. Numbers are finite, whole numbers have up to 64 bits, text has no lone surrogates.
+
+    Raises:
+        OSError, RefusedError: see `read_bytes`.
+        ValueError: the file holds no such JSON, or is nested too deep.
+    """
     return loads(read_bytes(path))
 
 

@@ -1,4 +1,7 @@
-"""Finds the largest batch that fits, by steps in processes of their own; small ones' peaks tell where to look."""
+"""Finds the largest batch that fits in memory. Each try is one step in a process, with a record of its own.
+
+The peak memory of small batches tells where the limit is about: large batches are tried only around it, if at all.
+"""
 
 import io
 import time

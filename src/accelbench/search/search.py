@@ -38,8 +38,11 @@ def search(
     hosts: Hosts,
     now: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Searches for the best of `cells`, prints the answer; the exit status. Raises UserError: it can't go on."""
-    # Every process has a record, as in a sweep, and those that are there already count; `now` is the budget's clock.
+    """Searches for the best of `cells`, prints the answer and returns the exit status.
+
+    Every process has a record, as in a sweep, and those that are there already count. `now` is the clock of the budget,
+    in seconds. Raises UserError: the search could not start, or not go on, for a reason that the user can mend.
+    """
     context = SweepContext.begin(cells, options, console, hosts, kind="search")
     if len({cell.id for cell in cells}) < 2:
         raise UserError("--search: these settings make one cell: give lists of values, such as batch_size=1,8,32")

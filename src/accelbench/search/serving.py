@@ -42,9 +42,11 @@ def search(
     hosts: Hosts,
     now: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Searches for the most requests per second in the limit, prints the answer; the exit status. Raises UserError."""
-    # Each probe has a record as a cell of a sweep has, and those that are there already count; `now` is the budget's
-    # clock.
+    """Searches for the most requests per second within the cells' limit, prints the answer, returns the exit status.
+
+    Each probe has a record as a cell of a sweep has, and those that are there already count. `now` is the clock of the
+    budget, in seconds. Raises UserError: the search could not start or go on, for a reason that the user can mend.
+    """
     context = SweepContext.begin(cells, options, console, hosts, kind="serve")
     context.of_search = True
     decides = "--serve decides how many processes each rate gets"

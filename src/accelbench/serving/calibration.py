@@ -40,7 +40,10 @@ def known(root: Path, environment: Mapping[str, Any]) -> Null | None:
 
 
 def null(root: Path, environment: Mapping[str, Any], *, again: bool = False) -> Null | None:
-    """What is known, else, or `again`, found in some seconds of quiet; None if no process can be started."""
+    """What is known, or else, or `again`, what is found in some seconds, for which the machine should be quiet.
+
+    None if no process can be started: a cell that serves requests will say why.
+    """
     found = None if again else known(root, environment)
     with contextlib.suppress(OSError, RefusedError, RuntimeError):  # the next one measures it again
         if found is None or found.rate is None:

@@ -79,7 +79,10 @@ def until_killed(content: bytes, cell: Cell) -> Times:
 
 
 def write_times(rows: Sequence[Times], path: Path) -> str:
-    """Writes the times of `ROWS` as .npy, int64 (4, requests), or raises OSError; returns the file's sha256."""
+    """Writes the times of `ROWS` as a .npy file, int64 of shape (4, requests), and returns the file's sha256.
+
+    Raises OSError: the file can't be written; an older one is then as it was.
+    """
     with writing(path) as written:
         with written.open("wb") as file:
             np.save(file, np.stack(rows), allow_pickle=False)

@@ -43,7 +43,12 @@ def cells_of(configs: list[config.RunConfig]) -> tuple[list[Cell], config.SweepO
 
 
 def compose(words: list[str]) -> list[config.RunConfig]:
-    """The configurations that `words` ask for, one for each combination; none if they print. Raises UserError."""
+    """The configurations that `words` ask for: one, or with -m one for each combination of values.
+
+    They are empty if the words ask for the settings to be printed, as `--cfg job` does.
+
+    Raises UserError: a word is no setting, a value is not one of its choices, or there are too many combinations.
+    """
     place = project.workplace()
     flags, words = _read(words)
     given, settings = suites.given_in(words), params.load(place.project)
@@ -88,7 +93,11 @@ def typed(composed: DictConfig) -> RunConfig:
 
 
 def updated(run: RunConfig, composed: DictConfig, names: Iterable[str]) -> RunConfig:
-    """As `typed(composed)`, in a tenth of the time, from `run`, before the settings `names`, all set, were changed."""
+    """As `typed(composed)`, in a tenth of the time.
+
+    `run` is what `composed` was before the settings `names`, such as `model.args.width`, were changed; all of them were
+    set before.
+    """
     referring = [each.name for each in fields(run) if OmegaConf.is_interpolation(composed, each.name)]
     for name in [*names, *referring]:
         value = OmegaConf.select(composed, name)
@@ -245,7 +254,11 @@ def words_in(text: str) -> list[str]:
 
 
 def one_cell(words: str) -> tuple[Cell, config.SweepOptions]:
-    """The one cell of `words` and its options. Raises UserError: several, one without a speed, flags, or a cluster."""
+    """The one cell that `words`, separated as in a shell, describe, and the options of its run.
+
+    Raises UserError: they describe none or several, or one without a speed, or hold a flag, a number of repeats or an
+    executor of a cluster.
+    """
     given = words_in(words)
     for word in given:
         if word.startswith("-") or word.partition("=")[0] in ("repeat", "repeats"):

@@ -1,4 +1,8 @@
-"""The schema of what Hydra composes, but for a cell's settings (`schema/`). It imports no Hydra: help does not wait."""
+"""The schema of the configuration that Hydra composes; `to_cell` turns it into frozen cells.
+
+Settings of a cell are declared in `schema/cell.py` and `schema/workload.py`, all others here. Nothing here imports
+Hydra, so that a help text does not wait for it.
+"""
 
 import shlex
 import types

@@ -14,7 +14,10 @@ KINDS = {"Integer": "a whole number", "Float": "a number", "bool": "true or fals
 
 
 def user_error_behind(error: BaseException) -> UserError | None:
-    """The user's mistake behind `error`, a UserError among its causes or a translated one; None: a program's defect."""
+    """The user's mistake behind `error`: a UserError among its causes, or another error translated into one.
+
+    None if it is a defect of the program.
+    """
     chain = list(_chain(error))
     for known in chain:
         if isinstance(known, UserError):

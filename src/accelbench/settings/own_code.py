@@ -36,8 +36,13 @@ MAX_NAME = 40  # characters of the name of the user's own data
 
 
 def checked(run: RunConfig) -> RunConfig:
-    """The settings with names and absolute paths of the user's code and data. Raises UserError, also for a secret."""
-    # Data from another path, or of another image size, get another name, and so another folder of prepared arrays.
+    """The settings with a name and absolute paths for the user's own network and data.
+
+    Data from another path, or of another image size, get another name, and so another folder of prepared arrays.
+
+    Raises UserError: a setting is missing or malformed, or goes with other settings, or an argument of the user's code
+    holds a secret, which records, labels and reports would show.
+    """
     model, data = _model(run), _data(run)
     paths = model.own_code | ({"data.target": data.target} if data.target is not None else {})
     for flag, path in paths.items():

@@ -84,7 +84,10 @@ def wanted_suites(project: Path | None, folder: Path) -> list[str] | None:
 
 
 def data_settings(project: Path | None, name: str, of_profile: str | None = None) -> dict[str, Any]:
-    """The settings of a data set, as its `source`, in a profile, else in that in force. Raises UserError: unknown."""
+    """The settings of data set `name`, such as its `source`, with the values of a profile, by default that in force.
+
+    Raises UserError: params.yaml has no such data set.
+    """
     if project is None:
         return {"source": "auto"} if find(name).home else {}
     sets, profile = _section(project, "data")
@@ -138,7 +141,12 @@ def _section(project: Path | None, key: str) -> tuple[dict[str, dict[str, Any]],
 
 
 def check_yaml(text: str) -> None:
-    """Raises a UserError if a YAML file is too large or deep, contains itself or a reference; it constructs none."""
+    """Checks the size of a YAML file from its parser's events, which are read one by one: nothing is constructed.
+
+    Raises UserError: the file is longer than `MAX_BYTES`, has more than `MAX_NODES` nodes with every alias written out,
+    is nested deeper than `MAX_BRACKETS`, contains itself, has a reference such as `${name}`, or is one value.
+    yaml.YAMLError: it is no YAML.
+    """
     if len(text) > MAX_BYTES:
         raise UserError(f"more than {MAX_BYTES:,} characters")
     sizes: dict[str, int] = {}  # anchor -> nodes below it

@@ -44,7 +44,10 @@ class Suite:
 
     @classmethod
     def chosen(cls, given: Mapping[str, str], params: Any) -> "Suite | None":
-        """The suite among the settings; None without one. Raises UserError: unknown, malformed, or a profile alone."""
+        """The suite among the settings of the command line; None without one.
+
+        Raises UserError: the suite or the profile is unknown, or its section is no mapping; a profile without a suite.
+        """
         profile, name = given.get("profile") or params.get("profile") or PROFILES[0], given.get("suite")
         if profile not in PROFILES:
             raise UnknownChoiceError("profile", profile, PROFILES)
@@ -64,7 +67,10 @@ class Suite:
         return cls(str(name), {str(setting): axis for setting, axis in axes.items()}, str(profile))
 
     def overrides(self, given: Mapping[str, str], is_sweep: bool) -> list[str]:
-        """The suite's words but those `given`; a run has an axis' first value. Raises UserError: a wrong setting."""
+        """The overrides of the suite's values but those `given`. A sweep has all values of an axis, a run the first.
+
+        Raises UserError: a setting is unknown, or has no value; the suite does not name exactly one data set.
+        """
         flag, result = f"{PARAMS}: suites.{self.name}", []
         if "data" not in self.axes:
             raise UserError(f"{flag}.data: missing; it names the data set")
@@ -85,7 +91,10 @@ class Suite:
         return [*result, *([] if "profile" in given else [f"profile={self.profile}"])]
 
     def rules(self, given: Mapping[str, str]) -> list[Rule]:
-        """The exclude rules, as `{model: lstm, device: cpu}`, but for what is `given`. Raises UserError: malformed."""
+        """The exclude rules, such as `{model: lstm, device: [cpu, gpu]}`. What is `given` is never left out.
+
+        Raises UserError: a rule is malformed, or names a setting that the suite doesn't set.
+        """
         flag = f"{PARAMS}: suites.{self.name}.{EXCLUDE}"
         listed = self._of_profile(self.axes.get(EXCLUDE) or [], flag, "list")
         if not isinstance(listed, list) or not all(isinstance(rule, Mapping) and rule for rule in listed):
@@ -166,7 +175,10 @@ def parse(word: str) -> Override:
 
 
 def given_in(words: Iterable[str]) -> dict[str, str]:
-    """The settings that words name, and their values as written. Raises UserError: no `name=value`, or Hydra's own."""
+    """The settings that words of the command line name, and their values as written.
+
+    Raises UserError: a word is not of the form `name=value`, or names a setting of Hydra itself.
+    """
     given = {}
     for word in words:
         override = parse(word)
@@ -205,7 +217,10 @@ def check_brackets(word: str) -> None:
 
 
 def check_combinations(overrides: Iterable[Override]) -> int:
-    """How many combinations a sweep's overrides list. Raises UserError, with the axes: none, or above `MAX_CELLS`."""
+    """The number of combinations of all values that a sweep's overrides list.
+
+    Raises UserError: it is 0, or above `MAX_CELLS`; the message names the axes with their lengths.
+    """
     lengths = {override.get_key_element(): _num_values(override) for override in overrides}
     if empty := [name for name, length in lengths.items() if not length]:
         raise UserError(f"{', '.join(empty)}: a range without a value")

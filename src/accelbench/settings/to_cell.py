@@ -59,7 +59,10 @@ DECLARED = tuple(declared(RunConfig))
 
 
 def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
-    """The frozen cell of a composed configuration, and its sweep's options. Raises UserError: a value out of range."""
+    """The frozen cell of a composed configuration, and the options of its sweep.
+
+    Raises UserError: a value is out of range; the message names the flag.
+    """
     check_limits(run)
     check_executor(run.executor)
     run = replace(checked(run), python=run.python and interpreters.other(run.python))

@@ -140,8 +140,11 @@ class Found(NamedTuple):
 
 
 def sync(root: Path, folders: Iterable[Path]) -> SyncResult:
-    """Delivers every record below `folders` without a finished run; safe to repeat. Raises UserError: no store."""
-    # The store alone says what is missing: a new one is filled after an old one was lost. The folders need not exist.
+    """Delivers every record below `folders` that has no finished run in the store; safe to repeat.
+
+    The store alone says what is missing: a new store is filled after an old one was lost. The folders need not exist.
+    Raises UserError: the store can't be reached; runs delivered so far stay in it.
+    """
     found, unreadable = _read(folders)
     try:
         num = _deliver(root, found)

@@ -72,8 +72,11 @@ def folder_of(uri: str, root: Path) -> Path:
 
 @contextmanager
 def locked(root: Path, patience_s: float | None = None) -> Iterator[None]:
-    """Holds the store's lock, after waiting for `PATIENCE_S` at most unless told. Raises UserError: it can't be had."""
-    # Two creators corrupt a database, and two processes that deliver the same record would make two runs.
+    """Holds the store's lock, after waiting silently, for `PATIENCE_S` at most unless told otherwise.
+
+    It is needed to create the store and to deliver a run: two creators corrupt a database, and two processes that
+    deliver the same record would make two runs. Raises UserError: it is held for longer, or can't be written.
+    """
     patience_s = PATIENCE_S if patience_s is None else patience_s
     path = root / "mlflow.lock"
     with ExitStack() as stack:

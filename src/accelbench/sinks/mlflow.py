@@ -61,7 +61,10 @@ class Store:
                     connection.execute("PRAGMA journal_mode=WAL")
 
     def deliver(self, records: Sequence[Record]) -> int:
-        """Makes the missing runs of records of one suite, and returns how many; removes unfinished ones of these."""
+        """Makes the runs of records of one suite unless they are there, and returns how many were missing.
+
+        Unfinished runs of them are removed, also those of earlier measurements. Another writer waits meanwhile.
+        """
         wanted = {key_of(record): record for record in records}
         names = {record.name for record in records}
         with locked(self._root):

@@ -131,7 +131,11 @@ class Run(NamedTuple):
 
 
 def names_of_cells(cells: Iterable[MeasuredCell], taken: Mapping[str, str]) -> dict[str, str]:
-    """Names of cells' runs by `measured_key`: telling labels, with the key's begin where others have `taken` one."""
+    """The names of the cells' runs, by their `measured_key`: the label, and the settings in which cells of it differ.
+
+    `taken` are the names of the runs that are there, with the keys of their cells. Where another cell has the name,
+    the beginning of the key follows.
+    """
     of_none = {each.measured_key: dataclasses.replace(each.cell, repeat=0, seed=0) for each in cells}
     labels, owners, names = plan_file.labels(of_none.values()), dict(taken), dict[str, str]()
     for key, cell in of_none.items():

@@ -1,4 +1,7 @@
-"""The stages of dvc.yaml: `python -m accelbench.stages NAME [suite or data set]`; see `inputs.py` and `work.py`."""
+"""The stages of dvc.yaml: `python -m accelbench.stages NAME [suite or data set]`.
+
+What they do is in `work.py`, imported once it is needed: a stage that only asks `make repro` needs little.
+"""
 
 import json
 import os

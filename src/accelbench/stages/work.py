@@ -124,7 +124,10 @@ class Question:
 
 
 def questions(sweeps: Sequence[Sweep], budget_s: float) -> list[Question]:
-    """The questions worth asking within `budget_s`: the cheapest, closest first; the same once they are answered."""
+    """The questions that are worth asking: the cheapest that are not answered yet, and of these the closest first.
+
+    The same questions are chosen before and after they were answered. All of them together take `budget_s`.
+    """
     found = []
     for group in groups(joined(process for each in sweeps for process in each.planned)):
         other = next(iter(group.others), None)
@@ -154,8 +157,11 @@ def confirm_best(root: Path, console: Console, hosts: Hosts) -> None:
 
 
 def answer(chosen: Sequence[Question], folder: Path, console: Console, hosts: Hosts) -> list[Record]:
-    """Answers the questions, each in a folder below `folder`; returns the records, earlier ones of equal cells too."""
-    # The folders of other questions lose their plans, so that the report does not read them; their records stay.
+    """Answers the questions, each into a folder of its own below `folder`; returns the records.
+
+    Records of an earlier call count if they are of the same cells, machine and code. The folders of other questions
+    lose their plans, so that the report does not read them; their records stay.
+    """
     folder.mkdir(exist_ok=True)
     for plan in folder.glob(f"*/{project.PLAN}"):
         if plan.parent.name not in {question.name for question in chosen}:

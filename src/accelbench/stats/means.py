@@ -29,7 +29,10 @@ def welch_freedom(errors: Sequence[float], nums: Sequence[int]) -> float:
 
 
 def mean_difference(first: Sequence[float], second: Sequence[float], confidence: float = 0.95) -> MeanDifference:
-    """The difference of two means, of two values at least, with an interval that assumes no common variance."""
+    """The difference of two means of at least two values, with an interval that assumes no common variance.
+
+    Its bounds equal the mean if neither sample varies.
+    """
     mean = fmean(first) - fmean(second)
     errors = [variance(values) / len(values) for values in (first, second)]
     if not any(errors):

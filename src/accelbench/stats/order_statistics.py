@@ -117,7 +117,10 @@ def half_width(values: Sequence[float]) -> float | None:
 
 
 def change(values: Sequence[float]) -> float:
-    """The last third's median over the first's, less 1, of values above 0; 0 within three standard errors of that."""
+    """How much the last third's median differs from the first third's, as a share of the latter; `values` are above 0.
+
+    0 if noise explains it: up to three standard errors of the difference.
+    """
     third = len(values) // 3
     if third < 2:
         return 0.0
@@ -127,7 +130,10 @@ def change(values: Sequence[float]) -> float:
 
 
 def alike(before: Sequence[float], after: Sequence[float], tolerance: float = 0.05) -> bool:
-    """Whether two stretches' medians differ by at most `tolerance` of the first, or two standard errors of that."""
+    """Whether two stretches of a series have the same level.
+
+    Their medians differ by at most `tolerance` of the first, or by at most twice the standard error of the difference.
+    """
     error = MEDIAN_ERROR * math.hypot(*(noise(part) / math.sqrt(len(part)) for part in (before, after)))
     return abs(median(after) - median(before)) <= max(tolerance * abs(median(before)), 2 * error)
 

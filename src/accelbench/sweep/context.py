@@ -55,8 +55,11 @@ class SweepContext:
         out: Path | None = None,
         kind: str | None = None,
     ) -> "SweepContext":
-        """The context of a sweep over `cells`, whose mistakes are told before the lock, by a UserError."""
-        # `out` is the folder of a pipeline's suite, `kind` the end of the name of a new folder under runs/.
+        """The context of a sweep over `cells`, whose mistakes are reported now, not after waiting for the lock.
+
+        `out` is the folder of a pipeline's suite, `kind` the end of the name of a new folder under runs/. Raises
+        UserError: the cells have several data sets, or `out=` is not below runs/.
+        """
         sweep_id = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{kind or options.suite}"
         place = workplace().with_data(options.data_root)
         folder = out or folder_under_runs(place, options.out or f"{RUNS}/{sweep_id}")
@@ -170,7 +173,10 @@ def is_prepared(place: Workplace, data: DataSpec) -> bool:
 
 
 def prepare_missing(place: Workplace, data: DataSpec, console: Console) -> None:
-    """Prepares a data set that is missing, or the user's own that changed. Raises UserError: unknown; or DataError."""
+    """Prepares a data set, unless it is there or a DataModule makes it; the user's own again if it changed.
+
+    Raises UserError: params.yaml does not name the data set; DataError: it can't be obtained.
+    """
     if is_prepared(place, data):
         return
     from accelbench.data import prepare  # it takes long to import

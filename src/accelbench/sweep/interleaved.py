@@ -30,8 +30,11 @@ class InterleavedRuns:
 def plan_runs(
     first: tuple[Cell, SweepOptions], second: tuple[Cell, SweepOptions], repeats: str | None, root: Path
 ) -> tuple[InterleavedRuns, SweepOptions]:
-    """A comparison's runs of two cells, and its options. Raises UserError: `repeats`, options or folder are wrong."""
-    # `repeats` is the number of processes of each cell, as the user wrote it; None for `MIN_PROCESSES`.
+    """The runs of a comparison of two cells, each with its options, and the options of the sweep that runs them.
+
+    `repeats` is the number of processes of each cell, as the user wrote it; None for `MIN_PROCESSES`. Raises UserError:
+    it is malformed or too large, the options differ, or the folder holds records already.
+    """
     if repeats is not None and (not repeats.isdecimal() or len(repeats) > 9 or int(repeats) < 1):
         raise UserError(f"--repeats {repeats[:20]}: should be a whole number, at least 1")
     num = int(repeats) if repeats else MIN_PROCESSES

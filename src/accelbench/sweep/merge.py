@@ -39,9 +39,12 @@ class Merged:
 
 
 def merge(sources: Sequence[str], into: Path) -> Merged:
-    """Adds to `into` every record that it lacks, in folders of the same names; overwrites none. Raises UserError."""
-    # Records of one name measured the same cell with the same code on an equal machine. `sources` are folders of
-    # records or of sweeps, or addresses that fsspec reads, such as `s3://bucket/results`.
+    """Adds to `into` every record that it lacks, in folders of the same names; overwrites no record; safe to repeat.
+
+    Records of one name measured the same cell with the same code on the same machine, or on an equal one. `sources` are
+    folders of records or of sweeps, or addresses that fsspec reads, such as `s3://bucket/results`. Raises UserError: a
+    source holds no records, can't be read, or lies in `into` or around it; a plan in `into` can't be read or written.
+    """
     done = Merged()
     with contextlib.ExitStack() as stack:
         parts: dict[Path, list[Part]] = defaultdict(list)

@@ -40,7 +40,10 @@ class SweepResult:
         return sum(record.status in UNEXPECTED for record in self.records)
 
     def check_request(self, *, is_shown: bool = False) -> None:
-        """Raises a UserError if a mistake in the request made all cells fail; it says which unless that `is_shown`."""
+        """Raises a UserError if a mistake in the user's request made every cell fail that was not skipped.
+
+        It says which, unless `is_shown`: the lines about several cells have said so.
+        """
         tried = [record for record in self.records if record.status != Status.skipped]
         if tried and all(record.user_error for record in tried):
             if is_shown and len(tried) > 1:

@@ -123,7 +123,10 @@ class Session:
         self.context, self.ready = context, ready
 
     def measure(self, item: Planned, left_s: float = math.inf) -> Record:
-        """Runs the cell, or skips it, judges, writes and shows it; a disturbed one once more, within `left_s`."""
+        """Runs the cell, or skips it with its reason, judges it, writes its record, and shows the outcome.
+
+        A cell that other programs disturbed waits for a quiet machine, and is run once more, within `left_s`.
+        """
         assert self._progress is not None, "entered, with something to do"
         self._progress.start(item)
         failure = self._preflight.failure(item.cell) if item.skip_reason is None else None

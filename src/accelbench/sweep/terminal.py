@@ -181,7 +181,10 @@ def outcome(record: Record) -> list[str]:
 
 
 def conclude(records: Sequence[Record], folder: Path, console: Console, sweep_id: str) -> None:
-    """Prints how the cells ended, why some were skipped, and where the records are; failures were told as they came."""
+    """Prints how the cells ended, why cells were skipped, and where the records are.
+
+    Not why the cells of this sweep failed: its progress said that.
+    """
     why = {record.name: reason for record in records if (reason := disturbed.reason(record))}
     counts = Counter(DISTURBED if record.name in why else record.status.value for record in records)
     console.print(", ".join(f"{num} {outcome}" for outcome, num in counts.most_common()), highlight=False)
@@ -203,7 +206,10 @@ def say_skipped(reasons: Sequence[str | None], console: Console) -> None:
 
 
 def show_answer(records: Sequence[Record], folder: str, console: Console, words: Sequence[str] = ()) -> None:
-    """Prints each model's fastest cell, and cells that compare with none; `words` go into commands to measure again."""
+    """Prints which cell is the fastest, for each model, and the figures of cells that compare with no other.
+
+    Nothing without an ok cell. `words` are the sweep's, such as `tracking=none`, for commands that measure again.
+    """
     planned = [Process.of(record) for record in records]
     cells = cells_of(planned)
     found, has_targets = answers(cells), any(each.cell.protocol == Protocol.target for each in cells)
@@ -272,7 +278,10 @@ def remarks(answer: Answer, planned: Iterable[Process]) -> Iterator[Text]:
 
 
 def show_card(record: Record, path: str, console: Console, *, says_why: bool = True) -> None:
-    """Prints the card of the record at `path`, without unknown figures; with `says_why`, also why its cell failed."""
+    """Prints the card of a record of any status, whose file is at `path`; unknown figures have no line.
+
+    With `says_why`, also why its cell failed, where nothing else says so.
+    """
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True, min_width=NAME_WIDTH)
     table.add_column(overflow="fold")

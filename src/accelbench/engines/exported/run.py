@@ -1,4 +1,7 @@
-"""A run by an engine that compiles an exported network, inference on the CPU; one process may export for several."""
+"""A cell's run by an engine that compiles a network of PyTorch, inference on the CPU: exported into files, and loaded.
+
+One process may export the network, and several others then load it.
+"""
 
 import json
 import shutil
@@ -64,7 +67,10 @@ class Artifact:
 
 
 def export(make: Callable[[Cell], Compiler], cell: Cell, data_folder: Path, folder: Path) -> None:
-    """Exports the network of `cell` in a process that ran none; the folder appears whole. Raises UnsupportedError."""
+    """Exports the network of `cell` in this process, which must have run no cell; the folder appears when it is whole.
+
+    Raises an UnsupportedError if the cell can't run.
+    """
     unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=folder.parent))
     try:
         artifact = _Run(cell, data_folder, make(cell)).export(unfinished)

@@ -117,7 +117,10 @@ def set_policy(precision: Precision) -> None:
 
 
 def build(model: ModelSpec, shape: Shape, num_classes: int) -> keras.Sequential:
-    """Our network of `model`, under Keras' global policy. Raises UserError: unknown; UnsupportedError: other images."""
+    """The network of `model`, one of accelbench's own, under Keras' global policy, drawn from its generator.
+
+    Raises a UserError for an unknown network or argument, an UnsupportedError for images of another shape.
+    """
     make = own_network(model, NETWORKS)
     check_fits(model, channels_first(shape))
     try:

@@ -155,8 +155,10 @@ def _lists(batches: Iterator[Any], num: int) -> Iterator[list[Any]]:
 
 
 def strategy_for(cell: Cell) -> tf.distribute.Strategy:
-    """The strategy for the cell's devices, made before TensorFlow runs. Raises UnsupportedError: there are too few."""
-    # It would silently use the CPU.
+    """The strategy for the cell's devices; to be called before TensorFlow has run anything.
+
+    Raises an UnsupportedError if TensorFlow finds too few devices; it would silently use the CPU.
+    """
     if cell.device == Device.tpu:
         return _on_tpu(cell)
     kind = cell.device.upper()

@@ -1,4 +1,7 @@
-"""Decodes pictures by torchvision's transforms, as PyTorch's loaders do; alone here: its import takes a second."""
+"""Decodes pictures for batches with torchvision's transforms, as data loaders of PyTorch do.
+
+Importing torchvision takes a second: only what decodes pictures imports this module.
+"""
 
 import torch
 from torch import Tensor

@@ -71,7 +71,10 @@ class ArrayFeed(_OrderedFeed):
 
 
 class JpegFeed(_OrderedFeed):
-    """Batches in `ArrayFeed`'s order, decoded from pictures, `side` by `side`, by worker processes in each epoch."""
+    """Batches decoded from pictures in worker processes, again in each epoch, as most data loaders do.
+
+    The samples and their order are those of `ArrayFeed`, and so are their pixels, `side` by `side`, but for rounding.
+    """
 
     def __init__(self, encoded: Encoded, side: int, order: Order, *, labelled: bool, num_workers: int) -> None:
         super().__init__(order)
@@ -169,7 +172,10 @@ class SingleItemLoader:
 def feed_of(
     cell: Cell, split: str, data_folder: Path, dtype: torch.dtype, backend: Backend, part: tuple[int, int] = (0, 1)
 ) -> Feed:
-    """The feed of a split in `data_folder`, or of random images in `dtype`; `part`: which of how many of each batch."""
+    """The feed of `train`, `test` or `VALIDATION` of the arrays in `data_folder`, or of random images with `dtype`.
+
+    `part` is the index of this process's part of every batch, and the number of parts.
+    """
     labelled = cell.mode == Mode.train
     if is_random(cell):
         model, seed = cell.model, cell.seed + RANK_SEEDS * part[0]

@@ -140,8 +140,10 @@ PER_THREAD = 1 << 16  # elements with which PyTorch gives each thread a part
 
 
 def flush_denormals() -> None:
-    """Computes with 0 for denormal numbers in this thread and those it starts, or raises an UnsupportedError."""
-    # To be called before PyTorch starts threads: they inherit it.
+    """Has this thread and those that it starts compute with 0 instead of numbers that are smaller than normal ones.
+
+    To be called before PyTorch starts threads: they inherit it. Raises an UnsupportedError if the CPU can't.
+    """
     if not torch.set_flush_denormal(True):
         raise UnsupportedError("flush_denormals=true: this CPU can't flush them: use flush_denormals=false")
 
@@ -161,7 +163,10 @@ class Held:
         self.overridden: list[str] = []  # what `again` set back, such as `torch.backends.cudnn.benchmark (True)`
 
     def again(self, dtype: torch.dtype) -> None:
-        """Sets them again: the user's code may have changed them; `dtype` is of new tensors, as Lightning sets it."""
+        """Sets them again, since the user's code may have changed them while it was imported and built a network.
+
+        Lightning sets `dtype`, of new tensors, around a step.
+        """
         self.values[DEFAULT_DTYPE] = dtype
         self.overridden = [f"{name} ({value})" for name, (_, value) in self._differences().items()]
         restore(self.values)

@@ -84,7 +84,10 @@ class ImageTask:
         return len(batch[0])
 
     def inputs(self, images: Tensor) -> Tensor:
-        """Floats from 0 to 1, channels before height and width, of uint8 (n, height, width, ...); floats stay."""
+        """Floats from 0 to 1, channels before height and width.
+
+        `images` are uint8, (n, height, width) or (n, height, width, channels); floats are not scaled.
+        """
         if images.is_floating_point():
             return images.contiguous(memory_format=torch.channels_last) if self.channels_last else images
         floats = images.to(self.dtype).div_(255)
@@ -92,7 +95,10 @@ class ImageTask:
         return floats.permute(0, 3, 1, 2) if images.dim() == 4 else floats
 
     def loss(self, output: Tensor, inputs: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
-        """Cross-entropy, binary for one logit; an autoencoder's squared error; or the user's, without `reduction`."""
+        """Cross-entropy of the logits, binary for a single logit; for the autoencoder the mean squared error.
+
+        The user's own loss, if there is one, takes no `reduction`.
+        """
         if self.own_loss is not None:
             return self.own_loss(output, (inputs, labels))
         if self.reconstructs:
@@ -269,7 +275,10 @@ class EpochStep(TrainStep):
 
 
 class TestStep(InferStep):
-    """Adds up losses and right answers of images but padding (-1); means of the user's own are weighted by samples."""
+    """A forward pass on images, whose losses and correct answers are added up, but for padding, whose label is -1.
+
+    Of the user's own loss and metric, the means of batches are weighted by their samples.
+    """
 
     task: ImageTask
     adds_up = True

@@ -129,7 +129,10 @@ class Observer:
             handle.remove()
 
     def precision(self, most: str | None = None) -> str:
-        """The word, or dtypes, of the precision that ran; `most`: of most products, None if one alone was seen."""
+        """The word for the precision that ran, or its dtypes if there is no word for them.
+
+        `most` is the format of most matrix products of a whole step; None if only the first one was observed.
+        """
         stored, computed = (str(tensor.dtype).removeprefix("torch.") for tensor in (self.weights, self._seen))
         tf32 = self._seen.device.type == "cuda" and multiplies_in_tf32()
         return word_for(stored, most or computed, tf32=tf32)

@@ -49,8 +49,11 @@ def guarded(model: ModelSpec) -> Iterator[None]:
 
 @contextmanager
 def verified(url: str) -> Iterator[None]:
-    """Inside, `torch.load` also reads torch's cached file of `url`, downloaded if missing. UserError: another file."""
-    # The name of a library's file ends with the beginning of its sha256: `resnet18-f37072fd.pth`.
+    """Inside, `torch.load` also reads the file that torch's cache has for `url`, which is downloaded if it is missing.
+
+    The name of a library's file ends with the beginning of its sha256: `resnet18-f37072fd.pth`. A UserError says that
+    the file is not the library's, or has no checksum; other errors, that it can't be downloaded.
+    """
     name = os.path.basename(urlparse(url).path)
     checksum = torch.hub.HASH_REGEX.search(name)
     if checksum is None:
@@ -91,7 +94,11 @@ def _replacing(load: Load) -> Iterator[None]:
 
 
 def load(network: nn.Module, path: str) -> None:
-    """Copies a file's weights, of tied ones any, into `network`, in its dtypes. UserError: unreadable, or another's."""
+    """Copies the weights in a file into `network`, in the network's dtypes.
+
+    Of weights that are one tensor, as the first and the last layer of some language models, one is enough. A UserError
+    says that the file can't be read, or that its weights are not the network's.
+    """
     from safetensors import SafetensorError  # a machine may have torch and Lightning alone
     from safetensors.torch import load_file
 

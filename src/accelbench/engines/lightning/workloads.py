@@ -70,8 +70,11 @@ class Images:
             raise UnsupportedError("channels_last=true: the images have no axis of channels: use channels_last=false")
 
     def check_first(self, output: object) -> None:
-        """Raises a UserError if the first output is not as needed: logits, and for requests of this many classes."""
-        # Else a process that serves would be invalid at its end, after minutes of requests.
+        """Raises a UserError if the first step's output is not what the cell needs: logits, for the built-in loss.
+
+        Where requests are served, also if these are of another number of classes: at its end the process would be
+        invalid for it, after minutes of requests.
+        """
         has_loss = self.trains and not self.task.reconstructs and self.task.own_loss is None
         if has_loss or self.cell.model.output == ModelOutput.logits:
             is_told = has_loss or (self.cell.protocol in SERVING and not self.task.reconstructs)
@@ -127,7 +130,10 @@ class Images:
         return (inputs, torch.randint(self.num_classes, (self.num_rows,))) if labelled else (inputs,)
 
     def alike(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """A further batch that no feed gives, as much work as `batch`: other random images, or shifted pictures."""
+        """A further batch that the feed never gives: other random images, or shifted pictures of the data set.
+
+        A step does as much on it as on `batch`.
+        """
         images, *labels = batch
         random = images.is_floating_point()
         other = torch.randn(images.shape) if random else torch.from_numpy(pictures_alike(images.numpy()))

@@ -1,4 +1,7 @@
-"""Transformers' architectures by their configuration, with random weights and tokens: nothing is downloaded."""
+"""The library transformers: an architecture by its configuration, with random weights, and batches of random tokens.
+
+Nothing is downloaded: the configuration comes from `model.name` and `model.args` alone.
+"""
 
 from typing import Any
 
@@ -26,7 +29,10 @@ NO_LABEL = -100  # the label of a token that no loss is computed for
 
 
 def config_of(model: ModelSpec) -> Any:
-    """The configuration for a plain forward pass of `model.task`. Raises UserError: unknown name, argument or task."""
+    """The configuration, with the settings that a plain forward pass for `model.task` needs.
+
+    Raises UserError: there is no such architecture or argument, or it has no such task on token ids.
+    """
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 

@@ -38,7 +38,10 @@ class PromptMaker(TokenMaker):
 
 
 class Generates(OwnTask):
-    """Continues prompts by given ids, not chosen ones (teacher forcing); `times_s` gets the times of the tokens."""
+    """Continues prompts. Ids beyond the prompts are fed instead of what the network chose: teacher forcing.
+
+    `times_s` gets the times of each generation's tokens.
+    """
 
     cache: Any = None  # of the last generation
 

@@ -1,4 +1,7 @@
-"""A user's LightningModule: a measured step is a batch of the Trainer's own loop; or it is trained to a target."""
+"""A LightningModule of the user, measured as Lightning's Trainer runs it, or trained with it to a target.
+
+A measured step is one batch of the Trainer's own loop with everything that the loop does, such as the end of an epoch.
+"""
 
 import copy
 import importlib
@@ -288,7 +291,10 @@ class ModuleRun(CellRun):
 
 
 class ModuleTargetRun(CellRun):
-    """A run to a target that validation_step logs, in the Trainer's own loop; nothing of a step is timed by itself."""
+    """A run to a target that the module's own validation_step logs. The arguments are those of `CellRun`.
+
+    The Trainer's own loop runs, with its validation where an evaluation is due; nothing of a step is timed by itself.
+    """
 
     backend: Backend
     to_target: TargetRun
