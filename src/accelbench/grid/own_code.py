@@ -65,7 +65,8 @@ def source_files(flag: str, path: str, places: Sequence[str] | None = None) -> d
 def check_own_code(cells: Iterable[Cell]) -> None:
     """Checks the dotted paths of the user's code that `cells` name.
 
-    Raises UserError: a module is missing or is no Python, or has no class or function of that name.
+    Raises UserError: a module is missing or is no Python, or has no class or function of that name, or `python` would
+    run another copy of it.
     """
     for flag, path, python in {(*source, cell.python) for cell in cells for source in cell.own_code.items()}:
         files, name = source_files(flag, path), path.partition(".")[0]
