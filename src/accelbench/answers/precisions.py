@@ -62,9 +62,7 @@ def _verdict(answers: Sequence[Answer], found: Sequence[Pair], on: str) -> str:
         names.setdefault(outcome, []).append(f"{name} {MODES[answer.fastest.cell.mode]}{doubt}")
     each_of = {outcome: _joined(of_one) for outcome, of_one in names.items()}
     told = [(word, each_of.pop(word)) for word in OUTCOMES if word in each_of]
-    parts = ", ".join(
-        f"{word.rpartition(' ')[0] if i else f'{word} {base}'} in {of}" for i, (word, of) in enumerate(told)
-    )
+    parts = ", ".join(f"{how.rpartition(' ')[0] if i else f'{how} {base}'} in {of}" for i, (how, of) in enumerate(told))
     sentences = [f"With the fastest setting of each{on}, {value} is {parts}."] if told else []
     sentences += [f"In {of_one}{on * (not told)} {outcome}." for outcome, of_one in each_of.items()]
     return " ".join(sentences)

@@ -195,9 +195,8 @@ def read(folder: str | Path) -> Results:
 
 def _table(results: Sequence[Result], lines: Sequence[str] = ()) -> str:
     """A table for notebooks: each work's fastest cell first; bars are shares of its speed."""
-    ranked = {
-        cell.measured_key: (group, cell) for group in groups(each._cell for each in results) for cell in group.cells
-    }
+    found = groups(each._cell for each in results)
+    ranked = {cell.measured_key: (group, cell) for group in found for cell in group.cells}
     places = {key: place for place, key in enumerate(ranked)}
     ordered = sorted(results, key=lambda each: places.get(each._cell.measured_key, len(places)))
     common, names = html.without_common([each.label for each in ordered])

@@ -26,6 +26,7 @@ from accelbench.schema.record import read_all as read_records
 from accelbench.schema.serialize import MAX_MB, is_missing, open_regular, writing
 
 RESULTS, CRATE = "results", "ro-crate-metadata.json"
+CRATE_URL = "https://w3id.org/ro/crate/1.1"  # of its definition
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the time of every member: the earliest that a zip file can name
 MAX_FILE_BYTES, MAX_TOTAL_BYTES = MAX_MB << 20, 4 << 30  # that are packed, and unpacked
 PART_BYTES = 1 << 20  # of a file that are held at a time
@@ -136,12 +137,7 @@ def _parts(path: Path) -> Iterator[bytes]:
 
 
 def _crate(entries: Sequence[Mapping[str, str]], published: str) -> bytes:
-    about = {
-        "@id": CRATE,
-        "@type": "CreativeWork",
-        "about": {"@id": "./"},
-        "conformsTo": {"@id": "https://w3id.org/ro/crate/1.1"},
-    }
+    about = {"@id": CRATE, "@type": "CreativeWork", "about": {"@id": "./"}, "conformsTo": {"@id": CRATE_URL}}
     whole = {
         "@id": "./",
         "@type": "Dataset",
@@ -150,5 +146,5 @@ def _crate(entries: Sequence[Mapping[str, str]], published: str) -> bytes:
         "datePublished": published,
         "hasPart": [{"@id": each["@id"]} for each in entries],
     }
-    graph = {"@context": "https://w3id.org/ro/crate/1.1/context", "@graph": [about, whole, *entries]}
+    graph = {"@context": f"{CRATE_URL}/context", "@graph": [about, whole, *entries]}
     return (json.dumps(graph, indent=1) + "\n").encode()

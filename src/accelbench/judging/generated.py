@@ -19,9 +19,7 @@ def of_generation(cell: Cell, seen: Generation) -> Row:
     steps = Sample([1000 * seconds for generation in seen.decode_s for seconds in generation])
     has_enough = len(seen.decode_s) >= NUM_SAMPLES_FOR[50]
     rates = Sample([cell.batch_size * len(each) / sum(each) for each in seen.decode_s])
-    row: Row = {
-        f"tpot_p{percent}_ms": steps.supported_percentile(percent) if has_enough else None for percent in (50, 90, 99)
-    }
+    row: Row = {f"tpot_p{p}_ms": steps.supported_percentile(p) if has_enough else None for p in (50, 90, 99)}
     for column, sample in (("ttft_ms", first_ms), ("decode_tokens_per_s", rates)):
         row[column] = sample.median
         row[f"{column}_low"], row[f"{column}_high"] = sample.percentile_interval(50) or (None, None)

@@ -98,12 +98,8 @@ def meanings(cls: Any) -> dict[str, str]:
     for base in reversed(getattr(cls, "__mro__", ())):
         if dataclasses.is_dataclass(base) or is_typeddict(base):
             found |= _commented(base)
-    settings = {
-        each.name: each.metadata[KEY].help
-        for each in getattr(cls, "__dataclass_fields__", {}).values()
-        if KEY in each.metadata
-    }
-    return found | settings
+    own = getattr(cls, "__dataclass_fields__", {}).values()
+    return found | {each.name: each.metadata[KEY].help for each in own if KEY in each.metadata}
 
 
 def _commented(cls: Any) -> dict[str, str]:

@@ -153,12 +153,8 @@ def masker(environ: Mapping[str, str] = os.environ) -> Callable[[str], str]:
     Paths are no such values, nor what is shorter than `MIN_LENGTH`.
     """
     hidden = [environ[name] for name in environ if is_secret(name)]
-    lines = {
-        line.strip()
-        for value in hidden
-        if len(value) >= MIN_LENGTH and not os.path.exists(value)
-        for line in value.splitlines()
-    }
+    long = [value for value in hidden if len(value) >= MIN_LENGTH and not os.path.exists(value)]
+    lines = {line.strip() for value in long for line in value.splitlines()}
     lines |= {quote(line, safe="") for line in lines}
     values = sorted((line for line in lines if len(line) >= MIN_LENGTH), key=len, reverse=True)
 

@@ -133,9 +133,8 @@ class Store:
             run = self._client.create_run(experiment_id, started_ms, tags)
             values = [Metric(key, value, _now_ms(), cell.num_processes) for key, value in metrics.items()]
             self._client.log_batch(run.info.run_id, values, [Param(key, value) for key, value in params.items()])
-            self._client.set_terminated(
-                run.info.run_id, mlflow_fields.ended_as(cell.record), max(map(mlflow_fields.end_ms, records))
-            )
+            ended_ms = max(map(mlflow_fields.end_ms, records))
+            self._client.set_terminated(run.info.run_id, mlflow_fields.ended_as(cell.record), ended_ms)
 
     def link(self, record: Record) -> str | None:
         """The page of the record's run, with the command that serves it; None if there is no such run."""
@@ -209,9 +208,8 @@ class Store:
             params = []
         if (data := record.data) is not None:
             uri = json.dumps({"uri": data.source})
-            dataset = entities.Dataset(
-                mlflow_fields.data_name(data), data.digest[: mlflow_fields.DIGEST_LENGTH], "local", uri
-            )
+            name, digest = mlflow_fields.data_name(data), data.digest[: mlflow_fields.DIGEST_LENGTH]
+            dataset = entities.Dataset(name, digest, "local", uri)
             tag = entities.InputTag("mlflow.data.context", record.cell.mode)
             self._client.log_inputs(run_id, [entities.DatasetInput(dataset, [tag])])
         text = json.dumps(record.to_json(), indent=1)
