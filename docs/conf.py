@@ -15,13 +15,14 @@ suppress_warnings = ["myst.header", "misc.highlighting_failure"]
 html_show_sourcelink = False
 html_copy_source = False
 html_show_sphinx = False
+html_show_copyright = False
 highlight_language = "text"  # of blocks that name none: outputs
 
 # The pages in the site's menu. They are not in index.md, where a reader of the plain Markdown would see them as code.
 SECTIONS = {
-    "Use": "sweeps your-own-network data python options which-engine engines devices hardware cluster",
-    "Read": "reading-the-report comparing finding-the-best serving time-to-accuracy ci mlflow dvc",
-    "Look up": "settings columns",
+    "Use": "sweeps your-own-network data python options which-engine engines generation devices hardware cluster",
+    "Read": "reading-the-report comparing finding-the-best serving time-to-accuracy replay ci mlflow dvc",
+    "Look up": "settings columns records",
     "Trust": "measuring how-a-benchmark-lies serving-bound studies",
     "Change": "architecture extending",
 }

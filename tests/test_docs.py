@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import runpy
 import shlex
 import shutil
 import sys
@@ -145,6 +146,11 @@ def understood_by_dvc(words):
             assert value
             assert OmegaConf.select(settings, name) is not None, name
     parse_args(words)
+
+
+def test_every_page_is_in_the_menu_of_the_site():
+    menu = " ".join(runpy.run_path(str(ROOT / "docs" / "conf.py"))["SECTIONS"].values()).split()
+    assert sorted([*menu, "index"]) == sorted(path.stem for path in ROOT.glob("docs/*.md"))
 
 
 @pytest.mark.parametrize("page", PAGES)
