@@ -8,25 +8,13 @@ from accelbench.judging import disturbed, generated, served, target
 from accelbench.judging.costs import joules_per_sample
 from accelbench.judging.roofline import bound
 from accelbench.judging.warnings import Kind, remarks
+from accelbench.schema import vocab
 from accelbench.schema.ceilings import Ceilings, ceilings_in
 from accelbench.schema.cell import UNUSED, Cell, value_text
 from accelbench.schema.measurement import Breakdown, Measurement, SystemSeries
 from accelbench.schema.record import Record, Row, node_of
 from accelbench.schema.setting import declared
 from accelbench.schema.text import clean
-from accelbench.schema.vocab import (
-    OWN_BATCHES,
-    RANDOM,
-    SHARE_ONE_CPU,
-    XLA,
-    Engine,
-    Library,
-    Mode,
-    Phase,
-    Pipeline,
-    Protocol,
-    Provenance,
-)
 from accelbench.stats import order_statistics
 from accelbench.stats.means import share_difference
 from accelbench.stats.order_statistics import Sample
@@ -95,7 +83,7 @@ def ceilings_of(record: Record) -> Ceilings | None:
     probed = ceilings_in(record.environment)
     if probed is not None and probed.disturbance(record.cell.precision):
         return None
-    if probed is None or record.measurement is None or record.cell.device in SHARE_ONE_CPU:  # probed as a whole
+    if probed is None or record.measurement is None or record.cell.device in vocab.SHARE_ONE_CPU:  # probed as a whole
         return probed
     return probed.of_devices(record.measurement.num_devices)
 
@@ -110,15 +98,15 @@ def warnings_of(row: Row) -> list[str]:
     return remarks_in(row, Kind.doubt)
 
 
-def phases_ms(row: Row) -> dict[Phase, float]:
+def phases_ms(row: Row) -> dict[vocab.Phase, float]:
     """Milliseconds of each phase of a step; empty if unknown, or if the clock saw none pass."""
     # `framework`, the rest of the step, comes out negative if measuring slowed the phases down.
-    known = {phase: row[f"breakdown_{phase}_ms"] for phase in Phase}
+    known = {phase: row[f"breakdown_{phase}_ms"] for phase in vocab.Phase}
     lengths = {phase: max(0.0, float(value)) for phase, value in known.items() if value is not None}
     return lengths if any(lengths.values()) else {}
 
 
-BREAKDOWN = [*(f"breakdown_{phase}_ms" for phase in Phase), "breakdown_disturbance"]
+BREAKDOWN = [*(f"breakdown_{phase}_ms" for phase in vocab.Phase), "breakdown_disturbance"]
 _MEASURED = """
 samples_per_s samples_per_s_low samples_per_s_high tokens_per_s num_params threads batch_size_per_device
 latency_p50_ms latency_p50_ms_low latency_p50_ms_high latency_p90_ms latency_p90_ms_low latency_p90_ms_high
@@ -141,11 +129,12 @@ MEASURED = [*_MEASURED.split(), *BREAKDOWN, *served.COLUMNS, *target.COLUMNS, *g
 
 def _settings(record: Record) -> Row:
     cell, data = record.cell, record.data
-    is_xla = cell.device in XLA and cell.engine == Engine.lightning
-    has_random_images = cell.data.name == RANDOM and not cell.model.batch and cell.model.library != Library.transformers
+    is_random = cell.data.name == vocab.RANDOM
+    is_xla = cell.device in vocab.XLA and cell.engine == vocab.Engine.lightning
+    has_images = not cell.model.batch and cell.model.library != vocab.Library.transformers
     unused = {f"server.{name}" for name in UNUSED[cell.protocol]}
-    unused |= set() if cell.protocol == Protocol.target else {f"target.{name}" for name in vars(cell.target)}
-    unused |= set() if cell.mode == Mode.generate else {f"generate.{name}" for name in vars(cell.generate)}
+    unused |= set() if cell.protocol == vocab.Protocol.target else {f"target.{name}" for name in vars(cell.target)}
+    unused |= set() if cell.mode == vocab.Mode.generate else {f"generate.{name}" for name in vars(cell.generate)}
     declared_ones = {each.column: None if each.path in unused else each.value(cell) for each in DECLARED}
     return {
         "suite": cell.suite,
@@ -153,15 +142,15 @@ def _settings(record: Record) -> Row:
         "engine": cell.engine.value,
         "model": cell.model.name,
         "arguments": ", ".join(f"{name}={value_text(value)}" for name, value in cell.arguments) or None,
-        "data": OWN_BATCHES if cell.model.batch else cell.data.name,
+        "data": vocab.OWN_BATCHES if cell.model.batch else cell.data.name,
         "device": cell.device.value,
         **{column: getattr(value, "value", value) for column, value in declared_ones.items()},  # an enumeration's word
         "xla_processes": cell.xla_processes if is_xla else None,
         "weights": PurePath(cell.model.weights).name,
-        "num_workers": cell.data.num_workers if cell.data.pipeline == Pipeline.jpeg else None,
-        "input_shape": "x".join(map(str, cell.model.input_shape)) if has_random_images else None,
+        "num_workers": cell.data.num_workers if cell.data.pipeline == vocab.Pipeline.jpeg else None,
+        "input_shape": "x".join(map(str, cell.model.input_shape)) if is_random and has_images else None,
         "scaling": cell.scaling.value if cell.devices > 1 else None,
-        "steps": cell.steps if cell.protocol == Protocol.steps else None,
+        "steps": cell.steps if cell.protocol == vocab.Protocol.steps else None,
         "status": record.status.value,
         "reason": record.reason,
         "cell_id": record.cell_id or cell.id,
@@ -183,11 +172,11 @@ def _rates(record: Record, measured: Measurement) -> Row:
     """Throughput, and the time of the whole job: measured if whole epochs were run, else estimated from throughput."""
     if not (rates := steady_rates(measured)):
         return {}
-    sample, trains = Sample(rates), record.cell.mode == Mode.train
+    sample, trains = Sample(rates), record.cell.mode == vocab.Mode.train
     rate = sample.median
     low, high = sample.percentile_interval(50) or (None, None)
-    time_s, provenance = None, Provenance.measured if measured.epochs else Provenance.estimated
-    if record.cell.protocol != Protocol.fit:
+    time_s, provenance = None, vocab.Provenance.measured if measured.epochs else vocab.Provenance.estimated
+    if record.cell.protocol != vocab.Protocol.fit:
         num = measured.num_train_samples if trains else measured.num_test_samples
         time_s = None if num is None else num * (record.cell.epochs if trains else 1) / rate
     elif measured.epochs:
@@ -265,7 +254,8 @@ def _work(record: Record, measured: Measurement, speed: object) -> Row:
     )
     copy_s = None if copy_in_s is None else copy_in_s + (copy_out_s or 0.0)
     # The other engines compile whole steps.
-    fused = cell.options.compile or cell.options.cuda_graphs or cell.device in XLA or cell.engine != Engine.lightning
+    compiles = cell.options.compile or cell.device in vocab.XLA or cell.engine != vocab.Engine.lightning
+    fused = compiles or cell.options.cuda_graphs
     found = bound(work, batch / speed, ceilings, cell.precision, fused=fused, data_s=data_s, copy_s=copy_s)
     flops_per_s = None if work.flops is None else work.flops / batch * speed
     return row | {
@@ -326,7 +316,7 @@ def _of_system(record: Record, system: SystemSeries) -> Row:
         if joules is not None and (num := measured.serving.num_answered if measured.serving else 0):
             row["energy_j_per_request"] = joules * (measured.num_steady_samples or 0) / num
         row["energy_j_per_sample"] = joules if measured.blocks or not measured.serving else None
-        row["energy_provenance"] = None if joules is None else Provenance.measured.value
+        row["energy_provenance"] = None if joules is None else vocab.Provenance.measured.value
     return row
 
 

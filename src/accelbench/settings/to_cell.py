@@ -10,6 +10,7 @@ from accelbench.devices import interpreters
 from accelbench.devices.cpu import usable_cores
 from accelbench.engines.images import why_unfit
 from accelbench.errors import UnknownChoiceError, UserError
+from accelbench.schema import vocab
 from accelbench.schema.cell import (
     ACCURACY,
     LOSS,
@@ -27,24 +28,6 @@ from accelbench.schema.cell import (
 from accelbench.schema.ranges import MAX_COUNT, Range
 from accelbench.schema.setting import Declared, declared
 from accelbench.schema.text import MAX_TEXT, beginning, one_line
-from accelbench.schema.vocab import (
-    EPOCHS,
-    RANDOM,
-    RANDOM_IMAGE_PIPELINES,
-    SERVING,
-    XLA,
-    Augment,
-    Definition,
-    Device,
-    Engine,
-    KerasBackend,
-    Library,
-    Mode,
-    Pipeline,
-    Protocol,
-    Scaling,
-    Task,
-)
 from accelbench.schema.workload import SHAPES, DataSpec, ModelSpec
 from accelbench.settings.config import EngineConfig, Executor, LrScale, RunConfig, SweepOptions, check_executor
 from accelbench.settings.own_code import SEQ_LEN, checked, refuse
@@ -53,7 +36,7 @@ from accelbench.settings.suites import MAX_BRACKETS, PATHS
 
 T = TypeVar("T")
 
-LARGEST_QUERY = {Protocol.single_stream: 1, Protocol.multi_stream: 8}  # samples that are there at once
+LARGEST_QUERY = {vocab.Protocol.single_stream: 1, vocab.Protocol.multi_stream: 8}  # samples that are there at once
 MAX_SHOWN = 60  # characters of a value or a name in a message
 DECLARED = tuple(declared(RunConfig))
 
@@ -83,7 +66,7 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
         data_root=run.data.root,
         ends_after_s=None,
     )
-    weak = run.scaling == Scaling.weak
+    weak = run.scaling == vocab.Scaling.weak
     cell = _taken(
         Cell,
         replace(run, batch_size=run.batch_size * (run.devices if weak else 1)),
@@ -101,7 +84,7 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
         xla_processes=run.engine.xla_processes,
         options=_taken(Options, run),
         keras=_keras(run.engine, run.device.name),
-        trainer=run.trainer if run.model.library == Library.lightning else None,
+        trainer=run.trainer if run.model.library == vocab.Library.lightning else None,
     )
     return cell, options
 
@@ -118,24 +101,24 @@ def _learning_rate(run: RunConfig) -> float:
     scale, model = run.optimizer.scale, run.model
     if scale == LrScale.none:
         return model.learning_rate
-    if run.mode != Mode.train or model.library == Library.lightning:
-        what = "a LightningModule has its own rate" if run.mode == Mode.train else f"mode={run.mode} has no rate"
+    if run.mode != vocab.Mode.train or model.library == vocab.Library.lightning:
+        what = "a LightningModule has its own rate" if run.mode == vocab.Mode.train else f"mode={run.mode} has no rate"
         raise UserError(f"optimizer.scale={scale}: {what}: use optimizer.scale=none")
     ratio = run.batch_size / model.batch_size
     return float(f"{model.learning_rate * (ratio if scale == LrScale.linear else math.sqrt(ratio)):.6g}")
 
 
-def _keras(engine: EngineConfig, device: Device) -> KerasSettings | None:
+def _keras(engine: EngineConfig, device: vocab.Device) -> KerasSettings | None:
     """The settings of Keras, None for another engine. For JAX, `jit_compile` is true unless it was given."""
     for field in fields(engine):
-        takes_it = Engine.lightning if field.name == "xla_processes" else Engine.keras
+        takes_it = vocab.Engine.lightning if field.name == "xla_processes" else vocab.Engine.keras
         if field.name != "name" and takes_it != engine.name:
             refuse("engine", engine, field.name, f"goes with engine={takes_it}, and not with engine={engine.name}")
-    if engine.name != Engine.keras:
+    if engine.name != vocab.Engine.keras:
         return None
-    on_jax = engine.backend == KerasBackend.jax
+    on_jax = engine.backend == vocab.KerasBackend.jax
     keras = _taken(KerasSettings, engine, jit_compile=on_jax if engine.jit_compile is None else engine.jit_compile)
-    if device != Device.tpu:
+    if device != vocab.Device.tpu:
         return replace(keras, tpu=KerasSettings.tpu)  # no effect here: the cell's id must not depend on it
     if on_jax and keras.tpu != KerasSettings.tpu:
         problem = f"engine.tpu={keras.tpu}: JAX drives the TPU of its own machine"
@@ -146,23 +129,23 @@ def _keras(engine: EngineConfig, device: Device) -> KerasSettings | None:
 def _without_unused_settings(run: RunConfig) -> RunConfig:
     """The defaults of settings that have no effect in this cell: its id must not depend on them."""
     engine, model, data = run.engine, run.model, run.data
-    if run.mode == Mode.infer:
-        data = replace(data, augment=Augment.none, train_images=None)
+    if run.mode == vocab.Mode.infer:
+        data = replace(data, augment=vocab.Augment.none, train_images=None)
         run = replace(run, trainer=TrainerSettings())
-    if run.mode == Mode.generate:
+    if run.mode == vocab.Mode.generate:
         model = replace(model, batch_args={})
     if run.devices == 1:
         run = replace(run, scaling=RunSettings.scaling)
-    if engine.name == Engine.lightning and (run.devices == 1 or run.device.name not in XLA):
+    if engine.name == vocab.Engine.lightning and (run.devices == 1 or run.device.name not in vocab.XLA):
         engine = replace(engine, xla_processes=False)
-    if run.protocol in EPOCHS:
+    if run.protocol in vocab.EPOCHS:
         run = replace(run, breakdown_s=RunSettings.breakdown_s)
-    if run.protocol == Protocol.target:
+    if run.protocol == vocab.Protocol.target:
         fixed: dict[str, Any] = (
-            {"every": Target.every, "every_steps": None} if run.target.definition == Definition.fixed else {}
+            {"every": Target.every, "every_steps": None} if run.target.definition == vocab.Definition.fixed else {}
         )
         run = replace(run, target=replace(run.target, lower=run.target.is_lower, **fixed))
-    if run.protocol in SERVING:
+    if run.protocol in vocab.SERVING:
         size = run.server.max_batch or run.batch_size
         size = min(size, LARGEST_QUERY.get(run.protocol, size))
         unused = {name: getattr(Server(), name) for name in ("max_batch", *UNUSED[run.protocol])}
@@ -170,9 +153,9 @@ def _without_unused_settings(run: RunConfig) -> RunConfig:
         run = replace(run, breakdown_s=RunSettings.breakdown_s, budget_s=RunSettings.budget_s)
     else:
         model = replace(model, collate=None)
-    if data.pipeline != Pipeline.jpeg:
+    if data.pipeline != vocab.Pipeline.jpeg:
         data = replace(data, num_workers=DataSpec.num_workers)
-    if data.name != RANDOM or model.batch or model.library == Library.transformers:
+    if data.name != vocab.RANDOM or model.batch or model.library == vocab.Library.transformers:
         model = replace(model, input_shape=ModelSpec.input_shape, num_classes=ModelSpec.num_classes)
     return replace(run, engine=engine, model=model, data=data)
 
@@ -181,12 +164,12 @@ def _check_made_for(run: RunConfig) -> None:
     """Raises a UserError if a study's network would have other parameters on this data set's images."""
     # Pictures and arrays of the user's own are in no study.
     model, data = run.model, run.data.name
-    if model.library != Library.accelbench or model.input_shape is None or data not in SHAPES:
+    if model.library != vocab.Library.accelbench or model.input_shape is None or data not in SHAPES:
         return
     made_for, shape = tuple(model.input_shape), SHAPES[data]
     if made_for == shape or why_unfit(_taken(ModelSpec, model), shape, data):  # of which the plan says it
         return
-    fitting = [f"data={name}" for name, other in SHAPES.items() if other == made_for] or [f"data={RANDOM}"]
+    fitting = [f"data={name}" for name, other in SHAPES.items() if other == made_for] or [f"data={vocab.RANDOM}"]
     texts, words = [" x ".join(map(str, each)) for each in (made_for, shape)], ",".join(map(str, shape))
     raise UserError(
         f"model={model.name} is made for images of {texts[0]}, data={data} has {texts[1]}: use {' or '.join(fitting)}. "
@@ -197,12 +180,12 @@ def _check_made_for(run: RunConfig) -> None:
 def _check_serving(run: RunConfig) -> None:
     """Raises a UserError if requests can't be served as is asked for, or if the protocol serves none."""
     server, protocol = run.server, run.protocol
-    if protocol not in SERVING:
-        goes_with = f"goes with protocol={', '.join(sorted(SERVING))}, and not with protocol={protocol}"
+    if protocol not in vocab.SERVING:
+        goes_with = f"goes with protocol={', '.join(sorted(vocab.SERVING))}, and not with protocol={protocol}"
         for name in vars(server):
             refuse("server", server, name, goes_with)
         return
-    if run.mode != Mode.infer:
+    if run.mode != vocab.Mode.infer:
         raise UserError(f"mode={run.mode}: protocol={protocol} serves requests: use mode=infer")
     is_here = run.executor.name == Executor.local
     threads = run.threads or (usable_cores() if is_here else server.workers)
@@ -211,7 +194,7 @@ def _check_serving(run: RunConfig) -> None:
     if run.timeout_s < (enough_s := math.ceil(1.5 * server.duration_s)):
         asked = f"timeout_s={run.timeout_s:g}: is short for server.duration_s={server.duration_s:g}"
         raise UserError(f"{asked}: use timeout_s={enough_s}")
-    if protocol != Protocol.server:
+    if protocol != vocab.Protocol.server:
         return
     from accelbench.serving.arrivals import num_requests  # these import numpy
     from accelbench.stats.regenerative import num_requests_for
@@ -226,17 +209,17 @@ def _check_serving(run: RunConfig) -> None:
 def _check_target(run: RunConfig) -> None:
     """Raises a UserError if no training can reach the target, or if the protocol has none."""
     target = run.target
-    if run.protocol != Protocol.target:
+    if run.protocol != vocab.Protocol.target:
         for name in vars(target):
             refuse("target", target, name, f"goes with protocol=target, and not with protocol={run.protocol}")
         refuse("model", run.model, "metric", f"goes with protocol=target, and not with protocol={run.protocol}")
         return
-    if run.mode != Mode.train:
+    if run.mode != vocab.Mode.train:
         raise UserError(f"mode={run.mode}: protocol=target trains: use mode=train")
-    if run.data.name == RANDOM:
-        raise UserError(f"data={RANDOM}: nothing can be learnt from it: for protocol=target use a data set")
+    if run.data.name == vocab.RANDOM:
+        raise UserError(f"data={vocab.RANDOM}: nothing can be learnt from it: for protocol=target use a data set")
     known = [ACCURACY, LOSS, *([METRIC] if run.model.metric else [])]
-    if target.metric not in known and run.model.library != Library.lightning:
+    if target.metric not in known and run.model.library != vocab.Library.lightning:
         if target.metric == METRIC:
             raise UserError("target.metric=metric: needs model.metric, the dotted path of your own function")
         raise UnknownChoiceError("target.metric", target.metric, known)
@@ -252,19 +235,19 @@ def _check_target(run: RunConfig) -> None:
 def _check_generation(run: RunConfig) -> None:
     """Raises a UserError if the network can't generate, or if the mode does not."""
     mode, model, generate = f"mode={run.mode}", run.model, run.generate
-    if run.mode != Mode.generate:
+    if run.mode != vocab.Mode.generate:
         for name in vars(generate):
             refuse("generate", generate, name, f"goes with mode=generate, and not with {mode}")
         return
-    if model.library != Library.transformers:
-        raise UserError(f"{mode}: model={model.name} is no causal language model: use model={Library.transformers}")
-    if model.task != Task.causal_lm:
-        raise UserError(f"model.task={model.task}: {mode} continues texts: use model.task={Task.causal_lm}")
-    if run.protocol not in (Protocol.window, Protocol.steps):
+    if model.library != vocab.Library.transformers:
+        raise UserError(f"{mode}: model={model.name} is no causal language model: use model=transformers")
+    if model.task != vocab.Task.causal_lm:
+        raise UserError(f"model.task={model.task}: {mode} continues texts: use model.task={vocab.Task.causal_lm}")
+    if run.protocol not in (vocab.Protocol.window, vocab.Protocol.steps):
         raise UserError(f"protocol={run.protocol}: {mode} repeats generations: use protocol=window or steps")
     if model.batch_args != {"seq_len": SEQ_LEN}:
         raise UserError(f"model.batch_args.seq_len: {mode} has generate.prompt_tokens and generate.new_tokens instead")
-    if run.protocol == Protocol.steps and run.steps * generate.new_tokens > MAX_STEPS:
+    if run.protocol == vocab.Protocol.steps and run.steps * generate.new_tokens > MAX_STEPS:
         most = MAX_STEPS // generate.new_tokens
         raise UserError(f"steps={run.steps}: a record keeps the times of {MAX_STEPS:,} tokens: use at most {most}")
 
@@ -277,10 +260,11 @@ def repeated(cells: Iterable[Cell], num: int) -> list[Cell]:
 def check_limits(run: RunConfig) -> None:
     """Checks every setting's limits. Raises UserError, which names the flag and the range: a value is out of it."""
     data = run.data
-    fitting = [pipeline for pipeline in Pipeline if (pipeline in RANDOM_IMAGE_PIPELINES) == (data.name == RANDOM)]
+    is_random = data.name == vocab.RANDOM
+    fitting = [each for each in vocab.Pipeline if (each in vocab.RANDOM_IMAGE_PIPELINES) == is_random]
     if data.pipeline not in fitting:
         raise UserError(f"data.pipeline={data.pipeline}: not for data={data.name}. Choose from: {', '.join(fitting)}.")
-    if data.name == RANDOM and data.augment != Augment.none:
+    if is_random and data.augment != vocab.Augment.none:
         raise UserError(f"data.augment={data.augment}: random images are not varied. Choose from: none.")
     check_name(f"suite.name={run.suite.name}", run.suite.name, "a suite")
     for each in DECLARED:
