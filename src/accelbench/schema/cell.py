@@ -9,30 +9,12 @@ from functools import partial
 from pathlib import PurePath
 from typing import Any
 
+from accelbench.schema import vocab
 from accelbench.schema.interpreters import folder_name
 from accelbench.schema.ranges import AtLeastOne, Count, NotNegative, Number, Share
 from accelbench.schema.serialize import canonical_json, digest, plain
 from accelbench.schema.setting import setting
 from accelbench.schema.text import one_line
-from accelbench.schema.vocab import (
-    EPOCHS,
-    SERVING,
-    XLA,
-    Allocator,
-    Augment,
-    Definition,
-    Device,
-    Engine,
-    Generator,
-    KerasBackend,
-    Library,
-    Mode,
-    Pipeline,
-    Precision,
-    Protocol,
-    Scaling,
-    Weights,
-)
 from accelbench.schema.workload import DataSpec, ModelSpec
 
 MAX_ARGUMENT = 24  # characters of a value in a label
@@ -74,7 +56,7 @@ class Options:
     freeze: bool = _shown(False, "whether the weights are folded into the network as constants (inference)")
     cuda_graphs: bool = _shown(False, "whether a step is replayed as a CUDA graph")
     flush_denormals: bool = _shown(False, "whether numbers near 0, which are slow on a CPU, are taken as 0")
-    allocator: Allocator = _shown(Allocator.default, "the memory allocator of the process")
+    allocator: vocab.Allocator = _shown(vocab.Allocator.default, "the memory allocator of the process")
 
     @property
     def _flags(self) -> list[str]:
@@ -83,7 +65,7 @@ class Options:
     @property
     def enabled(self) -> list[str]:
         """Words for the options that are on, in the order of their definition: their names, and the allocator's."""
-        return self._flags + ([] if self.allocator == Allocator.default else [self.allocator.value])
+        return self._flags + ([] if self.allocator == vocab.Allocator.default else [self.allocator.value])
 
     @property
     def of_network(self) -> list[str]:
@@ -100,7 +82,7 @@ class Options:
 class KerasSettings:
     """How Keras runs a cell."""
 
-    backend: KerasBackend = _shown(KerasBackend.tensorflow, "keras: its backend", empty=OTHER_ENGINE)
+    backend: vocab.KerasBackend = _shown(vocab.KerasBackend.tensorflow, "keras: its backend", empty=OTHER_ENGINE)
     jit_compile: bool = _shown(False, "keras: whether it compiles with XLA", empty=OTHER_ENGINE)
     steps_per_execution: AtLeastOne = _shown(1, "keras: steps in one call of the compiled function", empty=OTHER_ENGINE)
     tpu: str = setting("local", "keras: the TPU's name, local for this machine's")
@@ -108,7 +90,7 @@ class KerasSettings:
     @property
     def non_defaults(self) -> list[str]:
         """Words for the settings that differ from their defaults; part of a cell's label."""
-        backend = self.backend.value if self.backend != KerasBackend.tensorflow else ""
+        backend = self.backend.value if self.backend != vocab.KerasBackend.tensorflow else ""
         steps = f"{self.steps_per_execution}steps_per_execution" if self.steps_per_execution > 1 else ""
         return [word for word in (backend, "jit_compile" if self.jit_compile else "", steps) if word]
 
@@ -173,11 +155,11 @@ class Server:
     max_batch: AtLeastOne | None = setting(None, "requests of a batch, at most; unless given, batch_size")
     max_delay_ms: NotNegative = _of_requests(0.0, "milliseconds that a request waits for others of its batch, at most")
     workers: AtLeastOne = _of_requests(1, "instances of the network, which share the threads")
-    generator: Generator = setting(Generator.own, "protocol=server: own, or loadgen for MLPerf's")
+    generator: vocab.Generator = setting(vocab.Generator.own, "protocol=server: own, or loadgen for MLPerf's")
 
-    def words(self, protocol: Protocol) -> list[str]:
+    def words(self, protocol: vocab.Protocol) -> list[str]:
         """Words for settings that differ from their defaults, and for the rate; part of a cell's label."""
-        rate = [f"{self.rate:g}rps"] if protocol == Protocol.server else []
+        rate = [f"{self.rate:g}rps"] if protocol == vocab.Protocol.server else []
         delay = [f"{self.max_delay_ms:g}ms"] if self.max_delay_ms else []
         return delay + ([f"{self.workers}workers"] if self.workers > 1 else []) + rate
 
@@ -209,8 +191,8 @@ class Target:
     lower: bool | None = setting(
         None, "protocol=target: whether lower is better; unless given, of the loss, and of names with loss or error"
     )
-    definition: Definition = _of_requests(
-        Definition.passage,
+    definition: vocab.Definition = _of_requests(
+        vocab.Definition.passage,
         "protocol=target: passage, until the first evaluation that reaches it; fixed, all epochs and one evaluation",
         column="target_definition",
     )
@@ -253,11 +235,11 @@ class Generate:
 _FOR_RATES = ("rate", "latency_ms", "percentile", "generator")
 # Protocol -> the settings of `Server` that it does not use.
 UNUSED = {
-    **dict.fromkeys(Protocol, tuple(vars(Server()))),
-    Protocol.server: (),
-    Protocol.single_stream: (*_FOR_RATES, "max_delay_ms", "workers"),
-    Protocol.multi_stream: _FOR_RATES,
-    Protocol.offline: (*_FOR_RATES, "max_delay_ms"),
+    **dict.fromkeys(vocab.Protocol, tuple(vars(Server()))),
+    vocab.Protocol.server: (),
+    vocab.Protocol.single_stream: (*_FOR_RATES, "max_delay_ms", "workers"),
+    vocab.Protocol.multi_stream: _FOR_RATES,
+    vocab.Protocol.offline: (*_FOR_RATES, "max_delay_ms"),
 }
 
 
@@ -265,17 +247,19 @@ UNUSED = {
 class RunSettings:
     """The settings of a cell that the command line has under the same names. Whatever is added here is one of both."""
 
-    mode: Mode = _shown(help="train, infer or generate; unless given, infer where requests are served, else train")
-    precision: Precision = _shown(help="what the network is to compute in")
+    mode: vocab.Mode = _shown(
+        help="train, infer or generate; unless given, infer where requests are served, else train"
+    )
+    precision: vocab.Precision = _shown(help="what the network is to compute in")
     # on the command line with `scaling=weak`, of each device
     batch_size: AtLeastOne = _shown(help="samples of a batch, of all devices together; unless given, the model's own")
     devices: AtLeastOne = _shown(1, "how many devices compute the cell")
-    scaling: Scaling = _shown(
-        Scaling.strong,
+    scaling: vocab.Scaling = _shown(
+        vocab.Scaling.strong,
         "of several devices: strong shares the batch, weak gives each a batch of that size",
         empty="one device",
     )
-    protocol: Protocol = _shown(
+    protocol: vocab.Protocol = _shown(
         help="window: steps for some time; steps: so many; fit: epochs; target: to a metric; the others: requests"
     )
     epochs: AtLeastOne = _shown(
@@ -311,10 +295,10 @@ class RunSettings:
 
 # Protocol -> the attributes of a cell that not all protocols use.
 BOUNDS = {
-    Protocol.window: ["window"],
-    Protocol.steps: ["warmup", "steps"],
-    **dict.fromkeys(SERVING, ["server"]),
-    Protocol.target: ["target"],
+    vocab.Protocol.window: ["window"],
+    vocab.Protocol.steps: ["warmup", "steps"],
+    **dict.fromkeys(vocab.SERVING, ["server"]),
+    vocab.Protocol.target: ["target"],
 }
 
 
@@ -323,8 +307,8 @@ class Cell(RunSettings):
     """One point of the grid: everything that decides what is measured, and nothing else."""
 
     suite: str  # the sweep that the cell belongs to; not part of the id
-    engine: Engine
-    device: Device
+    engine: vocab.Engine
+    device: vocab.Device
     model: ModelSpec
     data: DataSpec
     xla_processes: bool = _shown(
@@ -364,12 +348,12 @@ class Cell(RunSettings):
     @property
     def num_instances(self) -> int:
         """How many instances of the network compute in one process, which divide its threads among them."""
-        return self.server.workers if self.protocol in SERVING else 1
+        return self.server.workers if self.protocol in vocab.SERVING else 1
 
     @property
     def num_processes(self) -> int:
         """How many processes compute the cell: one per device, or one that drives them all."""
-        one_per_device = self.engine == Engine.lightning and (self.device not in XLA or self.xla_processes)
+        one_per_device = self.engine == vocab.Engine.lightning and (self.device not in vocab.XLA or self.xla_processes)
         return self.devices if one_per_device else 1
 
     @property
@@ -384,25 +368,27 @@ class Cell(RunSettings):
         parts = [
             *(model.name, self.device if self.devices == 1 else f"{self.device}x{self.devices}", self.precision),
             *(f"b{self.batch_size}", self.mode, *self.options.enabled),
-            self.scaling if self.scaling == Scaling.weak else "",
+            self.scaling if self.scaling == vocab.Scaling.weak else "",
             "processes" if self.xla_processes else "",
-            self.engine if self.engine != Engine.lightning else "",
+            self.engine if self.engine != vocab.Engine.lightning else "",
             *(self.keras.non_defaults if self.keras else []),
             *(self.trainer.non_defaults if self.trainer else []),
-            data.pipeline if data.pipeline != Pipeline.array else "",
-            data.augment if data.augment != Augment.none else "",
-            {Protocol.window: "", Protocol.steps: f"{self.steps}steps"}.get(self.protocol, self.protocol),
-            f"{self.target.threshold:g}" if self.protocol == Protocol.target else "",
+            data.pipeline if data.pipeline != vocab.Pipeline.array else "",
+            data.augment if data.augment != vocab.Augment.none else "",
+            {vocab.Protocol.window: "", vocab.Protocol.steps: f"{self.steps}steps"}.get(self.protocol, self.protocol),
+            f"{self.target.threshold:g}" if self.protocol == vocab.Protocol.target else "",
             f"{self.threads}thread{'s' * (self.threads > 1)}" if self.threads else "",
-            PurePath(model.weights).name if model.weights != Weights.none else "",
+            PurePath(model.weights).name if model.weights != vocab.Weights.none else "",
             model.task or "",
-            f"{self.generate.prompt_tokens}+{self.generate.new_tokens}tokens" if self.mode == Mode.generate else "",
+            f"{self.generate.prompt_tokens}+{self.generate.new_tokens}tokens"
+            if self.mode == vocab.Mode.generate
+            else "",
             environment,
         ]
-        if model.library != Library.accelbench:  # of accelbench's own networks, conf/ has the default arguments
+        if model.library != vocab.Library.accelbench:  # of accelbench's own networks, conf/ has the default arguments
             parts += [argument_text(name, value) for name, value in self.arguments]
         # Near the end, so that a narrow terminal, which takes out a name's middle, shows the rate.
-        parts += self.server.words(self.protocol) if self.protocol in SERVING else []
+        parts += self.server.words(self.protocol) if self.protocol in vocab.SERVING else []
         parts += [f"s{self.seed}" if self.seed else "", f"r{self.repeat}" if self.repeat else ""]
         return one_line("-".join(filter(None, parts)))
 
@@ -419,9 +405,9 @@ def id_of(values: Mapping[str, Any]) -> str:
 def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
     others = {key for keys in BOUNDS.values() for key in keys} - set(BOUNDS.get(values["protocol"], []))
     left_out = {"suite", "timeout_s", *others}
-    if not values.get("budget_s") or values["protocol"] in EPOCHS:  # cells that do not use it keep their ids
+    if not values.get("budget_s") or values["protocol"] in vocab.EPOCHS:  # cells that do not use it keep their ids
         left_out.add("budget_s")
-    if values["mode"] != Mode.generate:
+    if values["mode"] != vocab.Mode.generate:
         left_out.add("generate")
     if values.get("python") is None:
         left_out.add("python")
