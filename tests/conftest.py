@@ -4,8 +4,10 @@ Each brings a copy of what the other one needs.
 """
 
 import gc
+import importlib
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 # Before anything imports torch. Several processes run the tests: a thread that waits for others of its own should not
@@ -21,8 +23,10 @@ import orjson  # noqa: E402
 import pytest  # noqa: E402
 
 from accelbench.engines.lightning import light_import  # noqa: E402, F401  # as the processes of cells import it
+from accelbench.engines.registry import host_spec  # noqa: E402
 from accelbench.isolation.hosts import Hosts  # noqa: E402
 from accelbench.schema import json_schema, record  # noqa: E402
+from accelbench.schema.vocab import Engine  # noqa: E402
 
 BOTH = {"torch", "tensorflow"}
 REASON = "torch and tensorflow are in one process: tests/engines/keras needs a pytest of its own, as in `make test`"
@@ -75,6 +79,8 @@ def pytest_collection_finish(session):
     gc.enable()
     if sys.modules.keys() >= BOTH:
         raise pytest.UsageError(REASON)
+    if "torch" in sys.modules:
+        importlib.import_module("seedless")
 
 
 @pytest.fixture
@@ -104,7 +110,12 @@ def _beside_others():
 @pytest.fixture(scope="session")
 def hosts():
     """The processes that real cells are forked from: each imports its framework once for all tests."""
-    with Hosts() as running:
+
+    def seedless(cell):
+        spec = host_spec(cell)
+        return spec if cell.engine == Engine.keras else replace(spec, preload=(*spec.preload, "seedless"))
+
+    with Hosts(seedless) as running:
         yield running
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+import seedless  # noqa: F401
 from accelbench.engines.lightning import engine
 from accelbench.engines.lightning.ranks import NetworkDDP, Ranks
 from accelbench.engines.registry import HostSpec

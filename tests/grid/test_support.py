@@ -163,10 +163,7 @@ def optional(device="cpu", mode=Mode.infer, **on):
         (serving(device=Device.gpu, devices=2), "protocol=server serves requests on one device: use devices=1"),
         (serving(model=LIT.model), "model=lightning: its loop serves no requests: use model=custom"),
         (serving(data=RESIDENT), "requests of protocol=server come from host memory: use data.pipeline=host"),
-        (
-            serving(engine=Engine.keras, keras=STEPS),
-            "engine.steps_per_execution=2: protocol=server computes each batch",
-        ),
+        (serving(engine=Engine.keras, keras=STEPS), "steps_per_execution=2: protocol=server computes each batch"),
         (serving(engine=Engine.keras, keras=JAX), None),
         (serving(options=Options(compile=True)), None),
         (serving(options=Options(compile=True), server=Server(workers=2)), "compile=true runs one instance of the net"),

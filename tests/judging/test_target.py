@@ -59,15 +59,13 @@ def test_energy_counts_to_the_hit_alone():
 
 
 FIXED = Target(accuracy=0.9, definition=Definition.fixed)
+NEVER = "accuracy at least 0.9 was not reached"
 
 
 @pytest.mark.parametrize(
     ("changes", "note"),
     [
-        (
-            {"values": (0.5, 0.72, 0.7), "hit": None},
-            "accuracy at least 0.9 was not reached in 3 epochs: the best of 3 evaluations was 0.720",
-        ),
+        ({"values": (0.5, 0.72, 0.7), "hit": None}, f"{NEVER} in 3 epochs: the best of 3 evaluations was 0.720"),
         ({"values": (0.95, 0.9), "hit": 0}, "reached at the first evaluation: a smaller target.every tells when"),
         ({"values": (0.5, 0.9, 0.8), "stayed": False}, "it did not stay: the next evaluation was 0.800"),
         ({"values": (0.5, None), "hit": None}, "its loss or metric was not finite after 2 epochs, and it ended there"),

@@ -301,11 +301,7 @@ def test_a_loader_that_gives_less_than_it_says_is_counted_as_it_gives(hosts, tmp
 @pytest.mark.parametrize(
     ("asked", "stop", "said"),
     [
-        (
-            {"protocol": Protocol.steps, "warmup": 5, "steps": 1000, "timeout_s": 4.0},
-            Stop.timeout,
-            "partial: .* of 1,000",
-        ),
+        ({**TWO_STEPS, "warmup": 5, "steps": 1000, "timeout_s": 4.0}, Stop.timeout, "partial: .* of 1,000"),
         slow({"window": Window(measure_s=9.0), "timeout_s": 4.0}, Stop.timeout, "partial: .* steps, timeout_s"),
         ({"window": Window(measure_s=9.0), "budget_s": 0.5}, Stop.budget, "measured in 6 steps after 2 of warm-up"),
     ],

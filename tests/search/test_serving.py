@@ -18,6 +18,7 @@ from accelbench.sweep.terminal import SweepProgress
 from fakes import make_cell, make_options
 
 OPTIONS = make_options(out="runs/mine")
+ALONE = "no setting answers even a request alone within the limit"
 
 
 def settings(*sizes, fault="serve", **changes):
@@ -113,22 +114,14 @@ def test_a_probe_of_an_earlier_search_counts_as_on_the_page(searched, project):
 
 
 @pytest.mark.parametrize(
-    ("cells", "told", "why"),
+    ("fault", "told", "why"),
     [
-        (
-            settings(8, fault="serve slowly"),
-            "no rate is within 50 ms: requests one after another took 60.0 ms (p50)",
-            "no setting answers even a request alone within the limit: use a higher --latency-ms",
-        ),
-        (
-            settings(8, fault="raise"),
-            "failed: ValueError: a bad layer",
-            "2 of 2 records not ok, such as ValueError: a bad layer",
-        ),
+        ("serve slowly", "one after another took 60.0 ms (p50)", f"{ALONE}: use a higher --latency-ms"),
+        ("raise", "failed: ValueError: a bad layer", "2 of 2 records not ok, such as ValueError: a bad layer"),
     ],
 )
-def test_what_can_not_be_served_is_said_at_once(cells, told, why, searched, project):
-    status, text = searched(cells)
+def test_what_can_not_be_served_is_said_at_once(fault, told, why, searched, project):
+    status, text = searched(settings(8, fault=fault))
     assert status == 1
     assert told in text
     assert text.endswith(f"No rate to serve at, so the exit status is 1: {why}\n")

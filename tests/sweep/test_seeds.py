@@ -57,10 +57,7 @@ def test_what_does_not_go_with_a_target_is_refused(words, told, project, capsys)
     ("num", "told"),
     [
         (1, "1 seed of each setting can't tell which is first"),
-        (
-            6,
-            "6 seeds of each setting tell which is first if it is 1.3 times as fast (in 4 of 5 cases",
-        ),
+        (6, "6 seeds of each setting tell which is first if it is 1.3 times as fast (in 4 of 5 cases"),
         (20, "20 seeds of each setting tell which is first if it is 1.1 times as fast"),
     ],
 )
