@@ -55,8 +55,9 @@ def in_each_mode(cases):
 
 
 # Of training, each kind: with a scaled loss, and weights that are no float32.
-TRAINS = (Precision.fp16_mixed, Precision.bf16)
-PRECISIONS = [(p, Mode.train if p in TRAINS else Mode.infer) for p in NOT_QUANTIZED if p != Precision.tf32]
+FAST = {Precision.fp16_mixed: Mode.train, Precision.bf16: Mode.train}
+FAST |= {Precision.fp32: Mode.infer, Precision.bf16_mixed: Mode.infer}
+PRECISIONS = [(p, FAST.get(p)) for p in NOT_QUANTIZED if p != Precision.tf32]
 
 
 @pytest.mark.parametrize(("precision", "mode"), in_each_mode(PRECISIONS))
