@@ -6,7 +6,7 @@ from functools import partial
 from accelbench.judging.generated import of_generation
 from accelbench.schema.record import number_of
 from bench.own_networks import BATCH_SIZE, GENERATED, GPT2, NEW_TOKENS, PROMPT_TOKENS
-from bench.turns import begin, compare_in_turns, measured, printed_number, rate_by_cell, run
+from bench.turns import Numbers, begin, compare_in_turns, measured, printed, rate_by_cell, run
 
 NUM_ROUNDS = 8
 WINDOW = ["window.warmup_s=1", "window.block_s=0.3", "window.measure_s=4", "window.latency_s=0.1", "breakdown_s=0"]
@@ -35,21 +35,21 @@ def main() -> None:
     begin(20)
     for case, words in CELLS.items():
         by_cell = partial(rate_by_cell, *words, f"batch_size={BATCH_SIZE}", *WINDOW)
-        compare_in_turns(case, 20, NUM_ROUNDS, by_cell, partial(by_loop, case))
-    for column in GENERATED:
-        compare_in_turns(column, 20, NUM_ROUNDS, partial(by_generation, column), partial(by_loop, column))
+        compare_in_turns([case], 20, NUM_ROUNDS, by_cell, partial(by_loop, case))
+    compare_in_turns(GENERATED, 20, NUM_ROUNDS, by_generation, partial(by_loop, "generate"))
     for mode in ("train", "infer"):
-        by_measure = partial(printed_number, "-c", f"mode = {mode!r}\n{MEASURE}")
-        compare_in_turns(f"measure {mode}", 20, NUM_ROUNDS, by_measure, partial(by_loop, mode))
+        by_measure = partial(printed, "-c", f"mode = {mode!r}\n{MEASURE}")
+        compare_in_turns([f"measure {mode}"], 20, NUM_ROUNDS, by_measure, partial(by_loop, mode))
 
 
-def by_generation(column: str) -> float:
-    """A column of a cell that generates."""
+def by_generation() -> Numbers:
+    """The columns `GENERATED` of a cell that generates."""
     (record,) = run([*GENERATE, f"batch_size={BATCH_SIZE}", *WINDOW])
     assert (generation := measured(record).generation) is not None
-    return number_of(of_generation(record.cell, generation), column) or math.nan
+    row = of_generation(record.cell, generation)
+    return tuple(number_of(row, column) or math.nan for column in GENERATED)
 
 
-def by_loop(case: str) -> float:
+def by_loop(case: str) -> Numbers:
     """Samples/s of a hand-written loop, or what it generated."""
-    return printed_number("-m", "bench.own_networks", case)
+    return printed("-m", "bench.own_networks", case)

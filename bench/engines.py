@@ -17,7 +17,7 @@ from rich.console import Console
 from accelbench.isolation.hosts import Hosts
 from accelbench.settings.compose import one_cell
 from accelbench.sweep import run as sweep
-from bench.turns import begin, compare_in_turns, new_folder, printed_number, rate_of
+from bench.turns import Numbers, begin, compare_in_turns, new_folder, printed, rate_of
 
 NUM_ROUNDS = 9
 WINDOW = ["window.warmup_s=0.5", "window.block_s=0.2", "window.measure_s=2", "window.latency_s=0.1", "breakdown_s=0"]
@@ -38,15 +38,15 @@ def main() -> None:
             exported = Path(folder, "-".join(map(str, case)))
             exported.mkdir()
             subprocess.run([sys.executable, *SIDE, "export", *map(str, case), exported], check=True)
-            by_script = partial(printed_number, *SIDE, "run", *case, exported)
-            compare_in_turns(" ".join(map(str, case)), 32, NUM_ROUNDS, partial(by_cell, hosts, *case), by_script)
+            by_script = partial(printed, *SIDE, "run", *case, exported)
+            compare_in_turns([" ".join(map(str, case))], 32, NUM_ROUNDS, partial(by_cell, hosts, *case), by_script)
 
 
-def by_cell(hosts: Hosts, engine: str, network: str, batch_size: int) -> float:
+def by_cell(hosts: Hosts, engine: str, network: str, batch_size: int) -> Numbers:
     """Samples/s of a cell, measured as one of a sweep: the median of its blocks."""
     words = [f"engine={engine}", f"model={NETWORKS[network]}", f"model.name={network}", "mode=infer", "data=random"]
     cell, options = one_cell(" ".join([*words, f"batch_size={batch_size}", "tracking=none", *WINDOW]))
     with new_folder() as folder:
         result = sweep.run([cell], options, Console(file=io.StringIO()), folder, hosts=hosts, show=lambda result: None)
     (record,) = result.records
-    return rate_of(record)
+    return (rate_of(record),)

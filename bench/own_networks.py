@@ -126,12 +126,12 @@ def infer_step() -> Callable[[], object]:
 
 
 @torch.inference_mode()
-def generated(column: str) -> float:
-    """The median of generations after a warm-up: a column of cells that generate."""
+def generated() -> str:
+    """The medians of generations after a warm-up: the columns `GENERATED` of cells that generate."""
     from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache  # which takes seconds
 
     network = AutoModelForCausalLM.from_config(AutoConfig.for_model("gpt2", **GPT2)).eval()
-    began, found = time.perf_counter(), list[float]()
+    began, found = time.perf_counter(), list[tuple[float, float]]()
     while (start := time.perf_counter()) < began + WARMUP_S + MEASURE_S or len(found) < MIN_SAMPLES:
         given, cache, times = torch.randint(1, VOCABULARY, (BATCH_SIZE, PROMPT_TOKENS)), DynamicCache(), [start]
         for _ in range(NEW_TOKENS):
@@ -139,15 +139,14 @@ def generated(column: str) -> float:
             given = output.logits[:, -1].argmax(-1, keepdim=True)
             times.append(time.perf_counter())
         if start > began + WARMUP_S:
-            first_ms, rate = 1000 * (times[1] - start), BATCH_SIZE * (NEW_TOKENS - 1) / (times[-1] - times[1])
-            found.append(first_ms if column == "ttft_ms" else rate)
-    return median(found)
+            found.append((1000 * (times[1] - start), BATCH_SIZE * (NEW_TOKENS - 1) / (times[-1] - times[1])))
+    return " ".join(map(str, map(median, zip(*found, strict=True))))
 
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    if (case := sys.argv[1]) in GENERATED:
-        print(generated(case))
+    if (case := sys.argv[1]) == "generate":
+        print(generated())
     else:
         plain = infer_step() if case == "infer" else train_step(lightning=case == "lightning")
         print(BATCH_SIZE * steps_per_s(plain, WARMUP_S, BLOCK_S, MEASURE_S))

@@ -10,14 +10,14 @@ from functools import partial
 
 from bench.custom import by_generation, by_loop
 from bench.own_networks import BATCH_SIZE, GENERATED, GPT2, MEASURE_S, NEW_TOKENS, PROMPT_TOKENS
-from bench.turns import begin, compare_in_turns, new_folder, printed_number
+from bench.turns import begin, compare_in_turns, new_folder, printed
 
 NUM_ROUNDS = 6
 # It does not start with transformers 5.
 PACKAGES = ["optimum-benchmark==0.6.0", "transformers<5", "tokenizers<0.23", "huggingface-hub<1", "accelerate<1.12"]
 PACKAGES += ["datasets<4.5", "flatten-dict", "colorlog", "dill", "xxhash", "multiprocess", "httpx", "httpcore"]
 SIDE = f"""
-import sys, tempfile
+import tempfile
 from optimum_benchmark import Benchmark, BenchmarkConfig, InferenceConfig, InlineConfig, PyTorchConfig
 from transformers import GPT2Config, GPT2LMHeadModel
 folder = tempfile.mkdtemp()
@@ -30,21 +30,18 @@ scenario = InferenceConfig(
     generate_kwargs=dict(max_new_tokens={NEW_TOKENS}, min_new_tokens={NEW_TOKENS}),
 )
 found = Benchmark.launch(BenchmarkConfig(name="peer", launcher=InlineConfig(), backend=backend, scenario=scenario))
-rate = {BATCH_SIZE * (NEW_TOKENS - 1)} / found.decode.latency.p50
-print(1000 * found.prefill.latency.p50 if sys.argv[1] == "ttft_ms" else rate)
+print(1000 * found.prefill.latency.p50, {BATCH_SIZE * (NEW_TOKENS - 1)} / found.decode.latency.p50)
 """
 
 
 def main() -> None:
     """Prints a row for each figure of each tool: its ratio to the loop's, with the 95 % interval."""
     begin(38)
-    loops = {column: partial(by_loop, column) for column in GENERATED}
-    for column in GENERATED:
-        compare_in_turns(f"accelbench {column}", 38, NUM_ROUNDS, partial(by_generation, column), loops[column])
+    loop = partial(by_loop, "generate")
+    compare_in_turns([f"accelbench {column}" for column in GENERATED], 38, NUM_ROUNDS, by_generation, loop)
     with new_folder() as folder:
         install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder)]
         subprocess.run([*install, *PACKAGES], check=True)
         os.environ |= {"PYTHONPATH": str(folder), "USE_TF": "0"}
-        for column in GENERATED:
-            peer = partial(printed_number, "-c", SIDE, column)
-            compare_in_turns(f"optimum-benchmark {column}", 38, NUM_ROUNDS, peer, loops[column])
+        peer = partial(printed, "-c", SIDE)
+        compare_in_turns([f"optimum-benchmark {column}" for column in GENERATED], 38, NUM_ROUNDS, peer, loop)

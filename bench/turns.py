@@ -17,15 +17,16 @@ from accelbench.stats.order_statistics import Sample, median
 CLI = [sys.executable, "-m", "accelbench.cli"]
 BOUNDS = (0.97, 1.03)
 UNKNOWN = (float("nan"), float("nan"))
+Numbers = tuple[float, ...]  # of a process, one for each row
 # Variables of glibc, on both sides: free memory is kept. Otherwise it is chance how much of it a process gives back to
 # the kernel and asks for again: 0 to 3,200 page faults a step, and one process is 10 % faster than the next.
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": 1 << 25, "MALLOC_TRIM_THRESHOLD_": 1 << 32, "MALLOC_TOP_PAD_": 1 << 26}
 
 
 def compare_in_turns(
-    name: str, width: int, num_rounds: int, ours: Callable[[], float], plain: Callable[[], float]
+    names: Sequence[str], width: int, num_rounds: int, ours: Callable[[], Numbers], plain: Callable[[], Numbers]
 ) -> None:
-    """Prints a row: the samples/s of accelbench over those of a plain loop, and of the loop over itself (A/A).
+    """Prints a row for each name: the number of accelbench over a plain loop's, and of the loop over itself (A/A).
 
     A round is accelbench and two processes of the plain loop, in a rotating order. Compared are the ratios within a
     round. The interval of accelbench's ratio should contain 1 and be no wider than 1.5 times that of the loop against
@@ -37,16 +38,17 @@ def compare_in_turns(
         order = [(place + index) % 3 for place in range(3)]
         rates = {which: runs[which]() for which in order}
         rounds.append((rates[0], rates[1], rates[2]))
-    ratios = [ours_s / first for ours_s, first, _ in rounds]
-    against_itself = [second / first for _, first, second in rounds]
-    low, high = Sample(ratios).percentile_interval(50) or UNKNOWN
-    own_low, own_high = Sample(against_itself).percentile_interval(50) or UNKNOWN
-    is_near = BOUNDS[0] <= median(ratios) <= BOUNDS[1] and low <= 1 <= high
-    verdict = "yes" if is_near and high - low <= 1.5 * (own_high - own_low) else "NO"
-    texts = [f"{name:<{width}} {median([first for _, first, _ in rounds]):>8,.1f}"]
-    texts += [f"{median(ratios):>6.3f}   {low:.3f} to {high:.3f}  "]
-    texts += [f"{median(against_itself):>6.3f}   {own_low:.3f} to {own_high:.3f}   {verdict}"]
-    print(*texts, flush=True)
+    for place, name in enumerate(names):
+        ratios = [ours_s[place] / first[place] for ours_s, first, _ in rounds]
+        against_itself = [second[place] / first[place] for _, first, second in rounds]
+        low, high = Sample(ratios).percentile_interval(50) or UNKNOWN
+        own_low, own_high = Sample(against_itself).percentile_interval(50) or UNKNOWN
+        is_near = BOUNDS[0] <= median(ratios) <= BOUNDS[1] and low <= 1 <= high
+        verdict = "yes" if is_near and high - low <= 1.5 * (own_high - own_low) else "NO"
+        texts = [f"{name:<{width}} {median([first[place] for _, first, _ in rounds]):>8,.1f}"]
+        texts += [f"{median(ratios):>6.3f}   {low:.3f} to {high:.3f}  "]
+        texts += [f"{median(against_itself):>6.3f}   {own_low:.3f} to {own_high:.3f}   {verdict}"]
+        print(*texts, flush=True)
 
 
 def begin(width: int) -> None:
@@ -89,10 +91,10 @@ def rate_of(record: Record) -> float:
     return median(steady_rates(measured(record)))
 
 
-def rate_by_cell(*words: str) -> float:
+def rate_by_cell(*words: str) -> Numbers:
     """Samples/s of the one cell that the command line measures with these settings."""
     (record,) = run(words)
-    return rate_of(record)
+    return (rate_of(record),)
 
 
 def windows_s(record: Record) -> float:
@@ -101,7 +103,8 @@ def windows_s(record: Record) -> float:
     return found.warmup_total_s + sum(block.seconds for block in found.blocks) + sum(found.latency_s)
 
 
-def printed_number(*words: object) -> float:
-    """The number in the last line that a command of this Python prints."""
+def printed(*words: object) -> Numbers:
+    """The numbers in the last line that a command of this Python prints."""
     command = [sys.executable, *map(str, words)]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+    last = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
+    return tuple(map(float, last.split()))
