@@ -19,7 +19,6 @@ def jax_side(digits, twins):
     return elsewhere(on_jax, digits, twins, KERAS_BACKEND="jax", JAX_PLATFORMS="cpu")
 
 
-@pytest.mark.slow
 def test_on_jax_a_step_is_waited_for_and_it_computes_and_learns_as_its_twin_does(jax_side, twins):
     assert jax_side["waited"]
     assert jax_side["error"] < 1e-4
@@ -31,7 +30,6 @@ def test_on_jax_a_step_is_waited_for_and_it_computes_and_learns_as_its_twin_does
     assert fit.num_compiles in (4, 5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", STEP_MODES)
 def test_on_jax_what_was_asked_for_runs_and_compiles_once_and_is_seen(jax_side, mode):
     reason, measured = jax_side[mode]
