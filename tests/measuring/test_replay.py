@@ -5,7 +5,7 @@ from itertools import chain, repeat
 
 import pytest
 
-from accelbench.measuring.promises import NUM_AGAIN, NUM_ROUNDS, replay
+from accelbench.measuring.promises import NUM_AGAIN, NUM_ROUNDS, TRIES, replay
 
 
 class Unseen(str):
@@ -40,7 +40,7 @@ def test_a_round_that_says_the_opposite_ends_it(ratios):
 
 
 def test_kept_results_are_a_defect_once_all_rounds_say_so():
-    _, defects, order = ran([1.5] * (NUM_ROUNDS + NUM_AGAIN))
+    _, defects, order = ran([1.5] * (NUM_ROUNDS + TRIES * NUM_AGAIN))
     told = "steps take 1.50 times as long with inputs that were never fed: results of earlier inputs are kept"
     assert defects == [told]
     assert order[:4] == ["unseen", "fed", "fed", "unseen"]  # so that neither is always the first one
@@ -63,6 +63,12 @@ def test_steps_whose_work_depends_on_their_inputs_keep_nothing():
     found, defects, _ = run(lambda batches: 1.0 if batches == ["fed"] else 1.5, unseen=lambda: "unseen")
     (told,) = found.warnings()
     assert (defects, told[:71]) == ([], "steps take 1.50 times as long with other inputs, and as long again with")
+
+
+def test_other_programs_beside_all_blocks_that_are_fed_once_more_accuse_nothing():
+    left = chain([1.5] * NUM_ROUNDS, [3.0, 1.5] * NUM_AGAIN, repeat(1.5))
+    found, defects, _ = run(lambda batches: 1.0 if batches == ["fed"] else next(left), unseen=lambda: "unseen")
+    assert (len(found.first_s), defects) == (2 * NUM_AGAIN, [])
 
 
 def test_a_block_that_was_disturbed_is_no_reason():

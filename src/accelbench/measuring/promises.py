@@ -33,7 +33,8 @@ MAX_RATIO = 1.10
 NUM_ROUNDS, NUM_SHORT_ROUNDS = 9, 15  # of long blocks, and of short ones, which other programs disturb more
 NUM_AGAIN = 5  # blocks that are fed once more
 # A short block is run several times in a round, and the shortest time counts: other programs make none shorter. Still
-# one round of all may say the opposite. A long block is not swamped by what happens beside it.
+# one round of all may say the opposite. A long block is not swamped by what happens beside it. Blocks that are fed once
+# more are run as often before they accuse: kept results make each of them shorter.
 TRIES, MAX_OPPOSITE = 3, 1
 SHORT_S = 0.02
 BLOCK_S = 0.005  # of a block: with fewer steps the clock and the first step's caches decide
@@ -284,10 +285,13 @@ def replay(
         found.unseen_s.append(unseen_s)
         if found.is_refuted:
             return found
-    blocks = [block_of(unseen) for _ in range(NUM_AGAIN if found.differs else 0)]
-    for block, same in zip(blocks, copy.deepcopy(blocks), strict=True):
-        found.first_s.append(seconds_of(block))
-        found.again_s.append(seconds(same))
+    for _ in range(TRIES if found.differs else 0):
+        blocks = [block_of(unseen) for _ in range(NUM_AGAIN)]
+        for block, same in zip(blocks, copy.deepcopy(blocks), strict=True):
+            found.first_s.append(seconds_of(block))
+            found.again_s.append(seconds(same))
+        if found.depends:
+            break
     return found
 
 
