@@ -1,6 +1,6 @@
-"""Seeds no accelerator where there is none: torch keeps each such seed for later, with the stack of the call as text.
+"""Seeds no accelerator where there is none: torch keeps such a seed for later, with the stack of the call as text.
 
-Checks of a cell seed a thousand times, so that takes a third of the time of many tests.
+Checks of a cell seed a thousand times: making that text takes a third of the time of many tests.
 """
 
 import torch

@@ -31,7 +31,7 @@ def main(mark: str, seconds: float) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-rfEs", "--tb=no", "-m", mark, "-W", "default"]
     command += ["-p", "no:cacheprovider", "-o", f"timeout={TEST_TIMEOUT_S}", "--continue-on-collection-errors", *files]
     # An interrupt lets pytest print its summary of what has run so far.
-    command = ["timeout", "--foreground", "-s", "INT", "-k", f"{END_S}", f"{seconds - END_S}", *command]
+    command = ["timeout", "--foreground", "-s", "INT", "-k", f"{END_S}", f"{max(seconds - END_S, 1)}", *command]
     wide = {**os.environ, "COLUMNS": "300"}  # else pytest cuts off the errors in its summary
     ran = subprocess.run(command, cwd=root, env=wide, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     lines = ran.stdout.splitlines()

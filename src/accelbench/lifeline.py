@@ -75,10 +75,12 @@ MAX_PATH_BYTES = 107 - len("/pymp-xxxxxxxx/listener-xxxxxxxx")
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Gives a new folder that does not outlive this process and those below it. Raises UserError: none can be made."""
-    # It is in TMPDIR, or in /tmp if TMPDIR's path is too long for a socket. This process holds a lock on it, which the
-    # kernel frees. Folders of this user that nobody holds any more are removed first, and processes that still use them
-    # are killed.
+    """Gives a new folder for this process and those below it, which does not outlive them even if they are killed.
+
+    It is in TMPDIR, or in /tmp if TMPDIR's path is too long for a socket. This process holds a lock on it, which the
+    kernel frees. Folders of this user that nobody holds any more are removed first, and processes that still use them
+    are killed. Raises UserError: no folder can be made there.
+    """
     name = PREFIX + secrets.token_hex(4)
     base = Path(tempfile.gettempdir()).absolute()
     if len(os.fsencode(base / name)) > MAX_PATH_BYTES:

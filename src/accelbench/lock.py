@@ -23,13 +23,15 @@ REMIND_S = 60.0  # after which it is said again what is waited for
 
 @contextlib.contextmanager
 def hold_measuring(waiting: Callable[[str], None]) -> Iterator[None]:
-    """Holds the lock of all measurements on this machine inside the context, after waiting until it is free."""
-    # The lock is the name of an abstract Unix socket: the process that has bound it holds it. Unlike a file it is the
-    # same one for all users, for jobs with a TMPDIR or a /tmp of their own, and for containers that share the machine's
-    # network; and nobody can put a link or a pipe in its place. But any process may bind the name, without measuring:
-    # the message names the holder, and `VARIABLE` chooses another name. A container with its own network has another
-    # lock. `waiting` is called with a message before waiting for another holder, and again after a minute, two, four
-    # and so on.
+    """Holds the lock of all measurements on this machine inside the context, after waiting until it is free.
+
+    The lock is the name of an abstract Unix socket: the process that has bound it holds it. Unlike a file it is the
+    same one for all users, for jobs with a TMPDIR or a /tmp of their own, and for containers that share the machine's
+    network; and nobody can put a link or a pipe in its place. But any process may bind the name, without measuring: the
+    message names the holder, and `VARIABLE` chooses another name. A container with its own network has another lock.
+
+    `waiting` is called with a message before waiting for another holder, and again after a minute, two, four and so on.
+    """
     address = _address()
     began_s, said_s = time.monotonic(), 0.0  # said_s: how long it had waited when it said so
     with socket.socket(socket.AF_UNIX) as server:

@@ -235,9 +235,9 @@ def test_a_table_of_a_release_with_fewer_columns_is_compared(bundle, capsys):
         (
             ["python", "kv_cache_mb"],
             0,
-            "note    processes.csv: of another release: it lacks the columns python, kv_cache_mb",
+            "note    processes.csv: lacks columns that have no value here: python, kv_cache_mb",
         ),
-        (["disturbed"], 0, "processes.csv: of another release: it lacks the columns disturbed"),  # hides nothing
+        (["disturbed"], 0, "processes.csv: lacks columns that have no value here: disturbed"),  # hides nothing
         (["samples_per_s_low"], 1, "samples_per_s_low"),
         (["counts"], 1, "counts"),
         (None, 1, "cells.csv: has other columns"),

@@ -128,7 +128,7 @@ def _compare(kept: dict[str, bytes], sweeps: Sequence[Sweep], done: Verified) ->
             )
             continue
         if lacking:
-            done.notes.append(f"{name}: of another release: it lacks the columns {', '.join(lacking)}")
+            done.notes.append(f"{name}: lacks columns that have no value here: {', '.join(lacking)}")
             ours = [{column: value for column, value in row.items() if column not in lacking} for row in ours]
         if len(ours) != len(theirs):
             done.problems.append(f"{name}: has {len(theirs)} rows, and the records give {len(ours)}")

@@ -21,10 +21,12 @@ NAMED = {vocab.Library.timm, vocab.Library.torchvision}
 
 
 def command_words(cell: Cell) -> list[str] | None:
-    """Such as `model=timm model.name=resnet18 mode=infer precision=bf16 batch_size=16`."""
-    # Its window and `budget_s` are words too, unless they are the defaults: they change how a cell warms up and how
-    # exact it is. None for cells that take more than a few words, such as one of whole epochs or on several devices, or
-    # of a shipped network with arguments that conf/ does not have.
+    """Such as `model=timm model.name=resnet18 mode=infer precision=bf16 batch_size=16`.
+
+    Its window and `budget_s` are words too, unless they are the defaults: they change how a cell warms up and how exact
+    it is. None for cells that take more than a few words, such as one of whole epochs or on several devices, or of a
+    shipped network with arguments that conf/ does not have.
+    """
     data = DataSpec(name=cell.data.name, pipeline=cell.data.pipeline, augment=cell.data.augment)
     is_usual = cell.protocol != vocab.Protocol.fit and (cell.devices, cell.seed, cell.data) == (1, 0, data)
     model = None if cell.data.name == vocab.OWN_BATCHES else _model_words(cell)  # those of `measure` are in no file

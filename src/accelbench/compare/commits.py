@@ -35,8 +35,10 @@ def half_of(slowdown: SpeedRatio) -> float:
 def judged(
     first: Sequence[ComparedProcess], second: Sequence[ComparedProcess], half: float | None
 ) -> tuple[State | None, SpeedRatio]:
-    """What interleaved processes say of the second commit beside the first; None: it takes more of them."""
-    # Without a `half` the second is BAD: it has to be surely slower by at least half of what it seems to be.
+    """What interleaved processes say of the second commit beside the first; None: it takes more of them.
+
+    Without a `half` the second is BAD: it has to be surely slower by at least half of what it seems to be.
+    """
     found = compare_processes(first, second)
     verdict = found.verdict()
     if found.low is None or found.high is None:
@@ -66,8 +68,10 @@ def _ends(states: Mapping[int, State], num: int) -> tuple[int, int]:
 
 
 def next_commit(states: Mapping[int, State], num: int) -> int | None:
-    """The middle of the longest run of commits of which nothing is known; None: none is left."""
-    # Commits that don't run come in rows: past one of them, it goes on far from it, as `git bisect skip` does.
+    """The middle of the longest run of commits of which nothing is known; None: none is left.
+
+    Commits that don't run come in rows: past one of them, the search goes on far from it, as `git bisect skip` does.
+    """
     good, bad = _ends(states, num)
     known = sorted({good, bad, *(at for at in states if good < at < bad)})
     length, start = max((after - before, -before) for before, after in zip(known, known[1:], strict=False))

@@ -38,9 +38,13 @@ class Matching(NamedTuple):
 
 
 def match(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -> Matching:
-    """Pairs the cells of A and B. Raises UserError: no two cells match, or more than two do."""
-    # A pair is two cells that differ at most in `repeat`. If there is no such pair, the settings in which A and B have
-    # no value in common are compared: a pair is then two cells that are equal in all other settings.
+    """Pairs the cells of A and B.
+
+    A pair is two cells that differ at most in `repeat`. If there is no such pair, the settings in which A and B have no
+    value in common are compared: a pair is then two cells that are equal in all other settings.
+
+    Raises UserError: no two cells match, or more than two do.
+    """
     (a, settings_of_a), (b, settings_of_b) = _cells(first), _cells(second)
     varied: Varied = {}
     if not set(a) & set(b):

@@ -77,10 +77,14 @@ class RecordSet:
 
 
 def find(name: str, root: Path, default: str = RESULTS) -> RecordSet:
-    """The records that `name` stands for in the project's folder `root`. Raises UserError: none is readable."""
-    # It is a folder of records, a suite under results/, one record's file, or `[FOLDER]@WORD`: the records in FOLDER,
-    # by `default` in that, those of earlier sweeps included, whose git revision begins with WORD, whose branch is WORD,
-    # or whose CPU, GPU or TPU has WORD in its name.
+    """The records that `name` stands for in the project's folder `root`.
+
+    It is a folder of records, a suite under results/, one record's file, or `[FOLDER]@WORD`: the records in FOLDER, by
+    `default` in that, those of earlier sweeps included, whose git revision begins with WORD, whose branch is WORD, or
+    whose CPU, GPU or TPU has WORD in its name.
+
+    Raises UserError: nothing has this name, or nothing of it is readable.
+    """
     path, word = name, ""
     if "@" in name and _located(name, root) is None:
         path, _, word = name.rpartition("@")

@@ -170,10 +170,12 @@ Layout = tuple[list[str], list[Picture], dict[str, str]]
 
 
 def find(names: Iterable[str], classes: Sequence[str] | None) -> Layout:
-    """Finds the pictures of each class, and their splits by folders, if any. Raises DataError: less than two."""
-    # Of known classes, the class is the name of the nearest folder that is named after one (`Cat`, `cats`), or the
-    # beginning of the file's name (`cat.0.jpg`). If `classes` is None, each folder is a class, directly in the source
-    # or in its folders for training and for testing.
+    """Finds the pictures of each class, and their splits if there are folders for training and for testing.
+
+    Of known classes, the class is the name of the nearest folder that is named after one (`Cat`, `cats`), or the
+    beginning of the file's name (`cat.0.jpg`). If `classes` is None, each folder is a class, directly in the source or
+    in its folders for training and for testing. Raises DataError: there are fewer than two classes.
+    """
     label_of = {word: name for name in classes or () for word in (name, f"{name}s")}
     found: dict[str, tuple[list[str], str | None, str | None]] = {}  # folders, split, class
     surplus = {}

@@ -113,8 +113,11 @@ def _settings(name: str, data_set: DataSet, given: Mapping[str, Any]) -> tuple[s
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Gives an empty folder, which replaces `path` if the block ends without an error. Raises BusyError, DataError."""
-    # One folder can't be renamed over another in one step: a process that is killed in that moment leaves none.
+    """Gives an empty folder to fill, which replaces `path` if the block ends without an error.
+
+    One folder can't be renamed over another in one step: a process that is killed in that moment leaves none. Raises
+    BusyError: another process is replacing the same folder; DataError: the folder can't be written.
+    """
     path = resolved(path)
     new = path.with_name(f".{path.name}.new")
     try:

@@ -26,8 +26,10 @@ def check_clocks() -> None:
 
 
 def started_boot_s(pid: int | str = "self") -> float:
-    """When a process was forked, in seconds since the machine started (CLOCK_BOOTTIME). Raises OSError: no such one."""
-    # Field 22 of proc_pid_stat(5), to a hundredth of a second.
+    """When a process was forked, in seconds since the machine started (CLOCK_BOOTTIME), to a hundredth of one.
+
+    Field 22 of proc_pid_stat(5). Raises OSError: there is no such process, or the system has no /proc.
+    """
     return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]) / TICKS_PER_S
 
 

@@ -77,7 +77,7 @@ def check_own_code(cells: Iterable[Cell]) -> None:
                 continue
         raise UserError(
             f"{flag}={path}: python={python} would run its own copy of {name}, if any, and not the one installed "
-            "here: work in the folder that its source is in, or name that folder in PYTHONPATH"
+            "here: its source must be in the working folder, or in a folder of PYTHONPATH that is no site-packages"
         )
 
 

@@ -236,17 +236,17 @@ class _Host:
         # A part of its environment that no other process has, except those below it.
         self._mark = f"{RUN_VARIABLE}={own[RUN_VARIABLE]}\0"
         self.answers, theirs = os.pipe()  # not its standard output, to which its environment may print as it starts
-        self.process: Any = subprocess.Popen(
-            # Not `-m`: each cell's process would import the host's main module again.
-            [file, "-c", f"from accelbench.isolation.host_process import main; main({theirs})"],
-            stdin=subprocess.PIPE,
-            stdout=self.log,
-            stderr=self.log,
-            pass_fds=[theirs],
-            env={**inherited, **spec.environment, **own},
-            start_new_session=True,  # so that Ctrl-C reaches the parent only
-        )
-        os.close(theirs)
+        with os.fdopen(theirs, "wb"):
+            self.process: Any = subprocess.Popen(
+                # Not `-m`: each cell's process would import the host's main module again.
+                [file, "-c", f"from accelbench.isolation.host_process import main; main({theirs})"],
+                stdin=subprocess.PIPE,
+                stdout=self.log,
+                stderr=self.log,
+                pass_fds=[theirs],
+                env={**inherited, **spec.environment, **own},
+                start_new_session=True,  # so that Ctrl-C reaches the parent only
+            )
         self.has_answered = False
         with contextlib.suppress(BrokenPipeError):  # it has died, as `ask` will find
             self._send(spec.preload)

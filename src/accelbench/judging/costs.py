@@ -25,8 +25,10 @@ class Cost:
 
 
 def with_costs(row: Row, costs: Mapping[Device, Cost]) -> Row:
-    """`row` with the cost of a million samples while the device computes, and estimated energy if none was measured."""
-    # Of requests too: their cost is that of the whole time, their energy that of the share in which it computes.
+    """`row` with the cost of a million samples while the device computes, and estimated energy if none was measured.
+
+    Of requests too: their cost is that of the whole time, their energy that of the share in which it computes.
+    """
     device = Device(str(row["device"]))
     cost, num = costs.get(device), 1 if device in SHARE_ONE_CPU else int(row["devices"] or 1)
     rates = {"sample": (row["samples_per_s"], 1.0), "request": (row["requests_per_s"], row["busy_share"])}
@@ -55,9 +57,11 @@ def price_notes(rows: Iterable[Row], costs: Mapping[Device, Cost]) -> list[str]:
 def joules_per_sample(
     device: Device, measured: Measurement, system: SystemSeries, idle_w: Mapping[str, float]
 ) -> float | None:
-    """Joules of the device per sample in the steady state, without its idle power, in watts by series; or None."""
-    # If whole epochs were run: of all epochs but the first, without the time between them. A CPU's counter covers the
-    # processor packages (RAPL, without memory and mainboard), a GPU's the whole card (NVML).
+    """Joules of the device per sample in the steady state, without its idle power, in watts by series; None if unknown.
+
+    If whole epochs were run: of all epochs but the first, without the time between them. A CPU's counter covers the
+    processor packages (RAPL, without memory and mainboard), a GPU's the whole card (NVML).
+    """
     spans, num = _steady_spans(measured)
     joules = joules_within(device, measured.num_devices, system, idle_w, spans)
     return None if joules is None or not num else joules / num

@@ -20,10 +20,12 @@ def bound(
     data_s: float | None = None,
     copy_s: float | None = None,
 ) -> Bound | None:
-    """The resource that a step of so many seconds waits for longest."""
-    # Data or copying if a step waits for them for more than half of its seconds (`data_s`, `copy_s`). Else the resource
-    # with the longest least time; an estimate above the step's time is wrong. None if work or ceilings are unknown, or
-    # if operators are `fused`, compiled or launched together, which makes their bytes and launches unknown.
+    """The resource that a step of so many seconds waits for longest.
+
+    Data or copying if a step waits for them for more than half of its seconds (`data_s`, `copy_s`). Else the resource
+    with the longest least time; an estimate above the step's time is wrong. None if work or ceilings are unknown, or if
+    operators are `fused`, compiled or launched together, which makes their bytes and launches unknown.
+    """
     for word, waited in ((Bound.data, data_s), (Bound.copy, copy_s)):
         if waited is not None and waited > seconds / 2:
             return word

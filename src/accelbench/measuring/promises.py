@@ -252,10 +252,12 @@ def replay(
     *,
     on_host: bool = True,
 ) -> Replay:
-    """Alternates blocks until they show that nothing is kept, or all of them that something is."""
-    # `fed` makes a batch with inputs that were fed before, in new memory, and `unseen` one with inputs that never were,
-    # others at each call. `seconds` runs a step on each batch of a block, and returns how long that took. A long step
-    # that is computed `on_host` is first compared with what most measured ones took (`steps_s`).
+    """Alternates blocks until they show that nothing is kept, or all of them that something is.
+
+    `fed` makes a batch with inputs that were fed before, in new memory, and `unseen` one with inputs that never were,
+    others at each call. `seconds` runs a step on each batch of a block, and returns how long that took. A long step
+    that is computed `on_host` is first compared with what most measured ones took (`steps_s`).
+    """
     found, num_batches = Replay(), min(MAX_BATCHES, math.ceil(BLOCK_S / max(median(steps_s), 1e-9)))
 
     def block_of(make: Callable[[], Any]) -> list[Any]:

@@ -147,7 +147,10 @@ def dumps(value: object, *, indented: bool = False) -> bytes:
 
 
 def entries_of(path: Path) -> dict[str, Any]:
-    """The entries of a JSON file, one for each machine; none if it is missing or no such. Raises RefusedError."""
+    """The entries of a JSON file that keeps one for each machine; none if it is missing or holds no such thing.
+
+    Raises RefusedError: see `read_bytes`.
+    """
     with contextlib.suppress(OSError, ValueError):
         return load(dict[str, Any], read_json(path))
     return {}

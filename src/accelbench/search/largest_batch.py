@@ -39,9 +39,11 @@ GROWTH = 4  # from one try to the next, while the peaks draw no line: below the 
 def search(
     fits: Callable[[int], bool], start: int, most: int = MAX_BATCH, guess: Callable[[], int | None] = lambda: None
 ) -> tuple[int | None, int | None]:
-    """The largest batch that fits and the smallest that does not; each is None if none was found."""
-    # Tries batches from `start`, to `most` at most: just below and above the guess where there is one, else larger
-    # ones, and then halves the gap. If the first batch does not fit, it is halved until one does.
+    """The largest batch that fits and the smallest that does not; each is None if none was found.
+
+    Tries batches from `start`, to `most` at most: just below and above the guess where there is one, else larger ones,
+    and then halves the gap. If the first batch does not fit, it is halved until one does.
+    """
     largest, smallest = None, None
     batch: int | None = start
     while batch:
@@ -76,9 +78,11 @@ def expected_limit(peaks: Mapping[int, int], memory: int) -> int | None:
 def find(
     cell: Cell, options: SweepOptions, console: Console, hosts: Hosts, budget_s: float, most: int = MAX_BATCH
 ) -> int:
-    """Searches from the cell's batch size, prints the result; the exit status. Raises UserError: it can't run here."""
-    # A batch does not fit if memory ran out or the process was killed; any other failure ends the search. No try begins
-    # that would end after `budget_s`.
+    """Searches from the cell's batch size, prints the result and returns the exit status.
+
+    A batch does not fit if memory ran out or the process was killed; any other failure ends the search. No try begins
+    that would end after `budget_s`. Raises UserError: this machine skips the cell, or it has more samples than `most`.
+    """
     if reason := skip_reason(cell):
         raise UserError(f"--largest-batch: this machine skips the cell: {reason}")
     place = workplace().with_data(options.data_root)

@@ -29,8 +29,10 @@ MAX_KB = 500_000  # by which the memory may grow: an honest answer has some mega
 
 
 def tracking_uri(root: Path) -> str:
-    """The store's address: MLFLOW_TRACKING_URI if it is set, else the project's database."""
-    # It may hold a password: print `server_uri`, or what `secrets.masked` makes of it.
+    """The store's address: MLFLOW_TRACKING_URI if it is set, else the project's database.
+
+    It may hold a password: print `server_uri`, or what `secrets.masked` makes of it.
+    """
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{database(root)}"
 
 

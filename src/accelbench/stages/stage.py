@@ -1,6 +1,6 @@
 """The stages of dvc.yaml: `python -m accelbench.stages NAME [suite or data set]`.
 
-What they do is in `work.py`, imported once it is needed: a stage that only asks `make repro` needs little.
+What they do is in `inputs.py` and `work.py`, imported once needed: a stage that only asks `make repro` needs little.
 """
 
 import json

@@ -196,8 +196,10 @@ def relate(root: Path, wanted: Collection[str]) -> None:
 
 
 def run_suite(console: Console, name: str) -> None:
-    """Measures every cell that has no record in results/<suite>/."""
-    # It succeeds once every cell has a record, even if cells failed: else DVC would not build the report.
+    """Measures every cell that has no record in results/<suite>/.
+
+    It succeeds once every cell has a record, even if cells failed: else DVC would not build the report.
+    """
     (suite,) = suites(project.pipelines_place().root, [name])
     with Hosts() as hosts:
         terminal.show_answer(suite.measure(console, hosts), project.shown(suite.folder), console)

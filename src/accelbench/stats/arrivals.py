@@ -27,9 +27,11 @@ class ArrivalRatio:
 
 
 def arrival_ratio(first: Sequence[float], second: Sequence[float], budget: float | None = None) -> ArrivalRatio:
-    """What is said of two settings' times."""
-    # If budgets differ, as those of equal numbers of epochs do, `budget` is the shortest of a run that did not arrive:
-    # what arrived later counts as not arrived, since that run could not show it.
+    """What is said of two settings' times.
+
+    If budgets differ, as those of equal numbers of epochs do, `budget` is the shortest of a run that did not arrive:
+    what arrived later counts as not arrived, since that run could not show it.
+    """
     if budget is not None:
         first, second = ([time if time <= budget else math.inf for time in times] for times in (first, second))
     low, high = ratio_interval(first, second, budget) or (None, None)
@@ -129,9 +131,11 @@ def fixed_is_met(values: Sequence[float], threshold: float, lower: bool) -> bool
 
 
 def fewer_epochs(epochs: Sequence[float], reference: Sequence[float]) -> tuple[float, float] | None:
-    """The p of a mean so much below the reference's (Welch's, one-sided), and the ratio found with 80 % power."""
-    # Such as 0.9; by Student's quantiles. A run that did not arrive counts as the latest arrival of both. None for
-    # fewer than two runs of either.
+    """The p of a mean so much below the reference's (Welch's, one-sided), and the ratio found with 80 % power.
+
+    Such as 0.9; by Student's quantiles. A run that did not arrive counts as the latest arrival of both. None for fewer
+    than two runs of either.
+    """
     from scipy.special import stdtr, stdtrit
 
     latest = max(filter(math.isfinite, [*epochs, *reference]), default=math.inf)

@@ -48,9 +48,11 @@ def _student(degrees_of_freedom: float, confidence: float) -> float:
 
 
 def share_difference(num: int, only_first: int, only_second: int, confidence: float = 0.95) -> tuple[float, float]:
-    """An interval of the first share minus the second, for answers to the same questions."""
-    # Of `num` samples, at least 1, some only the first answered rightly, and some only the second. Wald's interval with
-    # half a count added to each of the four cells of the table (Agresti and Min, Statistics in Medicine 24, 2005).
+    """An interval of the first share minus the second, for answers to the same questions.
+
+    Of `num` samples, at least 1, some only the first answered rightly, and some only the second. Wald's interval with
+    half a count added to each of the four cells of the table (Agresti and Min, Statistics in Medicine 24, 2005).
+    """
     total, first, second = num + 2, only_first + 0.5, only_second + 0.5
     difference = (first - second) / total
     error = math.sqrt(first + second - (first - second) ** 2 / total) / total

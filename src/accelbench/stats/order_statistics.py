@@ -70,8 +70,10 @@ class Sample:
         return max(0.0, min(MAX_CORRELATION, raw + (1 + 3 * raw) / len(centred)))
 
     def percentile(self, percent: float) -> float:
-        """The nearest-rank percentile: the smallest value that at least `percent` % of the values do not exceed."""
-        # The 50th is the median, the mean of the middle two of an even number: the lower one may be far below.
+        """The nearest-rank percentile: the smallest value that at least `percent` % of the values do not exceed.
+
+        The 50th is the median, the mean of the middle two of an even number: the lower one may be far below.
+        """
         if percent == 50:
             return self.median
         return float(self.ordered[math.ceil(percent / 100 * len(self.ordered)) - 1])

@@ -134,8 +134,11 @@ class Cycles:
         return Verdict.passes if few and misses.high < 1 - percentile / 100 else Verdict.unknown
 
     def bounds(self, percentile: float) -> tuple[Bound, Bound, Bound]:
-        """The latencies' percentile, by nearest rank, and its bounds, in ns; None: too few requests, or an error's."""
-        # The upper bound is the lowest limit with a sure pass, and a limit below the lower bound is a sure fail.
+        """The percentile of the latencies by nearest rank, and its lower and its upper bound, in ns.
+
+        The upper bound is the lowest limit with a sure pass, and a limit below the lower bound is a sure fail. None:
+        there are too few requests to tell it, or it is an error's.
+        """
         if self.num < num_requests_for(percentile):
             return None, None, None
         beyond = self.num - math.ceil(percentile / 100 * self.num)

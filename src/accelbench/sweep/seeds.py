@@ -10,8 +10,12 @@ from accelbench.settings.suites import check_cells
 
 
 def with_seeds(cells: Sequence[Cell], num: int) -> list[Cell]:
-    """So many seeds of each cell, twice as many of its reference, as MLPerf's have. Raises UserError: too many."""
-    # Of each seed, all settings run before those of the next one; what only the references need comes last.
+    """So many seeds of each cell, and twice as many of its reference, as MLPerf's reference points have.
+
+    Of each seed, all settings run before those of the next one; what only the references need comes last.
+
+    Raises UserError: a seed is too large, or there are too many.
+    """
     for cell in cells:
         if cell.seed + 2 * num > MAX_SEED:
             raise UserError(f"seed={cell.seed}: with --seeds {num}, seeds end at {MAX_SEED}")

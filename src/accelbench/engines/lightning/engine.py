@@ -78,12 +78,16 @@ def run(
 
 
 def check(cell: Cell, data_folder: Path) -> Work | None:
-    """Builds the cell's network and runs a batch through it; in training, also through the loss and back."""
-    # Returns the work of such a step in fp32, if the network runs. First on the meta device, which computes nothing. A
-    # failure there is no verdict yet, since a network may need contents: what fails on the CPU in fp32 too fails. Of a
-    # cell that runs elsewhere, or in another precision, only a mistake that is one everywhere fails: one that
-    # accelbench finds itself, and `EVERYWHERE`. What the user's code raises has a note on the input if that was chosen
-    # for it.
+    """Builds the cell's network and runs a batch through it; in training, also through the loss and back.
+
+    Returns the work of such a step in fp32, if the network runs.
+
+    First on the meta device, which computes nothing. A failure there is no verdict yet, since a network may need
+    contents: what fails on the CPU in fp32 too fails. Of a cell that runs elsewhere, or in another precision, only a
+    mistake that is one everywhere fails: one that accelbench finds itself, and `EVERYWHERE`.
+
+    What the user's code raises has a note on the input if that was chosen for it.
+    """
     hush_lightning()
     if cell.model.library == Library.lightning:  # its steps need a Trainer
         return None

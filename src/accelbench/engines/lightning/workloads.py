@@ -147,8 +147,11 @@ class Images:
         other: bool = False,
         precision: Precision | None = None,
     ) -> list[Output]:
-        """These rows of a new network's outputs on the CPU for each batch; in fp32 by default; or of other weights."""
-        # To be called outside of the Trainer, inside which torch creates new weights in the cell's precision.
+        """These rows of the outputs of a newly built network on the CPU for each of `batches`, in fp32 by default.
+
+        To be called outside of the Trainer, inside which torch creates new weights in the cell's precision. With
+        `other`, the network has other weights.
+        """
         pl.seed_everything(self.cell.seed, verbose=False)
         dtype = STORED_DTYPES[precision or Precision.fp32]
         chosen = torch.tensor(rows[:NUM_SAMPLES])
