@@ -161,8 +161,10 @@ def test_a_worktree_that_can_not_be_made_is_no_fault_of_the_commit(repository, c
     Path(".git/objects", blob[:2], blob[2:]).unlink()  # as on a disk that is full, or broken
     assert main(["bisect", "change0", "HEAD", "--", *WORDS]) == 2
     printed = capsys.readouterr()
-    assert "bisect: git worktree: " in printed.err
-    assert blob in printed.err
+    answer = read_json(next(repository.glob("runs/*/bisect.json")))["answer"]
+    assert answer.startswith(f"Can't go on: {git('rev-parse', 'HEAD')[0][:8]} Change 8: bisect: git worktree: ")
+    assert blob in answer
+    assert f"{answer.partition(': ')[2]}; the same command goes on" in printed.err
     assert "does not run" not in printed.out + printed.err
 
 
@@ -189,7 +191,7 @@ def ran(repository, monkeypatch):
 
 
 def test_the_proof_has_processes_of_its_own_and_single_ones_that_fail_do_not_count(ran, repository, capsys):
-    ran.ends = {("change8", 3): Status.killed, ("change6", 2): Status.timeout, ("change5", 1): Status.oom}
+    ran.ends = {("change8", 3): Status.killed, ("change6", 0): Status.timeout, ("change5", 0): Status.oom}
     assert main(["bisect", "change5", "HEAD", "--", *WORDS]) == 0
     assert f"First slower commit: {git('rev-parse', 'change6')[0]} Change 6" in capsys.readouterr().out
     found = read_json(next(repository.glob("runs/*/bisect.json")))
@@ -198,13 +200,25 @@ def test_the_proof_has_processes_of_its_own_and_single_ones_that_fail_do_not_cou
     assert {each["state"] for each in found["commits"]} == {"slower"}
 
 
-def test_a_commit_of_which_no_process_ends_does_not_run(ran, capsys):
-    words = ["bisect", "change5", "HEAD", "--", *WORDS]
-    ran.ends = {("change8", 0): Status.killed}
-    assert main(words) == 2
-    assert re.search("BAD=.*: does not run: .*: killed: .*; retry=failed measures", capsys.readouterr().err)
+@pytest.mark.parametrize(
+    ("ends", "num", "code", "said"),
+    [
+        (["killed"] * 2, 4, 2, "BAD={}: does not run: .*-r1: killed: .*; retry=failed measures"),
+        (["ok", *["killed"] * 3], 8, 1, "slower than GOOD: {}-r3: killed: .*; retry=failed measures"),
+        (["ok", *["oom"] * 3], 8, 1, r"slower than GOOD: {}-r3: oom: for \[a\] reason\n"),
+        (["failed", "timeout"], 4, 1, "slower than GOOD: {}-r0: failed: .*; or give it a longer --budget"),
+    ],
+)
+def test_what_keeps_failing_ends_the_search_with_its_reason(ends, num, code, said, ran, capsys):
+    words = ["bisect", "--budget", "1m", "change5", "HEAD", "--", *WORDS]
+    ran.ends = {("change8", at): Status(end) for at, end in enumerate(ends)}
+    assert main(words) == code
+    printed = capsys.readouterr()
+    assert re.search(said.format(git("rev-parse", "HEAD")[0][:8]), printed.out + printed.err)
+    assert num - 1 <= len(ran.processes) <= num  # GOOD's may come first in a round
+    assert ("longer --budget" in printed.out) == ("longer --budget" in said)
     ran.ends = {}
-    assert main([*words, "retry=failed"]) == 0
+    assert "oom" in ends or main([*words, "retry=failed"]) == 0
 
 
 def test_a_process_has_what_is_left_of_the_budget(ran, capsys):

@@ -3,7 +3,7 @@
 import shlex
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
@@ -150,8 +150,11 @@ class Bisection:
         try:
             with self._side(commit) as second:
                 told = _Pair(first, second, ending, self.ends_s).told(half)
-        except (WriteError, RefusedError):
-            raise
+        except (WriteError, RefusedError) as error:  # no fault of the commit
+            why = f"{commit.short} {commit.subject}: {error}"
+            with suppress(WriteError):
+                self._end(f"Can't go on: {why}", [])
+            raise UserError(f"{why}; the same command goes on from the records") from error
         except UserError as error:
             told = Told(commit, first.commit, State.broken, str(error))
         self.told.append(told)
@@ -174,18 +177,20 @@ class _Pair:
 
     def told(self, half: float | None) -> Told:
         """What the second commit is: by rounds that have records, and by new ones as long as there is time."""
-        state, found, why = None, None, ""
+        state, found, why, gives_up = None, None, "", False
         with ExitStack() as stack:
             stack.callback(self._keep)
             for num, is_second in enumerate(self.runs.is_second):
                 if (record := self._process(num, stack)) is None:
                     break
                 self.records[is_second].append(record)
-                # Others are left out: time or memory may run out in any.
-                if all(each.status != Status.ok for each in self.records[is_second]):
-                    again = "; retry=failed measures it again" * disturbed.is_retried(record)
+                failed = [each.status != Status.ok for each in self.records[is_second]]
+                if failed[-1]:
+                    again = "; retry=failed measures them again" * disturbed.is_retried(record)
                     why = f"{record.label}: {record.status}: {record.reason}{again}"
-                    state = State.broken if is_second else State.cant_tell
+                # Single ones are left out: time or memory may run out in any.
+                if gives_up := failed == [True] * 2 or failed[-3:] == [True] * 3:
+                    state = State.broken if is_second and all(failed) else State.cant_tell
                 elif num % 2:
                     before, after = ([ComparedProcess.of(each) for each in part] for part in self.records)
                     state, found = judged(before, after, half)
@@ -193,6 +198,8 @@ class _Pair:
                     break
         first, second = (each.commit for each in self.sides)
         paths = (f"{shown(self.folder)}/{_middle(part)}.json" for part in self.records if part)
+        if not gives_up:  # it was decided, there were enough of them, or no time was left
+            why = f"{why}; or give it a longer --budget" if why and (found is None or found.low is None) else ""
         return Told(second, first, state or State.cant_tell, why, found, tuple(paths))
 
     def _process(self, num: int, stack: ExitStack) -> Record | None:
