@@ -103,7 +103,7 @@ OWN = ModelSpec(name="own", library=Library.custom, network="os.system", args={"
         ({"device": Device.gpu}, 5, BUDGET_S, "no NVIDIA"),
         ({}, 1, BUDGET_S, "--cells takes more"),
         ({}, 5, 60.0, "a longer --budget takes more"),
-        ({"cpu": "unknown"}, 1, BUDGET_S, "Measured on an unknown machine"),
+        ({"cpu": "unknown"}, 1, BUDGET_S, "The bundle was measured on an unknown machine"),
     ],
 )
 def test_what_is_not_measured_says_why(shared, project, changes, num, budget_s, why):  # noqa: F811

@@ -100,7 +100,8 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
     chosen = {key_of(cell): cell for claim in kept for cell in claim.cells}
     if known:
         say(console, _where(next(iter((near or known).values())), machine, is_near=bool(near)))
-    say(console, f"{counted(len(chosen), 'cell')} of the first claims that can run here, for {duration(budget_s)}")
+    what = f"{counted(len(chosen), 'cell')} of its first claims that can run here"
+    say(console, f"Measures {what}, for at most {duration(budget_s)}")
     folder = workplace().root / RUNS / f"{datetime.now():%Y-%m-%d_%H-%M-%S}-replay"
     left_s = budget_s - (time.monotonic() - began_s)
     if left_s <= 0:
@@ -263,4 +264,4 @@ def _where(there: MeasuredCell, here: Mapping[str, Any], *, is_near: bool) -> st
     differ = [name for name in old if new.get(name, old[name]) != old[name]]
     cpu = _environment(there).get("machine", {}).get("cpu_name")
     machine = "a machine equal to this one" if is_near else cpu or "an unknown machine"
-    return f"Measured on {machine}" + (f", with another {', '.join(differ)}." if differ else ".")
+    return f"The bundle was measured on {machine}" + (f", with another {', '.join(differ)}." if differ else ".")

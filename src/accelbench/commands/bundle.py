@@ -22,7 +22,7 @@ def _run(chosen: Namespace, context: Context) -> int:
         num = pack(folder, read_all(folder), out, _beside(folder, place))
     except OSError as error:
         raise WriteError(chosen.out, error) from error
-    context.say(f"Bundle: {out}, {num} files, {out.stat().st_size / 1e6:.1f} MB")
+    context.say(f"Bundle: {out}, {num} files, {out.stat().st_size / 1e3:,.0f} kB")
     if chosen.sign:
         signing.sign(out, Path(chosen.sign))
         context.say(f"Signature: {signing.path_of(out)}")

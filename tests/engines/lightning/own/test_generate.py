@@ -2,12 +2,14 @@
 
 import re
 import time
+from inspect import signature
 
 import pytest
 import torch
 
 from accelbench.engines.lightning import engine
 from accelbench.engines.lightning.own import architectures
+from accelbench.engines.lightning.own.generate import CACHES
 from accelbench.errors import UserError
 from accelbench.judging.asked import judge
 from accelbench.schema.cell import Generate, Options
@@ -38,16 +40,18 @@ def measured(tmp_path, *words, num_bytes, **changes):
 
 
 def changing(monkeypatch, change):
-    """Has networks call `change(forward, ids, cache, others)` in place of their `forward`."""
+    """Has networks call `change(forward, ids, cache, others)` for `forward`, with its argument's name of today."""
     build = architectures.build
 
     def changed(spec):
         network = build(spec)
-        forward = network.forward
+        own, name = network.forward, next(each for each in CACHES if each in signature(network.forward).parameters)
 
-        def called(input_ids, past_key_values=None, logits_to_keep=0, **others):
-            others["logits_to_keep"] = logits_to_keep
-            return change(forward, input_ids, past_key_values, others)
+        def forward(ids, cache, others):
+            return own(input_ids=ids, **{name: cache}, **others)
+
+        def called(input_ids, cache=None, logits_to_keep=0, **others):
+            return change(forward, input_ids, cache, {**others, "logits_to_keep": logits_to_keep})
 
         network.forward = called
         return network
@@ -83,7 +87,7 @@ def test_a_compiled_network_has_a_static_cache(tmp_path):
 def test_what_sleeps_in_a_decode_step_is_in_the_times_of_tokens_alone(tmp_path, monkeypatch):
     def sleep(forward, ids, cache, others):
         time.sleep(0.2 if cache is not None and cache.get_seq_length() == 0 else 0.005)
-        return forward(input_ids=ids, past_key_values=cache, **others)
+        return forward(ids, cache, others)
 
     changing(monkeypatch, sleep)
     seen = engine.run(asked(steps=2), tmp_path).generation
@@ -93,7 +97,7 @@ def test_what_sleeps_in_a_decode_step_is_in_the_times_of_tokens_alone(tmp_path, 
 
 
 def bad_in_bf16(forward, ids, cache, others):
-    output = forward(input_ids=ids, past_key_values=cache, **others)
+    output = forward(ids, cache, others)
     if output.logits.dtype == torch.bfloat16:
         output.logits = output.logits.roll(1, -1)
     return output
@@ -102,7 +106,7 @@ def bad_in_bf16(forward, ids, cache, others):
 def forgets(forward, ids, cache, others):
     if cache is not None and cache.get_seq_length() > PROMPT:
         cache.crop(-1)
-    return forward(input_ids=ids, past_key_values=cache, **others)
+    return forward(ids, cache, others)
 
 
 @pytest.mark.parametrize(("change", "precision"), [(bad_in_bf16, Precision.bf16), (forgets, Precision.fp32)])

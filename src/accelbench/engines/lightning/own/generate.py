@@ -26,6 +26,7 @@ from accelbench.schema.generation import Generation
 
 NUM_COMPARED = 8  # tokens whose logits are compared with fp32's: the first, the last, and random ones in between
 NO_CACHE = "it keeps no keys and values, which mode=generate is about: use mode=infer"
+CACHES = ("cache", "past_key_values")  # how `forward` names its argument: from transformers 5.24 on, and before
 UNCOUNTED = "the operators of a generation are too many to count"
 
 
@@ -50,7 +51,8 @@ class Generates(OwnTask):
         self.generate, self.wait = workload.cell.generate, workload.wait
         self.is_static, self.compared, self.times_s = workload.is_static, workload.compared, workload.times_s
         parameters = inspect.signature(network.forward).parameters
-        if "past_key_values" not in parameters:
+        self.cache_name = next((name for name in CACHES if name in parameters), "")
+        if not self.cache_name:
             raise UserError(f"model.name={workload.cell.model.definition}: {NO_CACHE}")
         # Else the prefill would compute the logits of the whole prompt.
         self.last_alone = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
@@ -70,7 +72,7 @@ class Generates(OwnTask):
         began = now()
         cache = self._cache_of(network)
         for index in range(self.generate.new_tokens):
-            output = called(input_ids=given, past_key_values=cache, use_cache=True, **self.last_alone)
+            output = called(input_ids=given, use_cache=True, **{self.cache_name: cache}, **self.last_alone)
             logits = output.logits[:, -1]
             chosen = logits.argmax(-1, keepdim=True)
             wait()
