@@ -287,13 +287,11 @@ def replay(
         found.unseen_s.append(unseen_s)
         if found.is_refuted:
             return found
-    for _ in range(TRIES if found.differs else 0):
+    while found.differs and not found.depends and len(found.again_s) < TRIES * NUM_AGAIN:
         blocks = [block_of(unseen) for _ in range(NUM_AGAIN)]
         for block, same in zip(blocks, copy.deepcopy(blocks), strict=True):
             found.first_s.append(seconds_of(block))
             found.again_s.append(seconds(same))
-        if found.depends:
-            break
     return found
 
 
