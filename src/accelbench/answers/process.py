@@ -151,8 +151,11 @@ class Process:
 
     @cached_property
     def measured_key(self) -> str:
-        """Equal for the processes of one cell, and for no others: the one place that says which these are."""
-        # Equal settings but `PROCESS_SETTINGS`, one machine or equal nodes, equal packages, variables, code and data.
+        """Equal for the processes of one cell, and for no others: the one place that says which these are.
+
+        They have equal settings but for `PROCESS_SETTINGS`, and ran on one machine, or on equal nodes of a cluster,
+        with equal packages, environment variables, code and data.
+        """
         return group_digest([self.ran_key, self.data_digest])
 
     @cached_property
