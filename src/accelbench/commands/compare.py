@@ -43,8 +43,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.isolation.hosts import Hosts
 
     with Hosts() as hosts:
-        from accelbench.grid.plan import check_request, skip_reason
-        from accelbench.grid.support import why_unfit
+        from accelbench.grid.plan import check_request, why_skipped
         from accelbench.settings.compose import one_cell
         from accelbench.sweep import run as sweep
 
@@ -52,7 +51,7 @@ def _run(chosen: Namespace, context: Context) -> int:
         runs, options = interleaved.plan_runs(asked[0], asked[1], chosen.repeats, place.root)
         check_request(runs.cells)
         for letter, (cell, _) in zip("AB", asked, strict=True):
-            if reason := why_unfit(cell) or skip_reason(cell):
+            if reason := why_skipped(cell):
                 context.say(f"Can't tell which is faster: {letter} is skipped, so nothing is measured: {reason}")
                 return 0
         result = sweep.run(runs.cells, options, context.console, hosts=hosts)

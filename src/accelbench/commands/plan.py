@@ -82,8 +82,7 @@ def _sweeps(words: list[str]) -> list[list[str]]:
 
 
 def _planned(cells: Sequence[Cell], place: Workplace, profile: str | None) -> list["Planned"]:
-    from accelbench.grid.plan import Planned, check_fits, check_request, data_name, in_order, skip_reason
-    from accelbench.grid.support import why_unfit
+    from accelbench.grid.plan import Planned, check_fits, check_request, data_name, in_order, why_skipped
     from accelbench.schema.plan_file import labels
     from accelbench.sweep.forecast import inputs_of
 
@@ -93,9 +92,7 @@ def _planned(cells: Sequence[Cell], place: Workplace, profile: str | None) -> li
     check_fits(cells, *data)
     ordered = in_order(cells)
     names = labels(ordered.values())
-    return [
-        Planned.of(cell, "", why_unfit(cell, *data) or skip_reason(cell), names[key]) for key, cell in ordered.items()
-    ]
+    return [Planned.of(cell, "", why_skipped(cell, *data), names[key]) for key, cell in ordered.items()]
 
 
 def _counted(planned: Sequence["Planned"], known: Mapping[int, "Length"]) -> str:

@@ -53,6 +53,11 @@ def skip_reason(cell: Cell) -> str | None:
     return why_not(cell, report_on(cell.device, **known))
 
 
+def why_skipped(cell: Cell, shape: Shape | None = None, num_train: int | None = None) -> str | None:
+    """Why a sweep here does not measure the cell; None: it does. For `shape` and `num_train` see `why_unfit`."""
+    return why_unfit(cell, shape, num_train) or skip_reason(cell)
+
+
 def in_order(cells: Iterable[Cell]) -> dict[str, Cell]:
     """Cell id -> cell, in the order in which the cells run; equal cells once.
 
@@ -75,7 +80,7 @@ def plan(
     ordered = in_order(cells)
     known = {wanted.cell.id: wanted for wanted in earlier}
     everything = [*(wanted.cell for wanted in known.values()), *ordered.values()]
-    reasons = {key: why_unfit(cell, shape, num_train) or skip_reason(cell) for key, cell in ordered.items()}
+    reasons = {key: why_skipped(cell, shape, num_train) for key, cell in ordered.items()}
     runs = [cell for key, cell in ordered.items() if reasons[key] is None]
     found = names([(cell.python, of_cell(cell, fingerprints[cell.engine])) for cell in runs])
     environments = {cell.python: name for cell, name in zip(runs, found, strict=True) if name not in ("", OWN)}
