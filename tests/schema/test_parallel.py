@@ -11,7 +11,7 @@ from accelbench.schema.parallel import mapped
 
 @pytest.fixture(autouse=True)
 def few_are_many(monkeypatch):
-    for name, value in {"NUM_FIRST": 2, "CHUNK": 3}.items():
+    for name, value in {"NUM_ALONE": 2, "CHUNK": 3}.items():
         monkeypatch.setattr(parallel, name, value)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
 

@@ -172,7 +172,7 @@ def test_a_copy_under_another_name_is_no_record_of_that_cell(tmp_path):
 @pytest.mark.parametrize("are_many", [False, True])
 def test_what_can_not_be_read_costs_only_itself(tmp_path, monkeypatch, are_many):
     if are_many:  # several processes read them
-        for name, value in {"NUM_FIRST": 0, "CHUNK": 2}.items():
+        for name, value in {"NUM_ALONE": 0, "CHUNK": 2}.items():
             monkeypatch.setattr(parallel, name, value)
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     good = record.write(make_record(), tmp_path)

@@ -9,11 +9,12 @@ from typing import Any
 from accelbench.compare import record_sets
 from accelbench.compare.sureness import Steps
 from accelbench.judging.costs import Cost, with_costs
+from accelbench.judging.holding import too_long
 from accelbench.judging.row import summarise, warnings_of, without_numbers
 from accelbench.judging.warnings import Kind, remarks
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
 from accelbench.schema.record import Record, Row
-from accelbench.schema.serialize import group_digest
+from accelbench.schema.serialize import changed, group_digest
 from accelbench.schema.vocab import Device, Status
 
 NOT_RUN = "not run yet"
@@ -23,7 +24,7 @@ PROCESS_SETTINGS = ("repeat", "seed")
 # What is computed from a record's raw samples, or takes long; see `Process.without_samples`.
 COMPUTED = (
     *("own_row", "compared", "steps", "settings_key", "ran_key", "measured_key", "workload_key", "place_key"),
-    *("device_key", "environment_key", "doubts"),
+    *("device_key", "environment_key", "doubts", "too_long"),
 )
 SAMPLES = ("warmup_s", "blocks", "latency_s", "launch_s", "data_s", "copy_in_s", "copy_out_s", "operators")
 
@@ -58,8 +59,8 @@ class Process:
         record = self.record
         if record is not None:
             without: Any = {"breakdown": None, **{name: [] for name in SAMPLES}}
-            measured = record.measurement and replace(record.measurement, **without)
-            record = replace(record, measurement=measured, system=None)
+            measured = record.measurement and changed(record.measurement, **without)
+            record = changed(record, measurement=measured, system=None)
         return replace(self, record=record, known=known, costs={})
 
     @cached_property
@@ -120,6 +121,11 @@ class Process:
         """What each doubt about its numbers is about."""
         found = remarks(self.record, self.own_row) if self.record and self.is_ok and warnings_of(self.own_row) else []
         return [about for kind, _, about in found if kind == Kind.doubt]
+
+    @cached_property
+    def too_long(self) -> str | None:
+        """That its measured times are longer than what holds them."""
+        return too_long(self.record) if self.record else None
 
     @cached_property
     def steps(self) -> Steps | None:

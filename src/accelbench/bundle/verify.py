@@ -4,19 +4,23 @@ import csv
 import hashlib
 import io
 import json
+import os
 import tempfile
 from collections import defaultdict
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 
+from accelbench.answers.process import Process
 from accelbench.bundle.archive import CRATE, MAX_FILE_BYTES, MAX_TOTAL_BYTES, RESULTS, digests, requests_digest
 from accelbench.data.pictures import Zip
 from accelbench.errors import UserError
+from accelbench.judging.holding import too_long
 from accelbench.judging.target import mllog
 from accelbench.project import MLLOG, RECORDS, REQUESTS
 from accelbench.report import csv_file
@@ -31,7 +35,6 @@ from accelbench.serving.server import Served
 from accelbench.serving.summary import ROWS, summarised
 
 OVERLAP_S = 1.0  # by which the clocks of two processes' starts and ends may be wrong
-ROUNDING = 1e-6  # a share by which the sum of times may exceed what holds them
 # What a record has of its requests that does not follow from their times.
 NOT_IN_TIMES = {"seed", "error", "batches", "sizes", "num_padded", "busy_share", "is_late", "requests_digest"}
 NOT_IN_TIMES |= {"null_p50_s", "null_p99_s", "null_rate"}
@@ -58,10 +61,10 @@ def verify(path: Path) -> Verified:
     done = Verified()
     with tempfile.TemporaryDirectory(prefix="accelbench-bundle-") as place:
         try:
-            kept = _unpacked(Zip(path, MAX_TOTAL_BYTES, MAX_FILE_BYTES), Path(place), done)
+            kept = _unpacked(path, Path(place), done)
             sweeps = done.sweeps = read_all(Path(place, RESULTS))
             processes = [each for sweep in sweeps for each in sweep.processes]
-            _look(sorted(Path(place).rglob(RECORDS)), {each.path for each in processes}, done)
+            _look(sorted(Path(place).rglob(RECORDS)), {each.path: each for each in processes}, done)
             _compare(kept, sweeps, done)
         except UserError as error:
             text = str(error).replace(f"{place}/", "")
@@ -79,8 +82,15 @@ def verify(path: Path) -> Verified:
     return done
 
 
-def _unpacked(archive: Zip, place: Path, done: Verified) -> dict[str, bytes]:
+@cache  # cleared for each bundle
+def _opened(path: Path, _process: int) -> Zip:
+    return Zip(path, MAX_TOTAL_BYTES, MAX_FILE_BYTES)
+
+
+def _unpacked(path: Path, place: Path, done: Verified) -> dict[str, bytes]:
     """Writes the files below `place`, and returns those that are tables."""
+    _opened.cache_clear()
+    archive = _opened(path, os.getpid())
     names = archive.names()
     if CRATE not in names:
         raise UserError(f"{archive.path}: no bundle of accelbench: it has no {CRATE}")
@@ -93,27 +103,31 @@ def _unpacked(archive: Zip, place: Path, done: Verified) -> dict[str, bytes]:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"{archive.path}: no bundle of accelbench: its {CRATE} is damaged") from error
     kept = dict[str, bytes]()
-    for name in names:
-        content = archive.read(name)
-        if name != CRATE and hashlib.sha256(content).hexdigest() != wanted.pop(name, None):
+    for folder in {(place / name).parent for name in names}:
+        folder.mkdir(parents=True, exist_ok=True)
+    for name, (digest, content) in zip(names, mapped(partial(_unpack, path, place), names), strict=True):
+        if name != CRATE and digest != wanted.pop(name, None):
             done.problems.append(f"{name}: not the file that {CRATE} lists")
-        if name.endswith(".csv"):
+        if content is not None:
             kept[name] = content
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
-        (place / name).write_bytes(content)
     done.problems += [f"{name}: listed, and not there" for name in wanted]
     if not done.problems:
         done.shown.append(f"{len(names)} files are those that {CRATE} lists, by their sha256")
     return kept
 
 
+def _unpack(path: Path, place: Path, name: str) -> tuple[str, bytes | None]:
+    """Writes a file; returns its sha256, and its bytes if it is a table."""
+    content = _opened(path, os.getpid()).read(name)  # each process opens the archive: an open file has one position
+    (place / name).write_bytes(content)
+    return hashlib.sha256(content).hexdigest(), content if name.endswith(".csv") else None
+
+
 def _compare(kept: dict[str, bytes], sweeps: Sequence[Sweep], done: Verified) -> None:
     """The published figures beside those that the samples give."""
     for name, rows in tables(sweeps).items():
-        own, other = (
-            csv.DictReader(io.StringIO(text))
-            for text in (csv_file.text(rows), kept.get(name, b"").decode(errors="replace"))
-        )
+        texts = csv_file.text(rows), kept.get(name, b"").decode(errors="replace")
+        own, other = (csv.DictReader(io.StringIO(text)) for text in texts)
         try:
             ours, theirs = list(own), list(other)
         except csv.Error as error:
@@ -139,7 +153,7 @@ def _compare(kept: dict[str, bytes], sweeps: Sequence[Sweep], done: Verified) ->
             wrong += [
                 f"{name}: {row.get('label') or row['model']}: {column or 'a further column'} should be "
                 f"{row.get(column) or 'empty'}, not {found.get(column) or 'empty'}"
-                for column in {**row, **found}
+                for column in ({**row, **found} if row != found else ())
                 if row.get(column) != found.get(column)
             ]
         done.problems += wrong
@@ -147,10 +161,12 @@ def _compare(kept: dict[str, bytes], sweeps: Sequence[Sweep], done: Verified) ->
             done.shown.append(f"{name}: {num_figures:,} values in {len(ours)} rows follow from the records")
 
 
-def _look(paths: Sequence[Path], known: Container[Path | None], done: Verified) -> None:
+def _look(paths: Sequence[Path], known: Mapping[Path | None, Process], done: Verified) -> None:
     """Each record by itself, and beside the files that belong to it; `known` are those of the published figures."""
     wrong, served, logged = list[str](), 0, 0
-    for found, has_requests, has_log in mapped(_wrong, paths):
+    # Whoever read the records for the figures has looked at them by themselves: few are read again.
+    again = [path for path in paths if not (path in known and _is_right(known[path]))]
+    for found, has_requests, has_log in mapped(_wrong, again):
         wrong, served, logged = [*wrong, *found], served + has_requests, logged + has_log
     wrong += [f"{path.name}: of no plan, and of none of the figures" for path in paths if path not in known]
     done.problems += wrong
@@ -163,12 +179,18 @@ def _look(paths: Sequence[Path], known: Container[Path | None], done: Verified) 
             done.shown.append(f"{logged} logs of trainings to a target follow from their records")
 
 
+def _is_right(read: Process) -> bool:
+    """Whether nothing is wrong with a record that was read, and no file is beside it."""
+    beside = (read.path is not None and read.path.with_suffix(ending).exists() for ending in (REQUESTS, MLLOG))
+    return read.record is not None and read.too_long is None and not any(beside)
+
+
 def _wrong(path: Path) -> tuple[list[str], bool, bool]:
     """What is wrong with a record or its files; whether raw times of requests, and a log, are beside it."""
     readable, requests, log = read_records([path]), path.with_suffix(REQUESTS), path.with_suffix(MLLOG)
     wrong = list[str]()
     for record in readable:
-        wrong += [why for why in (_too_long(record), requests.exists() and _wrong_requests(record, requests)) if why]
+        wrong += [why for why in (too_long(record), requests.exists() and _wrong_requests(record, requests)) if why]
         if log.exists() and log.read_bytes() != mllog(record).encode():
             wrong.append(f"{log.name}: is not what its record gives")
     wrong += [f"{path.name}: {reason}" for reason in readable.reasons.values()]
@@ -215,25 +237,3 @@ def _overlaps(records: Sequence[Record]) -> Iterator[str]:
         for (start, one), (following, other) in zip(timed, timed[1:], strict=False):
             if start + one.wall_s > following + OVERLAP_S:
                 yield f"{other.name}: began while {one.name} ran on the same machine"
-
-
-def _too_long(record: Record) -> str | None:
-    """That its measured times are longer than what holds them: their steady state, or the whole process."""
-    measured = record.measurement
-    if measured is None:
-        return None
-    steps_s = sum(block.seconds for block in measured.blocks)
-    steps_s += 0.0 if measured.steps_are_blocks else sum(measured.latency_s)
-    took_s = {"steps": steps_s, "epochs": sum(each.seconds for each in measured.epochs)}
-    took_s["requests"] = measured.serving.duration_s if measured.serving else 0.0
-    seen = measured.target
-    took_s["log"] = max((each.ended_s for each in seen.log), default=0.0) if seen else 0.0
-    took_s["evaluations"] = seen.evaluations[-1].ended_s if seen else 0.0
-    limits = [(what, seconds, "the whole process", record.wall_s) for what, seconds in took_s.items()]
-    if measured.steady_boot_s is not None and measured.blocks:
-        begin_s, end_s = measured.steady_boot_s
-        limits.append(("steps", steps_s, "its steady state", end_s - begin_s))
-    for what, seconds, whole, limit_s in limits:
-        if seconds > limit_s * (1 + ROUNDING):
-            return f"{record.name}: its {what} took {seconds:.6g} s, and {whole} {limit_s:.6g} s"
-    return None

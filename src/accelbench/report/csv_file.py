@@ -4,15 +4,16 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TextIO
-
-import pandas as pd
+from typing import TYPE_CHECKING, TextIO
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.report.read import Sweep
 from accelbench.schema.record import Row, Value
 from accelbench.schema.serialize import group_digest
 from accelbench.schema.vocab import SHARE_ONE_CPU, Device, Scaling
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COLUMN = "scaling_efficiency"
 
@@ -65,8 +66,10 @@ def write_to(file: TextIO, rows: Iterable[Row]) -> None:
         writer.writerow(map(_safe, row.values()))
 
 
-def frame(rows: Sequence[Row]) -> pd.DataFrame:
+def frame(rows: Sequence[Row]) -> "pd.DataFrame":
     """`rows`, which have the same columns, as a frame in which unknown numbers are NaN, and other values None."""
+    import pandas as pd  # here, since it takes half a second
+
     return pd.DataFrame(rows, columns=list(rows[0]) if rows else None)
 
 

@@ -7,7 +7,7 @@ thousand whole records take a gigabyte of memory.
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -26,7 +26,7 @@ from accelbench.schema.parallel import mapped, without_collection
 from accelbench.schema.plan_file import PlanEntry, PlanFile, RaceFile, read_race
 from accelbench.schema.record import Record, listed
 from accelbench.schema.record import read_all as read_records
-from accelbench.schema.serialize import group_digest
+from accelbench.schema.serialize import changed, group_digest
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Device
 
@@ -168,22 +168,19 @@ def _read(folders: Mapping[Path, RefusedError | None], costs: Costs) -> dict[Pat
     """Folder -> its sweep without cells, or why nothing in it can be read."""
     # The records of all plans are read in one pass: processes that start later would be copies of a larger one. A sweep
     # without a readable plan has the cells of all its records but a search's short ones.
-    _entries.cache_clear()  # a file may have changed since
     _environments.clear()
-    plans: dict[Path, tuple[PlanFile, int]] = {}
+    plans: dict[Path, tuple[PlanFile, list[PlanEntry]]] = {}
     found: dict[Path, Sweep | UserError] = {}
     for folder, refused in folders.items():
         try:
             if refused is not None:
                 raise refused
-            plan, entries = _entries(folder)
-            plans[folder] = plan, len(entries)
+            plans[folder] = plan_file.read_entries(folder)
         except UserError as error:
             found[folder] = error
-    items = [(folder, number) for folder, (_, num) in plans.items() for number in range(num)]
-    made = mapped(partial(_planned, costs), items)
-    for folder, (plan, num) in plans.items():
-        processes = list(islice(made, num))
+    made = mapped(partial(_planned, costs), [(folder, entry) for folder, (_, of) in plans.items() for entry in of])
+    for folder, (plan, entries) in plans.items():
+        processes = list(islice(made, len(entries)))
         bad = [each for each in processes if isinstance(each, str)]
         found[folder] = (
             UserError(f"{folder / PLAN}: not a readable plan ({bad[0]}); run the sweep again")
@@ -196,13 +193,7 @@ def _read(folders: Mapping[Path, RefusedError | None], costs: Costs) -> dict[Pat
                 found[folder] = _of_records(folder, costs, each)
             except UserError as error:
                 found[folder] = error
-    _entries.cache_clear()  # those of very many cells fill the memory
     return {folder: found[folder] for folder in folders}
-
-
-@cache  # cleared at each reading
-def _entries(folder: Path) -> tuple[PlanFile, list[PlanEntry]]:
-    return plan_file.read_entries(folder)
 
 
 _environments: dict[str, Mapping[str, Any]] = {}  # of the records; emptied at each reading
@@ -214,19 +205,17 @@ def _slim(made: Process) -> Process:
         return made.without_samples()
     key = group_digest(record.environment)
     environment = _environments.setdefault(key, record.environment)
-    record = replace(record, environment=environment, cell=made.cell if made.cell == record.cell else record.cell)
+    record = changed(record, environment=environment, cell=made.cell if made.cell == record.cell else record.cell)
     return replace(made, record=record, known={"environment_key": key}).without_samples()
 
 
-def _planned(costs: Costs, item: tuple[Path, int]) -> Process | str:
-    """The process of an entry, by its number, of the plan in a folder; or why the entry is not readable."""
-    folder, number = item
+def _planned(costs: Costs, item: tuple[Path, PlanEntry]) -> Process | str:
+    """The process of an entry of the plan in a folder; or why the entry is not readable."""
+    folder, entry = item
     try:
-        wanted = _entries(folder)[1][number].read()
+        wanted = entry.read()
     except UserError as error:
         return str(error)
-    except IndexError:
-        return "it changed while it was read"
     return _of_file(folder / f"{wanted.record_name}.json", wanted.cell, wanted.label, costs)
 
 

@@ -20,6 +20,7 @@ from accelbench.schema.text import beginning, one_line
 MAX_PLACE = 60  # characters of a name in an error's path
 MAX_DEPTH = 50
 FINITE, WHOLE = Range(-sys.float_info.max, sys.float_info.max), Range(-MAX_COUNT, MAX_COUNT)
+MAPPING = dict | Mapping  # nearly all are of the first, which is found sooner
 
 Converter = Callable[[Any], Any]
 
@@ -146,7 +147,7 @@ def _mapping(key: Converter, entries: Mapping[str, Converter], other: Converter)
     """For a mapping whose `entries` have converters of their own."""
 
     def convert(values: Any) -> Any:
-        if not isinstance(values, Mapping):
+        if not isinstance(values, MAPPING):
             _refuse(values, "a mapping")
         found = {}
         try:
@@ -167,7 +168,7 @@ def _dataclass(cls: Any, clean: bool) -> Converter:
     def convert(values: Any) -> Any:
         if isinstance(values, cls):  # read already, see `record.from_values`
             return values
-        if not isinstance(values, Mapping):
+        if not isinstance(values, MAPPING):
             _refuse(values, "a mapping")
         found: dict[str, Any] = {}
         try:

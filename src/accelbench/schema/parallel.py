@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from itertools import islice
 from typing import Any, TypeVar
 
 from accelbench.errors import UserError
@@ -19,7 +18,7 @@ from accelbench.lifeline import end_with_parent
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-NUM_FIRST = 500  # items that this process does itself: so few take no longer than the start of processes may
+NUM_ALONE = 500  # items that this process does itself: so few take no longer than the start of processes may
 CHUNK = 50  # items that are sent together
 MAX_PROCESSES = 4  # more would wait for this process, which takes in what they send
 
@@ -40,21 +39,19 @@ def without_collection() -> Iterator[None]:
 
 def mapped(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
     """As `map`; of many items, other processes compute the results, ahead. Raises UserError: one of them was killed."""
-    # They are copies of this process, on Linux only. Results are pickled. The first items are taken one at a time.
-    rest = iter(items)
-    yield from map(function, islice(rest, NUM_FIRST))
-    others = list(rest)
+    # They are copies of this process, on Linux only. Results are pickled.
+    every = list(items)
     num = min(MAX_PROCESSES, len(os.sched_getaffinity(0))) if sys.platform == "linux" else 1
-    if num == 1 or not others:
-        yield from map(function, others)
+    if num == 1 or len(every) <= NUM_ALONE:
+        yield from map(function, every)
         return
     context = mp.get_context("fork")  # any other method imports the user's script again
-    pool = ProcessPoolExecutor(num, context, initializer=_begin, initargs=(function, others))
+    pool = ProcessPoolExecutor(num, context, initializer=_begin, initargs=(function, every))
     try:
         with warnings.catch_warnings():
             # Of threads, numpy's for example: the copy uses no lock that one of them may hold.
             warnings.simplefilter("ignore", DeprecationWarning)
-            chunks = pool.map(_chunk, range(0, len(others), CHUNK))
+            chunks = pool.map(_chunk, range(0, len(every), CHUNK))
         for results in chunks:
             yield from results
     except BrokenProcessPool as error:

@@ -11,7 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 from accelbench.errors import RefusedError, UserError, WriteError
 from accelbench.project import shown
@@ -20,7 +20,7 @@ from accelbench.schema.measurement import Data, Environment, Measurement, System
 from accelbench.schema.parallel import mapped
 from accelbench.schema.ranges import Seconds
 from accelbench.schema.secrets import kept, secret_argument, without_secrets
-from accelbench.schema.serialize import canonical_json, dumps, load, loads, plain, read_json, write_json
+from accelbench.schema.serialize import canonical_json, dumps, load, load_if_fits, loads, plain, read_json, write_json
 from accelbench.schema.text import MAX_REASON, beginning, ending, one_line
 from accelbench.schema.vocab import Status
 
@@ -36,6 +36,7 @@ MAX_NAMED = 5  # files in a list of those that can't be read
 
 # Fields of a record that name it or its cell. They hold settings, which `check_settings` looks at.
 NAMING = {"cell", "cell_id", "label", "identity", "status", "started_at", "sweep_id", "schema_version"}
+GROUPS = {name: kind for name, kind in get_type_hints(Cell).items() if dataclasses.is_dataclass(kind)}  # of settings
 ARGUMENTS = (("model", "args"), ("model", "batch_args"), ("data", "args"))  # of a user's code, in the JSON of a cell
 
 Result = TypeVar("Result")
@@ -120,6 +121,8 @@ FIELDS = frozenset(field.name for field in dataclasses.fields(Record))
 def from_values(values: Mapping[str, Any]) -> Record:
     """The record that `Record.to_json` gave, `cleared` again, its texts made safe to show.
 
+    Its cell and its environment may be those of other records too.
+
     Raises TypeError, ValueError, KeyError: `values` are no record of this schema, or one that no cell can leave, or its
     settings hold a secret; the message names the field.
     """
@@ -128,8 +131,7 @@ def from_values(values: Mapping[str, Any]) -> Record:
         raise KeyError(*sorted(missing))
     cell, cell_id = read_cell(values["cell"])
     loaded = {**cleared(values), "cell": cell}
-    environment = loads(_checked_environment(dumps(loaded["environment"])))
-    loaded["environment"] = {}
+    environment, loaded["environment"] = _checked_environment(dumps(loaded["environment"])), {}
     if isinstance(reason := loaded["reason"], str):
         loaded["reason"] = beginning(one_line(reason), MAX_REASON)
     if isinstance(error := loaded["error"], str):
@@ -181,25 +183,31 @@ def read_cell(values: Any) -> tuple[Cell, str]:
     Raises ValueError, KeyError, TypeError: `values` are no cell, or its settings hold a secret; the message names the
     field.
     """
-    cell, cell_id = _read_cell(dumps(values))
-    model = replace(cell.model, args=deepcopy(cell.model.args), batch_args=deepcopy(cell.model.batch_args))
-    return replace(cell, model=model, data=replace(cell.data, args=deepcopy(cell.data.args))), cell_id
+    return _read_cell(dumps(values))
 
 
-# A plan's entry and its record hold the same cell, and the records of a sweep the same environment: each is checked
-# once. Whoever reads a record may change its mappings, so that none is of two records.
+# A plan's entry and its record hold the same cell, the cells of a sweep differ in few settings, and its records have
+# the same environment: each is checked once.
 @functools.lru_cache(8)
 def _read_cell(text: bytes) -> tuple[Cell, str]:
     values = loads(text)
     check_settings(values)
-    (cell,) = load(dict[str, Cell], {"cell": values}, clean=True).values()
+    parts = values if isinstance(values, dict) else {}
+    groups = {name: _read_group(name, dumps(parts[name])) or parts[name] for name in GROUPS if name in parts}
+    (cell,) = load(dict[str, Cell], {"cell": parts | groups if parts else values}, clean=True).values()
     return cell, id_of(values)
 
 
+@functools.lru_cache(256)
+def _read_group(name: str, text: bytes) -> Any:
+    """A group of a cell's settings, such as its window; None if it does not fit."""
+    return load_if_fits(GROUPS[name], loads(text))
+
+
 @functools.lru_cache(64)
-def _checked_environment(text: bytes) -> bytes:
+def _checked_environment(text: bytes) -> Environment:
     (environment,) = load(dict[str, Environment], {"environment": loads(text)}, clean=True).values()
-    return dumps(environment)
+    return environment
 
 
 def write(record: Record, folder: Path) -> Path:
@@ -213,14 +221,21 @@ def write(record: Record, folder: Path) -> Path:
 
 
 def read(path: Path) -> Record:
-    """Reads one record. Raises UserError: the file is not a readable record."""
+    """Reads one record, whose mappings its reader may change. Raises UserError: the file is not a readable record."""
+    return deepcopy(_read(path))
+
+
+def _read(path: Path) -> Record:
     with explained(path, "record"):
         return from_values(read_json(path))
 
 
 @dataclass(frozen=True)
 class Readable:
-    """The readable records of some files, read one at a time while iterating. A file that is missing has none."""
+    """The readable records of some files, read one at a time while iterating. A file that is missing has none.
+
+    Cells and environments that are equal may be one object.
+    """
 
     paths: Iterable[Path]
     # file -> why it could not be read. Complete once the iteration has ended.
@@ -277,7 +292,7 @@ class Readable:
 
 
 def _read_named(path: Path) -> Record:
-    record = read(path)
+    record = _read(path)
     if record.name != path.stem:
         raise UserError(f"{path}: not a readable record (it is a copy of {record.name})")
     return record

@@ -203,17 +203,19 @@ def _add_texts(value: Any, texts: list[str]) -> None:
     parts = _parts(value)
     if type(value) in (list, tuple) and value:
         first = () if type(value[0]) in (list, tuple) else _parts(value[0])
-        if type(value[0]) in (int, float) or (first and all(type(part) in NUMBERS for part in first)):
+        if type(value[0]) in (int, float) or (first and NUMBERS.issuperset(map(type, first))):
             return
     for part in parts:
-        if type(part) not in NUMBERS:
+        if type(part) is str:
+            texts.append(part)
+        elif type(part) not in NUMBERS:
             _add_texts(part, texts)
 
 
 def _parts(value: Any) -> Collection[Any]:
     if type(value) in (list, tuple):
         return value  # type: ignore[no-any-return]
-    if isinstance(value, Mapping):
+    if type(value) is dict or isinstance(value, Mapping):  # the first is found sooner
         return value.values()
     return vars(value).values() if dataclasses.is_dataclass(value) else ()
 

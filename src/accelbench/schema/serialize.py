@@ -9,8 +9,10 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from copy import copy
 from io import BufferedReader
 from pathlib import Path
+from types import NoneType
 from typing import Any, TypeVar
 
 from accelbench.errors import REFUSED, RefusedError
@@ -20,6 +22,7 @@ T = TypeVar("T")
 
 CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 FIELDS = "__dataclass_fields__"
+LEAVES = {str, int, float, bool, NoneType}
 PREFIX, SUFFIX = ".accelbench-", ".tmp"  # of the names of files that are being written
 ABANDONED_S = 3600.0  # another process, perhaps on another machine, is still writing a younger one
 # Of a file that is read whole. A record of a million single steps (`cell.MAX_STEPS`) has some 120 MB, and a
@@ -46,14 +49,21 @@ def load(cls: type[T], values: Mapping[str, Any], *, clean: bool = False) -> T:
 def load_if_fits(cls: type[T], values: Any) -> T | None:
     """As `load` with `clean`; None if the values do not fit, such as those of another release."""
     with contextlib.suppress(ValueError):
-        return load(cls, values, clean=True)
+        return None if values is None else load(cls, values, clean=True)
     return None
+
+
+def changed(value: T, **changes: Any) -> T:
+    """As `dataclasses.replace`, in a fifth of the time: no check runs again, and nothing that was cached is dropped."""
+    made = copy(value)
+    vars(made).update(changes)
+    return made
 
 
 def plain(value: Any) -> Any:
     """A dataclass as a mapping, those in its fields and in lists too; the lists of numbers are not copied."""
     if hasattr(value, FIELDS):  # `dataclasses.is_dataclass` takes three times as long
-        return {name: plain(part) for name, part in vars(value).items()}
+        return {name: part if type(part) in LEAVES else plain(part) for name, part in vars(value).items()}
     is_of_dataclasses = type(value) is list and value and hasattr(value[0], FIELDS)
     return [plain(part) for part in value] if is_of_dataclasses else value
 

@@ -7,6 +7,7 @@ its column of cells.csv with the line in docs/columns.md, and its parameter in M
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass
+from functools import cached_property
 from typing import Any, get_args, get_type_hints
 
 KEY = "setting"  # of a field's metadata
@@ -45,13 +46,17 @@ class Declared:
         said: Setting = self.field.metadata[KEY]
         return said
 
-    @property
+    @cached_property
     def column(self) -> str:
         return self.said.column if isinstance(self.said.column, str) else self.field.name
 
+    @cached_property
+    def _names(self) -> list[str]:
+        return self.path.split(".")
+
     def value(self, whole: Any) -> Any:
         """Its value in an instance of the class; None if the group of settings that it belongs to is None there."""
-        for name in self.path.split("."):
+        for name in self._names:
             whole = None if whole is None else getattr(whole, name)
         return whole
 
