@@ -3,8 +3,16 @@
 import math
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from accelbench.schema.measurement import Check
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+# A command, an address or a path, and no unit such as samples/s.
+COPIED = re.compile(r"\b(accelbench|dvc|git|pip) [a-z]|\bmake (repro|setup|ui)|://|\S/(?!s\b)\S")
 
 
 def duration(seconds: float) -> str:
@@ -70,3 +78,9 @@ def and_more(num: int, thing: str) -> str:
 def exact(value: float | None) -> str:
     """`value` with all of its digits and thousands separators; a dash if unknown."""
     return UNKNOWN if value is None else f"{value:,}"
+
+
+def say(console: "Console", line: "str | Text", style: str = "") -> None:
+    """Prints a line: on a terminal broken between words, unless it has something to copy; in a file never broken."""
+    whole = not console.is_terminal or COPIED.search(str(line)) is not None
+    console.print(line, style=style, markup=False, highlight=False, soft_wrap=whole)

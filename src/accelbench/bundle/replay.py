@@ -27,7 +27,7 @@ from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.own_code import check_own_code
 from accelbench.grid.plan import skip_reason
 from accelbench.isolation.hosts import Hosts
-from accelbench.presentation import and_more, counted, duration, significant
+from accelbench.presentation import and_more, counted, duration, say, significant
 from accelbench.project import PLAN, REPLAY, RUNS, shown, workplace
 from accelbench.report import extension
 from accelbench.report.read import read
@@ -38,7 +38,6 @@ from accelbench.schema.vocab import SERVING, Library, Protocol
 from accelbench.settings.compose import one_cell
 from accelbench.settings.params import report_extension
 from accelbench.sweep import run as sweep
-from accelbench.sweep.terminal import say
 
 STUDY = "study:"
 # Shares of the budget: after which no process is begun; that one may take; that is waited for a quiet machine.

@@ -10,7 +10,7 @@ from accelbench.commands import to_target
 from accelbench.commands.command import VERBOSE, Command, Context, budget_in_s, flag
 from accelbench.commands.records import FOLDER, PRICE, check_devices, costs, default_folder
 from accelbench.errors import UserError
-from accelbench.presentation import counted
+from accelbench.presentation import counted, say
 from accelbench.project import workplace
 
 DECIDED = {"protocol", "server.rate", "server.duration_s", "server.latency_ms"}  # settings that --serve gives
@@ -142,23 +142,23 @@ def _show_best(chosen: Namespace, context: Context) -> int:
         raise UserError("\n  ".join([problem, *unread[:1], *notes]))
     explained = []
     for text in told:
-        terminal.say(console, f"{text}\n")
+        say(console, f"{text}\n")
     for each in found:
         best = chosen_of(each.group)
-        console.print(terminal.sentence(each), soft_wrap=not console.is_terminal)
+        say(console, terminal.sentence(each))
         if each.others:
             console.print(bars(each))
         if (len(best) > 1 or chosen.price_per_hour) and (table := tabulate_known("", OF_ONE, best)) is not None:
             console.print(rendered(table, console.width))
             explained = [NOTE]
         for line in terminal.remarks(each, planned):
-            console.print(line, soft_wrap=not console.is_terminal)
+            say(console, line)
         console.print()
     searched = [line for sweep in read if sweep.race and limit is None for line in sweep.race.answers]
     outside = [group for group in groups(cells) if group.within(limit) is None]
     missing = [f"{workload_text(each.fastest)}: no cell is within {limit}" for each in outside]
     for note in [*missing, *explained, *searched, *tips(cells), *notes]:
-        console.print(note, style="dim", markup=False)
+        say(console, note, "dim")
     return 0
 
 

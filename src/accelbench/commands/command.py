@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 
 from accelbench.errors import Parser, UserError
-from accelbench.presentation import seconds_of
+from accelbench.presentation import say, seconds_of
 from accelbench.schema.text import clean
 
 MAX_WIDTH = 100  # columns of a help text: wider lines are hard to read
@@ -27,9 +27,9 @@ class Context:
     console: Console  # where results and progress are printed
 
     def say(self, *lines: object) -> None:
-        """Prints each line as it is, but for what a terminal would take as a command."""
+        """Prints each line, without what a terminal would take as a command."""
         for line in lines:
-            self.console.print(clean(str(line)), markup=False, soft_wrap=True)
+            say(self.console, clean(str(line)))
 
 
 class Flag(NamedTuple):

@@ -19,7 +19,7 @@ from accelbench.compare.sureness import MARGIN as MARGIN
 from accelbench.compare.sureness import MIN_PROCESSES, Verdict, are_interleaved, compare_processes
 from accelbench.compare.sureness import SpeedRatio as SpeedRatio
 from accelbench.errors import UserError
-from accelbench.presentation import significant
+from accelbench.presentation import say, significant
 from accelbench.schema.interpreters import UNASKED, names
 from accelbench.schema.record import DEVICE_MEASUREMENTS, hardware, listed
 from accelbench.schema.text import clean
@@ -101,33 +101,33 @@ def compared(first: RecordSet, second: RecordSet, terms: Terms) -> Compared:
 def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) -> int:
     """Compares B with A, prints the answer, and returns the exit status. Raises UserError, as `compared`."""
 
-    def say(text: str, style: str = "") -> None:
-        console.print(clean(text), style=style, markup=False, highlight=False, soft_wrap=True)
+    def tell(text: str, style: str = "") -> None:
+        say(console, clean(text), style)
 
     found = compared(first, second, terms)
     for letter, records in (("A", first), ("B", second)):
-        say(f"{letter}: {records.name} ({described(records)})")
+        tell(f"{letter}: {records.name} ({described(records)})")
     for name, sides in found.matching.varied.items():
         written = (", ".join("not set" if each == "null" else each.strip('"') for each in side) for side in sides)
-        say(f"Compared: {name}: {' | '.join(written)}")
+        tell(f"Compared: {name}: {' | '.join(written)}")
     for warning in found.warnings:
-        say(warning, "yellow")
-    say(f"\nB's samples/s against A's, with the {100 * CONFIDENCE:g} % interval of the difference:")
+        tell(warning, "yellow")
+    tell(f"\nB's samples/s against A's, with the {100 * CONFIDENCE:g} % interval of the difference:")
     verdicts = [comparison.verdict(terms.margin) for _, comparison in found.pairs]
     for (one, comparison), verdict in zip(found.pairs, verdicts, strict=True):
-        say(f"{one.label:<42} {verdict:<10} {difference(comparison)}", SAID[verdict][0])
+        tell(f"{one.label:<42} {verdict:<10} {difference(comparison)}", SAID[verdict][0])
     if len(verdicts) == 1:
-        say(_of_environments(found, verdicts[0]) or SAID[verdicts[0]][1].format(margin=100 * terms.margin))
+        tell(_of_environments(found, verdicts[0]) or SAID[verdicts[0]][1].format(margin=100 * terms.margin))
     else:
         counts = ", ".join(f"{num} {verdict}" for verdict, num in Counter(verdicts).most_common())
-        say(f"B: {counts}" if counts else "nothing ran")
+        tell(f"B: {counts}" if counts else "nothing ran")
     if num_skipped := len(found.matching.pairs) - len(verdicts):
-        say(f"  {num_skipped} were skipped in both A and B", "dim")
+        tell(f"  {num_skipped} were skipped in both A and B", "dim")
     if found.matching.num_unpaired:
-        say(f"  {found.matching.num_unpaired} only A or only B has", "dim")
+        tell(f"  {found.matching.num_unpaired} only A or only B has", "dim")
     if len(verdicts) >= MANY:
         num_false = (1 - CONFIDENCE) * len(verdicts)
-        say(f"  by chance alone, about {num_false:.0f} intervals of as many equal pairs miss 0", "dim")
+        tell(f"  by chance alone, about {num_false:.0f} intervals of as many equal pairs miss 0", "dim")
     limit = terms.max_slower
     return int(limit is not None and any(comparison.is_slower_by(limit) for _, comparison in found.pairs))
 

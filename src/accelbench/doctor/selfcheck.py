@@ -19,7 +19,7 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.judging import disturbed
 from accelbench.judging.disturbed import DISTURBED
 from accelbench.judging.row import steady_rates
-from accelbench.presentation import duration
+from accelbench.presentation import duration, say
 from accelbench.project import Workplace, shown, workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import WantedCell
@@ -28,7 +28,6 @@ from accelbench.schema.vocab import Status
 from accelbench.settings.compose import one_cell
 from accelbench.sweep.context import SweepContext
 from accelbench.sweep.session import Session
-from accelbench.sweep.terminal import say
 
 SLOWDOWN = 0.05
 FOLDER = "selfcheck"  # of the records: not among those of sweeps, which reports and trackers read

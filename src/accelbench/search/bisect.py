@@ -17,7 +17,7 @@ from accelbench.errors import Interrupted, RefusedError, UserError, WriteError, 
 from accelbench.grid.plan import Prepared, check_request
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging import disturbed
-from accelbench.presentation import counted
+from accelbench.presentation import counted, say
 from accelbench.project import BISECTION, RUNS, shown, workplace
 from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record
@@ -30,7 +30,6 @@ from accelbench.sweep.context import SweepContext, folder_under_runs
 from accelbench.sweep.interleaved import save_comparison, shuffled_runs
 from accelbench.sweep.run import known
 from accelbench.sweep.session import Session
-from accelbench.sweep.terminal import say
 
 
 @dataclass(frozen=True)

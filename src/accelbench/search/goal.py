@@ -14,7 +14,7 @@ from accelbench.answers.words import environment_names, short_text, workload_tex
 from accelbench.errors import UserError
 from accelbench.judging import disturbed
 from accelbench.judging.row import steady_rates, summarise
-from accelbench.presentation import and_more, duration, significant
+from accelbench.presentation import and_more, duration, say, significant
 from accelbench.project import shown
 from accelbench.report.tables.table import Column, count, number, rendered, tabulate_known, word
 from accelbench.schema.cell import Cell, Window
@@ -22,7 +22,6 @@ from accelbench.schema.plan_file import RacedCell, RacedProcess, RaceFile, RaceO
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Protocol, Status
 from accelbench.search.race import Race, Sample
-from accelbench.sweep.terminal import say
 
 MAX_CELLS = 8  # of a table
 MAX_NAMED = 6  # cells that were not tried
@@ -243,7 +242,7 @@ def show(found: Found, folder: Path, console: Console) -> int:
     for answer in answers:
         console.print()
         for line in answer.sentences():
-            console.print(line, markup=False, highlight=False, soft_wrap=not console.is_terminal)
+            say(console, line)
         if (table := tabulate_known("", answer.columns(), answer.shown_cells())) is not None:
             console.print(rendered(table, console.width))
     if found.disturbed:

@@ -16,6 +16,7 @@ from accelbench.devices.registry import look
 from accelbench.errors import UserError
 from accelbench.grid.plan import data_of, skip_reason
 from accelbench.isolation.hosts import Hosts
+from accelbench.presentation import say
 from accelbench.project import shown, workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record
@@ -23,7 +24,6 @@ from accelbench.schema.vocab import MODULE, Device, Mode, Pipeline, Protocol, St
 from accelbench.settings.config import SweepOptions
 from accelbench.sweep import run
 from accelbench.sweep.context import prepare_missing
-from accelbench.sweep.terminal import say
 
 MAX_BATCH = 1 << 20
 GB = 1e9

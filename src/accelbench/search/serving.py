@@ -13,7 +13,7 @@ from accelbench.answers.serving import Capacity, best_settings, capacities, sett
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging import disturbed
-from accelbench.presentation import counted, duration, significant
+from accelbench.presentation import counted, duration, say, significant
 from accelbench.project import shown
 from accelbench.report import read
 from accelbench.report.tables.table import Column, count, number, rendered, tabulate_known
@@ -27,7 +27,7 @@ from accelbench.search.rates import NUM_REQUESTS, Candidate, Probed, RateRace
 from accelbench.settings.config import SweepOptions
 from accelbench.stats.regenerative import num_requests_for
 from accelbench.sweep.context import SweepContext
-from accelbench.sweep.terminal import outcome, say
+from accelbench.sweep.terminal import outcome
 
 FIRST_S = 2.0  # of requests one after another, and of all at once: what a setting may be able to do
 MAX_LATE = 3  # processes of a setting in a row whose requests came late, as beside neighbours: then none is run again

@@ -19,7 +19,7 @@ from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.grid.plan import in_order
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.disturbed import is_retried
-from accelbench.presentation import duration
+from accelbench.presentation import duration, say
 from accelbench.report.read import Sweep, read_all
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import read_planned
@@ -170,7 +170,7 @@ def answer(chosen: Sequence[Question], folder: Path, console: Console, hosts: Ho
     for number, question in enumerate(chosen, 1):
         took = f"({2 * MIN_PROCESSES} cells, interleaved, about {duration(question.cost_s)})"
         ask = f"\nQuestion {number} of {len(chosen)} {took}: is {question.title} faster?"
-        console.print(ask, style="bold", markup=False, soft_wrap=not console.is_terminal)
+        say(console, ask, "bold")
         # The same order each time: after an interruption, the records that are there are those of the first processes.
         runs = shuffled_runs(question.first.cell, question.second.cell, MIN_PROCESSES, seed=int(question.key, 16))
         suite, title = question.first.cell.suite, question.title
@@ -183,7 +183,7 @@ def answer(chosen: Sequence[Question], folder: Path, console: Console, hosts: Ho
         for found in groups(joined(map(Process.of, result.records))):
             if lead := found.lead:
                 said = f"{found.text(found.fastest)}: {lead.text} as {found.text(lead.second)} ({lead.how_sure})"
-                console.print(said, markup=False, soft_wrap=not console.is_terminal)
+                say(console, said)
     return records
 
 

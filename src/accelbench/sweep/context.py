@@ -14,6 +14,7 @@ from accelbench import lock
 from accelbench.errors import REFUSED, RefusedError, UserError, WriteError, writing_errors
 from accelbench.grid.plan import Prepared, check_request, prepare
 from accelbench.isolation.hosts import Hosts
+from accelbench.presentation import say
 from accelbench.project import MANIFEST, PLAN, RUNS, Workplace, resolved, shown, workplace
 from accelbench.schema import plan_file
 from accelbench.schema import record as records
@@ -24,7 +25,6 @@ from accelbench.schema.vocab import MODULE, RANDOM, Protocol
 from accelbench.schema.workload import DataSpec
 from accelbench.settings.config import SweepOptions
 from accelbench.settings.params import data_settings
-from accelbench.sweep.terminal import say
 
 
 @dataclass
@@ -66,7 +66,7 @@ class SweepContext:
         check_request(cells)
         return cls(options, console, hosts, place, folder, sweep_id, refuses=out is None)
 
-    def say(self, line: str, style: str | None = None) -> None:
+    def say(self, line: str, style: str = "") -> None:
         say(self.console, line, style)
 
     def alone(self) -> AbstractContextManager[None]:

@@ -96,7 +96,7 @@ def run(
             delivery.finish()
             delivery.relate(map(Process.of, result.records))
         if loss := delivery.loss():
-            console.print(loss, style="yellow", markup=False)
+            context.say(loss, "yellow")
         if len(ready.planned) == len(result.records) == 1 and result.records[0].sweep_id == context.sweep_id:
             result.links = delivery.links(result.records[0])
     return result

@@ -23,7 +23,7 @@ from accelbench.judging.disturbed import DISTURBED
 from accelbench.judging.row import phases_ms, remarks_in, summarise, warnings_of
 from accelbench.judging.served import limit_text, served_text
 from accelbench.judging.warnings import Kind, counted_samples, output_error_text, relative_half_width
-from accelbench.presentation import and_more, checked_words, counted, duration, significant, unit_of_work
+from accelbench.presentation import and_more, checked_words, counted, duration, say, significant, unit_of_work
 from accelbench.project import shown
 from accelbench.report.read import read
 from accelbench.report.tables import best
@@ -142,12 +142,7 @@ class SweepProgress:
         if self.console.is_terminal and not is_bad:
             self.console.print(line, no_wrap=True, overflow="ellipsis")
         else:  # the reason of a failure is said here alone
-            self.console.print(line, soft_wrap=True)
-
-
-def say(console: Console, line: str, style: str | None = None) -> None:
-    """Prints a line as it is; a terminal breaks it wherever it ends."""
-    console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+            say(self.console, line)
 
 
 def without_middle(text: str, width: int) -> str:
@@ -187,14 +182,14 @@ def conclude(records: Sequence[Record], folder: Path, console: Console, sweep_id
     """
     why = {record.name: reason for record in records if (reason := disturbed.reason(record))}
     counts = Counter(DISTURBED if record.name in why else record.status.value for record in records)
-    console.print(", ".join(f"{num} {outcome}" for outcome, num in counts.most_common()), highlight=False)
+    say(console, ", ".join(f"{num} {outcome}" for outcome, num in counts.most_common()))
     if why:
         again = f"the same command with out={shown(folder)} retry=failed"
         text = f"  {DISTURBED}: {next(iter(why.values()))}; no answer counts such a cell. To measure again: {again}"
         say(console, text, "yellow")
     say_skipped([record.reason for record in records if record.status == Status.skipped], console)
     for bad in [record for record in records if record.status in UNEXPECTED and record.sweep_id != sweep_id]:
-        console.print(f"  {bad.label}: {bad.status}: {outcome(bad)[0]}", style="red", highlight=False, markup=False)
+        say(console, f"  {bad.label}: {bad.status}: {outcome(bad)[0]}", "red")
     took_s = sum(record.wall_s for record in records)
     say(console, f"Records: {shown(folder)} ({duration(took_s)} of measuring)")
 
@@ -202,7 +197,7 @@ def conclude(records: Sequence[Record], folder: Path, console: Console, sweep_id
 def say_skipped(reasons: Sequence[str | None], console: Console) -> None:
     """Says why cells were skipped; `reasons` has one for each."""
     for reason, num in Counter(reasons).most_common():
-        console.print(f"  skipped {num}: {reason}", style="dim", highlight=False, markup=False)
+        say(console, f"  skipped {num}: {reason}", "dim")
 
 
 def show_answer(records: Sequence[Record], folder: str, console: Console, words: Sequence[str] = ()) -> None:
@@ -217,17 +212,16 @@ def show_answer(records: Sequence[Record], folder: str, console: Console, words:
     if not found and not trained:
         return
     chosen, alone = ([each for each in found if bool(each.others) == is_choice] for is_choice in (True, False))
-    soft_wrap = not console.is_terminal
     for each in trained[:MAX_WORKLOADS]:
         say(console, f"\n{each.sentence}")
     for answer in chosen[:MAX_WORKLOADS]:
         console.print()
-        console.print(sentence(answer), soft_wrap=soft_wrap)
+        say(console, sentence(answer))
         _show_figures("with", answer.group.short_text, answer.group.cells, console)
         for line in remarks(answer, planned):
-            console.print(line, soft_wrap=soft_wrap)
+            say(console, line)
     if len(chosen) > MAX_WORKLOADS:
-        console.print(Text(f"and {len(chosen) - MAX_WORKLOADS} other models or modes"), soft_wrap=soft_wrap)
+        say(console, f"and {len(chosen) - MAX_WORKLOADS} other models or modes")
     if alone:
         say(console, "\nOne cell of each model and mode, which no other compares with:")
         _show_figures("cell", lambda cell: cell.label, [each.fastest for each in alone[:MAX_CELLS]], console)
