@@ -70,9 +70,11 @@ def test_a_change_of_level_is_told_from_noise():
     steady = rng.normal(1, 0.05, 60).tolist()
     assert stats.change(steady) == stats.change([1.0, 2.0]) == 0
     assert stats.change([v * (1 + 0.15 * i / 60) for i, v in enumerate(steady)]) == pytest.approx(0.1, abs=0.04)
-    # Of as few blocks as a quick cell has, noise seldom passes for a stats.change.
-    few = [stats.change(rng.normal(1, 0.05, 10).tolist()) for _ in range(500)]
-    assert sum(found != 0 for found in few) < 50
+    # Of as few blocks as a quick cell has, neither noise nor a slow block passes for a change, and a drift does.
+    few = rng.normal(1, 0.03, (400, 8)) * rng.choice([1, 0.8], (400, 8), p=[0.9, 0.1])
+    drifts = rng.normal(1, 0.03, (400, 8)) * np.linspace(1, 0.8, 8)
+    assert sum(stats.change(each.tolist()) != 0 for each in few) < 8
+    assert sum(stats.change(each.tolist()) != 0 for each in drifts) > 300
 
 
 def test_levels_are_alike_within_the_tolerance_or_the_noise_which_is_stable_unless_it_grows():

@@ -9,7 +9,7 @@ from accelbench.presentation import significant
 from accelbench.schema.ceilings import ceilings_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Serving, TargetTraining
-from accelbench.schema.record import Record, Row
+from accelbench.schema.record import Record, Row, number_of
 from accelbench.schema.vocab import SHARE_ONE_CPU, Device, Mode, Precision, Protocol, Stop, Verdict
 from accelbench.stats import order_statistics
 from accelbench.stats.regenerative import MIN_CYCLES
@@ -94,6 +94,7 @@ def relative_half_width(row: Row) -> float | None:
 
 
 def _about_blocks(record: Record, measured: Measurement, row: Row) -> Iterator[Remark]:
+    """Uneven steps are a doubt where all blocks together are outside the interval of the median one, else noise."""
     blocks, window = measured.blocks, record.cell.window
     yield from _about_end(record.cell, measured)
     if 0 < len(blocks) < order_statistics.NUM_SAMPLES_FOR[50]:
@@ -109,14 +110,16 @@ def _about_blocks(record: Record, measured: Measurement, row: Row) -> Iterator[R
     width = relative_half_width(row) if blocks else None
     if width is not None and width > MAX_HALF_WIDTH:
         end = ", and more blocks would not help" if measured.stop == Stop.noisy else ""
-        yield Kind.note, f"noisy: samples/s are known to {100 * width:.0f} % only{end}", ""
+        yield Kind.note, f"noisy: the speed is known to {100 * width:.0f} % only{end}", ""
     rates = [block.num_samples / block.seconds for block in blocks]
     if rates:
         together = sum(block.num_samples for block in blocks) / sum(block.seconds for block in blocks)
-        if abs(together / median(rates) - 1) > MAX_CHANGE:
-            differs = f"{100 * (together / median(rates) - 1):+.0f} % from those of the median block"
-            unlike = f"differ by {differs}: steps take unlike times"
-            yield doubt("had uneven steps", f"samples/s of all blocks together {unlike}")
+        low, high = number_of(row, "samples_per_s_low"), number_of(row, "samples_per_s_high")
+        is_covered = low is not None and high is not None and low <= together <= high
+        if abs(together / median(rates) - 1) > MAX_CHANGE and not is_covered:
+            differs = f"{100 * (together / median(rates) - 1):+.0f} % from that of the median block"
+            unlike = f"differs by {differs}: steps take unlike times"
+            yield doubt("had uneven steps", f"the speed of all blocks together {unlike}")
     changed = order_statistics.change(rates) if rates else 0.0
     if abs(changed) > MAX_CHANGE:
         yield doubt("changed speed", f"the speed changed by {100 * changed:+.0f} % while it was measured")

@@ -121,14 +121,21 @@ def half_width(values: Sequence[float]) -> float | None:
 def change(values: Sequence[float]) -> float:
     """How much the last third's median differs from the first third's, as a share of the latter; `values` are above 0.
 
-    0 if noise explains it: up to three standard errors of the difference.
+    0 unless the values have a trend: Kendall's correlation with time, two-sided at 1 % (Mann, Econometrica 13, 1945).
+    Three standard errors of the thirds were the limit before, and then a single slow value in a third of two was a
+    change: of 39 cells of a quiet `make repro` 7 had one, 2.6 of them by chance (their blocks in random order had as
+    many), none with a trend (p .03 to .74), and all with both thirds within the published interval. Simulated, with 3 %
+    of noise and 10 % of outliers, 9 % of steady series of 6 to 8 values had a change before, and .5 % have one now. A
+    level that falls by 20 % is told in 86 % of series of 8 values (89 % before), by 10 % in 87 % of 20 (68 % before);
+    of 6 values in 40 % (87 % before), whose interval reaches from the least to the largest value.
     """
-    third = len(values) // 3
+    third, num = len(values) // 3, len(values)
     if third < 2:
         return 0.0
-    first, last = median(values[:third]), median(values[-third:])
-    error = MEDIAN_ERROR * noise(values) * math.sqrt(2 / third)
-    return last / first - 1 if abs(last - first) > 3 * error else 0.0
+    every = np.asarray(values)
+    trend = sum(np.sign(every[i + 1 :] - every[i]).sum() for i in range(num))
+    is_trend = abs(trend) - 1 > _normal_quantile(0.995) * math.sqrt(num * (num - 1) * (2 * num + 5) / 18)
+    return median(values[-third:]) / median(values[:third]) - 1 if is_trend else 0.0
 
 
 def alike(before: Sequence[float], after: Sequence[float], tolerance: float = 0.05) -> bool:
