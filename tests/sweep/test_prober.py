@@ -106,7 +106,9 @@ def test_only_the_precisions_of_the_cells_are_probed_and_later_the_missing_ones(
         ((1e9, 1e9, 1e9, 1e9), 3e9, None, "3 GFLOP/s, 3.00 times the device's ceiling: more than the 2.25", 1e9),
     ],
 )
-def test_a_cell_is_judged_by_the_ceiling_and_keeps_it_in_its_record(prober, rates, rate, warning, reason, ceiling):
+def test_a_cell_is_judged_by_the_ceiling_which_is_probed_again_for_a_reason(
+    prober, said, rates, rate, warning, reason, ceiling
+):
     prober(rates[0]).ceilings(CELL)  # some other day
     one = prober(*rates[1:])
     one.ceilings(CELL)
@@ -115,6 +117,7 @@ def test_a_cell_is_judged_by_the_ceiling_and_keeps_it_in_its_record(prober, rate
     assert (judged.reason or "").startswith(reason or "")
     assert judged.measurement.warnings == ([warning] if warning else [])
     assert judged.environment["ceilings"]["flops_per_s"] == {"fp32": ceiling}
+    assert sum(f"about 5 s, again: {judged.label} was faster)" in each for each in said) == len(rates) - 1
 
 
 def test_what_has_no_count_or_failed_is_left_as_it_is(prober):

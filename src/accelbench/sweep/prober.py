@@ -112,9 +112,12 @@ class Prober:
     def _read(self, cell: Cell) -> Ceilings | None:
         return read_ceilings(self.root, of_cell(cell, self.environment)).get(cell.device.value)
 
-    def probe(self, cell: Cell, precisions: Sequence[Precision]) -> None:
-        """Measures the device's ceilings, joins them with the known ones, keeps them; once more if disturbed."""
-        if self._probe_once(cell, precisions):
+    def probe(self, cell: Cell, precisions: Sequence[Precision], why: str = "once for these packages") -> None:
+        """Measures the device's ceilings, joins them with the known ones, keeps them; once more if disturbed.
+
+        The user is told `why`.
+        """
+        if self._probe_once(cell, precisions, why):
             self._repeat(cell, precisions)
 
     def _repeat(self, cell: Cell, precisions: Sequence[Precision]) -> None:
@@ -122,14 +125,14 @@ class Prober:
         if again := [word for word in precisions if known and word in known.disturbed]:
             reason = known.disturbed[again[0]] if known else ""
             if self._quiet.comes(f"The probe of {cell.device} was disturbed ({reason})"):
-                self._probe_once(cell, again)
+                self._probe_once(cell, again, "again")
 
-    def _probe_once(self, cell: Cell, precisions: Sequence[Precision]) -> bool:
+    def _probe_once(self, cell: Cell, precisions: Sequence[Precision], why: str) -> bool:
         device, cell = cell.device, replace(cell, engine=PROBING_ENGINE, keras=None)
         before = self.known.setdefault(_probed(cell), self._read(cell))
         if not self.hosts.can_probe(cell):
             return False
-        about = f"{', '.join(precisions)}; about {SECONDS + SECONDS_EACH * len(precisions)} s, once for these packages"
+        about = f"{', '.join(precisions)}; about {SECONDS + SECONDS_EACH * len(precisions)} s, {why}"
         self.say(f"Probing what {device} can do at most ({about}) ...")
         try:
             found = self.hosts.probe(cell, precisions)
@@ -152,9 +155,9 @@ class Prober:
         # algorithm a cell is invalid.
         probed, rate = _probed(record.cell), flops_per_s(record)
         record = self._with_ceilings(record)
-        while rate and self._may_be_too_low(record, rate) and self.num_reprobes[probed] < MAX_REPROBES:
+        while rate and (why := self._too_low(record, rate)) and self.num_reprobes[probed] < MAX_REPROBES:
             self.num_reprobes[probed] += 1
-            self.probe(record.cell, formats_of(record.cell.precision))
+            self.probe(record.cell, formats_of(record.cell.precision), f"again: {why}")
             record = self._with_ceilings(record)
         ceiling = _ceiling(record)
         if rate is None or ceiling is None or record.measurement is None:
@@ -171,13 +174,15 @@ class Prober:
         known = self.known.get(_probed(record.cell))
         return replace(record, environment={**record.environment, "ceilings": known.to_json() if known else None})
 
-    def _may_be_too_low(self, record: Record, rate: float) -> bool:
+    def _too_low(self, record: Record, rate: float) -> str:
+        """Why the ceiling may be too low; empty if it is not."""
         known, precision = self.known.get(_probed(record.cell)), record.cell.precision
-        if known is not None and known.disturbance(precision):
+        if known is not None and (load := known.disturbance(precision)):
             first = not self.num_reprobes[_probed(record.cell)]
-            return first or rate > NEAR * (known.ceiling_of(precision) or math.inf)
+            is_near = rate > NEAR * (known.ceiling_of(precision) or math.inf)
+            return f"it was disturbed ({load})" if first or is_near else ""
         ceiling = _ceiling(record)
-        return ceiling is not None and rate > ceiling
+        return f"{record.label} was faster" if ceiling is not None and rate > ceiling else ""
 
 
 def _probed(cell: Cell) -> Probed:
