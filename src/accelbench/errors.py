@@ -23,6 +23,11 @@ class UserError(Exception):
     """A mistake in the user's request. The message names the flag or file, and how to correct it."""
 
 
+def how_to_install(extra: str) -> str:
+    """The command that installs an extra beside accelbench, which pip finds installed: from its checkout or a wheel."""
+    return f"pip install 'accelbench[{extra}]'"
+
+
 def did_you_mean(word: object, known: Iterable[str]) -> str:
     """The end of a message about an unknown word: ` Did you mean cnn?`; empty if no known one is like it."""
     from difflib import get_close_matches  # here, since few runs meet a mistake

@@ -105,15 +105,10 @@ def _is_project(folder: Path) -> bool:
     return False
 
 
-def is_checkout() -> bool:
-    """Whether this package is accelbench's own checkout, not an installed copy."""
-    return not (PACKAGE / "conf").is_dir()
-
-
 def _conf(project: Path | None) -> Path:
     if project is not None and OUR_SCHEMA in _text(project / "conf" / "config.yaml"):
         return project / "conf"
-    return (PACKAGE.parents[1] if is_checkout() else PACKAGE) / "conf"
+    return (PACKAGE if (PACKAGE / "conf").is_dir() else PACKAGE.parents[1]) / "conf"
 
 
 def resolved(path: Path) -> Path:

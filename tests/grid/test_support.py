@@ -195,11 +195,10 @@ def test_what_is_not_installed_is_told_with_the_command(monkeypatch):
         monkeypatch.setattr(packages, "folder", lambda name: None if name in names else Path(name))
         return why_not(asked, report(Device.cpu))
 
-    told = "engine=lightning: torch is not installed in this environment: use engine=keras, or make setup"
+    told = "engine=lightning: torch is not installed in this environment: use another one, or engine=keras"
     assert without("torch", "pytorch_lightning", asked=make_cell()) == told
     assert without("torch", "pytorch_lightning") is None
     assert without("jax", asked=keras(JAX)).startswith("engine=keras engine.backend=jax: jax is not installed: ")
-    monkeypatch.setattr(packages, "is_checkout", lambda: False)
     for name in ("timm", "transformers"):
         theirs = make_cell(model=ModelSpec(name="x", library=Library(name), network="x"))
         told = f"model={name}: {name} is not installed: pip install 'accelbench[{name}]'"

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from accelbench.errors import UserError
+from accelbench.errors import UserError, how_to_install
 
-INSTALL = "model-signing is not installed: pip install 'accelbench[signing]'"
+INSTALL = f"model-signing is not installed: {how_to_install('signing')}"
 
 
 def path_of(bundle: Path) -> Path:

@@ -5,7 +5,7 @@ from contextlib import closing
 from typing import Any
 
 from accelbench.cluster.controller import ClusterEngine, Controller
-from accelbench.errors import UserError
+from accelbench.errors import UserError, how_to_install
 from accelbench.schema.cell import Cell
 from accelbench.settings.config import Executor, ExecutorConfig, SweepOptions
 from accelbench.sweep import run as local
@@ -37,5 +37,5 @@ def engine_of(executor: ExecutorConfig) -> ClusterEngine:
         if error.name not in ("submitit", "ray"):
             raise
         extra = executor.name.value
-        problem = f"executor={extra}: {error.name} is not installed: the extra `{extra}` has it"
-        raise UserError(f"{problem}: pip install '/path/to/accelbench[{extra}]'") from error
+        problem = f"executor={extra}: {error.name} is not installed: {how_to_install(extra)}"
+        raise UserError(problem) from error

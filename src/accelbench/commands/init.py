@@ -5,7 +5,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from accelbench.commands.command import Command, Context, flag
-from accelbench.errors import UserError, WriteError
+from accelbench.errors import UserError, WriteError, how_to_install
 from accelbench.project import PARAMS
 
 STARTER = Path(__file__).parent / "starter"
@@ -16,7 +16,7 @@ FILES = {
     "my_network.py": "my_network.py.txt",
     ".gitignore": "gitignore.txt",
 }
-NEXT = "Next: git init && dvc init && dvc repro  (pip install '/path/to/accelbench[dvc]'); then open report/index.html"
+NEXT = f"Next: git init && dvc init && dvc repro  ({how_to_install('dvc')}); then open report/index.html"
 
 
 def _run(chosen: Namespace, context: Context) -> int:

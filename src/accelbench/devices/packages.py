@@ -5,8 +5,6 @@ import importlib.util
 import re
 from pathlib import Path
 
-from accelbench.project import is_checkout
-
 INSTALLED = {"site-packages", "dist-packages"}  # names of folders of packages
 # The first torch whose memory no hostile file corrupts in torch.load with weights_only=True (CVE-2026-24747).
 SAFE_TORCH = (2, 10)
@@ -47,8 +45,3 @@ def is_safe_torch(version: str) -> bool:
     # What was built before the first safe release may lack the correction.
     release, is_early = (int(found[1]), int(found[2])), not found[3].startswith(".post") and found[3] != ""
     return release > SAFE_TORCH or (release == SAFE_TORCH and not is_early)
-
-
-def how_to_install(extra: str) -> str:
-    """The command that installs the packages of an extra of accelbench: in its checkout, all are installed at once."""
-    return "make setup" if is_checkout() else f"pip install 'accelbench[{extra}]'"

@@ -5,13 +5,14 @@ from pathlib import Path
 
 from accelbench.devices import cpu, packages
 from accelbench.devices.registry import DeviceReport, absent
+from accelbench.errors import how_to_install
 from accelbench.schema.vocab import Device
 
 
 def look(root: Path = Path("/")) -> DeviceReport:
     """The report of torch_xla's CPU device; `root` holds proc/ and sys/."""
     if (version := packages.version("torch_xla")) is None:
-        how = f"{packages.how_to_install('xla')} (for Linux on x86-64 only)"
+        how = f"{how_to_install('xla')} (for Linux on x86-64 only)"
         return absent(Device.xla_cpu, f"torch_xla is not installed: {how}")
     report = cpu.look(root)
     details = {"torch_xla": version, "usable_cores": report.details["usable_cores"]}

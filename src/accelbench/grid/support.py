@@ -14,6 +14,7 @@ from accelbench.devices import allocators, interpreters, packages
 from accelbench.devices.cpu import has_any
 from accelbench.devices.registry import DeviceReport
 from accelbench.engines import images
+from accelbench.errors import how_to_install
 from accelbench.schema import vocab
 from accelbench.schema.cell import ACCURACY, Cell, KerasSettings
 from accelbench.schema.workload import SHAPES
@@ -128,7 +129,7 @@ def _of_keras(cell: Cell, keras: KerasSettings) -> Iterator[str]:
         yield "xla_cpu is torch_xla's: use device=cpu engine.jit_compile=true to have XLA compile for the CPU"
     for name in ("jax" if on_jax else "tensorflow", "keras"):
         if _lacks(cell, name):
-            how = packages.how_to_install("jax" if on_jax else "keras")
+            how = how_to_install("jax" if on_jax else "keras")
             yield f"engine=keras engine.backend={keras.backend}: {name} is not installed: {how}"
     if on_jax and not keras.jit_compile:
         yield "engine.jit_compile=false: Keras on JAX would run operator by operator: use engine.jit_compile=true"
@@ -163,7 +164,7 @@ def _of_exported(cell: Cell, report: DeviceReport) -> Iterator[str]:
     quantizers = QUANTIZERS.get(engine, ()) if precision in vocab.QUANTIZED else ()
     for missing in (name for name in (*MODULES[engine], *quantizers) if _lacks(cell, name)):
         where = f"engine={engine} precision={precision}" if missing in quantizers else f"engine={engine}"
-        yield f"{where}: {missing} is not installed: {packages.how_to_install(engine)}"
+        yield f"{where}: {missing} is not installed: {how_to_install(engine)}"
     if cell.device != vocab.Device.cpu:
         yield f"engine={engine} runs on the CPU here: use device=cpu, {instead}"
     if cell.mode == vocab.Mode.generate:
@@ -199,10 +200,10 @@ def _of_lightning(cell: Cell, report: DeviceReport) -> Iterator[str]:
     modules = ("torch", "pytorch_lightning", *(["torch_xla"] if cell.device == vocab.Device.tpu else []))
     missing = [name for name in modules if _lacks(cell, name)] if cell.engine == vocab.Engine.lightning else []
     if missing == ["torch_xla"]:
-        how = packages.how_to_install("xla")
+        how = how_to_install("xla")
         yield f"device={cell.device}: torch_xla is not installed: {how}, or use engine=keras"
     elif missing:
-        yield f"engine=lightning: {missing[0]} is not installed in this environment: use engine=keras, or make setup"
+        yield f"engine=lightning: {missing[0]} is not installed in this environment: use another one, or engine=keras"
     if cell.model.library != vocab.Library.lightning:
         return
     if cell.device in vocab.XLA:
@@ -220,7 +221,7 @@ def _of_network(cell: Cell, report: DeviceReport) -> Iterator[str]:
         yield unfit
     name = cell.model.library.value
     if cell.model.library in (vocab.Library.timm, vocab.Library.transformers) and _lacks(cell, name):
-        yield f"model={name}: {name} is not installed: {packages.how_to_install(name)}"
+        yield f"model={name}: {name} is not installed: {how_to_install(name)}"
     if cell.model.output == vocab.ModelOutput.any and cell.mode == vocab.Mode.train and not cell.model.loss:
         yield "model.output=any: the built-in loss needs logits: use model.loss, mode=infer or model.output=logits"
     if cell.batch_size % cell.devices:
@@ -298,7 +299,7 @@ def _of_serving(cell: Cell, report: DeviceReport) -> Iterator[str]:
     if cell.protocol not in vocab.SERVING:
         return
     if cell.server.generator == vocab.Generator.loadgen and _lacks(cell, "mlperf_loadgen"):
-        yield f"server.generator=loadgen: it is not installed: {packages.how_to_install('loadgen')}, or use own"
+        yield f"server.generator=loadgen: it is not installed: {how_to_install('loadgen')}, or use own"
     if cell.devices > 1:
         yield f"devices={cell.devices}: {protocol} serves requests on one device: use devices=1"
     if cell.model.library == vocab.Library.lightning:

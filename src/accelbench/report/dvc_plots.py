@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from accelbench.errors import UserError
+from accelbench.errors import UserError, how_to_install
 from accelbench.schema.serialize import writing
 
 # The columns of cells.csv that .dvc/plots/throughput.json names.
@@ -43,6 +43,6 @@ def page() -> str:
     try:
         import vl_convert
     except ImportError as error:
-        raise UserError("DVC's plots need vl-convert-python: pip install '/path/to/accelbench[dvc]'") from error
+        raise UserError(f"DVC's plots need vl-convert-python: {how_to_install('dvc')}") from error
     bundle = vl_convert.javascript_bundle(EMBED, vl_version=VEGA_LITE).replace("</script", "<\\/script")
     return PAGE.read_text(encoding="utf-8").replace("POLICY", POLICY).replace("BUNDLE", bundle)

@@ -15,7 +15,7 @@ from typing import IO
 from urllib.request import ProxyHandler, build_opener
 
 from accelbench.devices import packages
-from accelbench.errors import UserError
+from accelbench.errors import UserError, how_to_install
 from accelbench.schema.secrets import masked
 from accelbench.sinks.location import HOST, PORT, artifacts, database, is_own, server_uri, tracking_uri, unreachable
 from accelbench.sinks.mlflow_fields import view_url
@@ -37,7 +37,7 @@ def serve(root: Path, port: int = PORT, open_browser: bool = True) -> int:
         _show(view_url(served, _newest_experiment(root)), open_browser)
         return 0
     if packages.version("mlflow") is None:  # mlflow-skinny, which writes runs, has no server
-        raise UserError(f"MLflow's server is not installed: {packages.how_to_install('ui')}")
+        raise UserError(f"MLflow's server is not installed: {how_to_install('ui')}")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does: a port just closed is free
         try:
