@@ -52,11 +52,6 @@ def compose(words: list[str]) -> list[config.RunConfig]:
     place = project.workplace()
     flags, words = _read(words)
     given, settings = suites.given_in(words), params.load(place.project)
-    if place.project is None and given.get("suite", suites.NO_SUITE) != suites.NO_SUITE:
-        raise UserError(
-            f"suite={given['suite']}: suites are defined in a project's {project.PARAMS}, and there is none here or "
-            "above: `accelbench init` makes one"
-        )
     suite = suites.Suite.chosen(given, settings)
     words = suites.with_arguments_added([*words, *(suite.overrides(given, flags.multirun) if suite else [])])
     suites.given_in(words)  # checks what the suite adds, too

@@ -59,8 +59,11 @@ class Suite:
                 )
             return None
         suites = params.get("suites")
-        if not isinstance(suites, DictConfig) or name not in suites:
-            raise UnknownChoiceError("suite", name, map(str, suites if isinstance(suites, DictConfig) else ()))
+        if not isinstance(suites, DictConfig) or not suites:
+            where = f"suites are defined in a project's {PARAMS}, under suites:, and there are none here or above"
+            raise UserError(f"suite={name}: {where}: `accelbench init` makes a project with some")
+        if name not in suites:
+            raise UnknownChoiceError("suite", name, map(str, suites))
         axes = OmegaConf.to_container(suites)[name]  # type: ignore[call-overload, index]
         if not isinstance(axes, dict):
             raise UserError(f"{PARAMS}: suites.{name}: should map settings to values")
