@@ -33,7 +33,7 @@ from report.conftest import ENVIRONMENT
 
 NUMBER = r"[\d,]+(?:\.\d+)?(?:e[+-]\d+)?"
 SENTENCE = re.compile(
-    rf"(?P<first>[^:;.]+, batch \d+) (?:is fastest here|measured fastest|gives), (?P<rate>{NUMBER}) images/s.*?; "
+    rf"(?P<first>[^:;.]+, batch \d+) (?:is fastest here|measured fastest|gives), (?P<rate>{NUMBER}) samples/s.*?; "
     rf"(?P<ratio>{NUMBER}) times as fast as (?P<second>[^;]+, batch \d+)"
     r"(?: \((?P<word>sure|likely)\)|, but (?P<not>can't tell))"
 )
@@ -314,8 +314,8 @@ def test_accelbench_best_shows_what_the_others_show(tmp_path, monkeypatch, capsy
     text = " ".join(capsys.readouterr().out.split())
     said = Said([cell for sweep in read.read_all(tmp_path / "results") for cell in sweep.cells])
     said.text("best", "", text)
-    said.speed("bars", said.names["", "cpu bf16 b32"], re.search(rf"cpu bf16 b32 ({NUMBER}) images/s", text)[1])
-    said.speed("bars", said.names["", "cpu fp32 b32"], re.search(rf"cpu fp32 b32 ({NUMBER}) images/s", text)[1])
+    said.speed("bars", said.names["", "cpu bf16 b32"], re.search(rf"cpu bf16 b32 ({NUMBER}) samples/s", text)[1])
+    said.speed("bars", said.names["", "cpu fp32 b32"], re.search(rf"cpu fp32 b32 ({NUMBER}) samples/s", text)[1])
     ratio, word = re.search(rf"({NUMBER}) times as slow, ([a-z']+)", text).groups()
     said.pair("bars", said.names["", "cpu bf16 b32"], said.names["", "cpu fp32 b32"], ratio, word)
     assert said.pairs

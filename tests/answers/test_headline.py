@@ -145,8 +145,8 @@ def test_the_headline_says_what_is_fastest_what_is_missing_and_what_is_in_doubt(
     assert (lines[0].heads, rows) == (
         ["Training"],
         [
-            ["cnn", "fp32 with keras b128 !", "300 images/s", "2.00x the next: bf16 with lightning, likely"],
-            ["mlp", "fp32 with keras b128", "1,010 images/s", "1.01x the next: fp32 with lightning, can't tell"],
+            ["cnn", "fp32 with keras b128 !", "300 samples/s", "2.00x the next: bf16 with lightning, likely"],
+            ["mlp", "fp32 with keras b128", "1,010 samples/s", "1.01x the next: fp32 with lightning, can't tell"],
         ],
     )
     assert {line.topic: line.text for line in lines} == {

@@ -17,7 +17,7 @@ def test_the_sentence_says_what_is_fastest_by_how_much_and_how_sure(answered, ma
     (found,) = answered([maker.ok(cell, rate) for cell, rate in zip(cells, (80, 100, 300, 400, 50, 60), strict=True)])
     assert (found.what, found.data) == ("mlp, training", "mnist")
     assert found.sentence == (
-        "bf16, batch 128 is fastest here, 400 images/s, median step 432 ms; "
+        "bf16, batch 128 is fastest here, 400 samples/s, median step 432 ms; "
         "4.00 times as fast as fp32, batch 128 (likely)."
     )
     first, second, third = found.candidates
@@ -41,7 +41,7 @@ def test_near_speeds_of_single_processes_cant_be_told_apart_and_the_command_deci
     model = ModelSpec(name="mlp", args={"widths": [512, 512, 512, 512], "dropout": 0.45})  # as conf/ has it
     cells = of_model([maker.cell(precision=precision) for precision in ("fp32", "bf16")], model)
     (answer,) = answered([maker.ok(cell, rate) for cell, rate in zip(cells, (1000, 1010), strict=True)])
-    assert "bf16, batch 128 measured fastest, 1,010 images/s" in answer.sentence
+    assert "bf16, batch 128 measured fastest, 1,010 samples/s" in answer.sentence
     assert "1.01 times as fast as fp32, batch 128, but can't tell: the intervals overlap." in answer.sentence
     assert answer.command == (
         "accelbench compare --run 'model=mlp data=mnist mode=train precision=bf16 batch_size=128' "
@@ -60,13 +60,13 @@ def test_interleaved_processes_need_no_command_where_they_decide(answered, maker
     assert answer.sentence.endswith("2.00 times as fast as fp32, batch 128 (sure).")
     assert (answer.command, len(answer.candidates[0].names)) == (None, 5)
     (answer,) = answered(maker.interleaved({"fp32": 1000, "bf16": 1001}))
-    assert answer.sentence.startswith("bf16, batch 128 and fp32, batch 128 are equally fast, 1,000 images/s")
+    assert answer.sentence.startswith("bf16, batch 128 and fp32, batch 128 are equally fast, 1,000 samples/s")
     assert (answer.candidates[1].verdict, answer.command) == ("1.00 times as slow, same", None)
     records = maker.interleaved({"fp32": 900, "bf16": 1000})
     for at, rate in ((5, 1010), (7, 300), (9, 300)):  # of bf16
         records[at] = maker.at(maker.ok(records[at].cell, rate), at)
     (answer,) = answered(records)
-    assert "fp32, batch 128 measured fastest, 900 images/s" in answer.sentence
+    assert "fp32, batch 128 measured fastest, 900 samples/s" in answer.sentence
     assert "times as fast as bf16, batch 128, but can't tell: " in answer.sentence
 
 
@@ -86,7 +86,7 @@ def test_that_no_larger_batch_was_tried_is_said_only_if_none_was(cells, maker) -
 
 def test_a_single_setting_is_no_choice_and_a_limit_is_a_part_of_the_answer(answered, maker) -> None:
     (answer,) = answered([maker.ok(maker.cell(), 1000)])
-    gives = "fp32, batch 128 gives 1,000 images/s, median step 173 ms."
+    gives = "fp32, batch 128 gives 1,000 samples/s, median step 173 ms."
     assert answer.sentence == f"{gives} It is the only setting that was measured in full."
     assert (answer.lead, answer.command, answer.num_more) == (None, None, 0)
     assert dataclasses.replace(answer, limit=Limit(200.0)).sentence == f"{gives} Nothing else is within 200 ms."

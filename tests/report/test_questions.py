@@ -72,6 +72,6 @@ def test_cells_that_generate_have_their_tokens_per_second(asked, maker) -> None:
             maker.ok(maker.cell(mode=Mode.generate, batch_size=size), 2 * size, generation=seen, tokens_per_sample=32)
         )
     question = asked([], records)["How many tokens per second?"]
-    said = "The most, 512 in all: mlp-cpu-fp32-b8-generate-128+32tokens, whose first tokens come after 200 ms"
+    said = "The most: mlp-cpu-fp32-b8-generate-128+32tokens, 512 tokens/s, first token after 200 ms"
     assert question.sentence == f"{said}, and each further one after 20.0 ms."
     assert [row[-1].text for row in question.table.rows] == ["8.00", "1.00"]

@@ -142,13 +142,13 @@ def test_the_fastest_cell_is_named_with_its_lead_over_the_next_setting():
     text = answer(of_rate(batch_size=8), of_rate(300.0, **bf16), of_rate(290.0, batch_size=8, **bf16))
     words = " ".join(text.split())
     assert words.startswith("mlp, inference, mnist: bf16, batch 32 is fastest here, 29")
-    assert "images/s" in words
+    assert "samples/s" in words
     assert "; 2.98 times as fast as fp32, batch 8 (likely)." in words
     table = text.partition("(likely).")[2]
     assert table.index("cpu bf16 b32") < table.index("cpu bf16 b8") < table.index("cpu fp32 b8")
     assert "accelbench best runs/mine" in words
     words = " ".join(answer(of_rate(), of_rate(50.0, batch_size=8)).split())  # cells that differ in the batch only
-    assert "fp32, batch 32 is fastest here, 99.7 images/s, median step 10.0 ms" in words
+    assert "fp32, batch 32 is fastest here, 99.7 samples/s, median step 10.0 ms" in words
     assert "; 2.00 times as fast as fp32, batch 8 (likely)." in words
 
 

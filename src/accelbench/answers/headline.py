@@ -48,7 +48,7 @@ def headline(answers: Sequence[Answer], cells: Sequence[MeasuredCell], published
     published numbers.
     """
     lines = [
-        _fastest(answers, beside_speeds(cells)),
+        _fastest(answers, [*beside_speeds(cells), *_generated(answers)]),
         Line("In doubt", in_doubt(answers, cells)),
         Line("Precision", worth(answers, cells)),
         Line("Studies", published),
@@ -119,6 +119,11 @@ def beside_speeds(cells: Sequence[MeasuredCell]) -> list[str]:
     """How many requests per second the best setting of each workload serves, and what trainings to a target say."""
     served = [f"{each.what}: {each.sentence}." for each in best_settings(capacities(cells))]
     return [*served, *(each.sentence for each in target_answers(cells))]
+
+
+def _generated(answers: Sequence[Answer]) -> list[str]:
+    """The tokens per second of the fastest setting of each network that generates, and when they come."""
+    return [f"{each.title}: {each.gives}" for each in answers if each.fastest.cell.mode == Mode.generate]
 
 
 def _missing(cells: Sequence[MeasuredCell]) -> str:

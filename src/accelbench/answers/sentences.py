@@ -7,7 +7,7 @@ from functools import cached_property
 from accelbench.answers.cells import Gap, MeasuredCell, Word
 from accelbench.answers.groups import Group, Limit, groups, setting_key
 from accelbench.answers.process import Process
-from accelbench.answers.words import MODES, data_text, model_text, unit_text
+from accelbench.answers.words import MODES, data_text, model_text, speed_text, token_times
 from accelbench.judging.row import warnings_of
 from accelbench.judging.warnings import DISAGREED, output_error_text
 from accelbench.presentation import significant
@@ -161,7 +161,7 @@ class Answer:
         )
 
     def _rate(self, cell: MeasuredCell) -> str:
-        return f"{significant(cell.speed)} {unit_text(cell)}"
+        return speed_text(cell.cell, cell.speed)
 
     @property
     def _latency(self) -> str:
@@ -170,6 +170,8 @@ class Answer:
             return ""
         if self.limit is not None and self.limit.percentile != 50:
             return f", p{self.limit.percentile} of a step {significant(self.fastest.number(self.limit.column))} ms"
+        if times := token_times(self.fastest.row):
+            return f", {times}"
         disagrees = " (which disagrees with the rate)" * (DISAGREED in self.fastest.doubts)
         return f", median step {significant(p50_ms)} ms{disagrees}"
 

@@ -3,17 +3,13 @@
 from collections.abc import Iterable
 
 from accelbench.answers.process import Process
+from accelbench.presentation import significant
 from accelbench.schema import interpreters, vocab
-from accelbench.schema.cell import Options
-from accelbench.schema.record import Row
+from accelbench.schema.cell import Cell, Options
+from accelbench.schema.record import Row, number_of
 
 FLAGS = [name for name in vars(Options()) if name != "allocator"]
 MODES = {vocab.Mode.train: "training", vocab.Mode.infer: "inference", vocab.Mode.generate: "generation"}
-# The samples of these data sets and libraries may be anything; of all others they are images.
-OTHER_DATA, OTHER_LIBRARIES = (
-    {vocab.ARRAYS, vocab.MODULE, vocab.OWN_BATCHES},
-    {vocab.Library.transformers, vocab.Library.lightning},
-)
 
 
 def model_text(process: Process) -> str:
@@ -76,11 +72,22 @@ def short_text(process: Process, *, has_engines: bool, environment: str | None =
     return ", ".join(filter(None, [settings, choice_text(process, has_engines=has_engines, environment=environment)]))
 
 
-def unit_text(process: Process) -> str:
-    """What a second has so many of: `images/s`, or `samples/s` of other data."""
-    model, data = process.cell.model, process.cell.data.name
-    is_other = model.batch or model.library in OTHER_LIBRARIES or data in OTHER_DATA
-    return f"{'samples' if is_other else 'images'}/s"
+def speed_unit(cell: Cell) -> tuple[int, str]:
+    """How many of what a cell's speed is said in one of its samples has, and the unit: `(32, "tokens/s")`."""
+    return (cell.generate.new_tokens, "tokens/s") if cell.mode == vocab.Mode.generate else (1, "samples/s")
+
+
+def speed_text(cell: Cell, *rates: float | None, digits: int = 3) -> str:
+    """Samples/s of a cell in its unit, such as `401 samples/s`, or of several ones `13.5 to 14.5 samples/s`."""
+    size, unit = speed_unit(cell)
+    return f"{' to '.join(significant(rate and size * rate, digits) for rate in rates)} {unit}"
+
+
+def token_times(row: Row) -> str:
+    """Such as `first token after 24.9 ms, 17.2 ms a token`; empty of a cell that generates nothing."""
+    first, later = number_of(row, "ttft_ms"), number_of(row, "tpot_p50_ms")
+    each = "" if later is None else f", {significant(later)} ms a token"
+    return "" if first is None else f"first token after {significant(first)} ms{each}"
 
 
 def options_text(row: Row) -> str | None:

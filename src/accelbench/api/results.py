@@ -11,7 +11,7 @@ from accelbench.answers.headline import beside_speeds
 from accelbench.answers.process import Process
 from accelbench.answers.sentences import FASTEST, answers, verdict_text
 from accelbench.answers.serving import Capacity, best_settings, capacities
-from accelbench.answers.words import workload_text
+from accelbench.answers.words import speed_text, speed_unit, workload_text
 from accelbench.api import html
 from accelbench.errors import UserError
 from accelbench.judging.row import remarks_in
@@ -23,6 +23,7 @@ from accelbench.report import read as reading
 from accelbench.report.read import Sweep
 from accelbench.schema.record import Record
 from accelbench.schema.text import clean
+from accelbench.schema.vocab import Mode
 from accelbench.stats.order_statistics import NUM_SAMPLES_FOR
 from accelbench.sweep import terminal
 
@@ -86,7 +87,7 @@ class Result(html.Figures):
         """One line, such as `Result(cnn-cpu-fp32-b128-infer: ok, 401 samples/s)`."""
         rate, text = self.samples_per_s, served_text(self._cell.row) if self.is_ok else ""
         what = f", {text}" if text else f": {self.reason}" if self.reason else ""
-        what = what if rate is None else f", {significant(rate)} samples/s"
+        what = what if rate is None else f", {speed_text(self._cell.cell, rate)}"
         return f"Result({self.label}: {self.status}{what})"
 
     def _repr_html_(self) -> str:
@@ -173,9 +174,10 @@ class Results(list[Result]):
         return "".join([*tables, *([_table(others, [] if found else lines)] if others or not found else [])])
 
     def _answers(self) -> list[str]:
-        several = [each for each in answers(each._cell for each in self) if each.others]
-        told = beside_speeds([each._cell for each in self])
-        return [*told, *(clean(terminal.sentence(each).plain) for each in several[: terminal.MAX_WORKLOADS])]
+        cells = [each._cell for each in self]
+        several = [each for each in answers(cells) if each.others or each.fastest.cell.mode == Mode.generate]
+        sentences = (clean(terminal.sentence(each).plain) for each in several[: terminal.MAX_WORKLOADS])
+        return [*beside_speeds(cells), *sentences]
 
 
 def read(folder: str | Path) -> Results:
@@ -200,18 +202,24 @@ def _table(results: Sequence[Result], lines: Sequence[str] = ()) -> str:
     places = {key: place for place, key in enumerate(ranked)}
     ordered = sorted(results, key=lambda each: places.get(each._cell.measured_key, len(places)))
     common, names = html.without_common([each.label for each in ordered])
-    rows, shares = [], []
+    units = {speed_unit(each._cell.cell)[1] for each in results}
+    unit = min(units) if len(units) == 1 else "speed"
+    times = {"first token (ms)": "ttft_ms", "a token (ms)": "tpot_p50_ms"} if "tokens/s" in units else {}
+    rows, shares, marked = [], [], []
     for each, name in zip(ordered, names, strict=True):
-        interval = html.interval(each.samples_per_s_low, each.samples_per_s_high)
-        speeds = [significant(each.samples_per_s), interval, significant(each.latency_p50_ms)]
-        group, cell = ranked.get(each._cell.measured_key, (None, None))
+        of = each._cell
+        size, low, high = speed_unit(of.cell)[0], each.samples_per_s_low, each.samples_per_s_high
+        interval = html.interval(low and size * low, high and size * high)
+        figures = [speed_text(of.cell, each.samples_per_s).removesuffix(f" {unit}"), interval]
+        figures += [significant(of.number(column)) for column in [*times.values(), "latency_p50_ms"]]
+        group, cell = ranked.get(of.measured_key, (None, None))
         against = verdict_text(group, cell) if group and cell and len(group.cells) > 1 else ""
-        said = [*filter(None, [served_text(each._cell.row)]), *each.warnings]
+        said = [*filter(None, [served_text(of.row)]), *each.warnings]
         about = "; ".join(said) if each.is_ok else ": ".join(filter(None, [each.status, each.reason]))
-        rows.append([name, *speeds, against, about])
+        marked += [len(rows)] if against == FASTEST else []
+        rows.append([name, *figures, against, about])
         shares.append((cell.speed or 0.0) / (group.fastest.speed or 1.0) if group and cell else None)
-    headings = ["cell", "samples/s", "95 % interval", "p50 (ms)", "", "doubts, or why there is no number"]
-    marked = [number for number, row in enumerate(rows) if row[4] == FASTEST]
+    headings = ["cell", unit, "95 % interval", *times, "p50 (ms)", "", "doubts, or why there is no number"]
     return html.page([*lines, *([f"All: {common}"] if common else [])], headings, rows, shares, marked)
 
 

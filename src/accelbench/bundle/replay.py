@@ -18,7 +18,7 @@ from rich.console import Console
 
 from accelbench.answers.cells import MeasuredCell, Word, gap
 from accelbench.answers.sentences import answers
-from accelbench.answers.words import unit_text
+from accelbench.answers.words import speed_text
 from accelbench.bundle.verify import verify
 from accelbench.compare.matching import flat
 from accelbench.compare.sureness import LIKELY_RATIO, MIN_PROCESSES, Judgement
@@ -228,18 +228,18 @@ def _bounds(judged: Judgement) -> tuple[float, float]:
 
 def _of_cell(there: MeasuredCell, here: MeasuredCell | None) -> Finding:
     """Two sessions are not interleaved: as much as processes of one cell may differ by is no difference."""
-    published = f"{significant(there.speed)} {unit_text(there)}"
+    published = speed_text(there.cell, there.speed)
     if here is None or not here.speed:
         return Finding(Found.cant_tell, there.label, published, why=_why(here))
     if _has_other_data(there, here):
-        return Finding(Found.cant_tell, there.label, published, significant(here.speed), OTHER_DATA)
+        return Finding(Found.cant_tell, there.label, published, speed_text(here.cell, here.speed), OTHER_DATA)
     found, verdict = gap(here, there), Found.cant_tell
     if found.is_told:
         verdict = Found.faster if found.ratio > 1 else Found.slower
     elif here.low and here.high and there.low and there.high:
         is_near = max(here.high / there.low, there.high / here.low) < LIKELY_RATIO
         verdict = Found.same if is_near else verdict
-    measured = f"{significant(here.speed)} ({100 * (found.ratio - 1):+.1f} %)"
+    measured = f"{speed_text(here.cell, here.speed)} ({100 * (found.ratio - 1):+.1f} %)"
     return Finding(verdict, there.label, published, measured, found.reason if verdict == Found.cant_tell else "")
 
 

@@ -12,6 +12,7 @@ from accelbench.answers.cells import MeasuredCell, Word, by_tokens
 from accelbench.answers.pairs import BATCH, DEVICE, ENGINE, OPTIONS, PRECISION, Axis, Pair, pairs
 from accelbench.answers.sentences import Answer
 from accelbench.answers.serving import Capacity, capacities
+from accelbench.answers.words import speed_text, token_times
 from accelbench.judging.row import phases_ms
 from accelbench.presentation import and_more, significant
 from accelbench.report.read import Sweep
@@ -164,11 +165,9 @@ def _arrivals(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
 def _generation(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
     if known := by_tokens(cells):
         most = known[0]
-        rate, first, each = (significant(most.number(name)) for name in ("tokens_per_s", "ttft_ms", "tpot_p50_ms"))
         yield QuestionSection(
             title="How many tokens per second?",
-            sentence=f"The most, {rate} in all: {most.label}, whose first tokens come after {first} ms, and each "
-            f"further one after {each} ms.",
+            sentence=f"The most: {most.label}, {speed_text(most.cell, most.speed)}, {token_times(most.row)}.",
             kind="times",
             lines=[],
             table=tabulate_known("Each cell that generates", TOKEN_COLUMNS, known, [TOKEN_NOTE]),

@@ -10,7 +10,7 @@ from statistics import median
 from rich.console import Console
 
 from accelbench.answers.process import Process
-from accelbench.answers.words import environment_names, short_text, workload_text
+from accelbench.answers.words import environment_names, short_text, speed_unit, workload_text
 from accelbench.errors import UserError
 from accelbench.judging import disturbed
 from accelbench.judging.row import steady_rates, summarise
@@ -168,6 +168,8 @@ class GroupAnswer:
         self.is_decided = self.race.is_decided(group)
         self.untried = [found.labels[i] for i in self.members if not self.race.candidates[i].was_tried]
         self._known = [reported[i] for i in self.members if i in reported]
+        is_speed = self._known and self.goal.by == "throughput"
+        self.size, self.unit = speed_unit(self._known[0].cell) if is_speed else (1, UNITS[self.goal.by])
 
     @property
     def name(self) -> str:
@@ -199,9 +201,13 @@ class GroupAnswer:
         environment = environment_names(self._known).get(self.reported[i].measured_key)
         return short_text(self.reported[i], has_engines=has_engines, environment=environment)
 
+    def _value(self, i: int) -> float | None:
+        value = self.found.value(i)
+        return value and self.size * value
+
     def _named(self, i: int) -> str:
         """A cell and its value, such as `cpu bf16 b32, 2 threads: 3,200 samples/s`."""
-        return f"{self._text(i)}: {significant(self.found.value(i))} {UNITS[self.goal.by]}"
+        return f"{self._text(i)}: {significant(self._value(i))} {self.unit}"
 
     def _sureness(self) -> str:
         goal, margin = self.goal, self.ranking.margin
@@ -221,7 +227,7 @@ class GroupAnswer:
         found, candidates = self.found, self.race.candidates
         return [
             Column("with", lambda i: word(self._text(i))),
-            Column(UNITS[self.goal.by], lambda i: number(found.value(i))),
+            Column(self.unit, lambda i: number(self._value(i))),
             Column("processes", lambda i: count(candidates[i].num_samples)),
             Column("", lambda i: word(found.outcome(i))),
         ]

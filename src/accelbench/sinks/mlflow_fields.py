@@ -19,7 +19,7 @@ from accelbench.answers.groups import Group, groups
 from accelbench.answers.process import PROCESS_SETTINGS, Process
 from accelbench.answers.sentences import FASTEST, verdict_text
 from accelbench.answers.serving import capacities
-from accelbench.answers.words import unit_text
+from accelbench.answers.words import speed_text
 from accelbench.judging import generated, served, target
 from accelbench.judging.disturbed import DISTURBED
 from accelbench.judging.row import remarks_in, summarise
@@ -255,7 +255,7 @@ def _about(standing: Standing, percent: float | None, experiment_id: str) -> str
         outcome = f"**{cell.outcome}**" + (f": {text}" if text else "")
         return " · ".join(filter(None, [outcome, standing.served, processes]))
     width = "" if percent is None else f" ±{significant(percent, 2)} %"
-    words = [f"**{significant(cell.speed)} {unit_text(cell)}**{width} on {cell.row['device_name']}"]
+    words = [f"**{speed_text(cell.cell, cell.speed)}**{width} on {cell.row['device_name']}"]
     if fastest is cell:
         words.append(f"**{FASTEST}** of what compares with it")
     elif fastest is not None:
@@ -359,8 +359,8 @@ def _outcome(record: Record, row: Row) -> str:
     verdict = [f"**{outcome}**" + (f": {reason}" if reason else "")]
     if outcome == Status.ok and row["samples_per_s"] is not None:
         low, high = row["samples_per_s_low"], row["samples_per_s_high"]
-        interval = f" ({low:,.4g} to {high:,.4g} within this process)" if low is not None else ""
-        verdict.append(f"{row['samples_per_s']:,.4g} samples/s{interval} on {row['device_name']}")
+        interval = f" ({speed_text(record.cell, low, high, digits=4)} within this process)" if low is not None else ""
+        verdict.append(f"{speed_text(record.cell, row['samples_per_s'], digits=4)}{interval} on {row['device_name']}")
     elif outcome == Status.ok and (text := served.served_text(row)):
         verdict.append(f"{text} on {row['device_name']}")
     return " · ".join(verdict)

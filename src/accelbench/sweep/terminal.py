@@ -16,6 +16,7 @@ from accelbench.answers.cells import MeasuredCell, cells_of
 from accelbench.answers.process import Process
 from accelbench.answers.sentences import Answer, answers
 from accelbench.answers.trust import tips
+from accelbench.answers.words import speed_text, speed_unit, token_times
 from accelbench.grid.estimate import Evidence, Length, lengths
 from accelbench.grid.plan import Planned
 from accelbench.judging import disturbed
@@ -44,7 +45,7 @@ MAX_WORKLOADS = 3  # for more, the report and `accelbench best` are the places t
 MAX_CELLS = 12
 MAX_DOUBTS = 2  # of a card or an answer
 MAX_SLOWER = 3  # cells of an answer whose first doubt is said
-FIGURES = ("samples/s", "± (%)", "tokens/s", "p50 (ms)", "doubts")
+FIGURES = ("samples/s", "± (%)", "tokens/s", "first token (ms)", "a token (ms)", "p50 (ms)", "doubts")
 BAR_WIDTH = 48
 NAME_WIDTH = 8
 MAX_ERROR_LINES = 16  # of the user's own code; a traceback through frameworks is longer, and is in the record
@@ -160,10 +161,13 @@ def outcome(record: Record) -> list[str]:
         return [str(row["disturbed"])]
     words = []
     if isinstance(rate := row["samples_per_s"], float):
-        width = relative_half_width(row)
+        (size, unit), width = speed_unit(record.cell), relative_half_width(row)
+        rate *= size
         bounds = "" if width is None else f" ±{100 * width:.1f} %"
-        words.append(f"{rate:>11,.{0 if rate >= 100 else 2}f} samples/s{bounds}")
-    if isinstance(row["latency_p50_ms"], float):
+        words.append(f"{rate:>11,.{0 if rate >= 100 else 2}f} {unit}{bounds}")
+    if times := token_times(row):
+        words.append(times)
+    elif isinstance(row["latency_p50_ms"], float):
         words.append(f"{row['latency_p50_ms']:>9.3f} ms/step")
     if text := served_text(row):
         words += text.split(", ")
@@ -250,7 +254,7 @@ def _show_figures(
 
 
 def sentence(answer: Answer) -> Text:
-    """Such as `resnet18, inference, random 3x224x224: bf16, batch 16 is fastest here, 51 images/s; ...`."""
+    """Such as `resnet18, inference, random 3x224x224: bf16, batch 16 is fastest here, 51 samples/s; ...`."""
     return Text.assemble((f"{answer.what}", "bold"), f", {answer.data}: {answer.sentence}")
 
 
@@ -302,7 +306,7 @@ def _card_lines(record: Record, row: Row, says_why: bool) -> Iterator[tuple[str,
     is_ok, speed = record.status == Status.ok, number_of(row, "samples_per_s")
     requests = number_of(row, "requests_per_s")
     outcome = f"{significant(requests, 4)} requests/s" if is_ok and requests is not None else record.status.value
-    outcome = f"{significant(speed, 4)} samples/s" if is_ok and speed is not None else outcome
+    outcome = speed_text(record.cell, speed, digits=4) if is_ok and speed is not None else outcome
     outcome = DISTURBED if row["disturbed"] else outcome
     device = "" if row["device_name"] is None else f" on {row['device_name']}"
     data = f", {row['data']}" + " (a stand-in)" * record.data.stand_in if record.data and is_ok else ""
@@ -314,7 +318,7 @@ def _card_lines(record: Record, row: Row, says_why: bool) -> Iterator[tuple[str,
     if record.error and record.cell.own_code and len(record.error.splitlines()) <= MAX_ERROR_LINES:
         yield "error", Text(own_calls(record.error) or record.error.rstrip(), "dim")
     if is_ok and not row["disturbed"]:
-        yield from _speed(row)
+        yield from _speed(record.cell, row)
         if record.measurement and record.measurement.serving:
             yield from _served(record.cell, record.measurement.serving, row)
         if row["target_reached"] is not None:
@@ -330,13 +334,12 @@ def _card_lines(record: Record, row: Row, says_why: bool) -> Iterator[tuple[str,
         yield "", Text(f"{and_more(num, 'doubt')}, in the record", "yellow")
 
 
-def _speed(row: Row) -> Iterator[tuple[str, Text | str]]:
+def _speed(cell: Cell, row: Row) -> Iterator[tuple[str, Text | str]]:
     """How fast the cell is, and where a step's time goes."""
     low, high = (number_of(row, f"samples_per_s_{end}") for end in ("low", "high"))
     if low is not None and high is not None:
-        interval = f"{significant(low, 4)} to {significant(high, 4)}"
-        yield "speed", f"{interval} samples/s with 95 % confidence, in this process"
-    if (tokens := number_of(row, "tokens_per_s")) is not None:
+        yield "speed", f"{speed_text(cell, low, high, digits=4)} with 95 % confidence, in this process"
+    if (tokens := number_of(row, "tokens_per_s")) is not None and cell.mode != Mode.generate:
         yield "tokens", f"{significant(tokens, 4)} tokens/s"
     if (first := number_of(row, "ttft_ms")) is not None:
         rate, size = (significant(number_of(row, column), 4) for column in ("decode_tokens_per_s", "kv_cache_mb"))

@@ -8,7 +8,8 @@ from accelbench.answers.groups import Group, choices
 from accelbench.answers.sentences import Answer
 from accelbench.judging.row import warnings_of
 from accelbench.judging.warnings import output_error_text, relative_half_width
-from accelbench.report.tables.table import Column, Entry, Table, columns_of, count, number, tabulate_known
+from accelbench.report.tables.table import Column, Entry, Table, columns_of, count, number, speed, tabulate_known
+from accelbench.schema.vocab import Mode
 
 NOTE = (
     "The best cell by each known criterion. Unbeaten: no other cell is at least as good by all criteria that are known "
@@ -39,9 +40,11 @@ def _num_doubts(cells: Sequence[MeasuredCell]) -> int | None:
 
 # What a cell achieved.
 FIGURES: list[Column[MeasuredCell]] = [
-    Column("samples/s", lambda cell: cell.speed, number),
+    Column("samples/s", lambda cell: None if cell.cell.mode == Mode.generate else cell.speed, number),
     Column("± (%)", _half_width),
     Column("tokens/s", lambda cell: cell.row["tokens_per_s"], number),
+    Column("first token (ms)", lambda cell: cell.row["ttft_ms"], number),
+    Column("a token (ms)", lambda cell: cell.row["tpot_p50_ms"], number),
     Column("p50 (ms)", lambda cell: cell.row["latency_p50_ms"], number),
     Column("J/sample", lambda cell: cell.row["energy_j_per_sample"], number),
     Column("cost of a million", lambda cell: cell.row["cost_per_million_samples"], number),
@@ -72,10 +75,10 @@ def what_to_use(answers: Sequence[Answer]) -> Table | None:
     columns: list[Column[Answer]] = [
         Column("model, and what is done", lambda answer: answer.group.what),
         Column("most samples/s with", lambda answer: answer.group.short_text(answer.fastest)),
-        Column("samples/s", lambda answer: answer.fastest.speed, number),
+        Column("samples/s", lambda answer: speed(answer.fastest)),
         Column("± (%)", lambda answer: _half_width(answer.fastest)),
         Column("next best", lambda answer: answer.lead and answer.group.short_text(answer.lead.second)),
-        Column("its samples/s", lambda answer: answer.lead and answer.lead.second.speed, number),
+        Column("its samples/s", lambda answer: answer.lead and speed(answer.lead.second)),
         Column("times as fast", lambda answer: answer.lead and answer.lead.ratio, number),
         Column("how sure", lambda answer: answer.lead and answer.lead.how_sure),
         Column("output differs from fp32's by", lambda answer: _output_error(answer.fastest)),

@@ -12,7 +12,7 @@ from accelbench.answers.process import Process
 from accelbench.answers.words import options_text
 from accelbench.presentation import significant
 from accelbench.report.read import Sweep
-from accelbench.report.tables.table import Column, Table, count, number, tabulate_known
+from accelbench.report.tables.table import Column, Table, count, number, speed, tabulate_known
 from accelbench.schema.serialize import group_key
 from accelbench.schema.vocab import Mode
 from accelbench.stats.means import MeanDifference, mean_difference
@@ -32,8 +32,8 @@ COLUMNS: list[Column[Pair]] = [
     Column("against", lambda pair: pair.base_value),
     Column("times as fast", lambda pair: pair.gap.ratio, number),
     Column("how sure", lambda pair: pair.gap.how_sure),
-    Column("samples/s", lambda pair: pair.cell.speed, number),
-    Column("against: samples/s", lambda pair: pair.base.speed, number),
+    Column("samples/s", lambda pair: speed(pair.cell)),
+    Column("against: samples/s", lambda pair: speed(pair.base)),
 ]
 COLUMNS_OF_OPTIONS: list[Column[Pair]] = [
     Column("compile (s)", lambda pair: pair.cell.row["compile_s"], number),

@@ -10,7 +10,9 @@ from rich.bar import Bar
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.sentences import Answer
+from accelbench.answers.words import speed_text
 from accelbench.presentation import UNKNOWN, exact, significant
 from accelbench.schema.record import Value
 from accelbench.schema.vocab import Device
@@ -49,6 +51,11 @@ def count(value: Value) -> Entry:
 def percent(share: Value) -> Entry:
     """An entry that shows a share of 1 in percent."""
     return number(100 * float(share) if share is not None else None)
+
+
+def speed(cell: MeasuredCell) -> Entry:
+    """An entry of a column of samples/s, with the unit if it is another one."""
+    return Entry(speed_text(cell.cell, cell.speed).removesuffix(" samples/s"), cell.speed)
 
 
 @dataclass(frozen=True)

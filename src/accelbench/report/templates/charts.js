@@ -56,7 +56,8 @@ function describe(cell) {
   const estimated = metric.name === "time_s" && cell.time_provenance === "estimated" ? "~" : "";
   add(`${unit()}: ${estimated}${text(value, metric.kind)}`
     + (interval ? `, 95 % interval ${interval.map(end => text(end, metric.kind)).join(" to ")}` : ", no interval"), value !== null);
-  add(`${text(cell.samples_per_s)} samples/s`, metric.name !== "samples_per_s" && cell.samples_per_s !== null);
+  const [speed, per] = cell.mode === "generate" ? ["tokens_per_s", "tokens/s"] : ["samples_per_s", "samples/s"];
+  add(`${text(cell[speed])} ${per}`, metric.name !== speed && cell[speed] !== null);
   const latencies = [50, 99].filter(each => number(cell, `latency_p${each}_ms`) !== null);
   add(`latency ${latencies.map(each => `p${each} ${text(cell[`latency_p${each}_ms`])} ms`).join(", ")}`, latencies.length);
   add(`Doubt: ${cell.warnings}`, cell.warnings);
