@@ -18,7 +18,7 @@ Drawn = Iterator[tuple[str, str, Figure | None]]
 
 # Study 000's figures by family of networks: name of the file, what it shows, and a cell's value.
 FAMILIES: Sequence[tuple[str, str, pictures.Value | Device]] = (
-    ("families", "Throughput by family (images/s)", lambda each: each.speed),
+    ("families", "Throughput by family (samples/s)", lambda each: each.speed),
     ("utilisation", "Utilisation of the device by family (%)", steps.utilisation_percent),
     ("memory", "Memory of the device by family (MB)", lambda each: each.number("peak_device_mb")),
     ("power", "Power of the GPU by family (W)", lambda each: each.number("gpu_power_w")),

@@ -1,16 +1,24 @@
+import io
 import json
 import re
 import xml.etree.ElementTree as ElementTree
 
 import pandas as pd
 import pytest
+from rich.console import Console
 
 import accelbench
+from accelbench.answers.cells import cells_of
+from accelbench.answers.headline import headline
+from accelbench.answers.process import Process
+from accelbench.answers.sentences import answers
 from accelbench.report import csv_file
 from accelbench.report.read import read_all
 from accelbench.schema import record as records
+from accelbench.schema.generation import Generation
 from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import Mode, Precision, Status
+from accelbench.sweep import terminal
 from fakes import make_cell, make_measurement, make_record
 from report.conftest import Maker
 from report.pictures.samples import served
@@ -94,6 +102,26 @@ def test_a_notebook_shows_the_answer_and_a_line_with_a_bar_for_each(results):
     lines = repr(results).splitlines()
     assert "bf16, batch 32 is fastest here" in lines[1]
     assert len(lines) == 5
+
+
+def test_a_generation_is_said_in_tokens_per_second_with_their_times(tmp_path):
+    seen = Generation(prefill_s=[0.1] * 8, decode_s=[[0.01] * 31] * 8, cache_bytes=4_000_000)
+    measured = make_measurement(generation=seen, tokens_per_sample=32)
+    record = make_record(make_cell(mode=Mode.generate), measurement=measured)
+    records.write(record, tmp_path)
+    results, console = accelbench.read(tmp_path), Console(file=io.StringIO(), width=120)
+    terminal.show_card(record, "", console)
+    terminal.show_answer([record], "runs/mine", console)
+    cells = cells_of([Process.of(record)])
+    told = [" ".join(terminal.outcome(record)), headline(answers(cells), cells)[0].text, results._repr_html_()]
+    for text in told:
+        assert re.search("102,[04]00 tokens/s", text)
+        assert "first token after 100 ms, 10.0 ms a token" in text
+    for text in (*told, repr(results), console.file.getvalue()):
+        assert "tokens/s" in text
+        assert "samples/s" not in text
+        assert "ms/step" not in text
+    assert "first token (ms)" in told[-1]
 
 
 def test_a_notebook_shows_what_each_setting_serves_before_other_cells(folder):
