@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from accelbench.schema.measurement import Check
+from accelbench.schema.text import clean
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.text import Text
 
 # A command, an address or a path, and no unit such as samples/s.
 COPIED = re.compile(r"\b(accelbench|dvc|git|pip) [a-z]|\bmake (repro|setup|ui)|://|\S/(?!s\b)\S")
@@ -80,7 +80,11 @@ def exact(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:,}"
 
 
-def say(console: "Console", line: "str | Text", style: str = "") -> None:
-    """Prints a line: on a terminal broken between words, unless it has something to copy; in a file never broken."""
+def say(console: "Console", line: object, style: str = "") -> None:
+    """Prints a line: on a terminal broken between words, unless it has something to copy; in a file never broken.
+
+    It is a text of rich, or anything whose text is printed without what a terminal would take as a command.
+    """
+    line = line if hasattr(line, "plain") else clean(str(line))
     whole = not console.is_terminal or COPIED.search(str(line)) is not None
     console.print(line, style=style, markup=False, highlight=False, soft_wrap=whole)

@@ -47,8 +47,9 @@ def headline(answers: Sequence[Answer], cells: Sequence[MeasuredCell], published
     `cells` are those of the answers and those that were not measured; `published` says how the answers compare with
     published numbers.
     """
+    generated = [f"{each.title}: {each.gives}" for each in answers if each.fastest.cell.mode == Mode.generate]
     lines = [
-        _fastest(answers, [*beside_speeds(cells), *_generated(answers)]),
+        _fastest(answers, [*beside_speeds(cells), *generated]),
         Line("In doubt", in_doubt(answers, cells)),
         Line("Precision", worth(answers, cells)),
         Line("Studies", published),
@@ -119,11 +120,6 @@ def beside_speeds(cells: Sequence[MeasuredCell]) -> list[str]:
     """How many requests per second the best setting of each workload serves, and what trainings to a target say."""
     served = [f"{each.what}: {each.sentence}." for each in best_settings(capacities(cells))]
     return [*served, *(each.sentence for each in target_answers(cells))]
-
-
-def _generated(answers: Sequence[Answer]) -> list[str]:
-    """The tokens per second of the fastest setting of each network that generates, and when they come."""
-    return [f"{each.title}: {each.gives}" for each in answers if each.fastest.cell.mode == Mode.generate]
 
 
 def _missing(cells: Sequence[MeasuredCell]) -> str:

@@ -14,7 +14,6 @@ from rich.console import Console
 
 from accelbench.errors import Parser, UserError
 from accelbench.presentation import say, seconds_of
-from accelbench.schema.text import clean
 
 MAX_WIDTH = 100  # columns of a help text: wider lines are hard to read
 VERBOSE = "verbose=true"  # the setting that -v stands for
@@ -27,9 +26,9 @@ class Context:
     console: Console  # where results and progress are printed
 
     def say(self, *lines: object) -> None:
-        """Prints each line, without what a terminal would take as a command."""
+        """Prints each line."""
         for line in lines:
-            say(self.console, clean(str(line)))
+            say(self.console, line)
 
 
 class Flag(NamedTuple):

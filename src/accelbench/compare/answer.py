@@ -22,7 +22,6 @@ from accelbench.errors import UserError
 from accelbench.presentation import say, significant
 from accelbench.schema.interpreters import UNASKED, names
 from accelbench.schema.record import DEVICE_MEASUREMENTS, hardware, listed
-from accelbench.schema.text import clean
 from accelbench.stats.bootstrap import CONFIDENCE
 
 # If these settings differ, the two speeds are not of the same work.
@@ -100,34 +99,30 @@ def compared(first: RecordSet, second: RecordSet, terms: Terms) -> Compared:
 
 def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) -> int:
     """Compares B with A, prints the answer, and returns the exit status. Raises UserError, as `compared`."""
-
-    def tell(text: str, style: str = "") -> None:
-        say(console, clean(text), style)
-
     found = compared(first, second, terms)
     for letter, records in (("A", first), ("B", second)):
-        tell(f"{letter}: {records.name} ({described(records)})")
+        say(console, f"{letter}: {records.name} ({described(records)})")
     for name, sides in found.matching.varied.items():
         written = (", ".join("not set" if each == "null" else each.strip('"') for each in side) for side in sides)
-        tell(f"Compared: {name}: {' | '.join(written)}")
+        say(console, f"Compared: {name}: {' | '.join(written)}")
     for warning in found.warnings:
-        tell(warning, "yellow")
-    tell(f"\nB's samples/s against A's, with the {100 * CONFIDENCE:g} % interval of the difference:")
+        say(console, warning, "yellow")
+    say(console, f"\nB's samples/s against A's, with the {100 * CONFIDENCE:g} % interval of the difference:")
     verdicts = [comparison.verdict(terms.margin) for _, comparison in found.pairs]
     for (one, comparison), verdict in zip(found.pairs, verdicts, strict=True):
-        tell(f"{one.label:<42} {verdict:<10} {difference(comparison)}", SAID[verdict][0])
+        say(console, f"{one.label:<42} {verdict:<10} {difference(comparison)}", SAID[verdict][0])
     if len(verdicts) == 1:
-        tell(_of_environments(found, verdicts[0]) or SAID[verdicts[0]][1].format(margin=100 * terms.margin))
+        say(console, _of_environments(found, verdicts[0]) or SAID[verdicts[0]][1].format(margin=100 * terms.margin))
     else:
         counts = ", ".join(f"{num} {verdict}" for verdict, num in Counter(verdicts).most_common())
-        tell(f"B: {counts}" if counts else "nothing ran")
+        say(console, f"B: {counts}" if counts else "nothing ran")
     if num_skipped := len(found.matching.pairs) - len(verdicts):
-        tell(f"  {num_skipped} were skipped in both A and B", "dim")
+        say(console, f"  {num_skipped} were skipped in both A and B", "dim")
     if found.matching.num_unpaired:
-        tell(f"  {found.matching.num_unpaired} only A or only B has", "dim")
+        say(console, f"  {found.matching.num_unpaired} only A or only B has", "dim")
     if len(verdicts) >= MANY:
         num_false = (1 - CONFIDENCE) * len(verdicts)
-        tell(f"  by chance alone, about {num_false:.0f} intervals of as many equal pairs miss 0", "dim")
+        say(console, f"  by chance alone, about {num_false:.0f} intervals of as many equal pairs miss 0", "dim")
     limit = terms.max_slower
     return int(limit is not None and any(comparison.is_slower_by(limit) for _, comparison in found.pairs))
 
