@@ -73,5 +73,5 @@ def test_cells_that_generate_have_their_tokens_per_second(asked, maker) -> None:
         )
     question = asked([], records)["How many tokens per second?"]
     said = "The most: mlp-cpu-fp32-b8-generate-128+32tokens, 512 tokens/s, first token after 200 ms"
-    assert question.sentence == f"{said}, and each further one after 20.0 ms."
+    assert question.sentence == f"{said}, 20.0 ms a token."
     assert [row[-1].text for row in question.table.rows] == ["8.00", "1.00"]

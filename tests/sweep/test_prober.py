@@ -106,7 +106,7 @@ def test_only_the_precisions_of_the_cells_are_probed_and_later_the_missing_ones(
         ((1e9, 1e9, 1e9, 1e9), 3e9, None, "3 GFLOP/s, 3.00 times the device's ceiling: more than the 2.25", 1e9),
     ],
 )
-def test_a_cell_is_judged_by_the_ceiling_which_is_probed_again_for_a_reason(
+def test_a_cell_is_judged_by_the_ceiling_and_keeps_it_in_its_record(
     prober, said, rates, rate, warning, reason, ceiling
 ):
     prober(rates[0]).ceilings(CELL)  # some other day
