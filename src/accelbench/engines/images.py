@@ -111,13 +111,13 @@ def unseen_images(num: int, shape: Shape, *, floats: bool) -> NDArray[Any]:
 def pictures_alike(fed: NDArray[Any]) -> NDArray[Any]:
     """Pictures that no feed gives, others at each call, of the kind of `fed`: on them a network has as much to do.
 
-    Those of `fed`, (n, height, width, ...), change their places, and each is shifted around its edges.
+    Those of `fed`, (n, height, width, ...), change their places, and all are shifted alike around their edges.
     """
     numbers = np.random.default_rng()
     height, width = fed.shape[1:3]
     order = numbers.permutation(len(fed))
-    shifts = numbers.integers(1, [max(2, height), max(2, width)], (len(fed), 2))
-    return np.stack([np.roll(image, shift, (0, 1)) for image, shift in zip(fed[order], shifts, strict=True)])
+    shift = numbers.integers(1, [max(2, height), max(2, width)])
+    return np.roll(fed[order], shift, (1, 2))
 
 
 def optimizer_named(word: str, makers: Mapping[str, Callable[..., Made]]) -> Callable[..., Made]:
