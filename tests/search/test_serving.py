@@ -18,6 +18,7 @@ from accelbench.sweep.terminal import SweepProgress
 from fakes import make_cell, make_options
 
 OPTIONS = make_options(out="runs/mine")
+NO_RATE = "no rate is within 50 ms: requests"
 ALONE = "no setting answers even a request alone within the limit"
 
 
@@ -116,7 +117,7 @@ def test_a_probe_of_an_earlier_search_counts_as_on_the_page(searched, project):
 @pytest.mark.parametrize(
     ("fault", "told", "why"),
     [
-        ("serve slowly", "one after another took 60.0 ms (p50)", f"{ALONE}: use a higher --latency-ms"),
+        ("serve slowly", f"{NO_RATE} one after another took 60.0 ms (p50)", f"{ALONE}: use a higher --latency-ms"),
         ("raise", "failed: ValueError: a bad layer", "2 of 2 records not ok, such as ValueError: a bad layer"),
     ],
 )

@@ -1,10 +1,13 @@
 import socket
+import subprocess
+import sys
 import threading
 
 import pytest
 
 from accelbench.errors import UserError
 from accelbench.stages import stage, work
+from test_architecture import HEAVY
 
 
 @pytest.fixture
@@ -62,3 +65,10 @@ def test_a_stage_measures_what_the_job_can_not(job, measured, monkeypatch, capsy
     job(b"null\n")
     assert stage.main(["confirm"]) == 2
     assert capsys.readouterr().err == "error: this can't be measured\n"
+
+
+def test_stages_that_prepare_import_nothing_that_measures():
+    code = "import sys, accelbench.stages.inputs; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    rooms = ("engines", "measuring", "isolation", "sweep", "grid", "report", "stages.work")
+    assert not {*HEAVY, *(f"accelbench.{room}" for room in rooms)} & set(loaded)
