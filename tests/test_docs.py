@@ -36,8 +36,11 @@ def blocks(page, language):
 
 
 def commands():
-    """Each command on the pages once, in order: from shell and console blocks, and from the README's table."""
-    seen = set()
+    """Each command on the pages once, in order: from shell and console blocks, and from the README's table.
+
+    One whose words all stand before a = in others is slow.
+    """
+    seen, names = set(), set()
     for path in [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]:
         text = path.read_text()
         scripts = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
@@ -49,7 +52,10 @@ def commands():
                 known = re.sub("h100|l40s", "gpu", " ".join(command.split()))  # the same jobs on two machines
                 if known not in seen:
                     seen.add(known)
-                    yield pytest.param(command, id=f"{path.name}: {command}")
+                    words = {word.partition("=")[0] for word in known.split()}
+                    marks = [pytest.mark.slow] * (words <= names)
+                    names |= words
+                    yield pytest.param(command, id=f"{path.name}: {command}", marks=marks)
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +122,7 @@ def test_every_command_of_the_pages_runs(command, measured, monkeypatch, capsys)
 def harmless(words):
     """The command lines to run instead: commands that would measure are only planned."""
     words = [word.replace("repeats=5", "repeats=1") for word in words]  # as many cells as it takes to plan
+    words += ["model=mlp"] * ("suite=mnist_networks" in words)
     names = ("compare", "best", "doctor", "report", "sync", "ui", "plan", "completion")
     if words[:2] == ["compare", "--run"]:
         return [["plan", *shlex.split(side)] for side in words[2:4]]

@@ -28,8 +28,8 @@ FIT = {"protocol": Protocol.fit, "model": SGD, "epochs": 2}
 @pytest.mark.parametrize(
     ("optimizer", "keras"),
     [
-        *(("sgd", {}), ("sgd", {"steps_per_execution": 4})),
-        *(slow("sgd", {"jit_compile": True}), slow("adam", {"steps_per_execution": 4})),
+        ("sgd", {"steps_per_execution": 4}),
+        *(slow("sgd", {}), slow("sgd", {"jit_compile": True}), slow("adam", {"steps_per_execution": 4})),
     ],
 )
 def test_it_learns_as_its_twin_does(digits, twins, monkeypatch, optimizer, keras):
@@ -76,7 +76,7 @@ def test_the_precision_that_was_asked_for_runs_and_fp16s_loss_is_scaled(digits, 
 
 
 NETWORKS = [("cnn", {"channels": 8}, Mode.train), ("rnn", {"units": 16}, None)]
-NETWORKS += [("lstm", {"units": 16}, Mode.infer), ("autoencoder", {}, None)]
+NETWORKS += [("lstm", {"units": 16}, None), ("autoencoder", {}, None)]
 
 
 @pytest.mark.parametrize(("name", "args", "mode"), in_each_mode(NETWORKS))
@@ -93,7 +93,7 @@ def test_every_network_trains_and_infers(digits, name, args, mode):
     assert min(measured.work.flops, measured.compile_s, measured.peak_host_bytes) > 0
 
 
-@pytest.mark.parametrize("mode", STEP_MODES)
+@pytest.mark.parametrize("mode", [Mode.train, slow(Mode.infer)])
 def test_one_execution_runs_several_steps(digits, mode):
     measured = engine.run(keras_cell({"steps_per_execution": 3}, mode=mode, model=SGD), digits)
     assert all(block.num_samples == 3 * 32 * block.num_steps for block in measured.blocks)
@@ -116,7 +116,7 @@ def test_epochs_of_inference_take_the_whole_test_set(digits):
 DIFFERENT = {Pipeline.host: 8, Pipeline.device: 1, Pipeline.fresh: 20}
 
 
-@pytest.mark.parametrize("pipeline", DIFFERENT)
+@pytest.mark.parametrize("pipeline", [Pipeline.host, slow(Pipeline.device), Pipeline.fresh])
 def test_random_images_are_as_the_model_says_and_repeat_or_are_drawn_again(pipeline, tmp_path):
     model = ModelSpec(name="pets_cnn", input_shape=(3, 24, 32), num_classes=2)
     mode = Mode.train if pipeline == Pipeline.host else Mode.infer
@@ -148,7 +148,7 @@ SERVES = {
 }
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("jit_compile", [slow(False), True])
 def test_it_serves_requests(digits, jit_compile):
     cell = keras_cell({"jit_compile": jit_compile}, **SERVES)
     measured = engine.run(cell, digits)

@@ -42,7 +42,7 @@ def test_honest_training_is_seen_to_train(digits, how):
     assert (reason, measured.defects, measured.warnings) == (None, [], [])
 
 
-@pytest.mark.parametrize("pipeline", [Pipeline.array, Pipeline.device, Pipeline.fresh])
+@pytest.mark.parametrize("pipeline", [Pipeline.array, slow(Pipeline.device), slow(Pipeline.fresh)])
 def test_honest_inference_is_seen_to_compute(digits, pipeline):
     name = "mnist" if pipeline == Pipeline.array else "random"
     _, measured = judged(digits, data=DataSpec(name=name, pipeline=pipeline))
@@ -73,7 +73,7 @@ UNCHANGED = "weights that did not change while it trained: 3 of 6 tensors ("
     ("updates", "how", "why", "warning"),
     [
         slow(lambda optimizer, variable: False, STEPS, "nothing was trained: no trainable weight changed", ""),
-        (lambda optimizer, variable: False, IN_EPOCHS, "nothing was trained: no trainable weight changed", ""),
+        slow(lambda optimizer, variable: False, IN_EPOCHS, "nothing was trained: no trainable weight changed", ""),
         (lambda optimizer, variable: optimizer.iterations < 3, STEPS, "training stopped while it was measured", ""),
         (lambda optimizer, variable: len(variable.shape) > 1, STEPS, "", UNCHANGED),
     ],

@@ -19,7 +19,7 @@ def _fp32():
     networks.set_policy(Precision.fp32)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [slow(case) if case in ("mlp_in_colour", "cnn") else case for case in CASES])
 def test_a_network_is_its_twin(twins, case):
     name, args, shape = CASES[case]
     spec = ModelSpec(name=name, args=args)
