@@ -9,6 +9,7 @@ from torch import nn
 import accelbench
 from accelbench import InvalidError, UserError, Window
 from accelbench.api import live
+from marks import slow
 
 # The older settings of fp32, which the tests read, warn.
 pytestmark = pytest.mark.filterwarnings("ignore:Please use the new API settings")
@@ -77,7 +78,8 @@ def unusual():
 
 
 @pytest.mark.parametrize(
-    "asked", [{}, {"precision": "bf16_mixed"}, {"mode": "train", "loss": lambda output, batch: output.square().mean()}]
+    "asked",
+    [{}, slow({"precision": "bf16_mixed"}), {"mode": "train", "loss": lambda output, batch: output.square().mean()}],
 )
 def test_the_network_and_the_process_are_as_before(unusual, asked):
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():

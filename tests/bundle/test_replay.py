@@ -24,6 +24,7 @@ from accelbench.schema.vocab import Device, Engine, Library, Protocol
 from accelbench.schema.workload import ModelSpec
 from bundle.test_bundle import changed
 from fakes import make_cell, make_measurement, make_record, write_sweep
+from marks import slow
 from sweep.conftest import project, shared  # noqa: F401
 
 BUDGET_S = 120.0
@@ -61,7 +62,7 @@ TRUE = {1: 100, 8: 800, 32: 3200}
 @pytest.mark.parametrize(
     ("speeds", "cpu", "fault", "found", "status"),
     [
-        (TRUE, None, "", ["holds", "holds", "same", "same", "same"], 0),
+        slow(TRUE, None, "", ["holds", "holds", "same", "same", "same"], 0),
         (TRUE | {1: 50}, None, "", ["holds", "holds, by less", "same", "same", "faster"], 1),
         ({1: 800, 8: 3200, 32: 1600}, "another", "", ["doesn't hold", "holds, by more"], 1),
         (TRUE, "another", " 8", ["can't tell", "holds"], 0),

@@ -18,8 +18,8 @@ def answer(fault):
     return child.respond(CellRequest(cell=cell, engine="fakes", data_folder=os.devnull, timeout_s=cell.timeout_s))
 
 
-def test_a_format_that_a_layer_has_not_on_a_device_is_skipped_in_the_librarys_words(hosts, tmp_path):
-    outcome = hosts.run(make_cell("half"), tmp_path)
+def test_a_format_that_a_layer_has_not_on_a_device_is_skipped_in_the_librarys_words():
+    outcome = answer("half")
     assert (outcome.status, outcome.reason) == (Status.skipped, "\"cholesky_cpu\" not implemented for 'Half'")
 
 

@@ -10,21 +10,22 @@ from accelbench.isolation import host_process as module
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema.vocab import Status
 from fakes import NO_MEMORY, faulty_host, is_gone, make_cell
+from marks import slow
 
 
 @pytest.mark.parametrize(
     ("fault", "devices", "status", "reason", "error"),
     [
         ("raise", 1, Status.failed, "ValueError: a bad layer", "raise ValueError"),
-        ("memory", 1, Status.oom, f"RuntimeError: {NO_MEMORY}", ""),
+        slow("memory", 1, Status.oom, f"RuntimeError: {NO_MEMORY}", ""),
         ("exit", 1, Status.failed, "its process ended with exit code 3", "last words"),
         ("signal", 1, Status.killed, "killed by signal 11 (SIGSEGV)", ""),
-        ("killed", 1, Status.killed, "killed by signal 9 (SIGKILL)", ""),
+        slow("killed", 1, Status.killed, "killed by signal 9 (SIGKILL)", ""),
         ("other device", 1, Status.invalid, "asked for device cpu, but xla_cpu ran", ""),
         ("mistake", 1, Status.failed, "model.args: there is no such width", ""),
         # Of several ranks, the one that failed first is named, and the others end.
         ("raise@1", 2, Status.failed, "rank 1 of 2: ValueError: a bad layer", "raise ValueError"),
-        ("exit@0", 2, Status.failed, "rank 0 of 2: its process ended with exit code 3", "last words"),
+        slow("exit@0", 2, Status.failed, "rank 0 of 2: its process ended with exit code 3", "last words"),
         ("killed@1", 2, Status.killed, "rank 1 of 2: killed by signal 9 (SIGKILL)", ""),
         ("mistake", 2, Status.failed, "model.args: there is no such width", ""),  # is no single rank's
     ],

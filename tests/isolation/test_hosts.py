@@ -23,6 +23,7 @@ from accelbench.schema.cell import Options, Target
 from accelbench.schema.measurement import Unfinished
 from accelbench.schema.vocab import Allocator, Mode, Precision, Protocol, Status
 from fakes import TESTS, faulty_host, is_gone, make_cell
+from marks import slow
 
 
 def test_a_variable_that_would_change_the_precision_in_silence_does_not_reach_a_cell(tmp_path, monkeypatch):
@@ -64,7 +65,7 @@ def test_the_sweep_may_work_once_nothing_more_is_timed_and_gets_what_is_printed(
         assert "last words" in heard[0]
 
 
-@pytest.mark.parametrize("fault", ["killed", "stop host", "stop forkserver"])
+@pytest.mark.parametrize("fault", ["killed", "stop host", slow("stop forkserver")])
 def test_a_host_that_ends_or_stops_is_replaced(tmp_path, fault):
     with Hosts(faulty_host, margin_s=0.3) as hosts:
         hosts.run(make_cell(), tmp_path)
@@ -92,7 +93,7 @@ def test_what_a_cell_and_its_libraries_leave_in_tmpdir_is_removed(tmp_path, monk
         assert os.listdir(temporary) == []
 
 
-@pytest.mark.parametrize(("victim", "devices"), [("sweep", 1), ("host", 1), ("host", 2)])
+@pytest.mark.parametrize(("victim", "devices"), [("sweep", 1), slow("host", 1), ("host", 2)])
 def test_nothing_outlives_a_killed_sweep_or_host(tmp_path, victim, devices):
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; from fakes import *;"

@@ -9,6 +9,7 @@ from accelbench.measuring.runner import Ends, Runner, Timing
 from accelbench.schema.cell import Window
 from accelbench.schema.vocab import Stop
 from accelbench.stats import order_statistics
+from marks import slow
 
 
 class Workload:
@@ -139,8 +140,8 @@ def test_an_uneven_speed_is_measured_for_longer_unless_that_does_not_help(sigma,
     assert timing.stop != Stop.noisy or sum(block.seconds for block in timing.blocks) < 3
 
 
-@pytest.mark.parametrize("related", [0.0, 0.4])
-@pytest.mark.parametrize("sigma", [0.01, 0.03, 0.1])
+@pytest.mark.parametrize("related", [slow(0.0), 0.4])
+@pytest.mark.parametrize("sigma", [slow(0.01), 0.03, slow(0.1)])
 def test_stopping_when_it_looks_exact_keeps_the_intervals_honest(sigma, related):
     rng, held = random.Random(11), 0
     for _ in range(400):

@@ -12,6 +12,7 @@ import yaml
 
 from accelbench.schema.vocab import Status
 from fakes import make_project, write_sweep
+from marks import slow
 from sinks import samples
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,7 +49,7 @@ def write_records(root, *statuses):
 
 @pytest.mark.parametrize(
     ("statuses", "code"),
-    [((Status.ok, Status.skipped), 0), ((Status.ok, Status.failed), 1), ((Status.invalid,), 1)],
+    [((Status.ok, Status.skipped), 0), ((Status.ok, Status.failed), 1), slow((Status.invalid,), 1)],
 )
 def test_the_exit_status_says_whether_a_cell_failed_unexpectedly(repro, statuses, code, capsys):
     write_records(repro.ROOT, *statuses)

@@ -215,7 +215,7 @@ def test_probes_are_marked_by_their_verdict_and_reached_by_keys(show, maker, tmp
     assert len(marks(browser, "[data-kind=requests]")) == 2
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 420), ("dark", 1400)])
+@pytest.mark.parametrize(("scheme", "width"), [slow("light", 1400), ("dark", 420)])
 def test_nothing_hinders_readers_with_other_eyes_or_hands(show, two_suites: Path, scheme: str, width: int) -> None:
     """Axe's rules: contrast, names, roles, order; and no page is wider than its window, or light where it is dark."""
     browser = show("#model=mlp&as=bars", width, scheme, two_suites)

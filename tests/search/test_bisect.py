@@ -22,6 +22,7 @@ from accelbench.schema.vocab import Status
 from accelbench.search.worktrees import Worktree, commits
 from accelbench.sweep.session import Session
 from fakes import make_measurement, make_record
+from marks import slow
 
 NET = """{first}
 import time, torch
@@ -204,9 +205,9 @@ def test_the_proof_has_processes_of_its_own_and_single_ones_that_fail_do_not_cou
     ("ends", "num", "code", "said"),
     [
         (["killed"] * 2, 4, 2, "BAD={}: does not run: .*-r1: killed: .*; retry=failed measures"),
-        (["ok", *["killed"] * 3], 8, 1, "slower than GOOD: {}-r3: killed: .*; retry=failed measures"),
+        slow(["ok", *["killed"] * 3], 8, 1, "slower than GOOD: {}-r3: killed: .*; retry=failed measures"),
         (["ok", *["oom"] * 3], 8, 1, r"slower than GOOD: {}-r3: oom: for \[a\] reason\n"),
-        (["failed", "timeout"], 4, 1, "slower than GOOD: {}-r0: failed: .*; or give it a longer --budget"),
+        slow(["failed", "timeout"], 4, 1, "slower than GOOD: {}-r0: failed: .*; or give it a longer --budget"),
     ],
 )
 def test_what_keeps_failing_ends_the_search_with_its_reason(ends, num, code, said, ran, capsys):

@@ -10,6 +10,7 @@ from accelbench.settings import compose as jobs
 from accelbench.settings.compose import cells_of, compose, one_cell
 from accelbench.settings.hydra_errors import user_error_behind
 from fakes import make_project
+from marks import slow
 
 
 @pytest.fixture
@@ -155,12 +156,12 @@ KEY = "model.args.key=${oc.env:HIDDEN}"
     ("words", "setting"),
     [
         ([*OWN, KEY], KEY),
-        (["-m", *OWN, "model.args.key=a,${oc.env:HIDDEN}"], KEY),
+        slow(["-m", *OWN, "model.args.key=a,${oc.env:HIDDEN}"], KEY),
         ([*OWN, "model.args.x=env", "model.args.key='${oc.${model.args.x}:HIDDEN}'"], KEY),
-        ([*OWN, "model.args.key='${oc.env:MISSING,${oc.env:HIDDEN}}'"], KEY),
+        slow([*OWN, "model.args.key='${oc.env:MISSING,${oc.env:HIDDEN}}'"], KEY),
         (["model.name=${oc.env:HIDDEN}"], "model.name=${oc.env:HIDDEN}"),
-        (["--cfg", "job", "--resolve", "model.name=${oc.env:HIDDEN}"], "model.name=${oc.env:HIDDEN}"),
-        (["data.root=${oc.env:HIDDEN_TOKEN}"], "data.root=${oc.env:HIDDEN_TOKEN}"),
+        slow(["--cfg", "job", "--resolve", "model.name=${oc.env:HIDDEN}"], "model.name=${oc.env:HIDDEN}"),
+        slow(["data.root=${oc.env:HIDDEN_TOKEN}"], "data.root=${oc.env:HIDDEN_TOKEN}"),
         (["-m", "model=mlp,leak"], KEY),
     ],
 )

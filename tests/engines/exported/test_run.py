@@ -63,7 +63,7 @@ def test_a_network_runs_as_asked_and_gives_what_torch_gives(hosts, digits, engin
     assert row["flops_per_sample"] == 2 * (784 * 32 + 32 * 32 + 32 * 10)
 
 
-@pytest.mark.parametrize("engine", [marked(Engine.openvino)])
+@pytest.mark.parametrize("engine", [marked(Engine.openvino, slow=True)])
 def test_a_users_network_takes_its_own_batches(hosts, tmp_path, engine):
     found = run(hosts, tmp_path, own_cell("Tokens", "tokens", engine=engine, tokens="own_code.num_tokens"))
     assert found.output_error < 1e-4

@@ -14,7 +14,7 @@ from accelbench.engines.lightning import engine
 from accelbench.schema.vocab import RANDOM_IMAGE_PIPELINES, Augment, Mode, Pipeline, Precision, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
-from marks import IGNORES_LIGHTNINGS_WARNINGS
+from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
 
 FORKS = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")
 pytestmark = [IGNORES_LIGHTNINGS_WARNINGS, FORKS]
@@ -73,7 +73,7 @@ def test_decoding_for_each_batch_is_seen_as_data_wait(pets):
     assert sum(jpeg.data_s) / sum(jpeg.latency_s) > 5 * sum(array.data_s) / sum(array.latency_s)
 
 
-@pytest.mark.parametrize("pipeline", [Pipeline.array, Pipeline.jpeg])
+@pytest.mark.parametrize("pipeline", [slow(Pipeline.array), Pipeline.jpeg])
 def test_a_part_of_the_training_set_is_trained_on_and_counted(pets, pipeline):
     data = DataSpec(name="cats_vs_dogs", pipeline=pipeline, train_images=40)
     cell = make_cell(model=PETS, data=data, mode=Mode.train, protocol=Protocol.fit, epochs=1, batch_size=16)
@@ -86,7 +86,7 @@ def random_cell(pipeline, **changes):
     return make_cell(model=PETS, data=DataSpec(name="random", pipeline=pipeline), batch_size=4, **changes)
 
 
-@pytest.mark.parametrize("pipeline", RANDOM_IMAGE_PIPELINES)
+@pytest.mark.parametrize("pipeline", [slow(p) if p != Pipeline.host else p for p in RANDOM_IMAGE_PIPELINES])
 def test_random_images_in_the_models_shape_and_the_cells_precision(tmp_path, pipeline):
     describe(Obtained(classes=(), source="random"), "random", tmp_path)
     measured = engine.run(random_cell(pipeline, mode=Mode.train, precision=Precision.bf16), tmp_path)

@@ -84,7 +84,7 @@ def test_losses_are_a_plain_loops_in_every_precision(digits, precision, model):
     ("name", "small", "mode"),
     [
         ("cnn", {"channels": 8}, Mode.infer),
-        ("rnn", {"units": 16}, Mode.train),
+        slow("rnn", {"units": 16}, Mode.train),
         ("lstm", {"units": 16}, Mode.infer),
         ("autoencoder", {}, Mode.train),
     ],
@@ -135,7 +135,7 @@ def test_a_substituted_precision_is_seen(digits, monkeypatch):
     ("precision", "low", "high"),
     [(Precision.fp64, 1e-9, 1e-5), (Precision.fp16, 1e-5, 1e-2), (Precision.bf16, 1e-4, 0.05)],
 )
-@pytest.mark.parametrize("protocol", [Protocol.window, Protocol.fit])
+@pytest.mark.parametrize("protocol", [Protocol.window, slow(Protocol.fit)])
 def test_the_output_is_compared_with_fp32s(digits, precision, low, high, protocol):
     measured = engine.run(make_cell(model=SGD, precision=precision, protocol=protocol), digits)
     assert low < measured.output_error < high

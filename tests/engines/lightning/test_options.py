@@ -107,6 +107,7 @@ def test_a_compiled_network_gives_the_plain_ones_output_and_its_compilation_is_t
     assert measured.num_params == engine.run(make_cell(model=MLP), digits).num_params
 
 
+@pytest.mark.slow
 def test_where_nothing_is_compiled_there_is_no_number(digits):
     lstm = ModelSpec(name="lstm", args={"units": 16})  # Dynamo runs a network that holds one as it is
     with pytest.raises(UnsupportedError, match="^compile=true: torch.compile found nothing in the network"):

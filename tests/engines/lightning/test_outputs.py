@@ -126,7 +126,7 @@ def test_an_output_that_does_not_do_is_refused_with_the_setting_that_mends_it(di
 
 
 @pytest.mark.parametrize(
-    "network", ["several", "two times", "times like images", *map(slow, ("pair", "detected", "map"))]
+    "network", ["several", "times like images", *map(slow, ("two times", "pair", "detected", "map"))]
 )
 def test_any_structure_of_tensors_is_valid_if_asked_for(digits, network):
     cell = cell_of(network, ModelOutput.any, breakdown_s=0.01, **BF16)
@@ -143,8 +143,8 @@ def test_any_structure_of_tensors_is_valid_if_asked_for(digits, network):
     [
         ("one row", "the output is (1, 10): one row, not one for each of the batch's 32 samples", []),
         ("sum", None, [output_check.NO_ROWS.format(size=32)]),
-        ("integers", None, [output_check.NO_ROWS.format(size=32)]),
-        (Cached, output_check.STALE, []),
+        slow("integers", None, [output_check.NO_ROWS.format(size=32)]),
+        slow(Cached, output_check.STALE, []),
         ("times like images", None, []),
     ],
 )

@@ -107,6 +107,7 @@ def test_a_loss_that_is_not_finite_ends_it_as_not_arrived(digits, target):
     assert measured.evaluation.loss is None
 
 
+@pytest.mark.slow
 def test_an_autoencoder_trains_to_a_loss(digits):
     model = ModelSpec(name="autoencoder")
     target = {"accuracy": None, "metric": "loss", "value": 1.0}

@@ -142,9 +142,9 @@ class Unrolled(nn.Module):
 @pytest.mark.parametrize(
     ("layer", "cell", "num_layers", "bias", "bidirectional"),
     [
-        (nn.LSTM, nn.LSTMCell, 1, False, False),
+        slow(nn.LSTM, nn.LSTMCell, 1, False, False),
         (nn.LSTM, nn.LSTMCell, 3, True, True),
-        (nn.GRU, nn.GRUCell, 3, True, True),
+        slow(nn.GRU, nn.GRUCell, 3, True, True),
         (nn.RNN, nn.RNNCell, 1, False, False),
     ],
 )

@@ -10,9 +10,10 @@ import pytest
 import xla_world
 from accelbench.engines.lightning import engine
 from accelbench.isolation.hosts import Hosts
-from accelbench.schema.vocab import STEP_MODES, Device, Mode, Precision, Protocol, Scaling, Status
+from accelbench.schema.vocab import Device, Mode, Precision, Protocol, Scaling, Status
 from accelbench.schema.workload import ModelSpec
 from fakes import SHORT, make_cell, needs
+from marks import slow
 
 pytestmark = needs("torch_xla")
 
@@ -46,13 +47,13 @@ def test_xla_trains_to_the_cpus_losses_and_accuracy(hosts, digits, precision, de
     assert measured.work == expected.work
 
 
-@pytest.mark.parametrize("mode", STEP_MODES)
+@pytest.mark.parametrize("mode", [Mode.train, slow(Mode.infer)])
 @pytest.mark.parametrize(
     ("precision", "devices"),
     [
         (Precision.bf16, 1),
-        pytest.param(Precision.bf16_mixed, 1, marks=pytest.mark.slow),
-        pytest.param(Precision.fp32, 2, marks=pytest.mark.slow),
+        slow(Precision.bf16_mixed, 1),
+        slow(Precision.fp32, 2),
     ],
 )
 def test_xla_runs_what_was_asked_and_compiles_nothing_in_the_steady_state(hosts, digits, precision, devices, mode):

@@ -62,7 +62,7 @@ def changing(monkeypatch, change):
 @pytest.mark.parametrize(
     ("name", "precision", "num_bytes"),
     [
-        ("gpt2", Precision.fp32, 4),
+        slow("gpt2", Precision.fp32, 4),
         ("gpt2", Precision.bf16, 2),
         slow("llama", Precision.bf16_mixed, 4),  # its cache is as its keys, which are rotated in fp32
         slow("llama", Precision.bf16, 2),

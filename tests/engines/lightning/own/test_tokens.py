@@ -57,7 +57,7 @@ def measured(tmp_path, spec, **changes):
 
 @pytest.mark.parametrize(
     ("name", "task"),
-    [("bert", Task.masked_lm), slow("gpt2", CLASSIFIES), ("llama", Task.causal_lm), slow("t5", CLASSIFIES)],
+    [("bert", Task.masked_lm), slow("gpt2", CLASSIFIES), slow("llama", Task.causal_lm), slow("t5", CLASSIFIES)],
 )
 def test_each_task_trains_and_infers(tmp_path, name, task):
     train, infer = (measured(tmp_path, model(name, task), mode=mode) for mode in (Mode.train, Mode.infer))

@@ -55,7 +55,8 @@ def test_a_layer_that_ignores_autocast_is_not_in_mixed_precision(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("precision", "loss"), [("fp32", None), ("bf16", None), ("bf16", "token_loss"), ("bf16_mixed", "token_loss")]
+    ("precision", "loss"),
+    [("fp32", None), slow("bf16", None), slow("bf16", "token_loss"), ("bf16_mixed", "token_loss")],
 )
 def test_tokens_stay_whole_numbers_in_every_precision(tmp_path, precision, loss):
     more = {"precision": Precision(precision), "tokens": "own_code.num_tokens", **TWO_STEPS}
@@ -69,7 +70,7 @@ def test_tokens_stay_whole_numbers_in_every_precision(tmp_path, precision, loss)
         assert long.work.flops > 3 * found.work.flops
 
 
-@pytest.mark.parametrize("pipeline", [Pipeline.host, Pipeline.device, Pipeline.fresh])
+@pytest.mark.parametrize("pipeline", [Pipeline.host, slow(Pipeline.device), Pipeline.fresh])
 def test_two_inputs_and_a_mapping_as_output(tmp_path, pipeline):
     for loss in (None, LOSS):
         found = measured(tmp_path, *TWO, loss, data=DataSpec(name="random", pipeline=pipeline))
