@@ -70,7 +70,7 @@ def summarise(record: Record) -> Row:
     if row["disturbed"]:
         row = without_numbers(row)
     # What is printable is clean; most texts are.
-    unclean = {name: value for name, value in row.items() if isinstance(value, str) and not value.isprintable()}
+    unclean = {name: value for name, value in row.items() if type(value) is str and not value.isprintable()}
     return row | {name: clean(value) for name, value in unclean.items()}
 
 

@@ -206,7 +206,7 @@ def _slim(made: Process) -> Process:
     key = group_digest(record.environment)
     environment = _environments.setdefault(key, record.environment)
     record = changed(record, environment=environment, cell=made.cell if made.cell == record.cell else record.cell)
-    return replace(made, record=record, known={"environment_key": key}).without_samples()
+    return changed(made, record=record, environment_key=key).without_samples()
 
 
 def _planned(costs: Costs, item: tuple[Path, PlanEntry]) -> Process | str:

@@ -181,8 +181,12 @@ def _dataclass(cls: Any, clean: bool) -> Converter:
         if len(found) < len(items) and (missing := needed - found.keys()):
             raise ValueError(f": lacks {', '.join(sorted(missing))}")
         try:
-            return cls(**found)
+            if len(found) < len(items) or hasattr(cls, "__post_init__"):
+                return cls(**found)
         except (TypeError, ValueError) as error:
             raise ValueError(f": {error}") from None
+        made = object.__new__(cls)  # a frozen class's own `__init__` takes three times as long
+        vars(made).update({name: found[name] for name in items})
+        return made
 
     return convert

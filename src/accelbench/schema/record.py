@@ -8,7 +8,7 @@ import re
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
@@ -136,7 +136,8 @@ def from_values(values: Mapping[str, Any]) -> Record:
         loaded["reason"] = beginning(one_line(reason), MAX_REASON)
     if isinstance(error := loaded["error"], str):
         loaded["error"] = ending(error)
-    record = replace(load(Record, loaded, clean=True), environment=environment)
+    record = load(Record, loaded, clean=True)
+    vars(record)["environment"] = environment
     if record.cell_id != cell_id:
         raise ValueError("cell_id: should be the digest of the cell's settings")
     if datetime.fromisoformat(record.started_at).tzinfo is None:
