@@ -1,6 +1,5 @@
 """One record -> one flat row of published numbers, which the report and the trackers both show."""
 
-from functools import cache
 from pathlib import PurePath
 from statistics import fmean
 from typing import Any
@@ -11,7 +10,7 @@ from accelbench.judging.roofline import bound
 from accelbench.judging.warnings import Kind, remarks
 from accelbench.schema import vocab
 from accelbench.schema.ceilings import Ceilings, ceilings_in
-from accelbench.schema.cell import UNUSED, Cell, Generate, Target, value_text
+from accelbench.schema.cell import UNUSED, Cell, value_text
 from accelbench.schema.measurement import Breakdown, Measurement, SystemSeries
 from accelbench.schema.record import Record, Row, node_of
 from accelbench.schema.setting import declared
@@ -128,20 +127,14 @@ allocator_library cudnn_benchmark disturbed warnings tips notes
 MEASURED = [*_MEASURED.split(), *BREAKDOWN, *served.COLUMNS, *target.COLUMNS, *generated.COLUMNS]
 
 
-@cache
-def _unused(protocol: vocab.Protocol, mode: vocab.Mode) -> set[str]:
-    """The paths of the settings that such cells do not use."""
-    unused = {f"server.{name}" for name in UNUSED[protocol]}
-    unused |= set() if protocol == vocab.Protocol.target else {f"target.{name}" for name in vars(Target())}
-    return unused if mode == vocab.Mode.generate else unused | {f"generate.{name}" for name in vars(Generate())}
-
-
 def _settings(record: Record) -> Row:
     cell, data = record.cell, record.data
     is_random = cell.data.name == vocab.RANDOM
     is_xla = cell.device in vocab.XLA and cell.engine == vocab.Engine.lightning
     has_images = not cell.model.batch and cell.model.library != vocab.Library.transformers
-    unused = _unused(cell.protocol, cell.mode)
+    unused = {f"server.{name}" for name in UNUSED[cell.protocol]}
+    unused |= set() if cell.protocol == vocab.Protocol.target else {f"target.{name}" for name in vars(cell.target)}
+    unused |= set() if cell.mode == vocab.Mode.generate else {f"generate.{name}" for name in vars(cell.generate)}
     declared_ones = {each.column: None if each.path in unused else each.value(cell) for each in DECLARED}
     return {
         "suite": cell.suite,

@@ -11,7 +11,6 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from accelbench.answers.cells import MeasuredCell, cells_of
 from accelbench.answers.process import Process
@@ -24,9 +23,9 @@ from accelbench.schema.ceilings import RATES, Ceilings, ceilings_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.parallel import mapped, without_collection
 from accelbench.schema.plan_file import PlanEntry, PlanFile, RaceFile, read_race
-from accelbench.schema.record import Record, listed
+from accelbench.schema.record import Record, listed, read_environment
 from accelbench.schema.record import read_all as read_records
-from accelbench.schema.serialize import changed, group_digest
+from accelbench.schema.serialize import dumps
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Device
 
@@ -168,7 +167,6 @@ def _read(folders: Mapping[Path, RefusedError | None], costs: Costs) -> dict[Pat
     """Folder -> its sweep without cells, or why nothing in it can be read."""
     # The records of all plans are read in one pass: processes that start later would be copies of a larger one. A sweep
     # without a readable plan has the cells of all its records but a search's short ones.
-    _environments.clear()
     plans: dict[Path, tuple[PlanFile, list[PlanEntry]]] = {}
     found: dict[Path, Sweep | UserError] = {}
     for folder, refused in folders.items():
@@ -196,19 +194,6 @@ def _read(folders: Mapping[Path, RefusedError | None], costs: Costs) -> dict[Pat
     return {folder: found[folder] for folder in folders}
 
 
-_environments: dict[str, Mapping[str, Any]] = {}  # of the records; emptied at each reading
-
-
-def _slim(made: Process) -> Process:
-    """The same without samples, with one object for equal environments, and its cell where the record's is equal."""
-    if (record := made.record) is None:
-        return made.without_samples()
-    key = group_digest(record.environment)
-    environment = _environments.setdefault(key, record.environment)
-    record = changed(record, environment=environment, cell=made.cell if made.cell == record.cell else record.cell)
-    return changed(made, record=record, environment_key=key).without_samples()
-
-
 def _planned(costs: Costs, item: tuple[Path, PlanEntry]) -> Process | str:
     """The process of an entry of the plan in a folder; or why the entry is not readable."""
     folder, entry = item
@@ -222,7 +207,10 @@ def _planned(costs: Costs, item: tuple[Path, PlanEntry]) -> Process | str:
 def _of_records(folder: Path, costs: Costs, unread: UserError) -> Sweep:
     """The sweep of a folder whose plan is `unread`. Raises UserError: no record is readable."""
     race, readable = read_race(folder), read_records(sorted(folder.glob(RECORDS)))
-    found = [replace(each, path=path) for path, each in readable.each(lambda record: _slim(Process.of(record, costs)))]
+    found = [
+        replace(each, path=path)
+        for path, each in readable.each(lambda record: Process.of(record, costs).without_samples())
+    ]
     made = [each for each in found if race is None or each.name not in race.short]
     problems = readable.problems(lambda path: f"{_place(folder)}/{path.name}")
     if not made and (found or not problems):  # without records, or all are short ones of a search
@@ -258,10 +246,11 @@ def _of_file(path: Path, cell: Cell, label: str, costs: Costs, ceilings: Ceiling
     readable = read_records([path])
     record = next(iter(readable), None)
     if record is not None and ceilings is not None:
-        record = replace(record, environment={**record.environment, "ceilings": ceilings.to_json()})
+        values = {**record.environment, "ceilings": ceilings.to_json()}
+        record = replace(record, environment=read_environment(dumps(values)))
     problem = next(iter(readable.problems(lambda path: f"{_place(path.parent)}/{path.name}")), None)
     made = Process(cell=cell, name=path.stem, label=label, record=record, problem=problem, costs=costs, path=path)
-    return _slim(made)
+    return made.without_samples()
 
 
 def _notes(

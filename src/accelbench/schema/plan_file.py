@@ -64,7 +64,7 @@ class PlanEntry:
         try:
             values = loads(self.text)
             cell_id = values["cell_id"]
-            cell, found_id = records.read_cell(values["cell"])
+            cell, found_id = records.read_cell(dumps(values["cell"]))
             named = {"record_name": values["record"], "label": values["label"]}
             named |= {"planned_in": values.get("planned_in", "")}
             wanted = load(WantedCell, {"cell": cell, **named}, clean=True)

@@ -129,9 +129,9 @@ def from_values(values: Mapping[str, Any]) -> Record:
     check_readable(values["schema_version"])
     if missing := FIELDS - {"unfinished"} - set(values):  # which older records of this schema do not have
         raise KeyError(*sorted(missing))
-    cell, cell_id = read_cell(values["cell"])
+    cell, cell_id = read_cell(dumps(values["cell"]))
     loaded = {**cleared(values), "cell": cell}
-    environment, loaded["environment"] = _checked_environment(dumps(loaded["environment"])), {}
+    environment, loaded["environment"] = read_environment(dumps(loaded["environment"])), {}
     if isinstance(reason := loaded["reason"], str):
         loaded["reason"] = beginning(one_line(reason), MAX_REASON)
     if isinstance(error := loaded["error"], str):
@@ -178,19 +178,14 @@ def check_settings(cell: Any) -> None:
             raise ValueError(f"{part}.{name}.{place} looks like a secret, which is not shown")
 
 
-def read_cell(values: Any) -> tuple[Cell, str]:
+# A plan's entry and its record hold the same cell, the cells of a sweep differ in few settings, and its records have
+# the same environment: each is checked once, and is one object.
+@functools.lru_cache(8)
+def read_cell(text: bytes) -> tuple[Cell, str]:
     """The cell of its JSON, and its id.
 
-    Raises ValueError, KeyError, TypeError: `values` are no cell, or its settings hold a secret; the message names the
-    field.
+    Raises ValueError, KeyError, TypeError: this is no cell, or its settings hold a secret; the message names the field.
     """
-    return _read_cell(dumps(values))
-
-
-# A plan's entry and its record hold the same cell, the cells of a sweep differ in few settings, and its records have
-# the same environment: each is checked once.
-@functools.lru_cache(8)
-def _read_cell(text: bytes) -> tuple[Cell, str]:
     values = loads(text)
     check_settings(values)
     parts = values if isinstance(values, dict) else {}
@@ -205,8 +200,9 @@ def _read_group(name: str, text: bytes) -> Any:
     return load_if_fits(GROUPS[name], loads(text))
 
 
-@functools.lru_cache(64)
-def _checked_environment(text: bytes) -> Environment:
+@functools.lru_cache(256)
+def read_environment(text: bytes) -> Environment:
+    """The environment of its JSON. Raises ValueError: this is none."""
     (environment,) = load(dict[str, Environment], {"environment": loads(text)}, clean=True).values()
     return environment
 

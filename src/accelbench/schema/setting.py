@@ -50,13 +50,9 @@ class Declared:
     def column(self) -> str:
         return self.said.column if isinstance(self.said.column, str) else self.field.name
 
-    @cached_property
-    def _names(self) -> list[str]:
-        return self.path.split(".")
-
     def value(self, whole: Any) -> Any:
         """Its value in an instance of the class; None if the group of settings that it belongs to is None there."""
-        for name in self._names:
+        for name in self.path.split("."):
             whole = None if whole is None else getattr(whole, name)
         return whole
 
