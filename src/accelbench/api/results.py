@@ -205,7 +205,8 @@ def _table(results: Sequence[Result], lines: Sequence[str] = ()) -> str:
     units = {speed_unit(each._cell.cell)[1] for each in results}
     unit = min(units) if len(units) == 1 else "speed"
     times = {"first token (ms)": "ttft_ms", "a token (ms)": "tpot_p50_ms"} if "tokens/s" in units else {}
-    rows, shares, marked = [], [], []
+    rows: list[list[str]] = []
+    shares, marked = [], []
     for each, name in zip(ordered, names, strict=True):
         of = each._cell
         size, low, high = speed_unit(of.cell)[0], each.samples_per_s_low, each.samples_per_s_high

@@ -28,7 +28,7 @@ from accelbench.presentation import significant
 from accelbench.schema import plan_file
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Data, Epoch, TargetTraining
-from accelbench.schema.record import Record, Row
+from accelbench.schema.record import Record, Row, number_of
 from accelbench.schema.serialize import canonical_json, digest
 from accelbench.schema.setting import declared
 from accelbench.schema.text import clean
@@ -357,10 +357,10 @@ def _note(record: Record, row: Row, headline: str) -> str:
 def _outcome(record: Record, row: Row) -> str:
     outcome, reason = (DISTURBED, row["disturbed"]) if row["disturbed"] else (record.status, record.reason)
     verdict = [f"**{outcome}**" + (f": {reason}" if reason else "")]
-    if outcome == Status.ok and row["samples_per_s"] is not None:
-        low, high = row["samples_per_s_low"], row["samples_per_s_high"]
+    rate, low, high = (number_of(row, f"samples_per_s{end}") for end in ("", "_low", "_high"))
+    if outcome == Status.ok and rate is not None:
         interval = f" ({speed_text(record.cell, low, high, digits=4)} within this process)" if low is not None else ""
-        verdict.append(f"{speed_text(record.cell, row['samples_per_s'], digits=4)}{interval} on {row['device_name']}")
+        verdict.append(f"{speed_text(record.cell, rate, digits=4)}{interval} on {row['device_name']}")
     elif outcome == Status.ok and (text := served.served_text(row)):
         verdict.append(f"{text} on {row['device_name']}")
     return " · ".join(verdict)

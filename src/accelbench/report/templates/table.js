@@ -44,6 +44,7 @@ function rowsOf(cells) {
 
 function drawTable(shown) {
   listed = [...shown];
+  every.classList.toggle("wide", state.wide);
   if (state.sort) listed.sort(compareBy(cell => cell[state.sort.name] === "" ? null : cell[state.sort.name], state.sort.descending));
   for (const head of every.tHead.rows[0].cells) {
     const isSorted = state.sort?.name === head.dataset.name;
