@@ -37,6 +37,15 @@ def test_a_variable_that_would_change_the_precision_in_silence_does_not_reach_a_
     assert not seen & SUBSTITUTING
 
 
+def test_a_host_that_can_not_start_keeps_no_file_open(tmp_path):
+    (tmp_path / "python").touch()  # which nobody may run
+    with Hosts(lambda cell: replace(faulty_host(cell), python=str(tmp_path / "python"))) as hosts:
+        opened = len(os.listdir("/proc/self/fd"))
+        with pytest.raises(PermissionError):
+            hosts.start(make_cell())
+        assert len(os.listdir("/proc/self/fd")) == opened
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="needs glibc")
 def test_a_cell_has_the_allocator_of_its_host_and_is_invalid_if_that_is_not_the_one_asked_for(tmp_path):
     def host_of(cell):

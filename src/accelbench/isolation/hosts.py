@@ -114,10 +114,10 @@ class Hosts:
             self._works[counted_as] = work
         return outcome
 
-    def check(self, cell: Cell, data_folder: Path) -> Outcome:
+    def check(self, cell: Cell, data_folder: Path, within_s: float = CHECK_TIMEOUT_S) -> Outcome:
         """Has the cell's engine check, in a fresh process, that the network runs on a batch."""
-        spec = self._spec_of(cell)
-        return self._ask(spec, replace(_request(spec, cell, data_folder), timeout_s=CHECK_TIMEOUT_S, only_check=True))
+        spec, limit_s = self._spec_of(cell), min(CHECK_TIMEOUT_S, within_s)
+        return self._ask(spec, replace(_request(spec, cell, data_folder), timeout_s=limit_s, only_check=True))
 
     def count(self, cell: Cell) -> Work | None:
         """The work of one step of `cell`, counted once, in a fresh process, which runs none; None if that failed."""
@@ -235,8 +235,11 @@ class _Host:
         own = {RUN_VARIABLE: f"{folder}/{number}", "TMPDIR": str(folder)}
         # A part of its environment that no other process has, except those below it.
         self._mark = f"{RUN_VARIABLE}={own[RUN_VARIABLE]}\0"
-        self.answers, theirs = os.pipe()  # not its standard output, to which its environment may print as it starts
-        with os.fdopen(theirs, "wb"):
+        answers, theirs = os.pipe()  # not its standard output, to which its environment may print as it starts
+        self.answers = os.fdopen(answers, "rb", buffering=0)
+        with os.fdopen(theirs, "wb"), ExitStack() as if_refused:
+            for opened in (self.answers, self.log):
+                if_refused.enter_context(opened)
             self.process: Any = subprocess.Popen(
                 # Not `-m`: each cell's process would import the host's main module again.
                 [file, "-c", f"from accelbench.isolation.host_process import main; main({theirs})"],
@@ -247,6 +250,7 @@ class _Host:
                 env={**inherited, **spec.environment, **own},
                 start_new_session=True,  # so that Ctrl-C reaches the parent only
             )
+            if_refused.pop_all()
         self.has_answered = False
         with contextlib.suppress(BrokenPipeError):  # it has died, as `ask` will find
             self._send(spec.preload)
@@ -265,9 +269,9 @@ class _Host:
             return None
         line = bytearray()
         while not line.endswith(b"\n"):
-            if not connection.wait([self.answers], max(0.0, deadline - time.monotonic())):
+            if not connection.wait([self.answers.fileno()], max(0.0, deadline - time.monotonic())):
                 raise TimeoutError(f"the host did not answer for {margin_s:g} s beyond timeout_s")
-            part = os.read(self.answers, 1 << 20)
+            part = self.answers.read(1 << 20)
             if not part:
                 return None
             line += part
@@ -285,7 +289,7 @@ class _Host:
         self.process.wait()
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
-        os.close(self.answers)
+        self.answers.close()
         with self.log:
             self.log.seek(max(0, os.fstat(self.log.fileno()).st_size - MAX_TEXT))
             return self.log.read().decode(errors="replace")
