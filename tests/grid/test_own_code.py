@@ -6,6 +6,7 @@ from accelbench.errors import UserError
 from accelbench.grid.own_code import check_own_code
 from accelbench.schema.vocab import Library
 from accelbench.schema.workload import ModelSpec
+from environments import make_environment
 from fakes import make_cell
 
 NETS = """
@@ -52,7 +53,7 @@ def check(target, python=None):
 )
 def test_what_is_there_is_found_and_nothing_is_imported(folder, target):
     check(target)
-    check(target, "/new")
+    check(target, sys.executable)
 
 
 @pytest.mark.parametrize(
@@ -101,3 +102,11 @@ def test_what_is_installed_here_is_refused_where_another_interpreter_would_run_i
         check("both.Net", "/new")
     (folder / "both.py").write_text("class Net: pass\n")
     check("both.Net", "/new")
+
+
+def test_a_folder_without_init_is_refused_where_another_interpreter_has_a_package_of_its_name(folder):
+    there = str(make_environment(folder / "new", space="1.0"))
+    with pytest.raises(UserError, match=r"would run its own copy of space.* with an __init__.py"):
+        check("space.nets.Net", there)
+    (folder / "space/__init__.py").touch()
+    check("space.nets.Net", there)

@@ -46,7 +46,7 @@ class Interpreter:
     version: str
     architecture: str
     versions: Mapping[str, str]  # of the distributions in `COMPUTING` that it has
-    modules: Mapping[str, str]  # those of `DISTRIBUTIONS` that it has, and their folders
+    modules: Mapping[str, str]  # those asked for that it has, and their folders; empty for one without __init__.py
 
 
 def other(python: str) -> str | None:
@@ -95,10 +95,10 @@ def variables(file: str, *folders: str) -> dict[str, str]:
 
 
 @cache
-def look(python: str) -> Interpreter:
-    """Asks the interpreter what it has, once. Raises UserError: it is not there, or no Python."""
+def look(python: str, *modules: str) -> Interpreter:
+    """Asks the interpreter what it has, of `modules` too, once. Raises UserError: it is not there, or no Python."""
     file, done = executable(python), None
-    words: list[str] = [file, "-c", SCRIPT, *COMPUTING, "--", *DISTRIBUTIONS]
+    words: list[str] = [file, "-c", SCRIPT, *COMPUTING, "--", *DISTRIBUTIONS, *modules]
     try:
         done = subprocess.run(words, capture_output=True, timeout=ASKED_S, env=variables(file), errors="replace")
         return Interpreter(*json.loads(done.stdout.splitlines()[-1]))  # its start may print something before

@@ -15,7 +15,7 @@ from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from accelbench.devices.interpreters import own_folders
+from accelbench.devices.interpreters import look, own_folders
 from accelbench.devices.packages import COMPUTING
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
@@ -73,11 +73,15 @@ def check_own_code(cells: Iterable[Cell]) -> None:
         _check(flag, path)
         with suppress(UserError):  # not there
             # The identity has the digest of the copy here, so that the other interpreter must run the same one.
-            if python is None or name in VERSIONED or source_files(flag, path, own_folders()) == files:
+            if python is None or name in VERSIONED:
+                continue
+            found = PathFinder.find_spec(name, own_folders())  # of a folder without __init__.py, any package is before
+            is_first = found is not None and (found.origin or not look(python, name).modules.get(name))
+            if is_first and source_files(flag, path, own_folders()) == files:
                 continue
         raise UserError(
             f"{flag}={path}: python={python} would run its own copy of {name}, if any, and not the one installed "
-            "here: its source must be in the working folder, or in a folder of PYTHONPATH that is no site-packages"
+            "here: its source must be in the working folder or one of PYTHONPATH, no site-packages, with an __init__.py"
         )
 
 
