@@ -82,15 +82,17 @@ class Arrivals:
         self._looks: tuple[list[float], list[float]] = ([], [])  # seconds, and requests that waited
         surely_grows(range(9), range(9))  # imports what it needs, which takes a tenth of a second
         self._buffer = bytearray(PIPE_BYTES)
-        (file, self._times), pipe = raw_times(len(due)), subprocess.PIPE
+        file, self._times = raw_times(len(due))
         self._times[0] = due
         self.due, self.answered = self._times[0], self._times[2:]
         self._folder = tempfile.TemporaryDirectory(prefix="requests-")
         program = [sys.executable, "-I", *self._program.flags, str(self._program.module.__file__)]
-        command = [*program, str(file), str(server.rate), str(seed), self._folder.name]
-        self._process = subprocess.Popen(command, bufsize=0, pass_fds=[file], stdin=pipe, stdout=pipe)
+        self._pipe, theirs = os.pipe()  # not its standard output, to which its environment may print as it starts
+        command = [*program, str(file), str(theirs), str(server.rate), str(seed), self._folder.name]
+        self._process = subprocess.Popen(command, bufsize=0, pass_fds=[file, theirs], stdin=subprocess.PIPE)
         os.close(file)
-        self.pid, self._pipe = self._process.pid, self._process.stdout.fileno()  # type: ignore[union-attr]
+        os.close(theirs)
+        self.pid = self._process.pid
         with contextlib.suppress(OSError):  # a user may have no further pipe of this size
             fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)  # where it is full, requests are late
 
@@ -101,6 +103,7 @@ class Arrivals:
         if not self._is_closed:
             self._process.kill()
         self._process.__exit__(None, None, None)  # waits
+        os.close(self._pipe)
         self._folder.cleanup()
 
     def batches(self, max_batch: int) -> Batches:

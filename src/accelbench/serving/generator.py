@@ -1,7 +1,7 @@
 """The process that issues requests when they are due, however long answers take (open loop).
 
 It is run as a file of its own, by the standard library alone, so that it starts in some milliseconds and the package's
-own imports can't make it wake up late. A byte on standard output is a request.
+own imports can't make it wake up late. A byte on the pipe that the second argument numbers is a request.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ def main() -> None:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     times = memoryview(mmap.mmap(int(sys.argv[1]), 0)).cast("q")
     gc.disable()
-    out = sys.stdout.fileno()
+    out = int(sys.argv[2])
     os.write(out, READY)
     if sys.stdin.readline():  # else the server has ended
         _issue(times, out)

@@ -20,12 +20,12 @@ MIN_LATENCY_NS = 1  # unused: nothing here is judged by LoadGen
 
 
 def main() -> None:
-    """Issues requests: the arguments are the number of the file of their times, the rate, the seed, and a folder."""
+    """Issues requests: the arguments number the file of their times and the pipe; the rate, the seed, and a folder."""
     import mlperf_loadgen
 
-    file, rate, seed, folder = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+    file, out, seed, rate, folder = *map(int, (sys.argv[1], sys.argv[2], sys.argv[4])), float(sys.argv[3]), sys.argv[5]
     times = memoryview(mmap.mmap(file, 0)).cast("q")
-    num, now, out, issued = len(times) // 4, time.monotonic_ns, sys.stdout.fileno(), 0
+    num, now, issued = len(times) // 4, time.monotonic_ns, 0
 
     def issue(samples: list[mlperf_loadgen.QuerySample]) -> None:
         nonlocal issued
