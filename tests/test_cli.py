@@ -285,11 +285,38 @@ def test_one_cell_ends_with_its_card_and_several_do_not(faulty, capsys, empty_st
     assert "speed" not in capsys.readouterr().out
 
 
-def test_a_comparison_of_which_one_side_is_skipped_measures_nothing(faulty, capsys):
-    words = "tracking=none mode=infer out=runs/c"
-    assert main(["compare", "--run", words, f"{words} device=tpu", "--fail-if", "slower:5%"]) == 0
-    assert "Can't tell which is faster: B is skipped, so nothing is measured: no TPU" in capsys.readouterr().out
+FEW = "data.train_images=97", "data.train_images=97: mnist has 96 to train with here"
+
+
+@pytest.mark.parametrize(
+    ("flags", "other", "why"), [("--fail-if=slower:5%", "device=tpu", "no TPU"), ("", *FEW), ("--target=0.9", *FEW)]
+)
+def test_a_comparison_of_which_one_side_is_skipped_measures_nothing(flags, other, why, faulty, capsys):
+    words = f"tracking=none data=mnist out=runs/c{' mode=train' * (not flags)}"
+    assert main(["compare", "--run", words, f"{words} {other}", *flags.split()]) == 0
+    assert f"Can't tell which is faster: B is skipped, so nothing is measured: {why}" in capsys.readouterr().out
     assert not (faulty / "runs/c").exists()
+
+
+def test_a_comparison_goes_on_after_ctrl_c_and_measures_nothing_twice(faulty, monkeypatch, capsys):
+    measure, measured = Session.measure, []
+
+    def counted(self, item):
+        measured.append(item.cell.id)
+        if len(measured) == 4:
+            raise KeyboardInterrupt
+        return measure(self, item)
+
+    monkeypatch.setattr(Session, "measure", counted)
+    sides = [f"mode=infer tracking=none batch_size={size}" for size in (8, 64)]
+    assert main(["compare", "--run", *sides, "--fail-if", "slower:5%"]) == 130
+    _, said, again = capsys.readouterr().err.splitlines()
+    folder = re.fullmatch("Interrupted; 3 of 10 cells have their record, in (runs/.*)", said)[1]
+    further = shlex.join(["--run", *(f"{side} out={folder}" for side in sides), "--fail-if", "slower:5%"])
+    assert again == f"To go on: accelbench compare {further}"
+    assert main(shlex.split(again.partition("accelbench ")[2])) == 0
+    assert "same       +0.0 %" in capsys.readouterr().out
+    assert (len(measured), len(set(measured))) == (11, 10)
 
 
 def test_a_comparison_is_measured_in_turns_and_answered_again_from_its_records(faulty, capsys):

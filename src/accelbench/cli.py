@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import select
 import shlex
 import signal
@@ -20,6 +21,7 @@ from accelbench.schema.text import clean
 
 HELP = {"-h", "--help"}
 OUTPUTS = (1, 2)  # the descriptors of stdout and stderr
+SIDE = re.compile("[^-].*=|$")  # the words of a cell that `compare` takes as one, perhaps none
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,9 +52,11 @@ def _status(words: list[str], output: "_Output") -> int:
         return status
     except KeyboardInterrupt as stop:
         message, status = f"\n{str(stop) or 'Interrupted; every finished cell has its record.'}", 130
-        if isinstance(stop, Interrupted) and words[0] not in ("compare", "replay"):  # which interleave all cells anew
-            has_out = not stop.folder or any(word.startswith("out=") for word in words)
+        if isinstance(stop, Interrupted) and words[0] != "replay":  # which interleaves all cells anew
+            has_out = not stop.folder or any(part.startswith("out=") for word in words for part in word.split())
             out = [] if has_out else [f"out={stop.folder}"]
+            if words[0] == "compare":  # whose sides have words of their own
+                words, out = [" ".join([word, *out]) if SIDE.match(word) else word for word in words], []
             message += f"\nTo go on: {clean(masked(shlex.join(['accelbench', *words, *out])))}"
     except BrokenPipeError:
         raise

@@ -28,6 +28,9 @@ def test_the_plan_has_a_folder_of_its_own_and_five_rounds_and_one_that_holds_rec
     (tmp_path / "runs/mine").mkdir(parents=True)
     drawn, options = plan(tmp_path, "2", MINE)
     assert (len(drawn.cells), options.out) == (4, "runs/mine")
+    (tmp_path / f"runs/mine/{drawn.cells[0].id}-01234567.json").touch()
+    longer, _ = plan(tmp_path, options=MINE)
+    assert longer.cells[:4] == drawn.cells
     (tmp_path / "runs/mine/0123456789ab-01234567.json").touch()
-    with pytest.raises(UserError, match="out=runs/mine: holds records already"):
+    with pytest.raises(UserError, match="out=runs/mine: holds other records"):
         plan(tmp_path, options=MINE)

@@ -43,17 +43,14 @@ def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.isolation.hosts import Hosts
 
     with Hosts() as hosts:
-        from accelbench.grid.plan import check_request, why_skipped
         from accelbench.settings.compose import one_cell
         from accelbench.sweep import run as sweep
 
         asked = [one_cell(name + f" {VERBOSE}" * chosen.verbose) for name in names]
         runs, options = interleaved.plan_runs(asked[0], asked[1], chosen.repeats, place.root)
-        check_request(runs.cells)
-        for letter, (cell, _) in zip("AB", asked, strict=True):
-            if reason := why_skipped(cell):
-                context.say(f"Can't tell which is faster: {letter} is skipped, so nothing is measured: {reason}")
-                return 0
+        if why := interleaved.why_pointless([[cell] for cell, _ in asked], options, context.console):
+            context.say(why)
+            return 0
         result = sweep.run(runs.cells, options, context.console, hosts=hosts)
     interleaved.save_comparison(runs, (names[0], names[1]), result.records, result.folder)
     result.check_request(is_shown=True)

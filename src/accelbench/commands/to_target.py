@@ -49,13 +49,18 @@ def run(sides: Sequence[str], chosen: Namespace, context: Context) -> int:
         from accelbench.settings.compose import cells_of, compose, words_in
         from accelbench.sweep import run as sweep
         from accelbench.sweep import terminal
+        from accelbench.sweep.interleaved import why_pointless
         from accelbench.sweep.seeds import with_seeds
 
         given, verbose = [words_in(words) for words in sides], [VERBOSE] * chosen.verbose
         if refused := DECIDED & {word.partition("=")[0] for words in given for word in words}:
             raise UserError(f"{min(refused)}: --target and --seeds decide it: leave it out")
-        composed = [one for words in given for one in compose(["-m", *target, *words, *verbose])]
-        cells, options = cells_of(composed)
+        composed = [compose(["-m", *target, *words, *verbose]) for words in given]
+        cells, options = cells_of([one for side in composed for one in side])
+        of_sides = [cells_of(side)[0] for side in composed]
+        if len(sides) > 1 and (why := why_pointless(of_sides, options, context.console)):
+            context.say(why)
+            return 0
         options = replace(options, ends_after_s=budget_s)
         planned = with_seeds(cells, MIN_SEEDS if chosen.seeds is None else int(chosen.seeds))
 

@@ -1,21 +1,24 @@
 """Two cells measured interleaved: fresh processes of both in a random order, so that drift affects both alike."""
 
 import random
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
+from rich.console import Console
+
 from accelbench.compare.record_sets import ComparedProcess, RecordSet
 from accelbench.compare.sureness import MIN_PROCESSES
 from accelbench.errors import UserError, writing_errors
-from accelbench.project import COMPARISON, RECORDS
+from accelbench.grid.plan import check_request, prepare, why_skipped
+from accelbench.project import COMPARISON, RECORDS, workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record, RecordName, read_all
-from accelbench.schema.serialize import load, read_json, write_json
+from accelbench.schema.serialize import digest, load, read_json, write_json
 from accelbench.settings.config import SweepOptions, differing_options
 from accelbench.settings.suites import check_cells
+from accelbench.sweep.context import prepare_missing
 
 
 @dataclass(frozen=True)
@@ -32,8 +35,9 @@ def plan_runs(
 ) -> tuple[InterleavedRuns, SweepOptions]:
     """The runs of a comparison of two cells, each with its options, and the options of the sweep that runs them.
 
-    `repeats` is the number of processes of each cell, as the user wrote it; None for `MIN_PROCESSES`. Raises UserError:
-    it is malformed or too large, the options differ, or the folder holds records already.
+    `repeats` is the number of processes of each cell, as the user wrote it; None for `MIN_PROCESSES`. The same cells
+    run in the same order, so that a comparison goes on from the records in its folder. Raises UserError: it is
+    malformed or too large, the options differ, or the folder holds other records.
     """
     if repeats is not None and (not repeats.isdecimal() or len(repeats) > 9 or int(repeats) < 1):
         raise UserError(f"--repeats {repeats[:20]}: should be a whole number, at least 1")
@@ -43,9 +47,25 @@ def plan_runs(
     if names := differing_options(options, second[1]):
         raise UserError(f"{names}: holds for both sides: give it one value")
     folder = options.out or f"runs/{datetime.now():%Y-%m-%d_%H-%M-%S}-compare"
-    if any((root / folder).glob(RECORDS)):
-        raise UserError(f"out={folder}: holds records already, which new ones can't be interleaved with: name another")
-    return shuffled_runs(first[0], second[0], num, secrets.randbits(32)), replace(options, out=folder)
+    runs = shuffled_runs(first[0], second[0], num, seed=int(digest([first[0].id, second[0].id])[:8], 16))
+    own = {cell.id for cell in runs.cells}
+    if any(path.name.partition("-")[0] not in own for path in (root / folder).glob(RECORDS)):
+        raise UserError(f"out={folder}: holds other records, which new ones can't be interleaved with: name another")
+    return runs, replace(options, out=folder)
+
+
+def why_pointless(sides: Sequence[Sequence[Cell]], options: SweepOptions, console: Console) -> str | None:
+    """Why there is nothing to compare: all cells of a side are skipped; None if not. Prepares a missing data set."""
+    cells, place = [cell for side in sides for cell in side], workplace().with_data(options.data_root)
+    check_request(cells)
+    for is_prepared in (False, True):  # what tells without the data is told at once
+        if is_prepared:
+            prepare_missing(place, cells[0].data, console)
+        planned = {item.cell.id: item.skip_reason for item in prepare(cells, place).planned} if is_prepared else None
+        for letter, side in zip("AB", sides, strict=True):
+            if all(reasons := [planned[cell.id] if planned else why_skipped(cell) for cell in side]):
+                return f"Can't tell which is faster: {letter} is skipped, so nothing is measured: {reasons[0]}"
+    return None
 
 
 def shuffled_runs(first: Cell, second: Cell, num_rounds: int, seed: int) -> InterleavedRuns:
