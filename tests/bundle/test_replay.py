@@ -9,7 +9,9 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from accelbench.answers.cells import Word
+import beside
+from accelbench.answers.cells import Word, cells_of, gap
+from accelbench.answers.process import Process
 from accelbench.bundle import replay as replaying
 from accelbench.bundle.archive import pack
 from accelbench.bundle.replay import Claim, key_of, replay
@@ -20,10 +22,11 @@ from accelbench.project import RECORDS
 from accelbench.report.read import read_all
 from accelbench.schema.cell import KerasSettings
 from accelbench.schema.measurement import Block, Data
-from accelbench.schema.vocab import Device, Engine, Library, Protocol
+from accelbench.schema.vocab import Device, Engine, Library, Protocol, Status
 from accelbench.schema.workload import ModelSpec
 from bundle.test_bundle import changed
 from fakes import make_cell, make_measurement, make_record, write_sweep
+from judging.test_disturbed import load
 from marks import slow
 from sweep.conftest import project, shared  # noqa: F401
 
@@ -133,6 +136,45 @@ def test_what_becomes_of_a_claim(monkeypatch, there, here, num, expected):
     found = replaying._of_claim(claim, {key_of(cell): side for cell in cells}, {})
     assert found.found == expected
     assert (num == 5) == (not found.why)
+
+
+def test_what_can_not_be_told_is_measured_once_more_in_the_time_that_is_left(shared, project, monkeypatch):  # noqa: F811
+    def judged(first, second):
+        is_open = (second.cell.batch_size, second.num_processes) == (8, 5)
+        return gap(first, second) if not is_open else Judgement(ratio=1.0, word=Word.cant_tell, why="it is not yet")
+
+    monkeypatch.setattr(replaying, "gap", judged)
+    monkeypatch.setattr(replaying, "MOST", 2)
+    status, text = replayed(bundled(project, TRUE, "batch decides", "another"), shared)
+    assert (status, re.findall("^holds|^can't tell", text, re.MULTILINE)) == (0, ["holds", "holds"])
+    assert "Not all can be told yet: measures 2 cells 2 times more" in text
+    assert len([*project.glob(f"runs/*/{RECORDS}")]) == 3 * 5 + 2 * 2
+
+
+@pytest.mark.parametrize(
+    ("rates", "others", "expected"),
+    [
+        ((3200, 250), (0.5, 101), "can't tell: other programs used the CPU meanwhile"),
+        ((3200, 250), (101, 0.5), "slower: "),
+        ((250, 3200), (101, 0.5), "can't tell: other programs used the CPU meanwhile"),
+        ((250, 3200), (0.5, 101), "faster: "),
+    ],
+)
+def test_other_programs_explain_that_the_session_beside_them_was_slower(rates, others, expected):
+    there, here = (
+        cells_of([Process.of(beside.make_record(load(other, 99, 4), rate=rate, latency_s=[32 / rate] * 64))])[0]
+        for rate, other in zip(rates, others, strict=True)
+    )
+    found = replaying._of_cell(there, here)
+    assert f"{found.found}: {found.why}" == expected
+
+
+def test_a_process_that_the_budget_ended_says_so():
+    record = make_record(make_cell(timeout_s=6.0), Status.timeout)
+    (here,) = cells_of([Process.of(record)])
+    said = "over 6 s, a tenth of the budget: give a longer --budget"
+    assert replaying._why(here, make_cell(timeout_s=600.0)) == said
+    assert replaying._why(here, make_cell(timeout_s=6.0)) == record.reason
 
 
 def test_what_is_no_bundle_or_a_wrong_one_is_refused(project, capsys):  # noqa: F811

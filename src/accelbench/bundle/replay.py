@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,8 +21,9 @@ from accelbench.answers.cells import MeasuredCell, Word, gap
 from accelbench.answers.sentences import answers
 from accelbench.answers.words import speed_text
 from accelbench.bundle.verify import verify
+from accelbench.compare.commits import MOST
 from accelbench.compare.matching import flat
-from accelbench.compare.sureness import LIKELY_RATIO, MIN_PROCESSES, Judgement
+from accelbench.compare.sureness import BESIDE, LIKELY_RATIO, MIN_PROCESSES, Judgement
 from accelbench.errors import UserError, writing_errors
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.own_code import check_own_code
@@ -40,10 +42,11 @@ from accelbench.settings.params import report_extension
 from accelbench.sweep import run as sweep
 
 STUDY = "study:"
-# Shares of the budget: after which no process is begun; that one may take; that is waited for a quiet machine.
-LAST, LONGEST, QUIET = 0.75, 0.1, 0.05
+# Shares of the budget: after which no process is begun; that one may take, and the half of it for a quiet machine.
+LAST, LONGEST, QUIET = 0.75, 0.1, 0.5
 NO_SPEED = SERVING - {Protocol.offline} | {Protocol.target}
 OTHER_DATA = "the data here are others, such as a stand-in"
+NOT_MEASURED = "not measured"
 MAX_NAMED = 3  # claims that are not measured for one reason
 
 
@@ -74,8 +77,13 @@ class Finding(NamedTuple):
     found: Found
     what: str
     there: str
-    here: str = "not measured"
+    here: str = NOT_MEASURED
     why: str = ""
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether more processes may tell."""
+        return self.found == Found.cant_tell and self.here != NOT_MEASURED and self.why != OTHER_DATA
 
 
 def key_of(cell: Cell) -> str:
@@ -105,22 +113,41 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
     left_s = budget_s - (time.monotonic() - began_s)
     if left_s <= 0:
         raise UserError(f"--budget: to read the claims took {budget_s - left_s:.0f} s: give it more")
-    _measure(chosen.values(), folder, left_s, console, hosts)
-    here = {key_of(each.cell): each for each in read(folder).cells} if (folder / PLAN).exists() else {}
-    findings = [_of_claim(each, here, known) for each in kept if each.cells[0] != each.cells[1]]
-    findings += [_of_cell(near[key], here.get(key)) for key in chosen if key in near]
-    for found, what, there, measured, why in findings:
-        say(console, f"{found:<15} {what}: {there} there, {measured} here{f' ({why})' if why else ''}")
-    for reason, texts in left.items():
-        more = f"; {and_more(len(texts) - MAX_NAMED, 'claim')}" if len(texts) > MAX_NAMED else ""
-        say(console, f"{'not measured':<15} {'; '.join(texts[:MAX_NAMED])}{more} ({reason})")
-    if here:
+
+    def told() -> list[tuple[Sequence[Cell], Finding]]:
+        here = {key_of(each.cell): each for each in read(folder).cells} if (folder / PLAN).exists() else {}
+        found = [(each.cells, _of_claim(each, here, known)) for each in kept if each.cells[0] != each.cells[1]]
+        return [*found, *(([cell], _of_cell(near[key], here.get(key))) for key, cell in chosen.items() if key in near)]
+
+    measure = partial(_measure, folder, max(1.0, round(LONGEST * left_s)), console, hosts)
+    measure(chosen.values(), range(MIN_PROCESSES), LAST * left_s)
+    first, took_s = told(), time.monotonic() - began_s
+    again = {key_of(cell): cell for cells, each in first if each.is_undecided for cell in cells}
+    # As often as there is time for, and then one look: looking after each round would find a difference by chance.
+    left_s = LAST * budget_s - took_s
+    num_more = min(MOST, int(MIN_PROCESSES * left_s / took_s * len(chosen) / max(1, len(again))))
+    if again and num_more > 0:
+        say(console, f"Not all can be told yet: measures {counted(len(again), 'cell')} {num_more} times more")
+        measure(again.values(), range(MIN_PROCESSES, MIN_PROCESSES + num_more), left_s)
+    # The others stay: not all of their cells were measured again, so that drift would be in them.
+    pairs = zip(first, told(), strict=True)
+    findings = [after if before.is_undecided else before for (_, before), (_, after) in pairs]
+    _show(findings, left, console)
+    if (folder / PLAN).exists():
         values = {"of": name, "equal_machine": bool(near), "findings": [each._asdict() for each in findings]}
         with writing_errors(shown(folder / REPLAY)):
             write_json(folder / REPLAY, values)
         say(console, f"Kept in {shown(folder / REPLAY)}, beside the records")
-    told = {each.found for each in findings} - {Found.cant_tell}
-    return int(not told or bool(told & {Found.fails, Found.faster, Found.slower}))
+    words = {each.found for each in findings} - {Found.cant_tell}
+    return int(not words or bool(words & {Found.fails, Found.faster, Found.slower}))
+
+
+def _show(findings: Iterable[Finding], left: Mapping[str, Sequence[str]], console: Console) -> None:
+    for found, what, there, measured, why in findings:
+        say(console, f"{found:<15} {what}: {there} there, {measured} here{f' ({why})' if why else ''}")
+    for reason, texts in left.items():
+        more = f"; {and_more(len(texts) - MAX_NAMED, 'claim')}" if len(texts) > MAX_NAMED else ""
+        say(console, f"{NOT_MEASURED:<15} {'; '.join(texts[:MAX_NAMED])}{more} ({reason})")
 
 
 def _of_bundle(path: Path) -> tuple[list[Claim], list[MeasuredCell]]:
@@ -180,16 +207,18 @@ def _why_not(cell: Cell, trusts: bool) -> str | None:
         return str(error)
 
 
-def _measure(cells: Iterable[Cell], folder: Path, budget_s: float, console: Console, hosts: Hosts) -> None:
+def _measure(
+    folder: Path, limit_s: float, console: Console, hosts: Hosts, cells: Iterable[Cell], rounds: range, within_s: float
+) -> None:
     """Measures rounds of the cells, one data set after another: each cell once, in a random order, against drift."""
     by_data = defaultdict[str, list[Cell]](list)
     for cell in cells:
-        by_data[cell.data.name].append(replace(cell, timeout_s=min(cell.timeout_s, LONGEST * budget_s)))
-    options = replace(one_cell("tracking=none")[1], quiet_s=QUIET * budget_s, out=f"{RUNS}/{folder.name}")
+        by_data[cell.data.name].append(replace(cell, timeout_s=min(cell.timeout_s, limit_s)))
+    options = replace(one_cell("tracking=none")[1], quiet_s=QUIET * limit_s, out=f"{RUNS}/{folder.name}")
     for of_data in by_data.values():
-        ends_s = LAST * budget_s * len(of_data) / sum(map(len, by_data.values()))
-        order = [cell for _ in range(MIN_PROCESSES) for cell in random.sample(of_data, len(of_data))]
-        runs = [replace(cell, repeat=place) for place, cell in enumerate(order)]
+        ends_s = within_s * len(of_data) / sum(map(len, by_data.values()))
+        order = [cell for _ in rounds for cell in random.sample(of_data, len(of_data))]
+        runs = [replace(cell, repeat=place) for place, cell in enumerate(order, 100 * rounds.start)]
         try:
             sweep.run(runs, replace(options, ends_after_s=ends_s), console, hosts=hosts, show=lambda result: None)
         except UserError as error:  # such as data that are not here
@@ -199,7 +228,7 @@ def _measure(cells: Iterable[Cell], folder: Path, budget_s: float, console: Cons
 def _of_claim(claim: Claim, here: Mapping[str, MeasuredCell], known: Mapping[str, MeasuredCell]) -> Finding:
     there, published = claim.judged, _ratio(claim.judged)
     sides = [here.get(key_of(cell)) for cell in claim.cells]
-    if missing := [_why(each) for each in sides if each is None or not each.speed]:
+    if missing := [_why(each, claim.cells[0]) for each in sides if each is None or not each.speed]:
         return Finding(Found.cant_tell, claim.what, published, why=missing[0])
     found = gap(*(each for each in sides if each))
     if found.word == Word.cant_tell:
@@ -230,20 +259,24 @@ def _of_cell(there: MeasuredCell, here: MeasuredCell | None) -> Finding:
     """Two sessions are not interleaved: as much as processes of one cell may differ by is no difference."""
     published = speed_text(there.cell, there.speed)
     if here is None or not here.speed:
-        return Finding(Found.cant_tell, there.label, published, why=_why(here))
+        return Finding(Found.cant_tell, there.label, published, why=_why(here, there.cell))
     if _has_other_data(there, here):
         return Finding(Found.cant_tell, there.label, published, speed_text(here.cell, here.speed), OTHER_DATA)
     found, verdict = gap(here, there), Found.cant_tell
-    if found.is_told:
+    # Of two sessions, other programs explain that the one that they ran beside is the slower one, however much it is.
+    why = BESIDE if found.is_told and (here if found.ratio < 1 else there).side.is_disturbed else found.reason
+    if found.is_told and why != BESIDE:
         verdict = Found.faster if found.ratio > 1 else Found.slower
     elif here.low and here.high and there.low and there.high:
         is_near = max(here.high / there.low, there.high / here.low) < LIKELY_RATIO
         verdict = Found.same if is_near else verdict
     measured = f"{speed_text(here.cell, here.speed)} ({100 * (found.ratio - 1):+.1f} %)"
-    return Finding(verdict, there.label, published, measured, found.reason if verdict == Found.cant_tell else "")
+    return Finding(verdict, there.label, published, measured, why if verdict == Found.cant_tell else "")
 
 
-def _why(here: MeasuredCell | None) -> str:
+def _why(here: MeasuredCell | None, asked: Cell) -> str:
+    if here and here.record and here.record.was_cut(asked.timeout_s):
+        return f"over {here.record.cell.timeout_s:.0f} s, a tenth of the budget: give a longer --budget"
     return (here and here.reason) or "no process of it ended: see above, or give a longer --budget"
 
 

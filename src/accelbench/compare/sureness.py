@@ -30,6 +30,7 @@ NOTE = (
     f'differ by more than {APART_RATIO:g} times. Else "can\'t tell", with the reason: accelbench compare --run may '
     "decide."
 )
+BESIDE = "other programs used the CPU meanwhile"
 # How the second side's speed compares with the first's.
 Verdict = StrEnum("Verdict", {"same": "same", "faster": "faster", "slower": "slower", "cant_tell": "can't tell"})
 # How sure a difference between two cells is; `same`: it is sure that there is hardly one.
@@ -197,7 +198,7 @@ class Judgement:
 def judge(first: Side, second: Side) -> Judgement:
     """How many times as fast the first cell is as the second, and how sure that is."""
     found = compare_processes(second.processes, first.processes)
-    disturbed = "other programs used the CPU meanwhile" if first.is_disturbed or second.is_disturbed else ""
+    disturbed = BESIDE if first.is_disturbed or second.is_disturbed else ""
     if found.ratio is not None and found.interleaved:
         ratio, low, high, verdict = found.ratio, found.low, found.high, found.verdict()
         word = {Verdict.same: Word.same, Verdict.cant_tell: Word.cant_tell}.get(verdict, Word.sure)
