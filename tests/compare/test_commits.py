@@ -33,7 +33,7 @@ def outcome(seed, slowed=SLOWED):
     if state != State.slower:
         return "no slow-down"
 
-    def state_of(at):
+    def state_of(at, left):
         return told(machine, slowed * (at >= culprit), half_of(found))[0]
 
     low, high = search(NUM, state_of)
@@ -73,7 +73,7 @@ def test_equal_ends_are_no_slow_down():
 def test_commits_that_do_not_run_are_skipped_and_what_is_left_is_between_the_ends(culprit, broken):
     broken, asked = broken - {NUM - 1}, []
 
-    def state_of(at):
+    def state_of(at, left):
         asked.append(at)
         return State.broken if at in broken else State.slower if at >= culprit else State.not_slower
 
@@ -81,7 +81,7 @@ def test_commits_that_do_not_run_are_skipped_and_what_is_left_is_between_the_end
     assert low < culprit <= high
     assert set(range(low + 1, high)) <= broken
     assert len(asked) == len(set(asked)) <= 12 + len(set(asked) & broken)
-    assert search(NUM, lambda at: None) == (-1, NUM - 1)
+    assert search(NUM, lambda at, left: None) == (-1, NUM - 1)
 
 
 def test_the_search_goes_on_far_from_a_commit_that_does_not_run():

@@ -4,6 +4,7 @@ import math
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from accelbench.cli import main
 from accelbench.errors import UserError
+from accelbench.judging.disturbed import DISTURBED
 from accelbench.project import RECORDS
 from accelbench.schema.measurement import Block
 from accelbench.schema.record import read
@@ -21,6 +23,7 @@ from accelbench.schema.serialize import read_json
 from accelbench.schema.vocab import Status
 from accelbench.search.worktrees import Worktree, commits
 from accelbench.sweep.session import Session
+from beside import BUSY, quiet, series
 from fakes import make_measurement, make_record
 from marks import slow
 
@@ -122,8 +125,9 @@ def test_a_merge_is_one_commit_of_the_branch(repository):
     assert [codes.index(each) for each in codes] == [0, 1, 1, 3]  # notes are no code
 
 
-def test_ctrl_c_and_a_kill_leave_no_worktree(repository, monkeypatch, capsys):
-    monkeypatch.setattr(Session, "__enter__", Mock(side_effect=KeyboardInterrupt))
+@pytest.mark.parametrize("end", [Mock(side_effect=KeyboardInterrupt), lambda _: signal.raise_signal(signal.SIGTERM)])
+def test_ctrl_c_and_a_kill_leave_no_worktree(end, repository, monkeypatch, capsys):
+    monkeypatch.setattr(Session, "__enter__", end)
     killed, *kept = ("accelbench-run-12345678/12345678", "accelbench-run-87654321/87654321", "accelbench-run-1/x")
     for name in (killed, *kept):
         git("worktree", "add", "-q", "--detach", name, "change1")  # the first as by a search that was killed
@@ -157,15 +161,17 @@ def test_the_working_folder_and_the_path_are_those_of_the_worktree(repository, m
     assert not tree.folder.exists()
 
 
-def test_a_worktree_that_can_not_be_made_is_no_fault_of_the_commit(repository, capsys):
-    (blob,) = git("rev-parse", f"change{CULPRIT}:mine/wait.py")
-    Path(".git/objects", blob[:2], blob[2:]).unlink()  # as on a disk that is full, or broken
+@pytest.mark.parametrize(("part", "asked"), [(f"change{CULPRIT}:mine/wait.py", "worktree"), ("HEAD^{tree}", "ls-tree")])
+def test_a_commit_that_can_not_be_read_is_named_and_does_not_count_as_broken(part, asked, repository, capsys):
+    (missing,) = git("rev-parse", part)
+    Path(".git/objects", missing[:2], missing[2:]).unlink()  # as on a disk that is full, or broken
     assert main(["bisect", "change0", "HEAD", "--", *WORDS]) == 2
-    printed = capsys.readouterr()
-    answer = read_json(next(repository.glob("runs/*/bisect.json")))["answer"]
-    assert answer.startswith(f"Can't go on: {git('rev-parse', 'HEAD')[0][:8]} Change 8: bisect: git worktree: ")
-    assert blob in answer
-    assert f"{answer.partition(': ')[2]}; the same command goes on" in printed.err
+    printed, (head,) = capsys.readouterr(), git("rev-parse", "HEAD")
+    assert f"bisect: git {asked} {head}: " in printed.err
+    for path in repository.glob("runs/*/bisect.json"):
+        answer = read_json(path)["answer"]
+        assert answer.startswith(f"Can't go on: {head[:8]} Change 8: ")
+        assert f"{answer.partition(': ')[2]}; the same command goes on" in printed.err
     assert "does not run" not in printed.out + printed.err
 
 
@@ -173,15 +179,18 @@ def test_a_worktree_that_can_not_be_made_is_no_fault_of_the_commit(repository, c
 def ran(repository, monkeypatch):
     """Each process as (commit, its time limit); they run nothing, and end as `ends` says of (commit, round)."""
     commits = {each: f"change{num}" for num in range(NUM + 1) for each in git("rev-parse", f"change{num}")}
-    ran = SimpleNamespace(ends={}, processes=[])
+    ran = SimpleNamespace(ends={}, processes=[], check_s=None)
 
     def measure(self, item, left_s=0.0):
         commit, num = commits[self.ready.git["revision"]], len(ran.processes)
         ran.processes.append((commit, item.cell.timeout_s))
+        ran.check_s = self.check_s
         rate = (1000 if commit < f"change{CULPRIT}" else 800) * (1 + 0.01 * math.sin(num))
         blocks = [Block(num_steps=1, num_samples=100, seconds=100 / rate)] * 8
         status = ran.ends.get((commit, int(item.label.rpartition("r")[2])), Status.ok)
-        found = {"measurement": make_measurement(blocks=blocks)} if status == Status.ok else {}
+        found = {"system": series(BUSY if status == DISTURBED else quiet())}
+        if status in (Status.ok, DISTURBED):
+            status, found["measurement"] = Status.ok, make_measurement(blocks=blocks, steady_boot_s=(101.0, 102.0))
         named = {"identity": item.identity, "label": item.label, "started_at": f"2026-11-27T09:00:00.{num:03}+00:00"}
         self.context.write_record(record := make_record(item.cell, status, **named, **found))
         return record
@@ -222,12 +231,25 @@ def test_what_keeps_failing_ends_the_search_with_its_reason(ends, num, code, sai
     assert "oom" in ends or main([*words, "retry=failed"]) == 0
 
 
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ({("change5", 0): Status.timeout}, "1 of 6 processes took over timeout_s=600, and"),
+        ({("change8", at): DISTURBED for at in range(40)}, "other programs disturbed 40 of 80 processes .others used"),
+    ],
+)
+def test_processes_that_do_not_count_are_in_the_answer(ends, said, ran, capsys):
+    ran.ends = ends
+    assert main(["bisect", "change5", "HEAD", "--", *WORDS]) == 1
+    assert re.search(f"Can't tell whether BAD is slower than GOOD: {said}", capsys.readouterr().out)
+
+
 def test_a_process_has_what_is_left_of_the_budget(ran, capsys):
     words = ["bisect", "--budget", "1m", "change5", "HEAD", "--", *WORDS]
     ran.ends = {("change8", 3): Status.timeout}
     assert main(words) == 1
     assert "Can't tell whether BAD is slower than GOOD: give it a longer --budget" in capsys.readouterr().out
-    assert all(50 < limit_s <= 60 for _, limit_s in ran.processes)
+    assert all(50 < limit_s <= 60 for limit_s in [ran.check_s, *(limit_s for _, limit_s in ran.processes)])
     ran.ends, ran.processes = {}, []
     assert main(words[:1] + words[3:]) == 0  # with the default: the one that was cut runs again
     assert ran.processes[0] == ("change8", 600.0)
@@ -237,12 +259,15 @@ def test_a_process_has_what_is_left_of_the_budget(ran, capsys):
 def test_the_slow_commit_of_a_real_repository_is_found_and_a_second_run_measures_nothing(repository, capsys):
     words = ["bisect", "change0", "HEAD", "--budget", "10m", "--", *WORDS]
     assert main(words) == 0
-    told = re.sub("Probing.*\n", "", capsys.readouterr().out)
+    told = capsys.readouterr().out
+    assert re.search("beside [0-9a-f]{8}: 8 commits left; [0-9]+ s of 10 min\n", told)
+    assert "  1 round: 1 and 1 processes; it takes 5 a side; " in told
+    told = re.sub("Probing.*\n|.* of 10 min\n", "", told)
     records = {path: path.stat().st_mtime_ns for path in repository.rglob(RECORDS)}
     assert "No module named 'gone'" in told
     assert f"First slower commit: {git('rev-parse', 'change6')[0]} Change 6" in told
     assert main(words) == 0
-    assert capsys.readouterr().out == told
+    assert re.sub(".* of 10 min\n", "", capsys.readouterr().out) == told
     assert records == {path: path.stat().st_mtime_ns for path in repository.rglob(RECORDS)}
     found = read_json(next(repository.glob("runs/*/bisect.json")))
     assert (found["proof"]["commit"]["subject"], found["proof"]["against"]["subject"]) == ("Change 6", "Change 5")

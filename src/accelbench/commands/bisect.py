@@ -1,5 +1,6 @@
 """`accelbench bisect`: which commit made a cell slower."""
 
+import signal
 from argparse import Namespace
 
 from accelbench.commands.command import BUDGET, VERBOSE, Command, Context, budget_in_s, flag
@@ -20,6 +21,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.search.bisect import Bisection
     from accelbench.search.worktrees import commits
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: else it would leave worktrees
     words = chosen.words + [VERBOSE] * chosen.verbose
     return Bisection(commits(chosen.good, chosen.bad), words, budget_s, context.console).run()
 

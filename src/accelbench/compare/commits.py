@@ -51,15 +51,18 @@ def judged(
     return State.not_slower if half is not None and found.low > limit else None, found
 
 
-def search(num: int, state_of: Callable[[int], State | None]) -> tuple[int, int]:
+def search(num: int, state_of: Callable[[int, int], State | None]) -> tuple[int, int]:
     """Asks for commits from 0 to `num` - 1, which is BAD, until the first slower one is known, or the answer is None.
 
-    Returns the last one that is not slower, -1 for GOOD, and the first slower one. Those between them can't be told.
+    `state_of` gets a commit, and how many may be the first slower one. Returns the last one that is not slower, -1 for
+    GOOD, and the first slower one. Those between them can't be told.
     """
     states: dict[int, State] = {}
-    while (at := next_commit(states, num)) is not None and (state := state_of(at)) is not None:
+    good, bad = _ends(states, num)
+    while (at := next_commit(states, num)) is not None and (state := state_of(at, bad - good)) is not None:
         states[at] = state
-    return _ends(states, num)
+        good, bad = _ends(states, num)
+    return good, bad
 
 
 def _ends(states: Mapping[int, State], num: int) -> tuple[int, int]:

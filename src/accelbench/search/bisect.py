@@ -2,7 +2,7 @@
 
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -17,7 +17,7 @@ from accelbench.errors import Interrupted, RefusedError, UserError, WriteError, 
 from accelbench.grid.plan import Prepared, check_request
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging import disturbed
-from accelbench.presentation import counted, say
+from accelbench.presentation import counted, duration, say
 from accelbench.project import BISECTION, RUNS, shown, workplace
 from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record
@@ -88,7 +88,7 @@ class Bisection:
         codes = {self.after[-1].code(): State.slower, self.good.code(): State.not_slower}
         if len(codes) < 2:
             return self._end("No slow-down to look for: BAD has GOOD's code", [])
-        bad = self._compare(first, self.after[-1], None)
+        bad = self._compare(first, self.after[-1], None, len(self.after))
         if bad.state == State.broken:
             raise UserError(f"BAD={bad.commit.short}: does not run: {bad.why}")
         if bad.found is None or bad.state == State.cant_tell:
@@ -98,14 +98,14 @@ class Bisection:
             return self._end("No slow-down to look for: BAD is not slower than GOOD", [])
         half = half_of(bad.found)
 
-        def state_of(at: int) -> State | None:
+        def state_of(at: int, num_left: int) -> State | None:
             if time.monotonic() >= self.ends_s:
                 return None
             commit, code = self.after[at], self.after[at].code()
             if code in codes:
                 self.say(f"{commit.short} {codes[code]:<13}has the code of another one; {commit.subject}")
             else:
-                codes[code] = self._compare(first, commit, half).state
+                codes[code] = self._compare(first, commit, half, num_left).state
             return codes[code]
 
         low, high = search(len(self.after), state_of)
@@ -114,7 +114,7 @@ class Bisection:
             named = "".join(f"\n  {each.short} {each.subject}" for each in left)
             return self._end(f"Can't tell which of these {len(left)} commits is the first slower one:{named}", left)
         with self._side(self.after[low]) if low >= 0 else nullcontext(first) as before:
-            proof = self._compare(before, left[0], half, "-proof")
+            proof = self._compare(before, left[0], half, 1, "-proof")
         if proof.found is None or proof.state != State.slower:
             than = f"slower than GOOD, but in new processes beside the commit before it: {proof.state}"
             return self._end(f"Can't tell whether it is {left[0].short} {left[0].subject}: {than}", left)
@@ -144,11 +144,15 @@ class Bisection:
             git = {"revision": commit.hash, "branch": None, "dirty": False}
             yield _Side(commit, tree, replace(ready, git=git), context)
 
-    def _compare(self, first: _Side, commit: Commit, half: float | None, ending: str = "") -> Told:
+    def _say_at(self, text: str) -> None:
+        self.say(f"{text}; {duration(time.monotonic() - self.ends_s + self.budget_s)} of {duration(self.budget_s)}")
+
+    def _compare(self, first: _Side, commit: Commit, half: float | None, num_left: int, ending: str = "") -> Told:
         """Prints what a commit is, by rounds beside the first one until it is sure, in a folder with this ending."""
+        self._say_at(f"{commit.short} beside {first.commit.short}: {counted(num_left, 'commit')} left")
         try:
             with self._side(commit) as second:
-                told = _Pair(first, second, ending, self.ends_s).told(half)
+                told = _Pair(first, second, ending, self.ends_s, self._say_at).told(half)
         except (WriteError, RefusedError) as error:  # no fault of the commit
             why = f"{commit.short} {commit.subject}: {error}"
             with suppress(WriteError):
@@ -165,10 +169,10 @@ class Bisection:
 class _Pair:
     """Two commits and the rounds of their processes, whose records are in one folder."""
 
-    def __init__(self, first: _Side, second: _Side, ending: str, ends_s: float) -> None:
+    def __init__(self, first: _Side, second: _Side, ending: str, ends_s: float, say: Callable[[str], None]) -> None:
         self.folder = second.context.folder / f"{first.commit.short}-{second.commit.short}{ending}"
         self.sides = [replace(each, context=replace(each.context, folder=self.folder)) for each in (first, second)]
-        self.ends_s = ends_s
+        self.ends_s, self.say = ends_s, say
         self.cell = first.ready.planned[0].cell
         self.runs = shuffled_runs(self.cell, self.cell, MOST, seed=int(second.commit.hash[:8], 16))
         self.records: tuple[list[Record], list[Record]] = [], []
@@ -193,13 +197,28 @@ class _Pair:
                 elif num % 2:
                     before, after = ([ComparedProcess.of(each) for each in part] for part in self.records)
                     state, found = judged(before, after, half)
+                    if self.session is not None:  # else it takes no time
+                        self.say(f"  {counted(num // 2 + 1, 'round')}: {difference(found)}")
                 if state is not None:
                     break
         first, second = (each.commit for each in self.sides)
         paths = (f"{shown(self.folder)}/{_middle(part)}.json" for part in self.records if part)
         if not gives_up:  # it was decided, there were enough of them, or no time was left
             why = f"{why}; or give it a longer --budget" if why and (found is None or found.low is None) else ""
+            if doubt := self._doubt(state):
+                state, why = State.cant_tell, doubt
         return Told(second, first, state or State.cant_tell, why, found, tuple(paths))
+
+    def _doubt(self, state: State | None) -> str:
+        """Which processes do not count, if that makes the state doubtful, or there is none; or nothing."""
+        # Of those of a side that may be too fast for the state: the slower ones are missing.
+        part = [*self.records[0], *self.records[1]] if state is None else self.records[state == State.not_slower]
+        if num := sum(each.status == Status.timeout for each in part):
+            few = f"{num} of {counted(len(part), 'process')} took over timeout_s={self.cell.timeout_s:g}"
+            return f"{few}, and only the faster ones count: raise it"
+        known = [why for each in part if (why := disturbed.reason(each)) and state is None]
+        few = f"other programs disturbed {len(known)} of {counted(len(part), 'process')}"
+        return f"{few} ({known[0]}); retry=failed measures them again" if known else ""
 
     def _process(self, num: int, stack: ExitStack) -> Record | None:
         """The record of a process; None if it has none, and there is no time left for all that was asked of it."""
@@ -213,6 +232,7 @@ class _Pair:
         if self.session is None:
             with (second := self.sides[1]).tree.inside():  # where its hosts start, and its network is checked
                 session = Session(second.context, second.ready, second.ready.planned, is_brief=True)
+                session.check_s = max(1.0, self.ends_s - time.monotonic())
                 self.session = stack.enter_context(session)
         with side.tree.inside():
             self.session.at(side.context, side.ready)
