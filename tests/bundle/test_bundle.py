@@ -11,11 +11,11 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from accelbench.answers.process import Process
 from accelbench.bundle import archive
 from accelbench.bundle.archive import CRATE, digests
 from accelbench.bundle.verify import _overlaps, _wrong_requests
 from accelbench.cli import main
-from accelbench.judging.holding import too_long
 from accelbench.judging.target import mllog
 from accelbench.schema.measurement import Block, Epoch, Evaluated, Logged, TargetTraining
 from accelbench.schema.plan_file import RacedProcess, RaceFile
@@ -227,8 +227,8 @@ def test_raw_times_and_logs_are_those_of_their_records(tmp_path, capsys):
 )
 def test_times_that_do_not_fit_into_the_process_are_found(changes, said):
     maker = Maker()
-    assert too_long(maker.ok(maker.cell(), 1e5)) is None
-    assert said in too_long(maker.ok(maker.cell(), 1e5, **changes))
+    assert Process.of(maker.ok(maker.cell(), 1e5)).too_long is None
+    assert said in Process.of(maker.ok(maker.cell(), 1e5, **changes)).too_long
 
 
 def test_a_table_of_a_release_with_fewer_columns_is_compared(bundle, capsys):

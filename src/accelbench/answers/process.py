@@ -9,7 +9,6 @@ from typing import Any
 from accelbench.compare import record_sets
 from accelbench.compare.sureness import Steps
 from accelbench.judging.costs import Cost, with_costs
-from accelbench.judging.holding import too_long
 from accelbench.judging.row import summarise, warnings_of, without_numbers
 from accelbench.judging.warnings import Kind, remarks
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
@@ -21,6 +20,7 @@ NOT_RUN = "not run yet"
 UNREADABLE = "not readable"
 # The settings that tell the processes of one cell apart.
 PROCESS_SETTINGS = ("repeat", "seed")
+ROUNDING = 1e-6  # a share by which the sum of times may exceed what holds them
 # What is computed from a record's raw samples, or takes long; see `Process.without_samples`.
 COMPUTED = (
     *("own_row", "compared", "steps", "settings_key", "ran_key", "measured_key", "workload_key", "place_key"),
@@ -124,8 +124,24 @@ class Process:
 
     @cached_property
     def too_long(self) -> str | None:
-        """That its measured times are longer than what holds them."""
-        return too_long(self.record) if self.record else None
+        """That its measured times are longer than what holds them: their steady state, or the whole process."""
+        if self.record is None or (measured := self.record.measurement) is None:
+            return None
+        steps_s = sum(block.seconds for block in measured.blocks)
+        steps_s += 0.0 if measured.steps_are_blocks else sum(measured.latency_s)
+        took_s = {"steps": steps_s, "epochs": sum(each.seconds for each in measured.epochs)}
+        took_s["requests"] = measured.serving.duration_s if measured.serving else 0.0
+        seen = measured.target
+        took_s["log"] = max((each.ended_s for each in seen.log), default=0.0) if seen else 0.0
+        took_s["evaluations"] = seen.evaluations[-1].ended_s if seen else 0.0
+        limits = [(what, seconds, "the whole process", self.record.wall_s) for what, seconds in took_s.items()]
+        if measured.steady_boot_s is not None and measured.blocks:
+            begin_s, end_s = measured.steady_boot_s
+            limits.append(("steps", steps_s, "its steady state", end_s - begin_s))
+        for what, seconds, whole, limit_s in limits:
+            if seconds > limit_s * (1 + ROUNDING):
+                return f"{self.name}: its {what} took {seconds:.6g} s, and {whole} {limit_s:.6g} s"
+        return None
 
     @cached_property
     def steps(self) -> Steps | None:

@@ -20,7 +20,6 @@ from accelbench.answers.process import Process
 from accelbench.bundle.archive import CRATE, MAX_FILE_BYTES, MAX_TOTAL_BYTES, RESULTS, digests, requests_digest
 from accelbench.data.pictures import Zip
 from accelbench.errors import UserError
-from accelbench.judging.holding import too_long
 from accelbench.judging.target import mllog
 from accelbench.project import MLLOG, RECORDS, REQUESTS
 from accelbench.report import csv_file
@@ -185,7 +184,8 @@ def _wrong(path: Path) -> tuple[list[str], bool, bool]:
     readable, requests, log = read_records([path]), path.with_suffix(REQUESTS), path.with_suffix(MLLOG)
     wrong = list[str]()
     for record in readable:
-        wrong += [why for why in (too_long(record), requests.exists() and _wrong_requests(record, requests)) if why]
+        of_requests = _wrong_requests(record, requests) if requests.exists() else None
+        wrong += [why for why in (Process.of(record).too_long, of_requests) if why]
         if log.exists() and log.read_bytes() != mllog(record).encode():
             wrong.append(f"{log.name}: is not what its record gives")
     wrong += [f"{path.name}: {reason}" for reason in readable.reasons.values()]

@@ -125,9 +125,9 @@ class Steps(NamedTuple):
     @classmethod
     def of(cls, measured: Measurement) -> "Steps | None":
         """Those of a process; of blocks or epochs where no single steps were timed; None without any."""
-        per_step = measured.samples_per_step
-        ordered = Sample(measured.latency_s).ordered if per_step else np.array([])
-        if num := len(ordered := ordered[ordered > 0]):  # the longest step is the slowest: four of them are divided
+        per_step, ordered = measured.samples_per_step, Sample(measured.latency_s).ordered
+        ordered = ordered[ordered > 0]
+        if per_step and (num := len(ordered)):  # the longest step is the slowest: four of them are divided
             found = [per_step / float(ordered[at]) for at in (-1, num // 2, (num - 1) // 2, 0)]
             return cls(found[0], (found[1] + found[2]) / 2, found[3])
         found = [part.num_samples / part.seconds for part in measured.steady_epochs or measured.blocks]

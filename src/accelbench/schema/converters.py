@@ -20,7 +20,7 @@ from accelbench.schema.text import beginning, one_line
 MAX_PLACE = 60  # characters of a name in an error's path
 MAX_DEPTH = 50
 FINITE, WHOLE = Range(-sys.float_info.max, sys.float_info.max), Range(-MAX_COUNT, MAX_COUNT)
-MAPPING = dict | Mapping  # nearly all are of the first, which is found sooner
+MAPPING: Any = dict | Mapping  # nearly all are of the first, which is found sooner
 
 Converter = Callable[[Any], Any]
 

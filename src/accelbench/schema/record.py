@@ -36,7 +36,7 @@ MAX_NAMED = 5  # files in a list of those that can't be read
 
 # Fields of a record that name it or its cell. They hold settings, which `check_settings` looks at.
 NAMING = {"cell", "cell_id", "label", "identity", "status", "started_at", "sweep_id", "schema_version"}
-GROUPS = {name: kind for name, kind in get_type_hints(Cell).items() if dataclasses.is_dataclass(kind)}  # of settings
+GROUPS: Any = {name: kind for name, kind in get_type_hints(Cell).items() if dataclasses.is_dataclass(kind)}
 ARGUMENTS = (("model", "args"), ("model", "batch_args"), ("data", "args"))  # of a user's code, in the JSON of a cell
 
 Result = TypeVar("Result")
@@ -229,10 +229,7 @@ def _read(path: Path) -> Record:
 
 @dataclass(frozen=True)
 class Readable:
-    """The readable records of some files, read one at a time while iterating. A file that is missing has none.
-
-    Cells and environments that are equal may be one object.
-    """
+    """The readable records of some files, read one at a time while iterating. A file that is missing has none."""
 
     paths: Iterable[Path]
     # file -> why it could not be read. Complete once the iteration has ended.
