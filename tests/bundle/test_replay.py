@@ -138,6 +138,7 @@ def test_what_becomes_of_a_claim(monkeypatch, there, here, num, expected):
     assert (num == 5) == (not found.why)
 
 
+@pytest.mark.slow
 def test_what_can_not_be_told_is_measured_once_more_in_the_time_that_is_left(shared, project, monkeypatch):  # noqa: F811
     def judged(first, second):
         is_open = (second.cell.batch_size, second.num_processes) == (8, 5)

@@ -167,7 +167,7 @@ def test_a_commit_that_can_not_be_read_is_named_and_does_not_count_as_broken(par
     Path(".git/objects", missing[:2], missing[2:]).unlink()  # as on a disk that is full, or broken
     assert main(["bisect", "change0", "HEAD", "--", *WORDS]) == 2
     printed, (head,) = capsys.readouterr(), git("rev-parse", "HEAD")
-    assert f"bisect: git {asked} {head}: " in printed.err
+    assert f"git {asked} {head}: " in printed.err
     for path in repository.glob("runs/*/bisect.json"):
         answer = read_json(path)["answer"]
         assert answer.startswith(f"Can't go on: {head[:8]} Change 8: ")

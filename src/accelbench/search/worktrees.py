@@ -32,9 +32,7 @@ def git(*words: object) -> str:
     except OSError as error:
         raise RefusedError(error, "bisect: git") from error
     if done.returncode:
-        raise RefusedError(
-            OSError(0, done.stderr.strip().removeprefix("fatal: ")), f"bisect: git {words[0]} {words[-1]}"
-        )
+        raise RefusedError(OSError(0, done.stderr.strip().removeprefix("fatal: ")), f"git {words[0]} {words[-1]}")
     return done.stdout.rstrip("\n")
 
 
