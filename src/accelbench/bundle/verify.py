@@ -123,7 +123,8 @@ def _compare(kept: dict[str, bytes], sweeps: Sequence[Sweep], done: Verified) ->
         texts = csv_file.text(rows), kept.get(name, b"").decode(errors="replace")
         own, other = (csv.DictReader(io.StringIO(text)) for text in texts)
         try:
-            ours, theirs = list(own), list(other)
+            ours = list(own)
+            theirs = ours if texts[0] == texts[1] else list(other)
         except csv.Error as error:
             raise UserError(f"{name}: no readable table ({error})") from error
         columns, found_columns = list(own.fieldnames or ()), list(other.fieldnames or ())
@@ -143,7 +144,7 @@ def _compare(kept: dict[str, bytes], sweeps: Sequence[Sweep], done: Verified) ->
             continue
         num_figures, wrong = 0, list[str]()
         for row, found in zip(ours, theirs, strict=True):
-            num_figures += sum(bool(value) for value in row.values())
+            num_figures += sum(map(bool, row.values()))
             wrong += [
                 f"{name}: {row.get('label') or row['model']}: {column or 'a further column'} should be "
                 f"{row.get(column) or 'empty'}, not {found.get(column) or 'empty'}"

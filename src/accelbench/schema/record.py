@@ -261,8 +261,8 @@ class Readable:
         for path, results in apply(of_file, self.paths):
             if not results and path not in self.refused:  # another process refused it: this one keeps the error
                 _, results = of_file(path)
-            if not os.path.lexists(path):
-                self.refused.pop(path, None)
+            if path in self.refused and not os.path.lexists(path):
+                del self.refused[path]
             for result in results:
                 yield path, result
 

@@ -152,7 +152,7 @@ def masker(environ: Mapping[str, str] = os.environ) -> Callable[[str], str]:
 
     Paths are no such values, nor what is shorter than `MIN_LENGTH`.
     """
-    hidden = [environ[name] for name in environ if is_secret(name)]
+    hidden = [environ[name] for name in filter(is_secret, environ)]
     long = [value for value in hidden if len(value) >= MIN_LENGTH and not os.path.exists(value)]
     lines = {line.strip() for value in long for line in value.splitlines()}
     lines |= {quote(line, safe="") for line in lines}

@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from copy import copy
-from io import BufferedReader
+from io import FileIO
 from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar
@@ -94,12 +94,12 @@ def group_digest(value: object) -> str:
 
 
 @contextlib.contextmanager
-def open_regular(path: Path) -> Iterator[BufferedReader]:
-    """Opens a regular file to be read. A link to one is followed.
+def open_regular(path: Path) -> Iterator[FileIO]:
+    """Opens a regular file to be read in large parts. A link to one is followed.
 
     Raises OSError: there is no such file, or it is a folder, a pipe or a device, on which reading might never end.
     """
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+    with open(path, "rb", 0, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
         yield file
