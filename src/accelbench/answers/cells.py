@@ -22,7 +22,7 @@ from accelbench.compare.sureness import Word as Word
 from accelbench.judging.row import warnings_of
 from accelbench.presentation import significant
 from accelbench.schema.record import Row
-from accelbench.schema.vocab import Mode, Protocol, Provenance
+from accelbench.schema.vocab import Protocol, Provenance
 from accelbench.stats.means import mean_interval
 from accelbench.stats.order_statistics import median
 
@@ -175,12 +175,6 @@ def _cell(folder: str, of_cell: Sequence[Process], counted: Sequence[Process], *
     kept: dict[str, Any] = {field.name: getattr(typical, field.name) for field in fields(Process)}
     kept |= {"cell": shown.cell, "label": shown.label, "folder": shown.folder, "is_confirming": False}
     return MeasuredCell(**kept, processes=of_cell, **figures)
-
-
-def by_tokens(cells: Iterable[MeasuredCell]) -> list[MeasuredCell]:
-    """The cells that generate text, the most tokens per second first."""
-    known = [cell for cell in cells if cell.cell.mode == Mode.generate and cell.number("tokens_per_s")]
-    return sorted(known, key=lambda cell: (-(cell.number("tokens_per_s") or 0.0), cell.label))
 
 
 def _interval(counted: Sequence[Process], *, is_interleaved: bool) -> tuple[float | None, float | None]:

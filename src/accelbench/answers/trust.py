@@ -1,4 +1,4 @@
-"""What a reader should not trust: stand-in data, a noisy machine, and cells whose numbers may be off."""
+"""What a reader should not trust: stand-in data, and cells whose numbers may be off."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +11,6 @@ from accelbench.judging.warnings import Kind
 from accelbench.presentation import counted
 from accelbench.schema.vocab import Device
 
-NOISY = 0.1  # of all processes
 MAX_NAMED, FEW = 8, 3  # cells in doubt; of more, few are named
 
 
@@ -38,7 +37,7 @@ def in_doubt(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> str:
     if found := stand_ins(cells):
         hold = "speeds hold for data of these shapes, accuracies don't"
         sentences.append(f"Stand-ins were measured instead of {', '.join(found)}: {hold}.")
-    return " ".join(filter(None, [*sentences, noise(cells)]))
+    return " ".join(sentences)
 
 
 def tips(cells: Sequence[MeasuredCell]) -> dict[str, list[str]]:
@@ -62,14 +61,3 @@ def stand_ins(cells: Sequence[MeasuredCell]) -> dict[str, str]:
             "times only where they are estimated for as many samples."
         )
     return {name: " ".join(sentences) for name, sentences in found.items()}
-
-
-def noise(cells: Sequence[MeasuredCell]) -> str:
-    """Says so if other programs used the CPU during a tenth of the processes or more."""
-    processes = {each.name: each for cell in cells for each in cell.processes if not each.is_confirming}
-    measured = [each for each in processes.values() if each.record and each.record.measurement]
-    num_beside = sum(each.compared is not None and each.compared.was_beside_others for each in measured)
-    if num_beside < max(1.0, NOISY * len(measured)):
-        return ""
-    beside = f"{num_beside:,} of {len(measured):,} processes shared the CPU with other programs"
-    return f"Noisy machine: {beside}; don't trust small differences."

@@ -8,11 +8,10 @@ from operator import methodcaller
 from typing import Any, Literal, NamedTuple
 
 from accelbench.answers.arrivals import Run, target_answers
-from accelbench.answers.cells import MeasuredCell, Word, by_tokens
+from accelbench.answers.cells import MeasuredCell, Word
 from accelbench.answers.pairs import BATCH, DEVICE, ENGINE, OPTIONS, PRECISION, Axis, Pair, pairs
 from accelbench.answers.sentences import Answer
 from accelbench.answers.serving import Capacity, capacities
-from accelbench.answers.words import speed_text, token_times
 from accelbench.judging.row import phases_ms
 from accelbench.presentation import and_more, significant
 from accelbench.report.read import Sweep
@@ -21,7 +20,7 @@ from accelbench.report.tables import pairs as pair_table
 from accelbench.report.tables.all_cells import name_on_page
 from accelbench.report.tables.table import Column, Entry, Table, number, percent, tabulate_known
 from accelbench.schema.record import Value
-from accelbench.schema.vocab import Phase
+from accelbench.schema.vocab import Mode, Phase
 from accelbench.stats.order_statistics import median
 
 MAX_VALUES = 4  # of a setting, that the sentence names
@@ -112,7 +111,7 @@ def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[Questi
         _time(fastest),
         _limit(fastest),
     ]
-    return [*_requests(cells), *_arrivals(cells), *_generation(cells), *filter(None, found)]
+    return [*_requests(cells), *_arrivals(cells), *_generation(answers), *filter(None, found)]
 
 
 def _requests(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
@@ -162,15 +161,15 @@ def _arrivals(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
             )
 
 
-def _generation(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
-    if known := by_tokens(cells):
-        most = known[0]
+def _generation(answers: Sequence[Answer]) -> Iterator[QuestionSection]:
+    if found := [each for each in answers if each.fastest.cell.mode == Mode.generate]:
+        cells = [cell for each in found for cell in each.group.cells]
         yield QuestionSection(
             title="How many tokens per second?",
-            sentence=f"The most: {most.label}, {speed_text(most.cell, most.speed)}, {token_times(most.row)}.",
+            sentence=" ".join(f"{each.title}: {each.gives}" for each in found),
             kind="times",
             lines=[],
-            table=tabulate_known("Each cell that generates", TOKEN_COLUMNS, known, [TOKEN_NOTE]),
+            table=tabulate_known("Each cell that generates", TOKEN_COLUMNS, cells, [TOKEN_NOTE]),
         )
 
 

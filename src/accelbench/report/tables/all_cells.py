@@ -46,8 +46,8 @@ class CsvColumn(NamedTuple):
 MAIN = [
     CsvColumn("cell", "label", "word"),
     CsvColumn("samples/s", "samples_per_s", better="more", title="throughput (samples/s)"),
-    CsvColumn("± (%)", "half_width", "percent2"),
     CsvColumn("tokens/s", "tokens_per_s", better="more"),
+    CsvColumn("± (%)", "half_width", "percent2"),
     CsvColumn("first token (ms)", "ttft_ms", better="less"),
     CsvColumn("a token (ms)", "tpot_p50_ms", better="less"),
     CsvColumn("p50 (ms)", "latency_p50_ms", better="less", title="latency p50 (ms)"),

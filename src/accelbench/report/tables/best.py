@@ -41,8 +41,8 @@ def _num_doubts(cells: Sequence[MeasuredCell]) -> int | None:
 # What a cell achieved.
 FIGURES: list[Column[MeasuredCell]] = [
     Column("samples/s", lambda cell: None if cell.cell.mode == Mode.generate else cell.speed, number),
-    Column("± (%)", _half_width),
     Column("tokens/s", lambda cell: cell.row["tokens_per_s"], number),
+    Column("± (%)", _half_width),
     Column("first token (ms)", lambda cell: cell.row["ttft_ms"], number),
     Column("a token (ms)", lambda cell: cell.row["tpot_p50_ms"], number),
     Column("p50 (ms)", lambda cell: cell.row["latency_p50_ms"], number),
