@@ -66,7 +66,7 @@ TRUE = {1: 100, 8: 800, 32: 3200}
     ("speeds", "cpu", "fault", "found", "status"),
     [
         slow(TRUE, None, "", ["holds", "holds", "same", "same", "same"], 0),
-        (TRUE | {1: 50}, None, "", ["holds", "holds, by less", "same", "same", "faster"], 1),
+        (TRUE | {1: 50}, None, "", ["holds", "holds, by less", "faster", "same", "same"], 1),
         ({1: 800, 8: 3200, 32: 1600}, "another", "", ["doesn't hold", "holds, by more"], 1),
         (TRUE, "another", " 8", ["can't tell", "holds"], 0),
     ],

@@ -103,10 +103,10 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
     known = {key_of(each.cell): each for each in cells} | near
     alone = Judgement(ratio=1.0, word=Word.same)
     claims += [Claim(each.label, (each.cell, each.cell), alone) for each in near.values()]
-    kept, left = _chosen(claims, known, num, budget_s, trusts)
-    chosen = {key_of(cell): cell for claim in kept for cell in claim.cells}
     if known:
         say(console, _where(next(iter((near or known).values())), machine, is_near=bool(near)))
+    kept = _chosen(claims, known, num, budget_s, trusts, console)
+    chosen = {key_of(cell): cell for claim in kept for cell in claim.cells}
     what = f"{counted(len(chosen), 'cell')} of its first claims that can run here"
     say(console, f"Measures {what}, for at most {duration(budget_s)}")
     folder = workplace().root / RUNS / f"{datetime.now():%Y-%m-%d_%H-%M-%S}-replay"
@@ -114,15 +114,15 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
     if left_s <= 0:
         raise UserError(f"--budget: to read the claims took {budget_s - left_s:.0f} s: give it more")
 
-    def told() -> list[tuple[Sequence[Cell], Finding]]:
+    def told() -> list[Finding]:
         here = {key_of(each.cell): each for each in read(folder).cells} if (folder / PLAN).exists() else {}
-        found = [(each.cells, _of_claim(each, here, known)) for each in kept if each.cells[0] != each.cells[1]]
-        return [*found, *(([cell], _of_cell(near[key], here.get(key))) for key, cell in chosen.items() if key in near)]
+        return [_of_claim(each, here, known) for each in kept]
 
     measure = partial(_measure, folder, max(1.0, round(LONGEST * left_s)), console, hosts)
     measure(chosen.values(), range(MIN_PROCESSES), LAST * left_s)
     first, took_s = told(), time.monotonic() - began_s
-    again = {key_of(cell): cell for cells, each in first if each.is_undecided for cell in cells}
+    undecided = [claim for claim, each in zip(kept, first, strict=True) if each.is_undecided]
+    again = {key_of(cell): cell for claim in undecided for cell in claim.cells}
     # As often as there is time for, and then one look: looking after each round would find a difference by chance.
     left_s = LAST * budget_s - took_s
     num_more = min(MOST, int(MIN_PROCESSES * left_s / took_s * len(chosen) / max(1, len(again))))
@@ -130,9 +130,9 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
         say(console, f"Not all can be told yet: measures {counted(len(again), 'cell')} {num_more} times more")
         measure(again.values(), range(MIN_PROCESSES, MIN_PROCESSES + num_more), left_s)
     # The others stay: not all of their cells were measured again, so that drift would be in them.
-    pairs = zip(first, told(), strict=True)
-    findings = [after if before.is_undecided else before for (_, before), (_, after) in pairs]
-    _show(findings, left, console)
+    findings = [after if before.is_undecided else before for before, after in zip(first, told(), strict=True)]
+    for found, what, there, measured, why in findings:
+        say(console, f"{found:<15} {what}: {there} there, {measured} here{f' ({why})' if why else ''}")
     if (folder / PLAN).exists():
         values = {"of": name, "equal_machine": bool(near), "findings": [each._asdict() for each in findings]}
         with writing_errors(shown(folder / REPLAY)):
@@ -140,14 +140,6 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
         say(console, f"Kept in {shown(folder / REPLAY)}, beside the records")
     words = {each.found for each in findings} - {Found.cant_tell}
     return int(not words or bool(words & {Found.fails, Found.faster, Found.slower}))
-
-
-def _show(findings: Iterable[Finding], left: Mapping[str, Sequence[str]], console: Console) -> None:
-    for found, what, there, measured, why in findings:
-        say(console, f"{found:<15} {what}: {there} there, {measured} here{f' ({why})' if why else ''}")
-    for reason, texts in left.items():
-        more = f"; {and_more(len(texts) - MAX_NAMED, 'claim')}" if len(texts) > MAX_NAMED else ""
-        say(console, f"{NOT_MEASURED:<15} {'; '.join(texts[:MAX_NAMED])}{more} ({reason})")
 
 
 def _of_bundle(path: Path) -> tuple[list[Claim], list[MeasuredCell]]:
@@ -174,21 +166,29 @@ def _of_study(name: str) -> list[Claim]:
 
 
 def _chosen(
-    claims: Sequence[Claim], known: Mapping[str, MeasuredCell], num: int, budget_s: float, trusts: bool
-) -> tuple[list[Claim], dict[str, list[str]]]:
-    """The first claims that `num` cells and the budget allow for; by the reason, the others."""
+    claims: Sequence[Claim],
+    known: Mapping[str, MeasuredCell],
+    num: int,
+    budget_s: float,
+    trust: bool,
+    console: Console,
+) -> list[Claim]:
+    """The first claims that `num` cells and the budget allow for; prints why the others are left out."""
     kept, cells, left = list[Claim](), set[str](), defaultdict[str, list[str]](list)
     for claim in claims:
         wanted = cells | {key_of(cell) for cell in claim.cells}
         records = [known[key].record for key in wanted if key in known]
         took_s = MIN_PROCESSES * sum(record.wall_s for record in records if record)
-        why = next(filter(None, (_why_not(cell, trusts) for cell in claim.cells)), "")
+        why = next(filter(None, (_why_not(cell, trust) for cell in claim.cells)), "")
         why = why or "--cells takes more" * (len(wanted) > num) or "a longer --budget takes more" * (took_s > budget_s)
         if why:
             left[why].append(claim.what)
         else:
             kept, cells = [*kept, claim], wanted
-    return kept, left
+    for reason, texts in left.items():
+        more = f"; {and_more(len(texts) - MAX_NAMED, 'claim')}" if len(texts) > MAX_NAMED else ""
+        say(console, f"{NOT_MEASURED:<15} {'; '.join(texts[:MAX_NAMED])}{more} ({reason})")
+    return kept
 
 
 def _why_not(cell: Cell, trusts: bool) -> str | None:
@@ -228,6 +228,8 @@ def _measure(
 def _of_claim(claim: Claim, here: Mapping[str, MeasuredCell], known: Mapping[str, MeasuredCell]) -> Finding:
     there, published = claim.judged, _ratio(claim.judged)
     sides = [here.get(key_of(cell)) for cell in claim.cells]
+    if claim.cells[0] == claim.cells[1]:
+        return _of_cell(known[key_of(claim.cells[0])], sides[0])
     if missing := [_why(each, claim.cells[0]) for each in sides if each is None or not each.speed]:
         return Finding(Found.cant_tell, claim.what, published, why=missing[0])
     found = gap(*(each for each in sides if each))
