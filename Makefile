@@ -57,16 +57,22 @@ test-cluster: .venv-cluster/.installed  ## test sweeps over Slurm and Ray, after
 repro: setup  ## run the main job: data, sweeps, report
 	@$(BIN)/python pipelines/repro.py
 
-# Three processes run the tests, a file each at a time: more than the cores of a small machine, since tests wait for files
-# and for processes that they start; each takes 20 s of a core to import what it runs. Keras' tests run beside them in a
-# fourth one, and are printed last: TensorFlow and torch must not share a process, and TensorFlow's devices are configured
-# once in each. All keep the bytecode of what they import.
+# Four processes run the tests, more than the cores of a small machine, since tests wait for processes that they start.
+# Each imports only what its paths need: Keras, since TensorFlow and torch must not share a process, and its devices are
+# configured once in each; what imports torch; what starts cells, MLflow or DVC; and all other paths. Each takes about
+# two minutes of a core. The last ones are printed as they run, the others afterwards. All keep the bytecode of what they
+# import.
+KERAS := tests/engines/keras
+TORCH := tests/engines tests/api/test_measure.py tests/isolation/test_child.py tests/test_conf.py
+STARTS := tests/lies tests/pipelines tests/sinks tests/stages tests/sweep tests/test_cli.py tests/test_docs.py
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --durations=10
 define run_tests
-	@log=$$(mktemp); $(PYTEST) -p no:hypothesispytest -m "$(1)" tests/engines/keras > $$log 2>&1 & keras=$$!; \
-	trap 'kill $$keras 2> /dev/null; rm -f $$log' EXIT; trap 'exit 130' INT TERM; \
-	status=0; $(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder -m "$(1)" || status=1; \
-	wait $$keras || status=1; cat $$log; exit $$status
+	@logs=$$(mktemp -d); trap 'kill $$pids 2> /dev/null; rm -rf $$logs' EXIT; trap 'exit 130' INT TERM; \
+	$(PYTEST) -p no:hypothesispytest -m "$(1)" $(KERAS) > $$logs/keras 2>&1 & pids=$$!; \
+	$(PYTEST) -m "$(1)" $(TORCH) > $$logs/torch 2>&1 & pids="$$pids $$!"; \
+	$(PYTEST) -m "$(1)" $(STARTS) > $$logs/starts 2>&1 & pids="$$pids $$!"; \
+	status=0; $(PYTEST) -m "$(1)" $(addprefix --ignore=,$(TORCH) $(STARTS)) tests || status=1; \
+	for pid in $$pids; do wait $$pid || status=1; done; cat $$logs/*; exit $$status
 endef
 
 test: setup  ## run the tests

@@ -31,17 +31,6 @@ from accelbench.schema.vocab import Engine  # noqa: E402
 BOTH = {"torch", "tensorflow"}
 REASON = "torch and tensorflow are in one process: tests/engines/keras needs a pytest of its own, as in `make test`"
 KERAS = Path(__file__).parent / "engines" / "keras"
-# Files whose tests take long begin first, so that the processes of `make test` end together.
-LONG = ["pipelines/", "lies/", "engines/exported/", "test_docs.py", "test_cli.py", "sinks/", "sweep/test_secrets.py"]
-LONG += ["report/test_in_a_browser.py", "engines/", "test_conf.py", "settings/", "compare/", "api/", "sweep/"]
-LONG += ["search/", "stages/", "isolation/", "cluster/", "doctor/", "test_architecture.py"]
-# What one process runs, since it takes long to import or start: exported networks' engines, MLflow, PyTorch in a host,
-# transformers, and a browser.
-TOGETHER = {"engines/exported/": "exported", "engines/test_served.py": "exported"}
-TOGETHER |= dict.fromkeys(("test_cli.py", "sinks/", "sweep/test_secrets.py", "stages/test_confirming.py"), "mlflow")
-TOGETHER |= dict.fromkeys(("lies/", "engines/lightning/test_engine.py"), "host")
-TOGETHER |= {"engines/lightning/own/": "transformers"}
-TOGETHER |= dict.fromkeys(("report/test_in_a_browser.py", "report/test_dvc_plots.py"), "browser")
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -50,27 +39,6 @@ def pytest_ignore_collect(collection_path, config):
     if collection_path == KERAS and not all(each.is_relative_to(KERAS) for each in named):
         return True
     return None
-
-
-def pytest_collection_modifyitems(items):
-    def rank(item):
-        place = item.path.relative_to(KERAS.parents[1]).as_posix()
-        return next((at for at, start in enumerate(LONG) if place.startswith(start)), len(LONG))
-
-    items.sort(key=rank)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config, log):
-    from xdist.scheduler import LoadFileScheduling
-
-    class Scheduling(LoadFileScheduling):
-        def _split_scope(self, nodeid):
-            place = nodeid.partition("::")[0]
-            starts = (group for start, group in TOGETHER.items() if place.startswith(f"tests/{start}"))
-            return next(starts, place)
-
-    return Scheduling(config, log)
 
 
 def pytest_collection_finish(session):

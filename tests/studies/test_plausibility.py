@@ -2,9 +2,9 @@
 
 import re
 
-from engines.lightning.test_zoo import STUDY_000
 from five_studies import raw
 from five_studies.published import known_errors
+from study_000 import STUDY_000
 
 # Multiply-adds of an image of 224 x 224 in 1e9, by study 000's names.
 GIGA_MACS = {name.removeprefix("legacy_"): giga_macs for name, (_, giga_macs) in STUDY_000.items()}
