@@ -141,8 +141,6 @@ MODULES = [
     slow(lie("Clips", "sets trainer.gradient_clip_val", "its code set trainer.gradient_clip_val=0.1")),
     lie("CropsInTransfer", "crops batches on their way to the device", "left 2 of the 8 rows"),
     slow(lie("CropsInPlugin", "crops batches in the precision plugin", "left 2 of the 8 rows")),
-    slow(lie("CropsBeforeTransfer", "crops them before", "left 2 of the 8 rows")),
-    slow(lie("CropsAfterTransfer", "crops them afterwards", "left 2 of the 8 rows")),
     slow(lie("FreezesLater", "freezes its body in a hook", NO_GRADIENTS, Status.ok)),
     lie("KeptWithOtherNames", "predict_step(self, b, i) keeps its output", f"{STALE}|{WRONG}", **INFER),
     slow(lie("ZerosInPrediction", "predict_step(self, batch) computes two rows", PLACE, **INFER)),

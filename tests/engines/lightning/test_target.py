@@ -7,7 +7,6 @@ import pytest
 from accelbench.data.arrays import load_split
 from accelbench.data.order import parts_of
 from accelbench.engines.lightning import engine
-from accelbench.errors import UnsupportedError
 from accelbench.judging.asked import judge
 from accelbench.judging.row import summarise
 from accelbench.judging.target import of_training
@@ -113,18 +112,3 @@ def test_an_autoencoder_trains_to_a_loss(digits):
     target = {"accuracy": None, "metric": "loss", "value": 1.0}
     seen = engine.run(target_cell(model, target), digits).target
     assert (seen.hit, seen.stayed) == (0, True)
-
-
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        ({"target": {"validation": 0.001}}, "takes 0 of 300"),
-        ({"target": {"validation": 0.95}, "devices": 1, "batch_size": 16}, None),
-    ],
-)
-def test_a_part_without_samples_is_refused(digits, changes, problem):
-    if problem is None:
-        assert engine.run(target_cell(**changes), digits).target.num_validation == 285
-        return
-    with pytest.raises(UnsupportedError, match=problem):
-        engine.run(target_cell(**changes), digits)

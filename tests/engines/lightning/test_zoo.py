@@ -44,15 +44,6 @@ def test_study_000s_networks_have_its_parameters_and_multiply_adds(name):
     assert work.flops / 2e9 == pytest.approx(giga_macs, abs=6e-4)
 
 
-@needs("timm")
-@pytest.mark.parametrize("name", ["resnet18", "resnet50"])
-def test_timms_and_torchvisions_network_of_one_name_are_the_same(name):
-    ours, theirs = (built(name, (3, 64, 64), 10, library).eval() for library in (Library.timm, Library.torchvision))
-    theirs.load_state_dict(ours.state_dict())
-    images = torch.rand(2, 3, 64, 64)
-    torch.testing.assert_close(theirs(images), ours(images))
-
-
 @pytest.mark.parametrize("name", ["rnn", "lstm"])
 def test_the_second_bias_stays_zero_in_training(name):
     network = built(name, args={"units": 8})
