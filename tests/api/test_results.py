@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 import accelbench
+import beside
 from accelbench.answers.cells import cells_of
 from accelbench.answers.headline import headline
 from accelbench.answers.process import Process
@@ -122,6 +123,10 @@ def test_a_generation_is_said_in_tokens_per_second_with_their_times(tmp_path):
         assert "samples/s" not in text
         assert "ms/step" not in text
     assert "first token (ms)" in told[-1]
+    disturbed = beside.make_record(cell=record.cell, generation=seen, tokens_per_sample=32)
+    records.write(disturbed, tmp_path / "disturbed")
+    shown = accelbench.read(tmp_path / "disturbed")._repr_html_()
+    assert "10.0" not in shown  # of a disturbed cell nothing is published
 
 
 def test_a_notebook_shows_what_each_setting_serves_before_other_cells(folder):

@@ -165,13 +165,13 @@ class Answer:
 
     @property
     def _latency(self) -> str:
+        if self.limit is None and (times := token_times(self.fastest.row)):
+            return f", {times}"
         p50_ms = self.fastest.number("latency_p50_ms")
         if p50_ms is None:
             return ""
         if self.limit is not None and self.limit.percentile != 50:
             return f", p{self.limit.percentile} of a step {significant(self.fastest.number(self.limit.column))} ms"
-        if times := token_times(self.fastest.row):
-            return f", {times}"
         disagrees = " (which disagrees with the rate)" * (DISAGREED in self.fastest.doubts)
         return f", median step {significant(p50_ms)} ms{disagrees}"
 

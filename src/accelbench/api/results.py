@@ -212,7 +212,8 @@ def _table(results: Sequence[Result], lines: Sequence[str] = ()) -> str:
         size, low, high = speed_unit(of.cell)[0], each.samples_per_s_low, each.samples_per_s_high
         interval = html.interval(low and size * low, high and size * high)
         figures = [speed_text(of.cell, each.samples_per_s).removesuffix(f" {unit}"), interval]
-        figures += [significant(of.number(column)) for column in [*times.values(), "latency_p50_ms"]]
+        figures += [significant(of.number(column) if each.is_ok else None) for column in times.values()]
+        figures.append(significant(each.latency_p50_ms))
         group, cell = ranked.get(of.measured_key, (None, None))
         against = verdict_text(group, cell) if group and cell and len(group.cells) > 1 else ""
         said = [*filter(None, [served_text(of.row)]), *each.warnings]
