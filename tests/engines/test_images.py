@@ -1,11 +1,10 @@
 """What engines share: words of networks, optimisers and precisions, and which samples they give."""
 
-import numpy as np
 import pytest
 
 from accelbench.engines import images
 from accelbench.engines.formats import FORMATS, word_for
-from accelbench.engines.images import check_has_epochs, unseen_images
+from accelbench.engines.images import check_has_epochs
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError
 from accelbench.schema.vocab import Pipeline, Precision, Protocol, Weights
 from accelbench.schema.workload import SHAPES, DataSpec, ModelSpec
@@ -55,16 +54,3 @@ def test_a_precision_is_recognised_by_its_formats_and_others_are_described():
         assert word_for(*FORMATS[precision], tf32=precision == Precision.tf32) == precision
     assert word_for("float64", "float32", tf32=False) == "weights float64, computed in float32"
     assert word_for("float32", "bfloat16", tf32=True) == Precision.bf16_mixed  # only fp32 can be tf32
-
-
-@pytest.mark.parametrize(("floats", "ends"), [(False, (0, 255)), (True, (-2, 2))])
-def test_unseen_images_rise_and_fall_over_what_a_feed_gives(floats, ends):
-    images = unseen_images(20, (4, 5, 3), floats=floats)
-    assert images.dtype == (np.float32 if floats else np.uint8)
-    low, high = ends
-    assert low <= images.min() < low / 2 + 40
-    assert high / 2 < images.max() <= high
-    steps = np.diff(images.reshape(20, -1).astype(float), axis=1)
-    assert ((steps > 0).sum(1) >= 58).sum() + ((steps < 0).sum(1) >= 58).sum() == 20  # but for one step back
-    assert len(np.unique(images.reshape(20, -1), axis=0)) == 20
-    assert (unseen_images(20, (4, 5, 3), floats=floats) != images).any()

@@ -7,9 +7,8 @@ import pytest
 from accelbench.data.order import Order, parts_of
 from accelbench.engines.target import TargetRun, ends_of
 from accelbench.errors import UnsupportedError
-from accelbench.measuring.runner import Timing
 from accelbench.schema.cell import Target
-from accelbench.schema.vocab import Definition, Mode, Protocol, Span
+from accelbench.schema.vocab import Definition, Mode, Protocol
 from fakes import make_cell
 
 
@@ -76,17 +75,6 @@ def test_samples_and_epochs_of_parts_of_an_epoch():
     assert trained(run, [0.1, 0.1, 0.1, 0.1]) == [2, 2, 2, 2]
     found = [(each.num_steps, each.num_samples, each.epochs) for each in run.evaluations]
     assert found == [(2, 64, 0.64), (4, 100, 1.0), (6, 164, 1.64), (8, 200, 2.0)]
-
-
-def test_spans_follow_each_other_without_gaps_since_the_process_began():
-    run = run_of()
-    for span in (Span.build, Span.train, Span.evaluate, Span.test):
-        run.begin(span)
-    run.end(Timing())
-    log = run.log
-    assert [each.span for each in log] == [*Span]
-    assert log[0].began_s == 0.0 < log[0].ended_s
-    assert all(one.ended_s == other.began_s for one, other in zip(log, log[1:], strict=False))
 
 
 def test_the_split_is_disjoint_and_depends_on_the_data_alone():

@@ -90,20 +90,6 @@ def test_a_folder_in_which_nothing_can_be_read_costs_only_itself(tmp_path: Path,
         sweeps.read_all(results / "bad")
 
 
-def test_records_that_cannot_be_read_are_named_and_the_others_are_shown(tmp_path: Path, maker) -> None:
-    records = [maker.ok(maker.cell(batch_size=2**i), 10) for i in range(8)]
-    folder = maker.suite(tmp_path / "results", records, [maker.cell("rnn")])
-    for made in records[:7]:
-        (folder / f"{made.name}.json").write_text("{")
-    found = sweeps.read(folder)
-    assert [cell.outcome for cell in found.cells] == ["not readable"] * 7 + ["ok", "not run yet"]
-    *named, more = found.notes
-    assert more == "and 2 more"
-    for made, line in zip(records, named, strict=False):
-        assert line.startswith(f"results/nets/{made.name}.json: not a readable record (")
-    assert found.cells[0].problem == named[0]
-
-
 def test_cells_of_two_engines_have_the_same_ceilings_of_their_device(tmp_path: Path, maker) -> None:
     records = []
     for model, code, rate in (("mlp", "lightning's", 1e11), ("cnn", "keras'", 2e11)):

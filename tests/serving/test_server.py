@@ -52,12 +52,6 @@ def test_every_request_is_answered_in_order_by_one_worker_and_no_earlier_than_it
     assert served.busy_ns == (served.done - served.dispatched).sum()
 
 
-def test_a_seed_gives_the_same_arrivals_and_another_one_others():
-    first, same, other = (np.diff(run(make(sleeps(0)), rate=1000.0, seed=seed).due) for seed in (1, 1, 2))
-    assert (first == same).all()
-    assert (first != other).any()
-
-
 def test_a_stall_delays_all_that_arrive_meanwhile_which_a_closed_loop_does_not_see():
     def p90_ms(protocol):
         calls = iter(range(10_000))

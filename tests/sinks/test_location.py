@@ -1,6 +1,5 @@
 import contextlib
 import sqlite3
-import time
 
 import pytest
 
@@ -77,29 +76,3 @@ def test_a_database_of_another_schema_is_refused(tmp_path, statements):
     with pytest.raises(UserError, match="mlflow.db is no store of this release.* MLFLOW_TRACKING_URI.* tracking=none"):
         location.check_schema(path, "4567")
     assert path.read_bytes() == before
-
-
-class Server:
-    def answer(self, seconds, *, value):
-        time.sleep(seconds)
-        return value
-
-    def fill(self):
-        return [b"x" * (1 << 20) for _ in range(10_000)]
-
-
-def test_a_call_returns_what_it_has_unless_it_takes_too_long(monkeypatch):
-    monkeypatch.setattr(location, "TICK_S", 0.01)
-    server = location.InTime(Server())
-    assert server.answer(0.0, value=3) == 3
-    with monkeypatch.context() as patched:
-        patched.setattr(location, "CALL_S", 0.2)
-        with pytest.raises(TimeoutError, match="no whole answer within 0.2 s"):
-            server.answer(60.0, value=3)
-    assert server.answer(0.0, value=4) == 4
-
-
-def test_an_answer_that_fills_the_memory_is_ended(monkeypatch):
-    monkeypatch.setattr(location, "MAX_KB", 50_000)
-    with pytest.raises(TimeoutError, match="fills the memory"):
-        location.InTime(Server()).fill()

@@ -11,8 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from accelbench.engines.lightning import engine
-from accelbench.engines.lightning.outputs import all_finite
-from accelbench.engines.lightning.structure import tensors_in
 from accelbench.errors import UserError
 from accelbench.judging.asked import judge
 from accelbench.measuring import output_check
@@ -136,13 +134,3 @@ def test_any_structure_of_tensors_is_valid_if_asked_for(digits, network):
 )
 def test_any_output_is_checked_as_far_as_it_can_be(digits, network, why, warnings):
     assert judged(cell_of(network, ModelOutput.any), digits) == (why, warnings)
-
-
-def test_the_tensors_of_a_structure_are_all_found_in_order():
-    one, two, three = torch.ones(2), torch.zeros(2, 3), torch.tensor([1, 2])
-    output = {"a": [one, None, "text"], "b": Detected(two, Scores(three))}
-    assert [id(tensor) for tensor in tensors_in(output)] == [id(tensor) for tensor in (one, two, three)]
-    assert list(tensors_in(3)) == []
-    assert all_finite(output)
-    assert not all_finite([output, torch.tensor(torch.nan)])
-    assert all_finite(torch.tensor(1e200, dtype=torch.float64))

@@ -11,10 +11,10 @@ from accelbench.judging.asked import judge
 from accelbench.schema.cell import Target, TrainerSettings
 from accelbench.schema.vocab import MODULE, Library, Mode, Protocol, Span, Stop
 from accelbench.schema.workload import DataSpec, ModelSpec
+from engines.lightning.own.test_lightning_module import ITS_OWN
 from fakes import make_cell
 from marks import IGNORES_LIGHTNINGS_WARNINGS
 
-ITS_OWN = ("ignore:.*GPU available but not used.*", "ignore::UserWarning:(pytorch_lightning|lightning)")
 pytestmark = [IGNORES_LIGHTNINGS_WARNINGS, pytest.mark.filterwarnings(*ITS_OWN)]
 
 
