@@ -115,7 +115,7 @@ class Unquantized(InTorch):
     ran_formats = {"float32": 3}
 
 
-@pytest.mark.parametrize("engine", [marked(Engine.openvino), marked(Engine.aotinductor)])
+@pytest.mark.parametrize("engine", [marked(Engine.openvino, slow=True), marked(Engine.aotinductor)])
 def test_cells_that_differ_only_in_how_they_run_load_one_exported_network(hosts, digits, engine):
     plain = make_cell(engine=engine, model=SMALL, threads=1, seed=7)
 
