@@ -75,6 +75,14 @@ def test_a_change_of_level_is_told_from_noise():
     drifts = rng.normal(1, 0.03, (400, 8)) * np.linspace(1, 0.8, 8)
     assert sum(stats.change(each.tolist()) != 0 for each in few) < 8
     assert sum(stats.change(each.tolist()) != 0 for each in drifts) > 300
+    # A last third at another speed, as after throttling, is told from three blocks on.
+    steps = rng.normal(1, 0.03, (400, 9)) * np.repeat([1, 0.8], [6, 3])
+    noisy = rng.normal(1, 0.03, (400, 9))
+    assert sum(stats.change(each.tolist()) < -0.1 for each in steps) > 390
+    assert sum(stats.change(each.tolist()) != 0 for each in noisy) < 24
+    assert stats.change(np.repeat([1.0, 0.5], [40_000, 20_000])) == pytest.approx(
+        -0.5
+    )  # each with each would take long
 
 
 def test_levels_are_alike_within_the_tolerance_or_the_noise_which_is_stable_unless_it_grows():

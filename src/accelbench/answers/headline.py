@@ -47,9 +47,9 @@ def headline(answers: Sequence[Answer], cells: Sequence[MeasuredCell], published
     `cells` are those of the answers and those that were not measured; `published` says how the answers compare with
     published numbers.
     """
-    generated = [f"{each.title}: {each.gives}" for each in answers if each.fastest.cell.mode == Mode.generate]
+    generated = [f"{each.title}: {each.sentence}" for each in answers if each.fastest.cell.mode == Mode.generate]
     lines = [
-        _fastest(answers, [*beside_speeds(cells), *generated]),
+        _fastest(answers, [*beside_speeds(cells), *generated[:MAX_NAMED]]),
         Line("In doubt", in_doubt(answers, cells)),
         Line("Precision", worth(answers, cells)),
         Line("Studies", published),

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from accelbench.answers.process import Process
-from accelbench.presentation import significant
+from accelbench.presentation import UNKNOWN, significant
 from accelbench.schema import interpreters, vocab
 from accelbench.schema.cell import Cell, Options
 from accelbench.schema.record import Row, number_of
@@ -80,6 +80,8 @@ def speed_unit(cell: Cell) -> tuple[int, str]:
 def speed_text(cell: Cell, *rates: float | None, digits: int = 3) -> str:
     """Samples/s of a cell in its unit, such as `401 samples/s`, or of several ones `13.5 to 14.5 samples/s`."""
     size, unit = speed_unit(cell)
+    if all(rate is None for rate in rates):
+        return UNKNOWN
     return f"{' to '.join(significant(rate and size * rate, digits) for rate in rates)} {unit}"
 
 

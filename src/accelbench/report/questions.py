@@ -166,7 +166,7 @@ def _generation(answers: Sequence[Answer]) -> Iterator[QuestionSection]:
         cells = [cell for each in found for cell in each.group.cells]
         yield QuestionSection(
             title="How many tokens per second?",
-            sentence=" ".join(f"{each.title}: {each.gives}" for each in found),
+            sentence=" ".join(f"{each.title}: {each.sentence}" for each in found),
             kind="times",
             lines=[],
             table=tabulate_known("Each cell that generates", TOKEN_COLUMNS, cells, [TOKEN_NOTE]),
