@@ -52,6 +52,9 @@ def _run(chosen: Namespace, context: Context) -> int:
             context.say(why)
             return 0
         result = sweep.run(runs.cells, options, context.console, hosts=hosts)
+    if all(record.sweep_id != result.sweep_id for record in result.records):
+        have = f"all {len(runs.cells)} processes have their records in {project.shown(result.folder)}"
+        context.say(f"{have}: nothing is measured; name another out= to measure again")
     interleaved.save_comparison(runs, (names[0], names[1]), result.records, result.folder)
     result.check_request(is_shown=True)
     status = answer.answer(*interleaved.load_comparison(result.folder), terms, context.console)

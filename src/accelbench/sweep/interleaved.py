@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -12,6 +13,8 @@ from accelbench.compare.record_sets import ComparedProcess, RecordSet
 from accelbench.compare.sureness import MIN_PROCESSES
 from accelbench.errors import UserError, writing_errors
 from accelbench.grid.plan import check_request, prepare, why_skipped
+from accelbench.lock import hold_measuring
+from accelbench.presentation import say
 from accelbench.project import COMPARISON, RECORDS, workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record, RecordName, read_all
@@ -36,8 +39,8 @@ def plan_runs(
     """The runs of a comparison of two cells, each with its options, and the options of the sweep that runs them.
 
     `repeats` is the number of processes of each cell, as the user wrote it; None for `MIN_PROCESSES`. The same cells
-    run in the same order, so that a comparison goes on from the records in its folder. Raises UserError: it is
-    malformed or too large, the options differ, or the folder holds other records.
+    run in the same order in a folder of the same name, so that a comparison goes on from its records. Raises UserError:
+    it is malformed or too large, the options differ, or the folder holds other records.
     """
     if repeats is not None and (not repeats.isdecimal() or len(repeats) > 9 or int(repeats) < 1):
         raise UserError(f"--repeats {repeats[:20]}: should be a whole number, at least 1")
@@ -47,7 +50,9 @@ def plan_runs(
     if names := differing_options(options, second[1]):
         raise UserError(f"{names}: holds for both sides: give it one value")
     folder = options.out or f"runs/{datetime.now():%Y-%m-%d_%H-%M-%S}-compare"
-    runs = shuffled_runs(first[0], second[0], num, seed=int(digest([first[0].id, second[0].id])[:8], 16))
+    # With the name: else two cells had one order for ever, some of them A before B in every round.
+    seed = int(digest([first[0].id, second[0].id, Path(folder).name])[:8], 16)
+    runs = shuffled_runs(first[0], second[0], num, seed)
     own = {cell.id for cell in runs.cells}
     if any(path.name.partition("-")[0] not in own for path in (root / folder).glob(RECORDS)):
         raise UserError(f"out={folder}: holds other records, which new ones can't be interleaved with: name another")
@@ -59,9 +64,11 @@ def why_pointless(sides: Sequence[Sequence[Cell]], options: SweepOptions, consol
     cells, place = [cell for side in sides for cell in side], workplace().with_data(options.data_root)
     check_request(cells)
     for is_prepared in (False, True):  # what tells without the data is told at once
+        planned = None
         if is_prepared:
-            prepare_missing(place, cells[0].data, console)
-        planned = {item.cell.id: item.skip_reason for item in prepare(cells, place).planned} if is_prepared else None
+            with hold_measuring(partial(say, console)):  # what prepares disturbs what another sweep measures
+                prepare_missing(place, cells[0].data, console)
+                planned = {item.cell.id: item.skip_reason for item in prepare(cells, place).planned}
         for letter, side in zip("AB", sides, strict=True):
             if all(reasons := [planned[cell.id] if planned else why_skipped(cell) for cell in side]):
                 return f"Can't tell which is faster: {letter} is skipped, so nothing is measured: {reasons[0]}"
