@@ -195,7 +195,7 @@ def test_what_is_not_installed_is_told_with_the_command(monkeypatch):
         monkeypatch.setattr(packages, "folder", lambda name: None if name in names else Path(name))
         return why_not(asked, report(Device.cpu))
 
-    told = "engine=lightning: torch is not installed in this environment: use another one, or engine=keras"
+    told = "engine=lightning: torch is missing in this environment: use one that has it, or engine=keras"
     assert without("torch", "pytorch_lightning", asked=make_cell()) == told
     assert without("torch", "pytorch_lightning") is None
     assert without("jax", asked=keras(JAX)).startswith("engine=keras engine.backend=jax: jax is not installed: ")

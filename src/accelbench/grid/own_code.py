@@ -81,7 +81,8 @@ def check_own_code(cells: Iterable[Cell]) -> None:
                 continue
         raise UserError(
             f"{flag}={path}: python={python} would run its own copy of {name}, if any, and not the one installed "
-            "here: its source must be in the working folder or one of PYTHONPATH, no site-packages, with an __init__.py"
+            "here: its source must be in the working folder or one of PYTHONPATH that is no site-packages; a "
+            "folder of code needs an __init__.py"
         )
 
 

@@ -203,7 +203,7 @@ def _of_lightning(cell: Cell, report: DeviceReport) -> Iterator[str]:
         how = how_to_install("xla")
         yield f"device={cell.device}: torch_xla is not installed: {how}, or use engine=keras"
     elif missing:
-        yield f"engine=lightning: {missing[0]} is not installed in this environment: use another one, or engine=keras"
+        yield f"engine=lightning: {missing[0]} is missing in this environment: use one that has it, or engine=keras"
     if cell.model.library != vocab.Library.lightning:
         return
     if cell.device in vocab.XLA:
