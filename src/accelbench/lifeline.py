@@ -28,6 +28,18 @@ def end_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
+@contextmanager
+def ending_as_ctrl_c() -> Iterator[None]:
+    """Lets SIGTERM raise KeyboardInterrupt inside the context; does nothing outside the main thread, which gets it."""
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler) if is_main else None
+    try:
+        yield
+    finally:
+        if is_main:
+            signal.signal(signal.SIGTERM, before)
+
+
 def adopt_orphans() -> None:
     """Makes every descendant whose parent ends a child of this process, unless an adopter is nearer."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)

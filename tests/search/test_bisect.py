@@ -137,7 +137,9 @@ def test_ctrl_c_and_a_kill_leave_no_worktree(end, repository, monkeypatch, capsy
     monkeypatch.setenv("GIT_INDEX_FILE", os.path.abspath(".git/index"))  # as in a hook
     index = Path(".git/index").read_bytes()
     here, words = os.getcwd(), ["bisect", "change0", "HEAD", "--", *WORDS]
+    before = signal.getsignal(signal.SIGTERM)
     assert main(words) == 130
+    assert signal.getsignal(signal.SIGTERM) == before
     assert f"To go on: accelbench {' '.join(words)} out=runs/bisect-" in capsys.readouterr().err
     assert {line.split()[0] for line in git("worktree", "list")} == {here, *(f"{here}/{each}" for each in kept)}
     assert (os.getcwd(), Path(".git/index").read_bytes()) == (here, index)

@@ -115,3 +115,15 @@ def test_no_cell_gets_a_second_process_while_another_that_fits_has_none():
     race = world.race(Race([0] * num, MARGIN))
     assert sorted(world.order[:num]) == list(range(num))
     assert max(candidate.num_samples for candidate in race.candidates) >= MIN_LEAD  # and the best may lead
+
+
+def test_one_slow_process_does_not_drop_the_best_cell():
+    race = Race([0] * 40, MARGIN)
+    for i, candidate in enumerate(race.candidates):
+        candidate.add(Sample(-0.1 * i if i else -0.4), is_long=False)
+    for i in (1, 2, 3, 4):
+        for difference in (-0.05, 0.05):
+            race.candidates[i].add(Sample(-0.1 * i + difference), is_long=False)
+    race.look()
+    assert race.candidates[0].is_in
+    assert not race.candidates[30].is_in

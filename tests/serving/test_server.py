@@ -262,3 +262,20 @@ def test_loadgen_makes_the_same_load_as_the_own_generator():
     assert others(loadgen) == []
     assert by_loadgen == pytest.approx(by_own, rel=0.5)
     assert loadgen_s == pytest.approx(own_s, rel=0.3)  # a Poisson process of 200 differs by 7 %
+
+
+def test_a_program_that_cannot_be_started_leaves_nothing_open(monkeypatch):
+    opened, pipe = [], os.pipe
+
+    def refused(*_, pass_fds, **__):
+        opened.extend(pass_fds)
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(os, "pipe", lambda: opened.extend(ends := pipe()) or ends)
+    monkeypatch.setattr(batcher.subprocess, "Popen", refused)
+    with pytest.raises(OSError, match="no more processes"):
+        batcher.Arrivals(Server(rate=100.0), np.zeros(5, np.int64), seed=1, until_s=1.0)
+    assert len(opened) == 4  # both ends of the pipe, one of which is passed with the file
+    for descriptor in opened:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)

@@ -1,6 +1,5 @@
 """`accelbench bisect`: which commit made a cell slower."""
 
-import signal
 from argparse import Namespace
 
 from accelbench.commands.command import BUDGET, VERBOSE, Command, Context, budget_in_s, flag
@@ -18,12 +17,13 @@ def _run(chosen: Namespace, context: Context) -> int:
     budget_s = budget_in_s(chosen, "15m")
     if wrong := [word for word in chosen.words if word.startswith("-")]:
         raise UserError(f"{wrong[0]}: flags of bisect go before --")
+    from accelbench.lifeline import ending_as_ctrl_c
     from accelbench.search.bisect import Bisection
     from accelbench.search.worktrees import commits
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: else it would leave worktrees
     words = chosen.words + [VERBOSE] * chosen.verbose
-    return Bisection(commits(chosen.good, chosen.bad), words, budget_s, context.console).run()
+    with ending_as_ctrl_c():  # else it would leave worktrees
+        return Bisection(commits(chosen.good, chosen.bad), words, budget_s, context.console).run()
 
 
 COMMAND = Command(

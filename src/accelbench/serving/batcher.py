@@ -89,9 +89,13 @@ class Arrivals:
         program = [sys.executable, "-I", *self._program.flags, str(self._program.module.__file__)]
         self._pipe, theirs = os.pipe()  # not its standard output, to which its environment may print as it starts
         command = [*program, str(file), str(theirs), str(server.rate), str(seed), self._folder.name]
-        self._process = subprocess.Popen(command, bufsize=0, pass_fds=[file, theirs], stdin=subprocess.PIPE)
-        os.close(file)
-        os.close(theirs)
+        with contextlib.ExitStack() as opened, contextlib.ExitStack() as if_refused:
+            for descriptor in (file, theirs):
+                opened.callback(os.close, descriptor)
+            if_refused.callback(os.close, self._pipe)
+            if_refused.callback(self._folder.cleanup)
+            self._process = subprocess.Popen(command, bufsize=0, pass_fds=[file, theirs], stdin=subprocess.PIPE)
+            if_refused.pop_all()
         self.pid = self._process.pid
         with contextlib.suppress(OSError):  # a user may have no further pipe of this size
             fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)  # where it is full, requests are late

@@ -16,6 +16,7 @@ from urllib.request import ProxyHandler, build_opener
 
 from accelbench.devices import packages
 from accelbench.errors import UserError, how_to_install
+from accelbench.lifeline import ending_as_ctrl_c
 from accelbench.schema.secrets import masked
 from accelbench.sinks.location import HOST, PORT, artifacts, database, is_own, server_uri, tracking_uri, unreachable
 from accelbench.sinks.mlflow_fields import view_url
@@ -46,14 +47,11 @@ def serve(root: Path, port: int = PORT, open_browser: bool = True) -> int:
             raise UserError(f"--port={port}: can't be used ({error}); choose another with --port") from error
     print("Starting MLflow (some 10 s) ...", file=sys.stderr, flush=True)
     experiment_id = _newest_experiment(root)
-    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)  # else it would leave the server running
-    try:
-        with suppress(KeyboardInterrupt), _server(root, port) as server:
-            _show(view_url(f"http://{HOST}:{port}", experiment_id), open_browser)
-            print("Ctrl-C ends it.", flush=True)
-            raise UserError(f"MLflow's server ended by itself (exit status {server.wait()})")
-    finally:
-        signal.signal(signal.SIGTERM, previous)
+    # Else SIGTERM would leave the server running.
+    with ending_as_ctrl_c(), suppress(KeyboardInterrupt), _server(root, port) as server:
+        _show(view_url(f"http://{HOST}:{port}", experiment_id), open_browser)
+        print("Ctrl-C ends it.", flush=True)
+        raise UserError(f"MLflow's server ended by itself (exit status {server.wait()})")
     return 0
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from accelbench.engines.lightning import engine
+from accelbench.engines.lightning.outputs import all_finite
 from accelbench.errors import UserError
 from accelbench.judging.asked import judge
 from accelbench.measuring import output_check
@@ -134,3 +135,10 @@ def test_any_structure_of_tensors_is_valid_if_asked_for(digits, network):
 )
 def test_any_output_is_checked_as_far_as_it_can_be(digits, network, why, warnings):
     assert judged(cell_of(network, ModelOutput.any), digits) == (why, warnings)
+
+
+def test_every_number_of_a_structure_is_to_be_finite():
+    output = {"a": [torch.ones(2), None, "text"], "b": Detected(torch.zeros(2, 3), Scores(torch.tensor([1, 2])))}
+    assert all_finite(output)
+    assert not all_finite({**output, "c": Detected(torch.zeros(2), Scores(torch.tensor([1, torch.nan])))})
+    assert all_finite(torch.tensor(1e200, dtype=torch.float64))

@@ -83,6 +83,15 @@ def test_a_kernel_that_this_torch_does_not_have_is_left_out_and_of_a_family_what
     assert set(known) == {"int8 matmul 256", "conv3x3 1x64x28x28 int8"}  # of each family the smallest
 
 
+@pytest.mark.parametrize("name", ["matmul", "numpy", "linear", "oneDNN linear"])
+def test_the_products_of_all_libraries_are_the_same(name):
+    one, other = torch.rand(64, 64), torch.rand(64, 64)
+    transposed = name.endswith("linear")
+    product = probe.PRODUCTS[name](one, other)()
+    found = torch.from_numpy(product) if isinstance(product, np.ndarray) else product
+    torch.testing.assert_close(found.to_dense() if found.is_mkldnn else found, one @ (other.T if transposed else other))
+
+
 @pytest.mark.gpu
 def test_a_gpus_ceilings():
     found = probe.probe(Cuda())
