@@ -31,13 +31,10 @@ def end_with_parent() -> None:
 @contextmanager
 def ending_as_ctrl_c() -> Iterator[None]:
     """Lets SIGTERM raise KeyboardInterrupt inside the context; does nothing outside the main thread, which gets it."""
-    is_main = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler) if is_main else None
-    try:
+    with contextlib.ExitStack() as stack:
+        if threading.current_thread() is threading.main_thread():
+            stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, signal.default_int_handler))
         yield
-    finally:
-        if is_main:
-            signal.signal(signal.SIGTERM, before)
 
 
 def adopt_orphans() -> None:

@@ -80,9 +80,8 @@ def check_own_code(cells: Iterable[Cell]) -> None:
             if is_first and source_files(flag, path, own_folders()) == files:
                 continue
         raise UserError(
-            f"{flag}={path}: python={python} would run its own copy of {name}, if any, and not the one installed "
-            "here: its source must be in the working folder or one of PYTHONPATH that is no site-packages; a "
-            "folder of code needs an __init__.py"
+            f"{flag}={path}: python={python} would run its own copy of {name}, if any: its source must be "
+            "in the working folder or one of PYTHONPATH that is no site-packages; a folder of code needs an __init__.py"
         )
 
 

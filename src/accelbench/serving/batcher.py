@@ -89,9 +89,7 @@ class Arrivals:
         program = [sys.executable, "-I", *self._program.flags, str(self._program.module.__file__)]
         self._pipe, theirs = os.pipe()  # not its standard output, to which its environment may print as it starts
         command = [*program, str(file), str(theirs), str(server.rate), str(seed), self._folder.name]
-        with contextlib.ExitStack() as opened, contextlib.ExitStack() as if_refused:
-            for descriptor in (file, theirs):
-                opened.callback(os.close, descriptor)
+        with open(file, "wb"), open(theirs, "wb"), contextlib.ExitStack() as if_refused:
             if_refused.callback(os.close, self._pipe)
             if_refused.callback(self._folder.cleanup)
             self._process = subprocess.Popen(command, bufsize=0, pass_fds=[file, theirs], stdin=subprocess.PIPE)

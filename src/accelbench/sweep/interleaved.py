@@ -4,7 +4,6 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -66,7 +65,7 @@ def why_pointless(sides: Sequence[Sequence[Cell]], options: SweepOptions, consol
     for is_prepared in (False, True):  # what tells without the data is told at once
         planned = None
         if is_prepared:
-            with hold_measuring(partial(say, console)):  # what prepares disturbs what another sweep measures
+            with hold_measuring(lambda line: say(console, line)):  # what prepares disturbs what another sweep measures
                 prepare_missing(place, cells[0].data, console)
                 planned = {item.cell.id: item.skip_reason for item in prepare(cells, place).planned}
         for letter, side in zip("AB", sides, strict=True):
