@@ -85,15 +85,14 @@ class Arrivals:
         file, self._times = raw_times(len(due))
         self._times[0] = due
         self.due, self.answered = self._times[0], self._times[2:]
-        self._folder = tempfile.TemporaryDirectory(prefix="requests-")
         program = [sys.executable, "-I", *self._program.flags, str(self._program.module.__file__)]
         self._pipe, theirs = os.pipe()  # not its standard output, to which its environment may print as it starts
-        command = [*program, str(file), str(theirs), str(server.rate), str(seed), self._folder.name]
         with open(file, "wb"), open(theirs, "wb"), contextlib.ExitStack() as if_refused:
             if_refused.callback(os.close, self._pipe)
-            if_refused.callback(self._folder.cleanup)
+            folder = if_refused.enter_context(tempfile.TemporaryDirectory(prefix="requests-"))
+            command = [*program, str(file), str(theirs), str(server.rate), str(seed), folder]
             self._process = subprocess.Popen(command, bufsize=0, pass_fds=[file, theirs], stdin=subprocess.PIPE)
-            if_refused.pop_all()
+            self._opened = if_refused.pop_all()
         self.pid = self._process.pid
         with contextlib.suppress(OSError):  # a user may have no further pipe of this size
             fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)  # where it is full, requests are late
@@ -105,8 +104,7 @@ class Arrivals:
         if not self._is_closed:
             self._process.kill()
         self._process.__exit__(None, None, None)  # waits
-        os.close(self._pipe)
-        self._folder.cleanup()
+        self._opened.close()
 
     def batches(self, max_batch: int) -> Batches:
         """As Triton's dynamic batcher makes them: full ones, and those whose oldest request waited `max_delay_ms`."""
