@@ -4,7 +4,7 @@ import tomllib
 
 import pytest
 
-from accelbench.devices.interpreters import PYTHONS, look, other, variables
+from accelbench.devices.interpreters import PYTHONS, TORCH, look, other, variables
 from accelbench.errors import UserError
 from environments import make_environment
 from fakes import TESTS
@@ -50,7 +50,9 @@ def test_its_process_has_the_users_folders_of_modules_and_its_own_environment_ac
     assert (found["PATH"].split(":")[0], "VIRTUAL_ENV" in found) == ("/new/bin", False)
 
 
-def test_the_releases_of_python_are_those_of_the_project():
-    asked = tomllib.loads((TESTS.parent / "pyproject.toml").read_text())["project"]["requires-python"]
+def test_the_releases_of_python_and_torch_are_those_of_the_project():
+    project = tomllib.loads((TESTS.parent / "pyproject.toml").read_text())["project"]
+    assert f"torch>={'.'.join(map(str, TORCH))}" in project["dependencies"]
+    asked = project["requires-python"]
     least, below = (".".join(map(str, each)) for each in PYTHONS)
     assert asked == f">={least},<{below}"

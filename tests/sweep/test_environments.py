@@ -12,6 +12,7 @@ from accelbench.answers.groups import groups
 from accelbench.answers.process import Process
 from accelbench.cli import main
 from accelbench.devices import interpreters
+from accelbench.devices.packages import DISTRIBUTIONS
 from accelbench.devices.registry import absent
 from accelbench.grid import plan
 from accelbench.grid.plan import skip_reason
@@ -69,6 +70,14 @@ OTHERS = {
 def test_another_python_and_another_machine_are_skipped(monkeypatch, other):
     monkeypatch.setattr(interpreters, "look", lambda python: interpreters.Interpreter(*other, {}, {}))
     assert skip_reason(make_cell(python="/new")).startswith(f"python=/new: {OTHERS[other]}")
+
+
+def test_an_older_torch_is_skipped_where_it_is_needed(monkeypatch):
+    has = {"torch": "2.8.0+cu128"}, dict.fromkeys(DISTRIBUTIONS, "")
+    found = interpreters.Interpreter("3.12.1", platform.machine(), *has)
+    monkeypatch.setattr(interpreters, "look", lambda python: found)
+    told = skip_reason(make_cell(python="/new"))
+    assert told == "python=/new: it has torch 2.8.0+cu128, and accelbench needs 2.9 or newer"
 
 
 def test_what_a_cell_needs_depends_on_its_engine_and_xla_is_left_to_accelbenchs_own(second, empty, monkeypatch):

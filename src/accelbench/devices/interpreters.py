@@ -19,6 +19,7 @@ from accelbench.devices.packages import COMPUTING, DISTRIBUTIONS, INSTALLED
 from accelbench.errors import UserError
 
 PYTHONS = ((3, 11), (3, 14))  # accelbench's code runs on the first and up to below the second, as pyproject.toml says
+TORCH = (2, 9)  # the first release whose settings accelbench reads back, as pyproject.toml says
 ASKED_S = 60.0  # for an answer: the first start from a slow disk takes seconds
 # Of the names of distributions, and after `--` of modules, it says which there are. Any Python can run it.
 SCRIPT = """

@@ -69,14 +69,21 @@ def _of_interpreter(cell: Cell, python: str) -> Iterator[str]:
     found, here, versions = interpreters.look(python), platform.machine(), interpreters.PYTHONS
     if found.architecture != here:
         yield f"python={python}: it is built for {found.architecture or 'another machine'} and not for {here}"
-    elif not versions[0] <= tuple(map(int, found.version.split(".")[:2])) < versions[1]:
+    elif not versions[0] <= _release(found.version) < versions[1]:
         least, below = (".".join(map(str, each)) for each in versions)
         yield f"python={python}: it is Python {found.version}, and accelbench runs on {least} to below {below}"
     elif missing := [packages.DISTRIBUTIONS[name] for name in _needed(cell) if name not in found.modules]:
         install = f"{interpreters.executable(python)} -m pip install {' '.join(missing)}"
         yield f"python={python}: {', '.join(missing)} not installed there: {install}"
+    elif (torch := found.versions.get("torch")) and "torch" in _needed(cell) and _release(torch) < interpreters.TORCH:
+        least = ".".join(map(str, interpreters.TORCH))
+        yield f"python={python}: it has torch {torch}, and accelbench needs {least} or newer"
     if cell.device in vocab.XLA:
         yield f"python={python}: {cell.device} is looked for in accelbench's own environment alone: leave python= out"
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")[:2]))
 
 
 def _needed(cell: Cell) -> dict[str, None]:
