@@ -202,7 +202,7 @@ def _read_group(name: str, text: bytes) -> Any:
 
 @functools.lru_cache(256)
 def read_environment(text: bytes) -> Environment:
-    """The environment of its JSON. Raises ValueError: this is none."""
+    """The environment that the JSON `text` holds. Raises ValueError: `text` holds no environment."""
     (environment,) = load(dict[str, Environment], {"environment": loads(text)}, clean=True).values()
     return environment
 

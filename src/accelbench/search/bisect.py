@@ -210,7 +210,7 @@ class _Pair:
         return Told(second, first, state or State.cant_tell, why, found, tuple(paths))
 
     def _doubt(self, state: State | None) -> str:
-        """Which processes do not count, if that makes the state doubtful, or there is none; or nothing."""
+        """Which processes were left out, where they may change `state` or explain that it is None; else empty."""
         # Of those of a side that may be too fast for the state: the slower ones are missing.
         part = [*self.records[0], *self.records[1]] if state is None else self.records[state == State.not_slower]
         if num := sum(each.status == Status.timeout for each in part):

@@ -1,7 +1,7 @@
 """Two cells measured interleaved: fresh processes of both in a random order, so that drift affects both alike."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -62,15 +62,20 @@ def why_pointless(sides: Sequence[Sequence[Cell]], options: SweepOptions, consol
     """Why there is nothing to compare: all cells of a side are skipped; None if not. Prepares a missing data set."""
     cells, place = [cell for side in sides for cell in side], workplace().with_data(options.data_root)
     check_request(cells)
-    for is_prepared in (False, True):  # what tells without the data is told at once
-        planned = None
-        if is_prepared:
-            with hold_measuring(lambda line: say(console, line)):  # what prepares disturbs what another sweep measures
-                prepare_missing(place, cells[0].data, console)
-                planned = {item.cell.id: item.skip_reason for item in prepare(cells, place).planned}
-        for letter, side in zip("AB", sides, strict=True):
-            if all(reasons := [planned[cell.id] if planned else why_skipped(cell) for cell in side]):
-                return f"Can't tell which is faster: {letter} is skipped, so nothing is measured: {reasons[0]}"
+    # A reason that does not depend on the data is given before they are prepared.
+    if why := _skipped_side(sides, {cell.id: why_skipped(cell) for cell in cells}):
+        return why
+    with hold_measuring(lambda line: say(console, line)):  # what prepares disturbs what another sweep measures
+        prepare_missing(place, cells[0].data, console)
+        planned = prepare(cells, place).planned
+    return _skipped_side(sides, {item.cell.id: item.skip_reason for item in planned})
+
+
+def _skipped_side(sides: Sequence[Sequence[Cell]], reasons: Mapping[str, str | None]) -> str | None:
+    """That all cells of a side are skipped, if so; `reasons` has why each is, by its id."""
+    for letter, side in zip("AB", sides, strict=True):
+        if all(found := [reasons[cell.id] for cell in side]):
+            return f"Can't tell which is faster: {letter} is skipped, so nothing is measured: {found[0]}"
     return None
 
 

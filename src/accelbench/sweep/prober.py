@@ -57,7 +57,7 @@ class Quiet:
         self._say, self._look, self._sleep = say, look, sleep
 
     def comes(self, why: str, left_s: float = math.inf) -> bool:
-        """Waits for a quiet second, at most `left_s`; whether it came. The user is told `why`."""
+        """Waits for a quiet second, at most `left_s`; whether it came. Prints `why`."""
         limit_s = min(self.patience_s, left_s)
         if limit_s < LOOK_S:
             return False
@@ -115,7 +115,7 @@ class Prober:
     def probe(self, cell: Cell, precisions: Sequence[Precision], why: str = "once for these packages") -> None:
         """Measures the device's ceilings, joins them with the known ones, keeps them; once more if disturbed.
 
-        The user is told `why`.
+        Prints `why`.
         """
         if self._probe_once(cell, precisions, why):
             self._repeat(cell, precisions)
