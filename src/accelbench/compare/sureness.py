@@ -25,8 +25,8 @@ LIKELY_RATIO = 1.2
 APART_RATIO = 1.5
 NOTE = (
     f'How sure: "sure" if {MIN_PROCESSES} or more fresh processes of each cell were interleaved, and the 95 % interval '
-    f'of their ratio decides; "same" if it lies within {100 * MARGIN:g} % of 1. "Likely" if they were not, but their '
-    f"intervals do not overlap and one is more than {LIKELY_RATIO:g} times as fast, or their steps do not overlap and "
+    f'of their ratio decides; "same" if it lies within {100 * MARGIN:g} % of 1. "Likely" if they were not, but one is '
+    f"more than {LIKELY_RATIO:g} times as fast, and their intervals do not overlap, or their steps do not overlap and "
     f'differ by more than {APART_RATIO:g} times. Else "can\'t tell", with the reason: accelbench compare --run may '
     "decide."
 )
@@ -223,6 +223,11 @@ def _why_unlikely(first: Side, second: Side) -> str:
 
 
 def _are_apart(first: Side, second: Side, ratio: float) -> bool:
-    """Whether every step of one cell is faster than all of the other one, and the median step `APART_RATIO` times."""
+    """Whether every step of one cell is faster than all of the other one, and the median step `APART_RATIO` times.
+
+    False where the speeds are nearly equal: then the steps say what the published ratio does not.
+    """
+    if max(ratio, 1 / ratio) <= LIKELY_RATIO:
+        return False
     fast, slow = (first.steps, second.steps) if ratio > 1 else (second.steps, first.steps)
     return fast is not None and slow is not None and fast.low > slow.high and fast.middle > APART_RATIO * slow.middle
