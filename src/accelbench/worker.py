@@ -11,7 +11,7 @@ from accelbench.devices.proc import check_clocks
 from accelbench.engines.registry import SUBSTITUTING, host_spec
 from accelbench.errors import UserError
 from accelbench.isolation.child import respond
-from accelbench.isolation.messages import CellRequest, encode
+from accelbench.isolation.messages import Request, encode
 from accelbench.project import MANIFEST
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import SCHEMA_VERSION, check_readable
@@ -32,7 +32,7 @@ def main(words: Sequence[str]) -> int:
     os.environ.update(spec.environment)
     output = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print must not mix with the outcome
-    answer = respond(CellRequest(cell=cell, engine=spec.engine, data_folder=str(data_folder), timeout_s=cell.timeout_s))
+    answer = respond(Request(cell=cell, engine=spec.engine, data_folder=str(data_folder), timeout_s=cell.timeout_s))
     if answer.status != Status.ok or answer.measurement is not None:
         # Unknown values are left out, except for the reason.
         shown = {name: value for name, value in vars(answer).items() if value is not None or name == "reason"}

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from accelbench.isolation import child
-from accelbench.isolation.messages import CellRequest, Outcome, decode, encode
+from accelbench.isolation.messages import Outcome, Request, decode, encode
 from accelbench.schema.text import MAX_REASON, MAX_TEXT
 from accelbench.schema.vocab import Status
 from fakes import make_cell
@@ -15,7 +15,7 @@ from fakes import make_cell
 
 def answer(fault):
     cell = make_cell(fault)
-    return child.respond(CellRequest(cell=cell, engine="fakes", data_folder=os.devnull, timeout_s=cell.timeout_s))
+    return child.respond(Request(cell=cell, engine="fakes", data_folder=os.devnull, timeout_s=cell.timeout_s))
 
 
 def test_a_format_that_a_layer_has_not_on_a_device_is_skipped_in_the_librarys_words():

@@ -19,7 +19,7 @@ from accelbench.devices import allocators
 from accelbench.devices.packages import INSTALLED
 from accelbench.devices.proc import high_water_bytes
 from accelbench.errors import UnsupportedError, UserError
-from accelbench.isolation.messages import CellRequest, Outcome, Request, encode
+from accelbench.isolation.messages import Do, Outcome, Request, encode
 from accelbench.lifeline import end_with_starter
 from accelbench.measuring import witness
 from accelbench.project import PACKAGE
@@ -76,26 +76,25 @@ def main(
 def respond(request: Request) -> Outcome:
     """Does what `request` asks for; an exception becomes the answer."""
     try:
-        if isinstance(request, CellRequest):
-            return _measure(request)
-        prober = importlib.import_module(request.prober)
-        return Outcome(status=Status.ok, ceilings=prober.run(request.device, request.precisions))
+        return _done(request)
     except UnsupportedError as error:
         return Outcome(status=Status.skipped, reason=message_of(error))
     except BaseException as error:  # SystemExit too: whatever ends the cell is its outcome
-        return _failure(error, has_own_code=isinstance(request, CellRequest) and bool(request.cell.own_code))
+        return _failure(error, has_own_code=bool(request.cell.own_code))
 
 
-def _measure(request: CellRequest) -> Outcome:
+def _done(request: Request) -> Outcome:
     engine, cell, data_folder = importlib.import_module(request.engine), request.cell, Path(request.data_folder)
-    if request.only_check:
+    if request.do == Do.probe:
+        return Outcome(status=Status.ok, ceilings=engine.run(cell.device, request.precisions))
+    if request.do == Do.check:
         # An engine with networks of its own alone needs no check.
         return Outcome(status=Status.ok, work=engine.check(cell, data_folder) if hasattr(engine, "check") else None)
-    if request.only_count:
+    if request.do == Do.count:
         return Outcome(status=Status.ok, work=engine.count_step(cell))
     paths = {"weights": request.weights, "exported": request.exported, "requests": request.requests}
     known: dict[str, Any] = {name: Path(path) for name, path in paths.items() if path is not None}
-    if request.only_export:
+    if request.do == Do.export:
         engine.export(cell, data_folder, known["exported"])
         return Outcome(status=Status.ok)
     if request.kept is not None and os.environ.get("RANK", "0") == "0" and os.access(request.kept, os.W_OK):

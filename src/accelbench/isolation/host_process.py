@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from accelbench.isolation import child
-from accelbench.isolation.messages import CellRequest, Outcome, Request, decode, decode_request, encode
+from accelbench.isolation.messages import Outcome, Request, decode, encode
 from accelbench.isolation.processes import Sampler, Witness, children, end_orphans, no_core_s
 from accelbench.judging.asked import host_checks, host_warnings, judge
 from accelbench.lifeline import PREFIX, adopt_orphans
@@ -75,7 +75,7 @@ def main(answers: int) -> None:
         outcomes.flush()
 
     for line in sys.stdin:
-        _Run(decode_request(line), answer).run(context)
+        _Run(decode(Request, line), answer).run(context)
 
 
 class _Rank:
@@ -230,7 +230,7 @@ class _Run:
     def _judged(self, answer: Outcome, seen: Witnessed) -> Outcome:
         """The answer with the status that its measurement deserves: its process has run the user's code."""
         request, measurement = self.request, answer.measurement
-        if measurement is None or not isinstance(request, CellRequest):
+        if measurement is None:
             return answer
         known = seen if request.says_when else None
         defect = judge(request.cell, measurement, known)

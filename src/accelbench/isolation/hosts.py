@@ -18,7 +18,7 @@ from typing import Any
 from accelbench.devices import interpreters
 from accelbench.devices.proc import check_clocks
 from accelbench.engines.registry import SUBSTITUTING, UNFINISHED, HostSpec, host_spec
-from accelbench.isolation.messages import CellRequest, Outcome, ProbeRequest, Request, decode, encode
+from accelbench.isolation.messages import Do, Outcome, Request, decode, encode
 from accelbench.judging.load import while_sampled
 from accelbench.lifeline import RUN_VARIABLE, end_marked, scratch_folder
 from accelbench.project import PACKAGE
@@ -92,7 +92,7 @@ class Hosts:
             request = replace(request, exported=str(exported))
             if not exported.exists():
                 make_room(exported.parent)
-                outcome = self._ask(spec, replace(request, only_export=True))
+                outcome = self._ask(spec, replace(request, do=Do.export))
                 if outcome.status != Status.ok:
                     return outcome
         request = replace(
@@ -117,13 +117,13 @@ class Hosts:
     def check(self, cell: Cell, data_folder: Path, within_s: float = CHECK_TIMEOUT_S) -> Outcome:
         """Has the cell's engine check, in a fresh process, that the network runs on a batch."""
         spec, limit_s = self._spec_of(cell), min(CHECK_TIMEOUT_S, within_s)
-        return self._ask(spec, replace(_request(spec, cell, data_folder), timeout_s=limit_s, only_check=True))
+        return self._ask(spec, replace(_request(spec, cell, data_folder), timeout_s=limit_s, do=Do.check))
 
     def count(self, cell: Cell) -> Work | None:
         """The work of one step of `cell`, counted once, in a fresh process, which runs none; None if that failed."""
         if cell.id not in self._counted:
             spec = self._spec_of(cell)
-            request = replace(_request(spec, cell, Path()), timeout_s=CHECK_TIMEOUT_S, only_count=True)
+            request = replace(_request(spec, cell, Path()), timeout_s=CHECK_TIMEOUT_S, do=Do.count)
             self._counted[cell.id] = self._ask(spec, request).work
         return self._counted[cell.id]
 
@@ -134,9 +134,8 @@ class Hosts:
         """The ceilings of the cell's device, measured in a fresh process. Raises ProbeFailedError."""
         spec = self._spec_of(cell)
         assert spec.prober is not None
-        words, limit_s = list(precisions), PROBE_TIMEOUT_S
-        request = ProbeRequest(prober=spec.prober, device=cell.device, precisions=words, timeout_s=limit_s)
-        outcome = self._ask(spec, request)
+        request = replace(_request(spec, cell, Path()), timeout_s=PROBE_TIMEOUT_S, do=Do.probe)
+        outcome = self._ask(spec, replace(request, engine=spec.prober, precisions=list(precisions)))
         if outcome.ceilings is None:
             raise ProbeFailedError(outcome.reason or outcome.status)
         reason = while_sampled(outcome.system)
@@ -189,8 +188,8 @@ def _with_kept(outcome: Outcome, cell: Cell, content: bytes, requests: Path | No
     return replace(outcome, unfinished=seen, reason=f"{outcome.reason}; {said}")
 
 
-def _request(spec: HostSpec, cell: Cell, data_folder: Path) -> CellRequest:
-    return CellRequest(
+def _request(spec: HostSpec, cell: Cell, data_folder: Path) -> Request:
+    return Request(
         cell=cell, engine=spec.engine, data_folder=str(data_folder), timeout_s=cell.timeout_s, says_when=spec.says_when
     )
 

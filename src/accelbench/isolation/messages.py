@@ -1,13 +1,14 @@
 """The messages between a sweep, its hosts and the processes of the cells. On the wire each is one JSON text.
 
-sweep  -- CellRequest or ProbeRequest -->  host  -- the same -->  child
-sweep  <-- Outcome --                      host  <-- Outcome --   child
+sweep  -- Request -->  host  -- the same -->  child
+sweep  <-- Outcome --  host  <-- Outcome --   child
 
 The child says when a timed section begins and ends, and when nothing more is timed; the last one the host passes on.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TypeVar
 
 from accelbench.schema.ceilings import Ceilings
@@ -16,49 +17,32 @@ from accelbench.schema.measurement import Measurement, SystemSeries, Unfinished,
 from accelbench.schema.secrets import masked
 from accelbench.schema.serialize import load
 from accelbench.schema.text import MAX_REASON, beginning, ending
-from accelbench.schema.vocab import Device, Precision, Status
+from accelbench.schema.vocab import Precision, Status
 
 T = TypeVar("T")
+# Measure a cell, or only check that its network runs, count its work, export it, or probe its device's ceilings.
+Do = StrEnum("Do", ["run", "check", "count", "export", "probe"])
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Request:
-    """What the host needs to know of a request."""
-
-    timeout_s: float  # after which the host kills the request's processes
-    num_gpus: int = 0  # to sample, the first visible ones
-    num_processes: int = 1  # ranks
-    log: str = ""  # the file that gets what the processes print; `Hosts` chooses it
-
-
-@dataclass(frozen=True, kw_only=True)
-class CellRequest(_Request):
-    """Measure a cell, or only check that its network runs, count its work or export it: by functions of `engine`."""
+class Request:
+    """What is to be done with a cell, by a function of the module `engine`."""
 
     cell: Cell
     engine: str
     data_folder: str
-    only_check: bool = False
-    only_count: bool = False
-    only_export: bool = False
+    timeout_s: float  # after which the host kills the request's processes
+    do: Do = Do.run
+    num_gpus: int = 0  # to sample, the first visible ones
+    num_processes: int = 1  # ranks
+    log: str = ""  # the file that gets what the processes print; `Hosts` chooses it
+    precisions: list[Precision] = field(default_factory=list)  # true ones, to probe
     exported: str | None = None  # the folder that the network is exported to, or has been, if the engine exports any
     weights: str | None = None  # the file that gets the trained weights; None: they are not saved
     requests: str | None = None  # the file that gets the raw times of requests; None: no requests are served
     kept: str | None = None  # the file that gets what is measured as it happens; None: nobody reads it
     work: Work | None = None  # of one step, as a cell counted it that differs only in seed or repeat, if one did
     says_when: bool = True  # whether the engine says when it times something; else nothing confirms its times
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProbeRequest(_Request):
-    """Probe a device's ceilings in true precisions."""
-
-    prober: str  # the module whose `run(device, precisions)` probes
-    device: Device
-    precisions: list[Precision]
-
-
-Request = CellRequest | ProbeRequest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,9 +81,3 @@ def encode(message: object) -> str:
 def decode(cls: type[T], text: str | bytes) -> T:
     """The message of the type `cls` that `encode` wrote."""
     return load(cls, json.loads(text))
-
-
-def decode_request(text: str) -> Request:
-    """The request that `encode` wrote."""
-    values = json.loads(text)
-    return load(ProbeRequest, values) if "prober" in values else load(CellRequest, values)
