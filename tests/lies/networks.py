@@ -285,10 +285,10 @@ def patching(change):
     class Patches(Honest):
         def __init__(self):
             super().__init__()
-            from accelbench.engines.lightning.own import batch
+            from accelbench.engines.lightning.own import workload
             from accelbench.measuring import runner, witness
 
-            change(runner=runner, witness=witness, batch=batch)
+            change(runner=runner, witness=witness, workload=workload)
 
     return Patches
 
@@ -326,8 +326,8 @@ def EditedTimes(runner, **others):
 
 
 @patching
-def MoreSamples(batch, **others):
-    batch.OwnTask.num_samples = lambda self, batch: 10 * batch.num_samples
+def MoreSamples(workload, **others):
+    workload.OwnTask.num_samples = lambda self, batch: 10 * self.num_counted
 
 
 @patching

@@ -21,10 +21,9 @@ from accelbench.engines.lightning import global_state, zoo
 from accelbench.engines.lightning.backends import Backend, backend_for
 from accelbench.engines.lightning.module import BenchModule, InferStep, TrainStep, new_optimizer
 from accelbench.engines.lightning.outputs import NetworkOutputs, all_finite, size_of
-from accelbench.engines.lightning.own.batch import OwnBatch, OwnTask, tensors_of
-from accelbench.engines.lightning.own.workload import OwnWorkload
+from accelbench.engines.lightning.own.workload import OwnTask, OwnWorkload, tensors_of
 from accelbench.engines.lightning.precision import STORED_DTYPES, Observer, plugin_for, step_context
-from accelbench.engines.lightning.structure import mapped
+from accelbench.engines.lightning.structure import mapped, num_rows
 from accelbench.engines.lightning.work import count
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
@@ -92,31 +91,29 @@ def _copy_of(network: nn.Module) -> nn.Module:
 class _LiveWorkload(OwnWorkload):
     """The user's batch alone; new networks are copies of the user's."""
 
-    def __init__(self, cell: Cell, original: nn.Module, first: OwnBatch, loss: Callable[[Any, Any], Tensor] | None):
+    def __init__(self, cell: Cell, original: nn.Module, first: Any, loss: Callable[[Any, Any], Tensor] | None):
         self.cell, self.first = cell, first
-        self.num_rows, self.num_samples = first.num_rows, first.num_samples
+        self.num_rows, self.num_samples, self.num_counted = num_rows(first), cell.batch_size, cell.batch_size
         self.original = getattr(original, "_orig_mod", original)  # without torch.compile
-        self.task = OwnTask(self.original, first, loss)
+        self.task = OwnTask(self.original, first, self.num_counted, loss)
 
     def build(self) -> nn.Module:
         return _copy_of(self.original).to(device="cpu").float()
 
-    def unseen(self, *, labelled: bool = False) -> OwnBatch:
+    def unseen(self, *, labelled: bool = False) -> Any:
         """The samples change places, or the values of a single one, and floating-point numbers are a little smaller."""
-        axis, factor = 0 if self.first.num_rows > 1 else -1, random.SystemRandom().uniform(0.98, 0.99)
+        axis, factor = 0 if num_rows(self.first) > 1 else -1, random.SystemRandom().uniform(0.98, 0.99)
 
         def changed(tensor: Tensor) -> Tensor:
             moved = tensor.roll(1, axis) if tensor.dim() else tensor
             return moved * factor if tensor.is_floating_point() else moved
 
-        unseen: OwnBatch = mapped(self.example(), changed)
-        return unseen
+        return mapped(self.example(), changed)
 
     def notes(self) -> Iterator[str]:
         yield from super().notes()
-        if self.first.num_samples != self.first.num_rows:
-            rows = f"the batch's first tensor has {self.first.num_rows:,} rows"
-            yield f"samples={self.first.num_samples:,}, as given: {rows}"
+        if self.num_counted != (num := num_rows(self.first)):
+            yield f"samples={self.num_counted:,}, as given: the batch's first tensor has {num:,} rows"
 
 
 class _NetworkRun(NetworkOutputs):
@@ -159,8 +156,8 @@ class _NetworkRun(NetworkOutputs):
             self.measure_window(self.step)
             self.last_result = self.step.result
             if not self.trains:
-                if first.num_samples != first.num_rows:  # the user says what is a sample
-                    workload.num_rows = size_of(self.last_result, (first.num_rows, first.num_samples))
+                if workload.num_counted != workload.num_rows:  # the user says what is a sample
+                    workload.num_rows = size_of(self.last_result, (workload.num_rows, workload.num_counted))
                 self.keep_outputs(workload.num_rows, None)
 
     def observe(self) -> Observed:
@@ -207,7 +204,7 @@ def measure_network(
             return tensor.detach().to(device=place, dtype=kept, copy=True)
 
         network = _copy_of(model).to(device=backend.device(), dtype=dtype)
-        workload = _LiveWorkload(cell, model, OwnBatch(mapped(batch, copied), samples), loss)
+        workload = _LiveWorkload(cell, model, mapped(batch, copied), loss)
         return cell, cast(Measurement, _NetworkRun(cell, network, workload, backend).measure())
 
 

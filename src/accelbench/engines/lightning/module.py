@@ -28,7 +28,7 @@ from accelbench.schema.vocab import Augment, Phase
 from accelbench.schema.workload import ModelSpec
 
 if TYPE_CHECKING:
-    from accelbench.engines.lightning.own.batch import OwnTask
+    from accelbench.engines.lightning.own.workload import OwnTask
 
 Put = Callable[[tuple[Tensor, ...]], tuple[Tensor, ...]]  # copies tensors to the device
 Loss = Callable[[Any, Any], Tensor]  # (output, batch) -> loss
@@ -55,7 +55,7 @@ def new_optimizer(model: ModelSpec, parameters: list[nn.Parameter]) -> Optimizer
 
 @dataclass(frozen=True)
 class ImageTask:
-    """Images, and what is learnt from them. `own.batch.OwnTask` has the same methods for the user's batches.
+    """Images, and what is learnt from them. `own.workload.OwnTask` has the same methods for the user's batches.
 
     A batch is (images, labels), or (images,). The network's input has `dtype`; if it `reconstructs`, it is the target.
     """

@@ -95,7 +95,7 @@ def test_batches_have_the_labels_of_their_task_and_no_special_ids():
         "numbers": cell(model(task=CLASSIFIES, num_labels=1), precision=Precision.bf16),
         "none": cell(model(), mode=Mode.infer),
     }
-    made = {name: TokenMaker(asked, 50)().content for name, asked in batches.items()}
+    made = {name: TokenMaker(asked, 50)() for name, asked in batches.items()}
     labels = {name: batch.get("labels") for name, batch in made.items()}
     for name, special in {"classes": {5, 7, 8}, "tokens": {5, 7, 8}, "masked": {0}}.items():
         assert not special & set(made[name]["input_ids"].unique().tolist())

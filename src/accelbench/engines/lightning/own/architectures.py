@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from accelbench.engines.images import check_name
-from accelbench.engines.lightning.own.batch import OwnBatch
 from accelbench.engines.lightning.precision import STORED_DTYPES
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
@@ -65,7 +64,7 @@ def build(model: ModelSpec) -> nn.Module:
 
 
 class TokenMaker:
-    """Makes batches of random token ids, with a mask of ones and in training the labels of the task.
+    """Makes batches of random token ids, with a mask of ones, unless they are prompts, and in training with labels.
 
     The ids are none of the padding and the end: networks treat those differently. Labels that are no classes have the
     cell's dtype; with labels the network computes its loss. Raises UserError: the network has fewer positions than a
@@ -74,7 +73,7 @@ class TokenMaker:
 
     def __init__(self, cell: Cell, batch_size: int, length: int | None = None) -> None:
         self.task, self.batch_size, self.dtype = cell.model.task, batch_size, STORED_DTYPES[cell.precision]
-        self.has_labels = cell.mode == Mode.train
+        self.mode, self.num_counted = cell.mode, batch_size
         self.config = config = config_of(cell.model)
         self.tokens_per_sample: int = length or cell.model.batch_args["seq_len"]
         asked, num = f"model.batch_args.seq_len={self.tokens_per_sample}", self.tokens_per_sample
@@ -88,16 +87,18 @@ class TokenMaker:
         special = {*_ids(config.pad_token_id), *self.end}
         self.usable = torch.tensor([each for each in range(config.vocab_size) if each not in special])
 
-    def __call__(self) -> OwnBatch:
+    def __call__(self) -> dict[str, Tensor]:
         """A further batch, in host memory."""
         num, length = self.batch_size, self.tokens_per_sample
         ids = self.usable[torch.randint(len(self.usable), (num, length))]
         if self.config.is_encoder_decoder and self.end:
             ids[:, -1] = self.end[0]  # such networks classify the end of a text
-        content = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-        if self.has_labels:
-            content["labels"] = self._labels(ids)
-        return OwnBatch(content, num)
+        batch = {"input_ids": ids}
+        if self.mode != Mode.generate:  # no prompt is padded
+            batch["attention_mask"] = torch.ones_like(ids)
+        if self.mode == Mode.train:
+            batch["labels"] = self._labels(ids)
+        return batch
 
     def _labels(self, ids: Tensor) -> Tensor:
         if self.task == Task.causal_lm:

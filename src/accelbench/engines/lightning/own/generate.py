@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.own.architectures import TokenMaker
-from accelbench.engines.lightning.own.batch import OwnBatch, OwnTask
-from accelbench.engines.lightning.own.workload import TransformersWorkload, of_new_network
+from accelbench.engines.lightning.own.workload import OwnTask, TransformersWorkload, of_new_network
 from accelbench.engines.lightning.ranks import Ranks
 from accelbench.errors import UserError
 from accelbench.measuring.output_check import Output
@@ -30,14 +29,6 @@ CACHES = ("cache", "past_key_values")  # how `forward` names its argument: from 
 UNCOUNTED = "the operators of a generation are too many to count"
 
 
-class PromptMaker(TokenMaker):
-    """Makes batches of prompts alone; no sequence is padded, so that no mask is needed."""
-
-    def __call__(self) -> OwnBatch:
-        batch = super().__call__()
-        return OwnBatch({"input_ids": batch.content["input_ids"]}, batch.num_samples)
-
-
 class Generates(OwnTask):
     """Continues prompts. Ids beyond the prompts are fed instead of what the network chose: teacher forcing.
 
@@ -47,7 +38,7 @@ class Generates(OwnTask):
     cache: Any = None  # of the last generation
 
     def __init__(self, network: nn.Module, workload: "GenerateWorkload") -> None:
-        super().__init__(network, workload.first)
+        super().__init__(network, workload.first, workload.num_counted)
         self.generate, self.wait = workload.cell.generate, workload.wait
         self.is_static, self.compared, self.times_s = workload.is_static, workload.compared, workload.times_s
         parameters = inspect.signature(network.forward).parameters
@@ -58,11 +49,11 @@ class Generates(OwnTask):
         self.last_alone = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
         self._cached_for: nn.Module | None = None  # the network of a static cache
 
-    def infer(self, network: nn.Module, batch: OwnBatch) -> Any:
+    def infer(self, network: nn.Module, batch: Any) -> Any:
         """The logits of the compared tokens, each (batch, vocabulary), and the ids of all new ones, (batch, tokens)."""
         if not isinstance(network, nn.Module):  # a function that asks what a network gets
             return super().infer(network, batch)
-        ids, num_prompt = batch.content["input_ids"], self.generate.prompt_tokens
+        ids, num_prompt = batch["input_ids"], self.generate.prompt_tokens
         given, forced = ids[:, :num_prompt], ids[:, num_prompt:]
         is_forced = forced.shape[1] > 0
         times_s, kept, tokens = list[float](), dict[int, Tensor](), list[Tensor]()
@@ -87,9 +78,9 @@ class Generates(OwnTask):
         self.times_s.append(times_s)
         return [*(kept[index] for index in compared), torch.cat(tokens, 1)]
 
-    def all_at_once(self, network: nn.Module, batch: OwnBatch) -> list[Tensor]:
+    def all_at_once(self, network: nn.Module, batch: Any) -> list[Tensor]:
         """The logits that `infer` returns for ids to be fed, computed without a cache."""
-        ids, num_prompt = batch.content["input_ids"], self.generate.prompt_tokens
+        ids, num_prompt = batch["input_ids"], self.generate.prompt_tokens
         logits = network(input_ids=ids[:, :-1], use_cache=False).logits
         return [logits[:, num_prompt - 1 + index] for index in self.compared]
 
@@ -129,39 +120,34 @@ class GenerateWorkload(TransformersWorkload):
         self.times_s: list[list[float]] = []
         super().__init__(cell, backend, ranks)
 
-    def _maker(self, num: int) -> PromptMaker:
-        return PromptMaker(self.cell, num, self.cell.generate.prompt_tokens)
+    def _maker(self, num: int) -> TokenMaker:
+        return TokenMaker(self.cell, num, self.cell.generate.prompt_tokens)
 
     def _task(self, network: nn.Module) -> Generates:
         config: Any = network.config
         self.attention = getattr(config, "_attn_implementation", None)
         return Generates(network, self)
 
-    def _forced(self, prompts: OwnBatch, further: Tensor) -> OwnBatch:
-        return OwnBatch({"input_ids": torch.cat([prompts.content["input_ids"], further], 1)}, prompts.num_samples)
+    def _forced(self, prompts: Any, further: Tensor | None = None) -> dict[str, Tensor]:
+        """The prompts with further ids, which are drawn if none are given."""
+        if further is None:
+            further = TokenMaker(self.cell, self.num_samples, self.cell.generate.new_tokens)()["input_ids"]
+        return {"input_ids": torch.cat([prompts["input_ids"], further], 1)}
 
-    def _drawn(self) -> Tensor:
-        maker = PromptMaker(self.cell, self.num_samples, self.cell.generate.new_tokens)
-        ids: Tensor = maker().content["input_ids"]
-        return ids
-
-    def example(self) -> OwnBatch:
-        return self._forced(super().example(), self._drawn())
+    def example(self) -> Any:
+        return self._forced(super().example())
 
     some_batch = example
 
-    def unseen(self, *, labelled: bool = False) -> OwnBatch:
-        return self._forced(super().unseen(), self._drawn())
+    def unseen(self, *, labelled: bool = False) -> Any:
+        return self._forced(super().unseen())
 
-    def seen(self, batch: OwnBatch, result: Sequence[Tensor]) -> OwnBatch:
+    def seen(self, batch: Any, result: Sequence[Tensor]) -> Any:
         """The prompts of a timed generation, and the tokens that it gave."""
         return self._forced(batch, result[-1])
 
-    def reference(self, batches: Sequence[OwnBatch], rows: Sequence[int], **how: Any) -> list[Output]:
-        def infer(network: nn.Module, batch: OwnBatch) -> list[Tensor]:
-            return self.task.all_at_once(network, batch)
-
-        return of_new_network(self.build, infer, batches, (self.num_rows, rows), **how)
+    def reference(self, batches: Sequence[Any], rows: Sequence[int], **how: Any) -> list[Output]:
+        return of_new_network(self.build, self.task.all_at_once, batches, (self.num_rows, rows), **how)
 
     def generation(self, num: int) -> Generation:
         """Of the last generations, so many. Raises UserError: the network kept no keys and values."""

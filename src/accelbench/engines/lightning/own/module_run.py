@@ -18,9 +18,8 @@ from accelbench.engines.cell_run import CellRun
 from accelbench.engines.lightning import outputs, structure, zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.own import trainer_loop as loop
-from accelbench.engines.lightning.own.batch import count_note, counted
 from accelbench.engines.lightning.own.user_module import UserModule
-from accelbench.engines.lightning.own.workload import of_new_network
+from accelbench.engines.lightning.own.workload import count_note, counted, of_new_network
 from accelbench.engines.lightning.precision import Observer
 from accelbench.engines.lightning.training import TrainedNetwork, noting_gradients, trainable, training_in_inference
 from accelbench.engines.lightning.work import Counter, busiest, not_counted

@@ -16,7 +16,7 @@ from greenlet import getcurrent, greenlet
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
-from accelbench.engines.lightning.own.batch import counted
+from accelbench.engines.lightning.own.workload import counted
 from accelbench.engines.lightning.structure import tensors_in
 from accelbench.errors import UserError
 from accelbench.schema.ranges import MAX_COUNT
