@@ -166,8 +166,7 @@ class _NetworkRun(NetworkOutputs):
         for handle in self.observer.handles:  # of layers that never ran: a copy of the network would have them too
             handle.remove()
         loss = self.checked_loss(self.last_result.item()) if self.trains else None
-        module = BenchModule(self.plain, self.cell.model, self.workload.task, self.backend)
-        work = count(module, self.workload.example(), self.cell.precision, train=self.trains)
+        work = count(self.cell, self.plain, self.workload.task, self.workload.example())
         return self.observer.observed(self, loss=loss, work=work)
 
     def notes(self) -> Iterator[str]:

@@ -65,9 +65,9 @@ class CellRun:
     # Set here:
     step: Any  # of the timed window, which further steps are like
     outputs: Outputs | None = None  # of the network that was measured
-    requests_path: Path | None = None  # the file that gets the raw times of requests; None: they are not kept
     generation: Generation | None = None  # the times of tokens, once they were generated
     serving: Serving | None = None  # requests and their answers, once they were served
+    watch: Watch | None = None  # what looks at one of the measured steps, if anything does: an engine's run itself
     why_unchecked: str | None = None  # why the output was not checked; None if it was
     timed: tuple[Any, Output | None] | None = None  # a batch of a timed step, and its output if that can be compared
 
@@ -138,10 +138,6 @@ class CellRun:
         """What the network gets for each of these samples of a batch; None if no two samples ever have the same."""
         return None
 
-    def watch(self, step: Any) -> Watch | None:
-        """What looks at one of the measured steps; None if nothing does."""
-        return None
-
     def requests(self, num: int) -> Sequence[Any]:
         """At most so many batches of one sample each, in host memory, as the feed gives them."""
         raise UnsupportedError(f"protocol={self.cell.protocol}: engine={self.cell.engine} serves no requests")
@@ -197,12 +193,12 @@ class CellRun:
         changed = self.cell.options.change_output or (self.cell.keras is not None and self.cell.keras.non_defaults)
         return (self.cell.device, self.cell.precision) == (Device.cpu, Precision.fp32) and not changed
 
-    def measure(self, work: Work | None = None) -> Measurement | None:
+    def measure(self, work: Work | None = None, requests: Path | None = None) -> Measurement | None:
         """Runs the cell and collects its measurement; None in a process that is not the first of its ranks.
 
-        `work` is that of one step, if it has been counted already.
+        `work` is that of one step, if it has been counted already. The file `requests` gets the raw times of requests.
         """
-        self.known_work = work
+        self.known_work, self.requests_path = work, requests
         self.run_steps()
         self.note_resources()
         witness.say(witness.Moment.done)
@@ -223,7 +219,7 @@ class CellRun:
         if self.cell.protocol in SERVING:
             serve(self, step)
             return
-        cell, self.step, watch = self.cell, step, None if self.is_one_step else self.watch(step)
+        cell, self.step, watch = self.cell, step, None if self.is_one_step else self.watch
         generates = cell.mode == Mode.generate  # each token waits for the one before: no two generations overlap
         queues = (self.backend.queues or cell.devices > 1) and not generates
         backend, ends = self.backend, self.limits.ends

@@ -139,8 +139,8 @@ def serve(run: "CellRun", step: Step) -> None:
             raise
         run.why_unchecked = f"it failed after its requests too ({one_line(message_of(error))})"
     else:
-        if (watch := run.watch(step)) is not None:
-            watch.look(whole)
+        if run.watch is not None:
+            run.watch.look(whole)
 
 
 def _note_times(cell: Cell, timing: Timing, served: Served) -> None:

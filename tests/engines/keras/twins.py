@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from accelbench.schema.vocab import Device, Mode, Precision, Protocol
+from accelbench.schema.vocab import Mode, Precision, Protocol
 from accelbench.schema.workload import ModelSpec
 from fakes import make_cell
 
@@ -47,8 +47,7 @@ def lightning_side(digits, cases=CASES, optimizer="sgd"):
 
     from accelbench.engines.lightning import light_import  # noqa: F401  # first
     from accelbench.engines.lightning import engine, zoo  # isort: skip
-    from accelbench.engines.lightning.backends import backend_for
-    from accelbench.engines.lightning.module import BenchModule, ImageTask
+    from accelbench.engines.lightning.module import ImageTask
     from accelbench.engines.lightning.work import count
 
     found = {}
@@ -68,8 +67,8 @@ def lightning_side(digits, cases=CASES, optimizer="sgd"):
         for index, tensor in enumerate(weights(network)):
             found[f"{case}/weight{index}"] = tensor.numpy()
         for train in (False, True):
-            module = BenchModule(network, model, task, backend_for(Device.cpu))
-            found[f"{case}/flops{int(train)}"] = count(module, (pixels, labels), Precision.fp32, train=train).flops
+            cell = make_cell(model=model, mode=Mode.train if train else Mode.infer, precision=Precision.fp32)
+            found[f"{case}/flops{int(train)}"] = count(cell, network, task, (pixels, labels)).flops
     with torch.device("meta"):  # the shapes alone
         for name, shape in WHOLE.items():
             found[f"{name}/params"] = zoo.num_params(zoo.build(ModelSpec(name=name), first(shape), num_classes(name)))

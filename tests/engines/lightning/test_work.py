@@ -6,9 +6,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from accelbench.devices.packages import is_safe_torch
 from accelbench.engines.lightning import work, zoo
-from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.engine import count_step
-from accelbench.engines.lightning.module import BenchModule, ImageTask
+from accelbench.engines.lightning.module import ImageTask
 from accelbench.engines.lightning.precision import MIXED
 from accelbench.schema.vocab import NOT_QUANTIZED, Mode, Precision
 from accelbench.schema.workload import ModelSpec
@@ -26,9 +25,10 @@ ATTENTION = functional.scaled_dot_product_attention
 def counted(network, images, precision=Precision.fp32, *, train=False, optimizer="sgd", reconstructs=False):
     """The work of one step on `images`, of class 0 if it trains."""
     task = ImageTask(work.DTYPES[precision], reconstructs=reconstructs)
-    module = BenchModule(network, ModelSpec(name="x", optimizer=optimizer), task, Backend())
+    mode, model = Mode.train if train else Mode.infer, ModelSpec(name="x", optimizer=optimizer)
     labels = torch.zeros(len(images), dtype=torch.int64)
-    return work.count(module, (images, labels) if train else (images,), precision, train=train)
+    cell = make_cell(model=model, mode=mode, precision=precision)
+    return work.count(cell, network, task, (images, labels) if train else (images,))
 
 
 class Given(nn.Module):

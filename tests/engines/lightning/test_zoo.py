@@ -5,13 +5,12 @@ import torch
 from torch import nn
 
 from accelbench.engines.lightning import zoo
-from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.module import BenchModule, ImageTask
+from accelbench.engines.lightning.module import ImageTask
 from accelbench.engines.lightning.work import count
 from accelbench.errors import UserError
-from accelbench.schema.vocab import Library, Precision
+from accelbench.schema.vocab import Library
 from accelbench.schema.workload import ModelSpec
-from fakes import needs
+from fakes import make_cell, needs
 from marks import slow
 from study_000 import STUDY_000
 
@@ -39,8 +38,7 @@ def test_study_000s_networks_have_its_parameters_and_multiply_adds(name):
     with torch.device("meta"):  # the shapes alone
         network = built(name, (3, 224, 224), 1000, Library.timm)
     assert zoo.num_params(network) == num_params
-    module = BenchModule(network, ModelSpec(name=name), ImageTask(torch.float32), Backend())
-    work = count(module, (torch.empty(1, 3, 224, 224),), Precision.fp32, train=False)
+    work = count(make_cell(), network, ImageTask(torch.float32), (torch.empty(1, 3, 224, 224),))
     assert work.flops / 2e9 == pytest.approx(giga_macs, abs=6e-4)
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from accelbench.data.arrays import load_split
-from accelbench.devices.cpu import FAST_INTEGERS, has_any, usable_cores
+from accelbench.devices.cpu import FAST_INTEGERS, has_any
 from accelbench.devices.registry import look
 from accelbench.engines.exported.compiler import Call, Compiler, Ran, call_of
 from accelbench.engines.exported.spec import serves_any_size
@@ -26,22 +26,21 @@ from accelbench.engines.formats import INTEGERS, word_for
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.feed import Feed
-from accelbench.engines.lightning.global_state import NOT_SET, hush_lightning, new_tensors_in, use_threads
-from accelbench.engines.lightning.module import BenchModule, ImageTask
+from accelbench.engines.lightning.global_state import NOT_SET, new_tensors_in
+from accelbench.engines.lightning.module import ImageTask
 from accelbench.engines.lightning.outputs import NetworkOutputs, all_finite, described
 from accelbench.engines.lightning.precision import STORED_DTYPES
 from accelbench.engines.lightning.ranks import Ranks
 from accelbench.engines.lightning.structure import mapped, tensors_in
 from accelbench.engines.lightning.training import training_in_inference
-from accelbench.engines.lightning.work import MAX_OPERATORS, count
+from accelbench.engines.lightning.work import busiest_of, count
 from accelbench.engines.lightning.workloads import workload_of
 from accelbench.engines.registry import UNFINISHED
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.output_check import Output
 from accelbench.measuring.promises import Products, check_timed
-from accelbench.measuring.runner import Watch
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Answers, Measurement, Observed, Operator, Work
+from accelbench.schema.measurement import Answers, Measurement, Observed, Work
 from accelbench.schema.vocab import QUANTIZED, Library, Pipeline, Precision, Weights
 
 FILE = "artifact.json"
@@ -96,9 +95,8 @@ def run(
     """
     with tempfile.TemporaryDirectory(prefix="exported-") as own:
         cell_run = _Run(cell, data_folder, make(cell))
-        cell_run.requests_path = requests
         cell_run.load(exported, Path(own))
-        return cell_run.measure(work)
+        return cell_run.measure(work, requests)
 
 
 class _Run(NetworkOutputs):
@@ -112,12 +110,15 @@ class _Run(NetworkOutputs):
     is_reference = False  # type: ignore[assignment]
 
     def __init__(self, cell: Cell, data_folder: Path, compiled: Compiler) -> None:
-        super().__init__(cell, data_folder, backend := _cpu(cell))
+        backend = Backend()
+        backend.begin(cell)
+        super().__init__(cell, data_folder, backend)
         self.compiled, self.quantizes = compiled, cell.precision in QUANTIZED
         self.precision = compiled.computes_in or (Precision.fp32 if self.quantizes else cell.precision)
         self.dtype = STORED_DTYPES[self.precision]
         self.workload = workload_of(replace(cell, precision=self.precision), data_folder, backend, Ranks(1))
         self.feed = self.workload.feed
+        self.watch = self
         start = time.perf_counter()
         pl.seed_everything(cell.seed, verbose=False)
         network = self.workload.build().eval().to(self.dtype)
@@ -218,9 +219,6 @@ class _Run(NetworkOutputs):
     def serving_sizes(self) -> Sequence[int]:
         return () if self.artifact.batch_size is None else [self.cell.batch_size]
 
-    def watch(self, step: "_CompiledStep") -> Watch:
-        return self
-
     def start(self) -> None:
         pass
 
@@ -231,7 +229,10 @@ class _Run(NetworkOutputs):
 
     def observe(self) -> Observed:
         ran = self.ran = self.compiled.ran(self._call())
-        self.operators = _busiest(ran.times)
+        seconds: dict[str, float] = defaultdict(float)
+        for name, took_s in ran.times:
+            seconds[name] += took_s
+        self.operators = busiest_of(seconds, Counter(name for name, _ in ran.times))
         self.seen.products = _products(ran.formats)
         self.seen.modes = training_in_inference(self.network)
         if self.backend.flushes_denormals and ran.flushes_denormals is False:
@@ -258,8 +259,7 @@ class _Run(NetworkOutputs):
         precision = self.precision if self.quantizes else self.cell.precision
         dtype, batch = STORED_DTYPES[precision], self.workload.some_batch()
         batch = mapped(batch, lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
-        module = BenchModule(self.network, self.cell.model, self.workload.task, self.backend)
-        found = count(module, batch, precision, train=False)
+        found = count(replace(self.cell, precision=precision), self.network, self.workload.task, batch)
         # How many bytes a quantised network moves depends on which of its operators are.
         return replace(found, bytes=None) if self.quantizes else found
 
@@ -316,16 +316,6 @@ class _Run(NetworkOutputs):
         return self.workload.tokens_per_sample()
 
 
-def _cpu(cell: Cell) -> Backend:
-    hush_lightning()
-    use_threads(max(1, (cell.threads or usable_cores()) // cell.num_instances))
-    backend = Backend()
-    backend.prepare(allow_tf32=False)
-    if cell.options.flush_denormals:
-        backend.flush_denormals()
-    return backend
-
-
 class _CompiledStep:
     """A call of the compiled network, in the parts that the clock times; it computes in host memory."""
 
@@ -349,15 +339,6 @@ class _CompiledStep:
 
     def num_samples(self, batch: Any) -> int:
         return self.task.num_samples(batch)
-
-
-def _busiest(times: Sequence[tuple[str, float]]) -> list[Operator]:
-    seconds: dict[str, float] = defaultdict(float)
-    for name, took_s in times:
-        seconds[name] += took_s
-    calls, total = Counter(name for name, _ in times), sum(seconds.values())
-    names = sorted(seconds, key=seconds.__getitem__, reverse=True)[:MAX_OPERATORS]
-    return [Operator(name=name, num_calls=calls[name], share=seconds[name] / total) for name in names if seconds[name]]
 
 
 def _products(formats: Mapping[str, int]) -> Products:

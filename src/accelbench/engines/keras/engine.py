@@ -24,7 +24,6 @@ from accelbench.engines.served import NUM_DRAWN, powers_up_to
 from accelbench.engines.target import TargetRun
 from accelbench.measuring.output_check import NUM_SAMPLES, Output, OutputTensor, batch_axes
 from accelbench.measuring.promises import States, check_timed
-from accelbench.measuring.runner import Watch
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Observed, Work
 from accelbench.schema.vocab import Device, Pipeline, Precision, Span
@@ -35,9 +34,7 @@ def run(cell: Cell, data_folder: Path, work: Work | None = None, requests: Path 
 
     The file `requests` gets the raw times of requests. Raises an UnsupportedError if the cell can't run.
     """
-    cell_run = _Run(cell, data_folder, backend_for(cell))
-    cell_run.requests_path = requests
-    return cell_run.measure(work)
+    return _Run(cell, data_folder, backend_for(cell)).measure(work, requests)
 
 
 class ExecutionStep:
@@ -77,6 +74,7 @@ class _Run(CellRun):
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend) -> None:
         assert cell.keras is not None
         super().__init__(cell, data_folder, backend)
+        self.watch = self
         self.feed = feed_of(cell, "train" if self.trains else "test", data_folder)
         shape, self.num_classes = input_of(cell, data_folder)
         self.shape = channels_last(shape)
@@ -129,9 +127,6 @@ class _Run(CellRun):
             to_target.evaluate(self, self.new_test_step(), self.test_feed.num_samples)
         self.test_feed = tested
         to_target.test(self, self.new_test_step(), self.test_feed.num_samples)
-
-    def watch(self, step: Any) -> Watch:
-        return self
 
     def start(self) -> None:
         if self.trains:

@@ -1,6 +1,7 @@
 """How Lightning runs on each kind of device: copying, waiting, time stamps, and what really ran."""
 # torch_xla is imported with a backend for XLA: its import replaces parts of torch.nn, which only a cell there may do.
 
+import os
 import re
 import sys
 import time
@@ -22,7 +23,8 @@ from accelbench.engines.lightning.ranks import NetworkDDP, Ranks, StartedXla
 from accelbench.engines.lightning.structure import tensors_in
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.runner import Compiles
-from accelbench.schema.vocab import XLA, Device
+from accelbench.schema.cell import Cell
+from accelbench.schema.vocab import XLA, Device, Precision
 
 MESH_AXIS = "data"
 # What no Trainer does here, whichever package it is of.
@@ -47,6 +49,22 @@ class Backend(BaseBackend):
         # of torch.nn.
         XLAAccelerator.is_available = staticmethod(lambda: False)
         self.count_compiles: Callable[[], Compiles] = Compilations()
+
+    def begin(self, cell: Cell, num_here: int = 1) -> None:
+        """Begins a cell in this process, one of `num_here` of its processes on this machine."""
+        global_state.hush_lightning()
+        if cell.options.flush_denormals:
+            self.flush_denormals()
+        self.use_threads(cell, num_here)
+        self.prepare(allow_tf32=cell.precision == Precision.tf32)
+
+    def use_threads(self, cell: Cell, num_here: int) -> None:
+        """Sets the number of CPU threads: as asked for, else one per core, divided among the processes."""
+        num = cpu.usable_cores() // num_here if cell.threads is None else cell.threads
+        num = max(1, num // cell.num_instances)
+        if num_here > 1:
+            os.environ["OMP_NUM_THREADS"] = str(num)  # else Lightning sets another number
+        global_state.use_threads(num)
 
     def prepare(self, allow_tf32: bool) -> None:
         """Sets what is global in PyTorch and the device's library, for one cell."""
@@ -219,6 +237,12 @@ class Xla(Backend):
             self.runtime.use_spmd()
         super().prepare(allow_tf32)
         self.torch_xla.backends.set_mat_mul_precision("highest")
+
+    def use_threads(self, cell: Cell, num_here: int) -> None:
+        if cell.threads is not None:
+            raise UnsupportedError(f"threads={cell.threads}: XLA takes no limit on its threads")
+        if cell.device == Device.xla_cpu:
+            global_state.use_threads(1)  # torch only gathers batches: more threads would take cores from XLA
 
     def _join(self, ranks: Ranks) -> None:
         """Joins the processes, before anything is on the device. libtpu would wait for chips without a process."""

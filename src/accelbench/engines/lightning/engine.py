@@ -1,7 +1,6 @@
 """The Lightning engine: one cell -> one measurement, through Lightning's Trainer."""
 
 import math
-import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,14 +12,13 @@ import pytorch_lightning as pl
 import torch
 
 from accelbench.data.order import VALIDATION
-from accelbench.devices.cpu import usable_cores
 from accelbench.engines.lightning import options, zoo
 from accelbench.engines.lightning.backends import LEFT_OUT, Backend, Compilations, backend_for
 from accelbench.engines.lightning.feed import DrawnFeed, Feed, SingleItemLoader
-from accelbench.engines.lightning.global_state import hush_lightning, use_threads
+from accelbench.engines.lightning.global_state import hush_lightning
 from accelbench.engines.lightning.module import BenchModule, EpochStep, ImageTask, InferStep, TestStep, new_optimizer
 from accelbench.engines.lightning.outputs import NetworkOutputs, all_finite, described
-from accelbench.engines.lightning.own.generate import UNCOUNTED, GenerateWorkload
+from accelbench.engines.lightning.own.generate import GenerateWorkload
 from accelbench.engines.lightning.own.module_run import ModuleRun, ModuleTargetRun
 from accelbench.engines.lightning.precision import STORED_DTYPES, Observer, check_normalises, plugin_for
 from accelbench.engines.lightning.ranks import Ranks, Seen, differences, digest, joined
@@ -41,7 +39,6 @@ from accelbench.errors import UnsupportedError, UserError
 from accelbench.measuring.breakdown import has_time, measure_breakdown
 from accelbench.measuring.clock import NUM_INFER_EPOCHS
 from accelbench.measuring.promises import check_timed
-from accelbench.measuring.runner import Watch
 from accelbench.schema.cell import Cell, Options
 from accelbench.schema.measurement import Measurement, Observed, Work
 from accelbench.schema.vocab import XLA, Device, Library, Mode, Precision, Protocol, Span
@@ -60,20 +57,15 @@ def run(
     has been counted already. A process that is not the first of several ranks has no measurement. An UnsupportedError
     says why the cell can't run.
     """
-    hush_lightning()
     ranks = Ranks(cell.num_processes)
     backend = backend_for(cell.device, cell.devices, ranks)
-    if cell.options.flush_denormals:
-        backend.flush_denormals()
-    set_threads(cell, backend, ranks.num_here)
-    backend.prepare(allow_tf32=cell.precision == Precision.tf32)
+    backend.begin(cell, ranks.num_here)
     if cell.model.library == Library.lightning:
         kind = ModuleTargetRun if cell.protocol == Protocol.target else ModuleRun
         return kind(cell, data_folder, backend).measure()
     with options.empty_cache(cell.options):
         cell_run = _Run(cell, data_folder, backend, ranks)
-        cell_run.requests_path = requests
-        found = cell_run.measure(work)
+        found = cell_run.measure(work, requests)
     return found if found is None or weights is None else saved(found, cell_run.network, weights)
 
 
@@ -130,10 +122,7 @@ def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> Work:
             shape = tuple(batch[0].shape)
             error.add_note(f"its input is images of shape {shape}: model.batch names a function that makes others")
         raise
-    if cell.mode == Mode.generate:
-        return Work(uncounted=[UNCOUNTED])
-    module = BenchModule(network, cell.model, workload.task, Backend())
-    return count(module, batch, cell.precision, train=cell.mode == Mode.train)
+    return count(cell, network, workload.task, batch)
 
 
 def count_step(cell: Cell) -> Work:
@@ -150,22 +139,7 @@ def count_step(cell: Cell) -> Work:
             network = zoo.build(model, model.input_shape, model.num_classes)
             images = torch.empty(cell.batch_size, *model.input_shape)
             batch = images, torch.empty(cell.batch_size, dtype=torch.int64)
-    return count(BenchModule(network, model, task, Backend()), batch, cell.precision, train=cell.mode == Mode.train)
-
-
-def set_threads(cell: Cell, backend: Backend, num_ranks: int) -> None:
-    """Sets the number of CPU threads: as asked for, else one per core, divided among the ranks. XLA takes no limit."""
-    if backend.torch_type == "xla":
-        if cell.threads is not None:
-            raise UnsupportedError(f"threads={cell.threads}: XLA takes no limit on its threads")
-        if cell.device == Device.xla_cpu:
-            use_threads(1)  # torch only gathers batches: more threads would take cores from XLA
-        return
-    num = usable_cores() // num_ranks if cell.threads is None else cell.threads
-    num = max(1, num // cell.num_instances)
-    if num_ranks > 1:
-        os.environ["OMP_NUM_THREADS"] = str(num)  # else Lightning sets another number
-    use_threads(num)
+    return count(cell, network, task, batch)
 
 
 def trainer_for(cell: Cell, backend: Backend, ranks: Ranks) -> pl.Trainer:
@@ -195,6 +169,7 @@ class _Run(NetworkOutputs):
         super().__init__(cell, data_folder, backend, ranks)
         self.workload = workload_of(cell, data_folder, backend, ranks)
         self.feed = self.workload.feed
+        self.watch = self
         if self.to_target is not None:
             self.to_target.begin(Span.build)
         self.is_compiled = options.prepare_compiler(cell.options)  # its imports are no part of build_s
@@ -233,10 +208,11 @@ class _Run(NetworkOutputs):
             module.train_step, module.evaluate = EpochStep, self.evaluate
             self.test_feed = self.workload.test_feed()
             self.trainer.fit(module, loader, SingleItemLoader(self.test_feed))
-            training = self.seen.training
-            training.end, training.evaluating = self.trained.states(), evaluating(self.network)
         else:
             self.trainer.fit(module, loader)
+        if self.trains and self.fits:
+            training = self.seen.training
+            training.end, training.evaluating = self.trained.states(), evaluating(self.network)
 
     def _train_to_target(self, to_target: TargetRun) -> None:
         """Each of the Trainer's epochs is an interval, and its validation an evaluation; see `engines.target`."""
@@ -263,8 +239,6 @@ class _Run(NetworkOutputs):
 
         module.conduct, module.evaluate = train, evaluate
         self.trainer.fit(module, SingleItemLoader(()), SingleItemLoader(held_out))
-        training = self.seen.training
-        training.end, training.evaluating = self.trained.states(), evaluating(self.network)
 
     def _check_output(self, network: torch.nn.Module, inputs: object, output: object) -> None:
         self.first_output.remove()  # one look is enough
@@ -325,10 +299,6 @@ class _Run(NetworkOutputs):
         """From the sums that the step has kept on each rank's device."""
         loss = self.checked_loss(self.ranks.total(step.loss_sum) / num_samples)
         return loss, None if step.task.reconstructs else self.ranks.total(step.num_right) / num_samples
-
-    def watch(self, step: InferStep) -> Watch:
-        self.step = step
-        return self
 
     @check_timed
     def start(self) -> None:
@@ -409,10 +379,7 @@ class _Run(NetworkOutputs):
 
     def _work(self) -> Work:
         """What one step has to do, counted after everything was measured: counting takes memory."""
-        if self.cell.mode == Mode.generate:
-            return Work(uncounted=[UNCOUNTED])
-        module = BenchModule(self.network, self.cell.model, self.workload.task, self.backend)
-        of_rank = count(module, self.workload.some_batch(), self.cell.precision, train=self.trains)
+        of_rank = count(self.cell, self.network, self.workload.task, self.workload.some_batch())
         return of_rank.of_devices(self.ranks.num)
 
     def notes(self) -> Iterator[str]:

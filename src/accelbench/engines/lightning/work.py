@@ -24,18 +24,20 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import conv_flop_count, flop_registry, sdpa_backward_flop_count
 
 from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.module import BenchModule, new_optimizer
+from accelbench.engines.lightning.module import new_optimizer
 from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES
 from accelbench.engines.lightning.structure import mapped, tensors_in
 from accelbench.measuring.promises import Products
 from accelbench.measuring.runner import ONE_RANK, RankGroup, Step
+from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Operator, Work
 from accelbench.schema.text import beginning, message_of, one_line
-from accelbench.schema.vocab import Precision
+from accelbench.schema.vocab import Mode
 
 aten = torch.ops.aten
 MAX_REASON = 300  # characters
 MAX_OPERATORS = 10
+OF_GENERATION = "the operators of a generation are too many to count"
 
 # What is in the names of PyTorch's operators that multiply matrices or compute as much: one of them that has no formula
 # makes the count unknown. All others compute a few operations with each number, which are not counted, or move numbers.
@@ -49,29 +51,32 @@ OVERWRITING = {"copy_", "zero_", "fill_", "bernoulli_", "normal_", "uniform_", "
 PICKING = {"index", "_unsafe_index", "index_select", "gather", "embedding"}
 
 
-def count(module: BenchModule, batch: Any, precision: Precision, *, train: bool) -> Work:
-    """The work of one step on `batch`, of whose tensors only the shapes and dtypes matter.
+def count(cell: Cell, network: nn.Module, task: Any, batch: Any) -> Work:
+    """The work of one step of `cell` on `batch`, of whose tensors only the shapes and dtypes matter.
 
-    To be called after the engine's hooks were removed from the module, whose copy would have them too.
+    `task` runs the network (`module.ImageTask`). To be called after the engine's hooks were removed from the network,
+    whose copy would have them too.
 
     In training: the forward pass, the loss, the backward pass and a later step of the optimiser, as a loop over the
     parameters. On a GPU the optimiser handles many parameters per operator, and a recurrent layer of cuDNN is one
     operator: `num_operators` and `bytes` are too high there. The gradient scaler is left out. All counts are None, with
     the reason, if the network fails or needs the contents of its tensors.
     """
-    counter = Counter()
+    if cell.mode == Mode.generate:
+        return Work(uncounted=[OF_GENERATION])
+    counter, precision, train = Counter(), cell.precision, cell.mode == Mode.train
     try:
         with _FakeTensors(allow_non_fake_inputs=True):
-            network = _hollow(module.network, STORED_DTYPES[precision]).train(train)
+            network = _hollow(network, STORED_DTYPES[precision]).train(train)
             batch = mapped(batch, lambda tensor: _empty(tensor, tensor.dtype))
             context = torch.autocast("cpu", dtype=DTYPES[precision]) if precision in MIXED else nullcontext()
             with counter, nullcontext() if train else torch.inference_mode():  # as it is timed
                 with context:
-                    found = (module.task.train if train else module.task.infer)(network, batch)
+                    found = (task.train if train else task.infer)(network, batch)
                 if train:
                     found[1].backward()
             if train:
-                optimizer = new_optimizer(module.model, [each for each in network.parameters() if each.requires_grad])
+                optimizer = new_optimizer(cell.model, [each for each in network.parameters() if each.requires_grad])
                 optimizer.step()  # creates its state
                 with counter:
                     optimizer.step()
@@ -177,9 +182,13 @@ def busiest(step: Step, backend: Backend, ranks: RankGroup = ONE_RANK) -> list[O
     ranks.end()
     events = profiled.key_averages()
     times = {event.key: event.self_device_time_total if on_gpu else event.self_cpu_time_total for event in events}
-    calls, total = {event.key: event.count for event in events}, sum(times.values())
-    busy = [name for name in sorted(times, key=times.__getitem__, reverse=True)[:MAX_OPERATORS] if times[name]]
-    return [Operator(name=name, num_calls=calls[name], share=times[name] / total) for name in busy]
+    return busiest_of(times, {event.key: event.count for event in events})
+
+
+def busiest_of(times: Mapping[str, float], calls: Mapping[str, int]) -> list[Operator]:
+    """The `MAX_OPERATORS` busiest of operators that took these times in so many calls, the busiest first."""
+    total, names = sum(times.values()), sorted(times, key=times.__getitem__, reverse=True)[:MAX_OPERATORS]
+    return [Operator(name=name, num_calls=calls[name], share=times[name] / total) for name in names if times[name]]
 
 
 @functools.cache

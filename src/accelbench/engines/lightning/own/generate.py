@@ -26,7 +26,6 @@ from accelbench.schema.generation import Generation
 NUM_COMPARED = 8  # tokens whose logits are compared with fp32's: the first, the last, and random ones in between
 NO_CACHE = "it keeps no keys and values, which mode=generate is about: use mode=infer"
 CACHES = ("cache", "past_key_values")  # how `forward` names its argument: from transformers 5.24 on, and before
-UNCOUNTED = "the operators of a generation are too many to count"
 
 
 class Generates(OwnTask):

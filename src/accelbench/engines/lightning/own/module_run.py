@@ -29,30 +29,51 @@ from accelbench.measuring import witness
 from accelbench.measuring.breakdown import has_time, measure_breakdown
 from accelbench.measuring.output_check import MAX_WHY, Output
 from accelbench.measuring.promises import MAX_CYCLE, check_timed
-from accelbench.measuring.runner import Watch
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Observed, Work
 from accelbench.schema.text import beginning, message_of, one_line
-from accelbench.schema.vocab import XLA, Span
+from accelbench.schema.vocab import XLA, Protocol, Span
 
 MAX_AWAITED_S = 2.0  # of steps that are run until a weight changes
 
 
-class ModuleRun(CellRun):
-    """One cell's run. The arguments are those of `CellRun`."""
+class _UsersRun(CellRun):
+    """A run of the user's module. The arguments are those of `CellRun`."""
 
     backend: Backend
-    step: loop.LoopStep
     fetches_inside = True
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend) -> None:
         if cell.devices > 1 or cell.device in XLA:
             raise UnsupportedError("model=lightning: runs on one device, the CPU or a GPU")
         super().__init__(cell, data_folder, backend)
-        if self.fits:
+        if cell.protocol == Protocol.fit:
             raise UnsupportedError("model=lightning: protocol=fit needs a test set: use protocol=window or steps")
+        if self.to_target is not None:
+            self.to_target.begin(Span.build)
         self.user_module = UserModule(cell, backend)
         self.module, self.trainer = self.user_module.module, self.user_module.trainer
+
+    def _note_built(self) -> None:
+        """Once the module and its optimisers are on the device."""
+        self.build_s, self.num_params = self.user_module.build_s, zoo.num_params(self.module)
+        self.observer, self.trained = Observer(self.module), TrainedNetwork(self.module, self.seen.training)
+        if self.trains:
+            self.trained.begin()
+
+    def notes(self) -> Iterator[str]:
+        yield from self.user_module.notes()
+        yield from self.backend.notes()
+
+
+class ModuleRun(_UsersRun):
+    """One cell's run."""
+
+    step: loop.LoopStep
+
+    def __init__(self, cell: Cell, data_folder: Path, backend: Backend) -> None:
+        super().__init__(cell, data_folder, backend)
+        self.watch = self
         flag, count = self.user_module.owner_flag, self.user_module.count_samples
         self.step = loop.LoopStep(self._loop, flag, cell.batch_size, count, endless=not self.trains)
         self.same_random = self.is_reference  # in other formats torch draws other numbers
@@ -72,7 +93,10 @@ class ModuleRun(CellRun):
         self.user_module.wrap_loader(self._stepped)
         try:
             step.advance()  # up to the first batch
+            self.user_module.begin()
+            self.defects += self.user_module.changed_settings()
             self._note_built()
+            self.backend.hold(torch.float32)  # between the steps: Lightning sets another around each
             with loop.noting_skipped(self.user_module.package, lambda: step.num_steps) as skipped:
                 self.measure_window(step)
                 self._check_counts(skipped)
@@ -103,21 +127,6 @@ class ModuleRun(CellRun):
         """Those of the loader, as it says itself: from them the time of epochs is estimated."""
         num = self.loader.samples_of_epoch
         return {} if num is None else {"train" if self.trains else "test": num}
-
-    def _note_built(self) -> None:
-        """Once the module and its optimisers are on the device."""
-        self.build_s = self.user_module.build_s
-        self.user_module.begin()
-        self.defects += self.user_module.changed_settings()
-        self.num_params = zoo.num_params(self.module)
-        self.observer = Observer(self.module)
-        self.trained = TrainedNetwork(self.module, self.seen.training)
-        if self.trains:
-            self.trained.begin()
-        self.backend.hold(torch.float32)  # between the steps: Lightning sets another around each
-
-    def watch(self, step: loop.LoopStep) -> Watch:
-        return self
 
     @check_timed
     def start(self) -> None:
@@ -280,8 +289,7 @@ class ModuleRun(CellRun):
         return self.observer.observed(self, loss=loss, work=self.work)
 
     def notes(self) -> Iterator[str]:
-        yield from self.user_module.notes()
-        yield from self.backend.notes()
+        yield from super().notes()
         num_rows = structure.num_rows(self.looked.loaded)
         if note := count_note(self.cell.model, self.step.sizes[0], self.cell.batch_size, num_rows):
             yield note
@@ -289,21 +297,16 @@ class ModuleRun(CellRun):
             yield "training_step returns no loss, so that only the weights were checked to be finite"
 
 
-class ModuleTargetRun(CellRun):
-    """A run to a target that the module's own validation_step logs. The arguments are those of `CellRun`.
+class ModuleTargetRun(_UsersRun):
+    """A run to a target that the module's own validation_step logs.
 
     The Trainer's own loop runs, with its validation where an evaluation is due; nothing of a step is timed by itself.
     """
 
-    backend: Backend
     to_target: TargetRun
-    fetches_inside = True
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend) -> None:
         super().__init__(cell, data_folder, backend)
-        self.to_target.begin(Span.build)
-        self.user_module = UserModule(cell, backend)
-        self.module, self.trainer = self.user_module.module, self.user_module.trainer
         self.user_module.check_validates()
         self.num_batches = self.num_samples_seen = 0
 
@@ -336,13 +339,10 @@ class ModuleTargetRun(CellRun):
         return Marks()
 
     def _begin(self) -> None:
-        """Once the module and its optimisers are on the device."""
         user, length = self.user_module, self.trainer.num_training_batches
         if length in (0, float("inf")):
             raise UserError(f"{user.owner_flag}: its train_dataloader tells no length, which protocol=target needs")
-        self.build_s, self.num_params = user.build_s, zoo.num_params(self.module)
-        self.observer, self.trained = Observer(self.module), TrainedNetwork(self.module, self.seen.training)
-        self.trained.begin()
+        self._note_built()
         self.seen.training.start = self.trained.states()
         self.length, self.ends = int(length), ends_of(self.cell.target, self.cell.epochs, int(length))
         self.next_end = next(self.ends)
@@ -392,10 +392,6 @@ class ModuleTargetRun(CellRun):
         if self.observer.result is None:  # its training_step may not run forward
             self.observer.see(self.module, None, next(self.module.parameters()))
         return self.observer.observed(self)
-
-    def notes(self) -> Iterator[str]:
-        yield from self.user_module.notes()
-        yield from self.backend.notes()
 
 
 def _filled(batch: Any, contents: Any) -> Any:
