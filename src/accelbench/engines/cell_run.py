@@ -60,7 +60,6 @@ class CellRun:
     build_s: float  # seconds from nothing to a model on its device
     num_params: int  # trainable parameters
     num_reference_rows = NUM_ROWS  # how many of `rows` `reference_outputs` gives, the first ones
-    has_same_reference = False  # whether `reference_outputs` rounds as what was measured does, in the cell's precision
     same_random = False  # whether a seed gives both networks the same random numbers
     # Set here:
     step: Any  # of the timed window, which further steps are like
@@ -334,9 +333,8 @@ class CellRun:
         precision = self.cell.precision
         return References(
             run,
-            precision if self.has_same_reference else None,
-            None if precision in QUANTIZED else ROUNDS_ALIKE.get(precision, precision),
-            self.num_reference_rows,
+            rounded=None if precision in QUANTIZED else ROUNDS_ALIKE.get(precision, precision),
+            num_rows=self.num_reference_rows,
             same_random=self.same_random,
             constant=self.cell.model.constant,
             in_training=any(self.seen.modes),

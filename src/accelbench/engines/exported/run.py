@@ -257,7 +257,7 @@ class _Run(NetworkOutputs):
 
     def _work(self) -> Work:
         precision = self.precision if self.quantizes else self.cell.precision
-        dtype, batch = STORED_DTYPES[precision], self.workload.some_batch()
+        dtype, batch = STORED_DTYPES[precision], self.workload.example()
         batch = mapped(batch, lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
         found = count(replace(self.cell, precision=precision), self.network, self.workload.task, batch)
         # How many bytes a quantised network moves depends on which of its operators are.

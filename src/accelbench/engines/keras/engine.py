@@ -19,7 +19,7 @@ from accelbench.engines.images import channels_last, input_of, is_random, output
 from accelbench.engines.keras import networks
 from accelbench.engines.keras.backends import Backend, Execute, backend_for
 from accelbench.engines.keras.feed import ArrayFeed, Feed, feed_of
-from accelbench.engines.keras.work import Observer, count, states
+from accelbench.engines.keras.work import Observer, count, state_of
 from accelbench.engines.served import NUM_DRAWN, powers_up_to
 from accelbench.engines.target import TargetRun
 from accelbench.measuring.output_check import NUM_SAMPLES, Output, OutputTensor, batch_axes
@@ -147,7 +147,7 @@ class _Run(CellRun):
         """Those of the weights; none of a TPU, which may be in another machine."""
         if self.cell.device == Device.tpu:
             return {}
-        return states(self.seen.training.names, self.backend.trained(self.model))
+        return dict(zip(self.seen.training.names, map(state_of, self.backend.trained(self.model)), strict=True))
 
     def new_step(self) -> ExecutionStep:
         if self.trains and self.fits:

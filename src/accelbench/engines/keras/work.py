@@ -5,7 +5,7 @@ vain. Bytes and operators are unknown, since the graph is compiled as a whole.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -91,12 +91,8 @@ def _multiplications(layer: keras.Layer) -> tuple[int, int, int] | None:
     return None
 
 
-def states(names: Iterable[str], tensors: Iterable[NDArray[np.floating]]) -> dict[str, State]:
-    """The states of tensors with these names: every number is read once."""
-    return {name: _state(tensor) for name, tensor in zip(names, tensors, strict=True)}
-
-
-def _state(tensor: NDArray[np.floating]) -> State:
+def state_of(tensor: NDArray[np.floating]) -> State:
+    """Every number is read once."""
     bits = np.ascontiguousarray(tensor).view(BITS[tensor.itemsize])
     values = tensor.astype(np.float32) if tensor.itemsize < 4 else tensor
     # A NaN makes both of them NaN.

@@ -132,7 +132,7 @@ def count_step(cell: Cell) -> Work:
         workload = workload_of(cell, Path(), Backend(), Ranks(1))
         with torch.device("meta"):
             network = workload.build()
-        task, batch = workload.task, workload.some_batch()
+        task, batch = workload.task, workload.example()
     else:
         task = ImageTask(torch.float32, reconstructs=model.is_own("autoencoder"))
         with torch.device("meta"):
@@ -275,7 +275,7 @@ class _Run(NetworkOutputs):
             self.operators = busiest(step, self.backend, self.ranks)
         if self.trains:
             self._look_further(step)
-        self.ranks.dismiss()
+        self.ranks.begin(0)  # the others follow no more
         self.last_result = step.result
         self._keep_outputs(step)
         if not self.trains:
@@ -379,7 +379,7 @@ class _Run(NetworkOutputs):
 
     def _work(self) -> Work:
         """What one step has to do, counted after everything was measured: counting takes memory."""
-        of_rank = count(self.cell, self.network, self.workload.task, self.workload.some_batch())
+        of_rank = count(self.cell, self.network, self.workload.task, self.workload.example(labelled=self.trains))
         return of_rank.of_devices(self.ranks.num)
 
     def notes(self) -> Iterator[str]:

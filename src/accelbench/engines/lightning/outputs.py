@@ -1,7 +1,7 @@
 """The tensors of a network's output: what they are, their rows that are compared, and how they are computed again."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
@@ -13,11 +13,8 @@ from torch import Tensor, nn
 
 from accelbench.engines.cell_run import CellRun
 from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.global_state import DETERMINISTIC, restore, values_of_a_cell
 from accelbench.engines.lightning.module import InferStep
-from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES
 from accelbench.engines.lightning.structure import (
-    arguments,
     copied_into,
     keys_of_rows,
     mapped,
@@ -29,8 +26,8 @@ from accelbench.engines.lightning.structure import (
 )
 from accelbench.engines.lightning.work import Counter, watched
 from accelbench.errors import UserError
-from accelbench.measuring.output_check import MAX_ROW_NUMBERS, NUM_ROWS, Output, OutputTensor, batch_axes
-from accelbench.schema.vocab import XLA, Device, Pipeline, Precision
+from accelbench.measuring.output_check import MAX_ROW_NUMBERS, NUM_ROWS, Output, OutputTensor, References, batch_axes
+from accelbench.schema.vocab import XLA, Device, Pipeline
 
 if TYPE_CHECKING:
     from accelbench.engines.lightning.workloads import Workload
@@ -70,13 +67,6 @@ def computes_when_read(output: object) -> bool:
     return ran.num_operators > 0 or any(kind.__module__.partition(".")[0] not in TRUSTED for kind in kinds)
 
 
-def seeded(batches: Iterable[Any], infer: Callable[[Any], Any]) -> Iterator[Any]:
-    """The output for each batch, the i-th computed with random numbers of the seed i % 2; see `seed_output`."""
-    for number, batch in enumerate(batches):
-        torch.manual_seed(number % 2)
-        yield infer(batch)
-
-
 def size_of(output: object, sizes: Sequence[int]) -> int:
     """The first of `sizes` that a dimension of an output's tensors has; 1 if none has, so that it is compared whole.
 
@@ -85,11 +75,6 @@ def size_of(output: object, sizes: Sequence[int]) -> int:
     """
     shapes = [tuple(tensor.shape) for tensor in tensors_in(output)]
     return next((size for size in sizes if any(batch_axes(shape, size) for shape in shapes)), 1)
-
-
-def set_again() -> None:
-    """Sets what is global in PyTorch for a network in fp32: the user's code may have changed it while it was built."""
-    restore({**values_of_a_cell(allow_tf32=False), DETERMINISTIC: 0})
 
 
 @torch.no_grad()
@@ -103,12 +88,6 @@ def changed(network: nn.Module, *, other: bool) -> nn.Module:
         elif parameter.is_floating_point():
             parameter.add_(torch.rand_like(parameter), alpha=0.1)
     return network
-
-
-def in_precision(precision: Precision) -> tuple[torch.dtype, AbstractContextManager[Any]]:
-    """What new networks on the CPU store in `precision`, and the context that they compute in."""
-    is_mixed = precision in MIXED
-    return STORED_DTYPES[precision], torch.autocast("cpu", DTYPES[precision]) if is_mixed else nullcontext()
 
 
 class NetworkOutputs(CellRun):
@@ -161,11 +140,6 @@ class NetworkOutputs(CellRun):
             self.timed = self.timed and (self.timed[0], None)
         return fed, unseen
 
-    @property
-    def same_random(self) -> bool:  # type: ignore[override]
-        """On the CPU in fp32, if nothing was compiled: in other formats torch draws other numbers."""
-        return self.is_reference and self.is_plain
-
     def seed_output(self, number: int) -> None:
         torch.manual_seed(number)
 
@@ -176,7 +150,8 @@ class NetworkOutputs(CellRun):
         return mixed(batch, other, rows) if num_rows(batch) == self.workload.num_rows else None
 
     def inputs_of_rows(self, batch: Any, rows: Sequence[int]) -> list[int]:
-        return keys_of_rows(self.workload.task.infer(arguments, batch), rows, self.workload.num_rows)  # type: ignore[arg-type]
+        given = self.workload.task.infer(lambda *args, **kwargs: (args, kwargs), batch)  # type: ignore[arg-type]
+        return keys_of_rows(given, rows, self.workload.num_rows)
 
     def measured_output(self, batch: Any, rows: Sequence[int]) -> Output:
         """From a further step. Its inputs are copied over those of the last one, where they keep their addresses."""
@@ -192,15 +167,19 @@ class NetworkOutputs(CellRun):
             self.defects.append(LAZY)
         return described(result, self.workload.num_rows, rows)
 
-    @property
-    def num_reference_rows(self) -> int:  # type: ignore[override]
-        return self.workload.num_reference_rows
-
-    @property
-    def has_same_reference(self) -> bool:  # type: ignore[override]
-        """On the CPU, for whole batches: those of other sizes are rounded in another order."""
-        on_cpu = self.cell.device == Device.cpu and self.is_plain and not self.cell.options.change_output
-        return on_cpu and self.workload.num_reference_rows == NUM_ROWS
+    def references(self) -> References:
+        cell, num_rows = self.cell, self.workload.num_reference_rows
+        rounds_alike = cell.device == Device.cpu and self.is_plain and not cell.options.change_output
+        return (
+            super()
+            .references()
+            ._replace(
+                num_rows=num_rows,
+                # For whole batches: those of other sizes are rounded in another order.
+                same=cell.precision if rounds_alike and num_rows == NUM_ROWS else None,
+                same_random=self.is_reference and self.is_plain,  # in other formats torch draws other numbers
+            )
+        )
 
     def reference_outputs(self, batches: Sequence[Any], **how: Any) -> list[Output]:
         return self.workload.reference(batches, self.rows, **how)

@@ -138,12 +138,8 @@ class Ranks(RankGroup):
     def any(self, holds: bool) -> bool:
         return self.total(torch.tensor(float(holds))) > 0
 
-    def dismiss(self) -> None:
-        """Ends `follow` in the other ranks."""
-        self.begin(0)
-
     def follow(self, step: Step, wait: Callable[[], None]) -> None:
-        """Runs the steps that the first rank announces, until it dismisses the others."""
+        """Runs the steps that the first rank announces, until it announces none."""
         announced = torch.zeros(1, dtype=torch.int64)
         while True:
             dist.broadcast(announced, src=0, group=self.host_group)

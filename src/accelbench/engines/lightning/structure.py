@@ -91,11 +91,6 @@ def mixed(structure: Any, other: Any, rows: Sequence[int]) -> Any:
     return None if same.any() else refilled(structure, tensors)
 
 
-def arguments(*args: Any, **kwargs: Any) -> Any:
-    """To be given to a task in the place of a network: returns what the network would be called with."""
-    return args, kwargs
-
-
 def keys_of_rows(structure: Any, rows: Sequence[int], size: int) -> list[int]:
     """Hashes of what these rows, of `size`, have in all tensors; a tensor that has no such rows belongs to each."""
 

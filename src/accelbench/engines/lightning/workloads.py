@@ -27,7 +27,7 @@ from accelbench.engines.targets import import_path
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.output_check import NUM_SAMPLES, Output
 from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import SERVING, Library, Mode, ModelOutput, Pipeline, Precision, Protocol
+from accelbench.schema.vocab import SERVING, Library, Mode, ModelOutput, Pipeline, Protocol
 
 
 class Images:
@@ -102,17 +102,11 @@ class Images:
         """The shapes that the output may have; None if it may be any structure of tensors."""
         return output_shapes(self.cell.model, self.num_rows, self.shape, self.num_classes)
 
-    def example(self) -> Any:
-        """A whole batch as the feed gives it to inference: the first images, repeated."""
+    def example(self, *, labelled: bool = False) -> Any:
+        """A whole batch as the feed gives it to inference, or if `labelled` to training: the first images, repeated."""
         images = self._first_images(NUM_SAMPLES)
-        return (images[torch.arange(self.num_rows) % len(images)],)
-
-    def some_batch(self) -> Any:
-        """A whole batch as the feed gives it; its tensors need no contents."""
-        images = self._first_images(1)
-        like = torch.empty((self.num_rows, *images.shape[1:]), dtype=images.dtype, device="meta")
-        labels = torch.empty(self.num_rows, dtype=torch.int64, device="meta")
-        return (like, labels) if self.trains else (like,)
+        inputs = images[torch.arange(self.num_rows) % len(images)]
+        return (inputs, torch.zeros(self.num_rows, dtype=torch.int64)) if labelled else (inputs,)
 
     def _first_images(self, most: int) -> Tensor:
         num = min(most, self.num_rows)
@@ -139,28 +133,19 @@ class Images:
         other = torch.randn(images.shape) if random else torch.from_numpy(pictures_alike(images.numpy()))
         return (other.to(images.dtype), *labels)
 
-    def reference(
-        self,
-        batches: Sequence[tuple[Tensor, ...]],
-        rows: Sequence[int],
-        *,
-        other: bool = False,
-        precision: Precision | None = None,
-    ) -> list[Output]:
-        """These rows of the outputs of a newly built network on the CPU for each of `batches`, in fp32 by default.
+    def reference(self, batches: Sequence[tuple[Tensor, ...]], rows: Sequence[int], **how: Any) -> list[Output]:
+        """These rows of the outputs of a newly built network for each of `batches`; see `CellRun.reference_outputs`.
 
-        To be called outside of the Trainer, inside which torch creates new weights in the cell's precision. With
-        `other`, the network has other weights.
+        To be called outside of the Trainer, inside which torch creates new weights in the cell's precision.
         """
         pl.seed_everything(self.cell.seed, verbose=False)
-        dtype = STORED_DTYPES[precision or Precision.fp32]
         chosen = torch.tensor(rows[:NUM_SAMPLES])
         images, kept = [batch[0][chosen] for batch in batches], (len(chosen), range(len(chosen)))
 
         def infer(network: nn.Module, batch: Tensor) -> Any:
-            return network(ImageTask(dtype).inputs(batch).to(dtype))
+            return network(ImageTask(torch.get_default_dtype()).inputs(batch))
 
-        return of_new_network(self.build, infer, images, kept, other=other, precision=precision)
+        return of_new_network(self.build, infer, images, kept, **how)
 
     def tokens_per_sample(self) -> None:
         """Tokens of the batches over their samples; None if nothing counts them."""

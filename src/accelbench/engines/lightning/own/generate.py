@@ -133,10 +133,8 @@ class GenerateWorkload(TransformersWorkload):
             further = TokenMaker(self.cell, self.num_samples, self.cell.generate.new_tokens)()["input_ids"]
         return {"input_ids": torch.cat([prompts["input_ids"], further], 1)}
 
-    def example(self) -> Any:
+    def example(self, *, labelled: bool = False) -> Any:
         return self._forced(super().example())
-
-    some_batch = example
 
     def unseen(self, *, labelled: bool = False) -> Any:
         return self._forced(super().unseen())

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from random import SystemRandom
 from typing import Any
@@ -13,11 +14,11 @@ from torch import Tensor, nn
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.feed import DrawnFeed, Feed
-from accelbench.engines.lightning.global_state import new_tensors_in
+from accelbench.engines.lightning.global_state import DETERMINISTIC, new_tensors_in, restore, values_of_a_cell
 from accelbench.engines.lightning.module import Loss, Put
-from accelbench.engines.lightning.outputs import changed, described, in_precision, seeded, set_again, size_of
+from accelbench.engines.lightning.outputs import changed, described, size_of
 from accelbench.engines.lightning.own.architectures import TokenMaker
-from accelbench.engines.lightning.precision import STORED_DTYPES
+from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES
 from accelbench.engines.lightning.ranks import RANK_SEEDS, Ranks
 from accelbench.engines.lightning.structure import (
     is_same,
@@ -271,10 +272,8 @@ class OwnWorkload:
     def shapes(self) -> None:
         return None
 
-    def example(self) -> Any:
+    def example(self, *, labelled: bool = False) -> Any:
         return mapped(self.first, Tensor.cpu)
-
-    some_batch = example
 
     def unseen(self, *, labelled: bool = False) -> Any:
         """A batch that is drawn from a random seed. If it is one of the feed's, whatever the seed, it is varied."""
@@ -310,12 +309,14 @@ def of_new_network(
     size_and_rows: tuple[int, Sequence[int]],
     *,
     other: bool = False,
-    precision: Precision | None = None,
+    precision: Precision = Precision.fp32,
 ) -> list[Output]:
-    """The outputs of a new network on the CPU; see `ComparedOutputs.reference_outputs`."""
+    """The outputs of a new network on the CPU; see `CellRun.reference_outputs`."""
     network = changed(build(), other=other).eval()
-    set_again()
-    dtype, context = in_precision(precision or Precision.fp32)
+    # The user's code may have changed it while the network was built.
+    restore({**values_of_a_cell(allow_tf32=False), DETERMINISTIC: 0})
+    dtype, outputs = STORED_DTYPES[precision], []
+    context = torch.autocast("cpu", DTYPES[precision]) if precision in MIXED else nullcontext()
 
     def copied(tensor: Tensor) -> Tensor:  # the user's code may change it
         return tensor.to(dtype if tensor.is_floating_point() else tensor.dtype, copy=True)
@@ -323,7 +324,9 @@ def of_new_network(
     with context, new_tensors_in(dtype):
         network = network.to(dtype)
         copies = [mapped(batch, copied) for batch in batches]  # at once: code may keep outputs by address
-        outputs = list(seeded(copies, lambda batch: infer(network, batch)))
+        for number, batch in enumerate(copies):
+            torch.manual_seed(number % 2)  # see `seed_output`
+            outputs.append(infer(network, batch))
     return [described(output, *size_and_rows) for output in outputs]
 
 
