@@ -122,7 +122,7 @@ def _step(cell: Cell) -> Callable[[], object]:
     import torch
 
     from accelbench.engines.lightning import zoo
-    from accelbench.engines.lightning.feed import RandomImages
+    from accelbench.engines.lightning.feed import random_images
 
     torch.set_num_threads(len(os.sched_getaffinity(0)) if cell.threads is None else cell.threads)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = cell.precision == Precision.tf32
@@ -138,7 +138,7 @@ def _step(cell: Cell) -> Callable[[], object]:
     else:
         device = torch.device("cuda" if cell.device == Device.gpu else "cpu")
     network = zoo.build(model, model.input_shape, model.num_classes).to(device, dtype).train(cell.mode == Mode.train)
-    draw = RandomImages(model.input_shape, model.num_classes, cell.batch_size, dtype, labelled=True, seed=cell.seed)
+    draw = random_images(model.input_shape, model.num_classes, cell.batch_size, dtype, labelled=True, seed=cell.seed)
     images, labels = (tensor.to(device) for tensor in draw())
     name = AUTOCAST.get(cell.precision)
     if name is None:

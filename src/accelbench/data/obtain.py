@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Protocol, cast
+from urllib.error import URLError
 
 from accelbench.data import sets
 from accelbench.errors import DownloadError, UnknownChoiceError
@@ -52,17 +53,13 @@ def download(files: Sequence[File], mirrors: Sequence[str], folder: Path) -> Non
             while missing:
                 _fetch(mirror + missing[0].name, missing[0], paths[missing[0]])
                 del missing[0]
-        except (_MirrorError, HTTPException, OSError) as error:
+        except (HTTPException, OSError) as error:
             if isinstance(error, OSError) and error.errno in OF_THE_DISK:
                 raise
             failures.append(f"\n  {mirror}: {getattr(error, 'reason', error)}")
         else:
             return
     raise DownloadError(f"the download failed:{''.join(failures)}")
-
-
-class _MirrorError(Exception):
-    """A mirror sent a wrong or incomplete file."""
 
 
 def _fetch(url: str, file: File, path: Path) -> None:
@@ -79,7 +76,7 @@ def _fetch(url: str, file: File, path: Path) -> None:
         found = file.checksum_of(part)
         if found != file.checksum:
             what = f"{part.stat().st_size:,} bytes, {file.algorithm} {found}"
-            raise _MirrorError(f"{file.name} came altered or incomplete ({what})")
+            raise URLError(f"{file.name} came altered or incomplete ({what})")
 
 
 @dataclass(frozen=True, kw_only=True)

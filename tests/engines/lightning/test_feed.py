@@ -8,7 +8,7 @@ from PIL import Image
 
 from accelbench.data.arrays import Arrays, Encoded
 from accelbench.data.order import Order
-from accelbench.engines.lightning.feed import ArrayFeed, DrawnFeed, JpegFeed, RandomImages, SingleItemLoader
+from accelbench.engines.lightning.feed import ArrayFeed, DrawnFeed, JpegFeed, SingleItemLoader, random_images
 
 
 def numbered(num):
@@ -46,7 +46,7 @@ def test_shuffled_batches_are_those_of_the_order_whether_it_ends_or_not_and_are_
 def test_random_images_are_normal_differ_from_batch_to_batch_and_are_the_same_each_time():
     def drawn(**changes):
         settings = {"labelled": True, "seed": 0, **changes}
-        return list(itertools.islice(DrawnFeed(RandomImages((3, 8, 8), 5, 64, torch.bfloat16, **settings), 64), 3))
+        return list(itertools.islice(DrawnFeed(random_images((3, 8, 8), 5, 64, torch.bfloat16, **settings), 64), 3))
 
     first, second, _ = drawn()
     assert first[0].dtype == torch.bfloat16
@@ -58,7 +58,7 @@ def test_random_images_are_normal_differ_from_batch_to_batch_and_are_the_same_ea
     assert first[0].equal(drawn()[0][0])
     assert not first[0].equal(drawn(seed=1)[0][0])
     assert [len(batch) for batch in drawn(labelled=False)] == [1, 1, 1]
-    fresh = DrawnFeed(RandomImages((2, 2), 5, 4, torch.float32, labelled=False, seed=0), 4, fresh=True)
+    fresh = DrawnFeed(random_images((2, 2), 5, 4, torch.float32, labelled=False, seed=0), 4, fresh=True)
     assert len({tuple(images.flatten().tolist()) for (images,) in itertools.islice(fresh, 20)}) == 20
 
 

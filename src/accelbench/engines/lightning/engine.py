@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import chain, pairwise, repeat
 from pathlib import Path
@@ -63,7 +64,7 @@ def run(
     if cell.model.library == Library.lightning:
         kind = ModuleTargetRun if cell.protocol == Protocol.target else ModuleRun
         return kind(cell, data_folder, backend).measure()
-    with options.empty_cache(cell.options):
+    with options.empty_cache() if cell.options.compile else nullcontext():
         cell_run = _Run(cell, data_folder, backend, ranks)
         found = cell_run.measure(work, requests)
     return found if found is None or weights is None else saved(found, cell_run.network, weights)

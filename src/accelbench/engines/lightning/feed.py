@@ -1,7 +1,6 @@
 """Batches: gathered from arrays, decoded from pictures, or random; and how they are handed to Lightning."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -132,24 +131,18 @@ class DrawnFeed:
 Feed = ArrayFeed | JpegFeed | DrawnFeed
 
 
-@dataclass
-class RandomImages:
-    """Draws batches of normally distributed random images, on the host, with random labels if `labelled`."""
+def random_images(
+    shape: tuple[int, ...], num_classes: int, batch_size: int, dtype: torch.dtype, *, labelled: bool, seed: int
+) -> Callable[[], Batch]:
+    """Draws batches of normally distributed random images of a shape, on the host, if `labelled` with random labels."""
+    generator = torch.Generator().manual_seed(seed)
 
-    shape: tuple[int, ...]  # of an image
-    num_classes: int
-    batch_size: int
-    dtype: torch.dtype
-    labelled: bool
-    seed: int
+    def draw() -> Batch:
+        images = torch.randn(batch_size, *shape, generator=generator).to(dtype)
+        labels = torch.randint(num_classes, (batch_size,), generator=generator)
+        return (images, labels) if labelled else (images,)
 
-    def __post_init__(self) -> None:
-        self.generator = torch.Generator().manual_seed(self.seed)
-
-    def __call__(self) -> Batch:
-        images = torch.randn(self.batch_size, *self.shape, generator=self.generator).to(self.dtype)
-        labels = torch.randint(self.num_classes, (self.batch_size,), generator=self.generator)
-        return (images, labels) if self.labelled else (images,)
+    return draw
 
 
 class SingleItemLoader:
@@ -180,7 +173,7 @@ def feed_of(
     if is_random(cell):
         model, seed = cell.model, cell.seed + RANK_SEEDS * part[0]
         num = cell.batch_size // part[1]
-        draw = RandomImages(model.input_shape, model.num_classes, num, dtype, labelled=labelled, seed=seed)
+        draw = random_images(model.input_shape, model.num_classes, num, dtype, labelled=labelled, seed=seed)
         put = backend.put if cell.data.pipeline == Pipeline.device else None
         return DrawnFeed(draw, num, fresh=cell.data.pipeline == Pipeline.fresh, put=put)
     train = split == "train"

@@ -42,11 +42,8 @@ def _folded(network: nn.Module) -> nn.Module:
 
 
 @contextmanager
-def empty_cache(options: Options) -> Iterator[None]:
+def empty_cache() -> Iterator[None]:
     """A context in which inductor's cache is empty, so that compilation takes as long as on first use."""
-    if not options.compile:
-        yield
-        return
     from torch._inductor.utils import fresh_cache
 
     with tempfile.TemporaryDirectory(prefix="inductor-") as folder, fresh_cache(dir=folder):

@@ -3,9 +3,10 @@
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -57,7 +58,7 @@ class OnnxRuntime(Compiler):
             quantize_static(
                 str(prepared),
                 str(path),
-                _Calibration(exported, calls),
+                _calibration(exported, calls),
                 op_types_to_quantize=QUANTIZED_BESIDE_ATTENTION if _has_attention(prepared) else None,
                 quant_format=QuantFormat.QDQ,
                 activation_type=QuantType.QUInt8,
@@ -120,18 +121,13 @@ def _has_attention(path: Path) -> bool:
     return any(node.op_type == "Softmax" and outputs.isdisjoint(node.output) for node in graph.node)
 
 
-class _Calibration:
-    def __init__(self, path: Path, calls: Sequence[Call]) -> None:
-        import onnx
+def _calibration(path: Path, calls: Sequence[Call]) -> Any:
+    """What ONNX Runtime's quantiser reads batches from."""
+    import onnx
 
-        names = [each.name for each in onnx.load(path, load_external_data=False).graph.input]
-        self.batches: Iterator[dict[str, NDArray[Any]]] = iter([_inputs(names, call) for call in calls])
-
-    def get_next(self) -> dict[str, NDArray[Any]] | None:
-        return next(self.batches, None)
-
-    def set_range(self, start_index: int, end_index: int) -> None:
-        pass
+    names = [each.name for each in onnx.load(path, load_external_data=False).graph.input]
+    batches = iter([_inputs(names, call) for call in calls])
+    return SimpleNamespace(get_next=lambda: next(batches, None), set_range=lambda start_index, end_index: None)
 
 
 def _inputs(names: Sequence[str], call: Call) -> dict[str, NDArray[Any]]:
