@@ -1,13 +1,10 @@
 """`accelbench.run`: measures cells in processes of their own, as the command line does."""
 
 import json
-import os
 import re
 import shlex
-import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +15,8 @@ from accelbench.errors import UserError
 
 MULTIRUN = ("-m", "--multirun")
 PLAIN = re.compile(r"[A-Za-z_./][\w./:@+-]*", re.ASCII)  # a text that Hydra takes as it is
-# Composing replaces sys.argv, which all threads share: one at a time does it.
-_COMPOSING = threading.RLock()
+# Hydra's state is that of all threads: one at a time composes.
+_COMPOSING = threading.Lock()
 
 
 def run(settings: str | Sequence[str] = "", *, quiet: bool = False, **values: Any) -> Results:
@@ -48,7 +45,7 @@ def run(settings: str | Sequence[str] = "", *, quiet: bool = False, **values: An
             from accelbench.cluster import dispatch
             from accelbench.settings.compose import cells_of, compose
 
-            with _COMPOSING, _unchanged():
+            with _COMPOSING:
                 cells, options = cells_of(compose(words))
             result = dispatch.run(cells, options, console, hosts=hosts)
         result.check_request()
@@ -60,24 +57,6 @@ def run(settings: str | Sequence[str] = "", *, quiet: bool = False, **values: An
             raise
         raise mistake from None
     return Results.of_records(result.records, result.folder)
-
-
-@contextmanager
-def _unchanged() -> Iterator[None]:
-    """Puts sys.argv, the environment variables, the current folder and Hydra's global state back on leaving."""
-    from hydra.core.singleton import Singleton
-
-    words, folder, variables, of_hydra = list(sys.argv), os.getcwd(), dict(os.environ), Singleton.get_state()
-    try:
-        yield
-    finally:
-        Singleton.set_state(of_hydra)
-        os.chdir(folder)
-        sys.argv[:] = words
-        # Those that did not change are never missing in between: other threads may read them.
-        for name in os.environ.keys() - variables.keys():
-            del os.environ[name]
-        os.environ.update({name: value for name, value in variables.items() if os.environ.get(name) != value})
 
 
 def words_of(settings: str | Sequence[str], values: Mapping[str, Any]) -> list[str]:
