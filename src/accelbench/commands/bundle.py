@@ -5,7 +5,7 @@ from pathlib import Path
 
 from accelbench.commands.command import Command, Context, flag
 from accelbench.commands.records import FOLDER, default_folder
-from accelbench.errors import WriteError
+from accelbench.errors import writing_errors
 from accelbench.project import PARAMS, RESULTS, Workplace, workplace
 
 LOCK = "requirements.lock"
@@ -18,10 +18,8 @@ def _run(chosen: Namespace, context: Context) -> int:
 
     place = workplace()
     folder, out = place.root / (chosen.folder or default_folder(place, context)), Path(chosen.out)
-    try:
+    with writing_errors(chosen.out):
         num = pack(folder, read_all(folder), out, _beside(folder, place))
-    except OSError as error:
-        raise WriteError(chosen.out, error) from error
     context.say(f"Bundle: {out}, {num} files, {out.stat().st_size / 1e3:,.0f} kB")
     if chosen.sign:
         signing.sign(out, Path(chosen.sign))

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from accelbench.commands.command import Command, Context, flag
 from accelbench.commands.records import FOLDER, PRICE, check_devices, costs, default_folder
-from accelbench.errors import UnknownChoiceError, WriteError
+from accelbench.errors import UnknownChoiceError, writing_errors
 from accelbench.presentation import counted
 from accelbench.project import workplace
 
@@ -41,11 +41,8 @@ def _run(chosen: Namespace, context: Context) -> int:
     if chosen.out is None:
         print(text, end="")
     else:
-        try:
-            with writing(Path(chosen.out)) as file:
-                file.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise WriteError(chosen.out, error) from error
+        with writing_errors(chosen.out), writing(Path(chosen.out)) as file:
+            file.write_text(text, encoding="utf-8")
         context.say(f"Written: {chosen.out}")
     context.say(*(f"{sweep.folder}: {note}" for sweep in sweeps for note in sweep.notes))
     if num is not None:

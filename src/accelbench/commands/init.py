@@ -5,7 +5,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from accelbench.commands.command import Command, Context, flag
-from accelbench.errors import UserError, WriteError, how_to_install
+from accelbench.errors import UserError, how_to_install, writing_errors
 from accelbench.project import PARAMS
 
 STARTER = Path(__file__).parent / "starter"
@@ -23,13 +23,11 @@ def _run(chosen: Namespace, context: Context) -> int:
     folder = Path(chosen.folder)
     if existing := [name for name in FILES if os.path.lexists(folder / name)]:
         raise UserError(f"init: {', '.join(existing)} in {folder} would be overwritten: name another folder")
-    try:
+    with writing_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for name, source in FILES.items():
             with (folder / name).open("x") as file:
                 file.write((STARTER / source).read_text())
-    except OSError as error:
-        raise WriteError(str(folder), error) from error
     where = "" if folder == Path() else f"cd {folder}; "
     context.say(f"Written to {folder}: {', '.join(FILES)}")
     context.say(NEXT.replace("git init", f"{where}git init"))

@@ -22,7 +22,7 @@ from PIL import Image
 from accelbench.answers.cells import MeasuredCell, process_rows
 from accelbench.answers.process import NOT_RUN, UNREADABLE
 from accelbench.answers.sentences import Answer
-from accelbench.errors import UserError, WriteError
+from accelbench.errors import UserError, writing_errors
 from accelbench.judging.costs import Cost, price_notes
 from accelbench.judging.disturbed import DISTURBED
 from accelbench.project import check_inside, shown
@@ -117,7 +117,7 @@ def build(
     except UserError as error:  # a report without the extension is better than none
         added, problem = None, [str(error)]
     notices = [*notices, *shortened, *problem]
-    try:
+    with writing_errors(shown(out)):
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as made:
             with matplotlib.rc_context({"text.parse_math": False}):  # users' names may contain a $
@@ -126,8 +126,6 @@ def build(
                 page = replace(page, notes=[*page.notes, *price_notes(rows, costs)])
                 _write(page, sweeps, Path(made))
             _replace(Path(made), out)
-    except OSError as error:
-        raise WriteError(shown(out), error) from error
     for note in [*problem, *page.notes]:
         say(note)
     return out / "index.html"
