@@ -127,5 +127,5 @@ def test_a_model_is_its_studys_on_its_data_unless_other_data_is_named(name):
 
 
 def test_every_suite_and_every_data_set_is_in_params_and_the_other_way_round():
-    assert names("suite") - {"adhoc"} == set(params.load(ROOT).suites)
-    assert names("data") == {*params.load(ROOT).data, MODULE, *OWN_DATA}
+    assert names("suite") - {"adhoc"} == set(params.load(ROOT)["suites"])
+    assert names("data") == {*params.load(ROOT)["data"], MODULE, *OWN_DATA}

@@ -142,7 +142,7 @@ def harmless(words):
 def understood_by_dvc(words):
     """Asserts that DVC has the command, and that the project has the stage and the parameters."""
     stages = {"source", "data", "environment", "sweep", "report"}
-    settings = params.load(ROOT)
+    settings = OmegaConf.create(params.load(ROOT))
     for index, word in enumerate(words):
         if word in ("repro", "run") and index + 1 < len(words) and not words[index + 1].startswith("-"):
             stage, _, key = words[index + 1].partition("@")

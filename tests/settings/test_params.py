@@ -20,6 +20,7 @@ def written(root, text):
         ("- a\n- b", "should be a mapping with profile, data and suites"),
         ("profil: quick", "unknown profil. Did you mean profile? Choose from: profile, retry, strict, confirm_s,"),
         *((f"{section}: true", f"{section} should map names to settings") for section in ("costs", "data", "suites")),
+        ("suites: {text: mnist}", "suites.text: should map settings to values"),
     ],
 )
 def test_what_is_no_params_file_is_named_in_one_line(tmp_path, text, told):

@@ -5,23 +5,20 @@ from accelbench.errors import UserError
 from accelbench.schema.vocab import Device
 from accelbench.settings import suites
 
-SETTINGS = OmegaConf.create(
-    {
-        "profile": "quick",
-        "suites": {
-            "nets": {
-                "data": "mnist",
-                "model": ["mlp", "cnn"],
-                "batch_size": {"quick": [8, 16], "full": [32]},
-                "protocol": {"quick": "window", "full": "fit"},
-                "threads": [None, 1],
-                "model.args.dropout": 0.5,
-            },
-            "bare": {"data": "random"},
-            "text": "mnist",
+SETTINGS = {
+    "profile": "quick",
+    "suites": {
+        "nets": {
+            "data": "mnist",
+            "model": ["mlp", "cnn"],
+            "batch_size": {"quick": [8, 16], "full": [32]},
+            "protocol": {"quick": "window", "full": "fit"},
+            "threads": [None, 1],
+            "model.args.dropout": 0.5,
         },
-    }
-)
+        "bare": {"data": "random"},
+    },
+}
 
 
 def put(words, settings=SETTINGS):
@@ -43,7 +40,7 @@ def test_a_sweep_gets_all_values_of_the_profile_in_force_and_a_run_the_first():
 def test_the_command_lines_profile_wins_over_params():
     added = put("-m suite=nets profile=full")
     assert {"batch_size=32", "protocol=fit"} < set(added)
-    full = OmegaConf.merge(SETTINGS, {"profile": "full"})
+    full = SETTINGS | {"profile": "full"}
     assert put("-m suite=nets", full) == [*added, "profile=full"]
     assert "batch_size=8,16" in put("-m suite=nets profile=quick", full)
 
@@ -51,13 +48,12 @@ def test_the_command_lines_profile_wins_over_params():
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("suite=nope", "suite=nope: unknown suite. Choose from: nets, bare, text."),
-        ("suite=", "suite=: unknown suite. Choose from: nets, bare, text."),
-        ("-m suite=nets,bare", "suite=nets,bare: unknown suite. Choose from: nets, bare, text."),
+        ("suite=nope", "suite=nope: unknown suite. Choose from: nets, bare."),
+        ("suite=", "suite=: unknown suite. Choose from: nets, bare."),
+        ("-m suite=nets,bare", "suite=nets,bare: unknown suite. Choose from: nets, bare."),
         ("profile=full", "profile=full: chooses among the values of a suite, and none is named: add -m suite=NAME."),
         ("profile=fast", "profile=fast: unknown profile. Choose from: quick, full."),
         ("-m profile=quick,full", "profile=quick,full: unknown profile. Did you mean quick? Choose"),
-        ("suite=text", "params.yaml: suites.text: should map settings to values"),
         ("batch_size=[1", "batch_size=[1: "),
         ("=3", "=3: "),
         ("+batch_size=3", "+batch_size=3: "),
@@ -95,7 +91,7 @@ RULE = {"model": "lstm", "device": ["xla_cpu"]}
 
 
 def left_out(words, rule=RULE, **config):
-    settings = OmegaConf.create({"suites": {"nets": {**GRID, "exclude": {"quick": [rule], "full": []}}}})
+    settings = {"suites": {"nets": {**GRID, "exclude": {"quick": [rule], "full": []}}}}
     composed = {"model": {"name": "lstm"}, "device": {"name": Device.xla_cpu}, "batch_size": 8, **config}
     given = suites.given_in(words.split())
     suite = suites.Suite.chosen(given, settings)

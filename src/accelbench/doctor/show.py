@@ -229,7 +229,7 @@ def data_sets(place: Workplace) -> dict[str, Data | str] | None:
     names = sorted(path.parent.name for path in place.data.glob(f"*/{MANIFEST}"))
     if place.project is not None:
         try:
-            names = [str(name) for name in params.load(place.project).get("data") or {}]
+            names = list(params.load(place.project)["data"])
         except UserError:
             return None
     found: dict[str, Data | str] = {}
@@ -257,4 +257,4 @@ def _settings(place: Workplace) -> str:
         settings = params.load(place.project)
     except UserError as error:
         return _relative(error, place.root)
-    return f"{PARAMS}: profile {settings.get('profile')}, {len(settings.get('suites') or {})} suites"
+    return f"{PARAMS}: profile {settings.get('profile')}, {len(settings['suites'])} suites"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from accelbench.data.obtain import find
@@ -33,34 +33,41 @@ MAX_NODES = 20_000  # of the file, with every alias written out
 REFERENCE = "${"
 
 
-def load(project: Path | None) -> DictConfig:
-    """Reads `project`/params.yaml; it is empty outside of a project (None). Raises UserError: it is not usable."""
+def load(project: Path | None) -> dict[str, Any]:
+    """Reads `project`/params.yaml, with all of `SECTIONS`; they are empty outside of a project (None).
+
+    Raises UserError: it is not usable.
+    """
     if project is None:
-        return DictConfig({})
+        return dict.fromkeys(SECTIONS, {})
     try:
         params = _parsed(read_bytes(project / PARAMS).decode())
     except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException, UserError) as error:
         raise UserError(f"{PARAMS}: not readable ({' '.join(str(error).split())})") from error
-    if not isinstance(params, DictConfig):
+    if not isinstance(params, dict):
         raise UserError(f"{PARAMS}: should be a mapping with profile, data and suites")
     if unknown := sorted(map(str, set(params) - set(KEYS))):
         meant = did_you_mean(unknown[0], KEYS)
         raise UserError(f"{PARAMS}: unknown {', '.join(unknown)}.{meant} Choose from: {', '.join(KEYS)}.")
-    for key in SECTIONS:
-        if not isinstance(params.get(key), DictConfig | None):
-            raise UserError(f"{PARAMS}: {key} should map names to settings")
-        for name in params.get(key) or () if key in NAMED else ():
-            check_name(f"{PARAMS}: {key}.{name}", str(name), NAMED[key])
-    return params
+    return params | {key: _section(key, params.get(key)) for key in SECTIONS}
 
 
 @cache
 def _parsed(text: str) -> Any:
     """What the file says, which is not to be changed: a command asks for it several times, and parsing takes long."""
     check_yaml(text)
-    params = OmegaConf.load(io.StringIO(text))
-    OmegaConf.set_readonly(params, True)
-    return params
+    return OmegaConf.to_container(OmegaConf.load(io.StringIO(text)))
+
+
+def _section(key: str, named: Any) -> dict[str, dict[str, Any]]:
+    if not isinstance(named, dict | None):
+        raise UserError(f"{PARAMS}: {key} should map names to settings")
+    for name, values in (named or {}).items():
+        if key in NAMED:
+            check_name(f"{PARAMS}: {key}.{name}", str(name), NAMED[key])
+        if not isinstance(values, dict):
+            raise UserError(f"{PARAMS}: {key}.{name}: should map settings to values")
+    return {str(name): {str(k): value for k, value in values.items()} for name, values in (named or {}).items()}
 
 
 def check_name(flag: str, name: str, what: str) -> None:
@@ -74,7 +81,7 @@ def check_name(flag: str, name: str, what: str) -> None:
 
 def suite_names(project: Path | None) -> list[str]:
     """The suites of params.yaml, in its order. Raises UserError: it is not usable."""
-    return [str(name) for name in load(project).get("suites") or {}]
+    return list(load(project)["suites"])
 
 
 def wanted_suites(project: Path | None, folder: Path) -> list[str] | None:
@@ -90,10 +97,10 @@ def data_settings(project: Path | None, name: str, of_profile: str | None = None
     """
     if project is None:
         return {"source": "auto"} if find(name).home else {}
-    sets, profile = _section(project, "data")
-    if name not in sets:
-        raise UnknownChoiceError("data", name, sets)
-    return {key: _of_profile(value, of_profile or profile) for key, value in sets[name].items()}
+    params = load(project)
+    if name not in params["data"]:
+        raise UnknownChoiceError("data", name, params["data"])
+    return {key: _of_profile(value, of_profile or params.get("profile")) for key, value in params["data"][name].items()}
 
 
 def _of_profile(value: Any, profile: str | None) -> Any:
@@ -102,7 +109,7 @@ def _of_profile(value: Any, profile: str | None) -> Any:
 
 def confirm_s(project: Path | None) -> float:
     """Seconds for measuring the best cells again, interleaved; 0 for none. Raises UserError: they are no number."""
-    settings: Any = OmegaConf.to_container(load(project))
+    settings = load(project)
     value = _of_profile(settings.get("confirm_s", 0), settings.get("profile"))
     found = seconds_of(value) if isinstance(value, str) else value
     if not isinstance(found, int | float) or isinstance(found, bool) or not 0 <= found <= MAX_S:
@@ -122,22 +129,11 @@ def report_extension(project: Path | None) -> Path | None:
 
 def costs(project: Path | None) -> dict[Device, Cost]:
     """The section `costs`: device -> price_per_hour and power_w. Raises UserError: a wrong key or value."""
-    section, _ = _section(project, "costs")
     try:
-        return typed(dict[Device, Cost], section)
+        return typed(dict[Device, Cost], load(project)["costs"])
     except ValueError as error:
         known = " and ".join(field.name for field in fields(Cost))
         raise UserError(f"{PARAMS}: costs.{error}. Each device may have {known}.") from error
-
-
-def _section(project: Path | None, key: str) -> tuple[dict[str, dict[str, Any]], str | None]:
-    """A section of params.yaml, and the profile."""
-    params = load(project)
-    section: Any = OmegaConf.to_container(params.get(key) or DictConfig({}))
-    if not all(isinstance(value, dict) for value in section.values()):
-        raise UserError(f"{PARAMS}: {key} should map names to settings")
-    named = {str(name): {str(k): v for k, v in value.items()} for name, value in section.items()}
-    return named, params.get("profile")
 
 
 def check_yaml(text: str) -> None:

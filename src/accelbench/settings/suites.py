@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from accelbench.errors import UnknownChoiceError, UserError, did_you_mean
 from accelbench.project import PARAMS
 from accelbench.schema.vocab import Library
-from accelbench.settings.config import GROUPS, NAMES, PROFILES, RunConfig
+from accelbench.settings.config import GROUPS, NAMES, PROFILES
 
 # Settings of a whole sweep, which can't be axes.
 NOT_AXES = {"suite", "tracking", "profile", "out", "retry", "quiet_s", "verbose"}
@@ -43,10 +43,10 @@ class Suite:
     profile: str  # the profile in force
 
     @classmethod
-    def chosen(cls, given: Mapping[str, str], params: Any) -> "Suite | None":
+    def chosen(cls, given: Mapping[str, str], params: Mapping[str, Any]) -> "Suite | None":
         """The suite among the settings of the command line; None without one.
 
-        Raises UserError: the suite or the profile is unknown, or its section is no mapping; a profile without a suite.
+        Raises UserError: the suite or the profile is unknown; a profile without a suite.
         """
         profile, name = given.get("profile") or params.get("profile") or PROFILES[0], given.get("suite")
         if profile not in PROFILES:
@@ -58,16 +58,12 @@ class Suite:
                     f"For all suites: `accelbench plan profile={profile}`, `dvc exp run report -S profile={profile}`"
                 )
             return None
-        suites = params.get("suites")
-        if not isinstance(suites, DictConfig) or not suites:
+        if not (suites := params["suites"]):
             where = f"suites are defined in a project's {PARAMS}, under suites:, and there are none here or above"
             raise UserError(f"suite={name}: {where}: `accelbench init` makes a project with some")
         if name not in suites:
-            raise UnknownChoiceError("suite", name, map(str, suites))
-        axes = OmegaConf.to_container(suites)[name]  # type: ignore[call-overload, index]
-        if not isinstance(axes, dict):
-            raise UserError(f"{PARAMS}: suites.{name}: should map settings to values")
-        return cls(str(name), {str(setting): axis for setting, axis in axes.items()}, str(profile))
+            raise UnknownChoiceError("suite", name, suites)
+        return cls(str(name), suites[name], str(profile))
 
     def overrides(self, given: Mapping[str, str], is_sweep: bool) -> list[str]:
         """The overrides of the suite's values but those `given`. A sweep has all values of an axis, a run the first.
@@ -128,19 +124,14 @@ def without_missing_file(words: list[str], given: Mapping[str, str], conf: Path)
     return [*others, f"suite={NO_SUITE}", f"suite.name={name}", f"suite.title={name}"]
 
 
-def is_excluded(run: RunConfig | DictConfig, rules: Iterable[Rule]) -> bool:
+def is_excluded(run: DictConfig, rules: Iterable[Rule]) -> bool:
     """Whether a composed configuration matches one of the exclude rules."""
     return any(all(_values_of(run, name) & set(values) for name, values in rule.items()) for rule in rules)
 
 
-def _values_of(run: RunConfig | DictConfig, setting: str) -> set[str]:
-    found = set()
-    for path in [f"{setting}.name" if setting in GROUPS else setting, *(["model.library"] * (setting == "model"))]:
-        value: Any = run
-        for name in path.split("."):
-            value = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
-        found.add(_key(getattr(value, "value", value)))
-    return found
+def _values_of(run: DictConfig, setting: str) -> set[str]:
+    paths = [f"{setting}.name" if setting in GROUPS else setting, *(["model.library"] * (setting == "model"))]
+    return {_key(getattr(value, "value", value)) for value in (OmegaConf.select(run, path) for path in paths)}
 
 
 def readable(word: str) -> str:
