@@ -62,16 +62,16 @@ def _model(run: RunConfig) -> ModelConfig:
     for name, libraries in MODEL_GOES_WITH.items():
         if library not in libraries:
             these = " or ".join(f"model={each}" for each in libraries)
-            refuse("model", model, name, f"goes with {these}, and not with model={model.name}")
+            refuse("model", model, f"goes with {these}, and not with model={model.name}", name)
     model = _with_weights(model)
     if run.save_weights and (run.mode, run.protocol) != (vocab.Mode.train, vocab.Protocol.fit):
         raise UserError("save_weights=true: saves what whole epochs have trained: use mode=train protocol=fit")
     if model.optimizer not in list(Optimizer) and not ("." in model.optimizer and library == vocab.Library.custom):
         raise UnknownChoiceError("model.optimizer", model.optimizer, Optimizer)
-    for name in OF_THE_MODULE if library == vocab.Library.lightning else ():
-        refuse("model", model, name, "goes not with model=lightning, whose module decides it itself")
-    for name in vars(run.trainer) if library != vocab.Library.lightning else ():
-        refuse("trainer", run.trainer, name, f"goes with model={vocab.Library.lightning}")
+    if library == vocab.Library.lightning:
+        refuse("model", model, "goes not with model=lightning, whose module decides it itself", *OF_THE_MODULE)
+    else:
+        refuse("trainer", run.trainer, f"goes with model={vocab.Library.lightning}")
     if library == vocab.Library.transformers:
         return _of_transformers(model, run.data.name)
     return _users_own(model, run) if library in vocab.USERS_OWN else model
@@ -85,8 +85,7 @@ def _users_own(model: ModelConfig, run: RunConfig) -> ModelConfig:
     model = replace(model, network=target, name=name)
     if not model.batch:
         of_custom = ["samples"] if model.library == vocab.Library.custom else []
-        for setting in ("batch_args", "collate", "inputs", "tokens", *of_custom):
-            refuse("model", model, setting, "goes with model.batch")
+        refuse("model", model, "goes with model.batch", "batch_args", "collate", "inputs", "tokens", *of_custom)
         return model
     if run.data.name != vocab.RANDOM:
         raise UserError(f"model.batch={model.batch}: makes the data itself, so that data={run.data.name} is not used")
@@ -137,16 +136,16 @@ def _data(run: RunConfig) -> DataConfig:
     for name, sets in DATA_GOES_WITH.items():
         if data.name not in sets:
             these = " or ".join(f"data={each}" for each in sets)
-            refuse("data", data, name, f"goes with {these}, not {data.name}")
+            refuse("data", data, f"goes with {these}, not {data.name}", name)
     if (data.name == vocab.MODULE) != (run.model.library == vocab.Library.lightning):
         raise UserError(f"data={vocab.MODULE} and model=lightning go together: a LightningModule and its DataModule")
     if data.name == vocab.MODULE:
         if not data.target:
-            refuse("data", data, "args", "goes with data.target")
-        for name in ("pipeline", "augment", "train_images"):
-            refuse("data", data, name, "goes with other data; a DataModule makes the batches itself")
+            refuse("data", data, "goes with data.target", "args")
+        why = "goes with other data; a DataModule makes the batches itself"
+        refuse("data", data, why, "pipeline", "augment", "train_images")
     if data.name == vocab.RANDOM:
-        refuse("data", data, "train_images", "goes with a data set, not random")
+        refuse("data", data, "goes with a data set, not random", "train_images")
     return _named(data) if data.name in (vocab.FOLDER, vocab.ARRAYS) else data
 
 
@@ -166,11 +165,12 @@ def _named(data: DataConfig) -> DataConfig:
     return replace(data, path=str(path), name=name, args=args)
 
 
-def refuse(group: str, settings: Any, name: str, why: str) -> None:
-    """Raises a UserError if the user gave the setting."""
-    value, default = getattr(settings, name), getattr(type(settings)(), name)
-    value = tuple(value) if isinstance(value, list) else value  # OmegaConf's
-    if value != default:
-        shown = str(value).lower() if isinstance(value, bool) else value
-        word = f".{next(iter(value))}" if isinstance(value, dict) else f"={shown}"
-        raise UserError(f"{group}.{name}{word}: {why}")
+def refuse(group: str, settings: Any, why: str, *names: str) -> None:
+    """Raises a UserError if the user gave one of these settings, by default any of the group."""
+    for name in names or vars(settings):
+        value, default = getattr(settings, name), getattr(type(settings)(), name)
+        value = tuple(value) if isinstance(value, list) else value  # OmegaConf's
+        if value != default:
+            shown = str(value).lower() if isinstance(value, bool) else value
+            word = f".{next(iter(value))}" if isinstance(value, dict) else f"={shown}"
+            raise UserError(f"{group}.{name}{word}: {why}")

@@ -113,7 +113,7 @@ def _keras(engine: EngineConfig, device: vocab.Device) -> KerasSettings | None:
     for field in fields(engine):
         takes_it = vocab.Engine.lightning if field.name == "xla_processes" else vocab.Engine.keras
         if field.name != "name" and takes_it != engine.name:
-            refuse("engine", engine, field.name, f"goes with engine={takes_it}, and not with engine={engine.name}")
+            refuse("engine", engine, f"goes with engine={takes_it}, and not with engine={engine.name}", field.name)
     if engine.name != vocab.Engine.keras:
         return None
     on_jax = engine.backend == vocab.KerasBackend.jax
@@ -182,8 +182,7 @@ def _check_serving(run: RunConfig) -> None:
     server, protocol = run.server, run.protocol
     if protocol not in vocab.SERVING:
         goes_with = f"goes with protocol={', '.join(sorted(vocab.SERVING))}, and not with protocol={protocol}"
-        for name in vars(server):
-            refuse("server", server, name, goes_with)
+        refuse("server", server, goes_with)
         return
     if run.mode != vocab.Mode.infer:
         raise UserError(f"mode={run.mode}: protocol={protocol} serves requests: use mode=infer")
@@ -210,9 +209,9 @@ def _check_target(run: RunConfig) -> None:
     """Raises a UserError if no training can reach the target, or if the protocol has none."""
     target = run.target
     if run.protocol != vocab.Protocol.target:
-        for name in vars(target):
-            refuse("target", target, name, f"goes with protocol=target, and not with protocol={run.protocol}")
-        refuse("model", run.model, "metric", f"goes with protocol=target, and not with protocol={run.protocol}")
+        goes_with = f"goes with protocol=target, and not with protocol={run.protocol}"
+        refuse("target", target, goes_with)
+        refuse("model", run.model, goes_with, "metric")
         return
     if run.mode != vocab.Mode.train:
         raise UserError(f"mode={run.mode}: protocol=target trains: use mode=train")
@@ -236,8 +235,7 @@ def _check_generation(run: RunConfig) -> None:
     """Raises a UserError if the network can't generate, or if the mode does not."""
     mode, model, generate = f"mode={run.mode}", run.model, run.generate
     if run.mode != vocab.Mode.generate:
-        for name in vars(generate):
-            refuse("generate", generate, name, f"goes with mode=generate, and not with {mode}")
+        refuse("generate", generate, f"goes with mode=generate, and not with {mode}")
         return
     if model.library != vocab.Library.transformers:
         raise UserError(f"{mode}: model={model.name} is no causal language model: use model=transformers")
