@@ -148,17 +148,10 @@ class Results(list[Result]):
         readable records, or the report can't be written.
         """
         from accelbench.report.build import build
-        from accelbench.settings.params import report_extension, wanted_suites
+        from accelbench.settings.params import for_report
 
-        place = workplace()
-        return build(
-            self.folder,
-            self.folder / "report" if path is None else Path(path),
-            _costs(),
-            cache=place.cache,
-            extension=report_extension(place.project),
-            wanted=wanted_suites(place.project, self.folder),
-        )
+        out = self.folder / "report" if path is None else Path(path)
+        return build(self.folder, out, **for_report(workplace(), self.folder))
 
     def __repr__(self) -> str:
         """The answer, and a line for each result."""

@@ -12,20 +12,18 @@ from accelbench.project import RESULTS, workplace
 
 def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.report.build import build
-    from accelbench.settings import params
+    from accelbench.settings.params import for_report
 
     place = workplace()
-    prices, extension = costs(chosen, place.project), params.report_extension(place.project)
+    prices = costs(chosen, place.project)
     name = chosen.folder or default_folder(place, context)
     is_results = place.project is not None and Path(name) == Path(RESULTS)
     if is_results and chosen.price_per_hour is not None:
         raise UserError("--price-per-hour: not for results/, whose report DVC keeps: set costs: in params.yaml")
     check = partial(check_devices, chosen, context)
     out = place.root / "report" if is_results else Path(name) / "report"
-    wanted = params.wanted_suites(place.project, place.root / name)
-    page = build(
-        place.root / name, out, prices, context.say, cache=place.cache, extension=extension, wanted=wanted, check=check
-    )
+    settings = for_report(place, place.root / name) | {"costs": prices}
+    page = build(place.root / name, out, say=context.say, check=check, **settings)
     context.say(f"Report: {page}")
     return 0
 

@@ -15,7 +15,7 @@ from accelbench.data.obtain import find
 from accelbench.errors import UnknownChoiceError, UserError, did_you_mean
 from accelbench.judging.costs import Cost
 from accelbench.presentation import seconds_of
-from accelbench.project import PARAMS, RESULTS, resolved
+from accelbench.project import PARAMS, RESULTS, Workplace, resolved
 from accelbench.schema.ranges import MAX_S
 from accelbench.schema.serialize import load as typed
 from accelbench.schema.serialize import read_bytes
@@ -125,6 +125,16 @@ def report_extension(project: Path | None) -> Path | None:
     if not isinstance(value, str):
         raise UserError(f"{PARAMS}: report_extension={value}: should be the path of a file in the project")
     return project / value
+
+
+def for_report(place: Workplace, folder: Path) -> dict[str, Any]:
+    """What the project says of the report of the records in `folder`, as `report.build.build` takes it."""
+    return {
+        "costs": costs(place.project),
+        "cache": place.cache,
+        "extension": report_extension(place.project),
+        "wanted": wanted_suites(place.project, folder),
+    }
 
 
 def costs(project: Path | None) -> dict[Device, Cost]:

@@ -221,10 +221,8 @@ def build_report(_: Console) -> None:
     from accelbench.report import build, dvc_plots  # here: they import the plot libraries
 
     place = project.pipelines_place()
-    root, out = place.root, place.root / "report"
-    costs, extension = params.costs(root), params.report_extension(root)
-    wanted = params.suite_names(root)
-    page = build.build(root / project.RESULTS, out, costs, print, cache=place.cache, extension=extension, wanted=wanted)
+    results, out = place.root / project.RESULTS, place.root / "report"
+    page = build.build(results, out, say=print, **params.for_report(place, results))
     dvc_plots.write(out)
     print(f"report: {page}")
 
