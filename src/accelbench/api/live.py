@@ -232,7 +232,15 @@ class _FunctionRun(CellRun):
         self.function = function
 
     def new_step(self) -> Any:
-        return _Call(self.function, self.cell.batch_size)
+        def nothing(*_: object) -> None: ...
+
+        return SimpleNamespace(
+            fetch=nothing,
+            copy_in=nothing,
+            compute=lambda batch: self.function(),
+            copy_out=nothing,
+            num_samples=lambda batch: self.cell.batch_size,
+        )
 
     def run_steps(self) -> None:
         super().run_steps()
@@ -255,21 +263,6 @@ class _FunctionRun(CellRun):
 
     def warnings(self) -> Iterator[str]:
         yield from _kept()
-
-
-class _Call:
-    def __init__(self, function: Callable[[], object], samples: int) -> None:
-        self.function, self.samples = function, samples
-
-    def fetch(self) -> None: ...
-    def copy_in(self, batch: None) -> None: ...
-    def copy_out(self, result: object) -> None: ...
-
-    def compute(self, batch: None) -> object:
-        return self.function()
-
-    def num_samples(self, batch: None) -> int:
-        return self.samples
 
 
 def measure_function(called: Callable[[], object], cell: Cell) -> Measurement:

@@ -127,21 +127,17 @@ def measure(
         UserError: a mistake in the arguments, or the device or precision is not supported here.
         InvalidError: another device or precision ran than was asked for, or the output is wrong.
     """
-    _check_protocol(protocol)
+    if protocol not in tuple(vocab.Protocol):
+        raise UnknownChoiceError("protocol", protocol, tuple(vocab.Protocol))
+    if protocol != vocab.Protocol.window:
+        others = "measure times steps in this process; put the network into a module, and name it to accelbench.run"
+        raise UserError(f"protocol={protocol!r}: {others}: run('model.target=nets.Net ...', protocol={protocol!r})")
     asked = _Asked(model_or_function, batch, mode, device, precision, loss, optimizer, learning_rate, samples, name)
     asked.check()
     cell = asked.cell(window or Window())
     with lock.hold_measuring(print):
         record, raw = _measured(asked, cell)
     return _of_row(_judged(record, raw), record.cell, raw, is_function=asked.is_function)
-
-
-def _check_protocol(protocol: str) -> None:
-    if protocol not in tuple(vocab.Protocol):
-        raise UnknownChoiceError("protocol", protocol, tuple(vocab.Protocol))
-    if protocol != vocab.Protocol.window:
-        others = "measure times steps in this process; put the network into a module, and name it to accelbench.run"
-        raise UserError(f"protocol={protocol!r}: {others}: run('model.target=nets.Net ...', protocol={protocol!r})")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ before it was checked, leaves a cell of unknown length.
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -163,7 +163,8 @@ class Evidence:
         self.inputs: dict[str, Inputs] = {}  # by the name of a data set
         # By the work of a step and the batch.
         self._finished: dict[str, dict[int, list[Finished]]] = defaultdict(lambda: defaultdict(list))
-        self._works: dict[str, dict[int, Work]] = defaultdict(dict)  # by network and batch, of a step in fp32
+        # By network and batch, of a step in fp32: operations, bytes and operators.
+        self._works: dict[str, dict[int, Sequence[int]]] = defaultdict(dict)
         self._start_s: dict[tuple[object, ...], float] = {}  # by what a cell waits for, the latest
         for record in sorted(records, key=lambda record: record.started_at):
             self.add(record)
@@ -186,8 +187,9 @@ class Evidence:
 
     def learn(self, cell: Cell, work: Work | None) -> None:
         """Takes in the work of one step of the cell's network in fp32, if all of it was counted."""
-        if work is not None and None not in (work.flops, work.bytes, work.num_operators):
-            self._works[_network(cell)][cell.batch_size] = work
+        counts = [] if work is None else [work.flops, work.bytes, work.num_operators]
+        if len(known := [each for each in counts if each is not None]) == 3:
+            self._works[_network(cell)][cell.batch_size] = known
 
     def unmeasured(self, cells: Iterable[Cell]) -> list[Cell]:
         """Those whose work no finished cell shows, but without the user's code, which runs only where a cell does."""
@@ -258,19 +260,13 @@ class Evidence:
         if cell.device not in SHARE_ONE_CPU:
             ceilings, rate = ceilings.of_devices(cell.devices), cell.devices * rate
         low, high = min(works), max(works)  # flops and bytes are linear in the batch
-        none = Work(flops=0, bytes=0, num_operators=works[high].num_operators)
-        (low, less), more = (low, works[low]) if low < high else (0, none), works[high]
+        (low, less), more = (low, works[low]) if low < high else (0, (0, 0, works[high][2])), works[high]
         flops, num_bytes, num_operators = (
-            start + (end - start) * (size - low) / (high - low)
-            for start, end in zip(_counts(less), _counts(more), strict=True)
+            start + (end - start) * (size - low) / (high - low) for start, end in zip(less, more, strict=True)
         )
         bytes_per_s = min(ceilings.memory_bytes_per_s, CORE_BYTES_PER_S * (ceilings.threads or math.inf))
         reached_s = (flops / rate + _width(cell) * num_bytes / bytes_per_s) / SHARE.get(cell.engine, SHARE_EXPORTED)
         return max(reached_s, num_operators * LAUNCHES * ceilings.launch_s)
-
-
-def _counts(work: Work) -> tuple[int, int, int]:
-    return work.flops or 0, work.bytes or 0, work.num_operators or 0
 
 
 def _width(cell: Cell) -> float:
