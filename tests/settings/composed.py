@@ -2,7 +2,7 @@
 
 from omegaconf import OmegaConf
 
-from accelbench.settings.compose import structure, typed
+from accelbench.settings.compose import structure
 
 CHOSEN = {"engine": "lightning", "device": "cpu", "data": "mnist", "tracking": "none"}
 SETTINGS = {group: {"name": name} for group, name in CHOSEN.items()}
@@ -12,4 +12,4 @@ SETTINGS |= {"batch_size": 32, "protocol": "window", "epochs": 2}
 
 
 def merged(*dotted):
-    return typed(OmegaConf.merge(structure(), SETTINGS, OmegaConf.from_dotlist(list(dotted))))
+    return OmegaConf.to_object(OmegaConf.merge(structure(), SETTINGS, OmegaConf.from_dotlist(list(dotted))))

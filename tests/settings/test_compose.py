@@ -38,21 +38,15 @@ def test_what_serves_requests_infers_unless_a_mode_is_named(project):
         cells_of(compose(["protocol=server", "mode=train"]))
 
 
-def test_a_configuration_made_of_the_one_before_is_the_same_as_a_new_one(project, monkeypatch):
-    made, original = [], jobs.updated
-
-    def updated(run, composed, names):
-        found = original(run, composed, names)
-        made.append((found, jobs.typed(composed)))
-        return found
-
-    monkeypatch.setattr(jobs, "updated", updated)
+def test_a_sweeps_configuration_is_that_of_a_run_of_its_own(project):
     arguments = ["model.args.widths=[8],[8,9]", "model.batch_size=4,5", "model.input_shape=[3,8,8],[1,9,9]"]
-    axes = ["precision=fp32,bf16", "compile=false,true", "trainer.gradient_clip_val=1,2"]
-    compose(["-m", "model=custom", "model.target=a.B", *arguments, *axes])
-    assert len(made) == 2**6 - 2  # the first one of each network is new
-    assert all(one == other for one, other in made)
-    assert len({str(one) for one, _ in made}) == len(made)  # none was changed afterwards
+    own = ["model=custom", "model.target=a.B"]
+    found = compose(["-m", *own, *arguments, "precision=fp32,bf16", "trainer.gradient_clip_val=1,2"])
+    assert len({str(one) for one in found}) == len(found) == 2**5  # none was changed afterwards
+    first, last = ["[8]", "4", "[3,8,8]", "fp32", "1"], ["[8,9]", "5", "[1,9,9]", "bf16", "2"]
+    names = [word.partition("=")[0] for word in [*arguments, "precision=", "trainer.gradient_clip_val="]]
+    for one, values in ((found[0], first), (found[-1], last)):
+        assert [one] == compose([*own, *(f"{name}={value}" for name, value in zip(names, values, strict=True))])
 
 
 def test_a_file_that_was_changed_is_composed_anew_and_what_was_composed_before_stays(project):
