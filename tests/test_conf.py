@@ -7,6 +7,7 @@ import pytest
 import torch
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
+from omegaconf import OmegaConf
 
 from accelbench.data import obtain
 from accelbench.engines.lightning import zoo
@@ -16,7 +17,7 @@ from accelbench.grid.support import why_unfit
 from accelbench.schema.vocab import ARRAYS, FOLDER, MODULE, RANDOM, Device, Engine, Library
 from accelbench.schema.workload import SHAPES
 from accelbench.settings import config, params, to_cell
-from accelbench.settings.compose import structure, typed
+from accelbench.settings.compose import structure
 from accelbench.settings.config import GROUPS, Executor
 from accelbench.sinks.delivery import TRACKING
 
@@ -47,7 +48,7 @@ def hydra():
 
 @cache  # several tests ask for a model
 def composed(*overrides):
-    return to_cell.cell_and_options(typed(compose("config", list(overrides))))
+    return to_cell.cell_and_options(OmegaConf.to_object(compose("config", list(overrides))))
 
 
 # Each model alone, and a file of each other group at a time, since Hydra takes a fifth of a second.
