@@ -2,9 +2,9 @@ import dataclasses
 
 import pytest
 
-from accelbench.judging.roofline import WINOGRAD, bound, verdict
+from accelbench.judging.roofline import bound
 from accelbench.schema.measurement import Work
-from accelbench.schema.vocab import Bound, CeilingVerdict
+from accelbench.schema.vocab import Bound
 from schema.test_ceilings import CEILINGS
 
 # 0.2 s of arithmetic in fp32, 0.1 s of memory traffic, 0.01 s of launches.
@@ -30,14 +30,3 @@ WORK = Work(flops=2 * 10**11, bytes=10**10, num_operators=1000)
 def test_the_bound_is_what_is_waited_for_longest(work, precision, measured, word):
     assert bound(work, 0.5, CEILINGS, precision, **measured) == word
     assert bound(work, 0.5, None, precision, **measured) == (word if word in (Bound.data, Bound.copy) else None)
-
-
-@pytest.mark.parametrize(
-    ("rate", "word"),
-    [
-        *((0.5e12, CeilingVerdict.below), (1e12, CeilingVerdict.below), (1.01e12, CeilingVerdict.above)),
-        *((WINOGRAD * 1e12, CeilingVerdict.above), (2.26e12, CeilingVerdict.beyond)),
-    ],
-)
-def test_a_rate_above_the_ceiling_needs_another_probe_and_beyond_winograds_gain_is_wrong(rate, word):
-    assert verdict(rate, 1e12) == word

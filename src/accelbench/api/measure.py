@@ -20,7 +20,6 @@ from accelbench.grid import fingerprint, support
 from accelbench.isolation.processes import Sampler
 from accelbench.judging.asked import judge
 from accelbench.judging.disturbed import ALLOWED, BUSY
-from accelbench.judging.roofline import excess, verdict
 from accelbench.judging.row import remarks_in, summarise, warnings_of
 from accelbench.judging.warnings import Kind
 from accelbench.presentation import significant
@@ -33,6 +32,7 @@ from accelbench.schema.measurement import SystemSeries
 from accelbench.schema.record import Record, Row, number_of
 from accelbench.schema.text import one_line
 from accelbench.schema.workload import DataSpec, ModelSpec
+from accelbench.sweep.prober import against_ceiling
 
 DEVICES = (vocab.Device.cpu, vocab.Device.gpu)
 OPTIMIZERS = ("adam", "adamw", "sgd")
@@ -271,16 +271,11 @@ def _judged(record: Record, measurement: schema.Measurement) -> Row:
     name = record.cell.model.name
     if (defect := judge(record.cell, measurement)) is not None:
         raise InvalidError(f"{name}: {defect}")
-    row = summarise(record)
-    rate, ceiling = row["flops_per_s"], row["ceiling_flops_per_s"]
-    if not (isinstance(rate, float) and isinstance(ceiling, float) and rate > ceiling):
-        return row
-    above = excess(rate, ceiling)
-    if verdict(rate, ceiling) == vocab.CeilingVerdict.beyond:
+    record = against_ceiling(record)
+    if record.status == vocab.Status.invalid:
         wrong = "if `accelbench doctor --probe` finds no higher ceiling, the number is wrong"
-        raise InvalidError(f"{name}: {above}; {wrong}")
-    warned = dataclasses.replace(measurement, warnings=[*measurement.warnings, above])
-    return summarise(dataclasses.replace(record, measurement=warned))
+        raise InvalidError(f"{name}: {record.reason}; {wrong}")
+    return summarise(record)
 
 
 def _of_row(row: Row, cell: Cell, raw: schema.Measurement, *, is_function: bool) -> Measurement:

@@ -2,7 +2,7 @@
 
 from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.measurement import Work
-from accelbench.schema.vocab import Bound, CeilingVerdict
+from accelbench.schema.vocab import Bound
 
 # Winograd's F(2x2, 3x3) takes 16 multiplications where a direct convolution takes 36 (Lavin and Gray, "Fast Algorithms
 # for Convolutional Neural Networks", CVPR 2016). Operations are counted as of the direct convolution, so a true rate
@@ -40,20 +40,3 @@ def bound(
         least[Bound.launch] = work.num_operators * ceilings.launch_s
     possible = {word: time_s for word, time_s in least.items() if word == Bound.compute or time_s <= seconds}
     return max(possible, key=lambda word: possible[word])
-
-
-def verdict(rate: float, ceiling: float) -> CeilingVerdict:
-    """Whether operations per second can be true, beside the ceiling that the probe measured.
-
-    They are `below` it; `above`, so that one of the two may be wrong: probe again; or `beyond` Winograd's gain: wrong.
-    """
-    if rate <= ceiling:
-        return CeilingVerdict.below
-    return CeilingVerdict.above if rate <= WINOGRAD * ceiling else CeilingVerdict.beyond
-
-
-def excess(rate: float, ceiling: float) -> str:
-    """By how much a rate is above the ceiling, in words."""
-    times = f"{rate / 1e9:,.4g} GFLOP/s, {rate / ceiling:.2f} times the device's ceiling"
-    is_beyond = verdict(rate, ceiling) == CeilingVerdict.beyond
-    return f"{times}: more than the {WINOGRAD} that a faster algorithm explains" if is_beyond else times

@@ -101,8 +101,6 @@ Phase = StrEnum(
 Provenance = StrEnum("Provenance", ["measured", "estimated"])
 # What limits a step's speed: arithmetic, memory traffic, operator launches, waiting for data, or copying it.
 Bound = StrEnum("Bound", ["compute", "memory", "launch", "data", "copy"])
-# A rate against the device's ceiling: on `above` the device is probed again, `beyond` makes the cell invalid.
-CeilingVerdict = StrEnum("CeilingVerdict", ["below", "above", "beyond"])
 
 # Whether a percentile of latencies is at most its limit. `unknown`: neither is sure at 99 %.
 Verdict = StrEnum("Verdict", {"passes": "sure pass", "fails": "sure fail", "unknown": "can't tell"})

@@ -15,14 +15,14 @@ from accelbench.grid.fingerprint import of_cell
 from accelbench.isolation.hosts import Hosts, ProbeFailedError
 from accelbench.judging.disturbed import ALLOWED
 from accelbench.judging.load import MIN_OTHERS, MIN_STEAL
-from accelbench.judging.roofline import excess, verdict
+from accelbench.judging.roofline import WINOGRAD
 from accelbench.judging.row import ceilings_of, summarise
 from accelbench.presentation import significant
 from accelbench.project import CEILINGS
 from accelbench.schema.ceilings import Ceilings, formats_of, read_ceilings, write_ceilings
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import CeilingVerdict, Device, Engine, Precision, Status
+from accelbench.schema.vocab import Device, Engine, Precision, Status
 
 # The engine that probes, whichever engine a cell has: it is the device that is probed.
 PROBING_ENGINE = Engine.lightning
@@ -151,24 +151,14 @@ class Prober:
     def judged(self, record: Record) -> Record:
         """`record` with its device's ceilings, and with a warning or a verdict if it is faster than they are."""
         # The device is probed again for a cell above the ceiling, since another process may have slowed the probe; and
-        # if that is known, after the first undisturbed cell and one that comes near it. Beyond the gain of Winograd's
-        # algorithm a cell is invalid.
+        # if that is known, after the first undisturbed cell and one that comes near it.
         probed, rate = _probed(record.cell), flops_per_s(record)
         record = self._with_ceilings(record)
         while rate and (why := self._too_low(record, rate)) and self.num_reprobes[probed] < MAX_REPROBES:
             self.num_reprobes[probed] += 1
             self.probe(record.cell, formats_of(record.cell.precision), f"again: {why}")
             record = self._with_ceilings(record)
-        ceiling = _ceiling(record)
-        if rate is None or ceiling is None or record.measurement is None:
-            return record
-        found = verdict(rate, ceiling)
-        if found == CeilingVerdict.beyond:
-            return replace(record, status=Status.invalid, reason=excess(rate, ceiling))
-        if found == CeilingVerdict.above:
-            warnings = [*record.measurement.warnings, excess(rate, ceiling)]
-            return replace(record, measurement=replace(record.measurement, warnings=warnings))
-        return record
+        return against_ceiling(record)
 
     def _with_ceilings(self, record: Record) -> Record:
         known = self.known.get(_probed(record.cell))
@@ -192,6 +182,18 @@ def _probed(cell: Cell) -> Probed:
 def _ceiling(record: Record) -> float | None:
     ceilings = ceilings_of(record)
     return ceilings.ceiling_of(record.cell.precision) if ceilings else None
+
+
+def against_ceiling(record: Record) -> Record:
+    """`record`, with a warning if it is faster than its device's ceiling, or invalid beyond Winograd's gain."""
+    rate, ceiling, measured = flops_per_s(record), _ceiling(record), record.measurement
+    if rate is None or ceiling is None or measured is None or rate <= ceiling:
+        return record
+    times = f"{rate / 1e9:,.4g} GFLOP/s, {rate / ceiling:.2f} times the device's ceiling"
+    if rate > WINOGRAD * ceiling:
+        reason = f"{times}: more than the {WINOGRAD} that a faster algorithm explains"
+        return replace(record, status=Status.invalid, reason=reason)
+    return replace(record, measurement=replace(measured, warnings=[*measured.warnings, times]))
 
 
 def flops_per_s(record: Record) -> float | None:
