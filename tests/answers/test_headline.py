@@ -169,9 +169,9 @@ def test_the_fastest_settings_are_a_line_with_what_is_served_and_the_times_to_a_
     compared = [maker.ok(maker.cell(precision=word), rate) for word, rate in (("fp32", 1000), ("bf16", 3000))]
     found = cells([*compared, *served(maker), *served(maker, "mlp")])
     line = headline(answers(found), found)[0]
-    cnn, mlp, last = line.text.splitlines()
+    first, cnn, mlp = line.text.splitlines()
     assert line.above == f"{cnn}\n{mlp}"
     assert re.match(r"cnn infer.*: fp32, batches of at most 8: 200 to 240 requests/s with p99 at most 50 ms \(", cnn)
-    assert (mlp.split()[0], last) == ("mlp", "Training: mlp: bf16 (3.00 times as fast as the next, likely).")
+    assert (mlp.split()[0], first) == ("mlp", "Training: mlp: bf16 (3.00 times as fast as the next, likely).")
     alone = headline([], cells(served(maker)))[0]
     assert (alone.text, dict(alone.networks)) == (cnn, {})

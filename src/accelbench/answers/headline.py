@@ -59,7 +59,7 @@ def headline(answers: Sequence[Answer], cells: Sequence[MeasuredCell], published
 
 
 def _fastest(answers: Sequence[Answer], others: Sequence[str]) -> Line:
-    """The other speeds, then the fastest setting of each network by mode; the batch sizes if none has several."""
+    """The fastest setting of each network by mode, or the batch sizes if none has several; then the other speeds."""
     chosen = [answer for answer in answers if answer.group.others] or [answer for answer in answers if answer.others]
     if not chosen:
         alone = "Each network was measured with one setting: nothing to compare." if answers else ""
@@ -74,7 +74,7 @@ def _fastest(answers: Sequence[Answer], others: Sequence[str]) -> Line:
             columns.append(_networks(of_mode, has_devices=len(devices) > 1))
     texts = [_text(head, shown, column) for head, column in zip(heads, columns, strict=True)]
     rows = {name: [column.get(name) for column in columns] for name in shown}
-    return Line("Fastest", "\n".join([*others, *texts]), "\n".join(others), rows, heads, len(names) - len(shown))
+    return Line("Fastest", "\n".join([*texts, *others]), "\n".join(others), rows, heads, len(names) - len(shown))
 
 
 def _text(head: str, shown: Sequence[str], networks: Mapping[str, Network]) -> str:
