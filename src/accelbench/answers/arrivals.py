@@ -233,7 +233,7 @@ def target_answers(cells: Iterable[MeasuredCell]) -> list[TargetAnswer]:
 def _plain(cell: MeasuredCell) -> MeasuredCell:
     """Without the learning rate: equal but for `CHOSEN_SETTINGS` in cells that train the same to the same target."""
     model = replace(cell.cell.model, learning_rate=ModelSpec.learning_rate)
-    return replace(cell, cell=replace(cell.cell, model=model), known={})
+    return replace(cell, cell=replace(cell.cell, model=model))
 
 
 def _settings(group: Group, cells: Collection[MeasuredCell]) -> Iterator[Setting]:

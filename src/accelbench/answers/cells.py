@@ -14,7 +14,7 @@ from functools import cached_property
 from statistics import geometric_mean
 from typing import Any
 
-from accelbench.answers.process import PROCESS_SETTINGS, Process
+from accelbench.answers.process import COMPUTED, PROCESS_SETTINGS, Process
 from accelbench.compare.command_words import settling_command
 from accelbench.compare.sureness import MIN_PROCESSES, Judgement, Side, Steps, judge
 from accelbench.compare.sureness import NOTE as NOTE
@@ -174,7 +174,9 @@ def _cell(folder: str, of_cell: Sequence[Process], counted: Sequence[Process], *
         typical = by_time[len(by_time) // 2]
     kept: dict[str, Any] = {field.name: getattr(typical, field.name) for field in fields(Process)}
     kept |= {"cell": shown.cell, "label": shown.label, "folder": shown.folder, "is_confirming": False}
-    return MeasuredCell(**kept, processes=of_cell, **figures)
+    made = MeasuredCell(**kept, processes=of_cell, **figures)
+    vars(made).update({name: vars(typical)[name] for name in COMPUTED if name in vars(typical)})
+    return made
 
 
 def _interval(counted: Sequence[Process], *, is_interleaved: bool) -> tuple[float | None, float | None]:

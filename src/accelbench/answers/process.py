@@ -1,7 +1,7 @@
 """A planned process and what became of it, with its row of numbers: what all answers are made of."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ COMPUTED = (
     *("device_key", "environment_key", "doubts", "too_long"),
 )
 SAMPLES = ("warmup_s", "blocks", "latency_s", "launch_s", "data_s", "copy_in_s", "copy_out_s", "operators")
+WITHOUT: Any = {"breakdown": None, **{name: [] for name in SAMPLES}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,10 +43,6 @@ class Process:
     is_confirming: bool = False  # whether it was interleaved with another cell's processes, to say which cell is faster
     folder: str = ""  # of its sweep, as a report names it; may be empty
     path: Path | None = None  # of the record's file, whether there is one or not; None if that is unknown
-    known: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)  # what need not be computed
-
-    def __post_init__(self) -> None:
-        vars(self).update(self.known)  # where a `cached_property` looks first
 
     @classmethod
     def of(cls, record: Record, costs: Mapping[Device, Cost] | None = None, folder: str = "") -> "Process":
@@ -55,13 +52,13 @@ class Process:
 
     def without_samples(self) -> "Process":
         """The same, but what is computed from its raw samples is kept instead of these: many would fill the memory."""
-        known = {name: getattr(self, name) for name in COMPUTED}
+        for name in COMPUTED:
+            getattr(self, name)  # which keeps it, and `changed` does not drop it
         record = self.record
         if record is not None:
-            without: Any = {"breakdown": None, **{name: [] for name in SAMPLES}}
-            measured = record.measurement and changed(record.measurement, **without)
+            measured = record.measurement and changed(record.measurement, **WITHOUT)
             record = changed(record, measurement=measured, system=None)
-        return replace(self, record=record, known=known, costs={})
+        return changed(self, record=record, costs={})
 
     @cached_property
     def compared(self) -> record_sets.ComparedProcess | None:

@@ -140,7 +140,7 @@ def capacities(cells: Iterable[MeasuredCell]) -> list[Capacity]:
     invalid: dict[Hashable, dict[Hashable, float]] = defaultdict(dict)  # the rates, by setting and process
     for cell in cells:
         for each in cell.processes if cell.cell.protocol == Protocol.server else ():
-            setting, work = (replace(each, cell=of(each.cell), known={}) for of in (setting_of, work_of))
+            setting, work = (replace(each, cell=of(each.cell)) for of in (setting_of, work_of))
             if each.outcome == Status.invalid:
                 invalid[setting.measured_key][each.name, each.started_at] = each.cell.server.rate
             elif (probe := _probe(each, cell)) is not None:
@@ -165,7 +165,7 @@ def best_settings(found: Iterable[Capacity]) -> list[Capacity]:
 
 def _plain(probes: dict[Hashable, Probe]) -> MeasuredCell:
     cell = next(iter(probes.values())).cell
-    return replace(cell, cell=work_of(cell.cell), known={})
+    return replace(cell, cell=work_of(cell.cell))
 
 
 def _probe(process: Process, cell: MeasuredCell) -> Probe | None:

@@ -47,9 +47,12 @@ def default_folder(place: Workplace, context: Context) -> str:
 def costs(chosen: Namespace, project: Path | None) -> "dict[Device, Cost]":
     """The costs of the project, if there is one, with the prices that the flag gives. Raises UserError."""
     from accelbench.judging.costs import Cost
-    from accelbench.settings import params
 
-    found, text = params.costs(project), chosen.price_per_hour
+    found, text = dict[Device, Cost](), chosen.price_per_hour
+    if project is not None:
+        from accelbench.settings import params  # here, since it imports Hydra
+
+        found = params.costs(project)
     parts = [] if text is None else [part.rpartition("=") for part in text.split(",")]
     names = [name for name, _, _ in parts]
     for name, named, number in parts:

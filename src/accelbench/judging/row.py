@@ -1,5 +1,8 @@
 """One record -> one flat row of published numbers, which the report and the trackers both show."""
 
+from collections.abc import Callable
+from functools import cache
+from operator import attrgetter
 from pathlib import PurePath
 from statistics import fmean
 from typing import Any
@@ -47,7 +50,7 @@ SERIES = {
 
 def summarise(record: Record) -> Row:
     """The row of `cells.csv` for `record`: its columns, in order; None if unknown, or disturbed; texts are clean."""
-    row = {**_settings(record), **dict.fromkeys(MEASURED)}
+    row = {**_settings(record), **UNKNOWN}
     measured = record.measurement
     if measured is not None:
         row |= _rates(record, measured) | _latencies(measured) | _facts(measured)
@@ -70,7 +73,7 @@ def summarise(record: Record) -> Row:
         row = without_numbers(row)
     # What is printable is clean; most texts are.
     unclean = {name: value for name, value in row.items() if type(value) is str and not value.isprintable()}
-    return row | {name: clean(value) for name, value in unclean.items()}
+    return row | {name: clean(value) for name, value in unclean.items()} if unclean else row
 
 
 def without_numbers(row: Row) -> Row:
@@ -125,6 +128,7 @@ train_accuracy loss test_loss evaluation_s output_error time_s time_provenance d
 allocator_library cudnn_benchmark disturbed warnings tips notes
 """
 MEASURED = [*_MEASURED.split(), *BREAKDOWN, *served.COLUMNS, *target.COLUMNS, *generated.COLUMNS]
+UNKNOWN: Row = dict.fromkeys(MEASURED)
 
 
 def _settings(record: Record) -> Row:
@@ -132,10 +136,8 @@ def _settings(record: Record) -> Row:
     is_random = cell.data.name == vocab.RANDOM
     is_xla = cell.device in vocab.XLA and cell.engine == vocab.Engine.lightning
     has_images = not cell.model.batch and cell.model.library != vocab.Library.transformers
-    unused = {f"server.{name}" for name in UNUSED[cell.protocol]}
-    unused |= set() if cell.protocol == vocab.Protocol.target else {f"target.{name}" for name in vars(cell.target)}
-    unused |= set() if cell.mode == vocab.Mode.generate else {f"generate.{name}" for name in vars(cell.generate)}
-    declared_ones = {each.column: None if each.path in unused else each.value(cell) for each in DECLARED}
+    columns = _columns(cell.protocol, cell.mode, cell.keras is not None, cell.trainer is not None)
+    declared_ones = {column: value and value(cell) for column, value in columns.items()}
     return {
         "suite": cell.suite,
         "mode": cell.mode.value,
@@ -161,6 +163,18 @@ def _settings(record: Record) -> Row:
         "data_source": cell.model.batch or (data.source if data else None),
         "stand_in": data.stand_in if data else None,
     }
+
+
+@cache
+def _columns(
+    protocol: vocab.Protocol, mode: vocab.Mode, has_keras: bool, has_trainer: bool
+) -> dict[str, Callable[[Cell], Any] | None]:
+    """Column -> what gives the setting that it holds; None if such a cell does not use it."""
+    groups = {"server": True, "target": protocol == vocab.Protocol.target, "generate": mode == vocab.Mode.generate}
+    groups |= {"keras": has_keras, "trainer": has_trainer}
+    unused = {f"server.{name}" for name in UNUSED[protocol]}
+    are_used = {each: each.path not in unused and groups.get(each.path.partition(".")[0], True) for each in DECLARED}
+    return {each.column: attrgetter(each.path) if is_used else None for each, is_used in are_used.items()}
 
 
 def steady_rates(measured: Measurement) -> list[float]:
@@ -207,8 +221,10 @@ def _latencies(measured: Measurement) -> Row:
     for part in (measured.data_s, measured.copy_in_s, measured.copy_out_s):
         computed_s = computed_s - part if 0 < len(part) == len(latency) else computed_s
     parts: dict[str, Any] = {"launch_p50_ms": measured.launch_s, "data_wait_ms": measured.data_s}
-    parts |= {"copy_in_ms": measured.copy_in_s, "compute_ms": computed_s, "copy_out_ms": measured.copy_out_s}
-    row |= {column: 1000 * Sample(part).median if len(part) else None for column, part in parts.items()}
+    parts |= {"copy_in_ms": measured.copy_in_s, "copy_out_ms": measured.copy_out_s}
+    row |= {column: 1000 * Sample(part).median if part else None for column, part in parts.items()}
+    computed = latency if computed_s is latency.values else Sample(computed_s)
+    row["compute_ms"] = 1000 * computed.median if len(computed) else None
     if len(latency) >= order_statistics.NUM_SAMPLES_FOR[50]:
         row["num_outliers"] = latency.num_outliers
     # Of the steps that were waited for, or of whole epochs; None if steps fetch their batches themselves.

@@ -113,12 +113,13 @@ def _about_blocks(record: Record, measured: Measurement, row: Row) -> Iterator[R
         yield Kind.note, f"noisy: the speed is known to {100 * width:.0f} % only{end}", ""
     rates = [block.num_samples / block.seconds for block in blocks]
     if rates:
+        middle = median(rates)
         together = sum(block.num_samples for block in blocks) / sum(block.seconds for block in blocks)
         low, high = number_of(row, "samples_per_s_low"), number_of(row, "samples_per_s_high")
         is_covered = low is not None and high is not None and low <= together <= high
         is_covered &= not order_statistics.ends_apart(rates)  # that is no noise, though it widens the interval
-        if abs(together / median(rates) - 1) > MAX_CHANGE and not is_covered:
-            differs = f"{100 * (together / median(rates) - 1):+.0f} % from that of the median block"
+        if abs(together / middle - 1) > MAX_CHANGE and not is_covered:
+            differs = f"{100 * (together / middle - 1):+.0f} % from that of the median block"
             unlike = f"differs by {differs}: steps take unlike times"
             yield doubt("had uneven steps", f"the speed of all blocks together {unlike}")
     changed = order_statistics.change(rates) if rates else 0.0

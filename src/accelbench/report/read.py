@@ -25,7 +25,7 @@ from accelbench.schema.parallel import mapped, without_collection
 from accelbench.schema.plan_file import PlanEntry, PlanFile, RaceFile, read_race
 from accelbench.schema.record import Record, listed, read_environment
 from accelbench.schema.record import read_all as read_records
-from accelbench.schema.serialize import dumps
+from accelbench.schema.serialize import changed, dumps
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Device
 
@@ -67,7 +67,7 @@ class Sweep:
 
 def with_cells(sweeps: Sequence[Sweep]) -> list[Sweep]:
     """The same sweeps with the cells of their processes: processes of one cell may be of several sweeps."""
-    named = [[replace(each, folder=sweep.folder) for each in sweep.processes] for sweep in sweeps]
+    named = [[changed(each, folder=sweep.folder) for each in sweep.processes] for sweep in sweeps]
     found: dict[str, list[MeasuredCell]] = {sweep.folder: [] for sweep in sweeps}
     # A confirming process may stand in several sweeps.
     once = {(each.folder if not each.is_confirming else "", each.name): each for of_sweep in named for each in of_sweep}
@@ -154,7 +154,7 @@ def _with_confirming(sweeps: list[Sweep], folder: Path, costs: Costs) -> list[Sw
         if isinstance(each, UserError):
             sweeps[0].notes.append(_unread(place, each))
         else:
-            found += [replace(process, is_confirming=True) for process in each.processes]
+            found += [changed(process, is_confirming=True) for process in each.processes]
     joined = []
     for sweep in sweeps:
         known = {(each.cell.suite, each.measured_key) for each in sweep.processes}
@@ -208,7 +208,7 @@ def _of_records(folder: Path, costs: Costs, unread: UserError) -> Sweep:
     """The sweep of a folder whose plan is `unread`. Raises UserError: no record is readable."""
     race, readable = read_race(folder), read_records(sorted(folder.glob(RECORDS)))
     found = [
-        replace(each, path=path)
+        changed(each, path=path)
         for path, each in readable.each(lambda record: Process.of(record, costs).without_samples())
     ]
     made = [each for each in found if race is None or each.name not in race.short]
@@ -220,7 +220,7 @@ def _of_records(folder: Path, costs: Costs, unread: UserError) -> Sweep:
         raise UserError(f"{unread}; {first}" if os.path.lexists(folder / PLAN) else f"{folder}: {first}") from unread
     if len({each.label for each in made}) < len({each.cell.id for each in made}):
         labels = plan_file.labels(each.cell for each in made)
-        made = [replace(each, label=labels[each.cell.id]) for each in made]
+        made = [changed(each, label=labels[each.cell.id]) for each in made]
     suites = ", ".join(dict.fromkeys(each.cell.suite for each in made))
     plan = PlanFile(suite=suites, title=folder.resolve().name, study=None, profile=None, cells=[])
     return _sweep(folder, plan, sorted(made, key=lambda each: (each.started_at, each.name)), problems, unread)
@@ -301,7 +301,7 @@ def _judged_alike(sweeps: Sequence[Sweep], costs: Costs) -> list[Sweep]:
     def again(each: Process) -> Process:
         assert each.path is not None
         judged = _of_file(each.path, each.cell, each.label, costs, best[each.device_key])
-        return replace(judged, folder=each.folder, is_confirming=each.is_confirming)
+        return changed(judged, folder=each.folder, is_confirming=each.is_confirming)
 
     lower = [each for each in every if is_lower(each)]
     judged = dict(zip(map(id, lower), mapped(again, lower), strict=True))

@@ -9,7 +9,6 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from copy import copy
 from io import FileIO
 from pathlib import Path
 from types import NoneType
@@ -55,8 +54,8 @@ def load_if_fits(cls: type[T], values: Any) -> T | None:
 
 def changed(value: T, **changes: Any) -> T:
     """As `dataclasses.replace`, in a fifth of the time: no check runs again, and nothing that was cached is dropped."""
-    made = copy(value)
-    vars(made).update(changes)
+    made = object.__new__(type(value))
+    vars(made).update(vars(value), **changes)
     return made
 
 

@@ -5,9 +5,8 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, stdtrit
 
-from accelbench.stats.means import welch_freedom
+from accelbench.stats.means import student_quantile, welch_freedom
 
 CONFIDENCE = 0.95
 NUM_DRAWS = 4000
@@ -32,8 +31,10 @@ def difference_interval(first: Floats, second: Floats, confidence: float = CONFI
     Each side has at least two values. If their numbers differ, the bounds are wider: Welch's would raise 6 to 8 % false
     alarms with 5 and 20. Equal values give equal bounds on every call: the draws are seeded.
     """
+    from scipy.special import ndtr  # as in `means.student_quantile`
+
     difference = second.mean() - first.mean()
-    quantile = float(stdtrit(_degrees_of_freedom(first, second), (1 + confidence) / 2))
+    quantile = student_quantile(_degrees_of_freedom(first, second), confidence)
     welch = quantile * math.sqrt(first.var(ddof=1) / first.size + second.var(ddof=1) / second.size)
     tail = float(ndtr(-quantile))
     # The same draws of each side, whichever is the first: the bounds then only change their signs.

@@ -16,7 +16,7 @@ class MeanDifference(NamedTuple):
 
 def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
     """The bounds of the mean of at least two values, which are taken as independent and about normal."""
-    half = _student(len(values) - 1, confidence) * stdev(values) / math.sqrt(len(values))
+    half = student_quantile(len(values) - 1, confidence) * stdev(values) / math.sqrt(len(values))
     return fmean(values) - half, fmean(values) + half
 
 
@@ -37,11 +37,12 @@ def mean_difference(first: Sequence[float], second: Sequence[float], confidence:
     errors = [variance(values) / len(values) for values in (first, second)]
     if not any(errors):
         return MeanDifference(mean, mean, mean)
-    half = _student(welch_freedom(errors, (len(first), len(second))), confidence) * math.sqrt(sum(errors))
+    half = student_quantile(welch_freedom(errors, (len(first), len(second))), confidence) * math.sqrt(sum(errors))
     return MeanDifference(mean, mean - half, mean + half)
 
 
-def _student(degrees_of_freedom: float, confidence: float) -> float:
+def student_quantile(degrees_of_freedom: float, confidence: float) -> float:
+    """How many standard errors to either side of a mean hold the true one with `confidence`, by Student's t."""
     from scipy.special import stdtrit  # its import takes a tenth of a second; scipy.stats takes a whole one
 
     return float(stdtrit(degrees_of_freedom, (1 + confidence) / 2))

@@ -2,6 +2,7 @@
 
 import math
 import struct
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from functools import cache, cached_property
 from statistics import NormalDist
@@ -135,9 +136,11 @@ def change(values: Sequence[float]) -> float:
     third = len(values) // 3
     if third < 2:
         return 0.0
-    every = np.asarray(values)[:: len(values) // MOST_COMPARED + 1]
-    num = len(every)
-    trend = sum(np.sign(every[i + 1 :] - every[i]).sum() for i in range(num))
+    every = values[:: len(values) // MOST_COMPARED + 1]
+    num, trend, before = len(every), 0, list[float]()
+    for value in every:  # how many before it are less, minus how many are more
+        trend += bisect_left(before, value) + bisect_right(before, value) - len(before)
+        insort(before, value)
     is_trend = abs(trend) - 1 > _normal_quantile(0.995) * math.sqrt(num * (num - 1) * (2 * num + 5) / 18)
     is_change = is_trend or (third > 2 and ends_apart(values))
     return median(values[-third:]) / median(values[:third]) - 1 if is_change else 0.0
