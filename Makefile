@@ -58,11 +58,10 @@ repro: setup  ## run the main job: data, sweeps, report
 	@$(BIN)/python pipelines/repro.py
 
 # Four processes run the tests, more than the cores of a small machine, since tests wait for processes that they start.
-# Each imports only what its paths need: Keras, since TensorFlow and torch must not share a process, and its devices are
-# configured once in each; what imports torch; what starts cells, MLflow or DVC; and all other paths. Each takes about
-# two minutes of a core. The last ones are printed as they run, the others afterwards. All keep the bytecode of what they
-# import.
-KERAS := tests/engines/keras
+# Each imports only what its paths need: Keras, since TensorFlow and torch must not share a process, with some that need
+# neither; what imports torch; what starts cells, MLflow or DVC; and all other paths. They take about as long as each
+# other. The last ones are printed as they run, the others afterwards. All keep the bytecode of what they import.
+KERAS := tests/engines/keras tests/report tests/search
 TORCH := tests/engines tests/api/test_measure.py tests/isolation/test_child.py tests/test_conf.py
 STARTS := tests/lies tests/pipelines tests/sinks tests/stages tests/sweep tests/test_cli.py tests/test_docs.py
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --durations=10
@@ -71,7 +70,7 @@ define run_tests
 	$(PYTEST) -p no:hypothesispytest -m "$(1)" $(KERAS) > $$logs/keras 2>&1 & pids=$$!; \
 	$(PYTEST) -m "$(1)" $(TORCH) > $$logs/torch 2>&1 & pids="$$pids $$!"; \
 	$(PYTEST) -m "$(1)" $(STARTS) > $$logs/starts 2>&1 & pids="$$pids $$!"; \
-	status=0; $(PYTEST) -m "$(1)" $(addprefix --ignore=,$(TORCH) $(STARTS)) tests || status=1; \
+	status=0; $(PYTEST) -m "$(1)" $(addprefix --ignore=,$(KERAS) $(TORCH) $(STARTS)) tests || status=1; \
 	for pid in $$pids; do wait $$pid || status=1; done; cat $$logs/*; exit $$status
 endef
 

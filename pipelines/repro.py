@@ -277,10 +277,11 @@ class Job(contextlib.ExitStack):
             self._say(
                 f"No number of {counted(num, 'cell')}. To measure again: retry: failed in {PARAMS}, `make repro`."
             )
-        from accelbench.report.extension import load  # imports the plot libraries
-
         try:
-            load(params.report_extension(ROOT))
+            if extension := params.report_extension(ROOT):
+                from accelbench.report.extension import load  # imports the plot libraries
+
+                load(extension)
         except UserError as error:
             self._say(f"The report lacks what the project adds to it: {clean(str(error))}", "yellow")
         shutil.rmtree(ROOT / PREVIEW, ignore_errors=True)

@@ -29,16 +29,16 @@ from accelbench.schema import json_schema, record  # noqa: E402
 from accelbench.schema.vocab import Engine  # noqa: E402
 
 BOTH = {"torch", "tensorflow"}
-REASON = "torch and tensorflow are in one process: tests/engines/keras needs a pytest of its own, as in `make test`"
+REASON = (
+    "torch and tensorflow are in one process: tests/engines/keras runs beside none that imports torch, see Makefile"
+)
 KERAS = Path(__file__).parent / "engines" / "keras"
 
 
 def pytest_ignore_collect(collection_path, config):
-    """Leaves Keras' tests out of what is run beside others, such as `pytest tests/engines`: see REASON."""
+    """Leaves Keras' tests out where they are not named, as by `pytest tests/engines`: see REASON."""
     named = [(config.invocation_params.dir / each.partition("::")[0]).resolve() for each in config.args]
-    if collection_path == KERAS and not all(each.is_relative_to(KERAS) for each in named):
-        return True
-    return None
+    return True if collection_path == KERAS and not any(each.is_relative_to(KERAS) for each in named) else None
 
 
 def pytest_collection_finish(session):

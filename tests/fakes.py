@@ -422,11 +422,11 @@ def make_project(root: Path) -> Path:
 
 
 def copy_package(root: Path, name: str, old: str, new: str) -> None:
-    """Copies the package to root/src, with another text in the place of `old`, which one of its files has once."""
+    """Copies the package and its bytecode to root/src; one of its files, which has `old` once, gets another text."""
     import accelbench
 
     source = Path(accelbench.__path__[0]).parent
-    shutil.copytree(source, root / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    shutil.copytree(source, root / "src", ignore=shutil.ignore_patterns("*.egg-info"))
     path = root / "src" / "accelbench" / name
     text = path.read_text()
     assert text.count(old) == 1

@@ -83,20 +83,22 @@ class Project:
 
 
 def copy_project(root):
-    """Copies the project's files, except the tests, to `root`; returns `root`."""
+    """Copies the project's files, except the tests, to `root`, and the bytecode of its package; returns `root`."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True
     )
-    for name in listed.stdout.decode().splitlines():
-        if (ROOT / name).exists() and not name.startswith("tests/"):
+    names = [name for name in listed.stdout.decode().splitlines() if not name.startswith("tests/")]
+    for name in [*names, *(path.relative_to(ROOT) for path in ROOT.glob("src/**/*.pyc"))]:
+        if (ROOT / name).exists():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, root / name)
+            shutil.copy2(ROOT / name, root / name)  # with its time, by which Python knows its bytecode
     return root
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory):
+def project(tmp_path_factory, empty_store):
     root = copy_project(tmp_path_factory.mktemp("project"))
+    shutil.copy(empty_store / "mlflow.db", root)
     (root / "params.yaml").write_text(SUITE)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("CUDA_VISIBLE_DEVICES", "")  # as in the project
