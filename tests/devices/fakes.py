@@ -39,7 +39,15 @@ class FakeNvml:
             "DeviceGetCurrentClocksEventReasons": lambda handle: 0x20 | 0x4,
             "DeviceGetClockInfo": lambda handle, clock: {pynvml.NVML_CLOCK_SM: 1410}[clock],
         }
-        vars(self).update({f"nvml{name}": answer for name, answer in answers.items()}, **dict.fromkeys(failing, refuse))
+        self.answers = {f"nvml{name}": answer for name, answer in answers.items()} | dict.fromkeys(failing, refuse)
+
+    def answer(self, monkeypatch, visible=None):
+        """Instead of the library, in an environment whose CUDA_VISIBLE_DEVICES is `visible`."""
+        for name, answer in self.answers.items():
+            monkeypatch.setattr(pynvml, name, answer)
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible or "")
+        if visible is None:
+            monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
 
 
 def refuse_to_start():

@@ -25,12 +25,14 @@ def test_packages_are_added_up_their_parts_are_not_and_a_wrap_is_undone(tmp_path
     assert counter() == pytest.approx(150)
 
 
-def test_a_counter_that_may_not_be_read_is_none_and_gpus_are_read_from_nvml(tmp_path):
+def test_a_counter_that_may_not_be_read_is_none_and_gpus_are_read_from_nvml(tmp_path, monkeypatch):
     assert energy_counters.find_rapl(tmp_path) is None
     rapl(tmp_path, "intel-rapl:0", 100)
     (tmp_path / "sys/class/powercap/intel-rapl:0/energy_uj").unlink()
     assert energy_counters.counters(0, root=tmp_path) == {}
-    found = energy_counters.counters(2, FakeNvml(("A", "B")), {}, tmp_path)
+    FakeNvml(("A", "B")).answer(monkeypatch)
+    found = energy_counters.counters(2, tmp_path)
     assert {name: read() for name, read in found.items()} == {"gpu_0_energy_j": 1234.567, "gpu_1_energy_j": 1235.567}
     for nvml in (FakeNvml(failing=["nvmlDeviceGetTotalEnergyConsumption"]), FakeNvml(driver=False)):
-        assert energy_counters.counters(1, nvml, {}, tmp_path) == {}
+        nvml.answer(monkeypatch)
+        assert energy_counters.counters(1, tmp_path) == {}

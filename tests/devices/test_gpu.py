@@ -4,8 +4,6 @@ from accelbench.devices import gpu
 
 from .fakes import FakeNvml
 
-THREE = FakeNvml(("A", "B", "C"))
-
 
 @pytest.fixture
 def torch_folder(tmp_path):
@@ -17,27 +15,31 @@ def torch_folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("nvml", "environ", "cuda", "reason"),
+    ("nvml", "visible", "cuda", "reason"),
     [
-        (FakeNvml(driver=False), {}, "12.8", "no NVIDIA driver found (NVML Shared Library Not Found)"),
-        (FakeNvml(), {"CUDA_VISIBLE_DEVICES": ""}, "12.8", "CUDA_VISIBLE_DEVICES='' leaves no GPU visible"),
-        (FakeNvml(gpus=()), {}, "12.8", "no NVIDIA GPU found"),
-        (FakeNvml(), {}, None, "the installed torch is built without CUDA: install a CUDA build of it"),
-        (FakeNvml(cuda=11040), {}, "12.8", "driver 580.65.06 supports CUDA 11, torch needs 12.8: update the driver"),
+        (FakeNvml(driver=False), None, "12.8", "no NVIDIA driver found (NVML Shared Library Not Found)"),
+        (FakeNvml(), "", "12.8", "CUDA_VISIBLE_DEVICES='' leaves no GPU visible"),
+        (FakeNvml(gpus=()), None, "12.8", "no NVIDIA GPU found"),
+        (FakeNvml(), None, None, "the installed torch is built without CUDA: install a CUDA build of it"),
+        (FakeNvml(cuda=11040), None, "12.8", "driver 580.65.06 supports CUDA 11, torch needs 12.8: update the driver"),
     ],
 )
-def test_why_there_is_none(torch_folder, nvml, environ, cuda, reason):
-    report = gpu.look(nvml, environ, torch_folder(cuda))
+def test_why_there_is_none(torch_folder, monkeypatch, nvml, visible, cuda, reason):
+    nvml.answer(monkeypatch, visible)
+    report = gpu.look(torch_folder(cuda))
     assert (report.present, report.reason, report.count, report.memory_bytes) == (False, reason, 0, None)
-    assert gpu.look(FakeNvml(cuda=12020), {}, torch_folder("12.8")).present
+    FakeNvml(cuda=12020).answer(monkeypatch)
+    assert gpu.look(torch_folder("12.8")).present
 
 
-def test_the_weakest_of_several_counts_and_one_missing_figure_leaves_the_rest(torch_folder):
-    report = gpu.look(FakeNvml(("A100", "A100", "A30")), {}, torch_folder("12.8"))
+def test_the_weakest_of_several_counts_and_one_missing_figure_leaves_the_rest(torch_folder, monkeypatch):
+    FakeNvml(("A100", "A100", "A30")).answer(monkeypatch)
+    report = gpu.look(torch_folder("12.8"))
     assert (report.present, report.name, report.count, report.memory_bytes) == (True, "A100 + A30", 3, 40 * 10**9)
     assert (report.details["compute_capability"], report.details["gpu_2_power_limit_w"]) == ("8.0", "400")
     failing = ["nvmlDeviceGetMemoryInfo", "nvmlDeviceGetCudaComputeCapability", "nvmlDeviceGetEnforcedPowerLimit"]
-    report = gpu.look(FakeNvml(failing=failing), {}, torch_folder("12.8"))
+    FakeNvml(failing=failing).answer(monkeypatch)
+    report = gpu.look(torch_folder("12.8"))
     assert (report.present, report.name, report.memory_bytes) == (True, "NVIDIA A100", None)
     assert set(report.details) == {"driver", "torch_cuda"}
 
@@ -52,12 +54,14 @@ def test_the_weakest_of_several_counts_and_one_missing_figure_leaves_the_rest(to
         ("none", []),
     ],
 )
-def test_visible_as_cuda_reads_it(wanted, found):
-    environ = {} if wanted is None else {"CUDA_VISIBLE_DEVICES": wanted}
-    assert gpu.visible_handles(THREE, environ) == [f"handle-{index}" for index in found]
+def test_visible_as_cuda_reads_it(monkeypatch, wanted, found):
+    FakeNvml(("A", "B", "C")).answer(monkeypatch, wanted)
+    assert gpu.visible_handles() == [f"handle-{index}" for index in found]
 
 
-def test_a_mig_instance_has_its_gpus_capability():
-    [found] = gpu.visible_gpus(FakeNvml(), {"CUDA_VISIBLE_DEVICES": "MIG-1"})
+def test_a_mig_instance_has_its_gpus_capability(monkeypatch):
+    FakeNvml().answer(monkeypatch, "MIG-1")
+    [found] = gpu.visible_gpus()
     assert (found.compute_capability, found.multiprocessors) == ((8, 0), 42)
-    assert gpu.visible_gpus(FakeNvml(), {"CUDA_VISIBLE_DEVICES": "MIG-2"}) == []
+    FakeNvml().answer(monkeypatch, "MIG-2")
+    assert gpu.visible_gpus() == []

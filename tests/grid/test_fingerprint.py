@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from accelbench.devices.gpu import visible_gpus
 from accelbench.grid import fingerprint, own_code
 from devices.fakes import FakeNvml
 
@@ -101,9 +100,7 @@ def test_what_no_module_can_be_is_passed_over(folder, target):
 
 
 def test_the_machine_has_what_its_gpus_drivers_tell(monkeypatch):
-    fake = FakeNvml(("A100", "A30"), failing=["nvmlDeviceGetCudaComputeCapability"])
-    monkeypatch.setattr(fingerprint, "visible_gpus", lambda: visible_gpus(fake, {}))
-    monkeypatch.setattr(fingerprint.pynvml, "nvmlSystemGetDriverVersion", fake.nvmlSystemGetDriverVersion)
+    FakeNvml(("A100", "A30"), failing=["nvmlDeviceGetCudaComputeCapability"]).answer(monkeypatch)
     machine = fingerprint.fingerprint()["machine"]
     assert machine["gpus"] == ["A100", "A30"]
     assert [gpu["memory_gb"] for gpu in machine["gpu_details"]] == [40, 41]

@@ -1,11 +1,9 @@
 """Energy counters of the hardware, and the idle power that they show."""
 
 import functools
-import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pynvml
 
@@ -55,14 +53,12 @@ def find_rapl(root: Path = Path("/")) -> Rapl | None:
         return None
 
 
-def counters(
-    num_gpus: int, nvml: Any = pynvml, environ: Mapping[str, str] = os.environ, root: Path = Path("/")
-) -> Counters:
+def counters(num_gpus: int, root: Path = Path("/")) -> Counters:
     """The available counters: the processor's, and one per GPU for the first `num_gpus` visible ones."""
     rapl = find_rapl(root)
     found: Counters = {} if rapl is None else {"cpu_energy_j": rapl}
-    for index, handle in enumerate(gpu.first_handles(num_gpus, nvml, environ)):
-        query = functools.partial(gpu.ask, lambda one: nvml.nvmlDeviceGetTotalEnergyConsumption(one) / 1000, handle)
+    for index, handle in enumerate(gpu.first_handles(num_gpus)):
+        query = functools.partial(gpu.ask, lambda one: pynvml.nvmlDeviceGetTotalEnergyConsumption(one) / 1000, handle)
         if query() is not None:  # GPUs before Volta have no counter
             found[f"gpu_{index}_energy_j"] = query
     return found

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -27,15 +27,15 @@ class Gpu(NamedTuple):
     multiprocessors: int | None  # how many; most drivers report it of a MIG instance alone
 
 
-def look(nvml: Any = pynvml, environ: Mapping[str, str] = os.environ, torch_folder: Path | None = None) -> DeviceReport:
+def look(torch_folder: Path | None = None) -> DeviceReport:
     """The visible GPUs' report; without `torch_folder`, the installed torch counts."""
     try:
-        gpus = visible_gpus(nvml, environ)
-        driver, cuda = nvml.nvmlSystemGetDriverVersion(), nvml.nvmlSystemGetCudaDriverVersion() // 1000
+        gpus = visible_gpus()
+        driver, cuda = pynvml.nvmlSystemGetDriverVersion(), pynvml.nvmlSystemGetCudaDriverVersion() // 1000
     except pynvml.NVMLError as error:
         return absent(Device.gpu, f"no NVIDIA driver found ({error})")
     if not gpus:
-        wanted = environ.get("CUDA_VISIBLE_DEVICES")
+        wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
         hidden = f"CUDA_VISIBLE_DEVICES={wanted!r} leaves no GPU visible"
         return absent(Device.gpu, "no NVIDIA GPU found" if wanted is None else hidden)
     torch_cuda = torch_cuda_version(torch_folder or packages.folder("torch"))
@@ -77,7 +77,7 @@ def ask(query: Callable[..., Answer], *args: object) -> Answer | None:
         return None
 
 
-def visible_handles(nvml: Any = pynvml, environ: Mapping[str, str] = os.environ) -> list[Handle]:
+def visible_handles() -> list[Handle]:
     """The GPUs that CUDA_VISIBLE_DEVICES leaves visible, in its order; all GPUs if it is unset.
 
     It is read as CUDA reads it (CUDA C++ Programming Guide, "CUDA environment variables"): indices, UUIDs or prefixes
@@ -85,41 +85,41 @@ def visible_handles(nvml: Any = pynvml, environ: Mapping[str, str] = os.environ)
     PCI bus, as by default if all GPUs are of one model. Raises pynvml.NVMLError: no NVIDIA driver answers.
     """
     # Repeated calls are cheap: the library counts them, and it needs no shutdown before the process ends.
-    nvml.nvmlInit()
-    handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
-    wanted = environ.get("CUDA_VISIBLE_DEVICES")
+    pynvml.nvmlInit()
+    handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+    wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
     if wanted is None:
         return handles
     found: dict[str, Handle] = {}
     for word in map(str.strip, wanted.split(",")):
         if word in found:
             return []
-        if (handle := _named(nvml, handles, word)) is None:
+        if (handle := _named(handles, word)) is None:
             break
         found[word] = handle
     return list(found.values())
 
 
-def first_handles(num: int, nvml: Any, environ: Mapping[str, str]) -> list[Handle]:
+def first_handles(num: int) -> list[Handle]:
     """The first `num` of them, or fewer; [] without a driver. With a `num` of 0 no driver is asked."""
     try:
-        return visible_handles(nvml, environ)[:num] if num else []
+        return visible_handles()[:num] if num else []
     except pynvml.NVMLError:
         return []
 
 
-def visible_gpus(nvml: Any = pynvml, environ: Mapping[str, str] = os.environ) -> list[Gpu]:
+def visible_gpus() -> list[Gpu]:
     """The same, each as its driver describes it."""
     found = []
-    for handle in visible_handles(nvml, environ):
+    for handle in visible_handles():
         # A MIG instance has the compute capability and the power limit of the whole GPU.
-        whole = ask(nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle, handle) or handle
-        memory, attributes = ask(nvml.nvmlDeviceGetMemoryInfo, handle), ask(nvml.nvmlDeviceGetAttributes, handle)
-        limit_mw = ask(nvml.nvmlDeviceGetEnforcedPowerLimit, whole)
+        whole = ask(pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle, handle) or handle
+        memory, attributes = ask(pynvml.nvmlDeviceGetMemoryInfo, handle), ask(pynvml.nvmlDeviceGetAttributes, handle)
+        limit_mw = ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, whole)
         gpu = Gpu(
-            name=ask(nvml.nvmlDeviceGetName, handle) or "NVIDIA GPU",
+            name=ask(pynvml.nvmlDeviceGetName, handle) or "NVIDIA GPU",
             memory_bytes=None if memory is None else memory.total,
-            compute_capability=ask(nvml.nvmlDeviceGetCudaComputeCapability, whole),
+            compute_capability=ask(pynvml.nvmlDeviceGetCudaComputeCapability, whole),
             power_limit_w=None if limit_mw is None else limit_mw / 1000,
             multiprocessors=None if attributes is None else attributes.multiprocessorCount,
         )
@@ -127,11 +127,11 @@ def visible_gpus(nvml: Any = pynvml, environ: Mapping[str, str] = os.environ) ->
     return found
 
 
-def _named(nvml: Any, handles: list[Handle], word: str) -> Handle | None:
+def _named(handles: list[Handle], word: str) -> Handle | None:
     if word.isdigit():
         return dict(enumerate(handles)).get(int(word))
     if word.startswith("MIG-"):
-        return ask(nvml.nvmlDeviceGetHandleByUUID, word)
+        return ask(pynvml.nvmlDeviceGetHandleByUUID, word)
     of_uuid = word.startswith("GPU-")
-    matches = [each for each in handles if of_uuid and (ask(nvml.nvmlDeviceGetUUID, each) or "").startswith(word)]
+    matches = [each for each in handles if of_uuid and (ask(pynvml.nvmlDeviceGetUUID, each) or "").startswith(word)]
     return matches[0] if len(matches) == 1 else None

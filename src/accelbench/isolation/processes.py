@@ -8,9 +8,9 @@ import functools
 import os
 import signal
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pynvml
 
@@ -79,13 +79,13 @@ def end_orphans(own: Collection[int]) -> None:
             time.sleep(POLL_S)
 
 
-FIGURES: dict[str, Callable[[Any, gpu.Handle], float]] = {
-    "memory_mb": lambda nvml, handle: nvml.nvmlDeviceGetMemoryInfo(handle).used / MB,
-    "utilization_percent": lambda nvml, handle: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
-    "power_w": lambda nvml, handle: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
-    "temperature_c": lambda nvml, handle: nvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU),
-    "throttled": lambda nvml, handle: float(nvml.nvmlDeviceGetCurrentClocksEventReasons(handle) & SLOWED_DOWN != 0),
-    "sm_clock_mhz": lambda nvml, handle: nvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM),
+FIGURES: dict[str, Callable[[gpu.Handle], float]] = {
+    "memory_mb": lambda handle: pynvml.nvmlDeviceGetMemoryInfo(handle).used / MB,
+    "utilization_percent": lambda handle: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu,
+    "power_w": lambda handle: pynvml.nvmlDeviceGetPowerUsage(handle) / 1000,
+    "temperature_c": lambda handle: pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU),
+    "throttled": lambda handle: float(pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle) & SLOWED_DOWN != 0),
+    "sm_clock_mhz": lambda handle: pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM),
 }
 
 
@@ -119,14 +119,7 @@ class Sampler:
     the system doesn't report is None.
     """
 
-    def __init__(
-        self,
-        pid: int,
-        num_gpus: int = 0,
-        nvml: Any = pynvml,
-        environ: Mapping[str, str] = os.environ,
-        others: Sequence[int] = (),
-    ) -> None:
+    def __init__(self, pid: int, num_gpus: int = 0, others: Sequence[int] = ()) -> None:
         """Starts without a sample; the utilisation of the first one is measured from here.
 
         `pid` is the root of the process tree; the cell uses the first `num_gpus` of the visible GPUs. The trees of
@@ -134,7 +127,7 @@ class Sampler:
         """
         self._others_pids = others
         self._root: int | None = None
-        self._queries = _queries(num_gpus, nvml, environ)
+        self._queries = _queries(num_gpus)
         self._times_s: list[float] = []
         self._values: dict[str, list[float | None]] = {}
         self._memory_bytes: list[int] = []
@@ -272,18 +265,18 @@ def _of_process(pid: int) -> _Usage:
     )
 
 
-def _queries(num_gpus: int, nvml: Any, environ: Mapping[str, str]) -> dict[str, Callable[[], float | None]]:
+def _queries(num_gpus: int) -> dict[str, Callable[[], float | None]]:
     """The counters of throttling (CPU quota, temperature) and energy, and figures of GPUs, by the name of a series."""
-    queries = dict(energy_counters.counters(num_gpus, nvml, environ))
+    queries = dict(energy_counters.counters(num_gpus))
     if files := throttle_files():
         queries["cpu_quota_throttled_s"] = functools.partial(throttled_s, files)
     # Only the first package: a large machine has hundreds of these files, one per thread.
     heat = Path("/sys/devices/system/cpu/cpu0/thermal_throttle/package_throttle_count")
     if heat.exists():
         queries["cpu_thermal_throttles"] = functools.partial(_number_in, heat)
-    for index, handle in enumerate(gpu.first_handles(num_gpus, nvml, environ)):
+    for index, handle in enumerate(gpu.first_handles(num_gpus)):
         for figure, query in FIGURES.items():
-            queries[f"gpu_{index}_{figure}"] = functools.partial(query, nvml, handle)
+            queries[f"gpu_{index}_{figure}"] = functools.partial(query, handle)
     return queries
 
 
