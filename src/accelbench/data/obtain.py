@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 from urllib.error import URLError
 
 from accelbench.data import sets
@@ -99,23 +99,19 @@ class Target:
     settings: Mapping[str, int] = field(default_factory=dict)  # of this data set, such as `image_size`
 
 
-class DataSet(Protocol):
+class DataSet:
     """What `DATA_SET` of each module of `accelbench.data.sets` has."""
 
-    @property
-    def home(self) -> str | None:
-        """Where original files are looked for first, relative to the project; None if it has no files."""
-
-    @property
-    def settings(self) -> Mapping[str, int]:
-        """Name in params.yaml -> default."""
+    home: str | None = None  # where original files are looked for first, relative to the project; None without any
+    settings: Mapping[str, int] = {}  # name in params.yaml -> default
 
     def obtain(self, name: str, source: str, root: Path, target: Target) -> Obtained:
         """Writes the arrays. `source` is `auto`, `download`, or a path from `root`. Raises DataError."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileSet:
+class FileSet(DataSet):
     """A data set of original files: local ones, else a download, else a stand-in."""
 
     title: str  # the name in messages

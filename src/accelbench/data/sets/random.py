@@ -1,16 +1,12 @@
 """Random images: drawn when a cell runs, in the shape of its model and in its precision; nothing is prepared."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
-from accelbench.data.obtain import Obtained, Target
+from accelbench.data.obtain import DataSet, Obtained, Target
 
 
-class Random:
+class Random(DataSet):
     """No files."""
-
-    home = None
-    settings: Mapping[str, int] = {}
 
     def obtain(self, name: str, source: str, root: Path, target: Target) -> Obtained:
         return Obtained(source="normal random numbers, drawn for each cell from its seed")
