@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from random import SystemRandom
 from typing import Any
 
 from numpy.typing import NDArray
@@ -172,10 +173,6 @@ class CellRun:
         """The engine's own warnings to the reader of the numbers."""
         yield from ()
 
-    def tokens_per_sample(self) -> float | None:
-        """Tokens of the measured batches over their samples; None if nothing counts them."""
-        return None
-
     @property
     def fetches_inside(self) -> bool:
         """Whether the step fetches and copies its batches inside `compute`."""
@@ -321,7 +318,8 @@ class CellRun:
 
     def rows_of(self, size: int) -> list[int]:
         """The rows of a step's output that are compared, drawn when they are first needed."""
-        self.rows = self.rows or output_check.random_rows(size)
+        # At random, in an order that nothing in the process can know before.
+        self.rows = self.rows or SystemRandom().sample(range(size), min(NUM_ROWS, size))
         return self.rows
 
     def references(self) -> References:
@@ -410,7 +408,6 @@ class CellRun:
             output_error=None if self.is_reference else found.error,
             peak_device_bytes=self.resources.peak_device_bytes,
             peak_host_bytes=self.resources.peak_host_bytes,
-            tokens_per_sample=self.tokens_per_sample(),
             checks=[settings_check(self.backend.read_back(), observed.threads), *checks],
             checks_s=self.seen.checks_s,
             notes=[*self.notes(), *self.limits.left_out, *self.seen.notes(asked), *found.notes],

@@ -88,10 +88,12 @@ class Hosts:
         counted_as = None if cell.own_code else canonical_json(cell.settings() | others)
         request = _request(spec, cell, data_folder)
         if spec.exported_as is not None:
-            exported = export_folder(self._scratch / "exports", spec.exported_as, data_folder)
+            exports = self._scratch / "exports"
+            exports.mkdir(parents=True, exist_ok=True)
+            exported = exports / digest([spec.exported_as, str(data_folder)])[:16]  # the data set may calibrate it
             request = replace(request, exported=str(exported))
             if not exported.exists():
-                make_room(exported.parent)
+                make_room(exports)
                 outcome = self._ask(spec, replace(request, do=Do.export))
                 if outcome.status != Status.ok:
                     return outcome
@@ -192,12 +194,6 @@ def _request(spec: HostSpec, cell: Cell, data_folder: Path) -> Request:
     return Request(
         cell=cell, engine=spec.engine, data_folder=str(data_folder), timeout_s=cell.timeout_s, says_when=spec.says_when
     )
-
-
-def export_folder(parent: Path, exported_as: str, data_folder: Path) -> Path:
-    """The folder of an exported network (`HostSpec.exported_as`); the data set may calibrate it."""
-    parent.mkdir(parents=True, exist_ok=True)
-    return parent / digest([exported_as, str(data_folder)])[:16]
 
 
 def make_room(parent: Path, max_bytes: int = MAX_EXPORTS_BYTES) -> None:

@@ -189,11 +189,6 @@ class Findings:
     compared: int | None = None  # tensors of the output that were compared with the reference's; None if none were
 
 
-def random_rows(size: int) -> list[int]:
-    """Indices of at most `NUM_ROWS` rows, in an order that nothing in the process can know before."""
-    return SystemRandom().sample(range(size), min(NUM_ROWS, size))
-
-
 def random_order(size: int) -> list[int]:
     """An order in which no row keeps its place: one that did would hide that the others are not computed."""
     rows = SystemRandom().sample(range(size), size)

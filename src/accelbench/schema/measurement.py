@@ -133,6 +133,7 @@ class Observed:
     formats: dict[str, Count] = field(default_factory=dict)
     work: Work | None = None  # the work of one step
     loss: Number | None = None  # of the last training step's batch
+    tokens_per_sample: Rate | None = None  # of the batches that were measured
     answers: Answers | None = None  # of a trained classifier in inference, by an engine that exports it
     cudnn_benchmark: bool | None = None  # whether cuDNN tried its algorithms to choose the fastest
 
@@ -289,7 +290,6 @@ class Measurement(Observed):
     peak_host_bytes: Count | None = None  # the kernel's high-water mark when measuring ended, of all processes
     allocator: str | None = None  # as observed: a word of `vocab.Allocator`, `glibc`, or the name of another library
     allocator_library: str | None = None  # such as `libtcmalloc_minimal.so.4.5.10 gperftools 2.10`
-    tokens_per_sample: Rate | None = None  # of the batches that were measured
     checks: list[Check] = field(default_factory=list)  # what was observed of each promise
     checks_s: Seconds | None = None  # how long observing took; none of it is in what is timed
     notes: list[str] = field(default_factory=list)  # of what was measured, without a doubt about the numbers

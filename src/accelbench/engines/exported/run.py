@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -233,7 +233,10 @@ class _Run(NetworkOutputs):
         for name, took_s in ran.times:
             seconds[name] += took_s
         self.operators = busiest_of(seconds, Counter(name for name, _ in ran.times))
-        self.seen.products = _products(ran.formats)
+        nums: Counter[str] = Counter()
+        for name, num in ran.formats.items():
+            nums[Precision.int8 if name in INTEGERS else name] += num
+        self.seen.products = Products(flops=dict(nums), of="matrix products (each counted as one)")
         self.seen.modes = training_in_inference(self.network)
         if self.backend.flushes_denormals and ran.flushes_denormals is False:
             self.defects.append(NOT_SET)
@@ -248,11 +251,12 @@ class _Run(NetworkOutputs):
             num_devices=1,
             threads=ran.threads and ran.threads * self.cell.num_instances,
             work=self.work_of_step(self._work),
+            tokens_per_sample=self.workload.tokens_per_sample(),
             export_s=self.artifact.export_s,
             quantize_s=self.artifact.quantize_s,
             artifact_bytes=self.artifact.num_bytes,
             formats=dict(ran.formats),
-            answers=self._answers() if self.has_answers and not self.is_one_step else None,
+            answers=None if self.is_one_step else self._answers(),
         )
 
     def _work(self) -> Work:
@@ -263,16 +267,16 @@ class _Run(NetworkOutputs):
         # How many bytes a quantised network moves depends on which of its operators are.
         return replace(found, bytes=None) if self.quantizes else found
 
-    @property
-    def has_answers(self) -> bool:
-        """Whether the network was trained, and classifies images whose classes are known."""
+    @torch.no_grad()
+    def _answers(self) -> Answers | None:
+        """Asks what was measured and the network in fp32 on the test set, in whole batches.
+
+        None unless the network was trained, and classifies images whose classes are known.
+        """
         model = self.cell.model
         trained = model.weights != Weights.none and self.cell.data.pipeline in IMAGES
-        return trained and model.library in CLASSIFYING and not model.is_own("autoencoder")
-
-    @torch.no_grad()
-    def _answers(self) -> Answers:
-        """Asks what was measured and the network in fp32 on the test set, in whole batches."""
+        if not trained or model.library not in CLASSIFYING or model.is_own("autoencoder"):
+            return None
         arrays, size = load_split(self.data_folder, "test"), self.cell.batch_size
         found, found_in_fp32 = [], []  # whether each answer is right
         with new_tensors_in(torch.float32):
@@ -312,9 +316,6 @@ class _Run(NetworkOutputs):
                 yield "int8: this CPU has no instructions for it (VNNI or AMX), so that it gains little"
             yield f"int8: calibrated on {self.artifact.num_calibrated} samples"
 
-    def tokens_per_sample(self) -> float | None:
-        return self.workload.tokens_per_sample()
-
 
 class _CompiledStep:
     """A call of the compiled network, in the parts that the clock times; it computes in host memory."""
@@ -339,13 +340,6 @@ class _CompiledStep:
 
     def num_samples(self, batch: Any) -> int:
         return self.task.num_samples(batch)
-
-
-def _products(formats: Mapping[str, int]) -> Products:
-    nums: Counter[str] = Counter()
-    for name, num in formats.items():
-        nums[Precision.int8 if name in INTEGERS else name] += num
-    return Products(flops=dict(nums), of="matrix products (each counted as one)")
 
 
 def _timed(call: Callable[..., Any], *args: Any) -> tuple[Any, float]:

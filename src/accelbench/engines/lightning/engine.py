@@ -361,7 +361,9 @@ class _Run(NetworkOutputs):
         assert self.resources is not None
         device, backend, loss = self.observer.device(), self.backend, self.last_result.item() if self.trains else None
         threads = None if backend.torch_type == "xla" else torch.get_num_threads() * self.cell.num_instances
-        observed = self.observer.observed(self, num_devices=backend.num_devices(), threads=threads, loss=loss)
+        tokens = self.workload.tokens_per_sample()
+        known = {"num_devices": backend.num_devices(), "threads": threads, "tokens_per_sample": tokens}
+        observed = self.observer.observed(self, **known, loss=loss)
         weights = digest(self.network) if self.trains and self.ranks.num > 1 else None
         place, finite = backend.place(device, self.ranks.rank), all_finite(self.last_result)
         return Seen(observed, self.resources, place, finite, weights)
@@ -386,9 +388,6 @@ class _Run(NetworkOutputs):
     def notes(self) -> Iterator[str]:
         yield from self.workload.notes()
         yield from self.backend.notes()
-
-    def tokens_per_sample(self) -> float | None:
-        return self.workload.tokens_per_sample()
 
     def warnings(self) -> Iterator[str]:
         if self.is_compiled:
