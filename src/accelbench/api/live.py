@@ -169,9 +169,6 @@ class _NetworkRun(NetworkOutputs):
         work = count(self.cell, self.plain, self.workload.task, self.workload.example())
         return self.observer.observed(self, loss=loss, work=work)
 
-    def notes(self) -> Iterator[str]:
-        yield from self.workload.notes()
-
     def warnings(self) -> Iterator[str]:
         yield from self.kept
 

@@ -90,11 +90,21 @@ def throttled_s(files: Sequence[Path]) -> float | None:
     return max((seconds for file in files if (seconds := _throttled_s(file)) is not None), default=None)
 
 
+def oom_kills() -> int:
+    """Processes that the kernel killed for memory since the machine started; 0 if it does not count them."""
+    return int(_counts(Path("/proc/vmstat")).get("oom_kill", 0))
+
+
 def _throttled_s(file: Path) -> float | None:
-    words = _words(file)
-    counts = dict(zip(words[::2], words[1::2], strict=False))
+    counts = _counts(file)
     units = {"throttled_usec": 1e-6, "throttled_time": 1e-9}
     return next((int(counts[name]) * unit for name, unit in units.items() if name in counts), None)
+
+
+def _counts(file: Path) -> dict[str, str]:
+    """The words of a file of pairs, such as `throttled_usec 1000`."""
+    words = _words(file)
+    return dict(zip(words[::2], words[1::2], strict=False))
 
 
 def _cgroups(root: Path, controller: str) -> Iterator[Path]:

@@ -21,6 +21,7 @@ from multiprocessing import connection, forkserver
 from pathlib import Path
 from typing import Any
 
+from accelbench.devices.proc import oom_kills
 from accelbench.isolation import child
 from accelbench.isolation.messages import Outcome, Request, decode, encode
 from accelbench.isolation.processes import Sampler, Witness, children, end_orphans, no_core_s
@@ -263,15 +264,6 @@ def death(exitcode: int | None, num_oom_kills: int, log: str) -> Outcome:
     else:
         status, reason = Status.failed, f"its process ended with exit code {exitcode} and no result"
     return Outcome(status=status, reason=reason, error=log or None)
-
-
-def oom_kills() -> int:
-    """Processes that the kernel killed for memory since the machine started; 0 if it does not count them."""
-    try:
-        lines = Path("/proc/vmstat").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
 
 
 def log_end(path: str, size: int = ERROR_SIZE) -> str:

@@ -304,8 +304,7 @@ class _Run(NetworkOutputs):
             return super().reference_outputs(batches, **how)
 
     def notes(self) -> Iterator[str]:
-        yield from self.workload.notes()
-        yield from self.backend.notes()
+        yield from super().notes()
         if serves_any_size(self.cell) and (size := self.artifact.batch_size) is not None:
             yield f"the network can't be exported for batches of any size: each is filled up to {size} samples"
         if self.quantizes:

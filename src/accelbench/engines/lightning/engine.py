@@ -385,10 +385,6 @@ class _Run(NetworkOutputs):
         of_rank = count(self.cell, self.network, self.workload.task, self.workload.example(labelled=self.trains))
         return of_rank.of_devices(self.ranks.num)
 
-    def notes(self) -> Iterator[str]:
-        yield from self.workload.notes()
-        yield from self.backend.notes()
-
     def warnings(self) -> Iterator[str]:
         if self.is_compiled:
             yield from options.compile_warnings(self.cell.options)

@@ -1,7 +1,7 @@
 """The tensors of a network's output: what they are, their rows that are compared, and how they are computed again."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
@@ -109,6 +109,10 @@ class NetworkOutputs(CellRun):
 
     def joined(self, requests: Sequence[Any]) -> Any:
         return self.workload.joined(requests)
+
+    def notes(self) -> Iterator[str]:
+        yield from self.workload.notes()
+        yield from self.backend.notes()
 
     def begin_worker(self) -> None:
         """A thread takes over PyTorch's number of threads when it first asks for that; oneDNN does not ask."""
