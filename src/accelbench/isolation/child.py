@@ -43,15 +43,10 @@ NOT_THE_USERS = (*LIBRARIES, str(PACKAGE), str(Path(__file__).parents[1]))  # a 
 STACK_DUMP_SIGNAL = signal.SIGUSR2
 
 
-def main(
-    request: Request,
-    environment: Mapping[str, str],
-    answers: "connection.Connection[bytes, bytes]",
-    timed: "connection.Connection[bytes, bytes]",
-) -> None:
+def main(request: Request, environment: Mapping[str, str], host: "connection.Connection[bytes, bytes]") -> None:
     """The entry of the process, with this rank's variables; it does not return.
 
-    `answers` gets the encoded `Outcome`, and `timed` each moment of `measuring.witness`.
+    `host` gets each moment of `measuring.witness`, and at the end the encoded `Outcome`.
     """
     os.setsid()  # a process group, so that one signal ends the data workers too
     end_with_starter(lambda: os.killpg(0, signal.SIGKILL))
@@ -62,14 +57,14 @@ def main(
     os.environ.update(environment)
     # A folder of its own: whatever empties its TMPDIR must not remove the socket that further cells are forked through.
     os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="cell-")
-    witness.listen(lambda moment: timed.send_bytes(moment.encode()))
+    witness.listen(lambda moment: host.send_bytes(moment.encode()))
     witness.say(witness.Moment.ready)
     answer = respond(request)
     if answer.peak_host_bytes is None:
         answer = replace(answer, peak_host_bytes=high_water_bytes())
     sys.stdout.flush()
     sys.stderr.flush()
-    answers.send_bytes(encode(answer).encode())
+    host.send_bytes(encode(answer).encode())
     os._exit(0)  # frameworks' exit handlers may hang, and there is nothing left to save
 
 

@@ -38,7 +38,7 @@ END_S = 10.0
 # After one process of a cell failed, how long to wait for the answers of the others.
 LATE_S = 1.0
 STACK_S = 0.3  # in which a hung process prints its call stack
-MAX_WORD = 32  # bytes of what a process says
+MOMENTS = frozenset(each.encode() for each in Moment)
 LOCALHOST = "127.0.0.1"
 ERROR_SIZE = 4000  # characters of the end of a cell's output, which become its error
 READ_BYTES = 1 << 18  # of the end of a log, so that a secret at the edge of what is kept is seen whole, and masked
@@ -80,33 +80,24 @@ def main(answers: int) -> None:
 
 
 class _Rank:
-    """One process of a request, and the pipes by which its answer and its moments come."""
+    """One process of a request, and the pipe by which its moments come, and then its answer."""
 
     def __init__(self, context: Any, request: Request, environment: dict[str, str]) -> None:
-        pipes = [context.Pipe(duplex=False) for _ in range(2)]
-        self.pipes = self.answers, self.timed = [here for here, _ in pipes]
-        arguments = (request, environment, *(there for _, there in pipes))
-        self.process = context.Process(target=child.main, args=arguments, daemon=False)
+        self.pipe, there = context.Pipe(duplex=False)
+        self.process = context.Process(target=child.main, args=(request, environment, there), daemon=False)
         self.process.start()
-        for _, there in pipes:
-            there.close()
+        there.close()
         self.pid: int = self.process.pid  # it is also the id of its process group
 
-    def read(self) -> Outcome | None:
-        """The answer, if the pipe is readable; None if the process died, perhaps while it wrote."""
+    def read(self) -> Moment | Outcome | None:
+        """What the process says, if the pipe is readable; None if it died, perhaps while it wrote."""
         try:
-            return decode(Outcome, self.answers.recv_bytes())
+            said = self.pipe.recv_bytes()
+            return Moment(said.decode()) if said in MOMENTS else decode(Outcome, said)
         except (EOFError, OSError):
             return None
         except (ValueError, KeyError, TypeError) as error:  # of code that writes to the pipe itself
             return Outcome(status=Status.failed, reason=f"its process gave an answer that is none ({error})")
-
-    def hear(self) -> str | None:
-        """What the process says, if the pipe is readable; None if it will say nothing more."""
-        try:
-            return str(self.timed.recv_bytes(MAX_WORD).decode(errors="replace"))
-        except (EOFError, OSError):
-            return None
 
     def kill(self) -> None:
         # Its data workers too. There is no group if the process has ended, or has only just started.
@@ -151,8 +142,7 @@ class _Run:
             self._join()
             end_orphans(own)
             for rank in self.ranks:
-                for pipe in rank.pipes:
-                    pipe.close()
+                rank.pipe.close()
 
     def _join(self) -> None:
         deadline = time.monotonic() + END_S
@@ -161,31 +151,26 @@ class _Run:
 
     def _await(self, sampler: Sampler, witness: Witness) -> bool:
         """Samples until rank 0 has answered or any rank has failed; False after the time limit."""
-        first, stdin = self.ranks[0], sys.stdin.fileno()
-        timed = [first.timed]
-        deadline = time.monotonic() + self.request.timeout_s
+        stdin, deadline = sys.stdin.fileno(), time.monotonic() + self.request.timeout_s
         while (left := deadline - time.monotonic()) > 0:
-            pipes = {rank.answers: index for index, rank in enumerate(self.ranks) if index not in self.answers}
+            pipes = {rank.pipe: index for index, rank in enumerate(self.ranks) if index not in self.answers}
             before, waited_s, pause_s = time.monotonic(), no_core_s(), min(sampler.pause_s, left)
-            ready = connection.wait([*pipes, *timed, stdin], timeout=pause_s)
-            late_s = time.monotonic() - before - pause_s
-            witness.woke_late(max(late_s, no_core_s() - waited_s) if first.timed in ready else late_s)
-            if first.timed in ready and (moment := first.hear()) != Moment.done:
-                if moment is None:
-                    timed.clear()
-                else:
-                    witness.hear(moment)
-                continue
-            answered = [index for pipe, index in pipes.items() if pipe in ready]
-            self.answers |= {index: self.ranks[index].read() for index in answered}
+            ready = connection.wait([*pipes, stdin], timeout=pause_s)
+            late_s, no_s = time.monotonic() - before - pause_s, no_core_s() - waited_s
+            said = {index: self.ranks[index].read() for pipe, index in pipes.items() if pipe in ready}
+            moments = {index: each for index, each in said.items() if isinstance(each, Moment)}
+            self.answers |= {index: each for index, each in said.items() if not isinstance(each, Moment)}
+            witness.woke_late(max(late_s, no_s) if 0 in moments else late_s)
+            if 0 in moments:
+                witness.hear(moments[0])
             if 0 in self.answers or not self._is_good:
                 return True
             if stdin in ready:  # standard input has closed: no request comes while the host is busy
                 sys.exit(0)
-            if first.timed in ready:
-                timed.clear()
+            if moments.get(0) == Moment.done:
                 self.answer(None)
-            sampler.sample()
+            if not moments:
+                sampler.sample()
         return False
 
     @property
@@ -201,10 +186,12 @@ class _Run:
             return answer
         deadline = time.monotonic() + LATE_S
         for index, rank in enumerate(self.ranks):
-            if index not in self.answers and connection.wait(
-                [rank.answers, rank.process.sentinel], max(0.0, deadline - time.monotonic())
+            while index not in self.answers and connection.wait(
+                [rank.pipe, rank.process.sentinel], max(0.0, deadline - time.monotonic())
             ):
-                self.answers[index] = rank.read() if rank.answers.poll() else None
+                said = rank.read() if rank.pipe.poll() else None
+                if not isinstance(said, Moment):
+                    self.answers[index] = said
         failed = {index: each for index, each in self.answers.items() if each is not None and each.status not in GOOD}
         if dead := [index for index, each in self.answers.items() if each is None]:
             index, process = dead[0], self.ranks[dead[0]].process

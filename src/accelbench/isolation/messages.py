@@ -3,7 +3,7 @@
 sweep  -- Request -->  host  -- the same -->  child
 sweep  <-- Outcome --  host  <-- Outcome --   child
 
-The child says when a timed section begins and ends, and when nothing more is timed; the last one the host passes on.
+Before, the child says when a timed section begins and ends, and when nothing more is timed, which the host passes on.
 """
 
 import json
