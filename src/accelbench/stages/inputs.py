@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,9 +45,7 @@ def write_environment(_: "Console") -> None:
 
 
 def _write_if_changed(path: Path, value: object) -> None:
-    try:
-        written = json.loads(path.read_text())
-    except (OSError, ValueError):
-        written = None
-    if written != value:
-        write_json(path, value)
+    with suppress(OSError, ValueError):
+        if json.loads(path.read_text()) == value:
+            return
+    write_json(path, value)

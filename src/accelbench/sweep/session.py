@@ -4,6 +4,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -56,23 +57,19 @@ class Session:
     ) -> None:
         check_local(context.options.executor)
         self.context, self.ready, self.todo, self._is_brief = context, ready, todo, is_brief
-        self._progress: SweepProgress | None = None
         self._null: calibration.Null | None = None  # of the machine, if requests arrive
 
     def __enter__(self) -> "Session":
-        if self.todo:
-            try:
-                self._start()
-            except BaseException as error:
-                self.__exit__(error)
-                raise
+        with ExitStack() as stack:
+            if self.todo:
+                self._start(stack)
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        if self._progress is not None:
-            self._progress.__exit__(*error)
+        self._stack.close()
 
-    def _start(self) -> None:
+    def _start(self, stack: ExitStack) -> None:
         hosts, place, options = self.context.hosts, self.context.place, self.context.options
         runnable = [item.cell for item in self.todo if item.skip_reason is None]
         num_gpus = max((cell.devices for cell in runnable if cell.device == Device.gpu), default=0)
@@ -87,14 +84,14 @@ class Session:
             # power. Another engine's host would disturb the probe.
             hosts.start(runnable[0])
         self.evidence = read_evidence(place.root, environment["machine"], {cell.id for cell in runnable})
-        self._progress = SweepProgress(
+        progress = SweepProgress(
             self.context.console,
             self.todo,
             self.evidence,
             is_brief=self._is_brief,
             says_mistakes=len(self.ready.planned) > 1,  # else the end says it, or the exception of the Python API
         )
-        self._progress.__enter__()
+        self._progress = stack.enter_context(progress)
         self._preflight = Preflight(hosts, self.ready.data_folder)
         self._preflight.check(runnable, self.check_s)
         failures = [failure for cell in runnable if (failure := self._preflight.failure(cell)) is not None]
@@ -128,7 +125,6 @@ class Session:
 
         A cell that other programs disturbed waits for a quiet machine, and is run once more, within `left_s`.
         """
-        assert self._progress is not None, "entered, with something to do"
         self._progress.start(item)
         failure = self._preflight.failure(item.cell) if item.skip_reason is None else None
         environment = self.ready.environment(item.cell)
