@@ -78,18 +78,14 @@ TOKEN_NOTE = (
 )
 
 
-def _token_column(heading: str, column: str) -> Column[MeasuredCell]:
-    return Column(heading, lambda cell: cell.row[column], number)
-
-
 TOKEN_COLUMNS: list[Column[MeasuredCell]] = [
     Column("cell", lambda cell: cell.label),
-    _token_column("tokens/s in all", "tokens_per_s"),
-    _token_column("decode tokens/s", "decode_tokens_per_s"),
-    *(_token_column(word, f"decode_tokens_per_s_{end}") for word, end in (("from", "low"), ("to", "high"))),
-    _token_column("first token (ms)", "ttft_ms"),
-    *(_token_column(f"a token, p{percent} (ms)", f"tpot_p{percent}_ms") for percent in (50, 90, 99)),
-    _token_column("key-value cache (MB)", "kv_cache_mb"),
+    Column("tokens/s in all", "tokens_per_s", number),
+    Column("decode tokens/s", "decode_tokens_per_s", number),
+    *(Column(word, f"decode_tokens_per_s_{end}", number) for word, end in (("from", "low"), ("to", "high"))),
+    Column("first token (ms)", "ttft_ms", number),
+    *(Column(f"a token, p{percent} (ms)", f"tpot_p{percent}_ms", number) for percent in (50, 90, 99)),
+    Column("key-value cache (MB)", "kv_cache_mb", number),
 ]
 
 

@@ -12,26 +12,22 @@ NOTE = (
 )
 
 
-def _column(heading: str, name: str) -> Column[Setting]:
-    return Column(heading, lambda setting: setting.number(name), number)
-
-
 COLUMNS: list[Column[Setting]] = [
     Column("setting", lambda setting: setting.name),
     Column("arrived", lambda setting: setting.arrived_text),
     Column("of all (%)", lambda setting: "{:.0f} to {:.0f}".format(*(100 * end for end in setting.share))),
     Column("seconds", lambda setting: Entry(setting.median_text, setting.number("target_s"))),
     Column("95 % interval", lambda setting: setting.interval_text),
-    _column("not before (s)", "target_low_s"),
+    Column("not before (s)", "target_low_s", number),
     Column("expected (s)", lambda setting: setting.expected_s, number),
-    _column("epochs", "target_epochs"),
-    _column("MLPerf (s)", "target_mlperf_s"),
-    _column("AlgoPerf (s)", "target_train_s"),
-    _column("airbench (s)", "target_airbench_s"),
-    _column("compile (s)", "target_compile_s"),
-    _column("J", "target_j"),
-    _column("cost", "target_cost"),
-    Column("on the test set", lambda setting: setting.number("target_tested"), number),
+    Column("epochs", "target_epochs", number),
+    Column("MLPerf (s)", "target_mlperf_s", number),
+    Column("AlgoPerf (s)", "target_train_s", number),
+    Column("airbench (s)", "target_airbench_s", number),
+    Column("compile (s)", "target_compile_s", number),
+    Column("J", "target_j", number),
+    Column("cost", "target_cost", number),
+    Column("on the test set", "target_tested", number),
     Column("epochs against fp32", lambda setting: setting.refused or setting.guard),
 ]
 

@@ -41,13 +41,13 @@ def _num_doubts(cells: Sequence[MeasuredCell]) -> int | None:
 # What a cell achieved.
 FIGURES: list[Column[MeasuredCell]] = [
     Column("samples/s", lambda cell: None if cell.cell.mode == Mode.generate else cell.speed, number),
-    Column("tokens/s", lambda cell: cell.row["tokens_per_s"], number),
+    Column("tokens/s", "tokens_per_s", number),
     Column("± (%)", _half_width),
-    Column("first token (ms)", lambda cell: cell.row["ttft_ms"], number),
-    Column("a token (ms)", lambda cell: cell.row["tpot_p50_ms"], number),
-    Column("p50 (ms)", lambda cell: cell.row["latency_p50_ms"], number),
-    Column("J/sample", lambda cell: cell.row["energy_j_per_sample"], number),
-    Column("cost of a million", lambda cell: cell.row["cost_per_million_samples"], number),
+    Column("first token (ms)", "ttft_ms", number),
+    Column("a token (ms)", "tpot_p50_ms", number),
+    Column("p50 (ms)", "latency_p50_ms", number),
+    Column("J/sample", "energy_j_per_sample", number),
+    Column("cost of a million", "cost_per_million_samples", number),
     Column("bound by", lambda cell: cell.row["bound"]),
     Column("doubts", lambda cell: _num_doubts([cell]), count),
 ]

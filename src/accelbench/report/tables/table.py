@@ -60,15 +60,18 @@ def speed(cell: MeasuredCell) -> Entry:
 
 @dataclass(frozen=True)
 class Column(Generic[Subject]):
-    """A column of a table: its heading, the value that it takes from what a row is about, and its format."""
+    """A column of a table: its heading, the value that it takes from what a row is about, and its format.
+
+    The value may be the name of a number, which what a row is about has by its method `number`.
+    """
 
     heading: str
-    value: Callable[[Subject], Any]
+    value: Callable[[Subject], Any] | str
     format: Callable[[Any], Entry] = word
 
-    def entry(self, subject: Subject) -> Entry:
+    def entry(self, subject: Any) -> Entry:
         """What the column shows of `subject`."""
-        return self.format(self.value(subject))
+        return self.format(subject.number(self.value) if isinstance(self.value, str) else self.value(subject))
 
 
 def columns_of(
@@ -78,7 +81,7 @@ def columns_of(
     by_heading = {column.heading: column for column in columns}
 
     def of(column: Column[Part]) -> Column[Subject]:
-        return Column(column.heading, lambda subject: column.value(part(subject)), column.format)
+        return Column(column.heading, lambda subject: column.entry(part(subject)))
 
     return [of(by_heading[heading]) for heading in headings or by_heading]
 
