@@ -5,7 +5,7 @@ from accelbench.commands.plan import _seeds
 from accelbench.errors import UserError
 from accelbench.schema.cell import MAX_SEED
 from accelbench.schema.vocab import Engine, Precision, Protocol
-from accelbench.sweep.seeds import with_seeds
+from accelbench.sweep.interleaved import with_seeds
 from fakes import make_cell
 
 

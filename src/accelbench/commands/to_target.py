@@ -49,8 +49,7 @@ def run(sides: Sequence[str], chosen: Namespace, context: Context) -> int:
         from accelbench.settings.compose import cells_of, compose, words_in
         from accelbench.sweep import run as sweep
         from accelbench.sweep import terminal
-        from accelbench.sweep.interleaved import why_pointless
-        from accelbench.sweep.seeds import with_seeds
+        from accelbench.sweep.interleaved import why_pointless, with_seeds
 
         given, verbose = [words_in(words) for words in sides], [VERBOSE] * chosen.verbose
         if refused := DECIDED & {word.partition("=")[0] for words in given for word in words}:

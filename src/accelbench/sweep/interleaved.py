@@ -1,4 +1,4 @@
-"""Two cells measured interleaved: fresh processes of both in a random order, so that drift affects both alike."""
+"""Fresh processes of two cells in a random order, or of trainings by seed, so that drift affects all alike."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from accelbench.answers.arrivals import reference_of
 from accelbench.compare.record_sets import ComparedProcess, RecordSet
 from accelbench.compare.sureness import MIN_PROCESSES
 from accelbench.errors import UserError, writing_errors
@@ -15,7 +16,7 @@ from accelbench.grid.plan import check_request, prepare, why_skipped
 from accelbench.lock import hold_measuring
 from accelbench.presentation import say
 from accelbench.project import COMPARISON, RECORDS, workplace
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import MAX_SEED, Cell
 from accelbench.schema.record import Record, RecordName, read_all
 from accelbench.schema.serialize import digest, load, read_json, write_json
 from accelbench.settings.config import SweepOptions, differing_options
@@ -85,6 +86,23 @@ def shuffled_runs(first: Cell, second: Cell, num_rounds: int, seed: int) -> Inte
     is_second = [choice for _ in range(num_rounds) for choice in generator.sample([False, True], 2)]
     cells = [replace(second if choice else first, repeat=position) for position, choice in enumerate(is_second)]
     return InterleavedRuns(seed, cells, is_second)
+
+
+def with_seeds(cells: Sequence[Cell], num: int) -> list[Cell]:
+    """So many seeds of each cell, and twice as many of its reference, as MLPerf's reference points have.
+
+    Of each seed, all settings run before those of the next one; what only the references need comes last.
+
+    Raises UserError: a seed is too large, or there are too many.
+    """
+    for cell in cells:
+        if cell.seed + 2 * num > MAX_SEED:
+            raise UserError(f"seed={cell.seed}: with --seeds {num}, seeds end at {MAX_SEED}")
+    references = list(map(reference_of, cells))
+    check_cells(num * (len(cells) + 2 * len(references)), f"--seeds {num}")
+    asked = [replace(cell, seed=cell.seed + more) for more in range(num) for cell in cells]
+    further = [replace(cell, seed=cell.seed + more) for more in range(2 * num) for cell in references]
+    return list({cell.id: cell for cell in [*asked, *further]}.values())
 
 
 def save_comparison(runs: InterleavedRuns, names: tuple[str, str], records: Sequence[Record], folder: Path) -> None:
