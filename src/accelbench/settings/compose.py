@@ -4,6 +4,7 @@ import copy
 import shlex
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, lru_cache
 from glob import glob
 from pathlib import Path
@@ -25,7 +26,6 @@ from accelbench.schema.vocab import SERVING, Mode, Protocol
 from accelbench.settings import config, params, suites, to_cell
 from accelbench.settings.config import GROUPS, RunConfig
 from accelbench.settings.suites import Rule, is_excluded, parse
-from accelbench.settings.to_cell import repeated
 
 Files = tuple[tuple[str, bytes], ...]  # the paths and contents of conf's files
 
@@ -38,7 +38,7 @@ def cells_of(configs: list[config.RunConfig]) -> tuple[list[Cell], config.SweepO
         if names := config.differing_options(options, other):
             raise UserError(f"{names}: holds for a whole sweep: give it one value")
     suites.check_cells(len(pairs) * options.repeats, f"repeats={options.repeats}")
-    return repeated([cell for cell, _ in pairs], options.repeats), options
+    return [replace(cell, repeat=cell.repeat + more) for cell, _ in pairs for more in range(options.repeats)], options
 
 
 def compose(words: list[str]) -> list[config.RunConfig]:
@@ -81,7 +81,7 @@ def compose(words: list[str]) -> list[config.RunConfig]:
 
 def compose_all(jobs: Iterable[Sequence[str]], rules: Sequence[Rule], files: Files) -> Iterator[RunConfig]:
     """Yields the configuration of each job, given as words, that no exclude rule matches. Hydra is initialised."""
-    composer, parsed = _Composer(files), cache(parse)
+    parsed, first = cache(parse), tuple[str, ...]()
     # Each job of a sweep sets the same names, so that of each choice of files, the next job only needs the values that
     # differ: a new configuration takes 4 ms.
     latest: dict[tuple[str, ...], tuple[DictConfig, Mapping[str, str]]] = {}
@@ -90,7 +90,9 @@ def compose_all(jobs: Iterable[Sequence[str]], rules: Sequence[Rule], files: Fil
         values = {word.partition("=")[0]: word for word in words if _is_value(word)}
         overrides = {name: parsed(word) for name, word in values.items()}
         merges = any(isinstance(each.value(), dict) for each in overrides.values())  # with what is there
-        config, present = (composer.compose(choices), {}) if merges or choices not in latest else latest[choices]
+        first = first or choices
+        is_new = merges or choices not in latest
+        config, present = (_composed_of(choices, first, files), {}) if is_new else latest[choices]
         for name, word in values.items():
             if present.get(name) != word:
                 OmegaConf.update(config, overrides[name].key_or_group, overrides[name].value(), merge=True)
@@ -101,37 +103,29 @@ def compose_all(jobs: Iterable[Sequence[str]], rules: Sequence[Rule], files: Fil
             yield run
 
 
-class _Composer:
-    """Composes every combination of files from a composition of each file, since Hydra takes 60 ms for each."""
+def _composed_of(choices: tuple[str, ...], first: tuple[str, ...], files: Files) -> DictConfig:
+    """A new configuration of `choices`, made of a composition of each file beside those of `first`.
 
-    def __init__(self, files: Files) -> None:
-        self._files = files
-        self._first: tuple[str, ...] = ()
-        self._of_word: dict[str, DictConfig | None] = {}  # the section that a word chooses; None: it changes more
+    Hydra takes 60 ms for each. Both name the same groups in the same order.
+    """
+    config: DictConfig = copy.deepcopy(_composed(first, files))
+    for number, (word, usual) in enumerate(zip(choices, first, strict=True)):
+        if word != usual:
+            if (section := _section(word, number, first, files)) is None:
+                return copy.deepcopy(_composed(choices, files))
+            config[word.partition("=")[0]] = section
+    return config
 
-    def compose(self, choices: tuple[str, ...]) -> DictConfig:
-        """A new configuration of the files that `choices` name; all calls name the same groups in the same order."""
-        if not self._first:
-            self._first, self._base = choices, _composed(choices, self._files)
-        config: DictConfig = copy.deepcopy(self._base)
-        for number, (word, first) in enumerate(zip(choices, self._first, strict=True)):
-            if word != first:
-                if word not in self._of_word:
-                    self._of_word[word] = self._section(word, number)
-                if (section := self._of_word[word]) is None:
-                    config = copy.deepcopy(_composed(choices, self._files))
-                    break
-                config[word.partition("=")[0]] = section
-        return config
 
-    def _section(self, word: str, number: int) -> DictConfig | None:
-        """What the file that `word` names sets; None if it sets more than its section, as model=timm sets the data."""
-        group = word.partition("=")[0]
-        config = _composed((*self._first[:number], word, *self._first[number + 1 :]), self._files)
-        if group not in GROUPS or _without(config, group) != _without(self._base, group):
-            return None
-        section: DictConfig = config[group]
-        return section
+@lru_cache(maxsize=128)
+def _section(word: str, number: int, first: tuple[str, ...], files: Files) -> DictConfig | None:
+    """What the file that `word` names sets; None if it sets more than its section, as model=timm sets the data."""
+    group = word.partition("=")[0]
+    config = _composed((*first[:number], word, *first[number + 1 :]), files)
+    if group not in GROUPS or _without(config, group) != _without(_composed(first, files), group):
+        return None
+    section: DictConfig = config[group]
+    return section
 
 
 def _contents(conf: Path) -> Files:
@@ -143,6 +137,7 @@ def _contents(conf: Path) -> Files:
         raise UserError(f"{error.filename}: can't be read ({error.strerror})") from error
     if any(b"searchpath" in content for _, content in files):  # files elsewhere may have changed, too
         _composed.cache_clear()
+        _section.cache_clear()
     return files
 
 

@@ -2,7 +2,7 @@
 
 import math
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
@@ -248,11 +248,6 @@ def _check_generation(run: RunConfig) -> None:
     if run.protocol == vocab.Protocol.steps and run.steps * generate.new_tokens > MAX_STEPS:
         most = MAX_STEPS // generate.new_tokens
         raise UserError(f"steps={run.steps}: a record keeps the times of {MAX_STEPS:,} tokens: use at most {most}")
-
-
-def repeated(cells: Iterable[Cell], num: int) -> list[Cell]:
-    """Each cell `num` times, with `repeat` counted up: each repeat is a fresh process."""
-    return [replace(cell, repeat=cell.repeat + more) for cell in cells for more in range(num)]
 
 
 def check_limits(run: RunConfig) -> None:
