@@ -14,7 +14,8 @@ COMPLETION = Path(__file__).parent / "completion.bash"
 
 def script(commands: Sequence[Command], conf: Path) -> str:
     """The script that completes accelbench's words in bash."""
-    choices = settings(conf)
+    # The settings by their dotted names; the values of those that depend on the model are left out.
+    choices = {each.name: each.choices for each in every_setting(conf) if each.kind != MAPPING}
     values = [f"        {name}) choices='{' '.join(words)}' ;;" for name, words in choices.items() if words]
     names = [f"{name}=" for name in choices]
     words_of = {command.name: command.flag_names + names * command.takes_settings for command in commands}
@@ -22,11 +23,6 @@ def script(commands: Sequence[Command], conf: Path) -> str:
     flags.append(f"    *) choices+=' {' '.join(words_of[commands[0].name])}' ;;")
     text = COMPLETION.read_text().replace("@COMMANDS@", " ".join(words_of))
     return text.replace("@VALUES@", "\n".join(values)).replace("@FLAGS@", "\n".join(flags))
-
-
-def settings(conf: Path) -> dict[str, list[str]]:
-    """Every setting by its dotted name with its choices; those that depend on the model are left out."""
-    return {each.name: each.choices for each in every_setting(conf) if each.kind != MAPPING}
 
 
 def _run(chosen: Namespace, context: Context) -> int:
