@@ -127,12 +127,8 @@ def measure(
         UserError: a mistake in the arguments, or the device or precision is not supported here.
         InvalidError: another device or precision ran than was asked for, or the output is wrong.
     """
-    if protocol not in tuple(vocab.Protocol):
-        raise UnknownChoiceError("protocol", protocol, tuple(vocab.Protocol))
-    if protocol != vocab.Protocol.window:
-        others = "measure times steps in this process; put the network into a module, and name it to accelbench.run"
-        raise UserError(f"protocol={protocol!r}: {others}: run('model.target=nets.Net ...', protocol={protocol!r})")
-    asked = _Asked(model_or_function, batch, mode, device, precision, loss, optimizer, learning_rate, samples, name)
+    given = model_or_function, batch, mode, device, precision, loss, optimizer, learning_rate, samples, name, protocol
+    asked = _Asked(*given)
     asked.check()
     cell = asked.cell(window or Window())
     with lock.hold_measuring(print):
@@ -154,6 +150,7 @@ class _Asked:
     learning_rate: float
     samples: int | None
     name: str | None
+    protocol: str
 
     @property
     def is_function(self) -> bool:
@@ -169,9 +166,13 @@ class _Asked:
             ("mode", self.mode, vocab.STEP_MODES),
             ("precision", self.precision, vocab.NOT_QUANTIZED),
             ("optimizer", self.optimizer, OPTIMIZERS),
+            ("protocol", self.protocol, tuple(vocab.Protocol)),
         ):
             if value not in choices:
                 raise UnknownChoiceError(flag, value, choices)
+        if (named := self.protocol) != vocab.Protocol.window:
+            others = "measure times steps in this process; put the network into a module, and name it to accelbench.run"
+            raise UserError(f"protocol={named!r}: {others}: run('model.target=nets.Net ...', protocol={named!r})")
         if self.samples is not None and (not isinstance(self.samples, int) or self.samples < 1):
             raise UserError(f"samples={self.samples}: should be a whole number, at least 1")
         if not self.is_function:
