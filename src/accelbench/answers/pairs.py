@@ -101,7 +101,8 @@ def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
     """
     groups: dict[str, dict[str, MeasuredCell]] = defaultdict(dict)
     for each in cells:
-        if each.competes and not _is_single_epoch(each):
+        measured = each.record and each.record.measurement
+        if each.competes and not (measured and len(measured.epochs) == 1):
             alike = group_digest([each.all_but("seed", "repeat", *axis.fields), each.place_key])  # but for the axis
             groups[alike].setdefault(each.measured_key, each)
     return [
@@ -111,8 +112,3 @@ def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
         for each in group.values()
         if axis.text(each) != axis.text(base)
     ]
-
-
-def _is_single_epoch(cell: MeasuredCell) -> bool:
-    measured = cell.record.measurement if cell.record is not None else None
-    return measured is not None and len(measured.epochs) == 1

@@ -74,14 +74,9 @@ class Capacity:
         """The limit, such as `p99 at most 50 ms`."""
         return limit_text(self.probes[0].process.own_row)
 
-    @property
-    def at_low(self) -> list[Probe]:
-        """The sure passes at `low`."""
-        return [each for each in self.probes if (each.rate, each.verdict) == (self.low, Verdict.passes)]
-
     def number_at_low(self, column: str) -> float | None:
-        """The number that the first of them has in a column of `cells.csv`; None without one, or if it is unknown."""
-        return self.at_low[0].process.number(column) if self.at_low else None
+        """A number of the first sure pass at `low`, by its column of `cells.csv`; None without one, or if unknown."""
+        return self.passed[0].process.number(column) if self.low is not None else None
 
     @property
     def passed(self) -> list[Probe]:

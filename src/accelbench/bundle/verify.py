@@ -25,7 +25,7 @@ from accelbench.project import MLLOG, RECORDS, REQUESTS
 from accelbench.report import csv_file
 from accelbench.report.export import tables
 from accelbench.report.read import Sweep, read_all
-from accelbench.schema.parallel import mapped
+from accelbench.schema.parallel import mapped, without_collection
 from accelbench.schema.record import Record, hardware, node_of
 from accelbench.schema.record import read_all as read_records
 from accelbench.schema.serialize import json_text, plain
@@ -56,6 +56,7 @@ class Verified:
     sweeps: list[Sweep] = field(default_factory=list)  # of the records; their files are gone
 
 
+@without_collection()
 def verify(path: Path) -> Verified:
     """Looks at a bundle; unpacks it into a temporary folder. Raises UserError: it is no bundle, or is unsafe."""
     done = Verified()
@@ -121,48 +122,50 @@ def _compare(kept: dict[str, bytes], sweeps: Sequence[Sweep], done: Verified) ->
     """The published figures beside those that the samples give."""
     for name, rows in tables(sweeps).items():
         texts = csv_file.text(rows), kept.get(name, b"").decode(errors="replace")
-        own, other = (csv.DictReader(io.StringIO(text)) for text in texts)
-        try:
-            ours = list(own)
-            theirs = ours if texts[0] == texts[1] else list(other)
-        except csv.Error as error:
-            raise UserError(f"{name}: no readable table ({error})") from error
-        columns, found_columns = list(own.fieldnames or ()), list(other.fieldnames or ())
-        # Without a value they hide nothing: an earlier release did not have them.
-        lacking = [each for each in columns if each not in found_columns and not any(row[each] for row in ours)]
-        if not found_columns or [column for column in columns if column not in lacking] != found_columns:
-            changed = sorted({*columns} ^ {*found_columns})
-            done.problems.append(
-                f"{name}: has other columns than the records give: {', '.join(changed) or 'their order'}"
-            )
-            continue
-        if lacking:
-            done.notes.append(f"{name}: lacks columns that have no value here: {', '.join(lacking)}")
-            ours = [{column: value for column, value in row.items() if column not in lacking} for row in ours]
-        if len(ours) != len(theirs):
-            done.problems.append(f"{name}: has {len(theirs)} rows, and the records give {len(ours)}")
-            continue
-        num_figures, wrong = 0, list[str]()
-        for row, found in zip(ours, theirs, strict=True):
-            num_figures += sum(map(bool, row.values()))
-            wrong += [
-                f"{name}: {row.get('label') or row['model']}: {column or 'a further column'} should be "
-                f"{row.get(column) or 'empty'}, not {found.get(column) or 'empty'}"
-                for column in ({**row, **found} if row != found else ())
-                if row.get(column) != found.get(column)
-            ]
+        wrong = [] if texts[0] == texts[1] else _differences(name, *texts, done)
         done.problems += wrong
         if not wrong:
-            done.shown.append(f"{name}: {num_figures:,} values in {len(ours)} rows follow from the records")
+            num_figures = sum(value not in (None, "") for row in rows for value in row.values())
+            done.shown.append(f"{name}: {num_figures:,} values in {len(rows)} rows follow from the records")
+
+
+def _differences(name: str, own: str, other: str, done: Verified) -> list[str]:
+    """In what a table differs from our `own`; columns that it lacks without hiding anything are a note."""
+    readers = [csv.DictReader(io.StringIO(text)) for text in (own, other)]
+    try:
+        ours, theirs = map(list, readers)
+    except csv.Error as error:
+        raise UserError(f"{name}: no readable table ({error})") from error
+    columns, found_columns = (list(each.fieldnames or ()) for each in readers)
+    # Without a value they hide nothing: an earlier release did not have them.
+    lacking = [each for each in columns if each not in found_columns and not any(row[each] for row in ours)]
+    if not found_columns or [column for column in columns if column not in lacking] != found_columns:
+        changed = ", ".join(sorted({*columns} ^ {*found_columns}))
+        return [f"{name}: has other columns than the records give: {changed or 'their order'}"]
+    if lacking:
+        done.notes.append(f"{name}: lacks columns that have no value here: {', '.join(lacking)}")
+        ours = [{column: value for column, value in row.items() if column not in lacking} for row in ours]
+    if len(ours) != len(theirs):
+        return [f"{name}: has {len(theirs)} rows, and the records give {len(ours)}"]
+    return [
+        f"{name}: {row.get('label') or row['model']}: {column or 'a further column'} should be "
+        f"{row.get(column) or 'empty'}, not {found.get(column) or 'empty'}"
+        for row, found in zip(ours, theirs, strict=True)
+        for column in ({**row, **found} if row != found else ())
+        if row.get(column) != found.get(column)
+    ]
 
 
 def _look(paths: Sequence[Path], known: Mapping[Path | None, Process], done: Verified) -> None:
     """Each record by itself, and beside the files that belong to it; `known` are those of the published figures."""
     wrong, served, logged = list[str](), 0, 0
     # Whoever read the records for the figures has looked at them by themselves: few are read again.
-    again = [path for path in paths if not (path in known and _is_right(known[path]))]
-    for found, has_requests, has_log in mapped(_wrong, again):
-        wrong, served, logged = [*wrong, *found], served + has_requests, logged + has_log
+    again = [path for path in paths if not (path in known and _is_alone(known[path]))]
+    looked = dict(zip(again, mapped(_wrong, again), strict=True))
+    for path in paths:
+        found, has_requests, has_log = looked[path] if path in looked else ([known[path].too_long], False, False)
+        wrong += filter(None, found)
+        served, logged = served + has_requests, logged + has_log
     wrong += [f"{path.name}: of no plan, and of none of the figures" for path in paths if path not in known]
     done.problems += wrong
     if not wrong:
@@ -174,19 +177,18 @@ def _look(paths: Sequence[Path], known: Mapping[Path | None, Process], done: Ver
             done.shown.append(f"{logged} logs of trainings to a target follow from their records")
 
 
-def _is_right(read: Process) -> bool:
-    """Whether nothing is wrong with a record that was read, and no file is beside it."""
+def _is_alone(read: Process) -> bool:
+    """Whether a record was read, and no file is beside it."""
     beside = (read.path is not None and read.path.with_suffix(ending).exists() for ending in (REQUESTS, MLLOG))
-    return read.record is not None and read.too_long is None and not any(beside)
+    return read.record is not None and not any(beside)
 
 
-def _wrong(path: Path) -> tuple[list[str], bool, bool]:
+def _wrong(path: Path) -> tuple[list[str | None], bool, bool]:
     """What is wrong with a record or its files; whether raw times of requests, and a log, are beside it."""
     readable, requests, log = read_records([path]), path.with_suffix(REQUESTS), path.with_suffix(MLLOG)
-    wrong = list[str]()
+    wrong = list[str | None]()
     for record in readable:
-        of_requests = _wrong_requests(record, requests) if requests.exists() else None
-        wrong += [why for why in (Process.of(record).too_long, of_requests) if why]
+        wrong += [Process.of(record).too_long, _wrong_requests(record, requests) if requests.exists() else None]
         if log.exists() and log.read_bytes() != mllog(record).encode():
             wrong.append(f"{log.name}: is not what its record gives")
     wrong += [f"{path.name}: {reason}" for reason in readable.reasons.values()]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.report.read import Sweep
-from accelbench.schema.record import Row, Value
+from accelbench.schema.record import Row
 from accelbench.schema.serialize import group_digest
 from accelbench.schema.vocab import SHARE_ONE_CPU, Device, Scaling
 
@@ -63,7 +63,8 @@ def write_to(file: TextIO, rows: Iterable[Row]) -> None:
     for number, row in enumerate(rows):
         if not number:
             writer.writerow(row)
-        writer.writerow(map(_safe, row.values()))
+        values = row.values()
+        writer.writerow([f"'{each}" if isinstance(each, str) and each.startswith(FORMULA) else each for each in values])
 
 
 def frame(rows: Sequence[Row]) -> "pd.DataFrame":
@@ -71,7 +72,3 @@ def frame(rows: Sequence[Row]) -> "pd.DataFrame":
     import pandas as pd  # here, since it takes half a second
 
     return pd.DataFrame(rows, columns=list(rows[0]) if rows else None)
-
-
-def _safe(value: Value) -> Value:
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value

@@ -173,11 +173,6 @@ def columns(cell: Cell) -> list[str]:
     return [*Process(cell=cell, name="", label="", record=None).row, CELL, COUNTS]
 
 
-def cells_csv(sweeps: Sequence[Sweep]) -> str:
-    """As cells.csv of the report: a row for every cell, also for those without numbers."""
-    return csv_file.text(tables(sweeps)[CELLS])
-
-
 def everything(sweeps: Sequence[Sweep]) -> str:
     """The rows of cells.csv and processes.csv."""
     return _json({name.removesuffix(".csv"): rows for name, rows in tables(sweeps).items()})
@@ -188,7 +183,8 @@ def _json(value: Any) -> str:
 
 
 OF_NUMBERS = {"bencher": bencher, "github-action-benchmark": github, "pytorch": pytorch}
-OF_SWEEPS = {"mlperf": mlperf, "csv": cells_csv, "json": everything}
+# csv: cells.csv of the report, which has a row for every cell, also for those without numbers.
+OF_SWEEPS = {"mlperf": mlperf, "csv": lambda sweeps: csv_file.text(tables(sweeps)[CELLS]), "json": everything}
 
 
 def exported(name: str, sweeps: Sequence[Sweep]) -> tuple[str, int | None]:

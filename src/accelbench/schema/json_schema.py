@@ -36,8 +36,10 @@ Schema = dict[str, Any]
 
 def record() -> Schema:
     """The schema of a record's file. Every field is there; null stands for what is unknown."""
-    schema = _whole("record", Record)
-    return schema | {"required": sorted(schema["properties"])}
+    known: dict[str, Schema] = {}
+    _of(Record, known)
+    whole = known.pop(Record.__name__)
+    return _headed("record", {**whole, "definitions": known}) | {"required": sorted(whole["properties"])}
 
 
 def plan() -> Schema:
@@ -118,12 +120,6 @@ def _commented(cls: Any) -> dict[str, str]:
         name, above = node.target.id, " ".join(comments) or above
         found[name] = own[1] if own else above if comments or re.search(rf"\b{name}\b", above) else ""
     return found
-
-
-def _whole(name: str, cls: Any) -> Schema:
-    known: dict[str, Schema] = {}
-    _of(cls, known)
-    return _headed(name, {**known.pop(cls.__name__), "definitions": known})
 
 
 def _headed(name: str, schema: Schema) -> Schema:

@@ -51,9 +51,8 @@ def mapped(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterato
         with warnings.catch_warnings():
             # Of threads, numpy's for example: the copy uses no lock that one of them may hold.
             warnings.simplefilter("ignore", DeprecationWarning)
-            chunks = pool.map(_chunk, range(0, len(every), CHUNK))
-        for results in chunks:
-            yield from results
+            results = pool.map(_apply, range(len(every)), chunksize=CHUNK)
+        yield from results
     except BrokenProcessPool as error:
         raise UserError("a process that read records was killed: is the memory full? Run it again") from error
     finally:
@@ -67,6 +66,6 @@ def _begin(function: Callable[[Any], Any], items: list[Any]) -> None:
     _served[:] = function, items
 
 
-def _chunk(start: int) -> list[Any]:
+def _apply(place: int) -> Any:
     function, items = _served
-    return [function(item) for item in items[start : start + CHUNK]]
+    return function(items[place])

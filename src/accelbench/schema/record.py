@@ -253,7 +253,9 @@ class Readable:
 
         def of_file(path: Path) -> tuple[Path, list[Result]]:
             try:
-                return path, [function(_read_named(path))]
+                if (record := _read(path)).name != path.stem:
+                    raise UserError(f"{path}: not a readable record (it is a copy of {record.name})")
+                return path, [function(record)]
             except UserError as error:
                 self.refused[path] = error
                 return path, []
@@ -283,13 +285,6 @@ class Readable:
     def refused_text(self) -> str:
         """What was not read, such as `12 without a readable record`; empty if every file was read."""
         return f"{len(self.refused)} without a readable record" if self.refused else ""
-
-
-def _read_named(path: Path) -> Record:
-    record = _read(path)
-    if record.name != path.stem:
-        raise UserError(f"{path}: not a readable record (it is a copy of {record.name})")
-    return record
 
 
 read_all = Readable  # reads what can be read of some files and keeps, by file, why the others can't be

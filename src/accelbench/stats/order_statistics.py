@@ -36,7 +36,8 @@ class Sample:
         if not isinstance(values, np.ndarray):  # in less than half of the time of `np.asarray`
             values = np.frombuffer(struct.pack(f"{len(values)}d", *values))
         self.values = np.asarray(values, np.float64)
-        self.ordered = np.sort(self.values)
+        self.ordered = self.values.copy()
+        self.ordered.sort()
 
     def __len__(self) -> int:
         return len(self.values)
