@@ -24,11 +24,6 @@ class Picture:
     alt: str
     figure: Figure
 
-    @property
-    def width_inch(self) -> float:
-        """The drawn width in inches."""
-        return float(self.figure.get_figwidth())
-
 
 @dataclass(frozen=True, kw_only=True)
 class Addition:
