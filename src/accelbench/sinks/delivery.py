@@ -3,7 +3,7 @@
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from accelbench.answers.process import Process
 from accelbench.errors import UnknownChoiceError
 from accelbench.project import CONFIRMED, RECORDS, RESULTS
 from accelbench.schema import record as records
-from accelbench.schema.record import Record, listed
+from accelbench.schema.record import Record
 from accelbench.schema.vocab import Status
 from accelbench.sinks.location import one_line, unreachable
 
@@ -113,20 +113,12 @@ def open_store(root: Path) -> Any:
     return Store(root)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SyncResult:
+class SyncResult(NamedTuple):
     """What a sync did."""
 
     num_delivered: int  # records that the sync added to the store
     num_already_there: int
-    unreadable: tuple[str, ...]  # a line for each record that can't be read, with its path and why
-
-    def __str__(self) -> str:
-        """The counts, and the first unreadable records."""
-        lines = [f"MLflow: {self.num_delivered} runs delivered, {self.num_already_there} already there."]
-        if self.unreadable:
-            lines += [f"Not readable: {len(self.unreadable)}", *(f"  {line}" for line in listed(self.unreadable))]
-        return "\n".join(lines)
+    unreadable: list[str]  # a line for each record that can't be read, with its path and why
 
 
 class Found(NamedTuple):
@@ -150,7 +142,7 @@ def sync(root: Path, folders: Iterable[Path]) -> SyncResult:
         num = _deliver(root, found)
     except Exception as error:  # the errors of mlflow, sqlalchemy and requests have no common base class
         raise unreachable(root, error) from error
-    return SyncResult(num_delivered=num, num_already_there=len(found) - num, unreadable=tuple(unreadable))
+    return SyncResult(num, len(found) - num, unreadable)
 
 
 def _read(folders: Iterable[Path]) -> tuple[list[Found], list[str]]:
