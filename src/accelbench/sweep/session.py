@@ -57,19 +57,20 @@ class Session:
     ) -> None:
         check_local(context.options.executor)
         self.context, self.ready, self.todo, self._is_brief = context, ready, todo, is_brief
+        self._stack = ExitStack()  # of what is left with it
         self._null: calibration.Null | None = None  # of the machine, if requests arrive
 
     def __enter__(self) -> "Session":
-        with ExitStack() as stack:
+        with self._stack as stack:
             if self.todo:
-                self._start(stack)
+                self._start()
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *error: Any) -> None:
         self._stack.close()
 
-    def _start(self, stack: ExitStack) -> None:
+    def _start(self) -> None:
         hosts, place, options = self.context.hosts, self.context.place, self.context.options
         runnable = [item.cell for item in self.todo if item.skip_reason is None]
         num_gpus = max((cell.devices for cell in runnable if cell.device == Device.gpu), default=0)
@@ -91,7 +92,7 @@ class Session:
             is_brief=self._is_brief,
             says_mistakes=len(self.ready.planned) > 1,  # else the end says it, or the exception of the Python API
         )
-        self._progress = stack.enter_context(progress)
+        self._progress = self._stack.enter_context(progress)
         self._preflight = Preflight(hosts, self.ready.data_folder)
         self._preflight.check(runnable, self.check_s)
         failures = [failure for cell in runnable if (failure := self._preflight.failure(cell)) is not None]
