@@ -215,7 +215,7 @@ def EverySecondForwardKept(self, x):
 
 
 class KeptByContent(Honest):
-    def __init__(self, layers=60):
+    def __init__(self, layers=20):
         super().__init__(layers)
 
     def compute(self, x):
@@ -229,7 +229,7 @@ class FeaturesKeptByContent(KeptByContent):
     """Keeps the features of each batch that it has seen, and trains its head alone."""
 
     def __init__(self):
-        super().__init__()
+        super().__init__(60)
         self.layers.requires_grad_(False)
 
     def compute(self, x):

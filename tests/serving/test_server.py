@@ -246,22 +246,18 @@ def test_what_the_process_of_requests_prints_is_no_request(tmp_path, monkeypatch
 
 @pytest.mark.skipif(packages.folder("mlperf_loadgen") is None, reason="mlcommons-loadgen is not installed")
 def test_loadgen_makes_the_same_load_as_the_own_generator():
-    """The same rate, and the same latencies of a server that sleeps, but for how exactly each keeps its times."""
-
-    def found(generator):
-        served = run(make(sleeps(0.002)), rate=200.0, num=200, generator=generator)
-        latencies_ms = (served.done - served.due) / 1e6
-        return served, np.percentile(latencies_ms, 25), (served.due[-1] - served.due[0]) / 1e9
-
-    own, by_own, own_s = found(Generator.own)
-    loadgen, by_loadgen, loadgen_s = found(Generator.loadgen)
+    """The same rate of requests, each of which waits for a server that sleeps, however long on a busy machine."""
+    own, loadgen = (
+        run(make(sleeps(0.002)), rate=200.0, num=200, generator=each) for each in (Generator.own, Generator.loadgen)
+    )
     assert len(loadgen.due) == 200
     assert (np.diff(loadgen.due) > 0).all()
-    assert (loadgen.issued >= loadgen.due).all()
-    assert (loadgen.issued != loadgen.due).any()  # it says when each was due
+    late_ns = loadgen.issued - loadgen.due
+    assert late_ns.min() == 0 < late_ns.max()  # it says when each was due
     assert others(loadgen) == []
-    assert by_loadgen == pytest.approx(by_own, rel=0.5)
-    assert loadgen_s == pytest.approx(own_s, rel=0.3)  # a Poisson process of 200 differs by 7 %
+    assert min((served.done - served.due).min() for served in (own, loadgen)) >= 2e6
+    own_ns, loadgen_ns = (served.due[-1] - served.due[0] for served in (own, loadgen))
+    assert loadgen_ns == pytest.approx(own_ns, rel=0.3)  # a Poisson process of 200 differs by 7 %
 
 
 def test_a_program_that_cannot_be_started_leaves_nothing_open(monkeypatch):
