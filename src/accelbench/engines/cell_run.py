@@ -60,6 +60,9 @@ class CellRun:
     test_feed: Any  # the same of the test set, if it trains whole epochs
     build_s: float  # seconds from nothing to a model on its device
     num_params: int  # trainable parameters
+    fetches_inside = False  # whether the step fetches and copies its batches inside `compute`
+    copies_inside = False  # whether something else than `copy_in` copies them to the device
+    serving_sizes: Sequence[int] = ()  # of batches that can be computed, ascending, the last one the cell's; (): any
     num_reference_rows = NUM_ROWS  # how many of `rows` `reference_outputs` gives, the first ones
     same_random = False  # whether a seed gives both networks the same random numbers
     # Set here:
@@ -150,10 +153,6 @@ class CellRun:
         """A step of another instance of the network, for a further thread."""
         raise UnsupportedError(f"server.workers={self.cell.server.workers}: engine={self.cell.engine} has one: use 1")
 
-    def serving_sizes(self) -> Sequence[int]:
-        """The sizes of batches that can be computed, ascending, the last one the cell's; empty: any up to that."""
-        return ()
-
     def begin_worker(self) -> None:
         """Sets what belongs to the thread that calls it, before that computes its first batch."""
 
@@ -172,16 +171,6 @@ class CellRun:
     def warnings(self) -> Iterator[str]:
         """The engine's own warnings to the reader of the numbers."""
         yield from ()
-
-    @property
-    def fetches_inside(self) -> bool:
-        """Whether the step fetches and copies its batches inside `compute`."""
-        return False
-
-    @property
-    def copies_inside(self) -> bool:
-        """Whether something else than `copy_in` copies batches to the device."""
-        return self.fetches_inside
 
     @property
     def is_reference(self) -> bool:
@@ -232,7 +221,8 @@ class CellRun:
         self.defects += self.backend.changed()
         if self.fetches_inside:
             self.timing.data_s = []
-        if self.backend.on_host or self.copies_inside or cell.data.pipeline == Pipeline.device:
+        copies_inside = self.fetches_inside or self.copies_inside
+        if self.backend.on_host or copies_inside or cell.data.pipeline == Pipeline.device:
             self.timing.copy_in_s = []
         if self.backend.on_host or self.trains:
             self.timing.copy_out_s = []

@@ -106,7 +106,7 @@ def serve(run: "CellRun", step: Step) -> None:
     """
     cell, timing, pool = run.cell, run.timing, run.requests(NUM_REQUESTS)
     workers = [Worker(run, each) for each in (step, *(run.further_step() for _ in range(cell.num_instances - 1)))]
-    sizes, looked = run.serving_sizes(), SystemRandom().choice(workers)
+    sizes, looked = run.serving_sizes, SystemRandom().choice(workers)
 
     def prepare(index: int) -> None:
         further = () if sizes else range(1, min(cell.batch_size, MOST_WARM) + 1)

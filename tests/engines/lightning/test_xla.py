@@ -82,7 +82,7 @@ except UnsupportedError as error:
 backend = backend_for(Device.xla_cpu, num_devices=2)
 backend.prepare(allow_tf32=False)
 images, labels = backend.put((torch.arange(24.0).reshape(4, 2, 3), torch.arange(4)))
-print(backend.num_devices(), num_parts(labels), num_parts(torch.zeros(4, device=images.device)))
+print(backend.num_devices, num_parts(labels), num_parts(torch.zeros(4, device=images.device)))
 divided, whole = images * 2, backend.gather(images * 3)
 backend.end_step()
 print(num_parts(divided), num_parts(whole))

@@ -194,6 +194,7 @@ class _Run(NetworkOutputs):
             self.backend.hold(self.dtype)
             if artifact.batch_size is not None or self.cell.model.samples:
                 self.workload.num_rows = artifact.num_rows
+        self.serving_sizes = () if artifact.batch_size is None else [self.cell.batch_size]
         self.artifact, self.path = artifact, (exported or own) / artifact.file
         _, load_s = _timed(self.compiled.load, self.path, torch.get_num_threads())
         if self.backend.flushes_denormals:
@@ -215,9 +216,6 @@ class _Run(NetworkOutputs):
         further = type(self.compiled)(self.cell)
         further.load(self.path, torch.get_num_threads())
         return _CompiledStep(self, further)
-
-    def serving_sizes(self) -> Sequence[int]:
-        return () if self.artifact.batch_size is None else [self.cell.batch_size]
 
     def start(self) -> None:
         pass

@@ -76,6 +76,10 @@ class _Run(CellRun):
         super().__init__(cell, data_folder, backend)
         self.watch = self
         self.feed = feed_of(cell, "train" if self.trains else "test", data_folder)
+        self.fetches_inside = self.trains and backend.fetches_inside(self.feed)
+        self.copies_inside = backend.num_devices > 1  # TensorFlow's iterator copies parts of each batch to them
+        if cell.keras.jit_compile:  # without XLA, TensorFlow compiles once for all sizes, when it sees a second one
+            self.serving_sizes = powers_up_to(cell.batch_size)
         shape, self.num_classes = input_of(cell, data_folder)
         self.shape = channels_last(shape)
         self.samples_per_execution = cell.batch_size * cell.keras.steps_per_execution
@@ -173,22 +177,8 @@ class _Run(CellRun):
         batch = (np.concatenate(requests),)
         return [batch] if self.in_lists else batch
 
-    def serving_sizes(self) -> Sequence[int]:
-        """TensorFlow without XLA compiles once for all sizes, when it sees a second one."""
-        compiles_each = self.cell.keras is not None and self.cell.keras.jit_compile
-        return powers_up_to(self.cell.batch_size) if compiles_each else ()
-
     def numbers(self, result: Any) -> NDArray[Any]:
         return np.array(result, np.float64)
-
-    @property
-    def fetches_inside(self) -> bool:
-        return self.trains and self.backend.fetches_inside(self.feed)
-
-    @property
-    def copies_inside(self) -> bool:
-        """TensorFlow's iterator copies parts of each batch to several devices."""
-        return self.fetches_inside or self.backend.num_devices > 1
 
     def outcome(self, step: ExecutionStep, num_samples: int) -> tuple[float | None, float | None]:
         """From Keras' metrics since their last reset."""

@@ -41,6 +41,7 @@ class Backend(BaseBackend):
     torch_type = "cpu"
     fixed_shapes = False  # whether each new shape, such as a short last batch, is compiled
     fused = False  # whether a step is recorded and run as a whole
+    num_devices = 1  # that batches were really divided among
     flushes_denormals = False
     held: Held | None = None  # the settings of the cell, once they are set
 
@@ -123,10 +124,6 @@ class Backend(BaseBackend):
 
     def reduce_gradients(self, optimizer: Optimizer) -> None:
         """Averages the gradients over the ranks, if DDP does not."""
-
-    def num_devices(self) -> int:
-        """The number of devices that batches were really divided among."""
-        return 1
 
     def stamp(self) -> Any:
         """A time stamp for `between`."""
@@ -224,7 +221,6 @@ class Xla(Backend):
             XLAAccelerator.is_available = staticmethod(lambda: True)
             pl.accelerators.AcceleratorRegistry.register("tpu", _PjrtCpu, override=True)
         self.num_asked, self.ranks = num_asked, ranks
-        self.num_parts = 1
 
     def prepare(self, allow_tf32: bool) -> None:
         """Sets XLA's matrix precision too: by default a TPU multiplies fp32 in bf16. SPMD uses all devices or none."""
@@ -284,8 +280,8 @@ class Xla(Backend):
             mesh, device, send = self.spmd.get_1d_mesh(MESH_AXIS), self.device(), self.model.send_cpu_data_to_device
             specs = [self.spmd.ShardingSpec(mesh, (MESH_AXIS, *[None] * (tensor.dim() - 1))) for tensor in batch]
             batch = tuple(send([tensor], device, spec)[0] for tensor, spec in zip(batch, specs, strict=True))
-        if self.num_parts == 1:
-            self.num_parts = num_parts(batch[0])
+        if self.num_devices == 1:
+            self.num_devices = num_parts(batch[0])
         return batch
 
     def gather(self, output: Any) -> Any:
@@ -301,9 +297,6 @@ class Xla(Backend):
         """Averages the gradients within the step, as torch_xla's `optimizer_step` does."""
         if self.ranks is not None:
             self.model.reduce_gradients(optimizer)
-
-    def num_devices(self) -> int:
-        return self.num_parts
 
     def fallbacks(self) -> list[str]:
         """The operators that XLA does not have, such as `aten::nonzero`, from torch_xla's counters."""

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import chain, pairwise, repeat
@@ -188,6 +188,8 @@ class _Run(NetworkOutputs):
         if self.is_compiled:
             backend.count_compiles = Compilations()
             network = options.compiled(network, cell.options)
+        if self.is_compiled or backend.fixed_shapes:
+            self.serving_sizes = powers_up_to(cell.batch_size)
         self.is_plain = not self.is_compiled and ranks.num == 1 and cell.device not in XLA
         self.module = BenchModule(network, cell.model, self.workload.task, backend)
         self.module.num_parts = ranks.num
@@ -293,9 +295,6 @@ class _Run(NetworkOutputs):
         """The network itself: it keeps nothing of a batch."""
         return InferStep(self.module, iter(()))
 
-    def serving_sizes(self) -> Sequence[int]:
-        return powers_up_to(self.cell.batch_size) if self.is_compiled or self.backend.fixed_shapes else ()
-
     def outcome(self, step: EpochStep | TestStep, num_samples: int) -> tuple[float | None, float | None]:
         """From the sums that the step has kept on each rank's device."""
         loss = self.checked_loss(self.ranks.total(step.loss_sum) / num_samples)
@@ -362,7 +361,7 @@ class _Run(NetworkOutputs):
         device, backend, loss = self.observer.device(), self.backend, self.last_result.item() if self.trains else None
         threads = None if backend.torch_type == "xla" else torch.get_num_threads() * self.cell.num_instances
         tokens = self.workload.tokens_per_sample()
-        known = {"num_devices": backend.num_devices(), "threads": threads, "tokens_per_sample": tokens}
+        known = {"num_devices": backend.num_devices, "threads": threads, "tokens_per_sample": tokens}
         observed = self.observer.observed(self, **known, loss=loss)
         weights = digest(self.network) if self.trains and self.ranks.num > 1 else None
         place, finite = backend.place(device, self.ranks.rank), all_finite(self.last_result)

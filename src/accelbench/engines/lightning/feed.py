@@ -28,11 +28,7 @@ class _OrderedFeed:
     """Batches of samples in an order, `num_samples` of them per epoch."""
 
     def __init__(self, order: Order) -> None:
-        self.order = order
-
-    @property
-    def num_samples(self) -> int:
-        return self.order.num_samples
+        self.order, self.num_samples = order, order.num_samples
 
     def padded(self, batch: Batch) -> Batch:
         """Where the order pads, a short batch is filled up with black images labelled -1."""
