@@ -195,7 +195,6 @@ class _Run(NetworkOutputs):
         self.module.num_parts = ranks.num
         self.trainer = trainer_for(cell, backend, ranks)
         self.observer = Observer(self.network)
-        self.trained = TrainedNetwork(self.network, self.seen.training)
         self.first_output = self.network.register_forward_hook(self._check_output)
 
     def run_steps(self) -> None:
@@ -209,7 +208,7 @@ class _Run(NetworkOutputs):
             self._train_to_target(self.to_target)
         elif self.fits:
             module.train_step, module.evaluate = EpochStep, self.evaluate
-            self.test_feed = self.workload.test_feed()
+            self.test_feed = self.workload.feed_of("test")
             self.trainer.fit(module, loader, SingleItemLoader(self.test_feed))
         else:
             self.trainer.fit(module, loader)
@@ -222,7 +221,7 @@ class _Run(NetworkOutputs):
         module, feed, workload = self.module, self.feed, self.workload
         assert isinstance(workload, Images), "the settings refuse other batches"
         assert not isinstance(feed, DrawnFeed), "random images have no epochs"
-        held_out, tested = workload.test_feed(VALIDATION), workload.test_feed()
+        held_out, tested = workload.feed_of(VALIDATION), workload.feed_of("test")
         to_target.plan(feed.order)
         if workload.task.own_metric is not None:
             to_target.own_metric = lambda step, num_samples: self.ranks.total(step.metric_sum) / num_samples
@@ -255,7 +254,7 @@ class _Run(NetworkOutputs):
             self.backend.seed(self.ranks.join(self.cell.seed))
             self.backend.hold(STORED_DTYPES[self.cell.precision])
             if self.trains:
-                self.trained.begin()
+                self.trained = TrainedNetwork(self.network, self.seen.training)
                 self.seen.training.start = self.trained.states() if self.fits else {}
             if self.is_compiled:  # compiled code runs no hooks: let them see the plain network first
                 with watched(self.seen.products):

@@ -45,13 +45,11 @@ def noting_gradients(parameters: Mapping[str, Tensor], into: Training) -> Iterat
 
 
 class TrainedNetwork:
-    """Notes what becomes of the weights of a network, on their device."""
+    """Notes what becomes of the weights of a network, on their device. To be made when the first step begins."""
 
     def __init__(self, network: nn.Module, into: Training) -> None:
         self.network, self.into = network, into
-
-    def begin(self) -> None:
-        self.into.names = list(trainable(self.network))
+        into.names = list(trainable(network))
 
     def _trained(self) -> dict[str, Tensor]:
         """The tensors that were trainable when the first step began."""

@@ -53,11 +53,12 @@ class Images:
             own_metric=import_path("model.metric", cell.model.metric) if cell.model.metric else None,
         )
         self.trains = cell.mode == Mode.train
-        self.feed = self._feed("train" if self.trains else "test")
+        self.feed = self.feed_of("train" if self.trains else "test")
         self.shape, self.num_classes = input_of(cell, data_folder)
         self.num_rows = cell.batch_size // ranks.num
 
-    def _feed(self, split: str) -> Feed:
+    def feed_of(self, split: str) -> Feed:
+        """The feed of `train`, `test` or `VALIDATION`."""
         return feed_of(self.cell, split, self.data_folder, self.task.dtype, self.backend, self.ranks.part)
 
     def build(self) -> nn.Module:
@@ -80,12 +81,9 @@ class Images:
             is_told = has_loss or (self.cell.protocol in SERVING and not self.task.reconstructs)
             zoo.check_logits(output, self.cell.model, self.num_classes if is_told else None)
 
-    def test_feed(self, split: str = "test") -> Feed:
-        return self._feed(split)
-
     def calibration(self) -> Iterable[Any]:
         """Batches to find the ranges of activations with: never of the test set, on which accuracy is measured."""
-        return self._feed("train")
+        return self.feed_of("train")
 
     def requests(self, num: int) -> list[Any]:
         """At most so many batches of one sample: the first ones of the test set, or random images."""

@@ -57,9 +57,9 @@ class _UsersRun(CellRun):
     def _note_built(self) -> None:
         """Once the module and its optimisers are on the device."""
         self.build_s, self.num_params = self.user_module.build_s, zoo.num_params(self.module)
-        self.observer, self.trained = Observer(self.module), TrainedNetwork(self.module, self.seen.training)
+        self.observer = Observer(self.module)
         if self.trains:
-            self.trained.begin()
+            self.trained = TrainedNetwork(self.module, self.seen.training)
 
     def notes(self) -> Iterator[str]:
         yield from self.user_module.notes()

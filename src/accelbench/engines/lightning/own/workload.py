@@ -252,7 +252,7 @@ class OwnWorkload:
         if self.cell.model.samples:
             self.num_rows = size_of(output, (num_rows(self.first), self.num_counted))
 
-    def test_feed(self) -> Feed:
+    def feed_of(self, split: str) -> Feed:
         raise UnsupportedError("protocol=fit: batches that are drawn have no epochs: use protocol=window")
 
     def calibration(self) -> DrawnFeed:
