@@ -40,8 +40,7 @@ class Run:
     @property
     def training(self) -> TargetTraining | None:
         """What was measured; None of a run that failed."""
-        measured = self.process.record and self.process.record.measurement
-        return measured.target if measured else None
+        return self.process.measurement.target if self.process.measurement else None
 
     @property
     def watched_s(self) -> float:
@@ -258,7 +257,7 @@ def _runs(processes: Sequence[Process]) -> tuple[list[Run], str]:
     target = processes[0].cell.target
     if target.definition == Definition.passage:
         return runs, ""
-    measured = [each.process.record and each.process.record.measurement for each in runs]
+    measured = [each.process.measurement for each in runs]
     # One that its time limit ended is of another length.
     ends = [each.target.evaluations[-1] if each and each.target and not each.is_partial else None for each in measured]
     values = [math.nan if end is None or end.value is None else end.value for end in ends]

@@ -151,7 +151,7 @@ def _where(group: Group, alike: Sequence[Group]) -> str:
     words = [_machine(group)] if len(here) < len(alike) else []
     if len(here) > 1:
         settings = [flat(each.fastest.cell.settings()) for each in here]
-        versions = [flat(_environment(each).get("versions") or {}) for each in here]
+        versions = [flat(each.fastest.environment.get("versions") or {}) for each in here]
         own = here.index(group)
         names = [name for name in _differing(settings) if name.partition(".")[0] not in CHOSEN_SETTINGS]
         told = [f"{name}={settings[own].get(name)}" for name in names]
@@ -166,13 +166,9 @@ def _differing(every: Sequence[Mapping[str, str]]) -> list[str]:
     return [name for name in names if len({each.get(name) for each in every}) > 1]
 
 
-def _environment(group: Group) -> Mapping[str, Any]:
-    return group.fastest.record.environment if group.fastest.record else {}
-
-
 def _machine(group: Group) -> str:
     """Such as `AMD EPYC 9654 + NVIDIA A100`: rented ones of one CPU differ in their GPUs."""
-    machine = _environment(group).get("machine", {})
+    machine = group.fastest.environment.get("machine", {})
     return " + ".join(dict.fromkeys([str(machine.get("cpu_name")), *machine.get("gpus", [])]))
 
 

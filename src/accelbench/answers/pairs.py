@@ -101,8 +101,7 @@ def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
     """
     groups: dict[str, dict[str, MeasuredCell]] = defaultdict(dict)
     for each in cells:
-        measured = each.record and each.record.measurement
-        if each.competes and not (measured and len(measured.epochs) == 1):
+        if each.competes and not (each.measurement and len(each.measurement.epochs) == 1):
             alike = group_digest([each.all_but("seed", "repeat", *axis.fields), each.place_key])  # but for the axis
             groups[alike].setdefault(each.measured_key, each)
     return [

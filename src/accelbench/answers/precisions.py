@@ -42,7 +42,7 @@ def worth(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> str:
 
 def _machine(cell: MeasuredCell) -> str:
     """The name of what computed it."""
-    machine = cell.record.environment.get("machine", {}) if cell.record else {}
+    machine = cell.environment.get("machine", {})
     return str((machine.get("cpu_name") if cell.cell.device in SHARE_ONE_CPU else cell.row["device_name"]) or "")
 
 

@@ -12,6 +12,7 @@ from accelbench.judging.costs import Cost, with_costs
 from accelbench.judging.row import summarise, warnings_of, without_numbers
 from accelbench.judging.warnings import Kind, remarks
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
+from accelbench.schema.measurement import Measurement
 from accelbench.schema.record import Record, Row
 from accelbench.schema.serialize import changed, group_digest
 from accelbench.schema.vocab import Device, Status
@@ -64,6 +65,16 @@ class Process:
     def compared(self) -> record_sets.ComparedProcess | None:
         """What a comparison needs of it, and whether its numbers stand; None without a record."""
         return record_sets.ComparedProcess.of(self.record) if self.record else None
+
+    @property
+    def environment(self) -> Mapping[str, Any]:
+        """That of its record; empty without one."""
+        return self.record.environment if self.record else {}
+
+    @property
+    def measurement(self) -> Measurement | None:
+        """That of its record; None without one, or if it did not get that far."""
+        return self.record.measurement if self.record else None
 
     @property
     def outcome(self) -> str:
@@ -122,7 +133,7 @@ class Process:
     @cached_property
     def too_long(self) -> str | None:
         """That its measured times are longer than what holds them: their steady state, or the whole process."""
-        if self.record is None or (measured := self.record.measurement) is None:
+        if self.record is None or (measured := self.measurement) is None:
             return None
         steps_s = sum(block.seconds for block in measured.blocks)
         steps_s += 0.0 if measured.steps_are_blocks else sum(measured.latency_s)
@@ -143,7 +154,7 @@ class Process:
     @cached_property
     def steps(self) -> Steps | None:
         """The speeds of its single steps; None if none was timed."""
-        return Steps.of(self.record.measurement) if self.record and self.record.measurement else None
+        return Steps.of(self.measurement) if self.measurement else None
 
     def all_but(self, *settings: str) -> dict[str, object]:
         """The settings and the data without `settings`: equal in cells that compare values of these."""
@@ -166,7 +177,7 @@ class Process:
     @cached_property
     def ran_key(self) -> str:
         """Equal for all processes of a cell on one machine with one software and code, whatever their data were."""
-        return group_digest([self.settings_key, _fingerprint(self.record) if self.record else None])
+        return group_digest([self.settings_key, self._fingerprint if self.record else None])
 
     @cached_property
     def measured_key(self) -> str:
@@ -185,24 +196,20 @@ class Process:
     @cached_property
     def place_key(self) -> str:
         """Equal for all that was measured on one machine with the same packages in accelbench's own environment."""
-        environment = self.record.environment if self.record else {}
-        home = environment.get("home", environment)
+        home = self.environment.get("home", self.environment)
         return group_digest([home.get("machine"), home.get("versions")])
 
     @cached_property
     def device_key(self) -> str:
         """Equal for records of the same device, machine and software, probed by the same code; empty without one."""
-        if self.record is None:
-            return ""
-        environment = self.record.environment
-        probe_code = environment.get("probe_code", environment.get("code"))
-        return group_digest([self.cell.device, _fingerprint(self.record) | {"code": probe_code}])
+        code = self.environment.get("probe_code", self.environment.get("code"))
+        return group_digest([self.cell.device, self._fingerprint | {"code": code}]) if self.record else ""
 
     @cached_property
     def environment_key(self) -> str:
         """Equal for records with the same environment."""
-        return group_digest(self.record.environment) if self.record else ""
+        return group_digest(self.environment) if self.record else ""
 
-
-def _fingerprint(record: Record) -> dict[str, object]:
-    return {name: record.environment.get(name) for name in ("machine", "versions", "variables", "code")}
+    @property
+    def _fingerprint(self) -> dict[str, object]:
+        return {name: self.environment.get(name) for name in ("machine", "versions", "variables", "code")}

@@ -165,7 +165,7 @@ def _plain(probes: dict[Hashable, Probe]) -> MeasuredCell:
 
 def _probe(process: Process, cell: MeasuredCell) -> Probe | None:
     """None unless the process is ok."""
-    serving = process.record.measurement.serving if process.record and process.record.measurement else None
+    serving = process.measurement.serving if process.measurement else None
     if serving is None or not process.is_ok:
         return None
     verdict, rate = serving.verdict or Verdict.unknown, process.cell.server.rate

@@ -101,7 +101,7 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
     """
     began_s, machine = time.monotonic(), fingerprint()
     claims, cells = (_of_study(name), []) if name.startswith(STUDY) else _of_bundle(Path(name))
-    near = {key_of(each.cell): each for each in cells if hardware(_environment(each)) == hardware(machine)}
+    near = {key_of(each.cell): each for each in cells if hardware(each.environment) == hardware(machine)}
     known = {key_of(each.cell): each for each in cells} | near
     alone = Judgement(ratio=1.0, word=Word.same)
     claims += [Claim(each.label, (each.cell, each.cell), alone) for each in near.values()]
@@ -292,14 +292,10 @@ def _ratio(judged: Judgement) -> str:
     return f"{significant(judged.ratio)} times ({interval})"
 
 
-def _environment(cell: MeasuredCell) -> Mapping[str, Any]:
-    return cell.record.environment if cell.record else {}
-
-
 def _where(there: MeasuredCell, here: Mapping[str, Any], *, is_near: bool) -> str:
     """On which machine it was measured, and which packages differ."""
-    old, new = (flat(each.get("versions") or {}) for each in (_environment(there), here))
+    old, new = (flat(each.get("versions") or {}) for each in (there.environment, here))
     differ = [name for name in old if new.get(name, old[name]) != old[name]]
-    cpu = _environment(there).get("machine", {}).get("cpu_name")
+    cpu = there.environment.get("machine", {}).get("cpu_name")
     machine = "a machine equal to this one" if is_near else cpu or "an unknown machine"
     return f"The bundle was measured on {machine}" + (f", with another {', '.join(differ)}." if differ else ".")

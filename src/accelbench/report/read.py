@@ -22,7 +22,7 @@ from accelbench.schema import plan_file
 from accelbench.schema.ceilings import RATES, Ceilings, ceilings_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.parallel import mapped, without_collection
-from accelbench.schema.plan_file import PlanEntry, PlanFile, RaceFile, read_race
+from accelbench.schema.plan_file import PlanFile, RaceFile, read_entry, read_race
 from accelbench.schema.record import Record, listed, read_environment
 from accelbench.schema.record import read_all as read_records
 from accelbench.schema.serialize import changed, dumps
@@ -167,7 +167,7 @@ def _read(folders: Mapping[Path, RefusedError | None], costs: Costs) -> dict[Pat
     """Folder -> its sweep without cells, or why nothing in it can be read."""
     # The records of all plans are read in one pass: processes that start later would be copies of a larger one. A sweep
     # without a readable plan has the cells of all its records but a search's short ones.
-    plans: dict[Path, tuple[PlanFile, list[PlanEntry]]] = {}
+    plans: dict[Path, tuple[PlanFile, list[bytes]]] = {}
     found: dict[Path, Sweep | UserError] = {}
     for folder, refused in folders.items():
         try:
@@ -194,11 +194,11 @@ def _read(folders: Mapping[Path, RefusedError | None], costs: Costs) -> dict[Pat
     return {folder: found[folder] for folder in folders}
 
 
-def _planned(costs: Costs, item: tuple[Path, PlanEntry]) -> Process | str:
+def _planned(costs: Costs, item: tuple[Path, bytes]) -> Process | str:
     """The process of an entry of the plan in a folder; or why the entry is not readable."""
     folder, entry = item
     try:
-        wanted = entry.read()
+        wanted = read_entry(entry)
     except UserError as error:
         return str(error)
     return _of_file(folder / f"{wanted.record_name}.json", wanted.cell, wanted.label, costs)
@@ -285,7 +285,7 @@ def _notes(
 def _judged_alike(sweeps: Sequence[Sweep], costs: Costs) -> list[Sweep]:
     """The same sweeps; processes with lower ceilings than others of their device are read again and judged by these."""
     every = [each for sweep in sweeps for each in sweep.processes if each.record is not None]
-    environments = {each.environment_key: each.record.environment for each in every if each.record is not None}
+    environments = {each.environment_key: each.environment for each in every}
     own = {key: ceilings_in(environment) for key, environment in environments.items()}
     best: dict[str, Ceilings] = {}
     for device, key in dict.fromkeys((each.device_key, each.environment_key) for each in every):

@@ -53,29 +53,6 @@ class PlanFile:
     cells: list[WantedCell]  # in the order of the sweep
 
 
-@dataclass(frozen=True)
-class PlanEntry:
-    """An entry of a plan.json that is not checked yet."""
-
-    text: bytes  # its JSON; the objects of very many entries would fill the memory
-
-    def read(self) -> WantedCell:
-        """The cell. Raises UserError: the entry is not readable, or its settings hold a secret."""
-        try:
-            values = loads(self.text)
-            cell_id = values["cell_id"]
-            cell, found_id = records.read_cell(dumps(values["cell"]))
-            named = {"record_name": values["record"], "label": values["label"]}
-            named |= {"planned_in": values.get("planned_in", "")}
-            wanted = load(WantedCell, {"cell": cell, **named}, clean=True)
-            if not wanted.record_name.startswith(f"{cell_id}-") or found_id != cell_id:
-                raise ValueError(f"{wanted.record_name}: not the name of its cell's record")
-        except records.UNREADABLE as error:
-            raise UserError(f"not a readable entry of a plan ({error})") from error
-        vars(wanted)["cell_id"] = cell_id  # known now, and slow to compute
-        return wanted
-
-
 def write_plan(plan: PlanFile, folder: Path) -> None:
     """Writes `folder`/plan.json."""
     cells = [
@@ -93,8 +70,26 @@ def write_plan(plan: PlanFile, folder: Path) -> None:
         file.write_bytes(text)
 
 
-def read_entries(folder: Path) -> tuple[PlanFile, list[PlanEntry]]:
-    """`folder`/plan.json without its cells, and its entries; reading all cells of one takes ten times as long.
+def read_entry(text: bytes) -> WantedCell:
+    """The cell of an entry's JSON. Raises UserError: it is not readable, or its settings hold a secret."""
+    try:
+        values = loads(text)
+        cell_id = values["cell_id"]
+        cell, found_id = records.read_cell(dumps(values["cell"]))
+        named = {"record_name": values["record"], "label": values["label"], "planned_in": values.get("planned_in", "")}
+        wanted = load(WantedCell, {"cell": cell, **named}, clean=True)
+        if not wanted.record_name.startswith(f"{cell_id}-") or found_id != cell_id:
+            raise ValueError(f"{wanted.record_name}: not the name of its cell's record")
+    except records.UNREADABLE as error:
+        raise UserError(f"not a readable entry of a plan ({error})") from error
+    vars(wanted)["cell_id"] = cell_id  # known now, and slow to compute
+    return wanted
+
+
+def read_entries(folder: Path) -> tuple[PlanFile, list[bytes]]:
+    """`folder`/plan.json without its cells, and the JSON of its entries, which `read_entry` takes.
+
+    To read all cells of a plan takes ten times as long, and the objects of very many would fill the memory.
 
     Raises RefusedError: the system does not read the file now; UserError: it is missing or not readable.
     """
@@ -105,7 +100,7 @@ def read_entries(folder: Path) -> tuple[PlanFile, list[PlanEntry]]:
         values = read_json(path)
         records.check_readable(values["schema_version"])
         head = {name: values[name] for name in HEAD}
-        entries = [PlanEntry(dumps(entry)) for entry in values["cells"]]
+        entries = [dumps(entry) for entry in values["cells"]]
         return load(PlanFile, {**head, "cells": []}, clean=True), entries
 
 
@@ -113,7 +108,7 @@ def read_plan(folder: Path) -> PlanFile:
     """Reads `folder`/plan.json. Raises as `read_entries` does."""
     plan, entries = read_entries(folder)
     with records.explained(folder / PLAN, "plan", AGAIN):
-        return replace(plan, cells=[entry.read() for entry in entries])
+        return replace(plan, cells=[*map(read_entry, entries)])
 
 
 def read_planned(folder: Path) -> records.Readable:
