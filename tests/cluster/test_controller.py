@@ -17,10 +17,11 @@ import pytest
 from rich.console import Console
 
 from accelbench.cluster import controller, dispatch
-from accelbench.cluster.controller import Need, groups, shared_folder, shares
+from accelbench.cluster.controller import Need, shared_folder, shares
 from accelbench.errors import UserError
 from accelbench.lock import hold
 from accelbench.project import workplace
+from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import Device, Status
 from accelbench.settings.config import Executor, ExecutorConfig, Retry
 from accelbench.sweep import context
@@ -81,7 +82,7 @@ def rounds(project):
 def test_cells_that_need_the_same_are_one_group():
     needs = [(Device.cpu, 1), (Device.gpu, 1), (Device.cpu, 2), (Device.xla_cpu, 1), (Device.gpu, 2)]
     cells = [make_cell(device=device, devices=num) for device, num in needs]
-    found = {str(need): [cells.index(cell) for cell in group] for need, group in groups(cells).items()}
+    found = {str(need): [cells.index(cell) for cell in group] for need, group in grouped(cells, Need.of).items()}
     assert found == {"cpu": [0, 2, 3], "gpu": [1], "2 x gpu": [4]}
     assert Need.of(cells[4]) == Need(Device.gpu, 2)
 

@@ -10,6 +10,7 @@ from accelbench.answers.cells import Gap, MeasuredCell, gap
 from accelbench.answers.words import choice_text, environment_names, setting_text, short_text, workload_text
 from accelbench.compare.matching import flat
 from accelbench.schema.cell import CHOSEN_SETTINGS
+from accelbench.schema.serialize import grouped
 
 MAX_PACKAGES = 3  # named of one group
 # Criterion -> its column of cells.csv, and whether more or less is better.
@@ -136,9 +137,7 @@ def groups(cells: Iterable[MeasuredCell]) -> list[Group]:
 def told_apart(made: Iterable[Group]) -> list[Group]:
     """The same groups, each with what tells it from others about the same."""
     made = list(made)
-    alike: dict[str, list[Group]] = defaultdict(list)
-    for group in made:
-        alike[group.what].append(group)
+    alike = grouped(made, lambda group: group.what)
     named = [replace(group, where=_where(group, alike[group.what])) for group in made]
     nums = Counter(group.what for group in named)
     in_folder = [replace(each, where=f"{each.where}, {each.fastest.folder}") for each in named]

@@ -12,6 +12,7 @@ from accelbench.judging.row import ceilings_of
 from accelbench.judging.warnings import output_error_text
 from accelbench.presentation import significant, unit_of_work
 from accelbench.schema.ceilings import formats_of
+from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import QUANTIZED, SHARE_ONE_CPU, Device, Precision
 
 # Precision -> how the instruction sets end that compute in it.
@@ -26,9 +27,7 @@ MAX_NAMED, MAX_LINES = 8, 5
 
 def worth(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> str:
     """A line for each precision, device and machine compared with fp32, short if over `MAX_LINES`; "" without any."""
-    found: dict[tuple[str, str, str], list[Pair]] = {}
-    for pair in pairs(cells, PRECISION):
-        found.setdefault((pair.value, pair.cell.cell.device, _machine(pair.cell)), []).append(pair)
+    found = grouped(pairs(cells, PRECISION), lambda pair: (pair.value, pair.cell.cell.device, _machine(pair.cell)))
     places = {(device, machine) for _, device, machine in found}
     nums = Counter(device for device, _ in places)
     lines: list[str] = []

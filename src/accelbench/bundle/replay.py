@@ -35,7 +35,7 @@ from accelbench.report import extension
 from accelbench.report.read import read
 from accelbench.schema.cell import Cell, KerasSettings
 from accelbench.schema.record import hardware
-from accelbench.schema.serialize import write_json
+from accelbench.schema.serialize import grouped, write_json
 from accelbench.schema.vocab import SERVING, Library, Protocol
 from accelbench.settings.compose import one_cell
 from accelbench.settings.params import report_extension
@@ -213,9 +213,8 @@ def _measure(
     folder: Path, limit_s: float, console: Console, hosts: Hosts, cells: Iterable[Cell], rounds: range, within_s: float
 ) -> None:
     """Measures rounds of the cells, one data set after another: each cell once, in a random order, against drift."""
-    by_data = defaultdict[str, list[Cell]](list)
-    for cell in cells:
-        by_data[cell.data.name].append(replace(cell, timeout_s=min(cell.timeout_s, limit_s)))
+    limited = (replace(cell, timeout_s=min(cell.timeout_s, limit_s)) for cell in cells)
+    by_data = grouped(limited, lambda cell: cell.data.name)
     options = replace(one_cell("tracking=none")[1], quiet_s=QUIET * limit_s, out=f"{RUNS}/{folder.name}")
     for of_data in by_data.values():
         ends_s = within_s * len(of_data) / sum(map(len, by_data.values()))

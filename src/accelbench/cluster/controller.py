@@ -16,7 +16,7 @@ import shutil
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from accelbench.project import CLUSTER, RECORD_FOLDERS, RECORDS, Workplace, reso
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record, listed, read_all
-from accelbench.schema.serialize import read_json, write_json
+from accelbench.schema.serialize import grouped, read_json, write_json
 from accelbench.schema.vocab import SHARE_ONE_CPU, Device
 from accelbench.settings.config import ExecutorConfig, Retry
 from accelbench.sinks.delivery import Delivery
@@ -85,14 +85,6 @@ class ClusterEngine(ABC):
 
     def close(self) -> None:  # noqa: B027  # an engine may have nothing to leave
         """Leaves the cluster. The engine is not used afterwards."""
-
-
-def groups(cells: Iterable[Cell]) -> dict[Need, list[Cell]]:
-    """Need -> the cells that have it, in their order."""
-    found: dict[Need, list[Cell]] = {}
-    for cell in cells:
-        found.setdefault(Need.of(cell), []).append(cell)
-    return found
 
 
 def shares(cells: Sequence[Cell], num: int) -> list[list[Cell]]:
@@ -207,7 +199,7 @@ class Controller:
         labels = {item.cell.id: item.label for item in self.ready.planned}
         options = replace(self.context.options, tracking="none", out=None, retry=Retry.none, executor=ExecutorConfig())
         try:
-            for need, group in groups(todo).items():
+            for need, group in grouped(todo, Need.of).items():
                 paths, names = [], []
                 for cells in shares(group, self.engine.num_jobs):
                     of_cells = {cell.id: labels[cell.id] for cell in cells}

@@ -12,6 +12,7 @@ from accelbench.errors import UserError
 from accelbench.presentation import counted, duration
 from accelbench.project import Workplace, shown, workplace
 from accelbench.schema.cell import Cell
+from accelbench.schema.serialize import grouped
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import RANDOM, Protocol
 
@@ -127,10 +128,7 @@ def _seeds(cells: Sequence[Cell]) -> Iterator[str]:
 
 
 def _skipped(reasons: Mapping[str, str], lists_all: bool) -> Iterator[str]:
-    by_reason: dict[str, list[str]] = {}
-    for name, reason in reasons.items():
-        by_reason.setdefault(clean(reason), []).append(name)
-    for reason, names in by_reason.items():
+    for reason, names in grouped(reasons, lambda name: clean(reasons[name])).items():
         few = names if lists_all else names[:MAX_NAMED]
         more = f" and {len(names) - len(few)} more" * (len(names) > len(few))
         yield from ("", f"skip {len(names)}: {reason}", f"  {', '.join(few)}{more}")

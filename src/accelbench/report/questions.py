@@ -20,6 +20,7 @@ from accelbench.report.tables import pairs as pair_table
 from accelbench.report.tables.all_cells import name_on_page
 from accelbench.report.tables.table import Column, Entry, Table, number, percent, tabulate_known
 from accelbench.schema.record import Value
+from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import Mode, Phase
 from accelbench.stats.order_statistics import median
 
@@ -112,9 +113,7 @@ def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[Questi
 
 def _requests(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
     """A section for each workload that served requests, of which the page's script draws a line for each setting."""
-    by_workload: dict[str, list[Capacity]] = {}
-    for each in capacities(cells):
-        by_workload.setdefault(each.what, []).append(each)
+    by_workload = grouped(capacities(cells), lambda each: each.what)
     for what, found in by_workload.items():
         yield QuestionSection(
             title="How many requests per second?" + (f" {what}" if len(by_workload) > 1 else ""),

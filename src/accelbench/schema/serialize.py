@@ -8,7 +8,7 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import FileIO
 from pathlib import Path
 from types import NoneType
@@ -18,6 +18,7 @@ from accelbench.errors import REFUSED, RefusedError
 from accelbench.schema.converters import converter
 
 T = TypeVar("T")
+Key = TypeVar("Key")
 
 CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 FIELDS = "__dataclass_fields__"
@@ -90,6 +91,14 @@ def group_key(value: object) -> str:
 def group_digest(value: object) -> str:
     """16 hexadecimal digits that stand for `group_key`, where very many are held."""
     return hashlib.sha256(group_key(value).encode()).hexdigest()[:16]
+
+
+def grouped(items: Iterable[T], key_of: Callable[[T], Key]) -> dict[Key, list[T]]:
+    """Key -> the items that have it, in their order."""
+    found: dict[Key, list[T]] = {}
+    for item in items:
+        found.setdefault(key_of(item), []).append(item)
+    return found
 
 
 @contextlib.contextmanager

@@ -1,7 +1,6 @@
 """Records on their way to the tracker: while a sweep runs, which no failure stops, or later what is missing there."""
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from accelbench.errors import UnknownChoiceError
 from accelbench.project import CONFIRMED, RECORDS, RESULTS
 from accelbench.schema import record as records
 from accelbench.schema.record import Record
+from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import Status
 from accelbench.sinks.location import one_line, unreachable
 
@@ -165,20 +165,16 @@ def _found(record: Record) -> tuple[str, tuple[str, str]] | None:
 def _deliver(root: Path, found: list[Found]) -> int:
     """The number of records that had no run."""
     store = open_store(root)
-    by_suite, sweeps = defaultdict(list), defaultdict(list)
-    for each in found:
-        by_suite[each.suite].append(each)
-        sweeps[each.sweep, each.suite].append(each)
     num_delivered = 0
     is_related: dict[tuple[str, str], bool] = {}
-    for suite, of_suite in by_suite.items():
+    for suite, of_suite in grouped(found, lambda each: each.suite).items():
         delivered = store.delivered(suite)
         missing = sorted((each for each in of_suite if each.key not in delivered), key=lambda each: each.key[1])
         for start in range(0, len(missing), BATCH):
             batch = list(records.read_all([each.path for each in missing[start : start + BATCH]]))
             num_delivered += store.deliver(batch) if batch else 0
         is_related |= delivered
-    for sweep in sweeps.values():
+    for sweep in grouped(found, lambda each: (each.sweep, each.suite)).values():
         if not all(is_related.get(each.key) for each in sweep):
             confirming = {each.path for each in sweep if each.is_confirming}
             pairs = records.read_all([each.path for each in sweep]).by_path()

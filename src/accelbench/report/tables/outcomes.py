@@ -1,6 +1,5 @@
 """What became of what was planned: which devices were there, and which cells are not ok, and why."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 from accelbench.answers.cells import MeasuredCell
@@ -8,6 +7,7 @@ from accelbench.answers.process import NOT_RUN, UNREADABLE, Process
 from accelbench.judging.disturbed import DISTURBED
 from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Column, Table, count, tabulate
+from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import UNEXPECTED, Device, Status
 
 LABELS_SHOWN = 2
@@ -33,9 +33,8 @@ FAILURE_COLUMNS: list[Column[Process]] = [
 
 def reasons(sweeps: Sequence[Sweep]) -> Table | None:
     """The cells that are not ok by their reason, unexpected failures first; None if all are ok."""
-    groups: dict[tuple[str, str | None], list[MeasuredCell]] = defaultdict(list)
-    for cell in (cell for sweep in sweeps for cell in sweep.cells if not cell.is_ok):
-        groups[cell.outcome, cell.reason].append(cell)
+    bad = (cell for sweep in sweeps for cell in sweep.cells if not cell.is_ok)
+    groups = grouped(bad, lambda cell: (cell.outcome, cell.reason))
     same = [(outcome, reason, alike) for (outcome, reason), alike in groups.items()]
     same.sort(key=lambda each: (ORDER.index(each[0]), -len(each[2])))
     notes = ["cells.csv lists all of them."]

@@ -1,6 +1,5 @@
 """Pairs of cells that differ in one setting alone: their speeds, and of two devices the accuracies over seeds."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from itertools import combinations
 from statistics import fmean
@@ -13,7 +12,7 @@ from accelbench.answers.words import options_text
 from accelbench.presentation import significant
 from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Column, Table, count, number, speed, tabulate_known
-from accelbench.schema.serialize import group_key
+from accelbench.schema.serialize import group_key, grouped
 from accelbench.schema.vocab import Mode
 from accelbench.stats.means import MeanDifference, mean_difference
 
@@ -83,16 +82,16 @@ def verdict(difference: MeanDifference) -> str:
 
 def accuracies(sweep: Sweep) -> Table | None:
     """Each pair of devices that trained the same settings with `MIN_SEEDS` seeds or more; None without such a pair."""
-    groups: dict[str, list[Process]] = defaultdict(list)
-    for process in sweep.planned:
-        if process.is_ok and process.cell.mode == Mode.train and process.number("accuracy") is not None:
-            groups[group_key(process.all_but("device", "seed"))].append(process)
+    trained = [each for each in sweep.planned if each.is_ok and each.cell.mode == Mode.train]
+    known = [each for each in trained if each.number("accuracy") is not None]
     found = []
-    for group in groups.values():
-        by_device: dict[str, list[float]] = defaultdict(list)
-        for process in group:
-            by_device[process.cell.device].append(process.number("accuracy") or 0.0)
-        enough = {device: values for device, values in by_device.items() if len(values) >= MIN_SEEDS}
+    for group in grouped(known, lambda each: group_key(each.all_but("device", "seed"))).values():
+        by_device = grouped(group, lambda each: each.cell.device.value)
+        enough = {
+            device: [each.number("accuracy") or 0.0 for each in of_device]
+            for device, of_device in by_device.items()
+            if len(of_device) >= MIN_SEEDS
+        }
         for first, second in combinations(enough, 2):
             both = enough[first], enough[second]
             found.append(Trained(group[0], first, second, both, mean_difference(*both)))
