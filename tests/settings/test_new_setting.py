@@ -12,7 +12,7 @@ from fakes import TESTS, copy_package, make_project
 DECLARATION = """
     toy: AtLeastOne = setting(3, "how many toys the cell has", most=9, column=True)
 """
-BEFORE = '    mode: Mode = setting(help="train or infer'
+BEFORE = "    mode: vocab.Mode = _shown("
 CODE = """
 import contextlib, io, json, sys
 from pathlib import Path
