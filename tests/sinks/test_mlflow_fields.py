@@ -30,7 +30,7 @@ VALUES |= {NoneType: [None], dict: [{}, {"a": 1}, {"a": "1"}, {"b": 1}, {"a": LO
 
 
 def values_of(run):
-    return {key: value for key, value, *_ in run.points}
+    return {point.key: point.value for point in run.points}
 
 
 def test_every_measured_column_reaches_the_tracker():
@@ -95,7 +95,7 @@ def test_cells_that_differ_in_any_setting_have_different_parameters():
 @pytest.mark.parametrize("status", sorted(UNEXPECTED))
 def test_what_went_wrong_shows_no_speed(status):
     run = translate(record(status=status))
-    sections = {key.partition("/")[0] for key, *_ in run.points}
+    sections = {point.key.partition("/")[0] for point in run.points}
     assert sections == {"setting", "time", "memory", "system"}
     assert run.status == ("KILLED" if status == Status.killed else "FAILED")
     assert run.tags["reason"] in run.tags[NOTE]
@@ -109,7 +109,7 @@ def test_long_series_are_thinned_and_their_peak_is_not(num_samples, num_points):
         peak_host_bytes=77_000_000_000,
     )
     run = translate(record(system=series))
-    assert len([key for key, *_ in run.points if key == "system/host_memory_mb"]) == num_points
+    assert len([point for point in run.points if point.key == "system/host_memory_mb"]) == num_points
     assert values_of(run)["memory/peak_host_mb"] == 77_000.0
 
 

@@ -110,8 +110,13 @@ SPEED, SHARE = "speed/samples_per_s", "speed/share_of_fastest"
 VERDICT = "verdict"  # the tag that says how far a run is behind the fastest of its kind, and how sure that is
 
 
-# A value of a metric: its name, the value, milliseconds since 1970, and the step, which counts within its series.
-Point = tuple[str, float, int, int]
+class Point(NamedTuple):
+    """One value of a metric; `step` counts within its series."""
+
+    key: str
+    value: float
+    timestamp_ms: int
+    step: int
 
 
 class Run(NamedTuple):
@@ -164,7 +169,7 @@ def translate(record: Record) -> Run:
     ended_ms = end_ms(record)
     is_ok = record.status == Status.ok and not row["disturbed"]
     known = {key: row[column] for key, column in ((MEASURED if is_ok else {}) | OUTCOME | SETTINGS).items()}
-    points = [(key, float(value), ended_ms, 0) for key, value in known.items() if value is not None]
+    points = [Point(key, float(value), ended_ms, 0) for key, value in known.items() if value is not None]
     if record.measurement is not None and is_ok:  # the times of blocks and epochs are unknown
         blocks, epochs = record.measurement.blocks, record.measurement.epochs
         rates = [block.num_samples / block.seconds for block in blocks]
@@ -301,7 +306,7 @@ def _series(
     for step in range(0, len(values), math.ceil(len(values) / MAX_POINTS) or 1):
         value = values[step]
         if value is not None:
-            yield (key, value, timestamps_ms[step], first_step + step)
+            yield Point(key, value, timestamps_ms[step], first_step + step)
 
 
 def _qualities(record: Record, seen: TargetTraining) -> Iterator[Point]:
@@ -310,8 +315,8 @@ def _qualities(record: Record, seen: TargetTraining) -> Iterator[Point]:
     for each in seen.evaluations[:: math.ceil(len(seen.evaluations) / MAX_POINTS)]:
         ms = round(1000 * each.ended_s)
         if each.value is not None:
-            yield (key, each.value, start_ms(record) + ms, each.num_steps)
-            yield (f"{key}_over_ms", each.value, start_ms(record) + ms, ms)
+            yield Point(key, each.value, start_ms(record) + ms, each.num_steps)
+            yield Point(f"{key}_over_ms", each.value, start_ms(record) + ms, ms)
 
 
 def _tags(record: Record, row: Row) -> dict[str, str]:
