@@ -1,10 +1,1 @@
-import pytest
-
-from accelbench.isolation.hosts import Hosts
-from fakes import faulty_host
-
-
-@pytest.fixture(scope="package")
-def hosts():
-    with Hosts(faulty_host) as running:
-        yield running
+from sweep.conftest import shared as hosts  # noqa: F401

@@ -1,6 +1,8 @@
 import os
+import sys
 
 os.environ.update({"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""})
+sys.modules["sklearn"] = None  # Keras imports it for wrappers that no cell has, which takes a second
 
 import pytest  # noqa: E402
 
