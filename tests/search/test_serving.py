@@ -7,7 +7,6 @@ from rich.console import Console
 
 from accelbench.answers.serving import capacities
 from accelbench.cli import main
-from accelbench.project import RECORDS
 from accelbench.report import read
 from accelbench.schema import plan_file
 from accelbench.schema.vocab import Protocol
@@ -16,6 +15,7 @@ from accelbench.search.serving import search
 from accelbench.sweep import session
 from accelbench.sweep.terminal import SweepProgress
 from fakes import make_cell, make_options
+from search.test_search import written
 
 OPTIONS = make_options(out="runs/mine")
 NO_RATE = "no rate is within 50 ms: requests"
@@ -39,10 +39,6 @@ def searched(shared, project, monkeypatch):
         return status, console.file.getvalue()
 
     return searched
-
-
-def written(project):
-    return {path.name: path.stat().st_mtime_ns for path in (project / "runs/mine").glob(RECORDS)}
 
 
 def test_a_search_ends_with_a_sentence_and_records_that_say_the_same(searched, project):

@@ -67,22 +67,16 @@ def test_a_file_of_the_report_that_is_a_link_is_replaced(project):
     assert not [each for each in links if each.is_symlink()]
 
 
-@pytest.mark.parametrize("place", ["results", "results/mnist_networks"])
+@pytest.mark.parametrize("place", ["results", "results/mnist_networks", "confirmed"])
 @pytest.mark.fault
-def test_records_of_a_suite_are_not_written_through_a_link(project, private, place):
-    os.renames(project / "results", project / "earlier")
+def test_records_of_a_suite_and_its_answers_are_not_written_through_a_link(project, private, place):
+    if place != "confirmed":
+        os.renames(project / "results", project / "earlier")
     link(project / place, private)
-    (project / "params.yaml").write_text(f"suites: {{mnist_networks: {TINY}}}")
-    (suite,) = work.suites(project)
-    with Hosts() as hosts, pytest.raises(UserError, match=rf"{place}.*: is a link to"):
-        suite.measure(Console(quiet=True), hosts)
-
-
-def test_answers_of_a_pipeline_are_not_written_through_a_link(project, private):
-    link(project / "confirmed", private)
     (project / "params.yaml").write_text(f"confirm_s: 60\nsuites: {{mnist_networks: {TINY}}}")
-    with Hosts() as hosts, pytest.raises(UserError, match="confirmed: is a link to"):
-        work.confirm_best(project, Console(quiet=True), hosts)
+    (suite,), console = work.suites(project), Console(quiet=True)
+    with Hosts() as hosts, pytest.raises(UserError, match=rf"{place}.*: is a link to"):
+        work.confirm_best(project, console, hosts) if place == "confirmed" else suite.measure(console, hosts)
 
 
 @pytest.mark.parametrize(

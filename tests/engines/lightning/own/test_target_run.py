@@ -8,28 +8,15 @@ import own_modules
 from accelbench.engines.lightning import engine
 from accelbench.errors import UserError
 from accelbench.judging.asked import judge
-from accelbench.schema.cell import Target, TrainerSettings
-from accelbench.schema.vocab import MODULE, Library, Mode, Protocol, Span, Stop
-from accelbench.schema.workload import DataSpec, ModelSpec
-from engines.lightning.own.test_lightning_module import ITS_OWN
-from fakes import make_cell
-from marks import IGNORES_LIGHTNINGS_WARNINGS
-
-pytestmark = [IGNORES_LIGHTNINGS_WARNINGS, pytest.mark.filterwarnings(*ITS_OWN)]
+from accelbench.schema.cell import Target
+from accelbench.schema.vocab import Protocol, Span, Stop
+from engines.lightning.own.test_lightning_module import _forget, lit_cell, pytestmark  # noqa: F401
 
 
-@pytest.fixture(autouse=True)
-def _forget():
-    own_modules.Lit.losses.clear()
-
-
-def lit_cell(module="Validates", **target):
+def target_cell(module="Validates", **target):
     """Five batches an epoch."""
     target = Target(**{"metric": "score", "value": 10.0, **target})
-    model = ModelSpec(name=module, library=Library.lightning, network=f"own_modules.{module}")
-    data = DataSpec(name=MODULE, target="own_modules.Data")
-    settings = {"protocol": Protocol.target, "mode": Mode.train, "trainer": TrainerSettings(), "epochs": 4}
-    return make_cell(model=model, data=data, batch_size=8, target=target, **settings)
+    return replace(lit_cell(module, protocol=Protocol.target, epochs=4), target=target)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +33,7 @@ def lit_cell(module="Validates", **target):
 )
 def test_its_own_validation_says_when_it_arrived(tmp_path, monkeypatch, target, values, hit):
     monkeypatch.setattr(own_modules.Data, "val_dataloader", own_modules.Validates.val_dataloader)
-    cell = lit_cell(**target)
+    cell = target_cell(**target)
     measured = engine.run(cell, tmp_path)
     seen = measured.target
     assert judge(cell, measured) is None
@@ -60,7 +47,7 @@ def test_its_own_validation_says_when_it_arrived(tmp_path, monkeypatch, target, 
 
 def test_its_time_limit_ends_it(tmp_path, monkeypatch):
     monkeypatch.setattr(own_modules.Data, "val_dataloader", own_modules.Validates.val_dataloader)
-    measured = engine.run(replace(lit_cell(value=1e9), epochs=10**6, timeout_s=1.0), tmp_path)
+    measured = engine.run(replace(target_cell(value=1e9), epochs=10**6, timeout_s=1.0), tmp_path)
     assert (measured.stop, measured.target.hit) == (Stop.timeout, None)
     assert measured.target.log[-1].span == Span.evaluate
 
@@ -77,4 +64,4 @@ def test_what_it_lacks_is_named(tmp_path, monkeypatch, module, has_loader, probl
         monkeypatch.setattr(own_modules.Data, "val_dataloader", own_modules.Validates.val_dataloader)
         monkeypatch.setattr(own_modules.Lit, "validation_step", lambda *_: None)
     with pytest.raises(UserError, match=problem):
-        engine.run(lit_cell(module), tmp_path)
+        engine.run(target_cell(module), tmp_path)
