@@ -30,25 +30,20 @@ MAX_NAME = 1024 - 9  # characters of a benchmark's name in Bencher, without a da
 
 
 class Metric(NamedTuple):
-    """A number of a cell: its column, and those of its 95 % interval's bounds where they exist."""
+    """A number of a cell."""
 
     name: str  # in lower case with dashes, as Bencher's slugs
-    column: str
+    column: str  # those of its 95 % interval's bounds, where they exist, end in `_low` and `_high` besides
     unit: str
-    low: str = ""
-    high: str = ""
 
 
-THROUGHPUT = Metric("throughput", "samples_per_s", "samples/s", "samples_per_s_low", "samples_per_s_high")
+THROUGHPUT = Metric("throughput", "samples_per_s", "samples/s")
 TO_TARGET = Metric("time-to-target-s", "target_s", "s")  # of all seeds
 METRICS = (
     THROUGHPUT,
-    *(
-        Metric(f"latency-{name}-ms", f"latency_{name}_ms", "ms", f"latency_{name}_ms_low", f"latency_{name}_ms_high")
-        for name in ("p50", "p90", "p99")
-    ),
+    *(Metric(f"latency-{name}-ms", f"latency_{name}_ms", "ms") for name in ("p50", "p90", "p99")),
     Metric("requests", "requests_per_s", "requests/s"),
-    Metric("request-p99-ms", "request_p99_ms", "ms", "request_p99_ms_low", "request_p99_ms_high"),
+    Metric("request-p99-ms", "request_p99_ms", "ms"),
     Metric("energy-j-per-sample", "energy_j_per_sample", "J/sample"),
     Metric("peak-device-mb", "peak_device_mb", "MB"),
 )
@@ -100,8 +95,8 @@ def _names(cells: Sequence[MeasuredCell]) -> dict[int, str]:
 
 def _number(cell: MeasuredCell, metric: Metric, name: str) -> Published | None:
     value, low, high = (
-        float(known) if column and isinstance(known := cell.row[column], int | float) else None
-        for column in (metric.column, metric.low, metric.high)
+        float(known) if isinstance(known := cell.row.get(metric.column + end), int | float) else None
+        for end in ("", "_low", "_high")
     )
     processes = cell.counted or [each for each in cell.processes if each.is_ok]
     raw = [known for each in processes if (known := each.number(metric.column)) is not None]
@@ -137,8 +132,7 @@ def pytorch(numbers: Sequence[Published]) -> str:
         machine = {"device": cell.device.value, "arch": each.cell.row["device_name"]}
         settings = {"batch_size": cell.batch_size, "devices": cell.devices, "protocol": cell.protocol.value}
         said = {"doubts": each.doubts} if each.doubts else {}
-        benchmark = {"name": each.benchmark, "mode": MODES[cell.mode]}
-        benchmark |= {"dtype": cell.precision.value}
+        benchmark = {"name": each.benchmark, "mode": MODES[cell.mode], "dtype": cell.precision.value}
         interval = {"unit": each.metric.unit, "value": each.value, "low": each.low, "high": each.high}
         of_model = {"name": cell.model.name, "type": cell.model.library.value, "backend": cell.engine.value}
         metric = {"name": each.metric.name, "benchmark_values": each.raw, "extra_info": interval}
