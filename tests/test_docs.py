@@ -7,7 +7,6 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 from dvc.cli import parse_args
@@ -20,6 +19,7 @@ from accelbench.isolation import hosts
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema import plan_file, record
 from accelbench.settings import params
+from accelbench.sinks.delivery import SyncResult
 from environments import make_environment
 from fakes import faulty_host, give_ceilings, make_project
 
@@ -101,7 +101,7 @@ def test_every_command_of_the_pages_runs(command, measured, monkeypatch, capsys)
     enter(measured, monkeypatch)
     monkeypatch.setattr("accelbench.sweep.forecast.complete", lambda *_: None)  # it imports frameworks, and probes
     monkeypatch.setattr("accelbench.sinks.ui.serve", lambda root, port, open_browser: 0)  # never ends
-    monkeypatch.setattr("accelbench.sinks.delivery.sync", Mock())
+    monkeypatch.setattr("accelbench.sinks.delivery.sync", lambda *_: SyncResult(0, 0, []))
     program, *words = shlex.split(command.partition(" > ")[0])
     if program == "sbatch":
         program, *words = shlex.split(words[words.index("--wrap") + 1])
