@@ -46,19 +46,14 @@ class Answer:
         return self.group.fastest
 
     @property
-    def model(self) -> str:
-        """The model's name."""
-        return model_text(self.fastest)
-
-    @property
     def rate(self) -> str:
         """The fastest cell's speed with its unit."""
-        return self._rate(self.fastest)
+        return speed_text(self.fastest.cell, self.fastest.speed)
 
     @property
     def what(self) -> str:
         """The model and the mode, such as `resnet18, inference`."""
-        return f"{self.model}, {MODES[self.fastest.cell.mode]}"
+        return f"{model_text(self.fastest)}, {MODES[self.fastest.cell.mode]}"
 
     @property
     def data(self) -> str:
@@ -77,7 +72,7 @@ class Answer:
         protocols = {each.fastest.cell.protocol for each in answers}
         told = [self.fastest.cell.protocol] * (Protocol.window in protocols)
         own = [p.strip("()") for p in parts[id(self)] if p and (p in told or not all(p in each for each in alike))]
-        return f"{self.model} ({', '.join(own)})" if own else self.model
+        return " ".join([model_text(self.fastest), *([f"({', '.join(own)})"] if own else [])])
 
     @cached_property
     def others(self) -> list[MeasuredCell]:
@@ -97,7 +92,7 @@ class Answer:
     @property
     def gives(self) -> str:
         """The speed of the fastest, as a sentence."""
-        return f"{self.group.text(self.fastest)} gives {self._rate(self.fastest)}{self._latency}."
+        return f"{self.group.text(self.fastest)} gives {self.rate}{self._latency}."
 
     @property
     def sentence(self) -> str:
@@ -156,12 +151,9 @@ class Answer:
             share=(cell.speed or 0.0) / largest,
             low_share=None if cell.low is None else cell.low / largest,
             high_share=None if cell.high is None else cell.high / largest,
-            rate=self._rate(cell),
+            rate=speed_text(cell.cell, cell.speed),
             warnings=warnings_of(cell.row),
         )
-
-    def _rate(self, cell: MeasuredCell) -> str:
-        return speed_text(cell.cell, cell.speed)
 
     @property
     def _latency(self) -> str:
