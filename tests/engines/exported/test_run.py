@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from accelbench.devices.cpu import look, usable_cores
+from accelbench.devices.cpu import FAST_INTEGERS, has_any, look, usable_cores
 from accelbench.engines.exported import run as exported_run
 from accelbench.engines.exported.compiler import Compiler, Ran
 from accelbench.engines.exported.run import MIN_CALIBRATED
@@ -219,4 +219,5 @@ def test_a_quantised_transformer_gives_nearly_what_fp32_gives(hosts, tmp_path, e
     cell = make_cell(engine=engine, model=model, data=data, precision=Precision.int8, batch_size=8, threads=1)
     found = run(hosts, tmp_path, cell)
     assert judge(cell, found) is None
-    assert 0 < found.output_error < 0.06
+    # Without such units products of bytes are added up in 16 bits, which saturate (ONNX Runtime's docs: U8S8 on AVX2).
+    assert 0 < found.output_error < (0.06 if has_any(look(), FAST_INTEGERS) else 0.2)
