@@ -126,7 +126,7 @@ LIES = [
     slow(training("FreezesItself", "freezes its body after 3 batches", NO_GRADIENTS, Status.ok)),
     training("EvaluatesItself", "sets itself to evaluation mode", "in evaluation mode, although it trains: the network", Status.ok),
     training("EverySecondForwardKept", "caches every second forward pass", "some batches get the output of an earlier one"),
-    training("FeaturesKeptByContent", "keeps the features of batches that it has seen", KEPT),
+    slow(training("FeaturesKeptByContent", "keeps the features of batches that it has seen", KEPT)),
 ]  # fmt: skip
 INFER = {"mode": Mode.infer}
 MODULES = [
