@@ -30,18 +30,20 @@ def with_costs(row: Row, costs: Mapping[Device, Cost]) -> Row:
     Of requests too: their cost is that of the whole time, their energy that of the share in which it computes.
     """
     device = Device(str(row["device"]))
-    cost, num = costs.get(device), 1 if device in SHARE_ONE_CPU else int(row["devices"] or 1)
+    if (cost := costs.get(device)) is None:
+        return row
+    num = 1 if device in SHARE_ONE_CPU else int(row["devices"] or 1)
     rates = {"sample": (row["samples_per_s"], 1.0), "request": (row["requests_per_s"], row["busy_share"])}
     priced: Row = {}
     for thing, (rate, busy) in rates.items():
-        if cost is None or not isinstance(rate, float) or not rate:
+        if not isinstance(rate, float) or not rate:
             continue
         if cost.price_per_hour is not None:
             priced[f"cost_per_million_{thing}s"] = num * cost.price_per_hour / SECONDS_PER_HOUR / rate * 1e6
         if row[f"energy_j_per_{thing}"] is None and cost.power_w is not None and isinstance(busy, float):
             priced[f"energy_j_per_{thing}"] = num * cost.power_w * busy / rate
             priced["energy_provenance"] = Provenance.estimated.value
-    if cost is not None and cost.price_per_hour is not None and isinstance(reached_s := row.get("target_s"), float):
+    if cost.price_per_hour is not None and isinstance(reached_s := row.get("target_s"), float):
         priced["target_cost"] = num * cost.price_per_hour / SECONDS_PER_HOUR * reached_s
     return row | priced
 

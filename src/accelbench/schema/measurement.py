@@ -336,10 +336,10 @@ class SystemSeries:
 
     def within(self, name: str, boot_s: tuple[float, float] | None) -> list[float]:
         """The known values of a series from the begin to the end `boot_s`, in seconds since the machine started."""
-        if boot_s is None or self.started_boot_s is None:
+        if boot_s is None or self.started_boot_s is None or name not in self.values:
             return []
         low, high = (time_s - self.started_boot_s for time_s in boot_s)
-        values = zip(self.t_s, self.values.get(name, []), strict=False)
+        values = zip(self.t_s, self.values[name], strict=True)
         return [value for t_s, value in values if value is not None and low <= t_s <= high]
 
 
