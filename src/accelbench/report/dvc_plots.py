@@ -4,6 +4,7 @@ DVC's own template loads Vega from the internet. DVC writes the plotted file int
 file has only the columns that are plotted, without the characters that could end the script.
 """
 
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -38,6 +39,7 @@ def write(report: Path) -> None:
         file.write_text(page(), encoding="utf-8")
 
 
+@cache  # the same for each report, and seconds of work
 def page() -> str:
     """The page, with DVC's placeholders. Raises UserError: vl-convert-python, of the extra `dvc`, is missing."""
     try:
