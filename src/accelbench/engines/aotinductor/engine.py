@@ -1,5 +1,6 @@
 """The engine AOTInductor: a network of PyTorch, exported and compiled to a library before it runs."""
 
+import tempfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,6 @@ from torch import Tensor, nn
 
 from accelbench.engines.exported import run as exported_run
 from accelbench.engines.exported.compiler import Call, Compiler, Ran, program_of, skipping
-from accelbench.engines.lightning.options import empty_cache
 from accelbench.schema.vocab import Precision
 
 FILE = "network.pt2"
@@ -27,10 +27,16 @@ class AotInductor(Compiler):
     def save(self, exported: torch.export.ExportedProgram, folder: Path) -> Path:
         """Compiled, with its weights as constants if the cell says `freeze`; inductor's cache is empty, as at first."""
         import torch._inductor.config as inductor
+        from torch._inductor.utils import fresh_cache
 
         inductor.freezing = self.cell.options.freeze
         # Weights are constants for inductor only where no gradients are needed.
-        with skipping("AOTInductor"), torch.no_grad(), empty_cache():
+        with (
+            skipping("AOTInductor"),
+            torch.no_grad(),
+            tempfile.TemporaryDirectory(prefix="inductor-") as cache,
+            fresh_cache(dir=cache),
+        ):
             path = torch._inductor.aoti_compile_and_package(exported, package_path=str(folder / FILE))
         return Path(path)
 
