@@ -21,8 +21,7 @@ from accelbench.schema.serialize import load as typed
 from accelbench.schema.serialize import read_bytes
 from accelbench.schema.text import one_line
 from accelbench.schema.vocab import Device
-from accelbench.settings.config import PROFILES
-from accelbench.settings.suites import MAX_BRACKETS
+from accelbench.settings.config import MAX_BRACKETS, PROFILES
 
 SECTIONS = ("costs", "data", "suites")
 KEYS = ("profile", "retry", "strict", "confirm_s", "report_extension", *SECTIONS)

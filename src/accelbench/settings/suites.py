@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from accelbench.errors import UnknownChoiceError, UserError, did_you_mean
 from accelbench.project import PARAMS
 from accelbench.schema.vocab import Library
-from accelbench.settings.config import GROUPS, NAMES, PROFILES
+from accelbench.settings.config import GROUPS, MAX_BRACKETS, NAMES, PROFILES
 
 # Settings of a whole sweep, which can't be axes.
 NOT_AXES = {"suite", "tracking", "profile", "out", "retry", "quiet_s", "verbose"}
@@ -28,7 +28,6 @@ AXES_OF_PATHS = ("data.path", "model.weights", "python")  # of these, a comma ma
 EXCLUDE = "exclude"  # the key of a suite that lists combinations to leave out; all others are settings
 # How large a request may be: a slip of the keyboard must not fill the memory.
 MAX_CELLS = 10_000  # of a sweep; composing one takes some 5 ms
-MAX_BRACKETS = 20  # within each other; a parser calls itself for each
 AT_MOST = f"a sweep has at most {MAX_CELLS:,}: name fewer values, or run a sweep for each value of an axis"
 
 Rule = Mapping[str, Sequence[str]]  # setting -> values, as written; a cell that matches all settings is left out

@@ -29,10 +29,18 @@ from accelbench.schema.ranges import MAX_COUNT, Range
 from accelbench.schema.setting import Declared, declared
 from accelbench.schema.text import MAX_TEXT, beginning, one_line
 from accelbench.schema.workload import SHAPES, DataSpec, ModelSpec
-from accelbench.settings.config import EngineConfig, Executor, LrScale, RunConfig, SweepOptions, check_executor
+from accelbench.settings.config import (
+    MAX_BRACKETS,
+    EngineConfig,
+    Executor,
+    LrScale,
+    RunConfig,
+    SweepOptions,
+    check_executor,
+)
 from accelbench.settings.own_code import SEQ_LEN, checked, refuse
 from accelbench.settings.params import check_name
-from accelbench.settings.suites import MAX_BRACKETS, PATHS
+from accelbench.settings.suites import PATHS
 
 T = TypeVar("T")
 
