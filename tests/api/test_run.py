@@ -3,7 +3,15 @@
 import subprocess
 import sys
 
+import pytest
 from fakes import give_ceilings, make_project
+from hydra.core.config_store import ConfigStore
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.singleton import Singleton
+from omegaconf import OmegaConf
+
+import accelbench
+from accelbench.errors import UserError
 
 QUICK = (
     '{"window.measure_s": 0.05, "window.latency_s": 0.02, "window.warmup_s": 0.01, "window.block_s": 0.005, '
@@ -61,3 +69,20 @@ def test_a_notebook_measures_several_times_and_stays_as_it_is(tmp_path):
     # Mistakes have the text of the command line.
     assert "accelbench.errors.UserError: model.target=__main__.Net: no package or module __main__" in session.stderr
     assert "model=nope: unknown model. Choose from: autoencoder, cnn" in session.stderr
+
+
+def test_a_program_that_uses_hydra_keeps_its_state_and_its_resolvers(tmp_path, monkeypatch):
+    """Even if composing fails: `${oc.env:...}` of the caller's stays the caller's."""
+    monkeypatch.chdir(tmp_path)
+    state = Singleton.get_state()
+    try:
+        OmegaConf.register_new_resolver("oc.env", lambda name: f"my {name}", replace=True)
+        ConfigStore.instance().store("mine", {"a": 1})
+        before = set(Singleton.get_state()["omegaconf_resolvers"]), sorted(ConfigStore.instance().repo)
+        with pytest.raises(UserError, match="model=nope: unknown model"):
+            accelbench.run("model=nope", quiet=True)
+        assert OmegaConf.create({"a": "${oc.env:HOME}"}).a == "my HOME"
+        assert (set(Singleton.get_state()["omegaconf_resolvers"]), sorted(ConfigStore.instance().repo)) == before
+        assert not HydraConfig.initialized()
+    finally:
+        Singleton.set_state(state)

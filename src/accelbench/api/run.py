@@ -4,7 +4,8 @@ import json
 import re
 import shlex
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def run(settings: str | Sequence[str] = "", *, quiet: bool = False, **values: An
             from accelbench.cluster import dispatch
             from accelbench.settings.compose import cells_of, compose
 
-            with _COMPOSING:
+            with _COMPOSING, _hydra_as_before():
                 cells, options = cells_of(compose(words))
             result = dispatch.run(cells, options, console, hosts=hosts)
         result.check_request()
@@ -57,6 +58,18 @@ def run(settings: str | Sequence[str] = "", *, quiet: bool = False, **values: An
             raise
         raise mistake from None
     return Results.of_records(result.records, result.folder)
+
+
+@contextmanager
+def _hydra_as_before() -> Iterator[None]:
+    """Puts back the global state of Hydra, and OmegaConf's resolvers, which the caller's code may use."""
+    from hydra.core.singleton import Singleton
+
+    state = Singleton.get_state()
+    try:
+        yield
+    finally:
+        Singleton.set_state(state)
 
 
 def words_of(settings: str | Sequence[str], values: Mapping[str, Any]) -> list[str]:

@@ -133,7 +133,7 @@ def _arrivals(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
     found = target_answers(cells)
     for each in found:
         runs = [(of, run) for of in each.settings for run in of.runs]
-        middle = [(of, spans) for of in each.settings if (spans := of.middle.spans_s)]
+        middle = [(of, spans) for of in each.settings if sum((spans := of.middle.spans_s).values())]
         about = f" {each.what}" if len(found) > 1 else ""
         yield QuestionSection(
             title=f"How long to the target?{about}",
