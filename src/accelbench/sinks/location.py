@@ -83,7 +83,8 @@ def locked(root: Path, patience_s: float | None = None) -> Iterator[None]:
     path = root / "mlflow.lock"
     with ExitStack() as stack:
         with writing_errors(path.name):
-            stack.enter_context(hold(path, "another writer of the MLflow store", patience_s=patience_s))
+            lock = hold(path, "another writer of the MLflow store", patience_s=patience_s, for_all_users=False)
+            stack.enter_context(lock)
         if is_own(root):
             # MLflow would try again for two minutes, and print each attempt.
             try:
