@@ -4,7 +4,6 @@ import subprocess
 import sys
 
 import pytest
-from fakes import give_ceilings, make_project
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.singleton import Singleton
@@ -12,6 +11,7 @@ from omegaconf import OmegaConf
 
 import accelbench
 from accelbench.errors import UserError
+from fakes import give_ceilings, make_project
 
 QUICK = (
     '{"window.measure_s": 0.05, "window.latency_s": 0.02, "window.warmup_s": 0.01, "window.block_s": 0.005, '

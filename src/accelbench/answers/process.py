@@ -59,7 +59,9 @@ class Process:
         if record is not None:
             measured = record.measurement and changed(record.measurement, **WITHOUT)
             record = changed(record, measurement=measured, system=None)
-        return changed(self, record=record, costs={})
+        made = changed(self, record=record, costs={})
+        vars(made).pop("_settings", None)  # which only the keys above are made of
+        return made
 
     @cached_property
     def compared(self) -> record_sets.ComparedProcess | None:

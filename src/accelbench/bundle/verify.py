@@ -122,7 +122,7 @@ def _compare(kept: dict[str, bytes], sweeps: Sequence[Sweep], done: Verified) ->
     """The published figures beside those that the samples give."""
     for name, rows in tables(sweeps).items():
         texts = csv_file.text(rows), kept.get(name, b"").decode(errors="replace")
-        wrong = [] if texts[0] == texts[1] else _differences(name, *texts, done)
+        wrong = [] if name in kept and texts[0] == texts[1] else _differences(name, *texts, done)
         done.problems += wrong
         if not wrong:
             num_figures = sum(value not in (None, "") for row in rows for value in row.values())

@@ -88,10 +88,18 @@ class _Rank:
         self.process.start()
         there.close()
         self.pid: int = self.process.pid  # it is also the id of its process group
+        # Its end too: what was forked from it may keep the pipe open.
+        self.sources = self.pipe, self.process.sentinel
+
+    def has_said(self, within_s: float) -> bool:
+        """Whether it says something in time, or ends."""
+        return bool(connection.wait(self.sources, within_s))
 
     def read(self) -> Moment | Outcome | None:
-        """What the process says, if the pipe is readable; None if it died, perhaps while it wrote."""
+        """What the process says, once it has said something or ended; None if it died, perhaps while it wrote."""
         try:
+            if not self.pipe.poll():
+                return None
             said = self.pipe.recv_bytes()
             return Moment(said.decode()) if said in MOMENTS else decode(Outcome, said)
         except (EOFError, OSError):
@@ -152,22 +160,25 @@ class _Run:
     def _await(self, sampler: Sampler, witness: Witness) -> bool:
         """Samples until rank 0 has answered or any rank has failed; False after the time limit."""
         stdin, deadline = sys.stdin.fileno(), time.monotonic() + self.request.timeout_s
+        times = True  # whether the first rank still times something
         while (left := deadline - time.monotonic()) > 0:
-            pipes = {rank.pipe: index for index, rank in enumerate(self.ranks) if index not in self.answers}
+            waits = {index: rank for index, rank in enumerate(self.ranks) if index not in self.answers}
             before, waited_s, pause_s = time.monotonic(), no_core_s(), min(sampler.pause_s, left)
-            ready = connection.wait([*pipes, stdin], timeout=pause_s)
+            sources = [source for rank in waits.values() for source in rank.sources]
+            ready = set(connection.wait([*sources, stdin], timeout=pause_s))
             late_s, no_s = time.monotonic() - before - pause_s, no_core_s() - waited_s
-            said = {index: self.ranks[index].read() for pipe, index in pipes.items() if pipe in ready}
+            said = {index: rank.read() for index, rank in waits.items() if not ready.isdisjoint(rank.sources)}
             moments = {index: each for index, each in said.items() if isinstance(each, Moment)}
             self.answers |= {index: each for index, each in said.items() if not isinstance(each, Moment)}
             witness.woke_late(max(late_s, no_s) if 0 in moments else late_s)
-            if 0 in moments:
+            if 0 in moments and times:
                 witness.hear(moments[0])
             if 0 in self.answers or not self._is_good:
                 return True
             if stdin in ready:  # standard input has closed: no request comes while the host is busy
                 sys.exit(0)
-            if moments.get(0) == Moment.done:
+            if moments.get(0) == Moment.done and times:
+                times = False
                 self.answer(None)
             if not moments:
                 sampler.sample()
@@ -186,12 +197,11 @@ class _Run:
             return answer
         deadline = time.monotonic() + LATE_S
         for index, rank in enumerate(self.ranks):
-            while index not in self.answers and connection.wait(
-                [rank.pipe, rank.process.sentinel], max(0.0, deadline - time.monotonic())
-            ):
-                said = rank.read() if rank.pipe.poll() else None
-                if not isinstance(said, Moment):
+            while index not in self.answers and rank.has_said(max(0.0, deadline - time.monotonic())):
+                if not isinstance(said := rank.read(), Moment):
                     self.answers[index] = said
+                elif time.monotonic() > deadline:
+                    break
         failed = {index: each for index, each in self.answers.items() if each is not None and each.status not in GOOD}
         if dead := [index for index, each in self.answers.items() if each is None]:
             index, process = dead[0], self.ranks[dead[0]].process

@@ -101,10 +101,15 @@ class Images:
         return output_shapes(self.cell.model, self.num_rows, self.shape, self.num_classes)
 
     def example(self, *, labelled: bool = False) -> Any:
-        """A whole batch as the feed gives it to inference, or if `labelled` to training: the first images, repeated."""
+        """A whole batch as the feed gives it to inference: the first images, repeated; if `labelled`, as to training.
+
+        The labelled one has no contents, since memory may be scarce after a training.
+        """
         images = self._first_images(NUM_SAMPLES)
-        inputs = images[torch.arange(self.num_rows) % len(images)]
-        return (inputs, torch.zeros(self.num_rows, dtype=torch.int64)) if labelled else (inputs,)
+        if labelled:
+            like = torch.empty((self.num_rows, *images.shape[1:]), dtype=images.dtype, device="meta")
+            return like, torch.empty(self.num_rows, dtype=torch.int64, device="meta")
+        return (images[torch.arange(self.num_rows) % len(images)],)
 
     def _first_images(self, most: int) -> Tensor:
         num = min(most, self.num_rows)

@@ -1,5 +1,6 @@
 """The engine OpenVINO: a network of PyTorch -> OpenVINO's representation -> its plugin for the CPU."""
 
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -14,6 +15,9 @@ from accelbench.engines.exported import run as exported_run
 from accelbench.engines.exported.compiler import Call, Compiler, Ran, program_of, skipping
 from accelbench.engines.formats import computed_in
 from accelbench.schema.vocab import Precision
+
+# Else a conversion reports itself to the network, from processes that it forks while the cell goes on.
+sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 
 FILE, QUANTIZED = "network.xml", "quantized.xml"
 FLUSHING = "CPU_DENORMALS_OPTIMIZATION"  # the plugin's setting

@@ -285,6 +285,8 @@ class OwnWorkload:
         pl.seed_everything(SystemRandom().randrange(2**31, 2**32), verbose=False)
         unseen = self._maker(self.num_samples)()  # of another maker, whose tokens do not count
         tensors = list(tensors_in(unseen))
+        if self.feed.fresh:
+            vars(self).pop("_fed", None)  # it has given further ones since
         if any(is_same(each, tensors) for each in self._fed):
             unseen = varied_rows(unseen, num_rows(unseen))
         return unseen
