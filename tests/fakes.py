@@ -221,6 +221,7 @@ ENDS = {
     "mistake": lambda: _raise(UserError("model.args: there is no such width")),
     "memory": lambda: _raise(RuntimeError(NO_MEMORY)),
     "signal": lambda: os.kill(os.getpid(), signal.SIGSEGV),
+    "signal beside a fork": lambda: os.kill(os.getpid(), signal.SIGSEGV) if os.fork() else time.sleep(30),
     "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "unsupported": lambda: _raise(UnsupportedError("not here\nbut elsewhere")),
     "long message": lambda: _raise(ValueError("x" * 200_000 + " the end")),

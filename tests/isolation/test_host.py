@@ -20,6 +20,7 @@ from marks import slow
         slow("memory", 1, Status.oom, f"RuntimeError: {NO_MEMORY}", ""),
         ("exit", 1, Status.failed, "its process ended with exit code 3", "last words"),
         ("signal", 1, Status.killed, "killed by signal 11 (SIGSEGV)", ""),
+        ("signal beside a fork", 1, Status.killed, "killed by signal 11 (SIGSEGV)", ""),  # which keeps its pipe open
         slow("killed", 1, Status.killed, "killed by signal 9 (SIGKILL)", ""),
         ("other device", 1, Status.invalid, "asked for device cpu, but xla_cpu ran", ""),
         ("mistake", 1, Status.failed, "model.args: there is no such width", ""),
