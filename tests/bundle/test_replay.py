@@ -22,7 +22,7 @@ from accelbench.project import RECORDS
 from accelbench.report.read import read_all
 from accelbench.schema.cell import KerasSettings
 from accelbench.schema.measurement import Block, Data
-from accelbench.schema.vocab import Device, Engine, Library, Protocol, Status
+from accelbench.schema.vocab import Device, Engine, Library, Protocol, Status, Stop
 from accelbench.schema.workload import ModelSpec
 from bundle.test_bundle import changed
 from fakes import make_cell, make_measurement, make_record, write_sweep
@@ -186,6 +186,14 @@ def test_a_process_that_the_budget_ended_says_so():
     said = "over 6 s, a tenth of the budget: give a longer --budget"
     assert replaying._why(here, make_cell(timeout_s=600.0)) == said
     assert replaying._why(here, make_cell(timeout_s=6.0)) == record.reason
+    # The one step that there was time for is apart from all others, and tells no speed.
+    step = {"blocks": [Block(num_steps=1, num_samples=32, seconds=0.3)], "latency_s": [0.3]}
+    (there,), (cut,) = (
+        cells_of([Process.of(make_record(make_cell(timeout_s=limit_s), measurement=make_measurement(**measured)))])
+        for limit_s, measured in ((600.0, {}), (6.0, step | {"stop": Stop.timeout}))
+    )
+    found = replaying._of_cell(there, cut)
+    assert (found.found, found.why) == ("can't tell", said)
 
 
 def test_what_is_no_bundle_or_a_wrong_one_is_refused(project, capsys):  # noqa: F811

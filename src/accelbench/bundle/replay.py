@@ -263,8 +263,8 @@ def _of_cell(there: MeasuredCell, here: MeasuredCell | None) -> Finding:
     published = speed_text(there.cell, there.speed)
     if here is None or not here.speed:
         return Finding(Found.cant_tell, there.label, published, why=_why(here, there.cell))
-    if _has_other_data(there, here):
-        return Finding(Found.cant_tell, there.label, published, speed_text(here.cell, here.speed), OTHER_DATA)
+    if why := OTHER_DATA if _has_other_data(there, here) else _why_cut(here, there.cell):
+        return Finding(Found.cant_tell, there.label, published, speed_text(here.cell, here.speed), why)
     found, verdict = gap(here, there), Found.cant_tell
     # Of two sessions, other programs explain that the one that they ran beside is the slower one, however much it is.
     why = BESIDE if found.is_told and (here if found.ratio < 1 else there).side.is_disturbed else found.reason
@@ -280,9 +280,15 @@ def _of_cell(there: MeasuredCell, here: MeasuredCell | None) -> Finding:
 
 
 def _why(here: MeasuredCell | None, asked: Cell) -> str:
-    if here and here.record and here.record.was_cut(asked.timeout_s):
+    why = here and (_why_cut(here, asked) or here.reason)
+    return why or "no process of it ended: see above, or give a longer --budget"
+
+
+def _why_cut(here: MeasuredCell, asked: Cell) -> str:
+    """That the budget cut its typical process, whose few steps tell no speed; empty if it did not."""
+    if here.record and here.record.was_cut(asked.timeout_s):
         return f"over {here.record.cell.timeout_s:.0f} s, a tenth of the budget: give a longer --budget"
-    return (here and here.reason) or "no process of it ended: see above, or give a longer --budget"
+    return ""
 
 
 def _ratio(judged: Judgement) -> str:
