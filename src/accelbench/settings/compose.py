@@ -62,6 +62,8 @@ def compose(words: list[str]) -> list[config.RunConfig]:
         raise UserError(f"{several[0]}: several values need -m")
     files = _contents(place.conf)
     OmegaConf.register_new_resolver("oc.env", _variable, replace=True)
+    modes = {each: (Mode.infer if each in SERVING else Mode.train).value for each in Protocol}
+    OmegaConf.register_new_resolver("mode_of", modes.__getitem__, replace=True)  # for conf/config.yaml
     try:
         with hydra.initialize_config_dir(str(place.conf), version_base="1.3"):
             if flags.cfg:
@@ -172,8 +174,6 @@ def structure() -> DictConfig:
             if OmegaConf.is_dict(section._get_node(name)):
                 unlock(section[name])
 
-    modes = {each: (Mode.infer if each in SERVING else Mode.train).value for each in Protocol}
-    OmegaConf.register_new_resolver("mode_of", modes.__getitem__, replace=True)  # for conf/config.yaml
     whole: DictConfig = OmegaConf.structured(config.RunConfig)
     unlock(whole)
     return whole
