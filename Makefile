@@ -59,8 +59,9 @@ repro: setup  ## run the main job: data, sweeps, report
 
 # Four processes run the tests, more than the cores of a small machine, since tests wait for processes that they start.
 # Each imports only what its paths need: Keras, since TensorFlow and torch must not share a process, with some that need
-# neither; what imports torch; what starts cells, MLflow or DVC; and all other paths. They take about as long as each
-# other. The last ones are printed as they run, the others afterwards. All keep the bytecode of what they import.
+# neither, and for which Keras's conftest.py hides scikit-learn and GPUs, too; what imports torch; what starts cells,
+# MLflow or DVC; and all other paths. They take about as long as each other. The last ones are printed as they run, the
+# others afterwards. All keep the bytecode of what they import.
 KERAS := tests/engines/keras tests/bundle tests/compare tests/report tests/search
 TORCH := tests/engines tests/api/test_measure.py tests/isolation/test_child.py tests/test_conf.py
 STARTS := tests/lies tests/pipelines tests/sinks tests/stages tests/sweep tests/test_cli.py

@@ -427,7 +427,8 @@ def copy_package(root: Path, name: str, old: str, new: str) -> None:
     import accelbench
 
     source = Path(accelbench.__path__[0]).parent
-    shutil.copytree(source, root / "src", ignore=shutil.ignore_patterns("*.egg-info"))
+    # *.pyc.<number> is bytecode that another process writes: the file has its name for an instant.
+    shutil.copytree(source, root / "src", ignore=shutil.ignore_patterns("*.egg-info", "*.pyc.*"))
     path = root / "src" / "accelbench" / name
     text = path.read_text()
     assert text.count(old) == 1

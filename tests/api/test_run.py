@@ -33,8 +33,8 @@ CELLS = [
     "thread.start()",
     "thread.join()",
     "print('first:', [(each.status, each.settings['batch_size'], each.path.exists()) for each in found[0]])",
-    "again = accelbench.run('model=mlp mode=infer batch_size=8', out=found[0].folder, **quick)",
-    "print('second:', [each.path == found[0][0].path for each in again])",
+    "again = accelbench.run('model=mlp mode=infer', batch_size=[8, 4], out=found[0].folder, **quick)",
+    "print('second:', [(each.status, each.settings['batch_size'], each.path == found[0][0].path) for each in again])",
     "print('as before:', state() == before)",
     "print('in this process:', {'torch', 'pandas'} & set(sys.modules))",
     "class Net: pass",
@@ -60,7 +60,7 @@ def test_a_notebook_measures_several_times_and_stays_as_it_is(tmp_path):
     for line in (
         "at import: set()",
         "first: [('ok', 8, True), ('ok', 16, True)]",  # in a thread
-        "second: [True]",  # from its record
+        "second: [('ok', 8, True), ('ok', 4, False)]",  # one from its record, the other measured in the main thread
         "as before: True",
         "in this process: set()",
         "compare is function",  # also once the folder of that name was imported

@@ -1,5 +1,6 @@
 import os
 import sys
+from itertools import product
 
 import pytest
 from omegaconf import OmegaConf
@@ -39,14 +40,21 @@ def test_what_serves_requests_infers_unless_a_mode_is_named(project):
 
 
 def test_a_sweeps_configuration_is_that_of_a_run_of_its_own(project):
-    arguments = ["model.args.widths=[8],[8,9]", "model.batch_size=4,5", "model.input_shape=[3,8,8],[1,9,9]"]
     own = ["model=custom", "model.target=a.B"]
-    found = compose(["-m", *own, *arguments, "precision=fp32,bf16", "trainer.gradient_clip_val=1,2"])
-    assert len({str(one) for one in found}) == len(found) == 2**5  # none was changed afterwards
-    first, last = ["[8]", "4", "[3,8,8]", "fp32", "1"], ["[8,9]", "5", "[1,9,9]", "bf16", "2"]
-    names = [word.partition("=")[0] for word in [*arguments, "precision=", "trainer.gradient_clip_val="]]
-    for one, values in ((found[0], first), (found[-1], last)):
-        assert [one] == compose([*own, *(f"{name}={value}" for name, value in zip(names, values, strict=True))])
+    axes = {
+        "model.args.widths": ("[8]", "[8,9]"),
+        "model.batch_size": "45",
+        "model.input_shape": ("[3,8,8]", "[1,9,9]"),
+        "precision": ("fp32", "bf16"),
+        "compile": ("false", "true"),
+        "trainer.gradient_clip_val": "12",
+    }
+    found = compose(["-m", *own, *(f"{name}={','.join(values)}" for name, values in axes.items())])
+    assert len({str(one) for one in found}) == len(found) == 2**6  # none was changed afterwards
+    combinations = list(product(*axes.values()))
+    for number in (0, 32, 42, 63):  # at 32, all values but the first one's are again those of 0
+        words = [f"{name}={value}" for name, value in zip(axes, combinations[number], strict=True)]
+        assert [found[number]] == compose([*own, *words])
 
 
 def test_a_file_that_was_changed_is_composed_anew_and_what_was_composed_before_stays(project):

@@ -10,6 +10,7 @@ from contextlib import closing
 import pytest
 
 from accelbench.answers.process import Process
+from accelbench.cli import main
 from accelbench.errors import UserError
 from accelbench.schema import record as records
 from accelbench.schema import serialize
@@ -168,7 +169,9 @@ def test_a_server_that_is_no_store_costs_one_line_and_no_record(root, monkeypatc
             sync(root, [root / "results"])
 
 
-def test_sync_reads_records_alone_names_unreadable_ones_and_fills_a_new_store(root, empty_store, tmp_path):
+def test_sync_reads_records_alone_names_unreadable_ones_and_fills_a_new_store(
+    root, empty_store, tmp_path, monkeypatch, capsys
+):
     folder = root / "runs" / "2026-11-20"
     records.write(record(status=Status.skipped), folder)
     records.write(record(cell(protocol=Protocol.fit, suite="other"), number=1), folder)
@@ -183,7 +186,12 @@ def test_sync_reads_records_alone_names_unreadable_ones_and_fills_a_new_store(ro
     assert run.data.tags["sweep_id"] == "sweep-1"
 
     new = shutil.copytree(empty_store, tmp_path / "new")
-    assert sync(new, [root / "runs"]).unreadable == result.unreadable
+    (root / "runs").rename(new / "runs")
+    monkeypatch.chdir(new)
+    assert main(["sync"]) == 0
+    unreadable = unreadable.removeprefix(f"{root}/")
+    told = f"MLflow: 1 runs delivered, 0 already there.\nNot readable: 1\n  {unreadable}\n"
+    assert capsys.readouterr().out == told
     assert len(runs_of(new, "other")) == 1
 
 

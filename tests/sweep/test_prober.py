@@ -101,8 +101,11 @@ def test_only_the_precisions_of_the_cells_are_probed_and_later_the_missing_ones(
     ("rates", "rate", "warning", "reason", "ceiling"),
     [
         ((1e9,), 0.5e9, None, None, 1e9),  # below it
+        ((1e9,), 1e9, None, None, 1e9),  # it
         ((1e9, 3e9), 1.5e9, None, None, 3e9),  # above it: the device is probed again
         ((1e9, 0.9e9, 0.9e9, 0.9e9), 1.5e9, "1.5 GFLOP/s, 1.50 times the device's ceiling", None, 1e9),
+        ((1e9, 1e9, 1e9, 1e9), 2.25e9, "2.25 GFLOP/s, 2.25 times the device's ceiling", None, 1e9),  # Winograd's gain
+        ((1e9, 1e9, 1e9, 1e9), 2.26e9, None, "2.26 GFLOP/s, 2.26 times the device's ceiling: more than", 1e9),
         ((1e9, 1e9, 1e9, 1e9), 3e9, None, "3 GFLOP/s, 3.00 times the device's ceiling: more than the 2.25", 1e9),
     ],
 )

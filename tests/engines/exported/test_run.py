@@ -219,5 +219,5 @@ def test_a_quantised_transformer_gives_nearly_what_fp32_gives(hosts, tmp_path, e
     cell = make_cell(engine=engine, model=model, data=data, precision=Precision.int8, batch_size=8, threads=1)
     found = run(hosts, tmp_path, cell)
     assert judge(cell, found) is None
-    # Without such units products of bytes are added up in 16 bits, which saturate (ONNX Runtime's docs: U8S8 on AVX2).
+    # Without such units OpenVINO adds up products of bytes in 16 bits, which saturate; ONNX Runtime gets 7-bit weights.
     assert 0 < found.output_error < (0.06 if has_any(look(), FAST_INTEGERS) else 0.2)
