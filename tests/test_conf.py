@@ -17,7 +17,7 @@ from accelbench.grid.support import why_unfit
 from accelbench.schema.vocab import ARRAYS, FOLDER, MODULE, RANDOM, Device, Engine, Library
 from accelbench.schema.workload import SHAPES
 from accelbench.settings import config, params, to_cell
-from accelbench.settings.compose import structure
+from accelbench.settings.compose import register_mode_of, structure
 from accelbench.settings.config import GROUPS, Executor
 from accelbench.sinks.delivery import TRACKING
 
@@ -42,6 +42,7 @@ def names(group):
 @pytest.fixture(scope="module", autouse=True)
 def hydra():
     ConfigStore.instance().store(name="accelbench_schema", node=structure())
+    register_mode_of()
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         yield
 

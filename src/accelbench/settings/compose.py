@@ -62,8 +62,7 @@ def compose(words: list[str]) -> list[config.RunConfig]:
         raise UserError(f"{several[0]}: several values need -m")
     files = _contents(place.conf)
     OmegaConf.register_new_resolver("oc.env", _variable, replace=True)
-    modes = {each: (Mode.infer if each in SERVING else Mode.train).value for each in Protocol}
-    OmegaConf.register_new_resolver("mode_of", modes.__getitem__, replace=True)  # for conf/config.yaml
+    register_mode_of()
     try:
         with hydra.initialize_config_dir(str(place.conf), version_base="1.3"):
             if flags.cfg:
@@ -79,6 +78,12 @@ def compose(words: list[str]) -> list[config.RunConfig]:
     if not found:
         raise UserError("params.yaml excludes every cell of this sweep: name the settings that you want")
     return found
+
+
+def register_mode_of() -> None:
+    """Registers the resolver of conf/config.yaml: protocol -> the mode that it has unless one is given."""
+    modes = {each: (Mode.infer if each in SERVING else Mode.train).value for each in Protocol}
+    OmegaConf.register_new_resolver("mode_of", modes.__getitem__, replace=True)
 
 
 def compose_all(jobs: Iterable[Sequence[str]], rules: Sequence[Rule], files: Files) -> Iterator[RunConfig]:
