@@ -1,6 +1,6 @@
 """`make screens`: makes the pictures of docs/images/ and the printed outputs of the pages, by this checkout's code.
 
-It needs the results of `make repro`, chromium with its driver, and tmux, and takes some ten minutes. It works in a
+It needs the results of `make repro`, chromium with its driver, and tmux, and takes some 18 minutes. It works in a
 clone: here only the pictures, the pages and docs/images/drawn.json change. Each of them is made alone: one that fails
 does not count as made, and is named at the end (exit 1). `--older` makes those alone that older code made.
 A ```console block has commands after `$`, each followed by its output. README.md's run in an empty folder with the
