@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from functools import cached_property, partial
+from functools import partial
 from random import SystemRandom
 from typing import Any
 
@@ -275,19 +275,13 @@ class OwnWorkload:
     def example(self, *, labelled: bool = False) -> Any:
         return mapped(self.first, Tensor.cpu)
 
-    @cached_property
-    def _fed(self) -> list[list[Tensor]]:
-        """The tensors of each batch that is fed, in host memory."""
-        return [[tensor.cpu() for tensor in tensors_in(each)] for each in [self.first, *self.feed.batches]]
-
     def unseen(self, *, labelled: bool = False) -> Any:
         """A batch that is drawn from a random seed. If it is one of the feed's, whatever the seed, it is varied."""
         pl.seed_everything(SystemRandom().randrange(2**31, 2**32), verbose=False)
         unseen = self._maker(self.num_samples)()  # of another maker, whose tokens do not count
         tensors = list(tensors_in(unseen))
-        if self.feed.fresh:
-            vars(self).pop("_fed", None)  # it has given further ones since
-        if any(is_same(each, tensors) for each in self._fed):
+        fed = ([tensor.cpu() for tensor in tensors_in(each)] for each in [self.first, *self.feed.batches])
+        if any(is_same(each, tensors) for each in fed):
             unseen = varied_rows(unseen, num_rows(unseen))
         return unseen
 
