@@ -41,7 +41,7 @@ def test_the_summary_begins_with_the_devices_and_fits_a_terminal(project, width)
     first, *others = shown(project, width, whole=False).splitlines()
     present = [device for device in Device if look(device).present]
     assert first.startswith(f"{', '.join(present)} run")
-    assert len(others) < 12
+    assert len(others) < 24  # lines of a terminal; the processor alone may take several
     assert max(map(len, others)) <= width
     for words in ("fp16*", "int8*", "2 suites", "doctor --all"):
         assert any(words in line for line in others)
