@@ -165,12 +165,12 @@ def test_the_headline_says_what_is_fastest_what_is_missing_and_what_is_in_doubt(
 
 
 def test_the_fastest_settings_are_a_line_with_what_is_served_and_the_times_to_a_target(cells, maker) -> None:
-    """It is the first of at most five; the page shows the sentences on other speeds above the table of networks."""
+    """It is the first of at most five; the sentences on other speeds follow the networks, a table on the page."""
     compared = [maker.ok(maker.cell(precision=word), rate) for word, rate in (("fp32", 1000), ("bf16", 3000))]
     found = cells([*compared, *served(maker), *served(maker, "mlp")])
     line = headline(answers(found), found)[0]
     first, cnn, mlp = line.text.splitlines()
-    assert line.above == f"{cnn}\n{mlp}"
+    assert line.others == f"{cnn}\n{mlp}"
     assert re.match(r"cnn infer.*: fp32, batches of at most 8: 200 to 240 requests/s with p99 at most 50 ms \(", cnn)
     assert (mlp.split()[0], first) == ("mlp", "Training: mlp: bf16 (3.00 times as fast as the next, likely).")
     alone = headline([], cells(served(maker)))[0]

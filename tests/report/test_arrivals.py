@@ -14,7 +14,7 @@ from accelbench.cli import main
 from accelbench.schema.vocab import Precision
 from accelbench.sinks.mlflow_fields import cell_fields, standings, translate
 from accelbench.sweep import terminal
-from fakes import make_record, make_trained, write_sweep
+from fakes import make_cell, make_record, make_trained, write_sweep
 
 TIMES = [11.4, 12.9, 11.9, 12.3, 11.1, None]
 RECORDS = [
@@ -26,13 +26,16 @@ RECORDS = [
 
 def test_every_surface_says_the_same_sentence(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    write_sweep(tmp_path / "runs/mine", *RECORDS, make_record())
+    others = [make_record(make_cell(precision=word)) for word in (Precision.fp32, Precision.bf16)]
+    write_sweep(tmp_path / "runs/mine", *RECORDS, *others)
     assert "fp32 b32 takes 12.3 s (11.1 to > 41.5, 5 of 6 seeds), " in ANSWER.sentence
     assert main(["best", "runs/mine"]) == main(["report", "runs/mine"]) == 0
     assert ANSWER.sentence in capsys.readouterr().out.replace("\n", " ")
     console = Console(file=io.StringIO(), width=150)
     terminal.show_answer(RECORDS, "runs/mine", console)
     assert ANSWER.sentence in console.file.getvalue()
+    page = (tmp_path / "runs/mine/report/index.html").read_text()
+    assert 0 < page.index('<table aria-label="The fastest setting of each network">') < page.index("<div>mlp on mnist")
     report = (tmp_path / "runs/mine/report/report.md").read_text()
     assert report.count(ANSWER.sentence.replace("[", "\\[")) == 2
     row = next(line for line in report.splitlines() if line.startswith("| fp32 b32 "))

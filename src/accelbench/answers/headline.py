@@ -35,8 +35,8 @@ class Line(NamedTuple):
 
     topic: str  # what it is about, such as `Fastest`
     text: str  # sentences; what is to stand on a line of its own follows a line break
-    above: str = ""  # those that `networks` does not show
-    networks: Mapping[str, Sequence[Network | None]] = MappingProxyType({})  # the others as a table, by names
+    others: str = ""  # those that `networks` does not show, below it
+    networks: Mapping[str, Sequence[Network | None]] = MappingProxyType({})  # the first ones as a table, by names
     heads: Sequence[str] = ()  # of the columns of `networks`, such as `Training, on the cpu`
     num_more: int = 0  # networks that are left out
 
