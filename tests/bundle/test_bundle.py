@@ -340,6 +340,7 @@ def test_another_file_is_no_bundle(tmp_path, capsys, content):
         path.write_bytes(content)
     status, printed = verified(path, capsys)
     assert (status, "Traceback" in printed.err, bool(printed.err)) == (2, False, True)
+    assert content is not None or printed.err == f"accelbench: {path}: no such file\n"
 
 
 @needs("model_signing")

@@ -119,7 +119,7 @@ def test_sides_of_several_machines_or_with_common_records_are_refused():
     mixed = both(records(), records(environment={**THERE, "code": "c" * 64}))
     with pytest.raises(UserError, match=r"both: records of several machines \(machine.cpu_name: AMD EPYC, Intel\)"):
         answered(records(), mixed)
-    with pytest.raises(UserError, match="A and B have 5 records in common"):
+    with pytest.raises(UserError, match="runs/x and both both hold 5 records, which can.t be compared with themselves"):
         answer(records(), both(records(), records(batch_size=8)), Terms(), Console(file=io.StringIO()))
 
 

@@ -59,6 +59,8 @@ class Verified:
 @without_collection()
 def verify(path: Path) -> Verified:
     """Looks at a bundle; unpacks it into a temporary folder. Raises UserError: it is no bundle, or is unsafe."""
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
     done = Verified()
     with tempfile.TemporaryDirectory(prefix="accelbench-bundle-") as place:
         try:

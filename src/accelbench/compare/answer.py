@@ -19,7 +19,7 @@ from accelbench.compare.sureness import MARGIN as MARGIN
 from accelbench.compare.sureness import MIN_PROCESSES, Verdict, are_interleaved, compare_processes
 from accelbench.compare.sureness import SpeedRatio as SpeedRatio
 from accelbench.errors import UserError
-from accelbench.presentation import say, significant
+from accelbench.presentation import counted, say, significant
 from accelbench.schema.interpreters import UNASKED, names
 from accelbench.schema.record import DEVICE_MEASUREMENTS, hardware, listed
 from accelbench.stats.bootstrap import CONFIDENCE
@@ -75,7 +75,10 @@ def compared(first: RecordSet, second: RecordSet, terms: Terms) -> Compared:
     """Compares B with A. Raises UserError: what they measured can't be compared."""
     a, b = ({(repr(each.cell), each.started_at) for each in side.processes if each.rates} for side in (first, second))
     if common := a & b:
-        raise UserError(f"A and B have {len(common)} records in common: name records that only one of them has")
+        raise UserError(
+            f"{first.name} and {second.name} both hold {counted(len(common), 'record')}, which can't be compared with "
+            "themselves: name two folders of which none holds the other, or two revisions or machines, FOLDER@WORD"
+        )
     matching = match(first.processes, second.processes)
     # Two machines drift independently, so interleaving them would not help.
     anyway = terms.anyway or machines(first) != machines(second)
