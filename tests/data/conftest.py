@@ -8,37 +8,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from accelbench.data.idx import IdxFile, idx_set
+from accelbench.data.idx import like_mnist
 from accelbench.data.obtain import Target
 
-SHAPES = {"train-i": (6, 4, 3), "train-l": (6,), "t10k-i": (2, 4, 3), "t10k-l": (2,)}
+SHAPES = {"train-i.gz": (6, 4, 3), "train-l.gz": (6,), "t10k-i.gz": (2, 4, 3), "t10k-l.gz": (2,)}
 
 
 @dataclass(frozen=True)
 class SmallSet:
     """Four little idx files, written by hand after the format's description."""
 
-    files: list[IdxFile]
+    md5: dict[str, str]
     folder: Path
     arrays: dict[str, np.ndarray]
 
     def data_set(self):
         """Their data set, whose mirror can't be reached."""
-        home = "data/Small/raw"
-        return idx_set(self.files, title="Small", home=home, classes=[*"0123456789"], mirrors=["http://127.0.0.1:9/"])
+        words = {"title": "Small", "home": "data/Small/raw", "classes": [*"0123456789"]}
+        return like_mnist([*self.md5.values()], **words, mirrors=["http://127.0.0.1:9/"], shapes=SHAPES)
 
     def packed(self, name: str) -> Path:
         return self.folder / f"{name}.gz"
-
-    def unpack(self, name: str) -> Path:
-        plain = self.folder / name
-        plain.write_bytes(gzip.decompress(self.packed(name).read_bytes()))
-        self.packed(name).unlink()
-        return plain
-
-    @property
-    def md5(self) -> dict[str, str]:
-        return {f"{file.name}.gz": file.md5 for file in self.files}
 
 
 @pytest.fixture
@@ -46,15 +36,15 @@ def small(tmp_path: Path) -> SmallSet:
     rng = np.random.default_rng(0)
     folder = tmp_path / "small"
     folder.mkdir()
-    files, arrays = [], {}
+    md5, arrays = {}, {}
     for name, shape in SHAPES.items():
         arrays[name] = rng.integers(0, 10, shape, dtype=np.uint8)
         header = bytes([0, 0, 8, len(shape)]) + b"".join(length.to_bytes(4, "big") for length in shape)
         content = header + arrays[name].tobytes()
         packed = gzip.compress(content)
-        (folder / f"{name}.gz").write_bytes(packed)
-        files.append(IdxFile(name, shape, hashlib.md5(packed).hexdigest(), hashlib.sha256(content).hexdigest()))
-    return SmallSet(files, folder, arrays)
+        (folder / name).write_bytes(packed)
+        md5[name] = hashlib.md5(packed).hexdigest()
+    return SmallSet(md5, folder, arrays)
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from typing import Any, cast
 from urllib.error import URLError
 
 from accelbench.data import sets
-from accelbench.errors import DownloadError, UnknownChoiceError
-from accelbench.schema.serialize import digest, writing
+from accelbench.errors import DataError, DownloadError, UnknownChoiceError
+from accelbench.schema.serialize import digest, read_bytes, writing
 
 # After this long without data a mirror is given up.
 STALL_S = 4.5
@@ -40,6 +40,16 @@ class File:
         """The checksum of the file at `path`, with this file's algorithm."""
         with path.open("rb") as file:
             return hashlib.file_digest(file, lambda: hashlib.new(self.algorithm, usedforsecurity=False)).hexdigest()
+
+    def read(self, path: Path) -> bytes:
+        """The very bytes at `path` that were checked. Raises DataError: it is missing, or not this file."""
+        try:
+            content = read_bytes(path)
+        except OSError as error:
+            raise DataError(f"{path}: not readable ({error.strerror})") from error
+        if hashlib.new(self.algorithm, content, usedforsecurity=False).hexdigest() != self.checksum:
+            raise DataError(f"{path}: altered or incomplete: its {self.algorithm} is not the original's, {self.checksum}")
+        return content
 
 
 def download(files: Sequence[File], mirrors: Sequence[str], folder: Path) -> None:
