@@ -152,9 +152,9 @@ def test_honest_arguments_hold_no_secret(arguments):
 def test_texts_anywhere_in_a_value_are_masked_and_a_clean_value_is_itself():
     clean = {"a": [1.0, 2.0], "b": {"c": ["text", "more"]}, "d": None}
     assert secrets.without_secrets(clean, {}) is clean
-    spoilt = {"a": [1.0, 2.0], "b": {"c": ["text", f"sent {HIDDEN}"]}, "d": (f"{HIDDEN}",), "stop": HIDDEN}
+    spoilt = {"a": [1.0, 2.0, f"{HIDDEN}"], "b": {"c": ["text", f"sent {HIDDEN}"]}, "d": (f"{HIDDEN}",), "stop": HIDDEN}
     assert secrets.without_secrets(spoilt, {"SOME_KEY": HIDDEN}) == {
-        "a": [1.0, 2.0], "b": {"c": ["text", "sent ***"]}, "d": ("***",), "stop": HIDDEN,
+        "a": [1.0, 2.0, "***"], "b": {"c": ["text", "sent ***"]}, "d": ("***",), "stop": HIDDEN,
     }  # fmt: skip
     assert secrets.without_secrets([[1, 2], [HIDDEN]], {"SOME_KEY": HIDDEN}) == [[1, 2], ["***"]]
 

@@ -196,26 +196,17 @@ def without_secrets(value: T, environ: Mapping[str, str] = os.environ) -> T:
 
 
 def _add_texts(value: Any, texts: list[str]) -> None:
-    """Adds the texts in `value`. A list of numbers, or of mappings to numbers, is known by its first one."""
-    if type(value) is str:
+    if isinstance(value, str):
         texts.append(value)
-        return
-    parts = _parts(value)
-    if type(value) in (list, tuple) and value:
-        first = () if type(value[0]) in (list, tuple) else _parts(value[0])
-        if type(value[0]) in (int, float) or (first and NUMBERS.issuperset(map(type, first))):
-            return
-    for part in parts:
-        if type(part) is str:
-            texts.append(part)
-        elif type(part) not in NUMBERS:
+    elif not NUMBERS.issuperset(map(type, parts := _parts(value))):
+        for part in parts:
             _add_texts(part, texts)
 
 
 def _parts(value: Any) -> Collection[Any]:
-    if type(value) in (list, tuple):
-        return value  # type: ignore[no-any-return]
-    if type(value) is dict or isinstance(value, Mapping):  # the first is found sooner
+    if isinstance(value, list | tuple):
+        return value
+    if isinstance(value, Mapping):
         return value.values()
     return vars(value).values() if dataclasses.is_dataclass(value) else ()
 
