@@ -34,7 +34,7 @@ def test_a_missing_or_altered_file_that_is_wanted_is_named_with_what_is_wrong(sm
     (project / "data/Small").mkdir(parents=True)
     (project / "data/Small/raw").symlink_to(small.folder)
     small.packed("train-l").write_bytes(small.packed("train-l").read_bytes()[:-1])
-    with pytest.raises(DataError, match=r"train-l.gz: altered or incomplete: its md5 is not the original's"):
+    with pytest.raises(DataError, match=r"train-l.gz: altered or incomplete: its md5 is not "):
         obtain(source)
     small.packed("train-l").unlink()
     with pytest.raises(DataError, match=r"train-l.gz: not readable \(No such file"):

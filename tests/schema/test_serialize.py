@@ -101,7 +101,10 @@ def test_json_and_back_is_the_same_value(tree):
         ({"counts": [2**63 - 1] * 100 + [2**63]}, r"counts\[100\]: should be a whole number from 0 to 9.22"),
         ({"known_sizes": [None, 1, 2.0, "3"]}, r"known_sizes\[3\]: should be a number from 0 to 9, not '3'"),
         ({"digest": "0x12"}, "digest: should be "),
-        ({"anything": {"a": float("inf")}}, "anything.a: should be plain JSON, with finite numbers, not inf"),
+        (
+            {"anything": {"a": float("inf")}},
+            "anything.a: should be plain JSON, with finite numbers of 64 bits, not inf",
+        ),
         ({"anything": {"a": NESTED}}, "anything.a: should be nested at most 50 deep"),
         ({"entries": {"num": 0}}, "entries.num: should be a whole number from 1 to 9, not 0"),
     ],

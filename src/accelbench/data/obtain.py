@@ -48,7 +48,7 @@ class File:
         except OSError as error:
             raise DataError(f"{path}: not readable ({error.strerror})") from error
         if hashlib.new(self.algorithm, content, usedforsecurity=False).hexdigest() != self.checksum:
-            raise DataError(f"{path}: altered or incomplete: its {self.algorithm} is not the original's, {self.checksum}")
+            raise DataError(f"{path}: altered or incomplete: its {self.algorithm} is not {self.checksum}")
         return content
 
 

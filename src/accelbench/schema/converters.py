@@ -67,10 +67,11 @@ def _refuse(value: object, wanted: str) -> NoReturn:
 
 
 def _plain(text: Converter, value: Any, depth: int = 0) -> Any:
-    """Plain JSON, with finite numbers, and not so deep that a recursive function fails."""
+    """Plain JSON, with finite numbers of 64 bits, and not so deep that a recursive function fails."""
     if isinstance(value, str):
         return text(value)
-    if value is None or isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+    bounds = WHOLE if isinstance(value, int) else FINITE
+    if value is None or (isinstance(value, int | float) and bounds.low <= value <= bounds.high):
         return value
     if depth == MAX_DEPTH:
         _refuse(value, f"nested at most {MAX_DEPTH} deep")
@@ -78,7 +79,7 @@ def _plain(text: Converter, value: Any, depth: int = 0) -> Any:
         return {text(name): _plain(text, item, depth + 1) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(text, item, depth + 1) for item in value]
-    return _refuse(value, "plain JSON, with finite numbers")
+    return _refuse(value, "plain JSON, with finite numbers of 64 bits")
 
 
 def _enum(kind: type[Enum]) -> Converter:

@@ -1,8 +1,6 @@
 """A composed configuration -> a frozen cell and the options of its sweep, once every setting's limits are checked."""
 
 import math
-import reprlib
-from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
@@ -25,19 +23,13 @@ from accelbench.schema.cell import (
     Target,
     TrainerSettings,
 )
-from accelbench.schema.ranges import MAX_COUNT, Range
+from accelbench.schema.converters import converter
+from accelbench.schema.ranges import Range
+from accelbench.schema.serialize import canonical_json
 from accelbench.schema.setting import Declared, declared
-from accelbench.schema.text import MAX_TEXT, beginning, one_line
+from accelbench.schema.text import MAX_TEXT
 from accelbench.schema.workload import SHAPES, DataSpec, ModelSpec
-from accelbench.settings.config import (
-    MAX_BRACKETS,
-    EngineConfig,
-    Executor,
-    LrScale,
-    RunConfig,
-    SweepOptions,
-    check_executor,
-)
+from accelbench.settings.config import EngineConfig, Executor, LrScale, RunConfig, SweepOptions, check_executor
 from accelbench.settings.own_code import SEQ_LEN, checked, refuse
 from accelbench.settings.params import check_name
 from accelbench.settings.suites import PATHS
@@ -45,7 +37,6 @@ from accelbench.settings.suites import PATHS
 T = TypeVar("T")
 
 LARGEST_QUERY = {vocab.Protocol.single_stream: 1, vocab.Protocol.multi_stream: 8}  # samples that are there at once
-MAX_SHOWN = 60  # characters of a value or a name in a message
 DECLARED = tuple(declared(RunConfig))
 
 
@@ -270,9 +261,9 @@ def check_limits(run: RunConfig) -> None:
     check_name(f"suite.name={run.suite.name}", run.suite.name, "a suite")
     for each in DECLARED:
         value = each.value(run)
+        _check_range(each, value)
         if each.path not in PATHS:  # no record keeps them
             _check_content(each.path, value)
-        _check_range(each, value)
     is_here = run.executor.name == Executor.local  # a node may have more cores than this machine
     if is_here and run.threads is not None and run.threads > (cores := usable_cores()):
         raise UserError(f"threads={run.threads}: should be at most {cores}")
@@ -299,21 +290,11 @@ def _range(kind: Any) -> Range | None:
     return next((found for part in get_args(kind) if (found := _range(part))), None)
 
 
-def _check_content(flag: str, value: Any, depth: int = 0) -> None:
+def _check_content(flag: str, value: Any) -> None:
     """Raises a UserError for what no record could keep."""
-    if depth > MAX_BRACKETS:
-        raise UserError(f"{one_line(flag)[:MAX_SHOWN]}: nested deeper than {MAX_BRACKETS}")
-    if isinstance(value, Mapping):
-        for name, part in value.items():
-            _check_content(f"{flag}.{name}", part, depth + 1)
-            _check_content(flag, str(name))
-    elif isinstance(value, list):
-        for part in value:
-            _check_content(flag, part, depth + 1)
-    elif isinstance(value, str) and beginning(value) != value:
-        shown = beginning(one_line(value), MAX_SHOWN)
-        raise UserError(f"{flag}={shown}: longer than {MAX_TEXT} characters, or with characters that can't be shown")
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise UserError(f"{flag}={value}: should be a finite number")
-    elif isinstance(value, int) and abs(value) > MAX_COUNT:
-        raise UserError(f"{flag}={reprlib.repr(value)}: should be at most {MAX_COUNT}")
+    try:
+        kept = converter(Any, clean=True)(value)
+    except ValueError as error:
+        raise UserError(f"{flag}{error}") from None
+    if canonical_json(kept) != canonical_json(value):
+        raise UserError(f"{flag}: has more than {MAX_TEXT} characters, or some that can't be shown")

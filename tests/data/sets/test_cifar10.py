@@ -11,7 +11,6 @@ from accelbench.data.sets import cifar10
 from accelbench.data.sets.cifar10 import BATCHES, DATA_SET
 from accelbench.errors import DataError
 
-
 NAMES = [name for names in BATCHES.values() for name in names]
 
 
@@ -80,7 +79,7 @@ class Harm:
 def test_another_archive_is_refused_before_anything_is_unpickled(packed, project, target, tmp_path):
     (tmp_path / "cifar-10-batches-py/test_batch").write_bytes(pickle.dumps(Harm(tmp_path / "harm")))
     path = archived(tmp_path / "cifar-10-batches-py")
-    with pytest.raises(DataError, match="cifar.tar.gz: altered or incomplete: its md5 is not the original's"):
+    with pytest.raises(DataError, match="cifar.tar.gz: altered or incomplete: its md5 is not "):
         DATA_SET.obtain("cifar10", str(path), project, target)
     assert not (tmp_path / "harm").exists()
 
