@@ -88,12 +88,13 @@ def test_seeds_that_are_planned_and_not_measured_leave_nothing_sure():
     assert answer.leads[0].how_sure.endswith("likely: not all planned seeds are measured")
 
 
-def test_a_setting_has_its_clocks_and_its_share():
+def test_a_setting_has_its_clocks_its_share_and_the_spans_of_its_middle_run():
     (answer,) = answered(*runs([*FAST[:5], None], compile_s=0.5))
     (setting,) = answer.settings
     assert (setting.num_arrived, setting.guard, setting.number("target_epochs")) == (5, "the reference", 5)
     assert setting.share == pytest.approx((0.359, 0.996), abs=1e-3)
     assert setting.expected_s == pytest.approx((sum(FAST[:5]) + 41.5) / 5)
+    assert sum(setting.middle.spans_s.values()) == pytest.approx(setting.middle.seconds) == pytest.approx(12.3)
     assert setting.number("target_compile_s") == 0.5
     assert setting.cell.number("target_s") == pytest.approx(12.3)
     diverged = make_trained(None, value=None, seed=9)

@@ -19,7 +19,7 @@ from accelbench.compare.sureness import LIKELY_RATIO, MARGIN, are_interleaved
 from accelbench.presentation import counted, significant
 from accelbench.schema.cell import Cell, Options
 from accelbench.schema.measurement import TargetTraining
-from accelbench.schema.vocab import UNEXPECTED, Definition, Engine, Precision, Protocol, Status
+from accelbench.schema.vocab import UNEXPECTED, Definition, Engine, Precision, Protocol, Span, Status
 from accelbench.schema.workload import ModelSpec
 from accelbench.stats import arrivals
 
@@ -47,6 +47,16 @@ class Run:
         """How long it was seen not to arrive; inf if it did, or never can: it failed, or its loss is not finite."""
         evaluations = self.training.evaluations if self.training and math.isinf(self.seconds) else []
         return evaluations[-1].ended_s if evaluations and evaluations[-1].value is not None else math.inf
+
+    @property
+    def spans_s(self) -> dict[str, float]:
+        """The seconds of each span until it arrived, compiling apart; empty if it did not."""
+        if self.training is None or math.isinf(self.seconds):
+            return {}
+        inside = [each for each in self.training.log if each.ended_s <= self.seconds]
+        found = {span.value: sum(each.seconds for each in inside if each.span == span) for span in Span}
+        found["compile"] = min(self.training.compile_s, found[Span.train])
+        return found | {Span.train.value: found[Span.train] - found["compile"]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +112,11 @@ class Setting:
         """The expected time if a run that does not arrive is begun anew; None if none arrived."""
         latest = max([self.budget_s, *filter(math.isfinite, self.times)])
         return arrivals.expected_with_restarts(self.times, latest) if self.num_arrived else None
+
+    @property
+    def middle(self) -> Run:
+        """The run whose time is the median."""
+        return next(each for each in self.runs if each.seconds == self.median_s)
 
     def number(self, column: str) -> float | None:
         """The median of a column, such as of `times`; None if it is unknown of half of the runs."""

@@ -48,7 +48,7 @@ class QuestionSection:
 
     title: str
     sentence: str
-    kind: Literal["times", "percent", "phases", "requests", "arrivals"]
+    kind: Literal["times", "percent", "phases", "requests", "arrivals", "spans"]
     lines: list[Line]  # the page draws the first ones of several
     table: Table | None = None
 
@@ -129,12 +129,14 @@ def _requests(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
 
 
 def _arrivals(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
-    """A section for each workload that was trained to a target, with a line for each run."""
+    """A section for each workload that was trained to a target, with a line for each run, and one on its spans."""
     found = target_answers(cells)
     for each in found:
         runs = [(of, run) for of in each.settings for run in of.runs]
+        middle = [(of, spans) for of in each.settings if sum((spans := of.middle.spans_s).values())]
+        about = f" {each.what}" if len(found) > 1 else ""
         yield QuestionSection(
-            title="How long to the target?" + (f" {each.what}" if len(found) > 1 else ""),
+            title=f"How long to the target?{about}",
             sentence=each.sentence,
             kind="arrivals",
             lines=[
@@ -142,6 +144,23 @@ def _arrivals(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
             ],
             table=arrival_table.table(each),
         )
+        if middle:
+            yield QuestionSection(
+                title=f"Where does the time to the target go?{about}",
+                sentence=f"{'; '.join(_longest(of.name, spans) for of, spans in middle)}. "
+                "Of each setting the seed in the middle, up to the evaluation that reached the target.",
+                kind="spans",
+                lines=[
+                    Line(name_on_page(of.cell), of.name, f"{significant(sum(spans.values()))} s", probe=dict(spans))
+                    for of, spans in middle
+                ],
+            )
+
+
+def _longest(name: str, spans: Mapping[str, float]) -> str:
+    """Such as `cpu fp32 b32: train takes 61 % of 0.659 s`."""
+    longest, total = max(spans, key=lambda span: spans[span]), sum(spans.values())
+    return f"{name}: {longest} takes {significant(100 * spans[longest] / total, 2)} % of {significant(total)} s"
 
 
 def _generation(answers: Sequence[Answer]) -> Iterator[QuestionSection]:

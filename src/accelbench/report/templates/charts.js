@@ -234,12 +234,12 @@ function drawQuestions(shown) {
     const section = box.closest(".question"), isTold = ["times", "percent"].includes(kind) && known.length === 1;
     section.hidden = document.querySelector(`nav [href="#${section.querySelector("h2").id}"]`).hidden = !lines.length;
     const axis = {times: "times as fast", percent: "percent", phases: "phases of a step",
-      requests: "latency by requests/s", arrivals: "share that arrived by seconds"}[kind];
+      requests: "latency by requests/s", arrivals: "share that arrived by seconds", spans: "seconds to the target"}[kind];
     const what = `${axis}. ${section.querySelector("p").textContent.replace(/\.$/, "")}`;
     const note = inside.length > MAX_ROWS ? `${MAX_ROWS} of ${inside.length}: filter for others.` : "";
     if (kind === "requests") box.replaceChildren(...lines.length ? requests(title, inside, what) : []);
     else if (kind === "arrivals") box.replaceChildren(...lines.length ? arrivals(title, inside, what) : []);
-    else box.replaceChildren(...kind === "phases" && lines.length ? [phaseLegend(lines)] : [],
+    else box.replaceChildren(...partsOf[kind] && lines.length ? [partLegend(lines, partsOf[kind])] : [],
       ...lines.length && !isTold ? [figure(title, linesOf(lines, kind), what, note)] : []);
   }
 }
@@ -247,20 +247,22 @@ function drawQuestions(shown) {
 function linesOf(lines, kind) {
   const ends = lines.flatMap(([, , , value, bounds]) => [value, ...bounds ?? []]);
   const [low, high] = [Math.min(1, ...ends) / 1.08, Math.max(1, ...ends) * 1.08], bottom = lines.length * ROW + 4;
+  const most = kind === "spans" ? Math.max(...lines.map(total)) : 100;
   const x = kind === "times" ? value => 6 + (WIDTH - 12) * Math.log(value / low) / Math.log(high / low)
-    : value => 6 + (WIDTH - 12) * value / 100;
+    : value => 6 + (WIDTH - 12) * value / most;
   const axes = make("g", {class: "axes", "aria-hidden": "true"}), marks = make("g");
-  for (const tick of kind === "times" ? ticks(low, high) : evenly(0, 100)) {
-    const words = kind === "times" ? (tick === 1 ? "equal" : `${tick}x`) : `${tick} %`;
+  for (const tick of kind === "times" ? ticks(low, high) : evenly(0, most)) {
+    const words = kind === "times" ? (tick === 1 ? "equal" : `${tick}x`) : `${tick} ${kind === "spans" ? "s" : "%"}`;
     axes.append(line(x(tick), 0, x(tick), bottom, kind === "times" && tick === 1 ? "base" : "grid"),
       make("text", {x: Math.max(18, Math.min(WIDTH - 18, x(tick))), y: bottom + 12, "text-anchor": "middle"}, words));
   }
-  lines.forEach(([cell, name, words, value, bounds], index) => {
+  lines.forEach((each, index) => {
+    const [cell, name, words, value, bounds] = each;
     const top = index * ROW, middle = top + 22, fits = Math.floor((WIDTH - 6.3 * words.length - 14) / 6.1);
     const shapes = [make("rect", {class: "hit", x: 0, y: top + 1, width: WIDTH, height: ROW - 2}),
       make("text", {x: 4, y: top + 13, class: "over"}, name.length > fits ? `${name.slice(0, fits - 1)}…` : name),
       make("text", {x: WIDTH - 4, y: top + 13, "text-anchor": "end", class: "over"}, words)];
-    if (kind === "phases") shapes.push(...stacked(cell, middle, x));
+    if (partsOf[kind]) shapes.push(...stacked(partsOf[kind](each), middle, x));
     else shapes.push(line(x(kind === "times" ? 1 : 0), middle, x(value), middle, "stem"),
       ...bounds ? [line(x(bounds[0]), middle, x(bounds[1]), middle, "interval")] : [],
       make("path", {class: "dot", d: shape(cell), transform: `translate(${x(value)} ${middle})`}));
@@ -376,17 +378,24 @@ function arrivals(title, lines, what) {
 const PHASES = Object.keys(CELLS[0] ?? {}).map(name => name.match(/^breakdown_(.+)_ms$/)?.[1]).filter(Boolean);
 const lengthOf = (cell, phase) => Math.max(0, number(cell, `breakdown_${phase}_ms`) ?? 0);
 const percentOf = (cell, phase) => 100 * lengthOf(cell, phase) / PHASES.reduce((sum, each) => sum + lengthOf(cell, each), 0);
-function stacked(cell, middle, x) {
+// Of a line with a stacked bar: its parts, each with its length on the axis.
+const partsOf = {
+  phases: ([cell]) => PHASES.map(phase => [phase, percentOf(cell, phase)]),
+  spans: ([, , , , , spans]) => ["start", "data", "build", "compile", "train", "evaluate"].map(name => [name, spans[name]]),
+};
+const total = each => partsOf.spans(each).reduce((sum, [, seconds]) => sum + seconds, 0);
+function stacked(parts, middle, x) {
   let left = 0;
-  return PHASES.map(phase => {
-    const length = percentOf(cell, phase);
+  return parts.map(([name, length]) => {
     left += length;
-    return make("rect", {class: `bar ${phase}`, x: x(left - length), y: middle - 5, width: x(length) - x(0), height: 10});
+    return make("rect", {class: `bar ${name}`, x: x(left - length), y: middle - 5, width: x(length) - x(0), height: 10});
   });
 }
 
-function phaseLegend(lines) {
-  const used = PHASES.filter(phase => lines.some(([cell]) => percentOf(cell, phase) > 0.5));  // less can't be seen
+function partLegend(lines, parts) {
+  const least = parts === partsOf.spans ? Math.max(...lines.map(total)) / 200 : 0.5;  // less can't be seen
+  const used = parts(lines[0]).map(([name]) => name)
+    .filter(name => lines.some(each => parts(each).some(([own, length]) => own === name && length > least)));
   return make("ul", {class: "legend"}, ...used.map(name => entry(name.replace("_", " "), name, make("rect", {class: "bar", width: 34, height: 12}))));
 }
 
