@@ -3,14 +3,12 @@
 Importing the target's module runs its code, so that this is done in the process of a cell and nowhere else.
 """
 
-import functools
 import importlib
 import inspect
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from types import NoneType, SimpleNamespace, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
 from accelbench.errors import UserError
 from accelbench.schema.workload import ModelSpec
@@ -45,11 +43,8 @@ def import_path(flag: str, path: str) -> Callable[..., Any]:
         raise UserError(f"{flag}={path}: can't be imported ({error})") from error
     if not callable(found):
         raise UserError(f"{flag}={path}: should be a class or a function, not of type {type(found).__name__}")
-    run: Any = found  # the code that a call would run
-    while isinstance(run, functools.partial):
-        run = run.func
-    home = getattr(run, "__module__", None) or type(run).__module__  # methods of built-in objects have none
-    if str(home).partition(".")[0] in sys.stdlib_module_names:
+    home = getattr(found, "__module__", None) or type(found).__module__  # methods of built-in objects have none
+    if home.partition(".")[0] in sys.stdlib_module_names:
         raise UserError(f"{flag}={path}: it is part of Python's standard library")
     return found
 
@@ -72,7 +67,7 @@ def import_target(model: ModelSpec, network: type, named: str) -> Callable[..., 
     """
     target = model.definition
     found = import_path("model.target", target)
-    if not (model.factory or _is_network(found, network) or _returns_network(found, network)):
+    if not (model.factory or _is_network(found, network) or _is_network(_returned_by(found), network)):
         raise UserError(
             f"model.target={target}: is neither a subclass of {named} nor a function whose return annotation is one; "
             "if you trust it to make a network, model.factory=true has it called"
@@ -93,17 +88,9 @@ def _is_network(found: object, network: type) -> bool:
     return isinstance(found, type) and issubclass(found, network)
 
 
-def _returns_network(found: Callable[..., object], network: type) -> bool:
-    """Whether `found` is a Python function, perhaps a decorated one, whose return annotation is a network's class."""
-    function = inspect.unwrap(found)
-    if not inspect.isfunction(function):
-        return False
-    # Without the annotations of the parameters, which may have names that exist only for type checkers.
-    annotated = SimpleNamespace(__annotations__={"return": function.__annotations__.get("return")})
+def _returned_by(found: Callable[..., object]) -> object:
+    """What a function's return annotation says; None if it can't be told: an annotation may hold any expression."""
     try:
-        hint = get_type_hints(annotated, function.__globals__)["return"]
-    except Exception:  # an annotation may hold any expression
-        return False
-    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else [hint]
-    kinds = [get_origin(kind) or kind for kind in kinds if kind is not NoneType]
-    return bool(kinds) and all(_is_network(kind, network) for kind in kinds)
+        return get_type_hints(found).get("return")
+    except Exception:
+        return None
