@@ -11,9 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from types import ModuleType
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +33,9 @@ LOOK_NS = 100_000_000  # between two looks at how many requests wait
 LEAST_S = 5.0  # before a queue is said to grow: a stall at the start is no growth
 MAX_WAITING = 2.0  # times as many requests as arrive within the limit: the queue may be growing
 TIME_LIMIT = "the cell's time limit"
+CUT = "LoadGen did not say when its requests were due: it was ended early"
+# The programs that issue requests, and flags of their interpreter: LoadGen is an installed package.
+PROGRAMS = {Generator.own: (generator, ["-S"]), Generator.loadgen: (loadgen, [])}
 
 
 def queries(size: int, max_batch: int, least: int, duration_s: float, until_s: float) -> Batches:
@@ -46,21 +47,6 @@ def queries(size: int, max_batch: int, least: int, duration_s: float, until_s: f
             return
         for first in range(0, size, max_batch):
             yield query * size + first, min(max_batch, size - first)
-
-
-@dataclass(frozen=True)
-class Program:
-    """A program that issues requests: of the schedule that it is given, or of one that it draws and says at its end."""
-
-    module: ModuleType
-    flags: Sequence[str] = ()  # of the interpreter
-    if_cut: str | None = None  # why requests prove nothing if it is ended early
-
-
-PROGRAMS = {
-    Generator.own: Program(generator, ["-S"]),
-    Generator.loadgen: Program(loadgen, if_cut="LoadGen did not say when its requests were due: it was ended early"),
-}
 
 
 def raw_times(num: int) -> tuple[int, Times]:
@@ -75,7 +61,6 @@ class Arrivals:
 
     def __init__(self, server: Server, due: Times, seed: int, until_s: float) -> None:
         """`due` is when each request is due, in nanoseconds from any time; LoadGen draws as many itself, by `seed`."""
-        self._program = PROGRAMS[server.generator]
         self.ended_early: str | None = None
         self.num = 0  # that have arrived
         self._server, self._until_ns, self._is_closed = server, until_s * 1e9, False
@@ -85,14 +70,13 @@ class Arrivals:
         file, self._times = raw_times(len(due))
         self._times[0] = due
         self.due, self.answered = self._times[0], self._times[2:]
-        program = [sys.executable, "-I", *self._program.flags, str(self._program.module.__file__)]
+        program, flags = PROGRAMS[server.generator]
         self._pipe, theirs = os.pipe()  # not its standard output, to which its environment may print as it starts
-        with open(file, "wb"), open(theirs, "wb"), contextlib.ExitStack() as if_refused:
-            if_refused.callback(os.close, self._pipe)
-            folder = if_refused.enter_context(tempfile.TemporaryDirectory(prefix="requests-"))
-            command = [*program, str(file), str(theirs), str(server.rate), str(seed), folder]
+        self._folder = tempfile.TemporaryDirectory(prefix="requests-")
+        command = [sys.executable, "-I", *flags, str(program.__file__)]
+        command += [str(file), str(theirs), str(server.rate), str(seed), self._folder.name]
+        with open(file, "wb"), open(theirs, "wb"):
             self._process = subprocess.Popen(command, bufsize=0, pass_fds=[file, theirs], stdin=subprocess.PIPE)
-            self._opened = if_refused.pop_all()
         self.pid = self._process.pid
         with contextlib.suppress(OSError):  # a user may have no further pipe of this size
             fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)  # where it is full, requests are late
@@ -104,7 +88,8 @@ class Arrivals:
         if not self._is_closed:
             self._process.kill()
         self._process.__exit__(None, None, None)  # waits
-        self._opened.close()
+        self._folder.cleanup()
+        os.close(self._pipe)
 
     def batches(self, max_batch: int) -> Batches:
         """As Triton's dynamic batcher makes them: full ones, and those whose oldest request waited `max_delay_ms`."""
@@ -164,7 +149,7 @@ class Arrivals:
         """How the process ended, if not as it should; to be asked after the context."""
         code, num = self._process.returncode, len(self.due)
         if self.ended_early and not self._is_closed:  # the context ended it
-            return self._program.if_cut
+            return CUT if self._server.generator == Generator.loadgen else None
         if self.num == num and code == 0:
             return None
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
