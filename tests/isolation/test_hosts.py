@@ -1,4 +1,3 @@
-import errno
 import json
 import os
 import signal
@@ -10,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import psutil
 import pytest
 
@@ -20,7 +18,6 @@ from accelbench.isolation.hosts import SUBSTITUTING, Hosts
 from accelbench.isolation.messages import Outcome
 from accelbench.isolation.processes import descendants
 from accelbench.schema.cell import Options, Target
-from accelbench.schema.measurement import Unfinished
 from accelbench.schema.vocab import Allocator, Mode, Precision, Protocol, Status
 from fakes import TESTS, faulty_host, is_gone, make_cell
 from marks import slow
@@ -35,15 +32,6 @@ def test_a_variable_that_would_change_the_precision_in_silence_does_not_reach_a_
     seen = set(json.loads((tmp_path / "environment.json").read_text()))
     assert "ACCELBENCH_TEST_HARMLESS" in seen
     assert not seen & SUBSTITUTING
-
-
-def test_a_host_that_can_not_start_keeps_no_file_open(tmp_path):
-    (tmp_path / "python").touch()  # which nobody may run
-    with Hosts(lambda cell: replace(faulty_host(cell), python=str(tmp_path / "python"))) as hosts:
-        opened = len(os.listdir("/proc/self/fd"))
-        with pytest.raises(PermissionError):
-            hosts.start(make_cell())
-        assert len(os.listdir("/proc/self/fd")) == opened
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs glibc")
@@ -175,18 +163,3 @@ def test_what_a_process_wrote_into_the_kept_file_itself_is_not_kept(protocol, co
     cell = make_cell(protocol=protocol, mode=mode, target=Target(accuracy=0.9) if mode == Mode.train else None)
     with Hosts(faulty_host) as running:
         assert running.run(cell, tmp_path, requests=tmp_path / "requests.npy") == killed
-
-
-def test_an_outcome_stays_if_the_disk_has_no_room_for_its_raw_times(tmp_path, monkeypatch):
-    times = np.arange(1, 9).reshape(4, 2)
-    killed = Outcome(status=Status.killed, reason="killed")
-
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(module, "write_times", full)
-    found = module._with_kept(killed, make_cell(protocol=Protocol.server), times.tobytes(), tmp_path / "requests.npy")
-    assert found.reason == (
-        "killed; 2 of 2 requests were answered until then; their raw times could not be kept (No space left on device)"
-    )
-    assert found.unfinished == Unfinished(num_requests=2, num_answered=2)

@@ -181,12 +181,9 @@ def _with_kept(outcome: Outcome, cell: Cell, content: bytes, requests: Path | No
         return outcome
     else:
         num, answered = times.shape[1], int((times[3] >= 0).sum())
-        seen = Unfinished(num_requests=num, num_answered=answered)
+        digest = write_times([*times], requests)
+        seen = Unfinished(num_requests=num, num_answered=answered, requests_digest=digest)
         said = f"{answered:,} of {num:,} requests were answered until then"
-        try:
-            seen = replace(seen, requests_digest=write_times([*times], requests))
-        except OSError as error:
-            said += f"; their raw times could not be kept ({error.strerror or error})"
     return replace(outcome, unfinished=seen, reason=f"{outcome.reason}; {said}")
 
 
@@ -232,9 +229,7 @@ class _Host:
         self._mark = f"{RUN_VARIABLE}={own[RUN_VARIABLE]}\0"
         answers, theirs = os.pipe()  # not its standard output, to which its environment may print as it starts
         self.answers = os.fdopen(answers, "rb", buffering=0)
-        with os.fdopen(theirs, "wb"), ExitStack() as if_refused:
-            for opened in (self.answers, self.log):
-                if_refused.enter_context(opened)
+        with os.fdopen(theirs, "wb"):
             self.process: Any = subprocess.Popen(
                 # Not `-m`: each cell's process would import the host's main module again.
                 [file, "-c", f"from accelbench.isolation.host_process import main; main({theirs})"],
@@ -245,7 +240,6 @@ class _Host:
                 env={**inherited, **spec.environment, **own},
                 start_new_session=True,  # so that Ctrl-C reaches the parent only
             )
-            if_refused.pop_all()
         self.has_answered = False
         with contextlib.suppress(BrokenPipeError):  # it has died, as `ask` will find
             self._send(spec.preload)
