@@ -134,8 +134,7 @@ class Sampler:
         self.pause_s = SHORTEST_PAUSE_S
         try:
             self._started_s = started_boot_s(pid)
-            self._cores, self._is_apart = os.sched_getaffinity(0), pid != os.getpid()
-            self._children = frozenset(children(os.getpid()))
+            self._cores = os.sched_getaffinity(0)
             self._last = self._look(pid)
             self._root = pid
         except OSError:  # it has ended, or the system has no /proc
@@ -185,18 +184,7 @@ class Sampler:
         """Raises an OSError if the root has ended."""
         below = [pid for each in (root, *self._others_pids) for pid in descendants(each)]
         tree = [root, *self._others_pids, *below]
-        return _Moment(time.monotonic(), _measure(tree), self._machine(), _waits(tree))
-
-    def _machine(self) -> CpuTimes:
-        """The times of the cores without those of this process and of the orphans that it adopted from the cell."""
-        times, adopted_ticks = cpu_times(self._cores), 0
-        if not self._is_apart:
-            return times
-        for child in set(children(os.getpid())) - self._children:
-            for pid in (child, *descendants(child)):
-                with contextlib.suppress(OSError):  # it has ended meanwhile
-                    adopted_ticks += _of_process(pid).cpu_ticks
-        return times._replace(busy_s=times.busy_s - time.process_time() - adopted_ticks / TICKS_PER_S)
+        return _Moment(time.monotonic(), _measure(tree), cpu_times(self._cores), _waits(tree))
 
 
 def _shares(before: _Moment, after: _Moment) -> dict[str, float | None]:
