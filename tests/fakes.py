@@ -200,19 +200,10 @@ class Unprintable(Exception):
         raise AttributeError("message")
 
 
-def _be_interrupted() -> None:
-    """Raises and leaves as Lightning's trainer does."""
-    try:
-        raise KeyboardInterrupt
-    except KeyboardInterrupt:
-        sys.exit(1)
-
-
 NO_MEMORY = "[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: can't allocate memory: you tried"
 # Signals, and exceptions with unusual types or messages.
 ENDS = {
     "interrupt": lambda: _raise(KeyboardInterrupt()),
-    "interrupt as Lightning does": _be_interrupted,
     "leave": lambda: sys.exit(3),
     "file name": lambda: _raise(RuntimeError("no weights in " + os.fsdecode(b"caf\xe9"))),
     "escapes": lambda: _raise(ValueError("\x1b]0;title\x07")),

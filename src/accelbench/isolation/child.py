@@ -112,9 +112,6 @@ def _done(request: Request) -> Outcome:
 
 
 def _failure(error: BaseException, *, has_own_code: bool) -> Outcome:
-    # Lightning's trainer leaves with status 1 after an interrupt, here one of the model's: Ctrl-C reaches no cell.
-    if isinstance(error, SystemExit) and isinstance(error.__context__, KeyboardInterrupt):
-        error = error.__context__
     text = message_of(error)
     if isinstance(error, RuntimeError) and NOT_IMPLEMENTED.search(text):  # NotImplementedError is a RuntimeError
         return Outcome(status=Status.skipped, reason=text)
