@@ -1,13 +1,13 @@
 """Installed packages: their folders and versions, without importing them; and how to install a missing one."""
 
+import contextlib
 import importlib.metadata
 import importlib.util
-import re
 from pathlib import Path
 
 INSTALLED = {"site-packages", "dist-packages"}  # names of folders of packages
 # The first torch whose memory no hostile file corrupts in torch.load with weights_only=True (CVE-2026-24747).
-SAFE_TORCH = (2, 10)
+SAFE_TORCH = "2.10"
 # Distributions that compute. Those that plan, track or report (hydra-core, dvc, mlflow, pandas) change no number, and
 # neither does accelbench's own version, since its measuring code has a digest.
 COMPUTING = (
@@ -40,8 +40,8 @@ def version(distribution: str) -> str | None:
 
 def is_safe_torch(version: str) -> bool:
     """Whether this version of torch may read files with `torch.load`, if only with `weights_only=True`."""
-    if (found := re.match(r"(\d+)\.(\d+)(?:\.\d+)*([^+]*)", version)) is None:
-        return False
-    # What was built before the first safe release may lack the correction.
-    release, is_early = (int(found[1]), int(found[2])), not found[3].startswith(".post") and found[3] != ""
-    return release > SAFE_TORCH or (release == SAFE_TORCH and not is_early)
+    from packaging.version import InvalidVersion, Version  # here, since the bare worker may lack it
+
+    with contextlib.suppress(InvalidVersion):
+        return Version(version) >= Version(SAFE_TORCH)  # what was built before it may lack the correction
+    return False
