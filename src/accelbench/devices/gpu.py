@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -81,8 +82,8 @@ def visible_handles() -> list[Handle]:
     """The GPUs that CUDA_VISIBLE_DEVICES leaves visible, in its order; all GPUs if it is unset.
 
     It is read as CUDA reads it (CUDA C++ Programming Guide, "CUDA environment variables"): indices, UUIDs or prefixes
-    of them, MIG UUIDs; the first word that names no GPU ends the list, a repeated word empties it. Indices follow the
-    PCI bus, as by default if all GPUs are of one model. Raises pynvml.NVMLError: no NVIDIA driver answers.
+    of them, MIG UUIDs; the first word that names no GPU ends the list. Indices follow the PCI bus, as by default if all
+    GPUs are of one model. Raises pynvml.NVMLError: no NVIDIA driver answers.
     """
     # Repeated calls are cheap: the library counts them, and it needs no shutdown before the process ends.
     pynvml.nvmlInit()
@@ -90,14 +91,8 @@ def visible_handles() -> list[Handle]:
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
     if wanted is None:
         return handles
-    found: dict[str, Handle] = {}
-    for word in map(str.strip, wanted.split(",")):
-        if word in found:
-            return []
-        if (handle := _named(handles, word)) is None:
-            break
-        found[word] = handle
-    return list(found.values())
+    named = (_named(handles, word.strip()) for word in wanted.split(","))
+    return list(takewhile(lambda handle: handle is not None, named))
 
 
 def first_handles(num: int) -> list[Handle]:
@@ -132,6 +127,6 @@ def _named(handles: list[Handle], word: str) -> Handle | None:
         return dict(enumerate(handles)).get(int(word))
     if word.startswith("MIG-"):
         return ask(pynvml.nvmlDeviceGetHandleByUUID, word)
-    of_uuid = word.startswith("GPU-")
-    matches = [each for each in handles if of_uuid and (ask(pynvml.nvmlDeviceGetUUID, each) or "").startswith(word)]
-    return matches[0] if len(matches) == 1 else None
+    if not word.startswith("GPU-"):
+        return None
+    return next((each for each in handles if (ask(pynvml.nvmlDeviceGetUUID, each) or "").startswith(word)), None)
