@@ -104,8 +104,6 @@ class _Rank:
             return Moment(said.decode()) if said in MOMENTS else decode(Outcome, said)
         except (EOFError, OSError):
             return None
-        except (ValueError, KeyError, TypeError) as error:  # of code that writes to the pipe itself
-            return Outcome(status=Status.failed, reason=f"its process gave an answer that is none ({error})")
 
     def kill(self) -> None:
         # Its data workers too. There is no group if the process has ended, or has only just started.
