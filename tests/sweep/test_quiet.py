@@ -30,7 +30,7 @@ class Machine:
 
     def __init__(self, *loads):
         self.loads, self.slept_s, self.said = list(loads), 0.0, []
-        self.times = CpuTimes(1000.0, 10.0, 2)
+        self.times = CpuTimes(1000.0, 10.0)
 
     def look(self):
         return self.times
@@ -38,7 +38,7 @@ class Machine:
     def sleep(self, seconds):
         self.slept_s += seconds
         used, stolen = self.loads.pop(0) if len(self.loads) > 1 else self.loads[0]
-        self.times = CpuTimes(self.times.busy_s + seconds * used, self.times.stolen_s + seconds * stolen, 2)
+        self.times = CpuTimes(self.times.busy_s + seconds * used, self.times.stolen_s + seconds * stolen)
 
     def quiet(self, quiet_s):
         return Quiet(quiet_s, self.said.append, self.look, self.sleep)

@@ -10,8 +10,8 @@ from accelbench.errors import UserError
 
 REPLACES = "libfaketime"  # the library that makes clocks and sleeps jump, run faster or stand still
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-# The columns of a processor's line in /proc/stat (proc_stat(5)).
-USER, NICE, SYSTEM, STEAL = 0, 1, 2, 7
+# The words of a processor's line in /proc/stat, after its name (proc_stat(5)).
+USER, NICE, SYSTEM, STEAL = 1, 2, 3, 8
 
 
 def check_clocks() -> None:
@@ -44,22 +44,14 @@ class CpuTimes(NamedTuple):
 
     busy_s: float  # that processes computed
     stolen_s: float  # that a hypervisor gave to others while a process was ready
-    num_cores: int  # those that are counted
 
 
-def cpu_times(cores: Collection[int], root: Path = Path("/")) -> CpuTimes:
+def cpu_times(cores: Collection[int]) -> CpuTimes:
     """The times of these logical cores. Raises OSError: the system has no /proc."""
-    busy = stolen = num = 0  # in ticks
-    for line in (root / "proc/stat").read_text().splitlines():
-        name, *columns = line.split()
-        if not name.startswith("cpu"):
-            break
-        if name == "cpu" or int(name[3:]) not in cores:
-            continue
-        num += 1
-        busy += sum(int(columns[column]) for column in (USER, NICE, SYSTEM))
-        stolen += int(columns[STEAL]) if len(columns) > STEAL else 0
-    return CpuTimes(busy / TICKS_PER_S, stolen / TICKS_PER_S, num)
+    names, text = {f"cpu{core}" for core in cores}, Path("/proc/stat").read_text()
+    lines = [line.split() for line in text.splitlines() if line.partition(" ")[0] in names]
+    busy_ticks = sum(int(words[column]) for words in lines for column in (USER, NICE, SYSTEM))
+    return CpuTimes(busy_ticks / TICKS_PER_S, sum(int(words[STEAL]) for words in lines) / TICKS_PER_S)
 
 
 def cpu_quota(root: Path = Path("/")) -> float | None:

@@ -67,7 +67,7 @@ class Quiet:
             self._sleep(LOOK_S)
             waited_s += LOOK_S
             before, earlier = self._look(), before
-            used, stolen = ((after - start) / LOOK_S for after, start in zip(before[:2], earlier[:2], strict=True))
+            used, stolen = ((after - start) / LOOK_S for after, start in zip(before, earlier, strict=True))
             if used < MIN_OTHERS and stolen < MIN_STEAL:
                 return True
         self.patience_s /= 2
