@@ -24,7 +24,7 @@ def test_an_environment_has_its_own_versions_and_is_named_by_its_folder(tmp_path
     assert {"numpy", "torch", "pynvml"} <= set(found.modules)
 
 
-def test_what_is_no_interpreter_is_a_mistake_and_one_for_another_machine_is_known_as_such(tmp_path):
+def test_what_is_no_interpreter_is_a_mistake(tmp_path):
     for name, content in (("elf", b"\x7fELF of another machine"), ("text", b"#!/bin/sh\necho Hello\n")):
         (tmp_path / name).write_bytes(content)
         (tmp_path / name).chmod(0o755)
@@ -32,13 +32,12 @@ def test_what_is_no_interpreter_is_a_mistake_and_one_for_another_machine_is_know
         "/bin/true": "not a Python interpreter (it does not run Python code)",
         str(tmp_path / "text"): "not a Python interpreter (it does not run Python code)",
         str(tmp_path): "no interpreter in its bin/: name an interpreter, or the folder of its environment",
-        "x" * 300: "File name too long",
+        str(tmp_path / "elf"): "not a Python interpreter (Exec format error)",
         str(tmp_path / "gone"): "no such file or folder: name an interpreter, or the folder of its environment",
     }
     for python, problem in told.items():
         with pytest.raises(UserError, match=f"^{re.escape(f'python={python}: {problem}')}$"):
             look(python)
-    assert look(str(tmp_path / "elf")).architecture == ""
 
 
 def test_its_process_has_the_users_folders_of_modules_and_its_own_environment_active(tmp_path, monkeypatch):

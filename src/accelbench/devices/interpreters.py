@@ -3,7 +3,6 @@
 Nothing of accelbench is installed there: a host gets a folder that holds the package alone, and the user's own folders.
 """
 
-import errno
 import json
 import os
 import subprocess
@@ -21,31 +20,27 @@ from accelbench.errors import UserError
 PYTHONS = ((3, 11), (3, 14))  # accelbench's code runs on the first and up to below the second, as pyproject.toml says
 TORCH = (2, 9)  # the first release whose settings accelbench reads back, as pyproject.toml says
 ASKED_S = 60.0  # for an answer: the first start from a slow disk takes seconds
-# Of the names of distributions, and after `--` of modules, it says which there are. Any Python can run it.
+# Of the names of distributions, and after `--` of modules, it says which there are. Python 3.8 can run it.
 SCRIPT = """
 import json, os, platform, sys
-at, versions, modules = sys.argv.index("--"), {}, {}
-try:
-    from importlib import metadata, util
-    for name in sys.argv[1:at]:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            pass
-    found = [(name, util.find_spec(name)) for name in sys.argv[at + 1:]]
-    modules = {name: os.path.dirname(spec.origin or "") for name, spec in found if spec}
-except ImportError:
-    pass
-print("\\n" + json.dumps([platform.python_version(), platform.machine(), versions, modules]))
+from importlib import metadata, util
+at, versions = sys.argv.index("--"), {}
+for name in sys.argv[1:at]:
+    try:
+        versions[name] = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        pass
+found = [(name, util.find_spec(name)) for name in sys.argv[at + 1:]]
+modules = {name: os.path.dirname(spec.origin or "") for name, spec in found if spec}
+print("\\n" + json.dumps([platform.python_version(), versions, modules]))
 """
 
 
 @dataclass(frozen=True)
 class Interpreter:
-    """What an interpreter said of itself; without a version nothing, since this machine can't run it."""
+    """What an interpreter said of itself."""
 
     version: str
-    architecture: str
     versions: Mapping[str, str]  # of the distributions in `COMPUTING` that it has
     modules: Mapping[str, str]  # those asked for that it has, and their folders; empty for one without __init__.py
 
@@ -66,12 +61,9 @@ def other(python: str) -> str | None:
 def executable(python: str | Path) -> str:
     """The path of the file that is run. Raises UserError: there is no such file or folder, or no file in it."""
     path = Path(python)
-    try:
-        found = next((file for file in (path, path / "bin/python", path / "bin/python3") if file.is_file()), None)
-        what = "no interpreter in its bin/" if path.is_dir() else "no such file or folder"
-    except OSError as error:
-        raise UserError(f"python={python}: {error.strerror}") from error
+    found = next((file for file in (path, path / "bin/python", path / "bin/python3") if file.is_file()), None)
     if found is None:
+        what = "no interpreter in its bin/" if path.is_dir() else "no such file or folder"
         raise UserError(f"python={python}: {what}: name an interpreter, or the folder of its environment")
     return str(found)
 
@@ -104,8 +96,6 @@ def look(python: str, *modules: str) -> Interpreter:
         done = subprocess.run(words, capture_output=True, timeout=ASKED_S, env=variables(file), errors="replace")
         return Interpreter(*json.loads(done.stdout.splitlines()[-1]))  # its start may print something before
     except (OSError, subprocess.TimeoutExpired) as error:
-        if getattr(error, "errno", None) == errno.ENOEXEC and Path(file).read_bytes()[:4] == b"\x7fELF":
-            return Interpreter("", "", {}, {})
         problem = getattr(error, "strerror", None) or f"no answer within {ASKED_S:g} s"
     except (ValueError, TypeError, IndexError):
         problem = (done.stderr.strip() if done else "").rpartition("\n")[2] or "it does not run Python code"

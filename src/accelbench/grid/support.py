@@ -4,7 +4,6 @@ Each function yields the reasons of one kind, of which the first is told.
 """
 
 import os
-import platform
 import shutil
 import sys
 from collections.abc import Iterator
@@ -66,10 +65,8 @@ def why_unfit(cell: Cell, shape: images.Shape | None = None, num_train: int | No
 
 
 def _of_interpreter(cell: Cell, python: str) -> Iterator[str]:
-    found, here, versions = interpreters.look(python), platform.machine(), interpreters.PYTHONS
-    if found.architecture != here:
-        yield f"python={python}: it is built for {found.architecture or 'another machine'} and not for {here}"
-    elif not versions[0] <= _release(found.version) < versions[1]:
+    found, versions = interpreters.look(python), interpreters.PYTHONS
+    if not versions[0] <= _release(found.version) < versions[1]:
         least, below = (".".join(map(str, each)) for each in versions)
         yield f"python={python}: it is Python {found.version}, and accelbench runs on {least} to below {below}"
     elif missing := [packages.DISTRIBUTIONS[name] for name in _needed(cell) if name not in found.modules]:
