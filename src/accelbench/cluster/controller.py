@@ -41,7 +41,6 @@ from accelbench.sweep.run import stands
 from accelbench.sweep.terminal import SweepProgress
 
 OF_NODE = ("nvidia-driver",)  # versions of the node, and not of the packages, which all nodes share
-SETTLE_S = 10.0  # for which a job that an earlier controller was submitting may come
 REPLACED = "replaced"  # the folder of records of cells that were measured again
 POLL_S = 5.0
 
@@ -181,15 +180,9 @@ class Controller:
         return self.engine.states(spread.jobs(), spread.job_name)
 
     def _running(self) -> Round | None:
-        """The last round, if jobs of it run. The scheduler may not know a killed controller's job yet."""
-        if (last := self._last_round()) is None:
-            return None
-        until = time.monotonic() + SETTLE_S * (len(last.parts()) > len(last.jobs()))
-        while not self._states(last):
-            if time.monotonic() >= until:
-                return None
-            time.sleep(POLL_S)
-        return last
+        """The last round, if jobs of it run."""
+        last = self._last_round()
+        return last if last and self._states(last) else None
 
     def _submit(self, todo: Sequence[Cell]) -> Round:
         """Submits jobs for the cells; if not all can be, none stays. Each is on disk as soon as it is known."""
