@@ -176,12 +176,6 @@ def test_a_trace_without_each_request_is_none():
     assert times[1] - times[0] == 1000
 
 
-def test_a_machine_that_slept_meanwhile_makes_the_run_invalid(monkeypatch):
-    clocks = iter([10**9, 42 * 10**8])
-    monkeypatch.setattr(serving, "_asleep_ns", lambda: next(clocks))
-    assert others(run(make(sleeps(0)), rate=1000.0)) == ["the machine slept for 3.2 s"]
-
-
 def test_late_requests_make_the_run_invalid():
     due = serving.due_ns(1000, 100.0, seed=1)
     server = Server(rate=100.0, latency_ms=50.0)

@@ -27,7 +27,6 @@ MAX_LATE = 0.01  # of the limit, for 99 % of the requests or server.percentile: 
 LATE = "requests were issued"  # how the defect of such a run begins
 MAX_RATE_ERROR = 0.01
 NOISE_GAPS, NOISE_SIGMAS = 15, 3  # beyond which chance alone is 5 of a million, and 3 of a thousand runs
-MAX_ASLEEP_S = 0.01  # a suspension takes seconds; the two clocks are read one after the other
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +75,6 @@ def serve(service: Service, protocol: Protocol, server: Server, seed: int, until
     `until_s` is when to end at the latest, of `time.perf_counter`. An exception of a worker is counted, except for one
     that says that memory is used up, which is raised, as is any exception of `service.prepare`.
     """
-    asleep_ns = _asleep_ns()
     # A further query of these would begin before the answer to the first.
     crew = _Crew(service, 1 if protocol in ONE_AT_A_TIME else len(service.workers))
     if protocol == Protocol.server:
@@ -87,8 +85,6 @@ def serve(service: Service, protocol: Protocol, server: Server, seed: int, until
             ended_early = TIME_LIMIT
     if not len(times[0]):
         raise RuntimeError(f"no request was answered: {ended_early or defects[0]}")
-    if (slept_s := (_asleep_ns() - asleep_ns) / 1e9) > MAX_ASLEEP_S:
-        defects.append(f"the machine slept for {slept_s:.1f} s")
     batches = Counter(crew.nums.tolist())
     return Served(
         **dict(zip(("due", "issued", "dispatched", "done"), times, strict=True)),
@@ -149,11 +145,6 @@ def _lateness(due: Times, issued: Times, server: Server) -> Iterator[str]:
     noise = NOISE_GAPS / len(due) if is_exact else NOISE_SIGMAS / math.sqrt(len(due))
     if asked_s and abs((rate := (len(due) - 1) / asked_s) / server.rate - 1) > max(MAX_RATE_ERROR, noise):
         yield f"requests were due at {rate:.4g} requests/s, not at the {server.rate:g} of server.rate"
-
-
-def _asleep_ns() -> int:
-    """How long the machine was suspended since it started."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
 
 
 class _Crew:
