@@ -65,7 +65,6 @@ class Partly(keras.optimizers.SGD):
         super().update_step(gradient * trains, variable, learning_rate)
 
 
-UNTRAINED = "not trained, since their trainable is false: still"
 UNCHANGED = "weights that did not change while it trained: 3 of 6 tensors ("
 
 
@@ -103,7 +102,6 @@ SUBSTITUTED = "asked for precision fp32, but bf16_mixed ran"
 @pytest.mark.parametrize(
     ("layers", "how", "why", "warning", "observed"),
     [
-        (lambda: [Dense(32, trainable=False, name="still")], STEPS, "", UNTRAINED, ""),
         # A small layer in the precision that was asked for does not hide the others.
         slow(lambda: [Dense(1), in_bf16(512), in_bf16(512)], {"mode": Mode.infer}, SUBSTITUTED, "", ""),
         (lambda: [Dense(1), in_bf16(512), in_bf16(512)], {"mode": Mode.train}, SUBSTITUTED, "", ""),

@@ -270,9 +270,6 @@ class _Run(CellRun):
         return [_described(output, len(rows), range(len(rows))) for output in outputs]
 
     def warnings(self) -> Iterator[str]:
-        still = [layer.name for layer in self.network.layers if layer.weights and not layer.trainable]
-        if self.trains and still:
-            yield f"not trained, since their trainable is false: {', '.join(still)}"
         num = self.samples_per_execution // self.cell.batch_size
         if num > 1:
             yield f"each step, and its latency, is an execution of {num} batches"

@@ -53,23 +53,18 @@ class Observer:
         """Those of the forward pass for a sample, by what each layer was seen to compute in, without gradients'."""
         found = Products(uncounted={"gradients"} if train else set(), of="forward matrix products")
         for layer in self.network.layers:
-            num = _multiplications(layer)
-            if num is None or (any(num) and layer.name not in self.computed):
-                found.uncounted.add(layer.name)
-            elif any(num):
+            of_input, of_state, _ = _multiplications(layer)
+            if num := of_input + of_state:
                 name = self.computed[layer.name]
-                found.flops[name] = found.flops.get(name, 0) + 2 * sum(num[:2])
+                found.flops[name] = found.flops.get(name, 0) + 2 * num
         return found
 
 
 def count(network: keras.Sequential, batch_size: int, *, train: bool) -> Work:
     """The work of one step, in training with the gradients of all weights and of all layers' inputs but the images."""
-    uncounted = sorted({type(layer).__name__ for layer in network.layers if _multiplications(layer) is None})
-    if uncounted:
-        return Work(uncounted=uncounted)
     total, skipped, first = 0, 0, True
     for layer in network.layers:
-        of_input, of_state, of_first_state = _multiplications(layer) or (0, 0, 0)
+        of_input, of_state, of_first_state = _multiplications(layer)
         total += of_input + of_state
         # No gradient is computed for the images, nor for a recurrent layer's state before the first time step.
         skipped += of_first_state + (of_input if first else 0)
@@ -77,8 +72,8 @@ def count(network: keras.Sequential, batch_size: int, *, train: bool) -> Work:
     return Work(flops=2 * batch_size * (3 * total - skipped if train else total))
 
 
-def _multiplications(layer: keras.Layer) -> tuple[int, int, int] | None:
-    """Multiply-adds per sample: with the input, with the state, and with the first state alone; None if unknown."""
+def _multiplications(layer: keras.Layer) -> tuple[int, int, int]:
+    """Multiply-adds per sample: with the input, with the state, and with the first state alone."""
     if isinstance(layer, WITHOUT_FLOPS):
         return 0, 0, 0
     if isinstance(layer, layers.Dense | layers.Conv2D):
@@ -88,7 +83,7 @@ def _multiplications(layer: keras.Layer) -> tuple[int, int, int] | None:
         num_times = layer.input.shape[1]
         of_state = math.prod(layer.cell.recurrent_kernel.shape)
         return num_times * math.prod(layer.cell.kernel.shape), num_times * of_state, of_state
-    return None
+    raise NotImplementedError(f"the operations of {type(layer).__name__} are not counted yet")
 
 
 def state_of(tensor: NDArray[np.floating]) -> State:
