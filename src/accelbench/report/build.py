@@ -138,8 +138,10 @@ def _write(page: Page, sweeps: Sequence[Sweep], folder: Path) -> None:
     (folder / "index.html").write_text(html(page, folder), encoding="utf-8")
     (folder / "headline.txt").write_text(headline(page), encoding="utf-8")
     (folder / "report.md").write_text(markdown(page), encoding="utf-8")
-    csv_file.write((row for sweep in sweeps for row in csv_file.rows(sweep)), folder / "cells.csv")
-    csv_file.write(process_rows(cell for sweep in sweeps for cell in sweep.cells), folder / "processes.csv")
+    cells = csv_file.text(row for sweep in sweeps for row in csv_file.rows(sweep))
+    processes = csv_file.text(process_rows(cell for sweep in sweeps for cell in sweep.cells))
+    (folder / "cells.csv").write_text(cells, encoding="utf-8", newline="")
+    (folder / "processes.csv").write_text(processes, encoding="utf-8", newline="")
     write_json(folder / "metrics.json", metrics(sweeps, page.answers))
 
 

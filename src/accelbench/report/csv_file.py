@@ -3,8 +3,7 @@
 import csv
 import io
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.report.read import Sweep
@@ -40,31 +39,20 @@ def _key(cell: MeasuredCell, batch_size: int) -> str:
     return group_digest([settings, batch_size, threads])
 
 
-def text(rows: Iterable[Row]) -> str:
-    """What `write` writes."""
-    file = io.StringIO()
-    write_to(file, rows)
-    return file.getvalue()
-
-
 # A spreadsheet takes text with one of these at its beginning for a formula; an apostrophe before it prevents that.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def write(rows: Iterable[Row], path: Path) -> None:
-    """Writes `rows`, which have the same columns, with a heading; unknown values are empty. It keeps no row."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        write_to(file, rows)
-
-
-def write_to(file: TextIO, rows: Iterable[Row]) -> None:
-    """The same into an open file."""
+def text(rows: Iterable[Row]) -> str:
+    """CSV of `rows`, which have the same columns, with a heading; unknown values are empty. It keeps no row."""
+    file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     for number, row in enumerate(rows):
         if not number:
             writer.writerow(row)
         values = row.values()
         writer.writerow([f"'{each}" if isinstance(each, str) and each.startswith(FORMULA) else each for each in values])
+    return file.getvalue()
 
 
 def frame(rows: Sequence[Row]) -> "pd.DataFrame":
