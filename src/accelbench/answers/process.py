@@ -21,11 +21,10 @@ NOT_RUN = "not run yet"
 UNREADABLE = "not readable"
 # The settings that tell the processes of one cell apart.
 PROCESS_SETTINGS = ("repeat", "seed")
-ROUNDING = 1e-6  # a share by which the sum of times may exceed what holds them
 # What is computed from a record's raw samples, or takes long; see `Process.without_samples`.
 COMPUTED = (
     *("own_row", "compared", "steps", "settings_key", "ran_key", "measured_key", "workload_key", "place_key"),
-    *("device_key", "environment_key", "doubts", "too_long"),
+    *("device_key", "environment_key", "doubts"),
 )
 SAMPLES = ("warmup_s", "blocks", "latency_s", "launch_s", "data_s", "copy_in_s", "copy_out_s", "operators")
 WITHOUT: Any = {"breakdown": None, **{name: [] for name in SAMPLES}}
@@ -131,27 +130,6 @@ class Process:
         """What each doubt about its numbers is about."""
         found = remarks(self.record, self.own_row) if self.record and self.is_ok and warnings_of(self.own_row) else []
         return [about for kind, _, about in found if kind == Kind.doubt]
-
-    @cached_property
-    def too_long(self) -> str | None:
-        """That its measured times are longer than what holds them: their steady state, or the whole process."""
-        if self.record is None or (measured := self.measurement) is None:
-            return None
-        steps_s = sum(block.seconds for block in measured.blocks)
-        steps_s += 0.0 if measured.steps_are_blocks else sum(measured.latency_s)
-        took_s = {"steps": steps_s, "epochs": sum(each.seconds for each in measured.epochs)}
-        took_s["requests"] = measured.serving.duration_s if measured.serving else 0.0
-        seen = measured.target
-        took_s["log"] = max((each.ended_s for each in seen.log), default=0.0) if seen else 0.0
-        took_s["evaluations"] = seen.evaluations[-1].ended_s if seen else 0.0
-        limits = [(what, seconds, "the whole process", self.record.wall_s) for what, seconds in took_s.items()]
-        if measured.steady_boot_s is not None and measured.blocks:
-            begin_s, end_s = measured.steady_boot_s
-            limits.append(("steps", steps_s, "its steady state", end_s - begin_s))
-        for what, seconds, whole, limit_s in limits:
-            if seconds > limit_s * (1 + ROUNDING):
-                return f"{self.name}: its {what} took {seconds:.6g} s, and {whole} {limit_s:.6g} s"
-        return None
 
     @cached_property
     def steps(self) -> Steps | None:

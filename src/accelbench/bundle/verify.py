@@ -6,7 +6,7 @@ import io
 import json
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from accelbench.answers.process import Process
 from accelbench.bundle.archive import CRATE, MAX_FILE_BYTES, MAX_TOTAL_BYTES, RESULTS, digests, requests_digest
 from accelbench.data.pictures import Zip
 from accelbench.errors import UserError
@@ -34,6 +33,7 @@ from accelbench.serving.server import Served
 from accelbench.serving.summary import ROWS, summarised
 
 NUM_THREADS = 4  # that unpack
+ROUNDING = 1e-6  # a share by which the sum of times may exceed what holds them
 OVERLAP_S = 1.0  # by which the clocks of two processes' starts and ends may be wrong
 # What a record has of its requests that does not follow from their times.
 NOT_IN_TIMES = {"seed", "error", "batches", "sizes", "num_padded", "busy_share", "is_late", "requests_digest"}
@@ -67,7 +67,7 @@ def verify(path: Path) -> Verified:
             kept = _unpacked(Zip(path, MAX_TOTAL_BYTES, MAX_FILE_BYTES), Path(place), done)
             sweeps = done.sweeps = read_all(Path(place, RESULTS))
             processes = [each for sweep in sweeps for each in sweep.processes]
-            _look(sorted(Path(place).rglob(RECORDS)), {each.path: each for each in processes}, done)
+            _look(sorted(Path(place).rglob(RECORDS)), {each.path for each in processes}, done)
             _compare(kept, sweeps, done)
         except UserError as error:
             text = str(error).replace(f"{place}/", "")
@@ -158,19 +158,13 @@ def _differences(name: str, own: str, other: str, done: Verified) -> list[str]:
     ]
 
 
-def _look(paths: Sequence[Path], known: Mapping[Path | None, Process], done: Verified) -> None:
+def _look(paths: Sequence[Path], known: Container[Path | None], done: Verified) -> None:
     """Each record by itself, and beside the files that belong to it; `known` are those of the published figures."""
-    wrong, served, logged = list[str](), 0, 0
-    # Whoever read the records for the figures has looked at them by themselves: few are read again.
-    again = [path for path in paths if not (path in known and _is_alone(known[path]))]
-    looked = dict(zip(again, mapped(_wrong, again), strict=True))
-    for path in paths:
-        found, has_requests, has_log = looked[path] if path in looked else ([known[path].too_long], False, False)
-        wrong += filter(None, found)
-        served, logged = served + has_requests, logged + has_log
+    wrong = [line for found in mapped(_wrong, paths) for line in found]
     wrong += [f"{path.name}: of no plan, and of none of the figures" for path in paths if path not in known]
     done.problems += wrong
     if not wrong:
+        served, logged = (sum(each.with_suffix(end).exists() for each in paths) for end in (REQUESTS, MLLOG))
         done.shown.append(f"{len(paths)} records were read; each is as its schema says, and named by its settings")
         done.shown.append("the times of each fit into its process")
         if served:
@@ -179,43 +173,57 @@ def _look(paths: Sequence[Path], known: Mapping[Path | None, Process], done: Ver
             done.shown.append(f"{logged} logs of trainings to a target follow from their records")
 
 
-def _is_alone(read: Process) -> bool:
-    """Whether a record was read, and no file is beside it."""
-    beside = (read.path is not None and read.path.with_suffix(ending).exists() for ending in (REQUESTS, MLLOG))
-    return read.record is not None and not any(beside)
-
-
-def _wrong(path: Path) -> tuple[list[str | None], bool, bool]:
-    """What is wrong with a record or its files; whether raw times of requests, and a log, are beside it."""
+def _wrong(path: Path) -> list[str]:
+    """What is wrong with a record, or with the raw times of requests and the log beside it."""
     readable, requests, log = read_records([path]), path.with_suffix(REQUESTS), path.with_suffix(MLLOG)
-    wrong = list[str | None]()
+    wrong = list[str]()
     for record in readable:
-        wrong += [Process.of(record).too_long, _wrong_requests(record, requests) if requests.exists() else None]
+        wrong += too_long(record)
+        wrong += _wrong_requests(record, requests) if requests.exists() else []
         if log.exists() and log.read_bytes() != mllog(record).encode():
             wrong.append(f"{log.name}: is not what its record gives")
-    wrong += [f"{path.name}: {reason}" for reason in readable.reasons.values()]
-    return wrong, requests.exists(), log.exists()
+    return wrong + [f"{path.name}: {reason}" for reason in readable.reasons.values()]
 
 
-def _wrong_requests(record: Record, path: Path) -> str | None:
+def too_long(record: Record) -> Iterator[str]:
+    """Yields the measured times that are longer than what holds them: the steady state, or the whole process."""
+    if (measured := record.measurement) is None:
+        return
+    steps_s = sum(block.seconds for block in measured.blocks)
+    steps_s += 0.0 if measured.steps_are_blocks else sum(measured.latency_s)
+    took_s = {"steps": steps_s, "epochs": sum(each.seconds for each in measured.epochs)}
+    took_s["requests"] = measured.serving.duration_s if measured.serving else 0.0
+    if seen := measured.target:
+        took_s["log"] = max((each.ended_s for each in seen.log), default=0.0)
+        took_s["evaluations"] = seen.evaluations[-1].ended_s if seen.evaluations else 0.0
+    limits = [(what, seconds, "the whole process", record.wall_s) for what, seconds in took_s.items()]
+    if measured.steady_boot_s is not None and measured.blocks:
+        begin_s, end_s = measured.steady_boot_s
+        limits.append(("steps", steps_s, "its steady state", end_s - begin_s))
+    for what, seconds, whole, limit_s in limits:
+        if seconds > limit_s * (1 + ROUNDING):
+            yield f"{record.name}: its {what} took {seconds:.6g} s, and {whole} {limit_s:.6g} s"
+
+
+def _wrong_requests(record: Record, path: Path) -> list[str]:
     """That the raw times are not those of the record, or do not give what it says of them."""
     content, serving = path.read_bytes(), record.measurement and record.measurement.serving
     if hashlib.sha256(content).hexdigest() != requests_digest(record):
-        return f"{path.name}: not the raw times that its record names, by their sha256"
+        return [f"{path.name}: not the raw times that its record names, by their sha256"]
     try:
         times = np.load(path, mmap_mode="r", allow_pickle=False)  # mapped: a false header would ask for much memory
         if times.dtype != np.int64 or times.ndim != 2 or len(times) != len(ROWS):
             raise ValueError("not the times of requests")
         if not serving:
-            return None
+            return []
         made: dict[str, Any] = {"batches": {}, "busy_ns": 0, "num_workers": 1, "num_padded": 0, "defects": ()}
         made |= {"num_errors": int((times[-1] < 0).sum()), "error": None, "ended_early": serving.ended_early, "seed": 0}
         given = summarised(Served(**dict(zip(ROWS, np.array(times), strict=True)), **made), record.cell)
     except Exception as error:  # whoever made them up may have chosen any numbers
-        return f"{path.name}: not readable ({error})"
+        return [f"{path.name}: not readable ({error})"]
     ours, theirs = (json.loads(json_text(plain(each)), parse_float=_rounded) for each in (given, serving))
     changed = [name for name in ours if name not in NOT_IN_TIMES and ours[name] != theirs[name]]
-    return f"{path.name}: gives another {', '.join(changed)} than its record has" if changed else None
+    return [f"{path.name}: gives another {', '.join(changed)} than its record has"] if changed else []
 
 
 def _rounded(text: str) -> str:
