@@ -59,15 +59,15 @@ def test_a_word_selects_a_revision_or_a_machine_of_all_that_was_ever_measured(ro
         selection = Selection.revision if word in by_revision else Selection.machine
         for name in (f"nets@{word}", f"@{word}", f"results/nets@{word}"):
             records = find(name, root)
-            assert (repeats(records), records.selection, records.left_out) == (found, selection, "")
+            assert (repeats(records), records.selection, records.notes) == (found, selection, [])
 
 
-def test_records_that_are_not_readable_are_counted_and_named(root):
+def test_records_that_are_not_readable_are_named(root):
     put(root / "results/nets", repeat=0)
     put_unreadable(root / "results/nets")
     found = find("nets@abc1", root)
-    assert found.left_out == "2 without a readable record"
-    assert f"results/nets/{'f' * 12}-{'0' * 8}.json: not a readable record (" in "\n".join(found.problems)
+    assert len(found.notes) == 2
+    assert f"results/nets/{'f' * 12}-{'0' * 8}.json: not a readable record (" in "\n".join(found.notes)
     with pytest.raises(UserError, match="NVIDIA H100.\n  results/nets/.*schema 2.*\n  results/nets/f+-0+.json: not a"):
         find("nets@9999", root)
     put_unreadable(root / "old")

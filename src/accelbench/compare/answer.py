@@ -91,9 +91,6 @@ def compared(first: RecordSet, second: RecordSet, terms: Terms) -> Compared:
         *_measurement_warnings(matching.pairs, anyway),
     ]
     for letter, records in (("A", first), ("B", second)):
-        if records.left_out:
-            warnings.append(f"{letter}: records that are not read, so left out: {records.left_out}")
-            warnings += [f"  {line}" for line in listed(records.problems)]
         warnings += [f"{letter}: {note}" for note in listed(records.notes)]
     ran = [one for one in matching.pairs if not one.is_skipped]
     pairs = [(one, compare_processes(one.first, one.second, anyway=anyway)) for one in ran]

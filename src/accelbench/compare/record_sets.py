@@ -63,9 +63,7 @@ class RecordSet:
     name: str  # as the user wrote it
     processes: list[ComparedProcess]  # one per record, of any status
     selection: Selection | None = None  # how WORD selected the records; None if they are all of a folder's
-    left_out: str = ""  # files that could not be read, such as `3 of schema 2`
-    problems: Sequence[str] = ()  # a line for each of these
-    notes: Sequence[str] = ()  # a line for each plan and folder that could not be read
+    notes: Sequence[str] = ()  # a line for each record, plan and folder that could not be read
 
     def environments(self) -> list[Mapping[str, Any]]:
         """The distinct environments of the processes, in which `code` is a mapping from engine to code digest."""
@@ -97,17 +95,15 @@ def find(name: str, root: Path, default: str = RESULTS) -> RecordSet:
     notes: list[str] = []
     readable = read_all(list(_records_below(found, notes, planned=not word)))
     processes = [process for _, process in readable.each(ComparedProcess.of)]
-    problems = readable.problems()
-    unread = [*notes, *listed(problems)]
+    notes += listed(readable.problems())
     if not processes:
-        raise UserError("\n  ".join([f"{name}: holds no {'readable ' if unread else ''}records", *unread]))
-    kept: Any = {"left_out": readable.refused_text, "problems": problems, "notes": notes}
+        raise UserError("\n  ".join([f"{name}: holds no {'readable ' if notes else ''}records", *notes]))
     if not word:
-        return RecordSet(name=name, processes=processes, **kept)
+        return RecordSet(name=name, processes=processes, notes=notes)
     for by in Selection:
         if chosen := [each for each in processes if _matches(each.environment, word.lower(), by)]:
-            return RecordSet(name=name, processes=chosen, selection=by, **kept)
-    raise UserError("\n  ".join([_nothing_selected(name, processes), *unread]))
+            return RecordSet(name=name, processes=chosen, selection=by, notes=notes)
+    raise UserError("\n  ".join([_nothing_selected(name, processes), *notes]))
 
 
 def _located(name: str, root: Path) -> Path | None:

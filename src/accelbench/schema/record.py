@@ -281,11 +281,6 @@ class Readable:
         """File -> why it could not be read."""
         return {path: str(error).removeprefix(f"{path}: ") for path, error in self.refused.items()}
 
-    @property
-    def refused_text(self) -> str:
-        """What was not read, such as `12 without a readable record`; empty if every file was read."""
-        return f"{len(self.refused)} without a readable record" if self.refused else ""
-
 
 read_all = Readable  # reads what can be read of some files and keeps, by file, why the others can't be
 

@@ -131,4 +131,4 @@ def load_comparison(folder: Path) -> tuple[RecordSet, RecordSet]:
 def _record_set(name: str, records: Sequence[RecordName], folder: Path) -> RecordSet:
     readable = read_all([folder / f"{each}.json" for each in records])
     processes = [ComparedProcess.of(record) for record in readable]
-    return RecordSet(name=name, processes=processes, left_out=readable.refused_text, problems=readable.problems())
+    return RecordSet(name=name, processes=processes, notes=readable.problems())
