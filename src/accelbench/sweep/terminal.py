@@ -28,7 +28,7 @@ from accelbench.presentation import and_more, checked_words, counted, duration, 
 from accelbench.project import shown
 from accelbench.report.read import read
 from accelbench.report.tables import best
-from accelbench.report.tables.table import Column, columns_of, rendered, tabulate_known, word
+from accelbench.report.tables.table import Column, rendered, tabulate_known, word
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Quantile, Serving
 from accelbench.schema.record import Record, Row, number_of
@@ -243,7 +243,8 @@ def _show_figures(
     heading: str, name: Callable[[MeasuredCell], str], cells: Sequence[MeasuredCell], console: Console
 ) -> None:
     """Prints a line for each cell, if they are few; on a terminal, names that are too long lose their middle."""
-    columns = [Column(heading, lambda cell: word(name(cell))), *columns_of(lambda cell: cell, best.FIGURES, *FIGURES)]
+    shown = [column for column in best.FIGURES if column.heading in FIGURES]
+    columns = [Column(heading, lambda cell: word(name(cell))), *shown]
     if len(cells) <= MAX_CELLS and (table := tabulate_known("", columns, cells)):
         if console.is_terminal:
             texts = [table.headings[1:], *([entry.text for entry in row[1:]] for row in table.rows)]

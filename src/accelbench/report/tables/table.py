@@ -74,16 +74,13 @@ class Column(Generic[Subject]):
         return self.format(subject.number(self.value) if isinstance(self.value, str) else self.value(subject))
 
 
-def columns_of(
-    part: Callable[[Subject], Part], columns: Iterable[Column[Part]], *headings: str
-) -> list[Column[Subject]]:
-    """The columns with these headings, in their order, or all of them; about a part of each subject."""
-    by_heading = {column.heading: column for column in columns}
+def columns_of(part: Callable[[Subject], Part], columns: Iterable[Column[Part]]) -> list[Column[Subject]]:
+    """The same columns, about a part of each subject."""
 
     def of(column: Column[Part]) -> Column[Subject]:
         return Column(column.heading, lambda subject: column.entry(part(subject)))
 
-    return [of(by_heading[heading]) for heading in headings or by_heading]
+    return list(map(of, columns))
 
 
 class Dot(NamedTuple):
