@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import methodcaller
 from typing import Any, Literal, NamedTuple
 
-from accelbench.answers.arrivals import Run, target_answers
+from accelbench.answers.arrivals import Run, Setting, TargetAnswer, target_answers
 from accelbench.answers.cells import MeasuredCell, Word
 from accelbench.answers.pairs import BATCH, DEVICE, ENGINE, OPTIONS, PRECISION, Axis, Pair, pairs
 from accelbench.answers.sentences import Answer
@@ -15,7 +15,6 @@ from accelbench.answers.serving import Capacity, capacities
 from accelbench.judging.row import phases_ms
 from accelbench.presentation import and_more, significant
 from accelbench.report.read import Sweep
-from accelbench.report.tables import arrivals as arrival_table
 from accelbench.report.tables import pairs as pair_table
 from accelbench.report.tables.all_cells import name_on_page
 from accelbench.report.tables.table import Column, Entry, Table, number, percent, tabulate_known
@@ -69,16 +68,12 @@ CAPACITY_COLUMNS: list[Column[Capacity]] = [
     *(Column(name, methodcaller("number_at_low", column), form) for name, (column, form) in AT_LOW.items()),
     Column("how sure", lambda capacity: capacity.how_sure),
 ]
-
-
 TOKEN_NOTE = (
     "Tokens/s in all, with the prefill, follow the speed of the cell, of all its processes. The other figures are of "
     "its typical process: decoding, the tokens of all sequences per second after the first ones, with a 95 % interval "
     "over generations. Percentiles are of all decode steps, each of which gives a token of every sequence. The "
     "sampling is greedy, and no sequence ends early."
 )
-
-
 TOKEN_COLUMNS: list[Column[MeasuredCell]] = [
     Column("cell", lambda cell: cell.label),
     Column("tokens/s in all", "tokens_per_s", number),
@@ -87,6 +82,31 @@ TOKEN_COLUMNS: list[Column[MeasuredCell]] = [
     Column("first token (ms)", "ttft_ms", number),
     *(Column(f"a token, p{percent} (ms)", f"tpot_p{percent}_ms", number) for percent in (50, 90, 99)),
     Column("key-value cache (MB)", "kv_cache_mb", number),
+]
+TARGET_NOTE = (
+    "Seconds: the median from the start of the process to the end of the evaluation that reached the target, with its "
+    "exact 95 % interval; not before: the end of the evaluation before that. A seed that did not arrive counts as "
+    "longer than all. The other figures are medians, too. Of all: the seeds that would arrive. Expected: another seed "
+    "is begun wherever one does not. MLPerf's clock begins with the data, AlgoPerf's counts training alone, and "
+    "airbench's training without compiling, and one evaluation."
+)
+TARGET_COLUMNS: list[Column[Setting]] = [
+    Column("setting", lambda setting: setting.name),
+    Column("arrived", lambda setting: setting.arrived_text),
+    Column("of all (%)", lambda setting: "{:.0f} to {:.0f}".format(*(100 * end for end in setting.share))),
+    Column("seconds", lambda setting: Entry(setting.median_text, setting.number("target_s"))),
+    Column("95 % interval", lambda setting: setting.interval_text),
+    Column("not before (s)", "target_low_s", number),
+    Column("expected (s)", lambda setting: setting.expected_s, number),
+    Column("epochs", "target_epochs", number),
+    Column("MLPerf (s)", "target_mlperf_s", number),
+    Column("AlgoPerf (s)", "target_train_s", number),
+    Column("airbench (s)", "target_airbench_s", number),
+    Column("compile (s)", "target_compile_s", number),
+    Column("J", "target_j", number),
+    Column("cost", "target_cost", number),
+    Column("on the test set", "target_tested", number),
+    Column("epochs against fp32", lambda setting: setting.refused or setting.guard),
 ]
 
 
@@ -142,7 +162,7 @@ def _arrivals(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
             lines=[
                 Line(name_on_page(of.cell), of.name, str(run.process.cell.seed), probe=_ends(run)) for of, run in runs
             ],
-            table=arrival_table.table(each),
+            table=_target_table(each),
         )
         if middle:
             yield QuestionSection(
@@ -161,6 +181,14 @@ def _longest(name: str, spans: Mapping[str, float]) -> str:
     """Such as `cpu fp32 b32: train takes 61 % of 0.659 s`."""
     longest, total = max(spans, key=lambda span: spans[span]), sum(spans.values())
     return f"{name}: {longest} takes {significant(100 * spans[longest] / total, 2)} % of {significant(total)} s"
+
+
+def _target_table(answer: TargetAnswer) -> Table | None:
+    """A line for each setting, the fastest first, with how it compares with that one."""
+    leads = {lead.second.name: f"{lead.ratio_text} ({lead.how_sure}); p {lead.found.p:.2g}" for lead in answer.leads}
+    against = Column[Setting]("the fastest is", lambda setting: leads.get(setting.name))
+    columns = [*TARGET_COLUMNS[:5], against, *TARGET_COLUMNS[5:]]
+    return tabulate_known("Each setting, with its clocks", columns, answer.settings, [TARGET_NOTE])
 
 
 def _generation(answers: Sequence[Answer]) -> Iterator[QuestionSection]:
