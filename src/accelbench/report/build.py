@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import io
 import os
 import re
 import statistics
@@ -17,7 +16,6 @@ from urllib.parse import quote
 import matplotlib
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
-from PIL import Image
 
 from accelbench.answers.cells import MeasuredCell, process_rows
 from accelbench.answers.process import NOT_RUN, UNREADABLE
@@ -27,7 +25,7 @@ from accelbench.judging.costs import Cost, price_notes
 from accelbench.judging.disturbed import DISTURBED
 from accelbench.project import check_inside, shown
 from accelbench.report import csv_file
-from accelbench.report.extension import DPI, Picture, load
+from accelbench.report.extension import DPI, load
 from accelbench.report.page import Page, compose
 from accelbench.report.read import Sweep, newest, read_all
 from accelbench.schema.parallel import without_collection
@@ -134,7 +132,8 @@ def build(
 def _write(page: Page, sweeps: Sequence[Sweep], folder: Path) -> None:
     (folder / "plots").mkdir()
     for picture in page.pictures:
-        _save(picture, folder / picture.path)
+        (folder / picture.path).parent.mkdir(exist_ok=True, parents=True)  # of a sweep in a folder of a folder
+        picture.figure.savefig(folder / picture.path, dpi=DPI)
     (folder / "index.html").write_text(html(page, folder), encoding="utf-8")
     (folder / "headline.txt").write_text(headline(page), encoding="utf-8")
     (folder / "report.md").write_text(markdown(page), encoding="utf-8")
@@ -143,16 +142,6 @@ def _write(page: Page, sweeps: Sequence[Sweep], folder: Path) -> None:
     (folder / "cells.csv").write_text(cells, encoding="utf-8", newline="")
     (folder / "processes.csv").write_text(processes, encoding="utf-8", newline="")
     write_json(folder / "metrics.json", metrics(sweeps, page.answers))
-
-
-def _save(picture: Picture, path: Path) -> None:
-    """Saves a PNG of 256 colours: enough for drawings, at a third of the size."""
-    drawn = io.BytesIO()
-    picture.figure.savefig(drawn, dpi=DPI)
-    with Image.open(drawn) as image:
-        few = image.convert("RGB").quantize(256, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
-    path.parent.mkdir(exist_ok=True, parents=True)  # of a sweep in a folder of a folder
-    few.save(path, optimize=True)
 
 
 def metrics(sweeps: Sequence[Sweep], found: Sequence[Answer]) -> dict[str, Any]:
