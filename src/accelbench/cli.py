@@ -7,15 +7,14 @@ import select
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Any, TextIO
 
 from rich.console import Console
 
 from accelbench.commands.command import Context
 from accelbench.commands.registry import choose, overview
-from accelbench.errors import Interrupted, UserError, WriteError
+from accelbench.errors import Interrupted, UserError
 from accelbench.schema.secrets import masked
 from accelbench.schema.text import clean
 
@@ -35,20 +34,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Line by line, so that a log shows each cell at once. Letters that the output's encoding lacks become escapes.
     sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        with contextlib.redirect_stdout(_Output(sys.stdout)) as output:
-            return _status(list(sys.argv[1:] if arguments is None else arguments), output)
+        return _status(list(sys.argv[1:] if arguments is None else arguments))
     except BrokenPipeError:
         broken = [number for number in OUTPUTS if _has_no_reader(number)]
         if not broken:
             raise
-        _close(broken)
+        for number in broken:  # else Python would fail once more, when it flushes what is left
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
         return 128 + signal.SIGPIPE
 
 
-def _status(words: list[str], output: "_Output") -> int:
+def _status(words: list[str]) -> int:
     try:
         status = _run(words)
-        output.check()
+        sys.stdout.flush()
         return status
     except KeyboardInterrupt as stop:
         message, status = f"\n{str(stop) or 'Interrupted; every finished cell has its record.'}", 130
@@ -88,53 +87,10 @@ def _run(words: list[str]) -> int:
     return command.run(command.parse(rest), Context(console=_Console(highlight=False)))
 
 
-class _Output:
-    """Standard output. If it can't be written, the command goes on in silence: what it measures is worth more.
-
-    Only its reader's end stops the command, by a BrokenPipeError.
-    """
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._problem: OSError | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def _try(self, call: Callable[..., object], *args: str) -> None:
-        try:
-            if self._problem is None:
-                call(*args)
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            self._problem = error
-
-    def write(self, text: str) -> int:
-        self._try(self._stream.write, text)
-        return len(text)
-
-    def flush(self) -> None:
-        self._try(self._stream.flush)
-
-    def check(self) -> None:
-        """Writes what is left; raises a WriteError if some of the output could not be written."""
-        self.flush()
-        if self._problem is not None:
-            _close(OUTPUTS[:1])
-            raise WriteError("standard output", self._problem)
-
-
 class _Console(Console):
     def on_broken_pipe(self) -> None:
         """Lets `main` handle the error, where rich would exit with status 1."""
         raise  # called while the error is handled
-
-
-def _close(numbers: Sequence[int]) -> None:
-    """Leads outputs to nowhere: else Python would fail once more, when it flushes what is left."""
-    for number in numbers:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), number)
 
 
 def _replace_closed_streams() -> None:
