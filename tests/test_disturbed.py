@@ -63,8 +63,8 @@ def test_a_command_that_finds_no_other_cell_says_why(folder, monkeypatch, capsys
     for record in records.read_all(folder.glob("*-*.json")):
         if record.cell.precision != Precision.bf16:
             (folder / f"{record.name}.json").unlink()
-    assert main(["best", str(folder)]) == 2
-    said = " ".join(capsys.readouterr().err.split())
+    assert main(["best", str(folder)]) == 1
+    said = " ".join(capsys.readouterr().out.split())
     assert f"Disturbed: 1 of 3 processes in runs/mine ({REASON}): no answer counts them." in said
 
 

@@ -108,9 +108,11 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**settings, allow_abbrev=False)  # a mistyped flag must not run another one
 
     def error(self, message: str) -> NoReturn:
-        """Raises a UserError of argparse's message, with the flag or the choice that an unknown one is like."""
+        """Raises a UserError of argparse's message, with the choices, or the flag that an unknown one is like."""
+        if choice := re.search(r"argument (\S+): invalid choice: '?(.*?)'? \(choose from (.*)\)", message):
+            raise UnknownChoiceError(choice[1], choice[2], re.findall(r"[\w-]+", choice[3]))
+        if number := re.search(r"argument (\S+): invalid (int|float) value: '(.*)'", message):
+            raise UserError(f"{number[1]} {number[3]}: should be a {'whole ' * (number[2] == 'int')}number")
         flag = re.search(r"unrecognized arguments: (\S+)", message)
-        choice = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
         meant = did_you_mean(flag[1], self._option_string_actions) if flag else ""
-        meant = did_you_mean(choice[1], re.findall(r"[\w-]+", choice[2])) if choice else meant
         raise UserError(f"{message}.{meant} `{self.prog} --help` shows what there is")

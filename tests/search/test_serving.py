@@ -153,7 +153,7 @@ def test_an_interrupted_search_says_what_it_has(searched, project, monkeypatch, 
         ("--latency-ms 50 --percentile 90 model=mlp server.percentile=99", "--percentile: goes without server.percent"),
         ("model=mlp", "--serve: needs --latency-ms, such as --latency-ms 50"),
         ("--latency-ms 50 model=mlp repeats=2", "repeat, repeats: --serve decides how many processes each rate gets"),
-        ("--latency-ms 50 --search --budget 5m model=mlp", "--serve: goes without --search and --largest-batch"),
+        ("--latency-ms 50 --search --budget 5m model=mlp", "--search: goes without --serve"),
         ("--latency-ms 50 runs/mine", "best --serve: takes name=value,value, and no folder"),
     ],
 )

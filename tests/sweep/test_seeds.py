@@ -40,7 +40,7 @@ def test_seeds_beyond_the_largest_are_refused():
         ("best --target many model=mlp", "--target many: should be an accuracy above 0 and at most 1"),
         ("best --target 0.9 --seeds 0 model=mlp", "--seeds 0: should be a whole number, at least 1"),
         ("best --seeds 6 runs/mine", "--seeds: goes with --target"),
-        ("best --target 0.9 --serve --latency-ms 5", "--target: goes without --search, --serve and --largest-batch"),
+        ("best --target 0.9 --serve --latency-ms 5", "--serve: goes without --target"),
         ("best --target 0.9 runs/mine", "best --target: takes name=value,value, and no folder"),
         ("best --target 0.9 model=mlp repeats=2", "repeats: --target and --seeds decide it: leave it out"),
         ("best --target 0.9 model=mlp protocol=fit", "protocol: --target and --seeds decide it: leave it out"),

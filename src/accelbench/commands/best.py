@@ -15,6 +15,16 @@ from accelbench.project import workplace
 
 DECIDED = {"protocol", "server.rate", "server.duration_s", "server.latency_ms"}  # settings that --serve gives
 MOST_PERCENTILE = 99.9  # of --serve: beyond it a probe takes 50,000 requests
+MODES = ("--search", "--serve", "--target", "--largest-batch")  # without one, records are read
+# Flag -> the modes that it goes with; the empty one is without a mode.
+GOES_WITH = {
+    "--latency-ms": ("", "--search", "--serve"),
+    "--percentile": ("", "--serve"),
+    "--price-per-hour": ("",),
+    **dict.fromkeys(("--budget", "--verbose"), MODES),
+    **dict.fromkeys(("--margin", "--by", "--per-batch"), ("--search",)),
+}
+NEEDS = {"--search": "--budget 5m", "--serve": "--latency-ms 50", "--percentile": "--latency-ms 50"}
 
 if TYPE_CHECKING:
     from accelbench.answers.cells import MeasuredCell
@@ -76,39 +86,23 @@ def _serve(chosen: Namespace, context: Context) -> int:
 def _check(chosen: Namespace) -> None:
     """Refuses flags and words that do not go together."""
     to_target.check(chosen)
-    search, serve, largest, percentile = chosen.search, chosen.serve, chosen.largest_batch, chosen.percentile
-    has_target, has_limit, has_budget = (each is not None for each in (chosen.target, chosen.latency_ms, chosen.budget))
-    measures = search or largest or serve or has_target
+    flags = (*MODES, *GOES_WITH)
+    given = {each for each in flags if getattr(chosen, each[2:].replace("-", "_")) not in (None, False)}
+    modes = [each for each in MODES if each in given]
+    mode = modes[0] if modes else ""
+    if len(modes) > 1:
+        raise UserError(f"{mode}: goes without {modes[1]}")
+    for name, allowed in GOES_WITH.items():
+        if name in given and mode not in allowed:
+            raise UserError(f"{name}: goes with {' or '.join(each or 'records' for each in allowed)}")
+    for name, needed in NEEDS.items():
+        if name in given and (other := needed.partition(" ")[0]) not in given:
+            raise UserError(f"{name}: needs {other}, such as {needed}")
     settings = ["=" in word for word in chosen.words]
-    rules = (
-        (search and largest, "--search: goes without --largest-batch"),
-        (has_target and (search or largest or serve), "--target: goes without --search, --serve and --largest-batch"),
-        (has_target and has_limit, "--latency-ms: goes without --target"),
-        (has_target and not all(settings), "best --target: takes name=value,value, and no folder"),
-        (serve and (search or largest), "--serve: goes without --search and --largest-batch"),
-        (serve and not has_limit, "--serve: needs --latency-ms, such as --latency-ms 50"),
-        (serve and not all(settings), "best --serve: takes name=value,value, and no folder"),
-        (search and not has_budget, "--search: needs --budget, the time that it may take: --budget 5m"),
-        (search and not all(settings), "best --search: takes name=value,value, and no folder"),
-        (chosen.margin and not search, "--margin: goes with --search"),
-        (chosen.by and not search, "--by: goes with --search"),
-        (chosen.per_batch and not search, "--per-batch: goes with --search"),
-        (has_budget and not measures, "--budget: goes with --search, --serve, --target and --largest-batch"),
-        (has_limit and largest, "--latency-ms: goes without --largest-batch"),
-        (
-            percentile and not (has_limit and (serve or not measures)),
-            "--percentile: needs --latency-ms, and records or --serve",
-        ),
-        (chosen.price_per_hour and measures, "--price-per-hour: goes without --search, --serve and --largest-batch"),
-        (chosen.verbose and not measures, "-v: goes with --search, --serve, --target and --largest-batch"),
-        (
-            not measures and (len(settings) > 1 or any(settings)),
-            "best: takes one folder of records; name=value goes with --search, --serve, --target or --largest-batch",
-        ),
-    )
-    for is_wrong, problem in rules:
-        if is_wrong:
-            raise UserError(problem)
+    if mode and not all(settings):
+        raise UserError(f"best {mode}: takes name=value,value, and no folder")
+    if not mode and (len(settings) > 1 or any(settings)):
+        raise UserError(f"best: takes one folder of records; name=value goes with {' or '.join(MODES)}")
 
 
 def _show_best(chosen: Namespace, context: Context) -> int:
@@ -139,7 +133,8 @@ def _show_best(chosen: Namespace, context: Context) -> int:
     if not found and not told:
         problem = "best: no ok cell" + ("" if limit is None else f" is within {limit}")
         unread = [each.problem for each in planned if each.problem]
-        raise UserError("\n  ".join([problem, *unread[:1], *notes]))
+        context.say("\n  ".join([problem, *unread[:1], *notes]))
+        return 1
     explained = []
     for text in told:
         say(console, f"{text}\n")

@@ -32,7 +32,8 @@ def git(*words: object) -> str:
     except OSError as error:
         raise RefusedError(error, "bisect: git") from error
     if done.returncode:
-        raise RefusedError(OSError(0, done.stderr.strip().removeprefix("fatal: ")), f"git {words[0]} {words[-1]}")
+        where = "bisect" if words[0] == "rev-parse" else f"git {words[0]} {words[-1]}"
+        raise RefusedError(OSError(0, done.stderr.strip().removeprefix("fatal: ")), where)
     return done.stdout.rstrip("\n")
 
 

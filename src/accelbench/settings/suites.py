@@ -164,7 +164,7 @@ def parse(word: str) -> Override:
     try:
         return OverridesParser.create().parse_override(word)
     except HydraException as error:
-        raise UserError(f"{word}: not readable as name=value ({str(error).splitlines()[0]})") from error
+        raise UserError(f"{word}: not readable as name=value or name=value,value; quote odd texts") from error
 
 
 def given_in(words: Iterable[str]) -> dict[str, str]:
