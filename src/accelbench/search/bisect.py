@@ -3,7 +3,7 @@
 import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
@@ -153,11 +153,8 @@ class Bisection:
         try:
             with self._side(commit) as second:
                 told = _Pair(first, second, ending, self.ends_s, self._say_at).told(half)
-        except (WriteError, RefusedError) as error:  # no fault of the commit
-            why = f"{commit.short} {commit.subject}: {error}"
-            with suppress(WriteError):
-                self._end(f"Can't go on: {why}", [])
-            raise UserError(f"{why}; the same command goes on from the records") from error
+        except (WriteError, RefusedError):  # no fault of the commit
+            raise
         except UserError as error:
             told = Told(commit, first.commit, State.broken, str(error))
         self.told.append(told)

@@ -2,33 +2,32 @@
 
 import hashlib
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from accelbench.errors import RefusedError, UserError
 from accelbench.grid.own_code import source_files
 from accelbench.isolation.host_process import WITHOUT, without
-from accelbench.lifeline import PREFIX, scratch_folder
+from accelbench.lifeline import scratch_folder
 from accelbench.project import PACKAGE, resolved
 from accelbench.schema.cell import Cell
 
+OF_HOOKS = ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE")  # which a hook has set, and would hold for worktrees too
 NO_CODE = (".md", ".rst")  # the endings of files that no program reads
 
 
 def git(*words: object) -> str:
     """What git prints, without the hooks of the repository. Raises RefusedError: it fails, or is not there."""
-    # What a hook that runs this says of its repository, such as GIT_INDEX_FILE, would hold for the worktrees too.
     command = ["git", "-c", "core.hooksPath=/dev/null", "-c", "log.showSignature=false", *map(str, words)]
-    run = partial(subprocess.run, capture_output=True, text=True, errors="replace", start_new_session=True)
+    env = {name: value for name, value in os.environ.items() if name not in OF_HOOKS}
     try:
-        local = run(["git", "rev-parse", "--local-env-vars"]).stdout.split()
-        done = run(command, env={name: os.environ[name] for name in os.environ.keys() - local})
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", start_new_session=True, env=env
+        )
     except OSError as error:
         raise RefusedError(error, "bisect: git") from error
     if done.returncode:
@@ -83,13 +82,8 @@ class Worktree:
     @classmethod
     @contextmanager
     def of(cls, commit: Commit) -> Iterator["Worktree"]:
-        """Removes it at the end, however that comes; and what one that was killed left in the repository."""
+        """Removes it at the end, unless that comes by SIGKILL; `git worktree prune` removes what is left then."""
         with scratch_folder() as scratch:
-            for line in git("worktree", "list", "--porcelain").splitlines():
-                path = line.removeprefix("worktree ")
-                if re.search(rf"{PREFIX}[0-9a-f]{{8}}/[0-9a-f]{{8}}$", path) and not os.path.exists(path):
-                    with suppress(UserError):  # it is locked
-                        git("worktree", "remove", "--force", path)
             try:
                 git("worktree", "add", "--quiet", "--detach", scratch / commit.short, commit.hash)
                 yield cls(resolved(scratch / commit.short))
