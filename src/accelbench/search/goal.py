@@ -181,13 +181,10 @@ class GroupAnswer:
 
     def sentences(self) -> Iterator[str]:
         """What is best, how sure that is, and which cells were not tried."""
-        goal, candidates, leader = self.goal, self.race.candidates, self.ranking.leader
+        goal, leader = self.goal, self.ranking.leader
         if leader is None:
             limit = "" if goal.latency_ms is None else f" within {goal.latency_ms:g} ms"
-            rivals = self.ranking.rivals
-            inside = [i for i in rivals if self.race.limit is None or candidates[i].limited <= self.race.limit]
-            so_far = f"; so far {BEST[goal.by]} with {self._named(inside[0])}" if inside else ""
-            yield f"{self.name}: no cell{limit} was measured often enough to recommend it{so_far}."
+            yield f"{self.name}: no cell{limit} was measured often enough to recommend it."
         else:
             yield f"{self.name}: {'' if self.is_decided else 'so far '}{BEST[goal.by]} with {self._named(leader)}"
             counts = Counter(self.found.outcome(i) for i in self.members).most_common()
