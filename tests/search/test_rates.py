@@ -139,7 +139,6 @@ def test_the_budget_keeps_the_time_to_confirm():
     assert not race.is_done
     short = race_of(told(P), 100.0, budget_s=9.0)
     assert short.candidates[0].probed == []
-    assert short.needed_s == 10.0
 
 
 def test_the_time_that_is_kept_is_that_of_a_process_that_has_not_run():

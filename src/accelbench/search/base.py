@@ -1,5 +1,6 @@
 """What both searches do alike: each has the machine alone, runs processes with a record each, and keeps what it has."""
 
+import os
 from collections.abc import Callable, Iterable, Sequence, Sized
 
 from accelbench.errors import Interrupted, UserError
@@ -56,6 +57,10 @@ class BaseSearch:
         # One that was disturbed, or cut off by the end of a budget, says nothing.
         sound = [each for each in done if not disturbed.reason(each) and not each.was_cut(limits_s[each.name])]
         return {each.name: each for each in sound}
+
+    def is_there(self, item: Planned) -> bool:
+        """Whether the process has a file: the record of an earlier search takes no time."""
+        return os.path.lexists(self.context.folder / f"{item.record_name}.json")
 
     def write_plan(self, records: Iterable[Record]) -> None:
         """Names the skipped cells and these records as those to publish."""

@@ -121,7 +121,6 @@ class RateRace:
     cost_s: Callable[[int, float, float, int], float]  # of such a probe
     left_s: Callable[[], float]
     kept_s: float = 0.0  # which a probe that runs should leave, for what confirms a pass
-    needed_s: float = 0.0  # for a probe that did not fit into the time left, the latest
 
     @property
     def leader(self) -> int | None:
@@ -203,7 +202,6 @@ class RateRace:
             return None
         self.kept_s = kept_s or 0.0
         if need_s + self.kept_s > self.left_s():
-            self.needed_s = need_s + self.kept_s
             return None
         if (found := self.measure(*ask)) is None:
             candidate.has_failed = True

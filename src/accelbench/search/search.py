@@ -1,12 +1,9 @@
 """Finds the best of many cells within a budget of time: a race of short processes, with longer ones for the best."""
 
 import math
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
-from itertools import count
 
 from rich.console import Console
 
@@ -15,7 +12,7 @@ from accelbench.grid.estimate import COMPILED_S, expected_s, needs
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging import disturbed
-from accelbench.project import shown
+from accelbench.project import RECORDS, shown
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import canonical_json
@@ -73,6 +70,7 @@ class _Search(BaseSearch):
         race = Race(list(map(canonical_json, work)), goal.margin, limit=limit)
         self.found = Found(goal, race, [item.label for item in self.asked])
         self.records: list[tuple[int, bool, Record]] = self.found.records
+        self.goes_on = any(context.folder.glob(RECORDS))  # from an earlier search
         self.ready_needs: set[tuple[object, ...]] = set()  # see `estimate.needs`: of the cells that have run
 
     def race(self) -> None:
@@ -105,21 +103,8 @@ class _Search(BaseSearch):
         num = sum((j, of_full) == (i, is_full) for j, of_full, _ in self.records)
         return self._item(i, is_full, num), is_full
 
-    @cached_property
-    def _known(self) -> dict[str, Record]:
-        """The records of earlier searches in this folder, by name."""
-        items = []
-        for i in range(len(self.asked)):
-            for is_full in (False, True):
-                for num in count():
-                    item = self._item(i, is_full, num)
-                    if not os.path.lexists(self.context.folder / f"{item.record_name}.json"):
-                        break
-                    items.append(item)
-        return self.known(items)
-
     def _cost_s(self, i: int, is_long: bool) -> float:
-        if self._known and self._next(i, is_long)[0].record_name in self._known:
+        if self.goes_on and self.is_there(self._next(i, is_long)[0]):
             return 0.0
         cell, evidence = self.asked[i].cell if is_long else self.short[i], self.session.evidence
         # Until its host has started, or its network was exported.
@@ -133,7 +118,7 @@ class _Search(BaseSearch):
     def _measure(self, i: int, is_long: bool, left_s: float) -> Sample:
         self._note_drops()
         item, is_full = self._next(i, is_long)
-        record = self._known.get(item.record_name)
+        record = self.known([item]).get(item.record_name) if self.goes_on else None
         if record is None:
             limit_s = min(item.cell.timeout_s, max(1.0, left_s))
             record = self.session.measure(replace(item, cell=replace(item.cell, timeout_s=limit_s)), left_s)

@@ -1,7 +1,6 @@
 """Finds how many requests per second are served within a limit, and with which settings: a race of probes."""
 
 import math
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -59,7 +58,7 @@ class _Search(BaseSearch):
     def __init__(self, context: SweepContext, ready: Prepared, budget_s: float, now: Callable[[], float]) -> None:
         super().__init__(context, ready, budget_s, now)
         self.what = counted(len(self.asked), "setting")
-        self.overhead_s, self.is_done, self.needed_s = OVERHEAD_S, False, 0.0
+        self.overhead_s, self.is_done = OVERHEAD_S, False
         self.records: dict[str, Record] = {}  # by name
         self.num_works = 0  # that are asked for
         self.num_racing, self.unprobed = 0, list[str]()  # settings that may be probed; a line for each that never was
@@ -100,8 +99,7 @@ class _Search(BaseSearch):
 
         def cost_s(*ask: Any) -> float:
             item = process_of(*ask)
-            is_known = os.path.lexists(self.context.folder / f"{item.record_name}.json")
-            return 0.0 if is_known else item.cell.server.duration_s + self.overhead_s
+            return 0.0 if self.is_there(item) else item.cell.server.duration_s + self.overhead_s
 
         candidates = [Candidate(rate, num, self._earlier(racing[i])) for i, rate in enumerate(offline.values())]
         race = RateRace(candidates, measure, cost_s, lambda: ends_s - self.now())
@@ -111,7 +109,6 @@ class _Search(BaseSearch):
             below = f"offline {significant(each.offline)} requests/s is below the best"
             why = below if each.offline <= best else "no time was left"
             self.unprobed += [] if each.probed or each.has_failed else [f"{item.label}: not probed: {why}"]
-        self.needed_s = max(self.needed_s, race.needed_s * num_left)
         return is_done
 
     def _earlier(self, item: Planned) -> list[Probed]:
@@ -183,8 +180,7 @@ class _Search(BaseSearch):
         if found:
             say(console, f"The curve of rate and latency: accelbench report {folder}")
         if not self.is_done:
-            more = f" --budget {self.needed_s / 60 + 1:.0f}m" if self.needed_s > self.budget_s else ""
-            say(console, f"To go on: the same command with out={folder}{more}, which has a new budget then")
+            say(console, f"To go on: the same command with out={folder}, which has a new budget then")
         num_lacking = self.num_works - len({each.what for each in found if each.low})
         if self.num_works and num_lacking <= 0:
             return 0
