@@ -38,13 +38,10 @@ from accelbench.schema.vocab import QUANTIZED, UNEXPECTED, Mode, Phase, Protocol
 DRAWN_HZ = 5
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 ECHO_WIDTH = 3  # of a terminal's ^C: else it would be on another line, and this one would stay
-LEAST_NAME = 12  # columns of a cell's name on a narrow terminal
-OUTCOME_WIDTH = 34  # columns of ` ok       71.91 samples/s ±22.1 %`
 STYLES = {Status.ok: "green", Status.skipped: "dim", DISTURBED: "yellow"}
 MAX_WORKLOADS = 3  # for more, the report and `accelbench best` are the places to look
 MAX_CELLS = 12
 MAX_DOUBTS = 2  # of a card or an answer
-MAX_SLOWER = 3  # cells of an answer whose first doubt is said
 FIGURES = ("samples/s", "tokens/s", "± (%)", "first token (ms)", "a token (ms)", "p50 (ms)", "doubts")
 BAR_WIDTH = 48
 NAME_WIDTH = 8
@@ -71,7 +68,6 @@ class SweepProgress:
         self.planned = [item for item in planned if item.skip_reason is None]
         self.num, self._ids = len(self.planned), {item.cell.id for item in self.planned}
         self.is_brief, self.says_mistakes, self.num_done = is_brief, says_mistakes, 0
-        self._told: str | None = None  # the reason of the latest failure
         self._started: list[Cell] = []
         self.begin("preparing")
         self._live = Live(console=console, get_renderable=self._line, refresh_per_second=DRAWN_HZ, transient=True)
@@ -110,10 +106,7 @@ class SweepProgress:
             took += ", no estimate"
         elif expected is not None:
             took += f" of {expected}" if took_s <= max(1.0, expected.seconds) else f", {expected} expected"
-        room = self.console.width - ECHO_WIDTH - len(spin) - len(count) - 2
-        then = self._then if len(took) + len(self._then) + LEAST_NAME <= room else ""
-        what = without_middle(self.what, max(LEAST_NAME, room - len(took) - len(then)))
-        line = Text.assemble((spin, "cyan"), count, f"{what}  ", (f"{took}{then}", "dim"))
+        line = Text.assemble((spin, "cyan"), count, f"{self.what}  ", (f"{took}{self._then}", "dim"))
         line.truncate(self.console.width - ECHO_WIDTH, overflow="ellipsis")
         return line
 
@@ -127,29 +120,10 @@ class SweepProgress:
             return
         count = f"[{self.num_done:>{len(str(self.num))}}/{self.num}] "
         width = max((len(each.label) for each in self.planned), default=0)
-        words, is_bad = outcome(record), record.status in UNEXPECTED
-        if record.user_error and not self.says_mistakes:
-            words = []
-        elif is_bad:
-            words, self._told = ["for the same reason"] if words[0] == self._told else words, words[0]
-        if self.console.is_terminal:  # one line: a name loses its middle, then the later figures go
-            width = min(width, max(LEAST_NAME, self.console.width - len(count) - OUTCOME_WIDTH))
-            room = self.console.width - len(count) - width - len(f" {Status.ok}  ")
-            while len(words) > 1 and len("  ".join(words)) > room:
-                del words[1]
-        name, word = without_middle(record.label, width), DISTURBED if disturbed.reason(record) else record.status.value
-        line = Text.assemble((count, "dim"), f"{name:<{width}} ", (word, STYLES.get(word, "bold red")))
-        line.append("".join(f"  {each}" for each in words))
-        if self.console.is_terminal and not is_bad:
-            self.console.print(line, no_wrap=True, overflow="ellipsis")
-        else:  # the reason of a failure is said here alone
-            say(self.console, line)
-
-
-def without_middle(text: str, width: int) -> str:
-    """`text`, or more of its beginning than of its end with an ellipsis between them, `width` characters in all."""
-    num = 11 * width // 20  # so that the model's name stays
-    return text if len(text) <= width else f"{text[:num]}…{text[num + 1 - width :]}"
+        words = [] if record.user_error and not self.says_mistakes else outcome(record)
+        word = DISTURBED if disturbed.reason(record) else record.status.value
+        line = Text.assemble((count, "dim"), f"{record.label:<{width}} ", (word, STYLES.get(word, "bold red")))
+        say(self.console, line.append("".join(f"  {each}" for each in words)))
 
 
 def outcome(record: Record) -> list[str]:
@@ -242,15 +216,10 @@ def show_answer(records: Sequence[Record], folder: str, console: Console, words:
 def _show_figures(
     heading: str, name: Callable[[MeasuredCell], str], cells: Sequence[MeasuredCell], console: Console
 ) -> None:
-    """Prints a line for each cell, if they are few; on a terminal, names that are too long lose their middle."""
+    """Prints a line for each cell, if they are few."""
     shown = [column for column in best.FIGURES if column.heading in FIGURES]
     columns = [Column(heading, lambda cell: word(name(cell))), *shown]
     if len(cells) <= MAX_CELLS and (table := tabulate_known("", columns, cells)):
-        if console.is_terminal:
-            texts = [table.headings[1:], *([entry.text for entry in row[1:]] for row in table.rows)]
-            taken = sum(max(map(len, column)) + 2 for column in zip(*texts, strict=True))
-            for row in table.rows:
-                row[0] = word(without_middle(row[0].text, max(LEAST_NAME, console.width - taken - 2)))
         console.print(rendered(table, console.width))
 
 
@@ -260,7 +229,7 @@ def sentence(answer: Answer) -> Text:
 
 
 def remarks(answer: Answer, planned: Iterable[Process]) -> Iterator[Text]:
-    """What to know before using the fastest of the planned cells; the first doubts of slower ones."""
+    """What to know before using the fastest of the planned cells."""
     if words := " ".join(filter(None, [answer.remark, answer.larger_batch(planned)])):
         yield Text(words)
     known = warnings_of(answer.fastest.row)
@@ -268,12 +237,6 @@ def remarks(answer: Answer, planned: Iterable[Process]) -> Iterator[Text]:
         yield Text(f"Doubt about the fastest: {text}", "yellow")
     if (num := len(known) - MAX_DOUBTS) > 0:
         yield Text(f"{and_more(num, 'doubt')}, in its record", "yellow")
-    slower = [(cell, texts) for cell in answer.group.cells[1:] if (texts := warnings_of(cell.row))]
-    for cell, texts in slower[:MAX_SLOWER]:
-        more = f" ({and_more(len(texts) - 1, 'doubt')})" * (len(texts) > 1)
-        yield Text(f"{answer.group.short_text(cell)}: {texts[0].partition(': ')[0]}{more}", "dim yellow")
-    if (num := len(slower) - MAX_SLOWER) > 0:
-        yield Text(f"{and_more(num, 'slower cell')} in doubt", "dim yellow")
 
 
 def show_card(record: Record, path: str, console: Console, *, says_why: bool = True) -> None:
