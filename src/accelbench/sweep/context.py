@@ -1,8 +1,8 @@
 """What the parts of a sweep share, and how every program that measures cells prepares them."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import count
@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from accelbench import lock
-from accelbench.errors import REFUSED, RefusedError, UserError, WriteError, writing_errors
+from accelbench.errors import RefusedError, UserError, writing_errors
 from accelbench.grid.plan import Prepared, check_request, prepare
 from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import say
@@ -81,17 +81,6 @@ class SweepContext:
             self.say(f"Not {ready.data.name}: {ready.data.source}", "bold yellow")
         return ready
 
-    @contextmanager
-    def stopping_where_refused(self) -> Iterator[None]:
-        """If a file can't be written, or the system refuses another call, says so, and that the sweep can go on."""
-        try:
-            yield
-        except (WriteError, RefusedError, OSError) as error:
-            if isinstance(error, OSError) and error.errno not in REFUSED:
-                raise
-            problem = RefusedError(error) if isinstance(error, OSError) else error
-            raise UserError(f"{problem}; run again to go on") from error
-
     def write_record(self, record: Record) -> None:
         records.write(record, self.folder)
 
@@ -154,12 +143,8 @@ def folder_under_runs(place: Workplace, out: str) -> Path:
         raise UserError(f"{shown(runs)}: a file is where the folder of the records should be: move it")
     if resolved(runs) not in folder.parents:
         raise UserError(f"out={out}: should be a folder under runs/, such as runs/mine")
-    try:
-        folder.stat()
-    except FileNotFoundError:
-        pass
-    except OSError as error:  # links in a circle, or a name that is too long
-        raise RefusedError(error, f"out={out}") from error
+    with suppress(FileNotFoundError):
+        folder.stat()  # fails for links in a circle, or a name that is too long
     return folder
 
 

@@ -150,7 +150,7 @@ def _merge_record(wanted: tuple[Path, Path, str]) -> Merged:
             os.fchmod(file.fileno(), 0o644)
             try:
                 os.link(file.name, there)
-            except FileExistsError:  # another merge was faster
+            except FileExistsError:  # another process of this merge, or another merge, was faster
                 return _merge_record(wanted)
     elif present != clean:
         which = "another measurement of this cell, on this machine or an equal one"

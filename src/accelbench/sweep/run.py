@@ -81,15 +81,14 @@ def run(
             # After the wait, in which the plan may have changed.
             context.read_earlier(keeps=out is None)
             ready = context.prepare(cells)
-            with context.stopping_where_refused():
-                context.set_aside_plan()
-                try:
-                    result.records = (measure or _measure)(context, ready, delivery)
-                except KeyboardInterrupt as stop:
-                    result.records, _ = known(context, ready.planned)
-                    if result.records:
-                        show(result)
-                    raise _interrupted(result, len(ready.planned)) from stop
+            context.set_aside_plan()
+            try:
+                result.records = (measure or _measure)(context, ready, delivery)
+            except KeyboardInterrupt as stop:
+                result.records, _ = known(context, ready.planned)
+                if result.records:
+                    show(result)
+                raise _interrupted(result, len(ready.planned)) from stop
         if result.records:
             show(result)
         with console.status("Delivering to the tracker ...") if console.is_terminal else nullcontext():
@@ -106,8 +105,7 @@ def _interrupted(result: SweepResult, num_planned: int) -> Interrupted:
     num = len(result.records)
     if not num:
         return Interrupted(" before the first cell")
-    have = "has its record" if num == 1 else "have their record"
-    return Interrupted(f"; {num} of {counted(num_planned, 'cell')} {have}, in", shown(result.folder))
+    return Interrupted(f"; {num} of {counted(num_planned, 'cell')} measured, in", shown(result.folder))
 
 
 def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list[Record]:
