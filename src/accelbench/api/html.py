@@ -66,14 +66,6 @@ def page(
     return f"<div>{above}<table style='border-collapse:collapse'>{table}</table></div>"
 
 
-def without_common(labels: Sequence[str]) -> tuple[str, list[str]]:
-    """What several labels have in common, such as `cnn cpu infer`, and the rest of each; empty of fewer than two."""
-    parts = [label.split("-") for label in labels]
-    common = [part for part in parts[0] if all(part in each for each in parts)] if len(parts) > 1 else []
-    rest = [" ".join(part for part in own if part not in common) for own in parts]
-    return " ".join(common), [own if own and common else label for own, label in zip(rest, labels, strict=True)]
-
-
 def interval(low: float | None, high: float | None) -> str:
     """Two ends, such as `98.1 to 102`; a dash if unknown."""
     return UNKNOWN if low is None or high is None else f"{significant(low)} to {significant(high)}"

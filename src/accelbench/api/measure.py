@@ -99,7 +99,6 @@ def measure(
     samples: int | None = None,
     window: Window | None = None,
     name: str | None = None,
-    protocol: str = vocab.Protocol.window,
 ) -> Measurement:
     """Measures a `torch.nn.Module` that lives in this process, or a function, for some seconds.
 
@@ -121,13 +120,12 @@ def measure(
         samples: in a step; None for the first dimension of the batch's first tensor, and 1 for a function.
         window: how long to measure; None for a `Window()`: about three seconds.
         name: for people; None for the name of the class or the function.
-        protocol: `window`; the others, such as `server`, take processes of their own: `accelbench.run` has them.
 
     Raises:
         UserError: a mistake in the arguments, or the device or precision is not supported here.
         InvalidError: another device or precision ran than was asked for, or the output is wrong.
     """
-    given = model_or_function, batch, mode, device, precision, loss, optimizer, learning_rate, samples, name, protocol
+    given = model_or_function, batch, mode, device, precision, loss, optimizer, learning_rate, samples, name
     asked = _Asked(*given)
     asked.check()
     cell = asked.cell(window or Window())
@@ -150,7 +148,6 @@ class _Asked:
     learning_rate: float
     samples: int | None
     name: str | None
-    protocol: str
 
     @property
     def is_function(self) -> bool:
@@ -166,13 +163,9 @@ class _Asked:
             ("mode", self.mode, vocab.STEP_MODES),
             ("precision", self.precision, vocab.NOT_QUANTIZED),
             ("optimizer", self.optimizer, OPTIMIZERS),
-            ("protocol", self.protocol, tuple(vocab.Protocol)),
         ):
             if value not in choices:
                 raise UnknownChoiceError(flag, value, choices)
-        if (named := self.protocol) != vocab.Protocol.window:
-            others = "measure times steps in this process; put the network into a module, and name it to accelbench.run"
-            raise UserError(f"protocol={named!r}: {others}: run('model.target=nets.Net ...', protocol={named!r})")
         if self.samples is not None and (not isinstance(self.samples, int) or self.samples < 1):
             raise UserError(f"samples={self.samples}: should be a whole number, at least 1")
         if not self.is_function:

@@ -10,14 +10,13 @@ from accelbench.answers.groups import Limit, groups
 from accelbench.answers.headline import beside_speeds
 from accelbench.answers.process import Process
 from accelbench.answers.sentences import FASTEST, answers, verdict_text
-from accelbench.answers.serving import Capacity, best_settings, capacities
 from accelbench.answers.words import speed_text, speed_unit, workload_text
 from accelbench.api import html
 from accelbench.errors import UserError
 from accelbench.judging.row import remarks_in
 from accelbench.judging.served import served_text
 from accelbench.judging.warnings import Kind
-from accelbench.presentation import UNKNOWN, significant
+from accelbench.presentation import significant
 from accelbench.project import workplace
 from accelbench.report import read as reading
 from accelbench.report.read import Sweep
@@ -159,12 +158,8 @@ class Results(list[Result]):
         return "\n  ".join([*lines, *map(repr, self)])
 
     def _repr_html_(self) -> str:
-        """For notebooks: the answer, a table of the settings that served requests, and one of the other cells."""
-        lines = [f"Records: {self.folder}", *self._answers(), *self.notes]
-        found = capacities(each._cell for each in self)
-        others = [each for each in self if not each.verdict]
-        tables = [_requests(found, lines)] if found else []
-        return "".join([*tables, *([_table(others, [] if found else lines)] if others or not found else [])])
+        """For notebooks: the answer, and a table."""
+        return _table(self, [f"Records: {self.folder}", *self._answers(), *self.notes])
 
     def _answers(self) -> list[str]:
         cells = [each._cell for each in self]
@@ -194,13 +189,12 @@ def _table(results: Sequence[Result], lines: Sequence[str] = ()) -> str:
     ranked = {cell.measured_key: (group, cell) for group in found for cell in group.cells}
     places = {key: place for place, key in enumerate(ranked)}
     ordered = sorted(results, key=lambda each: places.get(each._cell.measured_key, len(places)))
-    common, names = html.without_common([each.label for each in ordered])
     units = {speed_unit(each._cell.cell)[1] for each in results}
     unit = min(units) if len(units) == 1 else "speed"
     times = {"first token (ms)": "ttft_ms", "a token (ms)": "tpot_p50_ms"} if "tokens/s" in units else {}
     rows: list[list[str]] = []
     shares, marked = [], []
-    for each, name in zip(ordered, names, strict=True):
+    for each in ordered:
         of = each._cell
         size, low, high = speed_unit(of.cell)[0], each.samples_per_s_low, each.samples_per_s_high
         interval = html.interval(low and size * low, high and size * high)
@@ -212,22 +206,10 @@ def _table(results: Sequence[Result], lines: Sequence[str] = ()) -> str:
         said = [*filter(None, [served_text(of.row)]), *each.warnings]
         about = "; ".join(said) if each.is_ok else ": ".join(filter(None, [each.status, each.reason]))
         marked += [len(rows)] if against == FASTEST else []
-        rows.append([name, *figures, against, about])
+        rows.append([each.label, *figures, against, about])
         shares.append((cell.speed or 0.0) / (group.fastest.speed or 1.0) if group and cell else None)
     headings = ["cell", unit, "95 % interval", *times, "p50 (ms)", "", "doubts, or why there is no number"]
-    return html.page([*lines, *([f"All: {common}"] if common else [])], headings, rows, shares, marked)
-
-
-def _requests(found: Sequence[Capacity], lines: Sequence[str]) -> str:
-    """A table for notebooks: each workload's best setting first and bold; bars are the rates that surely hold."""
-    best, rows = best_settings(found), []
-    for each in found:
-        name = f"{each.what}: {each.setting}" if len(best) > 1 else each.setting
-        latencies = [significant(each.number_at_low(f"request_p{percent}_ms")) for percent in (50, 90, 99)]
-        rows.append([name, each.rates_text or UNKNOWN, *latencies, f"{each.limit_text}: {each.how_sure}"])
-    headings = ["setting", "requests/s", "p50 (ms)", "p90 (ms)", "p99 (ms)", "how sure"]
-    marked = [number for number, each in enumerate(found) if each in best]
-    return html.page(lines, headings, rows, [each.low for each in found], marked)
+    return html.page(lines, headings, rows, shares, marked)
 
 
 def _costs() -> Mapping[Any, Any]:
