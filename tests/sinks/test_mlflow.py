@@ -46,8 +46,7 @@ def test_two_creators_at_once_leave_one_whole_store(tmp_path):
 
 def test_a_run_holds_all_of_its_record(root):
     of = record(data=STAND_IN)
-    found = deliver(root, of)
-    assert (found.undelivered, found.problem) == (0, None)
+    assert deliver(root, of).problem is None
     (run,) = runs_of(root)
     assert run.info.run_name == "cnn-cpu-fp32-b128-train"
     assert (run.info.status, run.info.end_time - run.info.start_time) == ("FINISHED", 2250)
@@ -87,7 +86,6 @@ def test_a_spoilt_store_costs_no_record_and_is_one_line(is_database, root, capfd
         (root / "mlflow.db").write_bytes(b"something else" * 1000)
     records.write(record(), root / "results")
     found = deliver(root, record(), record(number=1))
-    assert found.undelivered == 2
     assert "\n" not in found.problem
     assert re.search("not a database|malformed|latest_metrics", found.problem)
     with pytest.raises(UserError, match=r"not a database|malformed|latest_metrics"):
@@ -101,7 +99,6 @@ def test_a_store_of_another_release_is_neither_used_nor_migrated(root):
         execute(root, statement)
     before = [execute(root, f"SELECT * FROM {table}") for table in ("alembic_version", "sqlite_master")]
     found = deliver(root, record())
-    assert found.undelivered == 1
     assert "is left as it is: name another" in found.problem
     assert [execute(root, f"SELECT * FROM {table}") for table in ("alembic_version", "sqlite_master")] == before
 
@@ -136,7 +133,6 @@ def test_a_dead_server_costs_no_record(root, monkeypatch):
     port = closed_port()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://someone:s3cret@127.0.0.1:{port}")
     found = deliver(root, *kept)
-    assert found.undelivered == 6
     with pytest.raises(UserError, match="MLFLOW_TRACKING_URI") as raised:
         sync(root, [root / "results"])
     with pytest.raises(UserError, match="MLFLOW_TRACKING_URI") as raised_by_ui:
@@ -163,7 +159,6 @@ def test_a_server_that_is_no_store_costs_one_line_and_no_record(root, monkeypatc
     with servers.server(kind) as address:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
         found = deliver(root, one)
-        assert found.undelivered == 1
         assert len(found.problem.splitlines()) == 1
         with pytest.raises(UserError, match="does not answer"):
             sync(root, [root / "results"])
