@@ -86,11 +86,3 @@ def test_says_of_each_data_set_whether_it_was_prepared(project, stand_in, told):
     line = next(line for line in shown(project).splitlines() if line.startswith("mnist"))
     assert line.removeprefix("mnist").strip() == told
     assert re.search(rf"^data +1 {told.partition(':')[0]}", shown(project, whole=False), re.MULTILINE)
-
-
-@pytest.mark.parametrize("text", ["a: [", "- 1\n", "prfile: quick\n", "suites: true\n", "data: 1\n"])
-def test_params_that_are_not_readable_are_part_of_the_answer(project, text):
-    (project / "params.yaml").write_text(text)
-    found = shown(project)
-    assert "params.yaml: " in found.partition("Settings")[2]
-    assert "cpu" in found

@@ -5,7 +5,6 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Column, Table
@@ -36,7 +35,6 @@ LEFT_OUT = ("physical_cores", "logical_cores")  # details of a device that the s
 FOOT = "* not with every network or engine; for details: accelbench doctor --all"
 TOO_LOW = "too low, since probed beside other load"
 NOT_PROBED = "not probed yet: the first cell on each device does it"
-UNREADABLE = f"unknown: {PARAMS} is not readable"
 Rows = list[tuple[str, str]]
 
 
@@ -128,16 +126,15 @@ def _summary(place: Workplace, reports: Sequence[DeviceReport], kinds: Kinds, kn
     rows.append(("at most", f"{rates} GFLOP/s{remark}" if rates else NOT_PROBED))
     rows += _requests(place)
     sets = data_sets(place)
-    states = Counter(map(_state, sets.values())) if sets else {}
-    counts = ", ".join(f"{num} {state}" for state, num in states.items())
-    rows.append(("data", UNREADABLE if sets is None else counts or "none yet"))
+    counts = ", ".join(f"{num} {state}" for state, num in Counter(map(_state, sets.values())).items())
+    rows.append(("data", counts or "none yet"))
     return [*rows, ("project", _settings(place))]
 
 
 def _sections(
     place: Workplace, reports: Sequence[DeviceReport], kinds: Kinds, known: Mapping[str, Ceilings]
 ) -> dict[str, Rows]:
-    """Title -> rows. Data sets that aren't prepared and a params.yaml that isn't readable are shown as such."""
+    """Title -> rows. Data sets that aren't prepared are shown as such."""
     engines: Rows = []
     for engine in Engine:
         reason = _why_not(engine)
@@ -146,9 +143,9 @@ def _sections(
     sets = data_sets(place)
     data = [
         (clean(name), f"{_state(each)}: {each if isinstance(each, str) else each.source}")
-        for name, each in (sets or {}).items()
+        for name, each in sets.items()
     ]
-    none = UNREADABLE if sets is None else f"{PARAMS} names none" if place.project else f"none yet in {place.data}"
+    none = f"{PARAMS} names none" if place.project else f"none yet in {place.data}"
     machine = fingerprint()
     return {
         "Devices": [(report.device, _described(report)) for report in reports],
@@ -224,26 +221,18 @@ def _skipped(kinds: Kinds) -> Rows:
     return rows or [("", "nothing, on the devices that are there")]
 
 
-def data_sets(place: Workplace) -> dict[str, Data | str] | None:
-    """Data set -> what was prepared, or why it is not there; None if params.yaml, which names them, is not readable."""
+def data_sets(place: Workplace) -> dict[str, Data | str]:
+    """Data set -> what was prepared, or why it is not there. Raises UserError: params.yaml is not readable."""
     names = sorted(path.parent.name for path in place.data.glob(f"*/{MANIFEST}"))
     if place.project is not None:
-        try:
-            names = list(params.load(place.project)["data"])
-        except UserError:
-            return None
+        names = list(params.load(place.project)["data"])
     found: dict[str, Data | str] = {}
     for name in names:
         try:
             found[name] = read_manifest(place.data / name)
         except UserError as error:
-            found[name] = _relative(error, place.root)
+            found[name] = one_line(str(error).replace(f"{place.root}/", ""))
     return found
-
-
-def _relative(error: UserError, root: Path) -> str:
-    """The message on one line, with paths relative to the project's folder."""
-    return one_line(str(error).replace(f"{root}/", ""))
 
 
 def _state(data: Data | str) -> str:
@@ -253,8 +242,5 @@ def _state(data: Data | str) -> str:
 def _settings(place: Workplace) -> str:
     if place.project is None:
         return f"no {PARAMS} with suites here or above: `accelbench init` makes a project"
-    try:
-        settings = params.load(place.project)
-    except UserError as error:
-        return _relative(error, place.root)
+    settings = params.load(place.project)
     return f"{PARAMS}: profile {settings.get('profile')}, {len(settings['suites'])} suites"
