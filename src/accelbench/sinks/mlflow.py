@@ -120,14 +120,10 @@ class Store:
             metrics, params, tags = mlflow_fields.cell_fields(each, experiment_id)
             tags["mlflow.runName"] = names[cell.measured_key]
             if (earlier := runs.get(cell.measured_key)) is not None:
-                written = earlier.data.metrics
+                written, its_tags = earlier.data.metrics, earlier.data.tags
                 there = written.get(mlflow_fields.NUM_PROCESSES, 0), earlier.info.start_time
-                if there > (cell.num_processes, started_ms):
-                    continue
-                if written == metrics:
-                    new = [entities.RunTag(*tag) for tag in tags.items() if earlier.data.tags.get(tag[0]) != tag[1]]
-                    if new:
-                        self._client.log_batch(earlier.info.run_id, tags=new)
+                is_same = written == metrics and tags.items() <= its_tags.items()
+                if is_same or there > (cell.num_processes, started_ms):
                     continue
                 self._client.delete_run(earlier.info.run_id)
             run = self._client.create_run(experiment_id, started_ms, tags)

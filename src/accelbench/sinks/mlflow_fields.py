@@ -218,7 +218,7 @@ def _standing(group: Group, cell: MeasuredCell) -> Standing:
 
 
 def cell_fields(standing: Standing, experiment_id: str) -> tuple[dict[str, float], dict[str, str], dict[str, str]]:
-    """The metrics, parameters and tags of the run of a cell; tags are what may change while the metrics do not."""
+    """The metrics, parameters and tags of the run of a cell."""
     cell = standing.cell
     assert cell.record
     known = {f"cell/{name}": value for name in CELL_COLUMNS if (value := cell.number(name)) is not None}
