@@ -1,6 +1,7 @@
 """How Lightning runs on each kind of device: copying, waiting, time stamps, and what really ran."""
 # torch_xla is imported with a backend for XLA: its import replaces parts of torch.nn, which only a cell there may do.
 
+import importlib
 import os
 import re
 import sys
@@ -27,8 +28,6 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import XLA, Device, Precision
 
 MESH_AXIS = "data"
-# What no Trainer does here, whichever package it is of.
-LEFT_OUT = dict.fromkeys(("enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
 # Operators on the CPU that are no fallbacks: that of `.item()`, and that with which Lightning's loop, before each item,
 # tells all ranks whether a signal came.
 NO_FALLBACKS = ("aten::_local_scalar_dense", "c10d::broadcast_")
@@ -121,6 +120,14 @@ class Backend(BaseBackend):
     def strategy(self) -> DDPStrategy:
         """Lightning's strategy for several ranks."""
         return NetworkDDP()
+
+    def trainer(self, package: str = "pytorch_lightning", **settings: Any) -> Any:
+        """A Trainer of this package, or of `lightning.pytorch`, for the device."""
+        connector: Any = importlib.import_module(f"{package}.trainer.connectors.callback_connector")
+        connector._load_external_callbacks = lambda group: []  # those of installed packages would be timed
+        left_out = dict.fromkeys(("enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+        of_device = {"accelerator": self.accelerator, "num_sanity_val_steps": 0}
+        return importlib.import_module(package).Trainer(**left_out, **of_device, **settings)
 
     def reduce_gradients(self, optimizer: Optimizer) -> None:
         """Averages the gradients over the ranks, if DDP does not."""

@@ -14,7 +14,7 @@ import torch
 
 from accelbench.data.order import VALIDATION
 from accelbench.engines.lightning import options, zoo
-from accelbench.engines.lightning.backends import LEFT_OUT, Backend, Compilations, backend_for
+from accelbench.engines.lightning.backends import Backend, Compilations, backend_for
 from accelbench.engines.lightning.feed import DrawnFeed, Feed, SingleItemLoader
 from accelbench.engines.lightning.global_state import hush_lightning
 from accelbench.engines.lightning.module import BenchModule, EpochStep, ImageTask, InferStep, TestStep, new_optimizer
@@ -143,10 +143,9 @@ def count_step(cell: Cell) -> Work:
     return count(cell, network, task, batch)
 
 
-def trainer_for(cell: Cell, backend: Backend, ranks: Ranks) -> pl.Trainer:
+def trainer_for(cell: Cell, backend: Backend, ranks: Ranks) -> Any:
     """The Trainer that runs the cell in this rank."""
-    return pl.Trainer(
-        accelerator=backend.accelerator,
+    return backend.trainer(
         devices=ranks.num_here,
         num_nodes=ranks.num // ranks.num_here,
         strategy=backend.strategy() if ranks.num > 1 else "auto",
@@ -154,8 +153,6 @@ def trainer_for(cell: Cell, backend: Backend, ranks: Ranks) -> pl.Trainer:
         # A target's epochs are its intervals, which it ends itself.
         max_epochs={Protocol.fit: cell.epochs, Protocol.target: -1}.get(cell.protocol, 1),
         logger=False,
-        num_sanity_val_steps=0,
-        **LEFT_OUT,
     )
 
 

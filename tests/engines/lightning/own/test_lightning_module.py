@@ -1,6 +1,7 @@
 """LightningModules of the user, run by Lightning's Trainer in this process."""
 
 import re
+from importlib.metadata import entry_points
 
 import pytest
 import pytorch_lightning as pl
@@ -196,3 +197,13 @@ def test_steps_that_lightning_skips_are_no_training(tmp_path):
     told = f"training_step returned None in 2 of {STEPS + 1} measured steps: Lightning trains nothing then"
     assert defect(tmp_path, "ReturnsNone") == told
     assert isinstance(Closure.warning_cache, WarningCache)
+
+
+def test_callbacks_of_other_packages_do_not_run(tmp_path, monkeypatch):
+    group, package = "pytorch_lightning.callbacks_factory", tmp_path / "other-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Name: other\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text(f"[{group}]\nother = pytorch_lightning.callbacks:Timer\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "other" in entry_points(group=group).names
+    assert Backend().trainer().callbacks == []

@@ -11,7 +11,7 @@ from typing import Any
 import pytorch_lightning as pl
 from torch import nn
 
-from accelbench.engines.lightning.backends import LEFT_OUT, Backend
+from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.precision import MIXED, unmixed_plugin
 from accelbench.engines.targets import check_call, import_path, lightning_package
 from accelbench.errors import UnsupportedError, UserError
@@ -210,15 +210,13 @@ def _trainer(package: str, cell: Cell, settings: TrainerSettings, backend: Backe
     # Trainer's argument `precision=` substitutes silently: see `lightning.precision.plugin_for`.
     plugins, precision = importlib.import_module(f"{package}.plugins.precision"), cell.precision
     mixed = precision in MIXED and plugins.MixedPrecision(MIXED[precision], backend.torch_type)
-    return importlib.import_module(package).Trainer(
-        accelerator=backend.accelerator,
+    return backend.trainer(
+        package,
         devices=1,
         plugins=[mixed or unmixed_plugin(precision, plugins)],
         max_epochs=MAX_EPOCHS,
         accumulate_grad_batches=settings.accumulate_grad_batches,
         gradient_clip_val=settings.gradient_clip_val,
         limit_val_batches=0,
-        num_sanity_val_steps=0,
         logger=importlib.import_module(f"{package}.loggers.logger").DummyLogger(),
-        **LEFT_OUT,
     )
