@@ -143,12 +143,11 @@ def test_a_process_knows_its_place_among_those_of_all_hosts(monkeypatch):
             Ranks(num)
 
 
-def test_a_gpu_that_two_ranks_share_counts_once():
-    def seen(place, peak=10, loss=1.0):
+def test_what_ranks_observed_is_joined():
+    def seen(peak, loss):
         observed = Observed(device="gpu", device_name="a GPU", precision="fp32", num_devices=1, threads=2, loss=loss)
-        return Seen(observed, Resources((1, 0.5), None, peak, 20), place, finite=True, weights="w")
+        return Seen(observed, Resources((1, 0.5), None, peak, 20), finite=True, weights="w")
 
-    assert joined([seen("cuda:0"), seen("cuda:0")])[0].num_devices == 1
-    found, resources = joined([seen("cuda:0"), seen("cuda:1", peak=30, loss=2.0)])
+    found, resources = joined([seen(10, 1.0), seen(30, 2.0)])
     assert (found.num_devices, found.device_name, found.loss) == (2, "a GPU", 1.5)
     assert resources == Resources((1, 0.5), None, 30, 40)

@@ -104,10 +104,6 @@ class Backend(BaseBackend):
     def seed(self, number: int) -> None:
         """Seeds the device's random numbers, if `torch.manual_seed` does not."""
 
-    def place(self, device: torch.device, rank: int) -> str:
-        """Identifies the device among those of all ranks."""
-        return f"{device}, rank {rank}"
-
     def put(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """The batch on the device; may return before the copy is done."""
         device = self.device()
@@ -174,9 +170,6 @@ class Cuda(Backend):
         torch.cuda.set_device(self.index)
         super().prepare(allow_tf32)
         torch.cuda.reset_peak_memory_stats()
-
-    def place(self, device: torch.device, rank: int) -> str:
-        return str(torch.cuda.get_device_properties(device).uuid)
 
     def wait(self) -> None:
         torch.cuda.synchronize()
@@ -274,10 +267,6 @@ class Xla(Backend):
     def seed(self, number: int) -> None:
         """Seeds torch_xla, which starts from the same state in each process."""
         self.model.set_rng_state(number)
-
-    def place(self, device: torch.device, rank: int) -> str:
-        """PJRT's number for the device, unique on all hosts."""
-        return super().place(device, rank) if self.ranks is None else f"XLA device {self.runtime.global_ordinal()}"
 
     def put(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """The batch, divided among the devices if there are several; unchanged if it is on them already."""

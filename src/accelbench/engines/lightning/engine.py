@@ -354,14 +354,13 @@ class _Run(NetworkOutputs):
 
     def _seen(self) -> Seen:
         assert self.resources is not None
-        device, backend, loss = self.observer.device(), self.backend, self.last_result.item() if self.trains else None
+        backend, loss = self.backend, self.last_result.item() if self.trains else None
         threads = None if backend.torch_type == "xla" else torch.get_num_threads() * self.cell.num_instances
         tokens = self.workload.tokens_per_sample()
         known = {"num_devices": backend.num_devices, "threads": threads, "tokens_per_sample": tokens}
         observed = self.observer.observed(self, **known, loss=loss)
         weights = digest(self.network) if self.trains and self.ranks.num > 1 else None
-        place, finite = backend.place(device, self.ranks.rank), all_finite(self.last_result)
-        return Seen(observed, self.resources, place, finite, weights)
+        return Seen(observed, self.resources, all_finite(self.last_result), weights)
 
     def observe(self) -> Observed | None:
         """What all ranks observed, in the first one."""

@@ -69,11 +69,10 @@ class StartedXla(XLAStrategy):
 
 @dataclass(frozen=True)
 class Seen:
-    """What one rank observed, after everything was measured; `place` identifies its device among those of all ranks."""
+    """What one rank observed, after everything was measured."""
 
     observed: Observed
     resources: Resources
-    place: str
     finite: bool  # the last result
     weights: str | None  # digest of the trained ones; None in inference
 
@@ -86,7 +85,7 @@ def joined(seen: list[Seen]) -> tuple[Observed, Resources]:
     observed = replace(
         seen[0].observed,
         device_name=" + ".join(dict.fromkeys(each.observed.device_name for each in seen)),
-        num_devices=sum({each.place: each.observed.num_devices for each in seen}.values()),
+        num_devices=sum(each.observed.num_devices for each in seen),
         loss=fmean(losses) if losses and all(map(math.isfinite, losses)) else None,
     )
     peak, host = max(on_device) or None, sum(on_host) or None
