@@ -128,31 +128,17 @@ class Observer:
         for handle in self.handles:
             handle.remove()
 
-    def precision(self, most: str | None = None) -> str:
-        """The word for the precision that ran, or its dtypes if there is no word for them.
-
-        `most` is the format of most matrix products of a whole step; None if only the first one was observed.
-        """
-        stored, computed = (str(tensor.dtype).removeprefix("torch.") for tensor in (self.weights, self._seen))
-        tf32 = self._seen.device.type == "cuda" and multiplies_in_tf32()
-        return word_for(stored, most or computed, tf32=tf32)
-
-    def device(self) -> torch.device:
-        """PyTorch's device that computed; its type is `cpu`, `cuda` or `xla`."""
-        return self._seen.device
-
     def observed(self, run: Any, **known: Any) -> Observed:
         """What ran, as it was seen here, and as the backend of a `CellRun` tells; and what else the run has `known`."""
+        if self.result is None:
+            raise UnsupportedError("the network computes nothing with floating-point numbers")
+        stored, computed = (str(tensor.dtype).removeprefix("torch.") for tensor in (self.weights, self.result))
+        kind = self.result.device.type
         return Observed(
-            device=run.backend.ran_on(self.device().type),
+            device=run.backend.ran_on(kind),
             device_name=run.device_name(),
-            precision=self.precision(run.seen.products.most),
+            # Of most matrix products of a whole step, if they were watched.
+            precision=word_for(stored, run.seen.products.most or computed, tf32=kind == "cuda" and multiplies_in_tf32()),
             cudnn_benchmark=run.backend.cudnn_benchmark(),
             **{"num_devices": 1, "threads": torch.get_num_threads(), **known},
         )
-
-    @property
-    def _seen(self) -> Tensor:
-        if self.result is None:
-            raise UnsupportedError("the network computes nothing with floating-point numbers")
-        return self.result
