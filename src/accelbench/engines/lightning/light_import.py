@@ -9,15 +9,11 @@ import importlib
 import importlib.util
 import logging
 import sys
-import threading
 from types import ModuleType
 from typing import Any
 
-import numpy
-
 NAME = "torchmetrics"
 LIGHT = {"Metric": f"{NAME}.metric", "MetricCollection": f"{NAME}.collections", "__version__": f"{NAME}.__about__"}
-_RUNNING = threading.RLock()
 
 
 class _Deferred(ModuleType):
@@ -31,10 +27,8 @@ class _Deferred(ModuleType):
             return getattr(importlib.import_module(LIGHT[name]), name)
         if name.startswith("__") and name != "__all__":  # what Python itself looks for
             raise AttributeError(f"module {NAME!r} has no attribute {name!r}")
-        with _RUNNING:
-            if type(self) is _Deferred:
-                self.__class__ = ModuleType  # type: ignore[assignment]  # the `__init__` looks for names of its own package
-                self.__spec__.loader.exec_module(self)  # type: ignore[union-attr]
+        self.__class__ = ModuleType  # type: ignore[assignment]  # the `__init__` looks for names of its own package
+        self.__spec__.loader.exec_module(self)  # type: ignore[union-attr]
         return getattr(self, name)
 
 
@@ -44,7 +38,6 @@ def defer() -> None:
         return
     sys.modules[NAME] = package = importlib.util.module_from_spec(spec)
     package.__class__ = _Deferred
-    numpy.Inf = numpy.inf  # type: ignore[attr-defined]  # the `__init__` does so, and users' code may rely on it
 
 
 defer()
