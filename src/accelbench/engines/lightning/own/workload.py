@@ -146,28 +146,22 @@ class OwnTask:
     """A network on batches of any structure; see `module.ImageTask`.
 
     A tensor is the one argument of the network's `forward`, a tuple has its positional ones, a mapping its keywords:
-    those that `forward` takes, or `inputs`; the loss gets all. Each batch has `num_counted` samples. The flags name
-    the batch and the loss in messages. Raises UserError: the first batch has no such keys.
+    those that `forward` takes, or the model's `inputs`; the loss gets all. Each batch has `num_counted` samples.
+    Raises UserError: the first batch has no such keys.
     """
 
     def __init__(
-        self,
-        network: nn.Module,
-        first: Any,
-        num_counted: int,
-        loss: Loss | None = None,
-        *,
-        inputs: Sequence[str] = (),
-        batch_flag: str = "batch",
-        loss_flag: str = "loss",
+        self, network: nn.Module, first: Any, num_counted: int, loss: Loss | None = None, model: ModelSpec | None = None
     ) -> None:
-        self.loss, self.flag, self.num_counted = loss, loss_flag, num_counted
+        self.loss, self.num_counted = loss, num_counted
+        self.flag = f"model.loss={model.loss}" if model else "loss"
+        flag, inputs = (f"model.batch={model.batch}", model.inputs) if model else ("batch", ())
         self._is_checked = False
         self.keys: Sequence[str] | None = None
         self.left_out: list[str] = []  # keys that go to the loss alone
         if isinstance(first, Mapping):
             keys = list(first)
-            self.keys = _taken(network, keys, inputs, batch_flag)
+            self.keys = _taken(network, keys, inputs, flag)
             self.left_out = [key for key in keys if key not in self.keys]
         elif inputs:
             raise UserError("model.inputs: the batch has no keys, leave it out")
@@ -228,13 +222,10 @@ class OwnWorkload:
 
     def _task(self, network: nn.Module) -> OwnTask:
         model, loss = self.cell.model, None
-        flag = f"model.loss={model.loss}"
         if model.loss:
             loss = import_path("model.loss", model.loss)
-            check_call(f"{flag}, called with (output, batch)", loss, None, None)
-        batch_flag = f"model.batch={model.batch}"
-        flags = {"batch_flag": batch_flag, "loss_flag": flag}
-        return OwnTask(network, self.first, self.num_counted, loss, inputs=model.inputs, **flags)
+            check_call(f"model.loss={model.loss}, called with (output, batch)", loss, None, None)
+        return OwnTask(network, self.first, self.num_counted, loss, model)
 
     def build(self) -> nn.Module:
         pl.seed_everything(self.cell.seed, verbose=False)
