@@ -133,12 +133,12 @@ class Observer:
         if self.result is None:
             raise UnsupportedError("the network computes nothing with floating-point numbers")
         stored, computed = (str(tensor.dtype).removeprefix("torch.") for tensor in (self.weights, self.result))
+        computed = run.seen.products.most or computed  # if all products of a step were watched
         kind = self.result.device.type
         return Observed(
             device=run.backend.ran_on(kind),
             device_name=run.device_name(),
-            # Of most matrix products of a whole step, if they were watched.
-            precision=word_for(stored, run.seen.products.most or computed, tf32=kind == "cuda" and multiplies_in_tf32()),
+            precision=word_for(stored, computed, tf32=kind == "cuda" and multiplies_in_tf32()),
             cudnn_benchmark=run.backend.cudnn_benchmark(),
             **{"num_devices": 1, "threads": torch.get_num_threads(), **known},
         )
