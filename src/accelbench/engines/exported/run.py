@@ -123,7 +123,7 @@ class _Run(NetworkOutputs):
         pl.seed_everything(cell.seed, verbose=False)
         network = self.workload.build().eval().to(self.dtype)
         if cell.options.channels_last:
-            self.workload.check_layout()
+            self.check_layout()
             network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.network, self.num_params = network, zoo.num_params(network)
         self.build_s = time.perf_counter() - start

@@ -180,7 +180,7 @@ class _Run(NetworkOutputs):
         check_normalises(network, cell)
         self.num_params = zoo.num_params(network)
         if cell.options.channels_last:
-            self.workload.check_layout()
+            self.check_layout()
         self.network = network = options.prepared(network, cell.options)
         if self.is_compiled:
             backend.count_compiles = Compilations()

@@ -25,7 +25,7 @@ from accelbench.engines.lightning.structure import (
     tensors_in,
 )
 from accelbench.engines.lightning.work import Counter, watched
-from accelbench.errors import UserError
+from accelbench.errors import UnsupportedError, UserError
 from accelbench.measuring.output_check import MAX_ROW_NUMBERS, NUM_ROWS, Output, OutputTensor, References, batch_axes
 from accelbench.schema.vocab import XLA, Device, Pipeline
 
@@ -103,6 +103,12 @@ class NetworkOutputs(CellRun):
     def check_computed(self, output: object) -> None:
         if computes_when_read(output):
             raise UserError(f"model.target={self.cell.model.definition}: {LAZY}")
+
+    def check_layout(self) -> None:
+        """Raises an UnsupportedError if `channels_last` has no effect on the inputs."""
+        if all(tensor.dim() != 4 for tensor in tensors_in(self.workload.example())):
+            told = "no tensor of the batch has 4 dimensions: use channels_last=false"
+            raise UnsupportedError(f"channels_last=true: {told}")
 
     def requests(self, num: int) -> list[Any]:
         return self.workload.requests(num)

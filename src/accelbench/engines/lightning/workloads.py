@@ -65,11 +65,6 @@ class Images:
         """A new network, its weights drawn from torch's generator."""
         return zoo.build(self.cell.model, self.shape, self.num_classes)
 
-    def check_layout(self) -> None:
-        """Raises an UnsupportedError if `channels_last` has no effect on the inputs."""
-        if len(self.shape) != 3:
-            raise UnsupportedError("channels_last=true: the images have no axis of channels: use channels_last=false")
-
     def check_first(self, output: object) -> None:
         """Raises a UserError if the first step's output is not what the cell needs: logits, for the built-in loss.
 

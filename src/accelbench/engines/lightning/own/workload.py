@@ -233,11 +233,6 @@ class OwnWorkload:
         self.task = self._task(network)
         return network
 
-    def check_layout(self) -> None:
-        if all(tensor.dim() != 4 for tensor in tensors_in(self.first)):
-            told = "no tensor of the batch has 4 dimensions: use channels_last=false"
-            raise UnsupportedError(f"channels_last=true: {told}")
-
     def check_first(self, output: object) -> None:
         """Any output will do. If samples are counted, it shows what its rows stand for."""
         if self.cell.model.samples:
