@@ -272,19 +272,17 @@ class _Run(NetworkOutputs):
         if self.limits.has_time_for_phases(self.timing.step_s):
             self.breakdown = measure_breakdown(step, self.backend, self.cell.breakdown_s, ranks=self.ranks)
             self.operators = busiest(step, self.backend, self.ranks)
-        if self.trains:
-            self._look_further(step)
         self.ranks.begin(0)  # the others follow no more
         self.last_result = step.result
-        self._keep_outputs(step)
         if not self.trains:
-            self._look_further(step)
+            self._keep_outputs(step)
+        self._look_further(step)
 
     def _epoch(self, step: InferStep) -> None:
         self._note_built(step)
         self.measure_epoch(step)
         self.last_result = step.result
-        if not self.trains and len(self.epochs) == NUM_INFER_EPOCHS:
+        if not self.trains and self.ranks.leads and len(self.epochs) == NUM_INFER_EPOCHS:
             self._keep_outputs(step)
 
     def further_step(self) -> InferStep:
@@ -347,8 +345,6 @@ class _Run(NetworkOutputs):
 
     def _keep_outputs(self, step: InferStep) -> None:
         """Keeps outputs of inference in the first rank, once everything was measured."""
-        if self.trains or not self.ranks.leads:
-            return
         self.step, self.seen.modes = step, training_in_inference(self.network)
         self.keep_outputs(self.workload.num_rows, self.workload.shapes())
 
