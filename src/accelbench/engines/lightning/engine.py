@@ -13,7 +13,7 @@ import pytorch_lightning as pl
 import torch
 
 from accelbench.data.order import VALIDATION
-from accelbench.engines.lightning import options, zoo
+from accelbench.engines.lightning import options, training, zoo
 from accelbench.engines.lightning.backends import Backend, Compilations, backend_for
 from accelbench.engines.lightning.feed import DrawnFeed, Feed, SingleItemLoader
 from accelbench.engines.lightning.global_state import hush_lightning
@@ -24,13 +24,6 @@ from accelbench.engines.lightning.own.module_run import ModuleRun, ModuleTargetR
 from accelbench.engines.lightning.precision import STORED_DTYPES, Observer, check_normalises, plugin_for
 from accelbench.engines.lightning.ranks import Ranks, Seen, differences, digest, joined
 from accelbench.engines.lightning.structure import is_same, mapped, tensors_in
-from accelbench.engines.lightning.training import (
-    TrainedNetwork,
-    evaluating,
-    noting_gradients,
-    trainable,
-    training_in_inference,
-)
 from accelbench.engines.lightning.weights import saved
 from accelbench.engines.lightning.work import busiest, count, watched
 from accelbench.engines.lightning.workloads import Images, workload_of
@@ -117,7 +110,7 @@ def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> Work:
             output, loss = workload.task.train(network.train(), batch)
             workload.check_first(output)
             loss.backward()
-            new_optimizer(cell.model, list(trainable(network).values()))
+            new_optimizer(cell.model, list(training.trainable(network).values()))
     except Exception as error:
         if isinstance(workload, Images) and cell.model.library == Library.custom:
             shape = tuple(batch[0].shape)
@@ -210,8 +203,8 @@ class _Run(NetworkOutputs):
         else:
             self.trainer.fit(module, loader)
         if self.trains and self.fits:
-            training = self.seen.training
-            training.end, training.evaluating = self.trained.states(), evaluating(self.network)
+            self.seen.training.end = self.trained.states()
+            self.seen.training.evaluating = training.evaluating(self.network)
 
     def _train_to_target(self, to_target: TargetRun) -> None:
         """Each of the Trainer's epochs is an interval, and its validation an evaluation; see `engines.target`."""
@@ -251,7 +244,7 @@ class _Run(NetworkOutputs):
             self.backend.seed(self.ranks.join(self.cell.seed))
             self.backend.hold(STORED_DTYPES[self.cell.precision])
             if self.trains:
-                self.trained = TrainedNetwork(self.network, self.seen.training)
+                self.trained = training.TrainedNetwork(self.network, self.seen.training)
                 self.seen.training.start = self.trained.states() if self.fits else {}
             if self.is_compiled:  # compiled code runs no hooks: let them see the plain network first
                 with watched(self.seen.products):
@@ -318,19 +311,19 @@ class _Run(NetworkOutputs):
         if self.is_one_step or self.ranks.num > 1 or not has_time(self.timing.step_s, self.cell.timeout_s):
             return
         self.note_resources()
-        training = self.seen.training
+        seen = self.seen.training
         if self.trains:
             self.trained.note_settings(self.trainer.optimizers)
             if self.is_plain:
                 unseen = self.workload.unseen(labelled=True)
-                with noting_gradients(trainable(self.network), training), watched(self.seen.products):
+                with training.noting_gradients(training.trainable(self.network), seen), watched(self.seen.products):
                     step.compute(step.copy_in(unseen))
-                training.num_later = 1
+                seen.num_later = 1
                 # Once more if so: a hard output may be the same by chance.
-                training.keeps_outputs = all(self._gives_again(step) for _ in range(NUM_GIVEN_AGAIN))
+                seen.keeps_outputs = all(self._gives_again(step) for _ in range(NUM_GIVEN_AGAIN))
         self._replay()
         if self.trains:
-            training.later = self.trained.states()
+            seen.later = self.trained.states()
 
     def _gives_again(self, step: InferStep) -> bool:
         """Whether of three forward passes of training on different inputs two neighbours alone give the same."""
@@ -345,7 +338,7 @@ class _Run(NetworkOutputs):
 
     def _keep_outputs(self, step: InferStep) -> None:
         """Keeps outputs of inference in the first rank, once everything was measured."""
-        self.step, self.seen.modes = step, training_in_inference(self.network)
+        self.step, self.seen.modes = step, training.training_in_inference(self.network)
         self.keep_outputs(self.workload.num_rows, self.workload.shapes())
 
     def _seen(self) -> Seen:

@@ -12,18 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from accelbench.engines.cell_run import CellRun
+from accelbench.engines.lightning import structure
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.module import InferStep
-from accelbench.engines.lightning.structure import (
-    copied_into,
-    keys_of_rows,
-    mapped,
-    mixed,
-    num_rows,
-    on_host,
-    reordered,
-    tensors_in,
-)
+from accelbench.engines.lightning.structure import mapped, num_rows, tensors_in
 from accelbench.engines.lightning.work import Counter, watched
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.measuring.output_check import MAX_ROW_NUMBERS, NUM_ROWS, Output, OutputTensor, References, batch_axes
@@ -137,13 +129,13 @@ class NetworkOutputs(CellRun):
         """Looks for kept results, unless no input is ever fed twice; a short batch takes less time."""
         if self.cell.data.pipeline == Pipeline.fresh or self.timed is None:
             return
-        fed = on_host(self.timed[0])
+        fed = structure.on_host(self.timed[0])
         if num_rows(fed) in (0, num_rows(self.workload.example())):
             self.look_for_kept_results(lambda: mapped(fed, Tensor.clone), lambda: self.workload.alike(fed))
 
     def compared_inputs(self) -> tuple[Any, Any]:
         """In host memory."""
-        fed = self.workload.example() if self.timed is None else on_host(self.timed[0])
+        fed = self.workload.example() if self.timed is None else structure.on_host(self.timed[0])
         unseen = self.workload.unseen()
         if next(tensors_in(fed)).shape != next(tensors_in(unseen)).shape:  # the epoch's last batch was looked at
             fed = self.workload.example()
@@ -154,21 +146,21 @@ class NetworkOutputs(CellRun):
         torch.manual_seed(number)
 
     def reordered_inputs(self, batch: Any, order: Sequence[int]) -> Any:
-        return reordered(batch, order) if num_rows(batch) == len(order) else None
+        return structure.reordered(batch, order) if num_rows(batch) == len(order) else None
 
     def mixed_inputs(self, batch: Any, other: Any, rows: Sequence[int]) -> Any:
-        return mixed(batch, other, rows) if num_rows(batch) == self.workload.num_rows else None
+        return structure.mixed(batch, other, rows) if num_rows(batch) == self.workload.num_rows else None
 
     def inputs_of_rows(self, batch: Any, rows: Sequence[int]) -> list[int]:
         given = self.workload.task.infer(lambda *args, **kwargs: (args, kwargs), batch)  # type: ignore[arg-type]
-        return keys_of_rows(given, rows, self.workload.num_rows)
+        return structure.keys_of_rows(given, rows, self.workload.num_rows)
 
     def measured_output(self, batch: Any, rows: Sequence[int]) -> Output:
         """From a further step. Its inputs are copied over those of the last one, where they keep their addresses."""
         if self.cell.options.cuda_graphs:  # a graph overwrites its earlier result
             self.last_result = [tensor.clone() for tensor in tensors_in(self.last_result)]
         whole = mapped(batch, Tensor.clone)
-        if self.compared_on is None or self.cell.device in XLA or not copied_into(self.compared_on, whole):
+        if self.compared_on is None or self.cell.device in XLA or not structure.copied_into(self.compared_on, whole):
             self.compared_on = self.step.copy_in(whole)
         is_watched = self.is_plain and not self.seen.products.total
         with watched(self.seen.products) if is_watched else nullcontext():

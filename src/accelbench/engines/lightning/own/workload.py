@@ -11,7 +11,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
-from accelbench.engines.lightning import zoo
+from accelbench.engines.lightning import structure, zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.feed import DrawnFeed, Feed
 from accelbench.engines.lightning.global_state import DETERMINISTIC, new_tensors_in, restore, values_of_a_cell
@@ -20,15 +20,7 @@ from accelbench.engines.lightning.outputs import changed, described, size_of
 from accelbench.engines.lightning.own.architectures import TokenMaker
 from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES
 from accelbench.engines.lightning.ranks import RANK_SEEDS, Ranks
-from accelbench.engines.lightning.structure import (
-    is_same,
-    joined,
-    mapped,
-    num_rows,
-    refilled,
-    tensors_in,
-    varied_rows,
-)
+from accelbench.engines.lightning.structure import is_same, mapped, num_rows, refilled, tensors_in, varied_rows
 from accelbench.engines.served import NUM_DRAWN
 from accelbench.engines.targets import check_call, import_path
 from accelbench.errors import UnsupportedError, UserError
@@ -204,7 +196,7 @@ class OwnWorkload:
 
     num_reference_rows = NUM_ROWS
     task: OwnTask  # known once the network is built
-    joined: Callable[[Sequence[Any]], Any] = staticmethod(joined)
+    joined: Callable[[Sequence[Any]], Any] = staticmethod(structure.joined)
 
     def __init__(self, cell: Cell, backend: Backend, ranks: Ranks) -> None:
         self.cell = cell
