@@ -5,11 +5,10 @@ import pytest
 from accelbench.errors import UserError
 from accelbench.grid import fingerprint, plan
 from accelbench.project import Workplace
-from accelbench.schema.cell import Options, Server
+from accelbench.schema.cell import Options
 from accelbench.schema.measurement import Data
 from accelbench.schema.vocab import MODULE, Allocator, Engine, Library, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
-from accelbench.serving.calibration import Null
 from fakes import make_cell
 
 DATA = Data(name="mnist", digest="d" * 64, source="random pixels", stand_in=True)
@@ -49,15 +48,6 @@ def test_data_that_no_network_takes_is_refused_and_beside_others_a_network_is_sk
         UserError, match=r"^data=mine,mnist: .*; run one sweep for each: mine \(pets_cnn\), mnist \(mlp\)$"
     ):
         plan.check_request([own, make_cell(), make_cell(seed=1)])
-
-
-def test_a_rate_that_this_machine_was_seen_to_issue_late_is_refused(monkeypatch):
-    cells = [make_cell(protocol=Protocol.server, server=Server(rate=rate)) for rate in (100.0, 7999.0)]
-    monkeypatch.setattr(plan.calibration, "known", lambda *_: Null(p50_s=0.001, p99_s=0.002, rate=4000.0))
-    plan.check_request(cells)
-    monkeypatch.setattr(plan.calibration, "known", lambda *_: Null(p50_s=0.001, p99_s=0.002, rate=2000.0))
-    with pytest.raises(UserError, match=r"^server.rate=7999: this machine issues 2,000 requests .*, and not 4,000"):
-        plan.check_request(cells)
 
 
 def test_the_identity_holds_what_a_number_depends_on():

@@ -15,16 +15,14 @@ from accelbench.errors import UserError
 from accelbench.grid.fingerprint import fingerprint, git_state, identity, of_cell
 from accelbench.grid.own_code import check_own_code, source_digest, source_files
 from accelbench.grid.support import why_not, why_unfit
-from accelbench.project import Workplace, workplace
+from accelbench.project import Workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.interpreters import OWN, names
 from accelbench.schema.measurement import Data
 from accelbench.schema.plan_file import WantedCell, labels
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import MODULE, RANDOM, Device, Engine, Generator, Protocol
-from accelbench.serving import calibration
+from accelbench.schema.vocab import MODULE, RANDOM, Device, Engine, Protocol
 
-EXACT_MS = 50.0  # a limit, of which 1 % is as late as a request may be at the rate that `calibration` found
 Stamp = tuple[int, int, int]  # time of the last change, size, inode
 Sources = tuple[tuple[str, str], ...]  # settings that name the user's files, and their values
 
@@ -145,9 +143,7 @@ class Prepared:
 
 
 def check_request(cells: Sequence[Cell]) -> None:
-    """Raises a UserError if `cells` use several data sets, none fits its data, or code of the user's is not there.
-
-    Also if `python` is no interpreter, or if a rate of requests is more than this machine is known to issue on time.
+    """Raises a UserError if `cells` use several data sets, none fits its data, or own code or `python` is missing.
 
     It can be called at once, before another's measurement is waited for.
     """
@@ -156,13 +152,6 @@ def check_request(cells: Sequence[Cell]) -> None:
     for python in dict.fromkeys(cell.python for cell in cells if cell.python is not None):
         interpreters.look(python)
     check_own_code(cells)
-    # Others may be late by more than the calibration allows: they are judged once they have run.
-    exact = [each.server for each in cells if each.protocol == Protocol.server and each.server.latency_ms <= EXACT_MS]
-    rates = [each.rate for each in exact if each.generator == Generator.own]
-    null = calibration.known(workplace().cache, fingerprint(Engine.lightning)) if rates else None
-    if null and null.rate and max(rates) >= 2 * null.rate:  # which was tried
-        most = f"this machine issues {null.rate:,.0f} requests per second on time, and not {2 * null.rate:,.0f}"
-        raise UserError(f"server.rate={max(rates):g}: {most} (accelbench doctor --probe looks again): use a lower one")
 
 
 def check_fits(cells: Sequence[Cell], shape: Shape | None = None, num_train: int | None = None) -> None:
