@@ -18,7 +18,7 @@ from accelbench.report.tables import all_cells, best, outcomes, pairs
 from accelbench.report.tables.table import Table
 from accelbench.schema.record import DEVICE_MEASUREMENTS, hardware
 from accelbench.schema.selfcheck import read_selfcheck
-from accelbench.schema.serialize import group_key
+from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Device, Status
 
 MAX_ANSWERS, MAX_NOTES = 200, 50
@@ -125,7 +125,7 @@ def compose(
 def _worth(sweeps: Sequence[Sweep], cache: Path) -> list[str]:
     """What `accelbench selfcheck` found on the machines of the records; their names too, if there are several."""
     machines = {
-        group_key(machine): machine
+        canonical_json(machine): machine
         for sweep in sweeps
         for record in sweep.records
         if record.cell.device == Device.cpu and (machine := record.environment.get("machine"))
@@ -157,7 +157,7 @@ def _environments(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, str]]:
                 name = f"code of {record.cell.engine}" if what == "code" else what
                 found.setdefault(name, []).append(value)
     for what, values in found.items():
-        keys = [group_key(value) for value in values]
+        keys = [canonical_json(value) for value in values]
         nums = Counter(keys)
         for key, value in dict(zip(keys, values, strict=True)).items():
             yield what + (f" ({nums[key]} of {len(keys)} processes)" if len(nums) > 1 else ""), _flat(value)
