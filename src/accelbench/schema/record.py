@@ -11,7 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar
 
 from accelbench.errors import RefusedError, UserError, WriteError
 from accelbench.project import shown
@@ -20,7 +20,7 @@ from accelbench.schema.measurement import Data, Environment, Measurement, System
 from accelbench.schema.parallel import mapped
 from accelbench.schema.ranges import Seconds
 from accelbench.schema.secrets import kept, secret_argument, without_secrets
-from accelbench.schema.serialize import canonical_json, dumps, load, load_if_fits, loads, plain, read_json, write_json
+from accelbench.schema.serialize import canonical_json, dumps, load, loads, plain, read_json, write_json
 from accelbench.schema.text import MAX_REASON, beginning, ending, one_line
 from accelbench.schema.vocab import Status
 
@@ -36,7 +36,6 @@ MAX_NAMED = 5  # files in a list of those that can't be read
 
 # Fields of a record that name it or its cell. They hold settings, which `check_settings` looks at.
 NAMING = {"cell", "cell_id", "label", "identity", "status", "started_at", "sweep_id", "schema_version"}
-GROUPS: Any = {name: kind for name, kind in get_type_hints(Cell).items() if dataclasses.is_dataclass(kind)}
 ARGUMENTS = (("model", "args"), ("model", "batch_args"), ("data", "args"))  # of a user's code, in the JSON of a cell
 
 Result = TypeVar("Result")
@@ -178,8 +177,8 @@ def check_settings(cell: Any) -> None:
             raise ValueError(f"{part}.{name}.{place} looks like a secret, which is not shown")
 
 
-# A plan's entry and its record hold the same cell, the cells of a sweep differ in few settings, and its records have
-# the same environment: each is checked once, and is one object.
+# A plan's entry and its record hold the same cell, and the records of a sweep have the same environment: each is
+# checked once, and is one object.
 @functools.lru_cache(8)
 def read_cell(text: bytes) -> tuple[Cell, str]:
     """The cell of its JSON, and its id.
@@ -188,16 +187,8 @@ def read_cell(text: bytes) -> tuple[Cell, str]:
     """
     values = loads(text)
     check_settings(values)
-    parts = values if isinstance(values, dict) else {}
-    groups = {name: _read_group(name, dumps(parts[name])) or parts[name] for name in GROUPS if name in parts}
-    (cell,) = load(dict[str, Cell], {"cell": parts | groups if parts else values}, clean=True).values()
+    (cell,) = load(dict[str, Cell], {"cell": values}, clean=True).values()
     return cell, id_of(values)
-
-
-@functools.lru_cache(256)
-def _read_group(name: str, text: bytes) -> Any:
-    """A group of a cell's settings, such as its window; None if it does not fit."""
-    return load_if_fits(GROUPS[name], loads(text))
 
 
 @functools.lru_cache(256)
