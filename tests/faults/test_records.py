@@ -125,7 +125,7 @@ def read_and_publish(path: Path) -> None:
     sweep = sweeps.read(path.parent)
     assert [each.name for each in sweep.records] in ([found.name], [])  # not if its name is another than its file's
     publish(sweep)
-    read_evidence(path.parent.parent, found.environment.get("machine", {}), {found.name.partition("-")[0]})
+    read_evidence(path.parent.parent, found.environment.get("machine", {}))
     record.write(found, path.parent)
 
 

@@ -54,7 +54,7 @@ COUNTS = {
     *("server", "target", "seed", "repeat"),
 }
 NUM_LATEST = 3  # of the cells of one batch, the latest count
-MAX_READ = 500  # records of other cells that are read, the newest; reading one takes some .5 ms
+MAX_READ = 500  # records that are read, the newest; reading one takes some .5 ms
 START_S = 7.0  # of a host, where no cell waited for one yet
 FIXED_S = 1.2  # of a cell besides its start and its steps
 COMPILED_S = 20.0  # to compile a network with inductor
@@ -301,11 +301,8 @@ def _waited_s(record: Record, measured: Measurement) -> float:
     return waited_s if waited_s > WAITED_S else 0.0
 
 
-def read_evidence(root: Path, machine: Mapping[str, Any], cell_ids: Collection[str] = ()) -> Evidence:
-    """The evidence of the records of the project in `root`; those of another machine do not count.
-
-    Of the cells that are to be estimated, `cell_ids`, all records are read.
-    """
+def read_evidence(root: Path, machine: Mapping[str, Any]) -> Evidence:
+    """The evidence of the newest records of the project in `root`; those of another machine do not count."""
 
     def modified_s(path: Path) -> float:
         try:
@@ -314,9 +311,8 @@ def read_evidence(root: Path, machine: Mapping[str, Any], cell_ids: Collection[s
             return 0.0
 
     paths = {path for folder in RECORD_FOLDERS for path in (root / folder).rglob(RECORDS)}
-    own = {path for path in paths if path.name.partition("-")[0] in cell_ids}
-    newest = sorted(paths - own, key=modified_s)[-MAX_READ:]
-    of_all = ((each, each.environment.get("home", each.environment)) for each in read_all([*own, *newest]))
+    newest = read_all(sorted(paths, key=modified_s)[-MAX_READ:])
+    of_all = ((each, each.environment.get("home", each.environment)) for each in newest)
     return Evidence(each for each, home in of_all if home.get("machine") == machine)
 
 

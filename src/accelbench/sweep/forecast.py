@@ -29,7 +29,7 @@ def forecast(
     """The evidence of how long `cells` take, all of which run here; their data sets are as `profile` wants them."""
     # For work that was never measured, devices are probed and networks counted, unless that disturbs another sweep.
     environment = fingerprint(PROBING_ENGINE)
-    evidence = read_evidence(place.root, environment["machine"], {cell.id for cell in cells})
+    evidence = read_evidence(place.root, environment["machine"])
     evidence.ceilings |= {Device(word): kept for word, kept in read_ceilings(place.cache, environment).items()}
     note_inputs(evidence, cells, place, profile)
     if unmeasured := evidence.unmeasured(cells):

@@ -84,7 +84,7 @@ class Session:
             # Its host imports the framework while the trackers are opened. Not before: that would disturb the idle
             # power. Another engine's host would disturb the probe.
             hosts.start(runnable[0])
-        self.evidence = read_evidence(place.root, environment["machine"], {cell.id for cell in runnable})
+        self.evidence = read_evidence(place.root, environment["machine"])
         progress = SweepProgress(
             self.context.console,
             self.todo,
