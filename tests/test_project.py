@@ -21,9 +21,7 @@ def test_a_params_file_with_suites_makes_a_project(here, text, monkeypatch):
     assert workplace().data == here / "data"
 
 
-@pytest.mark.parametrize(
-    "text", ["", "train: {lr: 0.1}\n", "suites: 3\n", "suites:\n  - unit\n", "suites:\n- unit\n", "a:\n  suites: {}\n"]
-)
+@pytest.mark.parametrize("text", ["", "train: {lr: 0.1}\n", "a:\n  suites: {}\n"])
 def test_another_programs_params_file_is_passed_over(here, text, monkeypatch):
     (here / "params.yaml").write_text(text)
     assert workplace() == Workplace.outside(here)

@@ -3,7 +3,6 @@
 import os
 import re
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 
 from accelbench.errors import UserError
@@ -94,15 +93,9 @@ def pipelines_place() -> Workplace:
 
 
 def _is_project(folder: Path) -> bool:
-    """Whether the folder's params.yaml has a mapping `suites`; DVC's users have files of this name with other keys."""
+    """Whether the folder's params.yaml has a key `suites`; DVC's users have files of this name with other keys."""
     # The text decides, so that a project whose file is not readable as YAML is still one, and says what is wrong there.
-    lines = [line for line in _text(folder / PARAMS).splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    for line, following in pairwise([*lines, ""]):
-        if found := re.match(r"""(["']?)suites\1\s*:(?:\s+|$)(.*)""", line):
-            value = found[2].partition("#")[0]
-            is_block = following.startswith(" ") and not following.lstrip().startswith("- ")
-            return value.startswith(("{", "$")) if value else is_block
-    return False
+    return re.search(r"""^(["']?)suites\1\s*:""", _text(folder / PARAMS), re.MULTILINE) is not None
 
 
 def _conf(project: Path | None) -> Path:
