@@ -127,12 +127,9 @@ def change(values: Sequence[float]) -> float:
     0 unless the values have a trend: Kendall's correlation with time, two-sided at 1 % (Mann, Econometrica 13, 1945);
     or a last third of three values or more that lies apart, as after a throttling at the end.
 
-    Three standard errors of the thirds were the limit before, and then a single slow value in a third of two was a
-    change: of 39 cells of a quiet `make repro` 7 had one, 2.6 of them by chance (their blocks in random order had as
-    many), none with a trend (p .03 to .74), and all with both thirds within the published interval. Simulated, with 3 %
-    of noise and 10 % of outliers, 9 % of steady series of 6 to 8 values had a change before, and .5 % have one now. A
-    level that falls evenly by 20 % is found in 86 % of series of 8 values (89 % before), by 10 % in 87 % of 20 (68 %
-    before); of 6 values in 40 % (87 % before), whose interval reaches from the least to the largest value.
+    Simulated, with 3 % of noise and 10 % of outliers, .5 % of steady series of 6 to 8 values have a change. A level
+    that falls evenly by 20 % is found in 86 % of series of 8 values, by 10 % in 87 % of 20; of 6 values in 40 %, whose
+    interval reaches from the least to the largest value.
     """
     third = len(values) // 3
     if third < 2:
