@@ -286,7 +286,7 @@ def _card_lines(record: Record, row: Row, says_why: bool) -> Iterator[tuple[str,
         if record.measurement and record.measurement.serving:
             yield from _served(record.cell, record.measurement.serving, row)
         if row["target_reached"] is not None:
-            yield from _trained(row)
+            yield "target", served_text(row).removeprefix("target ")
         yield from _use(record, row)
     for kind in (Kind.note, Kind.tip):
         for text in remarks_in(row, kind):
@@ -326,7 +326,7 @@ def _tails(row: Row, name: str) -> str:
 
 
 def _served(cell: Cell, serving: Serving, row: Row) -> Iterator[tuple[str, str]]:
-    """How requests came, how they were answered, and where their time went."""
+    """How requests came, and how they were answered."""
     offered = f"{significant(serving.offered_per_s, 4)} offered and " if cell.protocol == Protocol.server else ""
     rates = f"{offered}{significant(serving.served_per_s, 4)} answered per second"
     yield "requests", f"{rates}, {counted(serving.num_requests, 'request')} in {duration(serving.duration_s)}"
@@ -336,24 +336,6 @@ def _served(cell: Cell, serving: Serving, row: Row) -> Iterator[tuple[str, str]]
         low, high = (100 * (number_of(row, f"miss_share_{end}") or 0.0) for end in ("low", "high"))
         share = f"the share is {significant(round(low, 3), 2)} to {significant(high, 2)} %"
         yield "verdict", f"{serving.verdict}: {limit_text(row)}; {serving.num_missed:,} took longer, {share}"
-    ms = {name: number_of(row, f"{name}_ms") for name in ("queue", "compute")}
-    words = [f"{significant(value)} ms in {name}" for name, value in ms.items() if value is not None]
-    if (size := number_of(row, "mean_batch")) is not None:
-        padded = f", {100 * (number_of(row, 'padded_share') or 0.0):.0f} % padded" if serving.num_padded else ""
-        words.append(f"batches of {significant(size)}, at most {cell.batch_size}{padded}")
-    if (busy := number_of(row, "busy_share")) is not None:
-        words.append(f"busy for {100 * busy:.0f} %")
-    yield "server", ", ".join(words)
-
-
-def _trained(row: Row) -> Iterator[tuple[str, str]]:
-    """When a training met its target, or not, and what the clocks of others say of the same run."""
-    low = number_of(row, "target_low_s")
-    yield "target", served_text(row).removeprefix("target ") + (f", not before {significant(low)} s" if low else "")
-    clocks = {"MLPerf": "mlperf", "AlgoPerf": "train", "airbench": "airbench", "compiling alone": "compile"}
-    times = {name: number_of(row, f"target_{column}_s") for name, column in clocks.items()}
-    if known := [f"{name} {significant(seconds)} s" for name, seconds in times.items() if seconds]:
-        yield "clocks", ", ".join(known)
 
 
 def _quantile(each: Quantile) -> str:
