@@ -13,8 +13,6 @@ from accelbench.errors import UserError
 if TYPE_CHECKING:
     from accelbench.compare.answer import CellChange
 
-MAX_SHOWN = 20  # cells of which nothing can be told
-
 
 def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.compare import answer, record_sets
@@ -59,10 +57,7 @@ def _lines(found: "list[CellChange]") -> list[str]:
         elif each.change == Change.failed:
             lines.append(f"  {each.label:<42} {each.change:<8}at the second revision: {each.why}")
     unknown = [f"  {each.label:<42} {each.change}: {each.why}" for each in found if each.change == Change.cant_tell]
-    lines += unknown[:MAX_SHOWN]
-    if len(unknown) > MAX_SHOWN:
-        lines.append(f"  and {len(unknown) - MAX_SHOWN} more that can't be told")
-    return lines
+    return lines + unknown
 
 
 COMMAND = Command(
