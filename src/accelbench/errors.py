@@ -112,7 +112,7 @@ class Parser(argparse.ArgumentParser):
         if choice := re.search(r"argument (\S+): invalid choice: '?(.*?)'? \(choose from (.*)\)", message):
             raise UnknownChoiceError(choice[1], choice[2], re.findall(r"[\w-]+", choice[3]))
         if number := re.search(r"argument (\S+): invalid (int|float) value: '(.*)'", message):
-            raise UserError(f"{number[1]} {number[3]}: should be a {'whole ' * (number[2] == 'int')}number")
+            raise UserError(f"{number[1]} {number[3][:MAX_WORD]}: should be a {'whole ' * (number[2] == 'int')}number")
         flag = re.search(r"unrecognized arguments: (\S+)", message)
         meant = did_you_mean(flag[1], self._option_string_actions) if flag else ""
         raise UserError(f"{message}.{meant} `{self.prog} --help` shows what there is")

@@ -11,8 +11,8 @@ from fakes import make_cell, make_options
 OPTIONS, MINE = make_options(out=None), make_options(out="runs/mine")
 
 
-def plan(folder, repeats=None, options=OPTIONS, other=None):
-    return interleaved.plan_runs((make_cell(), options), (make_cell(), other or options), repeats, folder)
+def plan(folder, num=None, options=OPTIONS):
+    return interleaved.plan_runs((make_cell(), options), (make_cell(), options), num, folder)
 
 
 def test_each_round_has_both_cells_once_in_an_order_drawn_at_random():
@@ -30,7 +30,7 @@ def test_the_plan_has_a_folder_of_its_own_and_five_rounds_and_one_that_holds_rec
     assert options.out.startswith("runs/")
     assert options.out.endswith("-compare")
     (tmp_path / "runs/mine").mkdir(parents=True)
-    drawn, options = plan(tmp_path, "2", MINE)
+    drawn, options = plan(tmp_path, 2, MINE)
     assert (len(drawn.cells), options.out) == (4, "runs/mine")
     (tmp_path / f"runs/mine/{drawn.cells[0].id}-01234567.json").touch()
     longer, _ = plan(tmp_path, options=MINE)

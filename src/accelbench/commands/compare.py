@@ -67,7 +67,7 @@ COMMAND = Command(
     run=_run,
     flags=(
         flag("--run", help="A and B are cells, each in quotes: measure them"),
-        flag("--repeats", metavar="N", help="with --run: fresh processes of each cell (5)"),
+        flag("--repeats", metavar="N", type=int, help="with --run: fresh processes of each cell (5)"),
         *to_target.FLAGS,
         flag("--margin", metavar="2%", help="differences that count as the same (2%%)"),
         flag("--fail-if", metavar="slower:5%", help="exit with 1 if B's whole interval lies below -5 %%"),

@@ -1,7 +1,7 @@
 """Fresh processes of two cells in a random order, or of trainings by seed, so that drift affects all alike."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -12,7 +12,7 @@ from accelbench.answers.arrivals import reference_of
 from accelbench.compare.record_sets import ComparedProcess, RecordSet
 from accelbench.compare.sureness import MIN_PROCESSES
 from accelbench.errors import UserError, writing_errors
-from accelbench.grid.plan import check_request, prepare, why_skipped
+from accelbench.grid.plan import check_request, prepare
 from accelbench.lock import hold_measuring
 from accelbench.presentation import say
 from accelbench.project import COMPARISON, RECORDS, workplace
@@ -34,17 +34,17 @@ class InterleavedRuns:
 
 
 def plan_runs(
-    first: tuple[Cell, SweepOptions], second: tuple[Cell, SweepOptions], repeats: str | None, root: Path
+    first: tuple[Cell, SweepOptions], second: tuple[Cell, SweepOptions], repeats: int | None, root: Path
 ) -> tuple[InterleavedRuns, SweepOptions]:
     """The runs of a comparison of two cells, each with its options, and the options of the sweep that runs them.
 
-    `repeats` is the number of processes of each cell, as the user wrote it; None for `MIN_PROCESSES`. The same cells
-    run in the same order in a folder of the same name, so that a comparison goes on from its records. Raises UserError:
-    it is malformed or too large, the options differ, or the folder holds other records.
+    `repeats` is the number of processes of each cell, None for `MIN_PROCESSES`. The same cells run in the same order in
+    a folder of the same name, so that a comparison goes on from its records. Raises UserError: there are none or too
+    many, the options differ, or the folder holds other records.
     """
-    if repeats is not None and (not repeats.isdecimal() or len(repeats) > 9 or int(repeats) < 1):
-        raise UserError(f"--repeats {repeats[:20]}: should be a whole number, at least 1")
-    num = int(repeats) if repeats else MIN_PROCESSES
+    num = MIN_PROCESSES if repeats is None else repeats
+    if num < 1:
+        raise UserError(f"--repeats {num}: should be at least 1")
     check_cells(2 * num, f"--repeats {num}")
     options = first[1]
     if names := differing_options(options, second[1]):
@@ -63,17 +63,9 @@ def why_pointless(sides: Sequence[Sequence[Cell]], options: SweepOptions, consol
     """Why there is nothing to compare: all cells of a side are skipped; None if not. Prepares a missing data set."""
     cells, place = [cell for side in sides for cell in side], workplace().with_data(options.data_root)
     check_request(cells)
-    # A reason that does not depend on the data is given before they are prepared.
-    if why := _skipped_side(sides, {cell.id: why_skipped(cell) for cell in cells}):
-        return why
     with hold_measuring(lambda line: say(console, line)):  # what prepares disturbs what another sweep measures
         prepare_missing(place, cells[0].data, console)
-        planned = prepare(cells, place).planned
-    return _skipped_side(sides, {item.cell.id: item.skip_reason for item in planned})
-
-
-def _skipped_side(sides: Sequence[Sequence[Cell]], reasons: Mapping[str, str | None]) -> str | None:
-    """That all cells of a side are skipped, if so; `reasons` has why each is, by its id."""
+        reasons = {item.cell.id: item.skip_reason for item in prepare(cells, place).planned}
     for letter, side in zip("AB", sides, strict=True):
         if all(found := [reasons[cell.id] for cell in side]):
             return f"Can't tell which is faster: {letter} is skipped, so nothing is measured: {found[0]}"
