@@ -3,7 +3,7 @@
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rich.console import Console
@@ -42,9 +42,8 @@ Rows = list[tuple[str, str]]
 Kinds = Mapping[tuple[Device, Precision, Mode], str | None]
 
 
-def show(place: Workplace, console: Console | None = None, *, probe: bool = False, whole: bool = False) -> None:
+def show(place: Workplace, console: Console, *, probe: bool = False, whole: bool = False) -> None:
     """Prints what this machine has and can do: a summary, or the `whole`; with `probe` it measures ceilings first."""
-    console = console or Console()
     if probe:
         say = functools.partial(console.print, markup=False)
         with lock.hold_measuring(say), Hosts() as hosts:
@@ -55,12 +54,16 @@ def show(place: Workplace, console: Console | None = None, *, probe: bool = Fals
                     prober.probe(_plain_cell(device), TRUE_PRECISIONS)
             calibration.null(place.cache, prober.environment, again=True)
     reports = [look(device) for device in Device]
-    kinds = kinds_on([report for report in reports if report.present])
+    present = [report for report in reports if report.present]
+    kinds = {
+        (report.device, precision, mode): support.why_not(_plain_cell(report.device, precision, mode), report)
+        for report, precision, mode in itertools.product(present, NOT_QUANTIZED, STEP_MODES)
+    }
     known = read_ceilings(place.cache, fingerprint(PROBING_ENGINE))
     if not whole:
-        present = ", ".join(report.device for report in reports if report.present)
+        there = ", ".join(report.device for report in present)
         absent = ", ".join(report.device for report in reports if not report.present)
-        console.print(Text(f"{present} run here{f'; not here: {absent}' if absent else ''}", "bold"))
+        console.print(Text(f"{there} run here{f'; not here: {absent}' if absent else ''}", "bold"))
         console.print(_table(_summary(place, reports, kinds, known)))
         console.print(Text(FOOT, "dim"))
         return
@@ -69,7 +72,7 @@ def show(place: Workplace, console: Console | None = None, *, probe: bool = Fals
         console.print(_table(rows), end="\n\n")
 
 
-def _plain_cell(device: Device = Device.cpu, precision: Precision = Precision.fp32) -> Cell:
+def _plain_cell(device: Device, precision: Precision = Precision.fp32, mode: Mode = Mode.infer) -> Cell:
     """A small cell of this kind, which stands for others in what does not depend on the rest of its settings."""
     return Cell(
         suite="",
@@ -77,21 +80,12 @@ def _plain_cell(device: Device = Device.cpu, precision: Precision = Precision.fp
         device=device,
         model=ModelSpec(name="mlp"),
         data=DataSpec(name=""),
-        mode=Mode.infer,
+        mode=mode,
         precision=precision,
         batch_size=1,
         protocol=Protocol.window,
         epochs=1,
     )
-
-
-def kinds_on(reports: Iterable[DeviceReport]) -> Kinds:
-    """Every kind of cell on the reports' devices."""
-    found = {}
-    for report, precision, mode in itertools.product(reports, NOT_QUANTIZED, STEP_MODES):
-        cell = replace(_plain_cell(report.device, precision), mode=mode)
-        found[report.device, precision, mode] = support.why_not(cell, report)
-    return found
 
 
 def _why_not(engine: Engine, precision: Precision = Precision.fp32) -> str | None:
@@ -111,11 +105,7 @@ def _table(rows: Rows) -> Table:
 
 def _summary(place: Workplace, reports: Sequence[DeviceReport], kinds: Kinds, known: Mapping[str, Ceilings]) -> Rows:
     """A dozen lines of 80 columns."""
-    rows = [
-        (report.device.value, _described(report, is_brief=True))
-        for report in reports
-        if report.device != Device.xla_cpu or not report.present  # the CPU again
-    ]
+    rows = [(report.device.value, _described(report, is_brief=True)) for report in reports]
     there = ", ".join(engine for engine in Engine if _why_not(engine) is None)
     missing = ", ".join(engine for engine in Engine if _why_not(engine) is not None)
     rows.append(("engines", there + (f"; not installed: {missing}" if missing else "")))
