@@ -123,7 +123,7 @@ def _show_best(chosen: Namespace, context: Context) -> int:
     results = place.root / (next(iter(chosen.words), None) or default_folder(place, context))
     limit = None if chosen.latency_ms is None else Limit(chosen.latency_ms, chosen.percentile or 50)
     read = sweeps.read_all(results, prices, params.wanted_suites(place.project, results))
-    check_devices(chosen, context, read)
+    check_devices(chosen, read)
     cells = [cell for sweep in read for cell in sweep.cells]
     planned = [process for sweep in read for process in sweep.planned]
     notes = [note for sweep in read for note in sweep.notes]

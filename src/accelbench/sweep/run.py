@@ -88,7 +88,9 @@ def run(
                 result.records, _ = known(context, ready.planned)
                 if result.records:
                     show(result)
-                raise _interrupted(result, len(ready.planned)) from stop
+                    done = f"{len(result.records)} of {counted(len(ready.planned), 'cell')} measured"
+                    raise Interrupted(f"; {done}, in", shown(result.folder)) from stop
+                raise Interrupted(" before the first cell") from stop
         if result.records:
             show(result)
         with console.status("Delivering to the tracker ...") if console.is_terminal else nullcontext():
@@ -99,13 +101,6 @@ def run(
         if len(ready.planned) == len(result.records) == 1 and result.records[0].sweep_id == context.sweep_id:
             result.links = delivery.links(result.records[0])
     return result
-
-
-def _interrupted(result: SweepResult, num_planned: int) -> Interrupted:
-    num = len(result.records)
-    if not num:
-        return Interrupted(" before the first cell")
-    return Interrupted(f"; {num} of {counted(num_planned, 'cell')} measured, in", shown(result.folder))
 
 
 def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list[Record]:
