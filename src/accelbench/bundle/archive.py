@@ -9,11 +9,10 @@ import json
 import os
 import stat
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from accelbench.data.pictures import MAX_MEMBERS
 from accelbench.errors import RefusedError, UserError
 from accelbench.judging.target import mllog
 from accelbench.project import COMPARISON, CONFIRMED, MLLOG, PLAN, RACE, RECORDS, REQUESTS
@@ -23,13 +22,12 @@ from accelbench.report.read import Sweep
 from accelbench.schema.plan_file import sweep_folders
 from accelbench.schema.record import Record, listed
 from accelbench.schema.record import read_all as read_records
-from accelbench.schema.serialize import MAX_MB, is_missing, open_regular, writing
+from accelbench.schema.serialize import MAX_MB, is_missing, read_bytes, writing
 
 RESULTS, CRATE = "results", "ro-crate-metadata.json"
 CRATE_URL = "https://w3id.org/ro/crate/1.1"  # of its definition
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the time of every member: the earliest that a zip file can name
-MAX_FILE_BYTES, MAX_TOTAL_BYTES = MAX_MB << 20, 4 << 30  # that are packed, and unpacked
-PART_BYTES = 1 << 20  # of a file that are held at a time
+MAX_FILE_BYTES, MAX_TOTAL_BYTES = MAX_MB << 20, 4 << 30  # that are unpacked
 
 
 def pack(folder: Path, sweeps: Sequence[Sweep], out: Path, also: Mapping[str, Path] | None = None) -> int:
@@ -37,8 +35,7 @@ def pack(folder: Path, sweeps: Sequence[Sweep], out: Path, also: Mapping[str, Pa
 
     `also` are further files, by their names in it.
 
-    Raises OSError: `out` can't be written. UserError: it is there already, or records or other files can't be read or
-    are larger than what `verify` unpacks.
+    Raises OSError: `out` can't be written. UserError: it is there already, or records or other files can't be read.
     """
     if out.exists():
         raise UserError(f"--out {out}: is there already")
@@ -46,11 +43,9 @@ def pack(folder: Path, sweeps: Sequence[Sweep], out: Path, also: Mapping[str, Pa
         if lost := _unread(folder, sweeps):
             raise UserError("\n".join(["records that can't be read, so that the figures would differ:", *listed(lost)]))
         files = _sources(folder, sweeps) | dict(also or {})
-        sizes = {str(path): path.stat().st_size for path in files.values()}
     except OSError as error:
         raise RefusedError(error) from error
     made = {name: csv_file.text(rows).encode() for name, rows in tables(sweeps).items()}
-    _check_sizes(sizes | {name: len(content) for name, content in made.items()})
     contents: dict[str, Path | bytes] = {**files, **made}
     started = [record.started_at for sweep in sweeps for record in sweep.records]
     with writing(out) as path, zipfile.ZipFile(path, "w") as archive:
@@ -104,36 +99,18 @@ def _sources(folder: Path, sweeps: Sequence[Sweep]) -> dict[str, Path]:
     return found
 
 
-def _check_sizes(sizes: Mapping[str, int]) -> None:
-    """Raises UserError: files, by their names, are larger or more than `verify` unpacks."""
-    for name, size in sizes.items():
-        if size > MAX_FILE_BYTES:
-            raise UserError(f"{name}: larger than the {MAX_MB} MB that a file of a bundle may have")
-    if len(sizes) >= MAX_MEMBERS or sum(sizes.values()) > MAX_TOTAL_BYTES - MAX_FILE_BYTES:  # which the crate may have
-        most = f"{MAX_MEMBERS:,} files or {MAX_TOTAL_BYTES - MAX_FILE_BYTES:,} bytes"
-        raise UserError(f"more than the {most} that a bundle may have: bundle the folder of one sweep")
-
-
 def _add(archive: zipfile.ZipFile, name: str, content: Path | bytes) -> dict[str, str]:
-    """Writes a file into the archive, a part at a time, and returns its entry in the crate."""
-    member, digest, size = zipfile.ZipInfo(name, EPOCH), hashlib.sha256(), 0
+    """Writes a file into the archive, and returns its entry in the crate."""
+    member = zipfile.ZipInfo(name, EPOCH)
     member.compress_type, member.create_system = zipfile.ZIP_DEFLATED, 3  # Unix, on every system
     member.external_attr = (stat.S_IFREG | 0o644) << 16
-    with archive.open(member, "w") as file:
-        for part in [content] if isinstance(content, bytes) else _parts(content):
-            file.write(part)
-            digest.update(part)
-            size += len(part)
-    return {"@id": name, "@type": "File", "contentSize": str(size), "sha256": digest.hexdigest()}
-
-
-def _parts(path: Path) -> Iterator[bytes]:
     try:
-        with open_regular(path) as file:
-            while part := file.read(PART_BYTES):
-                yield part
+        content = content if isinstance(content, bytes) else read_bytes(content)
     except OSError as error:
-        raise RefusedError(error, path) from error
+        raise RefusedError(error) from error
+    archive.writestr(member, content)
+    digest, size = hashlib.sha256(content).hexdigest(), str(len(content))
+    return {"@id": name, "@type": "File", "contentSize": size, "sha256": digest}
 
 
 def _crate(entries: Sequence[Mapping[str, str]], published: str) -> bytes:
