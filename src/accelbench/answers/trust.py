@@ -5,11 +5,9 @@ from collections.abc import Sequence
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.sentences import Answer
-from accelbench.answers.words import MODES, model_text, setting_text
 from accelbench.judging.row import remarks_in, warnings_of
 from accelbench.judging.warnings import Kind
 from accelbench.presentation import counted
-from accelbench.schema.vocab import Device
 
 MAX_NAMED, FEW = 8, 3  # cells in doubt; of more, few are named
 
@@ -25,11 +23,7 @@ def in_doubt(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> str:
     said = ", ".join(f"{num} {kind}" for kind, num in Counter(kind for own in kinds_of for kind in own).most_common())
     if num_several := sum(len(own) > 1 for own in kinds_of):
         said += f"; {num_several} of them for several reasons"
-    names = []
-    for cell in doubted:
-        setting = setting_text(cell, has_devices=cell.cell.device != Device.cpu, has_engines=True)
-        names.append(f"{model_text(cell)} {MODES[cell.cell.mode]} in {setting}")
-    named = [name if names.count(name) == 1 else cell.label for name, cell in zip(names, doubted, strict=True)]
+    named = [cell.label for cell in doubted]
     few = named if len(named) <= MAX_NAMED else named[:FEW]
     more = f" and {len(named) - FEW} more (column warnings of cells.csv)" * (len(few) < len(named))
     which = f" are in doubt ({said}): {', '.join(few)}{more}" if doubted else " are in doubt"
