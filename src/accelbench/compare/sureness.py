@@ -14,7 +14,7 @@ from accelbench.presentation import significant
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.record import node_of
 from accelbench.stats.bootstrap import CONFIDENCE, difference_interval
-from accelbench.stats.order_statistics import Sample, median
+from accelbench.stats.order_statistics import median
 
 MIN_PROCESSES = 5  # per side: with fewer, the spread between processes is not known well enough
 MARGIN = 0.02
@@ -125,13 +125,10 @@ class Steps(NamedTuple):
     @classmethod
     def of(cls, measured: Measurement) -> "Steps | None":
         """Those of a process; of blocks or epochs where no single steps were timed; None without any."""
-        per_step, ordered = measured.samples_per_step, Sample(measured.latency_s).ordered
-        ordered = ordered[ordered > 0]
-        if per_step and (num := len(ordered)):  # the longest step is the slowest: four of them are divided
-            found = [per_step / float(ordered[at]) for at in (-1, num // 2, (num - 1) // 2, 0)]
-            return cls(found[0], (found[1] + found[2]) / 2, found[3])
-        found = [part.num_samples / part.seconds for part in measured.steady_epochs or measured.blocks]
-        return cls(min(found), median(found), max(found)) if found else None
+        steps_s = [each for each in measured.latency_s if each > 0]
+        rates = [measured.samples_per_step / each for each in steps_s] if measured.samples_per_step else []
+        rates = rates or [part.num_samples / part.seconds for part in measured.steady_epochs or measured.blocks]
+        return cls(min(rates), median(rates), max(rates)) if rates else None
 
     @classmethod
     def joined(cls, processes: Sequence["Steps | None"]) -> "Steps | None":
