@@ -19,9 +19,9 @@ HIGH = PROBED.format("bf16", "4.50", "fp32", "900", "200 GFLOP/s)")
 GPU_RATE = PROBED.format("bf16", "45,000", "fp32", "9,000", "0.200 TFLOP/s)")
 BEST, EQUAL = "With the fastest setting of each, bf16 is {} than fp32 in {}.", "With the same engine and batch, "
 NOT, WORTH = (f"{BEST.format(word, 'mlp training')}" for word in ("slower", "faster"))
-IN = "in mlp training with lightning, batch 128"
-LOSS = f"{NOT} {EQUAL}fp32 is % times as fast as bf16 {IN} (likely)."
-GAIN = f"{WORTH} {EQUAL}bf16 is 4.00 times as fast as fp32 {IN} (likely)."
+IN = "in 1 of 1 pair"
+LOSS = f"{NOT} {EQUAL}fp32 is % times as fast as bf16 {IN} (1 likely)."
+GAIN = f"{WORTH} {EQUAL}bf16 is 4.00 times as fast as fp32 {IN} (1 likely)."
 UNTOLD = "it can't be told whether bf16 or fp32 is faster."
 
 
@@ -160,7 +160,7 @@ def test_the_headline_says_what_is_fastest_what_is_missing_and_what_is_in_doubt(
         "rnn-cpu-fp32-b128-train. "
         "Stand-ins were measured instead of mnist: speeds hold for data of these shapes, accuracies don't.",
         "Precision": "In cnn training (a number in doubt) fp32 with keras is faster; keras was not measured in bf16. "
-        f"{EQUAL}bf16 is 1.50 times as fast as fp32 in cnn training with lightning, batch 128 (likely).",
+        f"{EQUAL}bf16 is 1.50 times as fast as fp32 in 1 of 1 pair (1 likely).",
     }
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from accelbench.answers.cells import MeasuredCell, Word, gap
 from accelbench.answers.pairs import PRECISION, Pair, pairs
 from accelbench.answers.sentences import Answer
-from accelbench.answers.words import MODES, choice_text, model_text
+from accelbench.answers.words import MODES, choice_text
 from accelbench.judging.row import ceilings_of
 from accelbench.judging.warnings import output_error_text
-from accelbench.presentation import significant, unit_of_work
+from accelbench.presentation import counted, significant, unit_of_work
 from accelbench.schema.ceilings import formats_of
 from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import QUANTIZED, SHARE_ONE_CPU, Device, Precision
@@ -107,32 +107,21 @@ def _figures(found: Sequence[Pair], on: str) -> str:
         (num_same, "they are equally fast"),
         (num_untold, "can't tell"),
     ]
-    of = f" of {len(found)} pairs"
-    parts = []
-    for num, text in cases:
-        if num:
-            parts.append(f"{text} in {_what(found[0]) if len(found) == 1 else f'{num}{of}'}")
-            of = ""
-    words = Counter(pair.gap.word.value for pair in told)
-    about = [f"{'all' if num == len(found) else num} {word}" if len(found) > 1 else word for word, num in words.items()]
+    first, *others = [f"{text} in {num}" for num, text in cases if num]
+    parts = ", ".join([f"{first} of {counted(len(found), 'pair')}", *others])
+    about = [f"{num} {word}" for word, num in Counter(pair.gap.word.value for pair in told).items()]
     if num_doubtful := sum(each.is_doubtful for each in gaps):
-        about.append(f"{f'{num_doubtful} with ' if len(found) > 1 else ''}a number in doubt")
+        about.append(f"{num_doubtful} with a number in doubt")
     error = max((error for pair in found if (error := pair.cell.number("output_error"))), default=None)
     if differ := output_error_text(Precision(value), error):
         about.append(f"outputs differ by up to {differ.removeprefix('<')}")
     said = f" ({', '.join(about)})" if about else ""
     facts = "" if bool(gains) == bool(losses) else _shared_facts(told)
-    return f"With the same engine and batch{on}, {', '.join(parts)}{said}.{facts}"
+    return f"With the same engine and batch{on}, {parts}{said}.{facts}"
 
 
 def _span(ratios: Sequence[float]) -> str:
     return " to ".join(dict.fromkeys(significant(end(ratios)) for end in (min, max))) if ratios else ""
-
-
-def _what(pair: Pair) -> str:
-    """Such as `resnet18 inference with openvino, batch 16`."""
-    setting = choice_text(pair.cell, has_engines=True)
-    return f"{model_text(pair.cell)} {MODES[pair.cell.cell.mode]} with {setting}, batch {pair.cell.cell.batch_size}"
 
 
 def _shared_facts(told: Sequence[Pair]) -> str:
