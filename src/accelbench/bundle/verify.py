@@ -7,10 +7,8 @@ import json
 import tempfile
 from collections import defaultdict
 from collections.abc import Container, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -32,7 +30,6 @@ from accelbench.schema.vocab import Status
 from accelbench.serving.server import Served
 from accelbench.serving.summary import ROWS, summarised
 
-NUM_THREADS = 4  # that unpack
 ROUNDING = 1e-6  # a share by which the sum of times may exceed what holds them
 OVERLAP_S = 1.0  # by which the clocks of two processes' starts and ends may be wrong
 # What a record has of its requests that does not follow from their times.
@@ -101,23 +98,17 @@ def _unpacked(archive: Zip, place: Path, done: Verified) -> dict[str, bytes]:
     kept = dict[str, bytes]()
     for folder in {(place / name).parent for name in names}:
         folder.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(NUM_THREADS) as pool:  # what takes long lets others run
-        for name, (digest, content) in zip(names, pool.map(partial(_unpack, archive, place), names), strict=True):
-            if name != CRATE and digest != wanted.pop(name, None):
-                done.problems.append(f"{name}: not the file that {CRATE} lists")
-            if content is not None:
-                kept[name] = content
+    for name in names:
+        content = archive.read(name)
+        (place / name).write_bytes(content)
+        if name != CRATE and hashlib.sha256(content).hexdigest() != wanted.pop(name, None):
+            done.problems.append(f"{name}: not the file that {CRATE} lists")
+        if name.endswith(".csv"):
+            kept[name] = content
     done.problems += [f"{name}: listed, and not there" for name in wanted]
     if not done.problems:
         done.shown.append(f"{len(names)} files are those that {CRATE} lists, by their sha256")
     return kept
-
-
-def _unpack(archive: Zip, place: Path, name: str) -> tuple[str, bytes | None]:
-    """Writes a file; returns its sha256, and its bytes if it is a table."""
-    content = archive.read(name)
-    (place / name).write_bytes(content)
-    return hashlib.sha256(content).hexdigest(), content if name.endswith(".csv") else None
 
 
 def _compare(kept: dict[str, bytes], sweeps: Sequence[Sweep], done: Verified) -> None:
