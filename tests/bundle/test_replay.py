@@ -157,7 +157,7 @@ def test_what_can_not_be_told_is_measured_once_more_in_the_time_that_is_left(sha
     [
         ((3200, 250), (0.5, 101), "can't tell: other programs used the CPU meanwhile", True),
         ((3200, 250), (101, 0.5), "slower: ", False),
-        ((250, 3200), (101, 0.5), "can't tell: there, other programs used the CPU meanwhile", False),
+        ((250, 3200), (101, 0.5), "can't tell: other programs used the CPU meanwhile", True),
         ((250, 3200), (0.5, 101), "faster: ", False),
     ],
 )
@@ -168,16 +168,6 @@ def test_other_programs_explain_that_the_session_beside_them_was_slower(rates, o
     )
     found = replaying._of_cell(there, here)
     assert (f"{found.found}: {found.why}", found.is_undecided) == (expected, is_undecided)
-
-
-def test_too_few_blocks_there_are_nothing_that_more_processes_here_mend():
-    there, here = (
-        cells_of([Process.of(make_record(measurement=make_measurement(blocks=blocks)))])[0]
-        for blocks in ([Block(num_steps=10, num_samples=320, seconds=0.1)] * num for num in (1, 8))
-    )
-    found = replaying._of_cell(there, here)
-    assert (found.found, found.why, found.is_undecided) == ("can't tell", replaying.FEW_THERE, False)
-    assert replaying._of_cell(here, there).is_undecided
 
 
 def test_a_process_that_the_budget_ended_says_so():

@@ -46,8 +46,6 @@ STUDY = "study:"
 LAST, LONGEST, QUIET = 0.75, 0.1, 0.5
 NO_SPEED = SERVING - {Protocol.offline} | {Protocol.target}
 OTHER_DATA = "the data here are others, such as a stand-in"
-BESIDE_THERE, FEW_THERE = f"there, {BESIDE}", "there, too few blocks for an interval"
-FIXED = OTHER_DATA, BESIDE_THERE, FEW_THERE  # more processes here change none of these
 NOT_MEASURED = "not measured"
 MAX_NAMED = 3  # claims that are not measured for one reason
 
@@ -85,7 +83,7 @@ class Finding(NamedTuple):
     @property
     def is_undecided(self) -> bool:
         """Whether more processes may tell."""
-        return self.found == Found.cant_tell and self.here != NOT_MEASURED and self.why not in FIXED
+        return self.found == Found.cant_tell and self.here != NOT_MEASURED and self.why != OTHER_DATA
 
 
 def key_of(cell: Cell) -> str:
@@ -273,8 +271,6 @@ def _of_cell(there: MeasuredCell, here: MeasuredCell | None) -> Finding:
     elif here.low and here.high and there.low and there.high:
         is_near = max(here.high / there.low, there.high / here.low) < LIKELY_RATIO
         verdict = Found.same if is_near else verdict
-    if not found.is_told or found.ratio > 1:  # else only what was beside the processes here is in the way
-        why = BESIDE_THERE if there.side.is_disturbed else why if there.low else FEW_THERE
     measured = f"{speed_text(here.cell, here.speed)} ({100 * (found.ratio - 1):+.1f} %)"
     return Finding(verdict, there.label, published, measured, why if verdict == Found.cant_tell else "")
 
