@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 from accelbench.answers.cells import Gap, MeasuredCell, gap
 from accelbench.answers.words import choice_text, environment_names, setting_text, short_text, workload_text
@@ -13,12 +13,12 @@ from accelbench.schema.cell import CHOSEN_SETTINGS
 from accelbench.schema.serialize import grouped
 
 MAX_PACKAGES = 3  # named of one group
-# Criterion -> its column of cells.csv, and whether more or less is better.
-CRITERIA: dict[str, tuple[str, Literal["most", "least"]]] = {
-    "throughput": ("samples_per_s", "most"),
-    "latency": ("latency_p50_ms", "least"),
-    "energy": ("energy_j_per_sample", "least"),
-    "money": ("cost_per_million_samples", "least"),
+# Criterion -> its column of cells.csv, and 1 if more is better, -1 if less is.
+CRITERIA = {
+    "throughput": ("samples_per_s", 1),
+    "latency": ("latency_p50_ms", -1),
+    "energy": ("energy_j_per_sample", -1),
+    "money": ("cost_per_million_samples", -1),
 }
 UNBEATEN = "unbeaten"
 MAX_UNBEATEN = 8  # of one model and mode
@@ -171,24 +171,15 @@ def _machine(group: Group) -> str:
     return " + ".join(dict.fromkeys([str(machine.get("cpu_name")), *machine.get("gpus", [])]))
 
 
-def best_by(cells: Sequence[MeasuredCell], criterion: str) -> MeasuredCell | None:
-    """The best cell by one of `CRITERIA`; None if it is unknown for all of them."""
-    column, kind = CRITERIA[criterion]
-    known = [(value, each) for each in cells if (value := each.number(column)) is not None]
-    if not known:
-        return None
-    return (max if kind == "most" else min)(known, key=lambda pair: pair[0])[1]
-
-
 def unbeaten(cells: Sequence[MeasuredCell]) -> list[MeasuredCell]:
     """The Pareto front, fastest first.
 
     A cell is left out if another is at least as good by every criterion that is known of all cells.
     """
-    columns = [(c, kind) for c, kind in CRITERIA.values() if all(each.number(c) is not None for each in cells)]
+    columns = [(c, sign) for c, sign in CRITERIA.values() if all(each.number(c) is not None for each in cells)]
 
     def merits(cell: MeasuredCell) -> list[float]:
-        return [(1 if kind == "most" else -1) * (cell.number(column) or 0.0) for column, kind in columns]
+        return [sign * (cell.number(column) or 0.0) for column, sign in columns]
 
     scored = sorted(((merits(each), each) for each in cells), key=lambda pair: pair[0], reverse=True)
     front: list[tuple[list[float], MeasuredCell]] = []
@@ -201,10 +192,11 @@ def unbeaten(cells: Sequence[MeasuredCell]) -> list[MeasuredCell]:
 def choices(cells: Sequence[MeasuredCell]) -> list[tuple[MeasuredCell, str]]:
     """The best cells of a group, each with what it is best by (`throughput, latency`); then the rest of the front."""
     criteria: dict[str, list[str]] = {}
-    found: dict[str, MeasuredCell] = {}
-    best = [(criterion, best_by(cells, criterion)) for criterion in CRITERIA]
-    for criterion, each in [*best, *((UNBEATEN, each) for each in unbeaten(cells)[:MAX_UNBEATEN])]:
-        if each is not None and not (criterion == UNBEATEN and each.measured_key in found):
-            found[each.measured_key] = each
-            criteria.setdefault(each.measured_key, []).append(criterion)
-    return [(each, ", ".join(criteria[key])) for key, each in found.items()]
+    for criterion, (column, sign) in CRITERIA.items():
+        known = {each.measured_key: sign * value for each in cells if (value := each.number(column)) is not None}
+        if known:
+            criteria.setdefault(max(known, key=lambda key: known[key]), []).append(criterion)
+    for each in unbeaten(cells)[:MAX_UNBEATEN]:
+        criteria.setdefault(each.measured_key, [UNBEATEN])
+    by_key = {each.measured_key: each for each in cells}
+    return [(by_key[key], ", ".join(of_one)) for key, of_one in criteria.items()]
