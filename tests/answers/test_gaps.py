@@ -30,8 +30,8 @@ def test_five_interleaved_processes_tell_and_need_no_command(sides) -> None:
     assert gap(*sides(1000, 2000, num=5)).how_sure.startswith("sure: 0.49")
     assert gap(*sides(1000, 1001, num=5)).how_sure.startswith("same: ")
     assert gap(*sides(1000, 2000, num=5, is_interleaved=False)).word == Word.likely
-    assert gap(*sides(2000, 1000, num=5)).command is None
-    assert gap(*sides(6000, 1000)).command is None  # no short words give this network
+    assert gap(*sides(2000, 1000, num=5)).command() is None
+    assert gap(*sides(6000, 1000)).command() is None  # no short words give this network
 
 
 @pytest.mark.parametrize("num", [1, 2, 5])

@@ -47,7 +47,7 @@ def test_near_speeds_of_single_processes_cant_be_told_apart_and_the_command_deci
         "accelbench compare --run 'model=mlp data=mnist mode=train precision=bf16 batch_size=128' "
         "'model=mlp data=mnist mode=train precision=fp32 batch_size=128'"
     )
-    assert answer.lead.command_with(["tracking=none"]) == answer.command.replace("=128'", "=128 tracking=none'")
+    assert answer.lead.command(["tracking=none"]) == answer.command.replace("=128'", "=128 tracking=none'")
     few = [Block(num_steps=1, num_samples=128, seconds=1.0)]
     other = of_model([maker.cell(precision=word) for word in ("fp32", "bf16")], ModelSpec(name="mlp", args={"w": 8}))
     (answer,) = answered([maker.ok(cell, 1000, blocks=few) for cell in other])

@@ -215,13 +215,11 @@ class Gap(Judgement):
         """Whether a number of either cell is in doubt."""
         return any(warnings_of(each.row) for each in (self.first, self.second))
 
-    @property
-    def command(self) -> str | None:
-        """The command that may decide; None if interleaved processes have decided or could not, or if none is short."""
-        return self.command_with(())
+    def command(self, words: Sequence[str] = ()) -> str | None:
+        """The command that may decide; None if interleaved processes have decided or could not, or if none is short.
 
-    def command_with(self, words: Sequence[str]) -> str | None:
-        """The same with further words of both sides, such as `tracking=none`, which no record holds."""
+        `words` are further ones of both sides, such as `tracking=none`, which no record holds.
+        """
         return None if self.is_interleaved else settling_command(self.first.cell, self.second.cell, words)
 
 

@@ -87,7 +87,7 @@ class Answer:
     @property
     def command(self) -> str | None:
         """The command that may decide between the two fastest; None if none is needed, or none is short."""
-        return self.lead.command if self.lead else None
+        return self.lead.command() if self.lead else None
 
     @property
     def gives(self) -> str:

@@ -207,7 +207,7 @@ def show_answer(records: Sequence[Record], folder: str, console: Console, words:
     for tip in tips(cells):
         say(console, tip, "dim")
     for answer in chosen[:MAX_WORKLOADS]:
-        if answer.lead and (command := answer.lead.command_with(words)):
+        if answer.lead and (command := answer.lead.command(words)):
             say(console, f"How to be sure: {command}")
     say(console, f"All figures: accelbench best {folder}")
     say(console, f"A page to share: accelbench report {folder}")
