@@ -18,7 +18,7 @@ from accelbench.report.tables import all_cells, best, outcomes, pairs
 from accelbench.report.tables.table import Table
 from accelbench.schema.record import DEVICE_MEASUREMENTS, hardware
 from accelbench.schema.selfcheck import read_selfcheck
-from accelbench.schema.serialize import canonical_json
+from accelbench.schema.serialize import canonical_json, grouped
 from accelbench.schema.vocab import Device, Status
 
 MAX_ANSWERS, MAX_NOTES = 200, 50
@@ -131,9 +131,7 @@ def _worth(sweeps: Sequence[Sweep], cache: Path) -> list[str]:
         if record.cell.device == Device.cpu and (machine := record.environment.get("machine"))
     }
     found = [(machine, check) for machine in machines.values() if (check := read_selfcheck(cache, machine)) is not None]
-    if len(machines) == 1:
-        return [check.sentence for _, check in found]
-    return [f"{machine.get('cpu_name')}: {check.sentence}" for machine, check in found]
+    return [f"{machine.get('cpu_name')}: " * (len(machines) > 1) + check.sentence for machine, check in found]
 
 
 def _section(sweep: Sweep, extension: Extension | None) -> Section:
@@ -157,10 +155,9 @@ def _environments(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, str]]:
                 name = f"code of {record.cell.engine}" if what == "code" else what
                 found.setdefault(name, []).append(value)
     for what, values in found.items():
-        keys = [canonical_json(value) for value in values]
-        nums = Counter(keys)
-        for key, value in dict(zip(keys, values, strict=True)).items():
-            yield what + (f" ({nums[key]} of {len(keys)} processes)" if len(nums) > 1 else ""), _flat(value)
+        alike = grouped(values, canonical_json).values()
+        for same in alike:
+            yield what + (f" ({len(same)} of {len(values)} processes)" if len(alike) > 1 else ""), _flat(same[0])
 
 
 def _minute(started_at: str) -> str:
