@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
-from accelbench.compare.matching import Match, Matching, match
+from accelbench.compare.matching import Match, Matching, flat, match
 from accelbench.compare.record_sets import RecordSet, Selection
 from accelbench.compare.sureness import MARGIN as MARGIN
 from accelbench.compare.sureness import MIN_PROCESSES, Verdict, are_interleaved, compare_processes
@@ -200,12 +200,9 @@ def _environment_values(environments: Iterable[Mapping[str, Any]]) -> dict[str, 
     """Each part of the environments by its dotted name -> the values that it has."""
     found: dict[str, set[str]] = defaultdict(set)
     for environment in environments:
-        for part, value in environment.items():
-            if part not in DEVICE_MEASUREMENTS:
-                is_nested = isinstance(value, Mapping)
-                named = {f"{part}.{name}": inner for name, inner in value.items()} if is_nested else {part: value}
-                for name, inner in named.items():
-                    found[name].add(str(inner)[:12] if part == "code" else str(inner))
+        kept = {part: value for part, value in environment.items() if part not in DEVICE_MEASUREMENTS}
+        for name, value in flat(kept).items():
+            found[name].add(value.strip('"')[: 12 if name.startswith("code.") else None])
     return found
 
 
