@@ -60,10 +60,6 @@ class Published(NamedTuple):
     raw: list[float]  # the number of each process that counts
     cell: MeasuredCell
 
-    @property
-    def doubts(self) -> list[str]:
-        return warnings_of(self.cell.row)
-
 
 def published(sweeps: Iterable[Sweep]) -> list[Published]:
     """The numbers of ok cells, but for short processes of a search; of trainings the times to the target."""
@@ -120,7 +116,7 @@ def github(numbers: Sequence[Published]) -> str:
         entry = {"name": each.benchmark, "unit": each.metric.unit, "value": each.value}
         if each.low is not None and each.high is not None:
             entry["range"] = f"{significant(each.low)} to {significant(each.high)}"
-        found.append(entry | {"extra": "; ".join([counted(len(each.raw), "process"), *each.doubts])})
+        found.append(entry | {"extra": "; ".join([counted(len(each.raw), "process"), *warnings_of(each.cell.row)])})
     return _json(found)
 
 
@@ -131,7 +127,7 @@ def pytorch(numbers: Sequence[Published]) -> str:
         cell = each.cell.cell
         machine = {"device": cell.device.value, "arch": each.cell.row["device_name"]}
         settings = {"batch_size": cell.batch_size, "devices": cell.devices, "protocol": cell.protocol.value}
-        said = {"doubts": each.doubts} if each.doubts else {}
+        said = {"doubts": doubts} if (doubts := warnings_of(each.cell.row)) else {}
         benchmark = {"name": each.benchmark, "mode": MODES[cell.mode], "dtype": cell.precision.value}
         interval = {"unit": each.metric.unit, "value": each.value, "low": each.low, "high": each.high}
         of_model = {"name": cell.model.name, "type": cell.model.library.value, "backend": cell.engine.value}
