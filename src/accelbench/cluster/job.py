@@ -1,7 +1,4 @@
-"""What a job of a cluster does: measures the cells of its part of a sweep, on its node.
-
-A job that was requeued is called again with the same part, and goes on after the records that it has finished.
-"""
+"""A job of a cluster: measures its part of a sweep on its node. Requeued, it goes on after what it had finished."""
 
 import os
 import platform

@@ -16,10 +16,7 @@ Counters = dict[str, Callable[[], float | None]]
 
 
 class Rapl:
-    """The energy of all processor packages, in joules since this object was made. Wraps of the counters are undone.
-
-    Intel's and AMD's running average power limit, as Linux shows it (Documentation/power/powercap/powercap.rst).
-    """
+    """Joules of all processor packages since it was made, wraps undone (Linux, Documentation/power/powercap)."""
 
     def __init__(self, packages: list[Path]) -> None:
         self._packages, self._total = packages, 0

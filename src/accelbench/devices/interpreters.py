@@ -1,7 +1,4 @@
-"""Other interpreters than the one that runs accelbench, in which cells may run (`python=`): what each of them has.
-
-Nothing of accelbench is installed there: a host gets a folder that holds the package alone, and the user's own folders.
-"""
+"""Other interpreters that cells may run in (`python=`), which find accelbench alone, and the user's folders."""
 
 import json
 import os
@@ -46,10 +43,7 @@ class Interpreter:
 
 
 def other(python: str) -> str | None:
-    """The setting `python` as cells keep it: the absolute path of a folder or file; None for accelbench's own.
-
-    An interpreter in an environment is named by the environment's folder. Raises UserError: it is neither.
-    """
+    """The setting `python` as an absolute path, of an environment its folder; None for our own. Raises UserError."""
     path = Path(os.path.abspath(os.path.expanduser(python)))  # not resolved: an environment's is a link to another one
     file = executable(path)
     if file == str(path) and (path.parent.parent / "pyvenv.cfg").is_file():
@@ -78,10 +72,7 @@ def own_folders() -> list[str]:
 
 
 def variables(file: str, *folders: str) -> dict[str, str]:
-    """The variables of a process of the interpreter `file`, as if its environment were active, and not this one.
-
-    It finds modules in `folders` and in the user's own, then in its environment.
-    """
+    """Those of a process of `file`, whose environment is active; it finds modules in `folders` and the user's too."""
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONHOME", "VIRTUAL_ENV")}
     path = [os.path.dirname(file), os.environ.get("PATH", os.defpath)]
     return {**kept, "PATH": os.pathsep.join(path), "PYTHONPATH": os.pathsep.join([*folders, *own_folders()])}

@@ -26,10 +26,7 @@ def check_clocks() -> None:
 
 
 def started_boot_s(pid: int | str = "self") -> float:
-    """When a process was forked, in seconds since the machine started (CLOCK_BOOTTIME), to a hundredth of one.
-
-    Field 22 of proc_pid_stat(5). Raises OSError: there is no such process, or the system has no /proc.
-    """
+    """When a process was forked, on CLOCK_BOOTTIME, to .01 s (proc_pid_stat(5), field 22); OSError: there is none."""
     return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]) / TICKS_PER_S
 
 

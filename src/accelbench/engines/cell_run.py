@@ -261,10 +261,7 @@ class CellRun:
 
     @check_timed
     def keep_outputs(self, size: int, shapes: Sequence[Shape] | None) -> None:
-        """Keeps outputs of what was timed, which are then checked. To be called in inference, after the timed part.
-
-        A step has `size` rows; `shapes` are those that the output may have, None if it may be anything.
-        """
+        """Keeps what inference gives, after its timed part, for checks: `size` rows, of one of `shapes` (None: any)."""
         self.note_resources()
         if self.is_one_step or self.why_unchecked is not None:
             return

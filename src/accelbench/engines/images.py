@@ -51,19 +51,13 @@ def check_has_epochs(cell: Cell) -> None:
 
 
 def arrays_of(cell: Cell, split: str, data_folder: Path) -> Arrays:
-    """The arrays that hold a split of the prepared data set, of the training set the part that the cell uses.
-
-    Those of `VALIDATION` are the training set's: `order_of` chooses among them.
-    """
+    """The arrays of a split of the prepared data set; of `VALIDATION`, as of training, the part that the cell uses."""
     is_test = split == "test"
     return load_split(data_folder, "test" if is_test else "train", None if is_test else cell.data.train_images)
 
 
 def order_of(cell: Cell, split: str, num: int, *, last: Last, part: tuple[int, int] = (0, 1)) -> Order:
-    """The order of a split of arrays of `num` samples: shuffled for training, endless unless in epochs; see `Order`.
-
-    Where it trains to a target, a part of the training set is held out, as the split `VALIDATION`.
-    """
+    """The order of a split of `num` samples: shuffled to train, endless unless in epochs; see `Order`, `parts_of`."""
     seed, shuffle, endless, among = cell.seed, split == "train", cell.protocol not in EPOCHS, None
     if cell.protocol == Protocol.target and split != "test":
         among = parts_of(num, cell.target.validation)[split == VALIDATION]
@@ -109,10 +103,7 @@ def unseen_images(num: int, shape: Shape, *, floats: bool) -> NDArray[Any]:
 
 
 def pictures_alike(fed: NDArray[Any]) -> NDArray[Any]:
-    """Pictures that no feed gives, others at each call, of the kind of `fed`: on them a network has as much to do.
-
-    Those of `fed`, (n, height, width, ...), change their places, and all are shifted alike around their edges.
-    """
+    """Those of `fed`, (n, height, width, ...), moved and shifted: never fed, and as much to do for a network."""
     numbers = np.random.default_rng()
     height, width = fed.shape[1:3]
     order = numbers.permutation(len(fed))

@@ -99,11 +99,7 @@ class Worker:
 
 
 def serve(run: "CellRun", step: Step) -> None:
-    """Serves requests as the cell's protocol says, and keeps their raw times.
-
-    Notes what further checks need: how long whole batches take, a whole batch and its output, and defects, if the
-    requests prove nothing.
-    """
+    """Serves requests as the cell's protocol says, and notes their raw times, and what further checks need."""
     cell, timing, pool = run.cell, run.timing, run.requests(NUM_REQUESTS)
     workers = [Worker(run, each) for each in (step, *(run.further_step() for _ in range(cell.num_instances - 1)))]
     sizes, looked = run.serving_sizes, SystemRandom().choice(workers)

@@ -1,7 +1,4 @@
-"""Trains to a target, for every engine: when it is evaluated, when it ends, and the log of what the process did.
-
-What it is evaluated on is a part of the training set (`data.order.parts_of`).
-"""
+"""Training to a target, for every engine: when it is evaluated, on a part of the training set, its end and its log."""
 
 import json
 import math
@@ -27,10 +24,7 @@ Item = TypeVar("Item")
 
 
 def ends_of(target: Target, epochs: int, per_epoch: int, in_call: int = 1) -> Iterator[int]:
-    """After how many calls of the engine's step it is evaluated, ascending; each runs `in_call` steps.
-
-    `per_epoch` calls are an epoch. The last evaluation is at the end of all epochs.
-    """
+    """After how many calls of the engine's step, `per_epoch` an epoch, it is evaluated; each runs `in_call` steps."""
     most, every = epochs * per_epoch, target.every * per_epoch
     if target.every_steps is not None:
         every = target.every_steps / in_call

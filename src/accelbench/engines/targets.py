@@ -1,7 +1,4 @@
-"""A user's own network, `model.target`: what may be called is judged before it is called.
-
-Importing the target's module runs its code, so that this is done in the process of a cell and nowhere else.
-"""
+"""A user's own network, `model.target`: imported, which runs its code, in a cell's process alone, and judged there."""
 
 import importlib
 import inspect
@@ -18,10 +15,7 @@ LIGHTNING = {"lightning": "lightning.pytorch", "pytorch_lightning": "pytorch_lig
 
 
 def check_path(flag: str, path: str) -> None:
-    """Checks the dotted path that the setting `flag` names, before anything is imported.
-
-    Raises UserError: it is no dotted path, or in Python's standard library.
-    """
+    """Raises a UserError if the setting `flag` is no dotted path, or one in Python's standard library."""
     root, dot, _ = path.partition(".")
     if not dot or not all(part.isidentifier() for part in path.split(".")):
         raise UserError(f"{flag}={path}: should be a dotted path, such as my_package.nets.MyNet")
@@ -31,10 +25,7 @@ def check_path(flag: str, path: str) -> None:
 
 
 def import_path(flag: str, path: str) -> Callable[..., Any]:
-    """The class or function at a dotted path of the user's. Its module is imported; it is not called.
-
-    Raises UserError: there is no such class or function, or it is of Python's standard library.
-    """
+    """Imports the class or function at a dotted path, uncalled; a UserError if there is none, or it is Python's own."""
     check_path(flag, path)
     module, _, name = path.rpartition(".")
     try:
@@ -59,11 +50,9 @@ def check_call(named: str, function: Callable[..., object], *args: object, **kwa
 
 
 def import_target(model: ModelSpec, network: type, named: str) -> Callable[..., object]:
-    """The class or function that `model`, of the library `custom`, names. It is imported, and not called.
+    """Imports the class or function that `model.target` names; `network` is the framework's class, known as `named`.
 
-    `network` is the framework's class that all networks extend, `named` its name as a user knows it.
-
-    Raises UserError: there is no such target, or nothing says that it makes a network, and `model.factory` is false.
+    Raises UserError: there is none, or nothing says that it makes a network, and `model.factory` is false.
     """
     target = model.definition
     found = import_path("model.target", target)
@@ -76,10 +65,7 @@ def import_target(model: ModelSpec, network: type, named: str) -> Callable[..., 
 
 
 def lightning_package(kind: type, base: str) -> str | None:
-    """The package whose class `base`, such as LightningModule, `kind` extends, as told by names: nothing is imported.
-
-    It is `pytorch_lightning` or `lightning.pytorch`; None if `kind` extends neither's.
-    """
+    """`pytorch_lightning` or `lightning.pytorch`, whose class `base` `kind` extends, by its name; None if neither's."""
     roots = (each.__module__.partition(".")[0] for each in kind.__mro__ if each.__name__ == base)
     return next((LIGHTNING[root] for root in roots if root in LIGHTNING), None)
 

@@ -44,10 +44,7 @@ STACK_DUMP_SIGNAL = signal.SIGUSR2
 
 
 def main(request: Request, environment: Mapping[str, str], host: "connection.Connection[bytes, bytes]") -> None:
-    """The entry of the process, with this rank's variables; it does not return.
-
-    `host` gets each moment of `measuring.witness`, and at the end the encoded `Outcome`.
-    """
+    """The entry of the process, with its variables; `host` gets each `measuring.witness.Moment`, then the `Outcome`."""
     os.setsid()  # a process group, so that one signal ends the data workers too
     end_with_starter(lambda: os.killpg(0, signal.SIGKILL))
     with open(request.log, "ab") as log:

@@ -1,7 +1,4 @@
-"""What the host sees of a cell's processes: samples of memory, processor time and GPUs, and its own clock.
-
-It also ends what a cell leaves behind.
-"""
+"""What the host sees of a cell's processes: samples, and its own clock. It also ends what a cell leaves behind."""
 
 import contextlib
 import functools
@@ -63,10 +60,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def end_orphans(own: Collection[int]) -> None:
-    """Kills and reaps every child of this process that is not one of `own`, until there is none, or for `KILL_S`.
-
-    Needs `lifeline.adopt_orphans`: the children of a killed one become children of this process.
-    """
+    """Kills and reaps each child but `own`, for at most `KILL_S`; by `lifeline.adopt_orphans` orphans are children."""
     deadline = time.monotonic() + KILL_S
     while orphans := [pid for pid in children(os.getpid()) if pid not in own]:
         for pid in orphans:
@@ -165,10 +159,7 @@ class Sampler:
         return True
 
     def series(self, peak_bytes: int | None = None, until_s: float | None = None) -> SystemSeries:
-        """The samples so far, up to `until_s` of CLOCK_BOOTTIME: later ones belong to other work, such as checks.
-
-        The peak of memory is the largest sample, or `peak_bytes`, such as the process's VmHWM, if that is larger.
-        """
+        """The samples so far, up to `until_s` of CLOCK_BOOTTIME; the peak of memory is `peak_bytes` if it is larger."""
         times = [t_s for t_s in self._times_s if until_s is None or self._started_s + t_s <= until_s]
         sampled = self._memory_bytes[: len(times)]
         peaks = [*sampled, *([peak_bytes] if peak_bytes is not None else [])]

@@ -1,9 +1,8 @@
-"""The clock that every engine is measured with: warm-up, then blocks of steps, then single steps.
+"""The clock that every engine is measured with: warm-up, then blocks of steps, then single steps. Raw times are kept.
 
 Throughput comes from blocks: their steps are launched without waiting, as a training loop does, and the device is
 waited for once at the end of the block. Latency comes from single steps, whose parts are each waited for. Where a step
-is done when it returns, as on a CPU, waiting costs nothing: blocks may then be made of single steps. All raw times are
-kept.
+is done when it returns, as on a CPU, waiting costs nothing: blocks may then be made of single steps.
 """
 
 import math
@@ -335,10 +334,7 @@ def time_epoch(
 def measure_epoch(
     timing: Timing, step: Step, wait: Callable[[], None], compiles: Callable[[], Compiles], now: Now = time.perf_counter
 ) -> tuple[float, EpochTime]:
-    """Times one of several epochs, and updates the first step and the steady state in `timing`, which they share.
-
-    The first epoch is expected to compile. Returns its begin, in seconds since the machine started, and its time.
-    """
+    """Times an epoch, the first of which compiles, and notes it in `timing`; returns its `boot_s`, and its time."""
     steady, began_s, (compiled, _) = timing.steady_boot_s, boot_s(), compiles()
     took = time_epoch(step, wait, now, waits_for_first=steady is None)
     if steady is None:

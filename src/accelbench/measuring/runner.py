@@ -21,10 +21,7 @@ TIMING_ONLY = ("compiled_in_steady_state", "num_watched", "num_after_look", "who
 
 
 class Step(Protocol):
-    """One step of a workload, in the parts that are timed. The type of a batch is the engine's choice.
-
-    If batches differ in size, as the last one of an epoch, it has `samples_of_last(num_steps)` too.
-    """
+    """One step of a workload, in its timed parts. If batches differ in size it has `samples_of_last(num_steps)` too."""
 
     def fetch(self) -> Any: ...  # the next batch, in host memory
     def copy_in(self, batch: Any) -> Any: ...  # copies it to the device; may return before the copy is done
@@ -34,10 +31,7 @@ class Step(Protocol):
 
 
 class RankGroup:
-    """The processes (ranks) that compute a cell together. This base class is a group of one process.
-
-    The clock runs in the first rank, which decides how many steps all ranks run.
-    """
+    """The processes (ranks) of a cell, here only one. The first one's clock decides how many steps all of them run."""
 
     def begin(self, num_steps: int) -> None:
         """Has the other ranks run `num_steps` steps, each on its part of every batch."""

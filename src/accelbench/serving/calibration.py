@@ -40,10 +40,7 @@ def known(root: Path, environment: Mapping[str, Any]) -> Null | None:
 
 
 def null(root: Path, environment: Mapping[str, Any], *, again: bool = False) -> Null | None:
-    """What is known, or else, or `again`, what is found in some seconds, for which the machine should be quiet.
-
-    None if no process can be started: a cell that serves requests will say why.
-    """
+    """What is known or else, or `again`, found in some quiet seconds; None if no process starts, as a cell will say."""
     found = None if again else known(root, environment)
     with contextlib.suppress(OSError, RefusedError, RuntimeError):  # the next one measures it again
         if found is None or found.rate is None:

@@ -79,10 +79,7 @@ def until_killed(content: bytes, cell: Cell) -> Times:
 
 
 def write_times(rows: Sequence[Times], path: Path) -> str:
-    """Writes the times of `ROWS` as a .npy file, int64 of shape (4, requests), and returns the file's sha256.
-
-    Raises OSError: the file can't be written; an older one is then as it was.
-    """
+    """Writes `ROWS` as .npy, int64 (4, requests); returns the file's sha256. An OSError leaves an older file as is."""
     with writing(path) as written:
         with written.open("wb") as file:
             np.save(file, np.stack(rows), allow_pickle=False)

@@ -1,7 +1,4 @@
-"""A cell's run by an engine that compiles a network of PyTorch, inference on the CPU: exported into files, and loaded.
-
-One process may export the network, and several others then load it.
-"""
+"""A cell's inference on the CPU by an engine that compiles networks of PyTorch: one process exports, others load."""
 
 import json
 import shutil
@@ -66,10 +63,7 @@ class Artifact:
 
 
 def export(make: Callable[[Cell], Compiler], cell: Cell, data_folder: Path, folder: Path) -> None:
-    """Exports the network of `cell` in this process, which must have run no cell; the folder appears when it is whole.
-
-    Raises an UnsupportedError if the cell can't run.
-    """
+    """Exports the network of `cell` to `folder`, which appears when it is whole; an UnsupportedError if it can't be."""
     unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=folder.parent))
     try:
         artifact = _Run(cell, data_folder, make(cell)).export(unfinished)
@@ -267,10 +261,7 @@ class _Run(NetworkOutputs):
 
     @torch.no_grad()
     def _answers(self) -> Answers | None:
-        """Asks what was measured and the network in fp32 on the test set, in whole batches.
-
-        None unless the network was trained, and classifies images whose classes are known.
-        """
+        """Asks what ran and the network in fp32 on the test set; None unless it was trained to classify such images."""
         model = self.cell.model
         trained = model.weights != Weights.none and self.cell.data.pipeline in IMAGES
         if not trained or model.library not in CLASSIFYING or model.is_own("autoencoder"):

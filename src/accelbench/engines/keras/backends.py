@@ -22,10 +22,7 @@ Kind = Literal["train", "test", "predict"]  # as in the names of Keras' function
 
 
 class Backend(BaseBackend, ABC):
-    """One cell's backend. To be created before the framework has run anything, since it fixes threads and devices.
-
-    Raises an UnsupportedError if the cell can't run on this backend.
-    """
+    """A cell's backend, which fixes threads and devices before the framework runs; an UnsupportedError if it can't."""
 
     queues = True  # TensorFlow takes up to a tenth of a millisecond to find that all devices are done
 

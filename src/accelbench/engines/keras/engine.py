@@ -30,18 +30,12 @@ from accelbench.schema.vocab import Device, Pipeline, Precision, Span
 
 
 def run(cell: Cell, data_folder: Path, work: Work | None = None, requests: Path | None = None) -> Measurement | None:
-    """Runs `cell` in this process, which must have run no other; `work` is that of one step, if it has been counted.
-
-    The file `requests` gets the raw times of requests. Raises an UnsupportedError if the cell can't run.
-    """
+    """Runs `cell` in this process, which ran no other; an UnsupportedError if it can't. See `CellRun.measure`."""
     return _Run(cell, data_folder, backend_for(cell)).measure(work, requests)
 
 
 class ExecutionStep:
-    """One call of a compiled function, which runs `engine.steps_per_execution` steps on an item of `executions`.
-
-    `num_samples` is per execution, apart from a short last one; a prediction `copies_out` its result to the host.
-    """
+    """One call of a compiled function: `engine.steps_per_execution` steps on an item of `executions`."""
 
     def __init__(self, run: "_Run", execute: Execute, executions: Iterator[Any]) -> None:
         backend, self._num_samples = run.backend, run.samples_per_execution

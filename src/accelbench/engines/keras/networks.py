@@ -117,10 +117,7 @@ def set_policy(precision: Precision) -> None:
 
 
 def build(model: ModelSpec, shape: Shape, num_classes: int) -> keras.Sequential:
-    """The network of `model`, one of accelbench's own, under Keras' global policy, drawn from its generator.
-
-    Raises a UserError for an unknown network or argument, an UnsupportedError for images of another shape.
-    """
+    """A network of accelbench's own. Raises UserError: its name or arguments; UnsupportedError: images of this kind."""
     make = own_network(model, NETWORKS)
     check_fits(model, channels_first(shape))
     try:
