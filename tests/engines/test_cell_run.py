@@ -80,6 +80,9 @@ class Run(CellRun):
     def compared_inputs(self):
         return 1.0, 2.0
 
+    def inputs_of_rows(self, batch, rows):
+        return [(batch, row) for row in rows]
+
     def measured_output(self, batch, rows):
         self.log.append("output")
         return [OutputTensor((32, 10), {0: np.full((2, 10), batch * self.output_value)})]

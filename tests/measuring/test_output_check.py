@@ -62,8 +62,13 @@ def references(kind=Sound, *args, other=None, same=None, rounded=None, **more):
     return output_check.References(run, same and Precision.bf16, rounded and Precision.fp64, **more)
 
 
-def found(fed=ONE, unseen=OTHER, precision=Precision.fp32, against=None, **more):
-    outputs = output_check.Outputs(("fed", "unseen"), SIZE, [(SIZE, 10)], of(fed), of(unseen), **more)
+def own(batch, num):
+    """The inputs of each row are its own."""
+    return [(batch, row) for row in range(num)]
+
+
+def found(fed=ONE, unseen=OTHER, precision=Precision.fp32, against=None, keys=own, **more):
+    outputs = output_check.Outputs(("fed", "unseen"), keys, SIZE, [(SIZE, 10)], of(fed), of(unseen), **more)
     return output_check.check(outputs, precision, against or references())
 
 
@@ -174,7 +179,7 @@ def test_an_output_that_rounding_does_not_explain_is_wrong(precision, by, is_wro
 
 def test_all_tensors_are_compared():
     def outputs(second):
-        return output_check.Outputs(("fed", "unseen"), SIZE, None, of(ONE, ONE), of(OTHER, second))
+        return output_check.Outputs(("fed", "unseen"), own, SIZE, None, of(ONE, ONE), of(OTHER, second))
 
     def run(batches, **how):
         return [of(RIGHT[name], RIGHT[name]) for name in batches]
@@ -205,7 +210,7 @@ def test_a_larger_error_is_never_judged_more_mildly(precision, most):
 
 
 def test_inputs_that_are_the_same_accuse_nobody():
-    keys = {"inputs_of_rows": lambda batch, num: [0] * num}
+    keys = {"keys": lambda batch, num: [0] * num}
     for kind in (Sound, Noise):
         result = found(ONE, ONE, against=references(kind, SAME), **keys)
         assert (output_check.NO_OTHERS in result.notes, result.defects) == (True, [])

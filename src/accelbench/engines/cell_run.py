@@ -137,9 +137,9 @@ class CellRun:
         """The batch with these samples of another one; None if it has no others, or that can't be made."""
         return None
 
-    def inputs_of_rows(self, batch: Any, rows: Sequence[int]) -> Sequence[Hashable] | None:
-        """What the network gets for each of these samples of a batch; None if no two samples ever have the same."""
-        return None
+    def inputs_of_rows(self, batch: Any, rows: Sequence[int]) -> Sequence[Hashable]:
+        """What the network gets for each of these samples of a batch."""
+        raise NotImplementedError
 
     def requests(self, num: int) -> Sequence[Any]:
         """At most so many batches of one sample each, in host memory, as the feed gives them."""
@@ -290,10 +290,9 @@ class CellRun:
             moved = self._moved_output(fed, size)
 
         def inputs_of(batch: Any, num: int) -> Sequence[Hashable]:
-            return self.inputs_of_rows(batch, self.rows[:num]) or []
+            return self.inputs_of_rows(batch, self.rows[:num])
 
-        keys = None if self.inputs_of_rows(fed, []) is None else inputs_of
-        self.outputs = Outputs((fed, unseen), size, shapes, of_fed, of_unseen, timed, moved, num_changed, keys)
+        self.outputs = Outputs((fed, unseen), inputs_of, size, shapes, of_fed, of_unseen, timed, moved, num_changed)
 
     def _moved_output(self, batch: Any, size: int) -> Output | None:
         """The output for the batch in another order, put back into its own; None if it can't be moved."""

@@ -143,6 +143,7 @@ class Outputs(NamedTuple):
     """What a network gave that was measured, for the same random rows of each batch."""
 
     inputs: tuple[Any, Any]  # a batch that it was fed, and one that it never was, which may share some samples
+    inputs_of_rows: Callable[[Any, int], Sequence[Hashable]]  # what it gets for so many of the first rows of a batch
     size: int  # samples in the batches of the outputs
     shapes: Sequence[Shape] | None  # that the output, a single tensor, may have; None: any but one row for all samples
     fed: Output  # for the first of the inputs, after everything was measured
@@ -150,17 +151,10 @@ class Outputs(NamedTuple):
     timed: Output | None = None  # for the first one in a step that was timed
     moved: Output | None = None  # for the first one in another order, put back into its own
     num_changed: int = NUM_ROWS  # of the rows, how many have other inputs in the second batch, the first ones
-    # gives what the network gets for so many of the first rows of one of the `inputs`; None: all of them differ
-    inputs_of_rows: Callable[[Any, int], Sequence[Hashable]] | None = None
 
     def differ(self, num: int) -> list[bool]:
-        if self.inputs_of_rows is None:
-            return [True] * num
         fed, unseen = (self.inputs_of_rows(each, num) for each in self.inputs)
         return [one != other for one, other in zip(fed, unseen, strict=True)]
-
-    def num_different(self, num: int) -> int:
-        return num if self.inputs_of_rows is None else len(set(self.inputs_of_rows(self.inputs[0], num)))
 
 
 class References(NamedTuple):
@@ -318,7 +312,7 @@ def _num_not_computed(outputs: Outputs) -> int:
     different = {b"".join(fed[row].tobytes() for fed, _ in pairs) for row in range(num)}
     differ = outputs.differ(min(num, outputs.num_changed))
     num_still = sum(one and other for one, other in zip(still, differ, strict=False))
-    return max(num_still, outputs.num_different(num) - len(different))
+    return max(num_still, len(set(outputs.inputs_of_rows(outputs.inputs[0], num))) - len(different))
 
 
 def batch_axes(shape: Shape, size: int) -> list[int]:
