@@ -13,8 +13,7 @@ from accelbench.devices import allocators
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import EXPORTING
 
-# Environment variables that override the precision, the threads or the backend that an engine sets in code.
-# They are removed before a cell starts.
+# Variables that override the precision, threads or backend that an engine sets in code: a cell's process has none.
 SUBSTITUTING = {
     *("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE", "OMP_NUM_THREADS", "MKL_NUM_THREADS"),
     *("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"),

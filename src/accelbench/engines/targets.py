@@ -57,10 +57,8 @@ def import_target(model: ModelSpec, network: type, named: str) -> Callable[..., 
     target = model.definition
     found = import_path("model.target", target)
     if not (model.factory or _is_network(found, network) or _is_network(_returned_by(found), network)):
-        raise UserError(
-            f"model.target={target}: is neither a subclass of {named} nor a function whose return annotation is one; "
-            "if you trust it to make a network, model.factory=true has it called"
-        )
+        told = f"is neither a subclass of {named} nor a function whose return annotation is one"
+        raise UserError(f"model.target={target}: {told}; if you trust it, model.factory=true has it called")
     return found
 
 

@@ -245,8 +245,7 @@ def _environments(num: int) -> list[dict[str, str]]:
         port = probe.getsockname()[1]
     shared = {"MASTER_ADDR": LOCALHOST, "MASTER_PORT": str(port), "WORLD_SIZE": str(num)}
     shared |= {"LOCAL_WORLD_SIZE": str(num), "GROUP_RANK": "0"}
-    if Path("/sys/class/net/lo").exists():  # else gloo resolves the machine's host name, which can fail
-        shared["GLOO_SOCKET_IFNAME"] = "lo"
+    shared |= {"GLOO_SOCKET_IFNAME": "lo"}  # else gloo resolves the machine's host name, which can fail
     return [{**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(num)]
 
 

@@ -10,8 +10,7 @@ from accelbench.schema.vocab import Phase
 # Steps timed by phase, and as many as a whole: at least MIN_STEPS, however slow.
 MIN_STEPS = 3
 MAX_STEPS = 200
-# A breakdown is skipped if its fewest steps would take more than this share of the cell's time limit: running into the
-# limit would lose the record.
+# A breakdown whose fewest steps would take more of the cell's time limit is skipped: that limit loses the record.
 MAX_SHARE = 0.1
 
 

@@ -132,11 +132,9 @@ def _lateness(due: Times, issued: Times, server: Server) -> Iterator[str]:
     limit_ms, percent = MAX_LATE * server.latency_ms, max(99.0, server.percentile)
     late_ms = np.percentile(issued - due, percent) / 1e6
     if late_ms > limit_ms:
-        yield (
-            f"{LATE} {late_ms:.3g} ms late (p{percent:g}), more than {limit_ms:.3g} ms, 1 % of "
-            "server.latency_ms: use fewer threads, which leaves them a core, a lower server.rate, or a real-time "
-            "process (ulimit -r 1)"
-        )
+        told = "use fewer threads, which leaves them a core, a lower server.rate, or a real-time process (ulimit -r 1)"
+        limit = f"{limit_ms:.3g} ms, 1 % of server.latency_ms"
+        yield f"{LATE} {late_ms:.3g} ms late (p{percent:g}), more than {limit}: {told}"
     asked_s, offered_s = (float(times[-1] - times[0]) / 1e9 for times in (due, issued))
     if abs(offered_s - asked_s) > max(MAX_RATE_ERROR * asked_s, limit_ms / 1e3):
         yield f"{len(due)} requests were to arrive in {asked_s:.2f} s, and did in {offered_s:.2f} s"
