@@ -103,9 +103,8 @@ def _done(request: Request) -> Outcome:
         load(Measurement, plain(measurement))
     except ValueError as error:
         return Outcome(status=Status.failed, reason=f"the engine's measurement is not valid: {error}")
-    peak, until_s = measurement.peak_host_bytes, measurement.steady_boot_s[1] if measurement.steady_boot_s else None
     # Whether it is ok is the host's to judge.
-    return Outcome(status=Status.ok, measurement=measurement, peak_host_bytes=peak, until_boot_s=until_s)
+    return Outcome(status=Status.ok, measurement=measurement, peak_host_bytes=measurement.peak_host_bytes)
 
 
 def _failure(error: BaseException, *, has_own_code: bool) -> Outcome:

@@ -31,7 +31,7 @@ from accelbench.measuring.witness import Moment
 from accelbench.project import PACKAGE
 from accelbench.schema.measurement import Witnessed
 from accelbench.schema.secrets import masked
-from accelbench.schema.vocab import Status
+from accelbench.schema.vocab import Device, Status
 
 # A process that has answered but does not exit, because a framework's thread hangs, is killed after this long.
 END_S = 10.0
@@ -91,10 +91,6 @@ class _Rank:
         # Its end too: what was forked from it may keep the pipe open.
         self.sources = self.pipe, self.process.sentinel
 
-    def has_said(self, within_s: float) -> bool:
-        """Whether it says something in time, or ends."""
-        return bool(connection.wait(self.sources, within_s))
-
     def read(self) -> Moment | Outcome | None:
         """What the process says, once it has said something or ended; None if it died, perhaps while it wrote."""
         try:
@@ -130,7 +126,8 @@ class _Run:
             for environment in _environments(self.request.num_processes):
                 self.ranks.append(_Rank(context, self.request, environment))
             first, *others = [rank.pid for rank in self.ranks]
-            sampler, witness = Sampler(first, num_gpus=self.request.num_gpus, others=others), Witness(first)
+            num_gpus = self.request.cell.devices if self.request.cell.device == Device.gpu else 0
+            sampler, witness = Sampler(first, num_gpus, others), Witness(first)
             result = self._result() if self._await(sampler, witness) else self._timeout()
             seen = witness.witnessed()
             result = self._judged(result, seen)
@@ -138,7 +135,8 @@ class _Run:
                 for rank in self.ranks:
                     rank.kill()
                 self._join()
-            system = sampler.series(result.peak_host_bytes, result.until_boot_s)
+            steady_boot_s = result.measurement.steady_boot_s if result.measurement else None
+            system = sampler.series(result.peak_host_bytes, steady_boot_s[1] if steady_boot_s else None)
             self.answer(replace(result, system=system, witnessed=None if result.measurement is None else seen))
             if result.status in GOOD:
                 self._join()
@@ -195,7 +193,7 @@ class _Run:
             return answer
         deadline = time.monotonic() + LATE_S
         for index, rank in enumerate(self.ranks):
-            while index not in self.answers and rank.has_said(max(0.0, deadline - time.monotonic())):
+            while index not in self.answers and connection.wait(rank.sources, max(0.0, deadline - time.monotonic())):
                 if not isinstance(said := rank.read(), Moment):
                     self.answers[index] = said
                 elif time.monotonic() > deadline:

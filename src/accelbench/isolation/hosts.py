@@ -27,7 +27,7 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Evaluated, Unfinished, Work
 from accelbench.schema.serialize import canonical_json, digest
 from accelbench.schema.text import MAX_TEXT
-from accelbench.schema.vocab import Device, Precision, Protocol, Status
+from accelbench.schema.vocab import Precision, Protocol, Status
 from accelbench.serving.summary import until_killed, write_times
 
 # A host ends a request at its timeout_s and needs up to half a minute until all processes have ended. One that has not
@@ -102,7 +102,6 @@ class Hosts:
             work=self._works.get(counted_as) if counted_as else None,
             weights=None if weights is None else str(weights.absolute()),
             requests=None if requests is None else str(requests.absolute()),
-            num_gpus=cell.devices if cell.device == Device.gpu else 0,
             num_processes=spec.num_processes,
         )
         with open(os.memfd_create("kept"), "rb") as file:

@@ -33,7 +33,6 @@ class Request:
     data_folder: str
     timeout_s: float  # after which the host kills the request's processes
     do: Do = Do.run
-    num_gpus: int = 0  # to sample, the first visible ones
     num_processes: int = 1  # ranks
     log: str = ""  # the file that gets what the processes print; `Hosts` chooses it
     precisions: list[Precision] = field(default_factory=list)  # true ones, to probe
@@ -60,7 +59,6 @@ class Outcome:
     ceilings: Ceilings | None = None  # of a probed device
     work: Work | None = None  # of a step that was only counted
     peak_host_bytes: int | None = None  # of the process's resident memory, up to the end of the measurement
-    until_boot_s: float | None = None  # when that was, in seconds since the machine started; later samples don't count
     # What the host adds; None if it died: its samples, and what it saw of the process that timed a cell.
     system: SystemSeries | None = None
     witnessed: Witnessed | None = None
