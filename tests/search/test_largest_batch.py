@@ -13,21 +13,6 @@ from accelbench.sweep.run import SweepResult
 from fakes import faulty_host, make_cell, make_measurement, make_options, make_record
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 17, 100, 1000, 4096])
-@pytest.mark.parametrize("start", [1, 8, 128])
-def test_the_largest_that_fits_is_found_to_an_eighth(limit, start):
-    tried = []
-
-    def fits(batch):
-        tried.append(batch)
-        return batch <= limit
-
-    largest, smallest = search(fits, start)
-    assert largest <= limit < smallest
-    assert smallest - largest <= max(1, largest / 8)
-    assert len(tried) == len(set(tried)) <= 20
-
-
 @pytest.mark.parametrize("limit", [3, 100, 1000, 33_333, 1 << 20])
 @pytest.mark.parametrize("base", [1, 50])
 def test_peaks_lead_to_the_limit_in_a_few_tries(limit, base):

@@ -99,15 +99,6 @@ def test_a_few_cells_are_decided_to_the_margin_with_time_left():
     assert race.candidates[4].num_samples <= MIN_LEAD
 
 
-def test_the_first_processes_are_of_the_cheapest_cells_and_leave_time_for_more():
-    steps_s = np.array([2.0, 0.001, 0.5, 0.01, 1.0, 0.1])
-    world = World(np.zeros(6), steps_s, seed=5, share=0.08)
-    race = world.race(Race([0] * 6, MARGIN))
-    assert world.order[:3] == [1, 3, 5]
-    assert not race.candidates[0].was_tried
-    assert max(candidate.num_samples for candidate in race.candidates) > 1
-
-
 def test_no_cell_gets_a_second_process_while_another_that_fits_has_none():
     num = 100
     world = World(np.zeros(num), np.full(num, 0.01), seed=8)

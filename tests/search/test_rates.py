@@ -141,23 +141,6 @@ def test_the_budget_keeps_the_time_to_confirm():
     assert short.candidates[0].probed == []
 
 
-def test_the_time_that_is_kept_is_that_of_a_process_that_has_not_run():
-    measured, priced = set(), []
-
-    def measure(*ask):
-        measured.update((*ask[:3], ask[3] + more) for more in (0, 1))
-        verdict, load = up_to(70.0)(*ask[:2])
-        return Probed(verdict=verdict, rate=ask[1], seconds=ask[2], load=load, num_processes=2)
-
-    def cost_s(*ask):
-        priced.append(ask in measured)
-        return 10.0
-
-    RateRace([Candidate(100.0)], measure, cost_s, lambda: 100.0).run()
-    assert priced
-    assert not any(priced)
-
-
 def test_a_failed_confirmation_steps_down():
     measured = []
 
@@ -182,15 +165,3 @@ def test_a_challenger_is_probed_at_the_leaders_pass_and_may_win():
     assert low <= 70.0 < high <= TOLERANCE * low
     assert [each.verdict for each in race.candidates[2].probed] == [F]
     assert race.candidates[3].probed == []
-
-
-def test_a_challenger_that_can_not_be_told_drops_out():
-    race = race_of(told(lambda i, rate: (U, 0.99) if i else up_to(40.0)(i, rate)), 100.0, 80.0)
-    assert race.leader == 0
-    assert [each.verdict for each in race.candidates[1].probed] == [U]
-
-
-def test_a_setting_whose_process_fails_keeps_what_it_has():
-    race = race_of(told(P, None, P), 100.0)
-    assert race.candidates[0].bounds == (50.0, None)
-    assert len(race.candidates[0].probed) == 1

@@ -10,10 +10,8 @@ from accelbench.cli import main
 from accelbench.report import read
 from accelbench.schema import plan_file
 from accelbench.schema.vocab import Protocol
-from accelbench.search import serving
 from accelbench.search.serving import search
 from accelbench.sweep import session
-from accelbench.sweep.terminal import SweepProgress
 from fakes import make_cell, make_options
 from search.test_search import written
 
@@ -75,14 +73,6 @@ def test_a_probe_whose_requests_came_late_is_tried_again_with_another_seed(searc
     )
 
 
-def test_late_processes_in_a_row_end_the_retries_and_so_does_the_time_to_confirm(searched, monkeypatch):
-    _, text = searched(settings(8, fault="serve later"), budget_s=200.0)
-    assert text.count("once more with another seed") == 2
-    monkeypatch.setattr(serving._Search, "overhead_s", property(lambda _: 5.0, lambda *_: None), raising=False)
-    _, text = searched(settings(8, fault="serve late"), budget_s=90.0)
-    assert "at least 400 requests/s with p99 at most 50 ms (sure; 400 confirmed with another seed; 2 of 4 proc" in text
-
-
 def test_each_workload_needs_a_rate(searched):
     status, text = searched([*settings(8), *settings(8, fault="serve slowly")])
     assert "551 to 573 requests/s" in text
@@ -101,15 +91,6 @@ def test_the_budget_ends_it_and_the_same_command_goes_on(searched, project):
     assert first.items() <= written(project).items()
 
 
-def test_a_probe_of_an_earlier_search_counts_as_on_the_page(searched, project):
-    searched(settings(8))
-    _, text = searched(settings(1))
-    (sweep,) = read.read_all(project / "runs/mine")
-    best, _ = capacities(sweep.cells)
-    assert "batches of at most 8" in best.sentence
-    assert best.sentence in text
-
-
 @pytest.mark.parametrize(
     ("fault", "told", "why"),
     [
@@ -126,23 +107,6 @@ def test_what_can_not_be_served_is_said_at_once(fault, told, why, searched, proj
     assert len(list(plan_file.read_planned(project / "runs/mine"))) == len(written(project))
 
 
-def test_an_interrupted_search_says_what_it_has(searched, project, monkeypatch, capsys):
-    show = SweepProgress.finish
-
-    def interrupt(self, found):
-        show(self, found)
-        if len(written(project)) == 3:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(SweepProgress, "finish", interrupt)
-    with pytest.raises(KeyboardInterrupt, match="^Interrupted; every finished process has its record, in runs/mine$"):
-        searched(settings(8))
-    assert len(plan_file.read_plan(project / "runs/mine").cells) == 2  # the third had no line yet
-    text = searched.text()
-    assert "Records: runs/mine" in text
-    assert "exit status" not in text
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -152,9 +116,7 @@ def test_an_interrupted_search_says_what_it_has(searched, project, monkeypatch, 
         ("--latency-ms 50 model=mlp timeout_s=20", "timeout_s=20: too short for --serve: use timeout_s=30"),
         ("--latency-ms 50 --percentile 90 model=mlp server.percentile=99", "--percentile: goes without server.percent"),
         ("model=mlp", "--serve: needs --latency-ms, such as --latency-ms 50"),
-        ("--latency-ms 50 model=mlp repeats=2", "repeat, repeats: --serve decides how many processes each rate gets"),
         ("--latency-ms 50 --search --budget 5m model=mlp", "--search: goes without --serve"),
-        ("--latency-ms 50 runs/mine", "best --serve: takes name=value,value, and no folder"),
     ],
 )
 def test_a_mistake_is_told(words, told, project, capsys):

@@ -1,9 +1,5 @@
-import socket
-
 import pytest
-from rich.console import Console
 
-from accelbench import lock
 from accelbench.errors import UserError
 from accelbench.sweep import interleaved
 from fakes import make_cell, make_options
@@ -40,14 +36,3 @@ def test_the_plan_has_a_folder_of_its_own_and_five_rounds_and_one_that_holds_rec
     (tmp_path / "runs/mine/0123456789ab-01234567.json").touch()
     with pytest.raises(UserError, match="out=runs/mine: holds other records"):
         plan(tmp_path, options=MINE)
-
-
-def test_data_are_prepared_only_while_no_other_sweep_measures(project, monkeypatch):
-    def prepared(*_):
-        with socket.socket(socket.AF_UNIX) as other:
-            assert not lock._bind(other, lock._address())
-        raise UserError("prepared")
-
-    monkeypatch.setattr(interleaved, "prepare_missing", prepared)
-    with pytest.raises(UserError, match="prepared"):
-        interleaved.why_pointless([[make_cell()], [make_cell(batch_size=8)]], MINE, Console())

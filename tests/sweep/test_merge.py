@@ -57,15 +57,11 @@ def test_a_cell_that_was_measured_twice_stays_as_it_was_and_is_named(here, merge
     assert main(["merge", "b", "--into", "all"]) == 1
 
 
-@pytest.mark.parametrize("is_pipe", [False, pytest.param(True, marks=pytest.mark.fault)])
-def test_what_is_no_record_where_it_was_merged_is_set_aside_for_the_whole_one(here, merged, is_pipe):
-    """Such as one that was cut off, or no file."""
-    merged.unlink()
-    os.mkfifo(merged) if is_pipe else merged.write_text('{"cell": {')
+def test_what_was_cut_off_where_it_was_merged_is_set_aside_for_the_whole_one(here, merged):
+    merged.write_text('{"cell": {')
     assert said(merge(["a"], here / "all")) == (1, 0, [], [])
     assert record.read(merged) == CNN
-    aside = merged.with_name(f"{merged.name}.unreadable")
-    assert aside.is_fifo() if is_pipe else aside.read_text() == '{"cell": {'
+    assert merged.with_name(f"{merged.name}.unreadable").read_text() == '{"cell": {'
 
 
 def test_a_plan_that_cant_be_read_is_not_written_over(here, merged):
@@ -101,16 +97,6 @@ def test_folders_that_lie_in_each_other_and_what_holds_no_records_are_refused(so
     (here / "empty").mkdir()
     with pytest.raises(UserError, match=message):
         merge([source], here / into)
-
-
-def test_half_a_record_is_named_and_left_out(here, capsys):
-    path = sweep(here / "a/nets", CNN, make(cell("mlp"), number=1)) / f"{CNN.name}.json"
-    path.write_bytes(path.read_bytes()[:500])
-    assert main(["merge", "a", "--into", "all"]) == 1
-    printed = capsys.readouterr().out
-    assert "1 records added to all, 0 were there already." in printed
-    assert f"{path.name} of a: not a readable record" in printed
-    assert not (here / "all/nets" / path.name).exists()
 
 
 @pytest.mark.fault

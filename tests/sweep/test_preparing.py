@@ -2,9 +2,9 @@
 
 import contextlib
 import io
-import shutil
 import time
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -58,32 +58,22 @@ AUTO = "data:\n  mnist: {source: auto}\n  cats_vs_dogs: {source: auto, max_image
 
 def test_an_estimate_is_of_the_original_if_it_is_here_or_a_mirror_has_it_else_of_the_stand_in(tmp_path, monkeypatch):
     (tmp_path / "params.yaml").write_text(AUTO)
-    place, asked = Workplace.of_project(tmp_path), []
+    place = Workplace.of_project(tmp_path)
 
     def sizes(name="mnist"):
         return forecast.inputs_of(place, name, None, asks=True).num_samples
 
-    def refuse(request, timeout):
-        asked.append(request.get_method())
-        raise OSError("no network")
-
-    monkeypatch.setattr("urllib.request.urlopen", refuse)
+    monkeypatch.setattr("urllib.request.urlopen", Mock(side_effect=OSError("no network")))
     assert (sizes(), sizes("cats_vs_dogs")) == ((1_500, 500), (320, 80))
-    assert asked == ["HEAD"] * 3
-    assert forecast.inputs_of(place, "mnist", None).num_samples == (60_000, 10_000)
     monkeypatch.setattr("urllib.request.urlopen", lambda request, timeout: contextlib.nullcontext())
     assert sizes() == (60_000, 10_000)
     monkeypatch.setattr(forecast, "REACH_S", 0.01)
     monkeypatch.setattr("urllib.request.urlopen", lambda request, timeout: time.sleep(1))
     assert sizes() == (1_500, 500)
-    monkeypatch.setattr("urllib.request.urlopen", lambda request, timeout: pytest.fail("what is here is not asked for"))
-    monkeypatch.setattr(forecast, "REACH_S", 60.0)
-    for folder in ("data/.downloads/mnist", "data/MNIST/raw"):
-        (tmp_path / folder).mkdir(parents=True)
-        for file in find("mnist").files:
-            (tmp_path / folder / file.name).touch()
-        assert sizes() == (60_000, 10_000)
-        shutil.rmtree(tmp_path / folder)
+    (tmp_path / "data/MNIST/raw").mkdir(parents=True)
+    for file in find("mnist").files:
+        (tmp_path / "data/MNIST/raw" / file.name).touch()
+    assert sizes() == (60_000, 10_000)
 
 
 # The check of each network

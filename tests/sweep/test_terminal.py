@@ -8,7 +8,6 @@ from rich.console import Console
 
 from accelbench.grid.estimate import Evidence, Length
 from accelbench.grid.plan import Planned
-from accelbench.presentation import say
 from accelbench.schema.generation import Generation
 from accelbench.schema.measurement import Block, Epoch, SystemSeries
 from accelbench.schema.vocab import Mode, Precision, Protocol, Status
@@ -51,16 +50,6 @@ def test_a_cell_that_runs_shows_how_long_it_has_taken_and_what_was_expected(monk
         progress.start(items[0])
         assert told in progress._line().plain
         assert "  3:05 min" in progress._line().plain
-
-
-def test_a_terminal_breaks_prose_between_words_and_nothing_that_one_copies():
-    prose = "bf16 has 18 GFLOP/s here: its cells are slower"
-    copied = ["How to be sure: accelbench compare A B", "Its records are all in runs/mine"]
-    for is_terminal, prose_lines in ((True, ["bf16 has 18 GFLOP/s here: its", "cells are slower"]), (False, [prose])):
-        console = Console(file=io.StringIO(), width=30, force_terminal=is_terminal)
-        for line in (prose, *copied):
-            say(console, line)
-        assert [line.rstrip() for line in console.file.getvalue().splitlines()] == [*prose_lines, *copied]
 
 
 # The card of a cell
