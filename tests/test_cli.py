@@ -102,7 +102,7 @@ def complaint(words, capsys, project):
         ("compare --run model=mlp model=cnn,mlp", "model=cnn,mlp: several values need -m"),
         (f"compare --run model=mlp model=mlp --repeats {'9' * 5000}", "99999: should be a whole number"),
         ("best --budget 5m", "--budget: goes with --search"),
-        ("-- model=mlp --cfg job", "after --, where no flag can be: unrecognized arguments: --cfg. `accelbench run"),
+        ("-- model=mlp --cfg job", "unrecognized arguments: --cfg. `accelbench run"),
         ("best --search --budget 5m repeats=3 model=mlp,cnn", "--search decides how many processes"),
         ("best --percentile 99", "--percentile: needs --latency-ms, such as --latency-ms 50"),
         ("best --latency-ms x", "--latency-ms x: should be a number"),

@@ -77,8 +77,7 @@ class Command:
             return parser.parse_intermixed_args(words)
         chosen, others = parser.parse_known_args(words)
         if unknown := [word for word in others if word.startswith("--") and word not in ("--", "--multirun")]:
-            after = "after --, where no flag can be: " if "--" in words else ""
-            parser.error(f"{after}unrecognized arguments: {unknown[0]}")
+            parser.error(f"unrecognized arguments: {unknown[0]}")
         chosen.words = others
         return chosen
 

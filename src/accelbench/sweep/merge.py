@@ -31,12 +31,6 @@ class Merged:
     conflicts: list[str] = field(default_factory=list)  # a line for each file of which another one was there, and stays
     problems: list[str] = field(default_factory=list)  # a line for each file and folder that could not be read
 
-    def add(self, other: "Merged") -> None:
-        self.num_new += other.num_new
-        self.num_same += other.num_same
-        self.conflicts += other.conflicts
-        self.problems += other.problems
-
 
 def merge(sources: Sequence[str], into: Path) -> Merged:
     """Adds to `into` every record that it lacks, in folders of the same names; overwrites no record; safe to repeat.
@@ -102,7 +96,10 @@ def merge_into(target: Path, parts: Sequence[Part], done: Merged) -> None:
     target.mkdir(parents=True, exist_ok=True)
     found = ((path, target, source) for folder, source in parts for path in sorted(folder.glob(RECORDS)))
     for merged in mapped(_merge_record, found):
-        done.add(merged)
+        done.num_new += merged.num_new
+        done.num_same += merged.num_same
+        done.conflicts += merged.conflicts
+        done.problems += merged.problems
     for folder, source in parts:  # the order of interleaved processes, and that of a search
         for name in (COMPARISON, RACE):
             if not is_missing(folder / name):
