@@ -262,15 +262,6 @@ def test_a_function_that_uses_the_gpu_is_not_measured_as_one_of_the_cpu(monkeypa
         measured(lambda: True)
 
 
-def test_an_output_may_have_one_row_for_all_rows_of_the_batch():
-    class Pooled(nn.Linear):
-        def forward(self, nodes):
-            return super().forward(nodes).mean(0, keepdim=True)
-
-    (note,) = measured(Pooled(4, 2), BATCH, samples=1).raw.notes
-    assert note == "samples=1, as given: the batch's first tensor has 4 rows"
-
-
 def test_settings_of_the_process_that_slow_it_down_are_warnings(monkeypatch):
     def told(*args):
         warnings = measured(*args).warnings

@@ -151,18 +151,6 @@ def test_every_metric_of_a_view_exists_and_it_is_left_alone_once_it_is_there(nam
     assert mlflow_fields.view_tags(2, tags) == {}
 
 
-def test_no_two_cells_have_the_name_of_one():
-    few = changed(cell(), "model.learning_rate", 0.5)
-    elsewhere = record(cell(repeat=3), environment={"machine": {"cpu_name": "another"}})
-    found = cells_of(map(Process.of, [record(), record(few), elsewhere, record(cell(device=Device.xla_cpu))]))
-    first, second, third, fourth = names = list(mlflow_fields.names_of_cells(found, {}).values())
-    assert first.startswith("cnn-cpu-fp32-b128-train-")
-    assert second != first
-    assert third.startswith(f"{first} ")
-    assert fourth == "cnn-xla_cpu-fp32-b128-train"
-    assert list(mlflow_fields.names_of_cells(found, {fourth: found[3].measured_key}).values()) == names
-
-
 def test_ids_that_a_server_made_up_stay_in_their_place():
     assert mlflow_fields.run_url("http://x", "1/../2", "\x1b[31m?a#b") == (
         "http://x/#/experiments/1%2F..%2F2/runs/%1B%5B31m%3Fa%23b?workflowType=machine_learning"
