@@ -33,8 +33,6 @@ from accelbench.sweep import run as sweep
 from accelbench.sweep import terminal
 from accelbench.sweep.interleaved import save_comparison, shuffled_runs
 
-# Of a sweep that is part of a larger one: it is announced, and its answer is shown with those of the others.
-AS_PART: Mapping[str, Any] = {"is_announced": True, "show": lambda _: None}
 EXPERIMENT = "DVC_EXP_BASELINE_REV"  # which DVC sets for the stages of an experiment
 
 
@@ -169,7 +167,7 @@ def answer(chosen: Sequence[Question], folder: Path, console: Console, hosts: Ho
         options = SweepOptions(
             suite=suite, title=title, study=None, profile=None, tracking="mlflow", out=None, retry=Retry.none
         )
-        result = sweep.run(runs.cells, options, console, folder / question.name, hosts=hosts, **AS_PART)
+        result = sweep.run(runs.cells, options, console, folder / question.name, hosts=hosts, show=lambda _: None)
         save_comparison(runs, (question.first.label, question.second.label), result.records, folder / question.name)
         records += result.records
         for found in groups(joined(map(Process.of, result.records))):

@@ -40,7 +40,6 @@ class SweepContext:
     # whether networks that can't run are a mistake to report, if there is nothing else to measure
     refuses: bool = False
     of_search: bool = False  # see `Record`
-    is_announced: bool = False  # whether its caller has said how many cells there are, and how long they take
     earlier: Sequence[WantedCell] = ()  # the cells that the folder's plan names already, and keeps
     since: Mapping[str, str] = field(default_factory=dict)  # cell id -> the sweep before this one that planned it
 

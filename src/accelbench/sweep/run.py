@@ -59,21 +59,19 @@ def run(
     *,
     hosts: Hosts,
     show: Callable[[SweepResult], None] | None = None,
-    is_announced: bool = False,
     measure: Callable[[SweepContext, Prepared, Delivery], list[Record]] | None = None,
 ) -> SweepResult:
     """Measures every cell that has no record yet, and writes a record for each, whatever happens.
 
     `out` is the folder of a pipeline's suite, which wants these cells and no others; None for the user's `out=`, whose
     plan gets these cells in addition to its own, or for a new folder under runs/. The caller ends the `hosts`. `show`
-    shows the result once every cell has its record, None: as `conclude` does. `is_announced`: the caller has said how
-    many cells there are. `measure` has the cells measured elsewhere, and returns their records.
+    shows the result once every cell has its record, None: as `conclude` does. `measure` has the cells measured
+    elsewhere, and returns their records.
 
     Raises UserError: the sweep could not start, or not go on, for a reason that the user can mend; Interrupted: the
     user has ended it, and the result so far was shown.
     """
     context = SweepContext.begin(cells, options, console, hosts, out=out)
-    context.is_announced = is_announced
     result = SweepResult(context.folder, sweep_id=context.sweep_id)
     show = show or (lambda done: conclude(done.records, done.folder, console, done.sweep_id))
     with Delivery(options.tracking, context.place.store) as delivery:

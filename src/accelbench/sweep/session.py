@@ -38,7 +38,7 @@ from accelbench.sweep.forecast import complete, note_inputs
 from accelbench.sweep.prober import PROBING_ENGINE, Prober, Quiet, is_allowed, slow_formats
 from accelbench.sweep.terminal import SweepProgress, own_calls
 
-MAX_LIBRARY_OUTPUT = 20_000  # characters of what one cell's libraries printed, with -v
+MAX_OUTPUT = 20_000  # characters of what one cell's libraries printed, with -v
 # Of accelbench's own networks, the tests know that they run: no check of them.
 CHECKED = frozenset(Library) - {Library.accelbench}
 
@@ -76,7 +76,7 @@ class Session:
         num_gpus = max((cell.devices for cell in runnable if cell.device == Device.gpu), default=0)
         self._idle_w = energy_counters.idle_w(energy_counters.counters(num_gpus))
         if options.verbose:  # also for what the hosts say when they end
-            hosts.listener = lambda printed: self.context.console.print(shown_output(printed), soft_wrap=True)
+            hosts.listener = lambda printed: self.context.say(ending(Text.from_ansi(printed).plain, MAX_OUTPUT), "dim")
         environment = fingerprint(PROBING_ENGINE)
         self._quiet = Quiet(0.0 if is_allowed() else options.quiet_s, self.context.say)
         self._prober = Prober(hosts, place.cache, environment, self.context.say, runnable, quiet=self._quiet)
@@ -114,7 +114,7 @@ class Session:
         if runnable and not self._is_brief:
             note_inputs(self.evidence, runnable, place)
             complete(self.evidence, runnable, self._prober)
-        if len(runnable) > 1 and not self._is_brief and not self.context.is_announced:
+        if len(runnable) > 1 and not self._is_brief:
             self.context.say(f"{counted(len(runnable), 'cell')} to measure: {total(runnable, self.evidence)}")
 
     def at(self, context: SweepContext, ready: Prepared) -> None:
@@ -241,8 +241,3 @@ def _key(cell: Cell) -> tuple[str, bool]:
     """The network, its data and mode; and whether the cell runs elsewhere than where it is checked."""
     network = canonical_json([cell.engine, cell.python, plain(cell.model), plain(cell.data), cell.mode])
     return network, (cell.device, cell.precision) != (Device.cpu, Precision.fp32)
-
-
-def shown_output(printed: str) -> Text:
-    """What libraries printed, without colours and moves of the cursor; of a long output the end."""
-    return Text(ending(Text.from_ansi(printed).plain, MAX_LIBRARY_OUTPUT), "dim")
