@@ -74,7 +74,7 @@ class Capacity:
         """The limit, such as `p99 at most 50 ms`."""
         return limit_text(self.probes[0].process.own_row)
 
-    def number_at_low(self, column: str) -> float | None:
+    def number(self, column: str) -> float | None:
         """A number of the first sure pass at `low`, by its column of `cells.csv`; None without one, or if unknown."""
         return self.passed[0].process.number(column) if self.low is not None else None
 

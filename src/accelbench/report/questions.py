@@ -2,10 +2,9 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import methodcaller
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from accelbench.answers.arrivals import Run, Setting, TargetAnswer, target_answers
 from accelbench.answers.cells import MeasuredCell, Word
@@ -56,16 +55,15 @@ CAPACITY_NOTE = (
     "From: the highest rate with a sure pass that another one, there or above, confirms (likely: none did); to: the "
     "lowest with a sure fail. The other figures are of the lower rate. Latency counts from when a request was due."
 )
-AT_LOW: dict[str, tuple[str, Callable[[Any], Entry]]] = {
-    **{f"p{percentile} (ms)": (f"request_p{percentile}_ms", number) for percentile in (50, 90, 99)},
-    **{"mean batch": ("mean_batch", number), "busy (%)": ("busy_share", percent)},
-    **{"J/request": ("energy_j_per_request", number), "cost of a million": ("cost_per_million_requests", number)},
-}
 CAPACITY_COLUMNS: list[Column[Capacity]] = [
     Column("setting", lambda capacity: capacity.setting),
     Column("requests/s: from", lambda capacity: capacity.low, number),
     Column("to", lambda capacity: capacity.high, number),
-    *(Column(name, methodcaller("number_at_low", column), form) for name, (column, form) in AT_LOW.items()),
+    *(Column(f"p{percentile} (ms)", f"request_p{percentile}_ms", number) for percentile in (50, 90, 99)),
+    Column("mean batch", "mean_batch", number),
+    Column("busy (%)", "busy_share", percent),
+    Column("J/request", "energy_j_per_request", number),
+    Column("cost of a million", "cost_per_million_requests", number),
     Column("how sure", lambda capacity: capacity.how_sure),
 ]
 TOKEN_NOTE = (
