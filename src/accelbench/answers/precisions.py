@@ -20,8 +20,6 @@ UNITS = {Precision.bf16: ("_bf16",), Precision.fp16: ("_fp16",), Precision.int8:
 # What every GPU of compute capability 8 has tensor cores for, and none has for fp32 (CUDA C++ Programming Guide).
 ON_TENSOR_CORES = (Precision.tf32, Precision.bf16, Precision.fp16)
 VECTORS = {"avx512f": "AVX-512", "avx2": "AVX2"}  # the widest first
-# How the best in a lower precision may stand to the best in the base.
-OUTCOMES = ("faster than", "slower than", "as fast as")
 MAX_NAMED, MAX_LINES = 8, 5
 
 
@@ -46,25 +44,20 @@ def _machine(cell: MeasuredCell) -> str:
 
 
 def _verdict(answers: Sequence[Answer], found: Sequence[Pair], on: str) -> str:
-    """Such as `With the fastest setting of each, bf16 is faster than fp32 in mlp training, slower in cnn training.`."""
-    value, base = found[0].value, found[0].base_value
+    """Such as `With the fastest setting of each, bf16 is faster than fp32 in mlp training.`; empty of no answer."""
     keys = {pair.cell.measured_key for pair in found}
     said: list[tuple[Answer, str, bool]] = []
     for answer in answers:
         own = next((cell for cell in answer.group.cells if cell.measured_key in keys), None)
-        if own and (said_of_it := _outcome(answer, own, base)):
+        if own and (said_of_it := _outcome(answer, own, found[0].base_value)):
             said.append((answer, *said_of_it))
     names: dict[str, list[str]] = {}
     for answer, outcome, is_doubtful in said:
         name = answer.name_among([each for each, *_ in said])
         doubt = " (a number in doubt)" * is_doubtful
         names.setdefault(outcome, []).append(f"{name} {MODES[answer.fastest.cell.mode]}{doubt}")
-    each_of = {outcome: _joined(of_one) for outcome, of_one in names.items()}
-    told = [(word, each_of.pop(word)) for word in OUTCOMES if word in each_of]
-    parts = ", ".join(f"{how.rpartition(' ')[0] if i else f'{how} {base}'} in {of}" for i, (how, of) in enumerate(told))
-    sentences = [f"With the fastest setting of each{on}, {value} is {parts}."] if told else []
-    sentences += [f"In {of_one}{on * (not told)} {outcome}." for outcome, of_one in each_of.items()]
-    return " ".join(sentences)
+    parts = "; ".join(f"{outcome} in {_joined(of_one)}" for outcome, of_one in names.items())
+    return f"With the fastest setting of each{on}, {parts}." if parts else ""
 
 
 def _outcome(answer: Answer, own: MeasuredCell, base: str) -> tuple[str, bool] | None:
@@ -80,11 +73,11 @@ def _outcome(answer: Answer, own: MeasuredCell, base: str) -> tuple[str, bool] |
     like = {(each.cell.engine, each.cell.options) for each in lower}
     if best.is_told and best.ratio < 1 and (fastest.cell.engine, fastest.cell.options) not in like:
         setting = choice_text(fastest, has_engines=True)
-        return f"{base} with {setting} is faster; {setting} was not measured in {own.cell.precision}", best.is_doubtful
+        return f"{base} with {setting}, which {own.cell.precision} was not measured with, is faster", best.is_doubtful
     if best.word == Word.cant_tell:
         return f"it can't be told whether {own.cell.precision} or {base} is faster", best.is_doubtful
-    faster, slower, same = OUTCOMES
-    return same if best.word == Word.same else faster if best.ratio > 1 else slower, best.is_doubtful
+    how = "as fast as" if best.word == Word.same else "faster than" if best.ratio > 1 else "slower than"
+    return f"{own.cell.precision} is {how} {base}", best.is_doubtful
 
 
 def _joined(names: Sequence[str]) -> str:
