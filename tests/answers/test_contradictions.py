@@ -17,7 +17,6 @@ from rich.console import Console
 
 import accelbench
 from accelbench.answers.groups import groups
-from accelbench.answers.pairs import AXES, pairs
 from accelbench.cli import main
 from accelbench.report import build, csv_file, read
 from accelbench.report.page import compose
@@ -200,15 +199,6 @@ def of_headline(said, page) -> None:
     assert bool(told) == bool(HEADLINE.search(text))
 
 
-def of_pairs(said, surface, page) -> None:
-    """The tables of pairs name no place: each of their lines is held against the figures of the pair that it is of."""
-    cells = [cell for section in page.sections for cell in section.sweep.cells]
-    for axis in AXES:
-        for pair in pairs(cells, axis):
-            said.speed(surface, pair.cell.measured_key, pair.cell.speed)
-            said.pair(surface, pair.cell.measured_key, pair.base.measured_key, pair.gap.ratio, pair.gap.word.value)
-
-
 def of_csv(said, root, sweeps) -> None:
     rows = [row for sweep in sweeps for row in csv_file.rows(sweep)]
     processes = [row for row in build.process_rows(cell for sweep in sweeps for cell in sweep.cells)]
@@ -266,7 +256,6 @@ def examined(maker, root, found, is_interleaved, *, is_whole) -> None:
     of_what_to_use(said, "report.md", in_markdown(build.markdown(page), "What to use"))
     of_every_cell(said, page)
     of_headline(said, page)
-    of_pairs(said, "pairs", page)
     of_csv(said, root, sweeps)
     of_mlflow(said, cells)
     of_python(said, root)

@@ -8,8 +8,6 @@ import fastjsonschema
 import pytest
 
 from accelbench.cli import main
-from accelbench.commands.export import FORMATS
-from accelbench.report import export
 from accelbench.schema.vocab import Precision, Status
 from fakes import make_trained
 from report.conftest import Maker
@@ -133,16 +131,3 @@ def test_a_time_to_a_target_is_that_of_all_seeds_or_of_none(tmp_path, capsys, la
     assert [len(each["benchmark_values"]) for each in metrics] == [6] * num
     interval = metrics[0]["extra_info"]
     assert (interval["low"], interval["value"], interval["high"]) == (5.0, 8.0, 10.0)
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [(["runs", "--format", "benchr"], "bencher"), (["runs"], "--format")],
-)
-def test_a_mistake_is_explained(words, said, capsys):
-    assert main(["export", *words]) == 2
-    assert said in capsys.readouterr().err
-
-
-def test_the_command_names_all_formats():
-    assert set(FORMATS) == set(export.OF_NUMBERS) | set(export.OF_SWEEPS)
