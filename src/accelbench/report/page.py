@@ -21,7 +21,7 @@ from accelbench.schema.selfcheck import read_selfcheck
 from accelbench.schema.serialize import canonical_json, grouped
 from accelbench.schema.vocab import Device, Status
 
-MAX_ANSWERS, MAX_NOTES = 200, 50
+MAX_ANSWERS = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,8 +94,6 @@ def compose(
     ran = [record for sweep in sweeps for record in sweep.records if record.status != Status.skipped]
     starts = [record.started_at for record in ran]
     notes = [note for sweep in sweeps for note in sweep.notes]
-    if len(notes) > MAX_NOTES:  # thousands would hide everything else
-        notes[MAX_NOTES:] = [f"and {len(notes) - MAX_NOTES} more"]
     first = [best.what_to_use(found[:MAX_ANSWERS]), outcomes.reasons(sweeps)]
     return Page(
         notices=list(notices),
