@@ -15,14 +15,13 @@ from typing import Any
 
 from accelbench.errors import RefusedError, UserError
 from accelbench.judging.target import mllog
-from accelbench.project import COMPARISON, CONFIRMED, MLLOG, PLAN, RACE, RECORDS, REQUESTS
+from accelbench.project import COMPARISON, CONFIRMED, MLLOG, PLAN, RACE, REQUESTS
 from accelbench.report import csv_file
 from accelbench.report.export import tables
 from accelbench.report.read import Sweep
 from accelbench.schema.plan_file import sweep_folders
 from accelbench.schema.record import Record, listed
-from accelbench.schema.record import read_all as read_records
-from accelbench.schema.serialize import MAX_MB, is_missing, read_bytes, writing
+from accelbench.schema.serialize import MAX_MB, read_bytes, writing
 
 RESULTS, CRATE = "results", "ro-crate-metadata.json"
 CRATE_URL = "https://w3id.org/ro/crate/1.1"  # of its definition
@@ -39,9 +38,9 @@ def pack(folder: Path, sweeps: Sequence[Sweep], out: Path, also: Mapping[str, Pa
     """
     if out.exists():
         raise UserError(f"--out {out}: is there already")
+    if lost := [line for sweep in sweeps for line in sweep.unread]:
+        raise UserError("\n".join(["records that can't be read, so that the figures would differ:", *listed(lost)]))
     try:
-        if lost := _unread(folder, sweeps):
-            raise UserError("\n".join(["records that can't be read, so that the figures would differ:", *listed(lost)]))
         files = _sources(folder, sweeps) | dict(also or {})
     except OSError as error:
         raise RefusedError(error) from error
@@ -63,17 +62,6 @@ def requests_digest(record: Record) -> str | None:
     """The sha256 of the raw times of its requests; None if none were kept."""
     kept = (record.measurement and record.measurement.serving) or record.unfinished
     return kept.requests_digest if kept else None
-
-
-def _unread(folder: Path, sweeps: Sequence[Sweep]) -> list[str]:
-    """A line for each record that can't be read: of those that a plan names, and of all without a plan."""
-    found = {each.path: each.problem for sweep in sweeps for each in sweep.processes if each.problem}
-    known = {each.path for sweep in sweeps for each in sweep.processes}
-    unplanned = [sweep for sweep in sweep_folders(folder) if is_missing(sweep / PLAN)]
-    others = read_records([path for sweep in unplanned for path in sorted(sweep.glob(RECORDS)) if path not in known])
-    for _ in others.each(lambda record: record.name):
-        pass
-    return [*found.values(), *others.problems()]
 
 
 def _sources(folder: Path, sweeps: Sequence[Sweep]) -> dict[str, Path]:

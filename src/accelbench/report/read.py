@@ -53,6 +53,7 @@ class Sweep:
     race: RaceFile | None = None  # how the search went that measured them
     # Sentences about records that can't be read or that the plan does not name, and about a plan that is missing.
     notes: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)  # a line for each record or plan that can't be read
 
     @property
     def records(self) -> list[Record]:
@@ -112,7 +113,7 @@ def read_all(results: Path, costs: Costs = NO_COSTS, wanted: Collection[str] | N
         name = clean(str(folder.relative_to(results)) if is_deep else folder.absolute().name)
         if isinstance(each, UserError):
             last = clean(folder.name)
-            each = Sweep(folder=name, suite=last, title=last, notes=[_unread(folder, each)])
+            each = Sweep(folder=name, suite=last, title=last, notes=[_unread(folder, each)], unread=[str(each)])
         sweeps.append(replace(each, folder=name))
     if others:
         sweeps[0].notes.append(f"{unwanted}; their records stay in {clean(results.name)}")
@@ -239,6 +240,7 @@ def _sweep(
         race=race,
         processes=made,
         notes=list(_notes(folder, made, race.short if race else set(), unreadable, unread)),
+        unread=[*unreadable, *(each.problem for each in made if each.problem)],
     )
 
 
