@@ -96,24 +96,22 @@ class Group:
         """As `environment_names`."""
         return environment_names(self.cells)
 
-    def options(self, cell: MeasuredCell) -> str:
-        """A cell's engine if there are several, and its options, such as `lightning, channels_last`."""
-        return choice_text(cell, has_engines=self.has_engines, environment=self.environments.get(cell.measured_key))
-
     def setting(self, cell: MeasuredCell) -> str:
         """A cell's settings without the batch, such as `bf16 openvino`; with the device if there are several."""
         device = cell.cell.device.value if self.has_devices else None
-        return " ".join(filter(None, [device, cell.cell.precision.value, self.options(cell)]))
+        return " ".join(filter(None, [device, cell.cell.precision.value, choice_text(cell, **self._named(cell))]))
 
     def short_text(self, cell: MeasuredCell) -> str:
         """A cell's settings, such as `cpu bf16 b32, channels_last`; with the engine if there are several."""
-        return short_text(cell, has_engines=self.has_engines, environment=self.environments.get(cell.measured_key))
+        return short_text(cell, **self._named(cell))
 
     def text(self, cell: MeasuredCell) -> str:
         """A cell's settings in a sentence, such as `bf16 on gpu with compile, batch 16`."""
-        several: Any = {"has_devices": self.has_devices, "has_engines": self.has_engines}
-        setting = setting_text(cell, **several, environment=self.environments.get(cell.measured_key))
+        setting = setting_text(cell, has_devices=self.has_devices, **self._named(cell))
         return f"{setting}, batch {cell.cell.batch_size}"
+
+    def _named(self, cell: MeasuredCell) -> dict[str, Any]:
+        return {"has_engines": self.has_engines, "environment": self.environments.get(cell.measured_key)}
 
 
 def setting_key(cell: MeasuredCell) -> tuple[object, ...]:
