@@ -107,9 +107,8 @@ def _check(chosen: Namespace) -> None:
 
 def _show_best(chosen: Namespace, context: Context) -> int:
     from accelbench.answers.groups import Limit, groups
-    from accelbench.answers.headline import beside_speeds
+    from accelbench.answers.headline import beside_speeds, tips
     from accelbench.answers.sentences import answers
-    from accelbench.answers.trust import tips
     from accelbench.answers.words import workload_text
     from accelbench.judging.costs import price_notes
     from accelbench.report import read as sweeps

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from accelbench.answers.headline import Line, headline
+from accelbench.answers.headline import Line, headline, stand_ins, tips
 from accelbench.answers.process import NOT_RUN, UNREADABLE
 from accelbench.answers.sentences import Answer, answers
-from accelbench.answers.trust import stand_ins, tips
 from accelbench.judging.disturbed import DISTURBED
 from accelbench.report.extension import Addition, Extension, Picture
 from accelbench.report.questions import QuestionSection, questions

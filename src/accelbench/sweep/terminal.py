@@ -13,9 +13,9 @@ from rich.text import Text
 
 from accelbench.answers.arrivals import target_answers
 from accelbench.answers.cells import MeasuredCell, cells_of
+from accelbench.answers.headline import tips
 from accelbench.answers.process import Process
 from accelbench.answers.sentences import Answer, answers
-from accelbench.answers.trust import tips
 from accelbench.answers.words import speed_text, speed_unit, token_times
 from accelbench.grid.estimate import Evidence, Length, lengths
 from accelbench.grid.plan import Planned
