@@ -1,7 +1,8 @@
 """A bundle: the records of a folder with what was published of them, in an archive whose bytes follow from its content.
 
 It is a zip file and an RO-Crate 1.1 (https://www.researchobject.org/ro-crate/1.1/), whose metadata lists each file with
-its sha256 and size.
+its sha256 and size. A signature in a file beside it says who made it, by OpenSSF's model-signing, with keys in files
+and no network: `model_signing verify key` reads it, too (https://github.com/sigstore/model-transparency).
 """
 
 import hashlib
@@ -9,11 +10,12 @@ import json
 import os
 import stat
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from accelbench.errors import RefusedError, UserError
+from accelbench.errors import RefusedError, UserError, how_to_install
 from accelbench.judging.target import mllog
 from accelbench.project import COMPARISON, CONFIRMED, MLLOG, PLAN, RACE, REQUESTS
 from accelbench.report import csv_file
@@ -113,3 +115,34 @@ def _crate(entries: Sequence[Mapping[str, str]], published: str) -> bytes:
     }
     graph = {"@context": f"{CRATE_URL}/context", "@graph": [about, whole, *entries]}
     return (json.dumps(graph, indent=1) + "\n").encode()
+
+
+def signature_of(bundle: Path) -> Path:
+    """The file of the bundle's signature."""
+    return bundle.with_name(f"{bundle.name}.sig")
+
+
+def sign(bundle: Path, key: Path) -> None:
+    """Signs a bundle with a private key, a PEM file of an elliptic curve. Raises UserError."""
+    with _explained(f"--sign {key}"):
+        from model_signing import signing
+
+        signing.Config().use_elliptic_key_signer(private_key=key).sign(bundle, signature_of(bundle))
+
+
+def check(bundle: Path, key: Path) -> None:
+    """Raises UserError: the bundle is not signed with the private key of this public one."""
+    with _explained(f"--key {key}: not signed with its private key"):
+        from model_signing import verifying
+
+        verifying.Config().use_elliptic_key_verifier(public_key=key).verify(bundle, signature_of(bundle))
+
+
+@contextmanager
+def _explained(what: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # of the library, of its parsers, or of the system
+        install = f"model-signing is not installed: {how_to_install('signing')}"
+        why = install if isinstance(error, ImportError) else str(error)[:200] or type(error).__name__
+        raise UserError(f"{what} ({why})") from error

@@ -21,8 +21,7 @@ Exit status 1: something is not as claimed, or nothing could be told.
 
 
 def _bundle(chosen: Namespace, context: Context) -> int:
-    from accelbench.bundle import signing
-    from accelbench.bundle.archive import pack
+    from accelbench.bundle.archive import pack, sign, signature_of
     from accelbench.report.read import read_all
 
     place = workplace()
@@ -31,8 +30,8 @@ def _bundle(chosen: Namespace, context: Context) -> int:
         num = pack(folder, read_all(folder), out, _beside(folder, place))
     context.say(f"Bundle: {out}, {num} files, {out.stat().st_size / 1e3:,.0f} kB")
     if chosen.sign:
-        signing.sign(out, Path(chosen.sign))
-        context.say(f"Signature: {signing.path_of(out)}")
+        sign(out, Path(chosen.sign))
+        context.say(f"Signature: {signature_of(out)}")
     return 0
 
 
@@ -46,12 +45,12 @@ def _beside(folder: Path, place: Workplace) -> dict[str, Path]:
 
 
 def _verify(chosen: Namespace, context: Context) -> int:
-    from accelbench.bundle import signing
+    from accelbench.bundle.archive import check
     from accelbench.bundle.verify import NOT_SHOWN, verify
 
     found = verify(Path(chosen.bundle))
     if chosen.key:
-        signing.check(Path(chosen.bundle), Path(chosen.key))
+        check(Path(chosen.bundle), Path(chosen.key))
         found.shown.append(f"it is signed with the private key of {chosen.key}")
     context.say(*(f"ok      {line}" for line in found.shown))
     context.say(*(f"WRONG   {line}" for line in listed(found.problems)))
