@@ -12,7 +12,6 @@ from pathlib import Path
 from accelbench.errors import RefusedError, UserError, writing_errors
 from accelbench.project import COMPARISON, MLLOG, PLAN, RACE, RECORDS, REQUESTS, SAFETENSORS, resolved, shown
 from accelbench.schema import plan_file
-from accelbench.schema.parallel import mapped
 from accelbench.schema.plan_file import PlanFile
 from accelbench.schema.record import check_settings, cleared
 from accelbench.schema.serialize import PREFIX, SUFFIX, is_missing, json_text, loads, open_regular, read_bytes, writing
@@ -94,12 +93,9 @@ def merge_into(target: Path, parts: Sequence[Part], done: Merged) -> None:
         plan = plan or theirs
         cells |= {wanted.record_name: wanted for wanted in theirs.cells}  # two machines may share a cell
     target.mkdir(parents=True, exist_ok=True)
-    found = ((path, target, source) for folder, source in parts for path in sorted(folder.glob(RECORDS)))
-    for merged in mapped(_merge_record, found):
-        done.num_new += merged.num_new
-        done.num_same += merged.num_same
-        done.conflicts += merged.conflicts
-        done.problems += merged.problems
+    for folder, source in parts:
+        for path in sorted(folder.glob(RECORDS)):
+            _merge_record(path, target, source, done)
     for folder, source in parts:  # the order of interleaved processes, and that of a search
         for name in (COMPARISON, RACE):
             if not is_missing(folder / name):
@@ -126,14 +122,14 @@ def _plan_of_source(folder: Path, done: Merged) -> PlanFile:
     return plan_file.plan_of_records(folder)
 
 
-def _merge_record(wanted: tuple[Path, Path, str]) -> Merged:
-    path, target, source = wanted
+def _merge_record(path: Path, target: Path, source: str, done: Merged) -> None:
     there = target / path.name
     try:
         clean = _clean(read_bytes(path))
     except (OSError, RefusedError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else one_line(str(error))
-        return Merged(problems=[f"{path.name} of {source}: not a readable record ({why})"])
+        done.problems.append(f"{path.name} of {source}: not a readable record ({why})")
+        return
     present = None
     if not is_missing(there):
         try:
@@ -147,14 +143,18 @@ def _merge_record(wanted: tuple[Path, Path, str]) -> Merged:
             os.fchmod(file.fileno(), 0o644)
             try:
                 os.link(file.name, there)
-            except FileExistsError:  # another process of this merge, or another merge, was faster
-                return _merge_record(wanted)
+            except FileExistsError:  # another merge was faster
+                _merge_record(path, target, source, done)
+                return
+        done.num_new += 1
     elif present != clean:
         which = "another measurement of this cell, on this machine or an equal one"
-        return Merged(conflicts=[f"{shown(there)}: {source} has {which}; the one here stays"])
+        done.conflicts.append(f"{shown(there)}: {source} has {which}; the one here stays")
+        return
+    else:
+        done.num_same += 1
     lost = [_add_file(path.with_suffix(ending), target) for ending in (SAFETENSORS, REQUESTS, MLLOG)]
-    problems = [f"{source}: left out {each}" for each in lost if each]
-    return Merged(num_new=int(present is None), num_same=int(present is not None), problems=problems)
+    done.problems += [f"{source}: left out {each}" for each in lost if each]
 
 
 def _add_file(path: Path, target: Path) -> str:
