@@ -63,8 +63,6 @@ def test_it_serves_the_newest_experiment_of_a_moved_project_until_ctrl_c(root, m
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://someone:s3cret@127.0.0.1:{port}")
         capsys.readouterr()
         delivery = deliver(root, record(number=9))
-        page = delivery.links(record(number=9))["MLflow"]
-        assert page.startswith(f"http://127.0.0.1:{port}/#/experiments/")
         assert delivery.problem is None
         assert capsys.readouterr().out == ""  # MLflow would print two addresses for each run
         assert len(runs_of(root)) == 2

@@ -76,9 +76,6 @@ def _run(chosen: Namespace, context: Context) -> int:
                 terminal.show_answer(result.records, folder, context.console, options.words)
 
         result = dispatch.run(cells, options, context.console, hosts=hosts, show=show)
-    if len(cells) == 1:
-        terminal.show_places(result.links, context.console)
-        context.console.print()
     result.check_request(is_shown=True)
     return 1 if result.num_unexpected else 0
 

@@ -72,11 +72,6 @@ class Delivery:
         """Adds to the runs of all of a sweep's processes how the speeds of their cells compare, and these cells."""
         self._ask("relate", cells_of(processes))
 
-    def links(self, record: Record) -> dict[str, str]:
-        """The tracker -> where it shows the run of a delivered record."""
-        link = self._ask("link", record)
-        return {"MLflow": link} if link else {}
-
     def loss(self) -> str:
         """A line if something did not reach the tracker; else empty."""
         return f"MLflow lacks runs ({self.problem}): `accelbench sync` delivers them." if self.problem else ""

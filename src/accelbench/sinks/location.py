@@ -19,7 +19,6 @@ from accelbench.schema.text import clean
 
 PREFIX = "accelbench/"  # of the names of our experiments
 HOST, PORT = "127.0.0.1", 5000  # where `accelbench ui` serves the project's store by default
-LOCAL_SERVER = f"http://{HOST}:{PORT}"
 PROXIED = "mlflow-artifacts:/"  # of an address below the artifacts' folder, wherever that is
 PATIENCE_S = 10.0  # for another writer; delivering a run takes a tenth of a second
 OPENING_PATIENCE_S = 60.0  # for another process that creates the store: 20 s on a busy machine

@@ -132,16 +132,6 @@ class Store:
             ended_ms = max(map(mlflow_fields.end_ms, records))
             self._client.set_terminated(run.info.run_id, mlflow_fields.ended_as(cell.record), ended_ms)
 
-    def link(self, record: Record) -> str | None:
-        """The page of the record's run, with the command that serves it; None if there is no such run."""
-        experiment = self._client.get_experiment_by_name(location.PREFIX + record.cell.suite)
-        run = self._runs_of(experiment.experiment_id, [record]).get(key_of(record)) if experiment else None
-        if run is None:
-            return None
-        served = location.server_uri(self._root)
-        page = mlflow_fields.run_url(served or location.LOCAL_SERVER, experiment.experiment_id, run.info.run_id)
-        return page if served else f"{page}  (`accelbench ui` serves it)"
-
     def delivered(self, suite: str) -> dict[Key, bool]:
         """The records of `suite` that have a finished run, and whether it is related: to others, and to its cell's."""
         experiment_id = self._experiment(suite)

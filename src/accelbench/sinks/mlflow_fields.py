@@ -386,9 +386,3 @@ def view_url(base: str, experiment_id: str) -> str:
     """The page of the experiment's saved view on the server at `base`."""
     query = f"workflowType=machine_learning&viewStateShareKey={VIEW_KEY}&compareRunsMode=TABLE"
     return f"{base.rstrip('/')}/#/experiments/{quote(experiment_id, safe='')}/runs?{query}"
-
-
-def run_url(base: str, experiment_id: str, run_id: str) -> str:
-    """The page of one run on the server at `base`. The ids come from a server, which may send anything."""
-    path = f"experiments/{quote(experiment_id, safe='')}/runs/{quote(run_id, safe='')}"
-    return f"{base.rstrip('/')}/#/{path}?workflowType=machine_learning"

@@ -32,7 +32,6 @@ class SweepResult:
 
     folder: Path  # of the records
     records: list[Record] = field(default_factory=list)  # of each planned cell, from this sweep or an earlier one
-    links: dict[str, str] = field(default_factory=dict)  # tracker -> the run of the only cell, if it was measured now
     sweep_id: str = ""  # of the records that are from this sweep
 
     @property
@@ -96,8 +95,6 @@ def run(
             delivery.relate(map(Process.of, result.records))
         if loss := delivery.loss():
             context.say(loss, "yellow")
-        if len(ready.planned) == len(result.records) == 1 and result.records[0].sweep_id == context.sweep_id:
-            result.links = delivery.links(result.records[0])
     return result
 
 

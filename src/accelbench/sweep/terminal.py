@@ -251,19 +251,14 @@ def show_card(record: Record, path: str, console: Console, *, says_why: bool = T
         table.add_row(name, text if isinstance(text, Text) else Text(text))
     console.print()
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
-    show_places({"record": path}, console)
+    # No part of the table, which would wrap it.
+    console.print(Text.assemble("  ", (f"{'record':<{NAME_WIDTH + 2}}", "bold"), path, "\n"), soft_wrap=True)
 
 
 def own_calls(error: str | None) -> str:
     """The calls in a traceback, whose reason stands elsewhere; empty if it is long, as one through frameworks is."""
     lines = (error or "").splitlines()
     return "\n".join(line for line in lines if line.startswith(" ")) if len(lines) <= MAX_ERROR_LINES else ""
-
-
-def show_places(places: Mapping[str, str], console: Console) -> None:
-    """Prints where to find more: name -> path or address. They are no part of the table, which would wrap them."""
-    for name, place in places.items():
-        console.print(Text.assemble("  ", (f"{name:<{NAME_WIDTH + 2}}", "bold"), place), soft_wrap=True)
 
 
 def _card_lines(record: Record, row: Row, says_why: bool) -> Iterator[tuple[str, Text | str]]:
