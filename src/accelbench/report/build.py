@@ -4,11 +4,11 @@ import base64
 import hashlib
 import os
 import re
-import statistics
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import geometric_mean
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
@@ -28,7 +28,7 @@ from accelbench.report import csv_file
 from accelbench.report.extension import DPI, load
 from accelbench.report.page import Page, compose
 from accelbench.report.read import Sweep, newest, read_all
-from accelbench.schema.serialize import write_json
+from accelbench.schema.serialize import grouped, write_json
 from accelbench.schema.vocab import UNEXPECTED, Device, Mode, Status
 
 _BASE = Environment(
@@ -162,22 +162,17 @@ def metrics(sweeps: Sequence[Sweep], found: Sequence[Answer]) -> dict[str, Any]:
     for mode in Mode:
         if rates := [answer.fastest.speed or 0.0 for answer in found if answer.fastest.cell.mode == mode]:
             figures[f"best_{mode}_samples_per_s"] = _readable(max(rates))
+    known = [cell for sweep in sweeps for cell in sweep.cells if cell.is_ok and cell.speed]
     suites = {}
-    for suite in dict.fromkeys(sweep.suite for sweep in sweeps):
-        ok = [cell for sweep in sweeps if sweep.suite == suite for cell in sweep.cells if cell.is_ok]
-        models = dict.fromkeys(cell.cell.model.name for cell in ok if cell.number("samples_per_s"))
-        of_model = {name: _means([cell for cell in ok if cell.cell.model.name == name]) for name in models}
-        if of_model:
-            suites[suite] = {**_means(ok), "models": of_model}
+    for suite, of_suite in grouped(known, lambda cell: cell.cell.suite).items():
+        models = grouped(of_suite, lambda cell: cell.cell.model.name)
+        suites[suite] = {**_means(of_suite), "models": {name: _means(each) for name, each in models.items()}}
     return {**figures, **({"suites": suites} if suites else {})}
 
 
 def _means(cells: Sequence[MeasuredCell]) -> dict[str, float]:
-    rates: dict[str, list[float]] = {}
-    for cell in cells:
-        if rate := cell.number("samples_per_s"):
-            rates.setdefault(cell.cell.mode, []).append(rate)
-    return {mode: _readable(statistics.geometric_mean(values)) for mode, values in rates.items()}
+    by_mode = grouped(cells, lambda cell: cell.cell.mode)
+    return {mode: _readable(geometric_mean(each.speed or 1.0 for each in of)) for mode, of in by_mode.items()}
 
 
 def _readable(value: float) -> float:

@@ -111,12 +111,8 @@ TARGET_COLUMNS: list[Column[Setting]] = [
 def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[QuestionSection]:
     """The questions that the measurements answer."""
     cells = [cell for sweep in sweeps for cell in sweep.cells]
-    fastest: list[MeasuredCell] = []  # of each engine
-    for answer in answers:
-        engines: dict[str, MeasuredCell] = {}
-        for cell in answer.group.cells:
-            engines.setdefault(cell.cell.engine, cell)
-        fastest += engines.values()
+    by_engine = (grouped(answer.group.cells, lambda cell: cell.cell.engine).values() for answer in answers)
+    fastest = [of_engine[0] for engines in by_engine for of_engine in engines]
     found = [
         _gained("Which device?", DEVICE, "the CPU", cells),
         _gained("Which precision?", PRECISION, "fp32", cells),
@@ -234,11 +230,12 @@ def _summaries(found: Sequence[Pair], axis: Axis, base: str) -> Iterator[str]:
     """How each value of the setting does on each device: in the median, and at its extremes; of batches the largest."""
     has_devices = len({gain.cell.cell.device for gain in found}) > 1 and axis is not DEVICE
     largest = {gain.base.measured_key: gain for gain in sorted(found, key=lambda gain: gain.cell.cell.batch_size)}
-    by_value: dict[str, list[Pair]] = {}
-    for gain in largest.values() if axis is BATCH else found:
-        value = "Largest batch" if axis is BATCH else gain.value
+
+    def value_of(gain: Pair) -> str:
         on = f" on the {gain.cell.cell.device}" if has_devices else ""
-        by_value.setdefault(value + on, []).append(gain)
+        return ("Largest batch" if axis is BATCH else gain.value) + on
+
+    by_value = grouped(largest.values() if axis is BATCH else found, value_of)
     over = f" as fast as {base}"
     for value, each in list(by_value.items())[:MAX_VALUES]:
         ratios = sorted(gain.gap.ratio for gain in each)
