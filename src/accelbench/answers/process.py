@@ -21,11 +21,6 @@ NOT_RUN = "not run yet"
 UNREADABLE = "not readable"
 # The settings that tell the processes of one cell apart.
 PROCESS_SETTINGS = ("repeat", "seed")
-# What is computed from a record's raw samples, or takes long; see `Process.without_samples`.
-COMPUTED = (
-    *("own_row", "compared", "steps", "settings_key", "ran_key", "measured_key", "workload_key", "place_key"),
-    *("device_key", "environment_key", "doubts"),
-)
 SAMPLES = ("warmup_s", "blocks", "latency_s", "launch_s", "data_s", "copy_in_s", "copy_out_s", "operators")
 WITHOUT: Any = {"breakdown": None, **{name: [] for name in SAMPLES}}
 
@@ -193,3 +188,7 @@ class Process:
     @property
     def _fingerprint(self) -> dict[str, object]:
         return {name: self.environment.get(name) for name in ("machine", "versions", "variables", "code")}
+
+
+# What is computed from a record's raw samples, or takes long; see `Process.without_samples`.
+COMPUTED = [name for name, each in vars(Process).items() if isinstance(each, cached_property) and name != "_settings"]
