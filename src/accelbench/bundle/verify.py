@@ -87,8 +87,6 @@ def _unpacked(archive: Zip, place: Path, done: Verified) -> dict[str, bytes]:
         raise UserError(f"{archive.path}: no bundle of accelbench: it has no {CRATE}")
     if unsafe := [name for name in names if PurePosixPath(name).as_posix() != name]:
         raise UserError(f"{archive.path}: {unsafe[0]!r} is no plain name of a file; nothing of it is used")
-    if not any(name.startswith(f"{RESULTS}/") for name in names):
-        raise UserError(f"{archive.path}: no bundle of accelbench: it has no {RESULTS}/")
     try:
         wanted = digests(json.loads(archive.read(CRATE)))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
