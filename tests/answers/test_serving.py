@@ -9,7 +9,7 @@ from accelbench.answers.cells import cells_of
 from accelbench.answers.groups import groups
 from accelbench.answers.pairs import BATCH, pairs
 from accelbench.answers.process import Process
-from accelbench.answers.serving import best_settings, capacities, sure_bounds
+from accelbench.answers.serving import best_settings, capacities
 from accelbench.schema.cell import Server
 from accelbench.schema.vocab import Engine, Protocol, Status, Verdict
 from fakes import make_cell, make_measurement, make_record, make_served, make_serving
@@ -37,6 +37,7 @@ def found(*records):
         ([(400, P), (412, P), (431, F)], "400 to 431 requests/s with p99 at most 50 ms (sure; 400 confirmed with"),
         ([(412, P), (412, P, {"repeat": 1}), (431, F)], "412 to 431 requests/s with p99 at most 50 ms (sure; 412 conf"),
         ([(300, P), (412, P), (412, F, {"repeat": 1})], "300 to 412 requests/s"),
+        ([(10, P), (20, P), (25, P), (30, F)], "20.0 to 30.0 requests/s"),
         ([(412, P), (500, U)], "at least 412 requests/s with p99 at most 50 ms (likely"),
         ([(412, P), (412, U, {"repeat": 1})], "at least 412 requests/s with p99 at most 50 ms (likely; another seed"),
         ([(10, F), (500, P)], "can't tell which rates keep p99 at most 50 ms: a probe at 10.0 requests/s failed, and"),
@@ -90,10 +91,3 @@ def test_the_answer_says_how_many_processes_at_its_rate_were_invalid():
     (capacity,) = found(probed(431, F), *(probed(431, F, Status.invalid, repeat=i) for i in (1, 2)))
     assert capacity.how_sure == "likely; 2 of 3 processes there were invalid"
     assert not found(*late)
-
-
-def test_a_pass_above_a_sure_fail_leaves_nothing_sure():
-    assert sure_bounds([(10, P), (30, F), (40, P)]) == (None, None)
-    assert sure_bounds([(10, P), (30, F), (30, P)]) == (10, 30)
-    assert sure_bounds([(10, P), (20, P), (25, P), (30, F)]) == (20, 30)
-    assert sure_bounds([]) == (None, None)

@@ -1,13 +1,12 @@
 import pytest
 
 from accelbench.report import csv_file
-from accelbench.schema.cell import KerasSettings
-from accelbench.schema.vocab import Engine, Mode, Scaling
+from accelbench.schema.vocab import Mode, Scaling
 
 GPU = {"device": "gpu", "batch_size": 64}
 TWO = {**GPU, "devices": 2}
 WEAK = {"device": "gpu", "scaling": Scaling.weak}
-KERAS = {"engine": Engine.keras, "keras": KerasSettings()}
+XLA = {"device": "xla_cpu"}
 
 
 @pytest.mark.parametrize(
@@ -32,10 +31,7 @@ KERAS = {"engine": Engine.keras, "keras": KerasSettings()}
             [0.9],
             id="XLA's devices with a process each with one",
         ),
-        *(
-            pytest.param([(1000, shared, 2), (900, {**shared, "devices": 2}, 2)], [], id=f"{name} share all cores")
-            for name, shared in (("devices of XLA", {"device": "xla_cpu"}), ("devices of Keras", KERAS))
-        ),
+        pytest.param([(1000, XLA, 2), (900, {**XLA, "devices": 2}, 2)], [], id="devices of XLA share all cores"),
         *(
             pytest.param([(1000, {**GPU, **other}, 8), (1800, TWO, 4)], [], id=f"cells differ in {next(iter(other))}")
             for other in ({"batch_size": 32}, {"seed": 1}, {"precision": "bf16"}, {"mode": Mode.train})

@@ -174,15 +174,6 @@ def test_a_cell_tells_its_figures_and_has_a_card(show) -> None:
     assert re.fullmatch(r"latency p50 [\d.]+ ms", told[3])
 
 
-def test_an_axis_in_percent_agrees_with_its_marks(show) -> None:
-    made = """state.metric = {name: "mfu", heading: "of the ceiling (%)", kind: "percent"};
-        const panel = linePanel([8, 16, 32].map(size => ({...CELLS[0], batch_size: size, mfu: size / 100})));
-        const of = (place, value) => [...panel.querySelectorAll(place)].map(value);
-        return [of("[text-anchor=end]", each => each.textContent), of(".mark", each => each.told[2].split(",")[0])];"""
-    axis, told = show().execute_script(made)
-    assert (axis, told) == (["10", "20"], [f"of the ceiling (%): {percent}" for percent in ("8.00", "16.0", "32.0")])
-
-
 @pytest.fixture(scope="module")
 def two_suites(tmp_path_factory: pytest.TempPathFactory, maker) -> Path:
     """A report on two suites with tables of the same titles, two engines, and a network with a wicked name."""

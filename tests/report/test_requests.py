@@ -1,11 +1,8 @@
 """Cells that served requests, beside cells with a speed: what every surface shows of them."""
 
 import csv
-import hashlib
 import io
-import json
 
-import numpy as np
 import pytest
 from rich.console import Console
 
@@ -15,13 +12,11 @@ from accelbench.answers.groups import groups
 from accelbench.answers.process import Process
 from accelbench.cli import main
 from accelbench.judging.row import summarise
-from accelbench.project import REQUESTS
 from accelbench.schema.cell import Server
-from accelbench.schema.record import read
 from accelbench.schema.vocab import Protocol, Verdict
 from accelbench.sinks.mlflow_fields import cell_fields, standings, translate
 from accelbench.sweep import terminal
-from fakes import make_cell, make_project, make_record, make_served, make_trained, write_sweep
+from fakes import make_cell, make_record, make_served, make_trained, write_sweep
 
 SERVED = make_served()
 SLOW = make_served(cell=make_cell(protocol=Protocol.server, server=Server(rate=90.0)), verdict=Verdict.fails)
@@ -100,30 +95,3 @@ def test_mlflow_has_its_settings_figures_and_verdict():
     metrics, _, tags = cell_fields(standing, "1")
     assert (metrics["cell/requests_per_s"], tags["word"]) == (49.5, "ok")
     assert "sure fail" in tags["mlflow.note.content"]
-
-
-@pytest.mark.slow
-def test_a_suites_rates_are_cells_as_any_other_with_their_requests_beside_them(tmp_path, monkeypatch, capsys):
-    root = make_project(tmp_path)
-    monkeypatch.chdir(root)
-    monkeypatch.setenv("ACCELBENCH_BUSY", "allowed")
-    rates = {"data": "mnist", "model": "mlp", "protocol": "server", "server.rate": [300, 400]}
-    every = rates | {"batch_size": 8, "server.duration_s": 2, "server.latency_ms": 60_000}
-    params = root / "params.yaml"
-    params.write_text(params.read_text().replace("\nsuites:\n", f"\nsuites:\n  mine: {json.dumps(every)}\n", 1))
-    sweep = ["-m", "suite=mine", "out=runs/mine", "tracking=none"]
-    assert main(sweep) == 0
-    found = accelbench.read("runs/mine")
-    assert [(each.is_ok, each.settings["mode"], each.settings["server"]["rate"]) for each in found] == [
-        (True, "infer", 300),
-        (True, "infer", 400),
-    ]
-    for each, num in zip(found, (600, 800), strict=True):
-        assert each.offered_per_s == pytest.approx(each.settings["server"]["rate"], rel=0.02)
-        beside = each.path.with_suffix(REQUESTS)
-        times, serving = np.load(beside), read(each.path).measurement.serving
-        assert (times.shape, serving.requests_digest) == ((4, num), hashlib.sha256(beside.read_bytes()).hexdigest())
-    assert main(sweep) == 0
-    assert "2 of 2 cells have their record already" in capsys.readouterr().out
-    assert main(["merge", "runs/mine", "--into", "all"]) == 0
-    assert len(list((root / "all/mine").glob(f"*{REQUESTS}"))) == 2
