@@ -27,7 +27,7 @@ from accelbench.engines.targets import import_path
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.output_check import NUM_SAMPLES, Output
 from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import SERVING, Library, Mode, ModelOutput, Pipeline, Protocol
+from accelbench.schema.vocab import Library, Mode, ModelOutput, Pipeline, Protocol
 
 
 class Images:
@@ -66,15 +66,10 @@ class Images:
         return zoo.build(self.cell.model, self.shape, self.num_classes)
 
     def check_first(self, output: object) -> None:
-        """Raises a UserError if the first step's output is not what the cell needs: logits, for the built-in loss.
-
-        Where requests are served, also if these are of another number of classes: at its end the process would be
-        invalid for it, after minutes of requests.
-        """
-        has_loss = self.trains and not self.task.reconstructs and self.task.own_loss is None
-        if has_loss or self.cell.model.output == ModelOutput.logits:
-            is_told = has_loss or (self.cell.protocol in SERVING and not self.task.reconstructs)
-            zoo.check_logits(output, self.cell.model, self.num_classes if is_told else None)
+        """Raises a UserError if the first step's output is not what the cell needs: logits, for the built-in loss."""
+        takes_any = self.task.own_loss is not None if self.trains else self.cell.model.output == ModelOutput.any
+        if not (takes_any or self.task.reconstructs):
+            zoo.check_logits(output, self.cell.model, self.num_classes)
 
     def calibration(self) -> Iterable[Any]:
         """Batches to find the ranges of activations with: never of the test set, on which accuracy is measured."""

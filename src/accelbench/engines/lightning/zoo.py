@@ -106,18 +106,14 @@ BUILDERS: Mapping[Library, Callable[[ModelSpec, Shape, int], nn.Module]] = {
 }
 
 
-def check_logits(output: object, model: ModelSpec, num_classes: int | None) -> None:
-    """Raises a UserError if an output is no tensor, or not the logits (batch, classes) of so many classes."""
-    if not isinstance(output, Tensor):
+def check_logits(output: object, model: ModelSpec, num_classes: int) -> None:
+    """Raises a UserError if an output is not the logits (batch, classes) of so many classes."""
+    shape = tuple(output.shape) if isinstance(output, Tensor) else ()
+    if len(shape) != 2 or shape[1] not in ((2, 1) if num_classes == 2 else (num_classes,)):
         raise UserError(
-            f"model={model.name}: its output should be logits (batch, classes), not a {type(output).__name__}: "
-            "model.output=any measures inference with any output"
-        )
-    num_logits = () if num_classes is None else (2, 1) if num_classes == 2 else (num_classes,)
-    if num_logits and (output.dim() != 2 or output.shape[1] not in num_logits):
-        raise UserError(
-            f"model={model.name}: its output should be logits (batch, {num_classes}), not {tuple(output.shape)}: "
-            "model.num_classes for random images, else the data set's; for inference, model.output=any takes any"
+            f"model={model.name}: its output should be logits (batch, {num_classes}), not "
+            f"{shape or f'a {type(output).__name__}'}: model.num_classes for random images, else the data set's; for "
+            "inference, model.output=any takes any"
         )
 
 
