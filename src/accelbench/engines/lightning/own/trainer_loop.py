@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
 from accelbench.engines.lightning.own.workload import counted
-from accelbench.engines.lightning.structure import tensors_in
+from accelbench.engines.lightning.structure import num_rows, tensors_in
 from accelbench.errors import UserError
 from accelbench.schema.ranges import MAX_COUNT
 from accelbench.schema.vocab import Phase
@@ -42,14 +42,6 @@ Around = Callable[..., Any]
 
 class Stopped(BaseException):
     """Ends Lightning's loop when everything was measured. It runs its teardown, and no hook of an epoch's end."""
-
-
-def _first_dimension(batch: Any) -> int:
-    """That of the first tensor of a batch; 0 if there is none."""
-    first = batch[0] if isinstance(batch, tuple | list) and batch else batch
-    if not isinstance(first, Tensor):
-        first = next(tensors_in(batch), None)
-    return 0 if first is None or not first.dim() else len(first)
 
 
 class LoopStep:
@@ -81,7 +73,7 @@ class LoopStep:
 
     def add(self, batch: Any) -> None:
         """Notes a batch. Raises UserError: it has another size than it should have, or that can't be counted."""
-        num = _first_dimension(batch) if self.count is None else counted("model.samples", self.count, batch)
+        num = num_rows(batch) if self.count is None else counted("model.samples", self.count, batch)
         if num != self.batch_size or self.last:
             if not 0 < num < self.batch_size or self.is_first or self.last:
                 found = f"a batch has {self.last or num} samples, not batch_size={self.batch_size}"
