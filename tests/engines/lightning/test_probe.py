@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from accelbench.engines.lightning import probe
-from accelbench.engines.lightning.backends import Backend, Cuda
+from accelbench.engines.lightning.backends import Backend
 from accelbench.schema.ceilings import TRUE_PRECISIONS
-from accelbench.schema.vocab import Precision
+from accelbench.schema.vocab import Device, Precision
 
 pytestmark = pytest.mark.usefixtures("state_as_before")
 NUM_TRIES = 4  # what else runs on the machine may spoil some
@@ -30,7 +30,7 @@ def test_a_cpus_ceilings_are_no_lower_than_what_a_plain_call_reaches():
     one = torch.rand(1024, 1024)
     buffer = np.ones(1 << 27, dtype=np.uint8)
     for _ in range(NUM_TRIES):
-        found = probe.probe(Backend(), (Precision.fp32, Precision.tf32), seconds_each=0.003)
+        found = probe.run(Device.cpu, (Precision.fp32, Precision.tf32), seconds_each=0.003)
         assert (found.device, found.threads) == ("cpu", torch.get_num_threads())
         assert set(found.flops_per_s) == set(found.how) == {"fp32"}  # a CPU has no TF32
         assert found.probed == ["fp32", "tf32"]
@@ -94,7 +94,7 @@ def test_the_products_of_all_libraries_are_the_same(name):
 
 @pytest.mark.gpu
 def test_a_gpus_ceilings():
-    found = probe.probe(Cuda())
+    found = probe.run(Device.gpu)
     assert found.device == "gpu"
     assert found.device_name == torch.cuda.get_device_name()
     assert {"fp32", "fp16", "fp64"} <= set(found.flops_per_s) <= set(TRUE_PRECISIONS)

@@ -4,10 +4,10 @@ The ceiling of arithmetic is the best of matrix products, linear layers and conv
 libraries. A single kernel is not enough: on one CPU fp32 reached 193 GFLOP/s with matmul and 487 with a convolution.
 """
 
-import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -50,24 +50,16 @@ IMAGES = {
 ROUNDED: tuple[Any, ...] = (0.1, 0, torch.uint8, "none", [], "")
 
 
-def run(device: Device, precisions: Iterable[Precision] = TRUE_PRECISIONS) -> Ceilings:
-    """The ceilings of `device`, which must be present, in these true precisions; on a CPU with all cores."""
+def run(device: Device, precisions: Iterable[Precision] = TRUE_PRECISIONS, *, seconds_each: float = 0.02) -> Ceilings:
+    """The ceilings of `device`, which must be present, in these true precisions; on a CPU with all cores.
+
+    They are measured in this process, which does nothing else before or after. Precisions that the device has no units
+    for are left out. Each kernel is repeated for `seconds_each` in each round. With the default a CPU of 2 cores takes
+    2 s, and 3 s more for each precision.
+    """
     backend = backend_for(device)
     if backend.torch_type != "xla":
         use_threads(usable_cores())
-    found = probe(backend, precisions)
-    return found if found.device_name else dataclasses.replace(found, device_name=look(device).name)
-
-
-def probe(
-    backend: Backend, precisions: Iterable[Precision] = TRUE_PRECISIONS, *, seconds_each: float = 0.02
-) -> Ceilings:
-    """The ceilings of the backend's device, measured in this process, which does nothing else before or after.
-
-    On a CPU, torch's current number of threads is used. Precisions that the device has no units for are left out. Each
-    kernel is repeated for `seconds_each` in each round. With the default a CPU of 2 cores takes 2 s, and 3 s more for
-    each precision.
-    """
     start, measured_at = time.perf_counter(), datetime.now(UTC).isoformat(timespec="milliseconds")
     best, precisions, threads = partial(_best, backend, seconds_each), list(precisions), torch.get_num_threads()
     rates: dict[Precision, dict[str, float]] = {each: {} for each in precisions if _has_units(backend, each)}
@@ -86,7 +78,7 @@ def probe(
         launch_s = _launch_s(backend)
     return Ceilings(
         device=backend.ran_on(backend.torch_type),
-        device_name=backend.device_name(),
+        device_name=backend.device_name() or look(device).name,
         threads=None if backend.torch_type == "xla" else threads,
         flops_per_s={precision: max(known.values()) for precision, known in rates.items() if known},
         how={precision: max(known, key=lambda name: known[name]) for precision, known in rates.items() if known},
@@ -192,7 +184,7 @@ def _launch_s(backend: Backend) -> float:
     return least / NUM_LAUNCHES
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Kernel:
     """One computation: a candidate for the ceiling of arithmetic."""
 
