@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from accelbench.data.decode import decode
-from accelbench.engines.lightning.decoding import Decoder
+from accelbench.engines.lightning.feed import Decoder
 
 TURNED = Image.Exif()
 TURNED[0x0112] = 6  # to be turned by 90 degrees clockwise
