@@ -7,7 +7,7 @@ import copy
 import importlib
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from accelbench.measuring.output_check import MAX_WHY, Output
 from accelbench.measuring.promises import MAX_CYCLE, check_timed
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Observed, Work
+from accelbench.schema.ranges import MAX_COUNT
 from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import XLA, Protocol, Span
 
@@ -124,9 +125,12 @@ class ModuleRun(_UsersRun):
         return self.loader
 
     def num_samples(self) -> dict[str, int]:
-        """Those of the loader, as it says itself: from them the time of epochs is estimated."""
-        num = self.loader.samples_of_epoch
-        return {} if num is None else {"train" if self.trains else "test": num}
+        """Those of whole batches of the loader, as it says itself: from them the time of epochs is estimated."""
+        num = 0
+        with suppress(Exception):  # a user's loader may raise anything, and was measured all the same
+            num = len(self.loader.loader) * self.step.sizes[0]
+        is_known = 0 < num <= MAX_COUNT and not self.step.num_early_ends
+        return {"train" if self.trains else "test": num} if is_known else {}
 
     @check_timed
     def start(self) -> None:

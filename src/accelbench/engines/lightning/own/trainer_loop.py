@@ -19,7 +19,6 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from accelbench.engines.lightning.own.workload import counted
 from accelbench.engines.lightning.structure import num_rows, tensors_in
 from accelbench.errors import UserError
-from accelbench.schema.ranges import MAX_COUNT
 from accelbench.schema.vocab import Phase
 
 ENDLESS = 2**62  # batches: Lightning predicts once over a loader
@@ -138,15 +137,6 @@ class SteppedLoader:
 
     def __len__(self) -> int:
         return ENDLESS if self.step.endless else len(self.loader)
-
-    @property
-    def samples_of_epoch(self) -> int | None:
-        """The samples of as many whole batches as the loader says it has; None if it has no length, or a wrong one."""
-        try:
-            num = len(self.loader) * self.step.sizes[0]
-        except Exception:  # a user's loader may raise anything, and was measured all the same
-            return None
-        return num if 0 < num <= MAX_COUNT and not self.step.num_early_ends else None
 
     def __iter__(self) -> "SteppedLoader":
         # The loader begins with the first batch: Lightning also begins an iteration only to see that it can, and a

@@ -37,6 +37,8 @@ class UserModule:
     def __init__(self, cell: Cell, backend: Backend) -> None:
         self.cell, self.trains = cell, cell.mode == Mode.train
         self.asked = cell.trainer or TrainerSettings()
+        # Batches whose gradients make one step of the optimiser.
+        self.num_accumulated = self.asked.accumulate_grad_batches if self.trains else 1
         self.flag = f"model.target={cell.model.definition}"  # names the module in messages
         self.build_s = 0.0
         self.module = self._timed(self.new_module)()
@@ -52,11 +54,6 @@ class UserModule:
         strategy.setup = self._timed(strategy.setup)  # puts the module and its optimisers onto the device
         self.predicts = self._overrides(self.module, MODULE, "predict_step")
         self._replace_hooks()
-
-    @property
-    def num_accumulated(self) -> int:
-        """Batches whose gradients make one step of the optimiser."""
-        return int(self.trainer.accumulate_grad_batches) if self.trains else 1
 
     def wrap_loader(self, wrap: Callable[[Any], Any]) -> None:
         """Has Lightning get what `wrap` makes of the user's loader."""
