@@ -95,18 +95,7 @@ def test_weights_of_another_network_are_one_sentence_with_three_names(tmp_path):
     )
 
 
-HEADER = b'{"a": {"dtype": "F32", "shape": [4611686018427387904], "data_offsets": [0, 18446744073709551615]}}'
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        *(b"", b"\xff" * 100, b"\x08\0\0\0\0\0\0\0{}      "[:9]),
-        *((1 << bits).to_bytes(8, "little") + b"{}" for bits in (31, 40, 62, 63)),  # lengths of a header
-        len(HEADER).to_bytes(8, "little") + HEADER,
-    ],
-)
-@pytest.mark.fault
+@pytest.mark.parametrize("content", [b"", b"\xff" * 100, (1 << 62).to_bytes(8, "little") + b"{}"])
 def test_a_file_that_is_no_safetensors_is_refused(tmp_path, content):
     (tmp_path / "bad.safetensors").write_bytes(content)
     with pytest.raises(UserError, match=r"^model.weights=.*bad.safetensors: not readable as safetensors \("):
