@@ -223,13 +223,10 @@ class Xla(Backend):
         self.num_asked, self.ranks = num_asked, ranks
 
     def prepare(self, allow_tf32: bool) -> None:
-        """Sets XLA's matrix precision too: by default a TPU multiplies fp32 in bf16. SPMD uses all devices or none."""
+        """Sets XLA's matrix precision too: by default a TPU multiplies fp32 in bf16."""
         if self.ranks is not None:
             self._join(self.ranks)
         elif self.num_asked > 1:  # before anything is on a device
-            if (found := self.runtime.global_runtime_device_count()) != self.num_asked:
-                asked = f"devices={self.num_asked}"
-                raise UnsupportedError(f"{asked}: SPMD divides a batch among all {found}: use devices={found}")
             self.runtime.use_spmd()
         super().prepare(allow_tf32)
         self.torch_xla.backends.set_mat_mul_precision("highest")
