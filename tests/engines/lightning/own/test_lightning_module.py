@@ -151,7 +151,7 @@ TARGET, DATA = "model.target=own_modules", "data.target=own_modules"
 @pytest.mark.parametrize(
     ("target", "data", "changes", "told"),
     [
-        ("Encoding", "Data", {}, f"{TARGET}.Encoding: should extend LightningModule"),
+        ("Encoding", "Data", {}, f"{TARGET}.Encoding: should make a LightningModule, not a Encoding"),
         ("Lit", "Encoding", {}, f"{DATA}.Encoding: should extend LightningDataModule"),
         ("Lit", "Data", {"data_args": {"batch_size": 2}}, "data.args.batch_size=2: use batch_size=2"),
         ("Lit", None, {}, f"{TARGET}.Lit: has no train_dataloader: define it, or use data.target"),

@@ -114,11 +114,9 @@ class UserModule:
         pl.seed_everything(self.cell.seed, verbose=False)
         model = self.cell.model
         kind = import_path("model.target", model.definition)
-        if not (model.factory or _extends(kind, MODULE)):
-            raise UserError(f"{self.flag}: should extend {MODULE}")
         size = self.cell.batch_size if self.cell.data.target is None else None
         made = _made("model.args", model.definition, kind, model.args, size)
-        if not _extends(type(made), MODULE):
+        if lightning_package(type(made), MODULE) is None:
             raise UserError(f"{self.flag}: should make a {MODULE}, not a {type(made).__name__}")
         return made
 
@@ -169,10 +167,6 @@ class UserModule:
             module.on_train_batch_start = guarded
         if not self.trains and not self.predicts:
             module.predict_step = partial(_forward, module)
-
-
-def _extends(kind: Any, base: str) -> bool:
-    return isinstance(kind, type) and lightning_package(kind, base) is not None
 
 
 def _forward(module: nn.Module, batch: Any, batch_idx: int = 0) -> Any:
