@@ -198,9 +198,8 @@ class Xla(Backend):
     """torch_xla on a TPU, or (`PJRT_DEVICE=CPU`) on the CPU.
 
     One process may drive `num_asked` devices as one (SPMD): batches are divided among them, each has all weights, and
-    XLA partitions the step and sums the gradients (torch_xla's "PyTorch/XLA SPMD user guide"). Or each of the `ranks`
-    drives one device, on one host or on a whole TPU pod: PJRT joins the processes, which its CPU client can't
-    (pytorch/xla#5342).
+    XLA partitions the step and sums the gradients. Or each of the `ranks` drives one device, on one host or on a whole
+    TPU pod: PJRT joins the processes, which its CPU client can't (pytorch/xla#5342).
     """
 
     accelerator = "tpu"

@@ -47,9 +47,8 @@ def run(
 ) -> Measurement | None:
     """Runs `cell`, whose device must be present, in this process, which must have run no other cell.
 
-    The file `weights` gets the trained weights, `requests` the raw times of requests. `work` is that of one step, if it
-    has been counted already. A process that is not the first of several ranks has no measurement. An UnsupportedError
-    says why the cell can't run.
+    The file `weights` gets the trained weights, `requests` the raw times of requests. `work` is that of one step, if
+    already counted. Of several ranks the first has the measurement. An UnsupportedError says why the cell can't run.
     """
     ranks = Ranks(cell.num_processes)
     backend = backend_for(cell.device, cell.devices, ranks)
@@ -64,15 +63,11 @@ def run(
 
 
 def check(cell: Cell, data_folder: Path) -> Work | None:
-    """Builds the cell's network and runs a batch through it; in training, also through the loss and back.
-
-    Returns the work of such a step in fp32, if the network runs.
+    """Runs a batch through the cell's network, in training also through the loss and back; returns that step's work.
 
     First on the meta device, which computes nothing. A failure there is no verdict yet, since a network may need
     contents: what fails on the CPU in fp32 too fails. Of a cell that runs elsewhere, or in another precision, only a
     mistake that is one everywhere fails: one that accelbench finds itself, and `EVERYWHERE`.
-
-    What the user's code raises has a note on the input if that was chosen for it.
     """
     hush_lightning()
     if cell.model.library == Library.lightning:  # its steps need a Trainer

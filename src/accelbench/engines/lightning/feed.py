@@ -68,10 +68,7 @@ class ArrayFeed(_OrderedFeed):
 
 
 class JpegFeed(_OrderedFeed):
-    """Batches decoded from pictures in worker processes, again in each epoch, as most data loaders do.
-
-    The samples and their order are those of `ArrayFeed`, and so are their pixels, `side` by `side`, but for rounding.
-    """
+    """Those of `ArrayFeed`, but for rounding, decoded from pictures in worker processes, again in each epoch."""
 
     def __init__(self, encoded: Encoded, side: int, order: Order, *, labelled: bool, num_workers: int) -> None:
         super().__init__(order)
@@ -100,10 +97,9 @@ class _Pictures(Dataset[Batch]):
 
 
 class Decoder:
-    """Decodes a prepared set's pictures with torchvision's transforms, each resized to `side` x `side`.
+    """Decodes a prepared set's pictures with torchvision's transforms, in half of the time of `data.decode`.
 
-    Each pixel is that of `data.decode` or differs by 1 of 255, since torchvision rounds otherwise when it resizes. It
-    takes half of the time. Other formats than JPEG are decoded by `data.decode`, which knows more of them.
+    That decodes other formats than JPEG, and its pixels differ by up to 1 of 255: torchvision rounds otherwise.
     """
 
     def __init__(self, side: int) -> None:
@@ -166,8 +162,7 @@ def random_images(
 class SingleItemLoader:
     """A data loader for Lightning with a single item: the iterator over a feed's batches.
 
-    Lightning spends 3 to 6 us per item, with its own `dataloader_iter` too. So the steps run at the cost of a plain
-    loop.
+    Lightning spends 3 to 6 us per item, with its own `dataloader_iter` too: this spares the steps of it.
     """
 
     def __init__(self, feed: Iterable[Any]) -> None:

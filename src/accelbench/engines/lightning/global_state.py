@@ -140,10 +140,7 @@ PER_THREAD = 1 << 16  # elements with which PyTorch gives each thread a part
 
 
 def flush_denormals() -> None:
-    """Has this thread and those that it starts compute with 0 instead of numbers that are smaller than normal ones.
-
-    To be called before PyTorch starts threads: they inherit it. Raises an UnsupportedError if the CPU can't.
-    """
+    """Has this thread and those that it starts from now on take denormal numbers as 0; UnsupportedError if it can't."""
     if not torch.set_flush_denormal(True):
         raise UnsupportedError("flush_denormals=true: this CPU can't flush them: use flush_denormals=false")
 
@@ -163,10 +160,7 @@ class Held:
         self.overridden: list[str] = []  # what `again` set back, such as `torch.backends.cudnn.benchmark (True)`
 
     def again(self, dtype: torch.dtype) -> None:
-        """Sets them again, since the user's code may have changed them while it was imported and built a network.
-
-        Lightning sets `dtype`, of new tensors, around a step.
-        """
+        """Sets them again, since the user's code may have changed them; Lightning sets `dtype` around a step."""
         self.values[DEFAULT_DTYPE] = dtype
         self.overridden = [f"{name} ({value})" for name, (_, value) in self._differences().items()]
         restore(self.values)

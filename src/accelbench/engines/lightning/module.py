@@ -2,8 +2,7 @@
 
 Lightning calls `training_step` once per epoch or window, with the iterator over all its batches as the one item
 (`feed.SingleItemLoader`). The clock runs inside that call, so that a step costs what it costs in a plain loop, while
-Trainer, accelerator, strategy and precision are Lightning's. On several devices the network is wrapped
-(`ranks.NetworkDDP`).
+Trainer, accelerator, strategy and precision are Lightning's.
 """
 
 from collections.abc import Callable, Iterator
@@ -95,10 +94,7 @@ class ImageTask:
         return floats.permute(0, 3, 1, 2) if images.dim() == 4 else floats
 
     def loss(self, output: Tensor, inputs: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
-        """Cross-entropy of the logits, binary for a single logit; for the autoencoder the mean squared error.
-
-        The user's own loss, if there is one, takes no `reduction`.
-        """
+        """Cross-entropy, binary for a single logit; the autoencoder's mean squared error; or the user's own, a mean."""
         if self.own_loss is not None:
             return self.own_loss(output, (inputs, labels))
         if self.reconstructs:

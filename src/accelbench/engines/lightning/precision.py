@@ -33,8 +33,7 @@ MIXED = {Precision.fp16_mixed: "16-mixed", Precision.bf16_mixed: "bf16-mixed"}
 class MixedPerStep(MixedPrecision):
     """Autocast that the step enters around its own forward pass.
 
-    A plain loop enters autocast once per forward pass. Lightning enters it around the whole `training_step`, which
-    here runs many steps with their backward passes.
+    Lightning enters it around the whole `training_step`, which here runs many steps with their backward passes.
     """
 
     def forward_context(self) -> AbstractContextManager[None]:  # type: ignore[override]

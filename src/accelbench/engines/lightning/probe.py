@@ -53,9 +53,8 @@ ROUNDED: tuple[Any, ...] = (0.1, 0, torch.uint8, "none", [], "")
 def run(device: Device, precisions: Iterable[Precision] = TRUE_PRECISIONS, *, seconds_each: float = 0.02) -> Ceilings:
     """The ceilings of `device`, which must be present, in these true precisions; on a CPU with all cores.
 
-    They are measured in this process, which does nothing else before or after. Precisions that the device has no units
-    for are left out. Each kernel is repeated for `seconds_each` in each round. With the default a CPU of 2 cores takes
-    2 s, and 3 s more for each precision.
+    This process does nothing else before or after. Precisions without units are left out. Each kernel is repeated for
+    `seconds_each` in each round: with the default a CPU of 2 cores takes 2 s, and 3 s more for each precision.
     """
     backend = backend_for(device)
     if backend.torch_type != "xla":

@@ -94,10 +94,9 @@ def _replacing(load: Load) -> Iterator[None]:
 
 
 def load(network: nn.Module, path: str) -> None:
-    """Copies the weights in a file into `network`, in the network's dtypes.
+    """Copies the weights in a file into `network`, in its dtypes; of those that are one tensor, one is enough.
 
-    Of weights that are one tensor, as the first and the last layer of some language models, one is enough. A UserError
-    says that the file can't be read, or that its weights are not the network's.
+    A UserError says that the file can't be read, or that its weights are not the network's.
     """
     from safetensors import SafetensorError  # a machine may have torch and Lightning alone
     from safetensors.torch import load_file

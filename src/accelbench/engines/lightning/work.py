@@ -54,10 +54,8 @@ PICKING = {"index", "_unsafe_index", "index_select", "gather", "embedding"}
 def count(cell: Cell, network: nn.Module, task: Any, batch: Any) -> Work:
     """The work of one step of `cell` on `batch`, of whose tensors only the shapes and dtypes matter.
 
-    `task` runs the network (`module.ImageTask`). To be called after the engine's hooks were removed from the network,
-    whose copy would have them too.
-
-    In training: the forward pass, the loss, the backward pass and a later step of the optimiser, as a loop over the
+    `task` runs the network (`module.ImageTask`), whose copy has its hooks: the engine's own must have been removed. In
+    training: the forward pass, the loss, the backward pass and a later step of the optimiser, as a loop over the
     parameters. On a GPU the optimiser handles many parameters per operator, and a recurrent layer of cuDNN is one
     operator: `num_operators` and `bytes` are too high there. The gradient scaler is left out. All counts are None, with
     the reason, if the network fails or needs the contents of its tensors.

@@ -25,8 +25,8 @@ from accelbench.schema.workload import ModelSpec
 def build(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     """The network of `model`, its weights drawn from torch's generator, pretrained or the user's.
 
-    A user's class gets neither the shape nor the number of classes. A UserError says that there is no such network or
-    argument, or that its weights can't be loaded; an UnsupportedError, that it does not take images of this shape.
+    A UserError says that there is no such network or argument, or that its weights can't be loaded; an
+    UnsupportedError, that it does not take images of this shape.
     """
     drawn = model if model.weights_file is None else replace(model, weights=Weights.none.value)
     try:
@@ -118,10 +118,7 @@ def check_logits(output: object, model: ModelSpec, num_classes: int) -> None:
 
 
 def mlp(shape: Shape, num_classes: int, *, widths: Sequence[int] = (512,) * 4, dropout: float = 0.45) -> nn.Module:
-    """Studies 001 and 004: dense layers of `widths` units, each with ReLU and, if any, dropout.
-
-    1,195,018 parameters on MNIST with the default widths, those of study 001. Study 004 has no dropout.
-    """
+    """Studies 001 and 004: dense layers of `widths` units with ReLU and, if any, dropout; 1,195,018 parameters."""
     layers: list[nn.Module] = [nn.Flatten()]
     inputs = math.prod(shape)
     for width in widths:
@@ -197,8 +194,7 @@ class SequenceDropout(nn.Module):
 class Recurrent(nn.Module):
     """Recurrent layers over image rows; a dense layer classifies the last output of the last one.
 
-    PyTorch's layers add a second bias, `bias_hh`, to each gate; Keras has one. The second one stays zero; it is neither
-    trained nor counted as a parameter.
+    Keras has no second bias: PyTorch's `bias_hh` stays zero, and is neither trained nor counted as a parameter.
     """
 
     def __init__(self, kind: Any, num_features: int, num_classes: int, units: int, dropouts: list[float]) -> None:

@@ -302,10 +302,7 @@ class ModuleRun(_UsersRun):
 
 
 class ModuleTargetRun(_UsersRun):
-    """A run to a target that the module's own validation_step logs.
-
-    The Trainer's own loop runs, with its validation where an evaluation is due; nothing of a step is timed by itself.
-    """
+    """A run of the Trainer's own loop to a target that validation_step logs; nothing of a step is timed by itself."""
 
     to_target: TargetRun
 
