@@ -167,7 +167,7 @@ class _Run(NetworkOutputs):
     def _calibration(self) -> tuple[list[Call], int]:
         calls, num = [], 0
         shapes = [tensor.shape for tensor in self._call().tensors()]
-        for batch in self.workload.calibration():
+        for batch in self.workload.feed_of("train"):  # never the test set, on which accuracy is measured
             call = self._call(batch)
             if [tensor.shape for tensor in call.tensors()] == shapes:
                 calls.append(call)

@@ -1,6 +1,6 @@
 """The workload of a cell, by its library and its batches: images here, others in `own`."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -70,10 +70,6 @@ class Images:
         takes_any = self.task.own_loss is not None if self.trains else self.cell.model.output == ModelOutput.any
         if not (takes_any or self.task.reconstructs):
             zoo.check_logits(output, self.cell.model, self.num_classes)
-
-    def calibration(self) -> Iterable[Any]:
-        """Batches to find the ranges of activations with: never of the test set, on which accuracy is measured."""
-        return self.feed_of("train")
 
     def requests(self, num: int) -> list[Any]:
         """At most so many batches of one sample: the first ones of the test set, or random images."""

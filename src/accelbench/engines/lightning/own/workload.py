@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from accelbench.engines.lightning import structure, zoo
 from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.feed import DrawnFeed, Feed
+from accelbench.engines.lightning.feed import DrawnFeed
 from accelbench.engines.lightning.global_state import DETERMINISTIC, new_tensors_in, restore, values_of_a_cell
 from accelbench.engines.lightning.module import Loss, Put
 from accelbench.engines.lightning.outputs import changed, described, size_of
@@ -23,7 +23,7 @@ from accelbench.engines.lightning.ranks import RANK_SEEDS, Ranks
 from accelbench.engines.lightning.structure import is_same, mapped, num_rows, refilled, tensors_in, varied_rows
 from accelbench.engines.served import NUM_DRAWN
 from accelbench.engines.targets import check_call, import_path
-from accelbench.errors import UnsupportedError, UserError
+from accelbench.errors import UserError
 from accelbench.measuring.output_check import NUM_ROWS, Output
 from accelbench.schema.cell import Cell
 from accelbench.schema.ranges import MAX_COUNT
@@ -230,11 +230,8 @@ class OwnWorkload:
         if self.cell.model.samples:
             self.num_rows = size_of(output, (num_rows(self.first), self.num_counted))
 
-    def feed_of(self, split: str) -> Feed:
-        raise UnsupportedError("protocol=fit: batches that are drawn have no epochs: use protocol=window")
-
-    def calibration(self) -> DrawnFeed:
-        return self.feed
+    def feed_of(self, split: str) -> DrawnFeed:
+        return self.feed  # batches that are drawn have no splits
 
     def requests(self, num: int) -> list[Any]:
         """At most so many batches of one sample. Raises UserError: they can't be joined."""
