@@ -143,10 +143,6 @@ class Backend(BaseBackend):
     def compiles(self) -> Compiles:
         return self.count_compiles()
 
-    def cudnn_benchmark(self) -> bool | None:
-        """Whether cuDNN tries its algorithms to choose one, whoever set that; None without cuDNN."""
-        return None
-
     def device_name(self) -> str | None:
         return cpu.name()
 
@@ -186,9 +182,6 @@ class Cuda(Backend):
 
     def peak_memory_bytes(self) -> int | None:
         return torch.cuda.max_memory_allocated()
-
-    def cudnn_benchmark(self) -> bool | None:
-        return torch.backends.cudnn.benchmark
 
     def device_name(self) -> str | None:
         return torch.cuda.get_device_name()

@@ -138,6 +138,6 @@ class Observer:
             device=run.backend.ran_on(kind),
             device_name=run.device_name(),
             precision=word_for(stored, computed, tf32=kind == "cuda" and multiplies_in_tf32()),
-            cudnn_benchmark=run.backend.cudnn_benchmark(),
+            cudnn_benchmark=torch.backends.cudnn.benchmark if kind == "cuda" else None,
             **{"num_devices": 1, "threads": torch.get_num_threads(), **known},
         )
