@@ -21,11 +21,6 @@ def host(cell: Cell) -> HostSpec:
     return HostSpec("rank_faults", ("accelbench.isolation.host_process", "rank_faults"), num_processes=cell.devices)
 
 
-def interrupt(*_: object) -> None:
-    """Raises what Ctrl-C would raise."""
-    raise KeyboardInterrupt
-
-
 def run(cell: Cell, data_folder: Path, work: Work | None = None) -> Measurement | None:
     """Runs the cell with its fault."""
     rank = int(os.environ.get("LOCAL_RANK", 0))
@@ -35,8 +30,6 @@ def run(cell: Cell, data_folder: Path, work: Work | None = None) -> Measurement 
         Ranks.follow = lambda self, step, wait: os.kill(os.getpid(), signal.SIGKILL)
     if cell.suite == "other precision" and rank:
         cell = replace(cell, precision=Precision.bf16_mixed)
-    if cell.suite == "interrupted":
-        engine._Run._note_built = interrupt
     if cell.suite == "tell":
         seen = engine._Run._seen
 

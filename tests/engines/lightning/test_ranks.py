@@ -90,7 +90,6 @@ DIFFER, TRAIN = "the devices' weights differ after training", {"mode": Mode.trai
         ("not wrapped", TRAIN, Status.invalid, DIFFER),
         ("other precision", {}, Status.invalid, "the devices did not compute alike: cpu in fp32, cpu in bf16_mixed"),
         ("killed", TRAIN, Status.killed, "rank 1 of 2: killed by signal 9 (SIGKILL)"),
-        ("interrupted", {"devices": 1}, Status.failed, "KeyboardInterrupt"),
     ],
 )
 def test_what_goes_wrong_in_a_rank_is_named(run, fault, changes, status, reason):
