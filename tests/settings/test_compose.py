@@ -7,7 +7,6 @@ from omegaconf import OmegaConf
 
 from accelbench.api.run import words_of
 from accelbench.errors import UserError
-from accelbench.settings import compose as jobs
 from accelbench.settings.compose import cells_of, compose, one_cell
 from accelbench.settings.hydra_errors import user_error_behind
 from fakes import make_project
@@ -76,26 +75,6 @@ def test_only_regular_files_are_composed(project, make):
     else:
         os.mkfifo(path) if make == "fifo" else path.mkdir()
     assert compose(["model=mlp"])[0].model.name == "mlp"
-
-
-def test_a_file_that_can_not_be_read_is_named(project, monkeypatch):
-    def refused(path):
-        raise PermissionError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr(jobs.Path, "read_bytes", refused)
-    with pytest.raises(UserError, match=r"conf/.*\.yaml: can't be read \(Permission denied"):
-        compose(["model=mlp"])
-
-
-def test_a_file_of_another_folder_is_composed_anew(project, tmp_path):
-    other = tmp_path / "elsewhere/model/mine.yaml"
-    other.parent.mkdir(parents=True)
-    config = project / "conf/config.yaml"
-    config.write_text(f"{config.read_text()}\nhydra: {{searchpath: ['file://{tmp_path}/elsewhere']}}\n")
-    text = (project / "conf/model/mlp.yaml").read_text()
-    for batch in (128, 129):
-        other.write_text(text.replace("batch_size: 128", f"batch_size: {batch}"))
-        assert compose(["model=mine"])[0].batch_size == batch
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,6 @@ def test_combinations_are_counted_as_hydra_makes_them():
     ("words", "told"),
     [
         (["seed=range(0,101)", "batch_size=range(1,101)"], "seed (101) x batch_size (100): 10,100 combinations; "),
-        (["seed=range(0,1e300)"], "seed (over 1,000,000,000,000): over 1,000,000,000,000 combinations; "),
         (["seed=range(0,1e400)"], "seed=range(0,1e400): a range needs finite bounds, and a step other than 0"),
         (["seed=range(0,5,0)"], "seed=range(0,5,0): a range needs finite bounds, and a step other than 0"),
         (["seed=range(5,5)"], "seed: a range without a value"),

@@ -22,6 +22,7 @@ from accelbench import project
 from accelbench.errors import Parser, UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.secrets import is_secret
+from accelbench.schema.serialize import read_bytes
 from accelbench.schema.vocab import SERVING, Mode, Protocol
 from accelbench.settings import config, params, suites, to_cell
 from accelbench.settings.config import GROUPS, RunConfig
@@ -138,14 +139,7 @@ def _section(word: str, number: int, first: tuple[str, ...], files: Files) -> Di
 def _contents(conf: Path) -> Files:
     """All files that Hydra composes, read anew each time, since they may have changed: 50 take 3 ms."""
     names = [name for name in sorted(glob("**/*.yaml", root_dir=conf, recursive=True)) if (conf / name).is_file()]
-    try:
-        files = tuple((name, (conf / name).read_bytes()) for name in names)
-    except OSError as error:
-        raise UserError(f"{error.filename}: can't be read ({error.strerror})") from error
-    if any(b"searchpath" in content for _, content in files):  # files elsewhere may have changed, too
-        _composed.cache_clear()
-        _section.cache_clear()
-    return files
+    return tuple((name, read_bytes(conf / name)) for name in names)
 
 
 @lru_cache(maxsize=128)
@@ -192,8 +186,6 @@ def _read(words: list[str]) -> tuple[Namespace, list[str]]:
     parser.add_argument("--resolve", action="store_true")
     parser.add_argument("overrides", nargs="*")
     flags = parser.parse_intermixed_args(words)
-    if flags.multirun and flags.cfg:
-        raise UserError("--cfg shows the settings of one run: leave out -m, and plan")
     if flags.resolve and not flags.cfg:
         raise UserError("--resolve: goes with --cfg job")
     return flags, list(map(suites.readable, flags.overrides))
