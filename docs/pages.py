@@ -1,19 +1,16 @@
 """Writes what is computed: docs/settings.md, and tables of docs/records.md, docs/columns.md and docs/serving.md."""
 
-import re
 import sys
 import textwrap
-from enum import Enum
+from collections.abc import Iterator
 from pathlib import Path
-from types import NoneType
-from typing import Annotated, Any, get_args, get_origin
+from typing import Any
 
 import yaml
 
 from accelbench.schema import json_schema
 from accelbench.schema.cell import Cell
-from accelbench.schema.ranges import Range
-from accelbench.schema.record import Record
+from accelbench.schema.json_schema import Schema
 from accelbench.schema.setting import declared
 from accelbench.settings.config import every_setting
 
@@ -55,26 +52,33 @@ def records() -> str:
     """docs/records.md as it is, with a row for each field of a record but those of its cell, which are settings."""
     before, _, _ = (DOCS / "records.md").read_text().partition(FIELDS)
     rows = []
-    for name, hint, said in json_schema.fields(Record):
+    schema = json_schema.record()
+    for name, field in _fields(schema, schema["definitions"]):
         if not name.startswith("cell."):
-            meaning = said or name.rpartition(".")[2].replace("_", " ").removesuffix("[]")
-            rows.append(f"| `{name}` | {_kind(hint)} | {_cut(meaning)} |\n")
+            meaning = field.get("description") or name.rpartition(".")[2].replace("_", " ").removesuffix("[]")
+            rows.append(f"| `{name}` | {_kind(field)} | {_cut(meaning)} |\n")
     return "".join([before, FIELDS, *rows])
 
 
-def _kind(hint: Any) -> str:
+def _fields(schema: Schema, known: dict[str, Schema], prefix: str = "") -> Iterator[tuple[str, Schema]]:
+    """Yields the dotted name and the schema of each field of an object and of those in it; `[]` follows a list's."""
+    for name, field in schema["properties"].items():
+        inner = next(each for each in field.get("anyOf", [field]) if each.get("type") != "null")
+        is_list = inner.get("type") == "array"
+        inner = inner["items"] if is_list else inner
+        yield (path := f"{prefix}{name}{'[]' * is_list}"), field
+        if "$ref" in inner:
+            yield from _fields(known[inner["$ref"].rpartition("/")[2]], known, f"{path}.")
+
+
+def _kind(field: Schema) -> str:
     """The type of a field in words, and whether it may be null."""
-    args = get_args(hint)
-    if NoneType in args:
-        return f"{_kind(next(each for each in args if each is not NoneType))} or null"
-    if get_origin(hint) is Annotated:
-        return _kind(args[0] if isinstance(args[1], Range | re.Pattern) else args[1])
-    if get_origin(hint) in (list, tuple):
-        return f"list of {_kind(args[0])}"
-    words = {str: "text", bool: "true or false", int: "whole number", float: "number"}
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        return "word"
-    return words.get(hint, "object")
+    if "anyOf" in field:
+        return f"{_kind(field['anyOf'][1])} or null"
+    if field.get("type") == "array":
+        return f"list of {_kind(field['items'])}"
+    words = {"string": "text", "boolean": "true or false", "integer": "whole number", "number": "number"}
+    return "word" if "enum" in field else words.get(field.get("type", ""), "object")
 
 
 def _cut(text: str) -> str:

@@ -8,7 +8,7 @@ import dataclasses
 import inspect
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
@@ -63,31 +63,6 @@ def processes(columns: Iterable[str]) -> Schema:
     rows = {name: _of(kinds.get(name, float) | None, {}) for name in columns}
     row = {**_object(rows, [*rows]), "additionalProperties": True}
     return _headed("processes", {"type": "array", "items": row})
-
-
-def fields(cls: Any, prefix: str = "") -> Iterator[tuple[str, Any, str]]:
-    """Yields the dotted name, the type and the meaning of each field of a dataclass and of those in its fields.
-
-    `[]` follows the name of a list.
-    """
-    said = meanings(cls)
-    for name, hint in get_type_hints(cls, include_extras=True).items():
-        inner, ending = _inner(hint)
-        yield prefix + name + ending, hint, said.get(name, "")
-        if inner is not None:
-            yield from fields(inner, f"{prefix}{name}{ending}.")
-
-
-def _inner(hint: Any) -> tuple[Any, str]:
-    """The dataclass that a field holds, None if it holds none, and `[]` if it holds several."""
-    kind, args = get_origin(hint) or hint, get_args(hint)
-    if kind in (Union, UnionType):
-        return _inner(next(each for each in args if each is not NoneType))
-    if kind in (list, tuple):
-        return _inner(args[0])[0], "[]"
-    if kind is Annotated and not isinstance(args[1], Range | re.Pattern):
-        return _inner(args[1])
-    return (kind if dataclasses.is_dataclass(kind) or is_typeddict(kind) else None), ""
 
 
 @cache
