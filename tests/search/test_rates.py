@@ -84,14 +84,12 @@ def test_the_capacity_of_a_queue_is_within_the_bounds_and_is_surely_found(kind, 
 LOADS = {P: 0.9, F: 1.1, U: 0.99}  # the percentile over the limit
 
 
-def told(*words):
-    """A server that says these verdicts in turn, each of them once more while the last one holds."""
-    said = list(words)
+def told(word):
+    """A server that says this verdict, or what this function says."""
 
     def measure(i, rate, lasts_s, repeat):
-        word = said.pop(0) if len(said) > 1 else said[0]
-        word, load = word(i, rate) if callable(word) else (word, LOADS.get(word))
-        return None if word is None else Probed(verdict=word, rate=rate, seconds=lasts_s, load=load)
+        said, load = word(i, rate) if callable(word) else (word, LOADS.get(word))
+        return None if said is None else Probed(verdict=said, rate=rate, seconds=lasts_s, load=load)
 
     return measure
 
