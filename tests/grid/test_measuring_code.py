@@ -8,25 +8,32 @@ from accelbench.grid.fingerprint import code_digest, measuring_files
 from accelbench.project import PACKAGE
 from accelbench.schema.vocab import Engine
 
-CLOCK = """
+FILES = {
+    "measuring/clock.py": """
 '''The clock.'''
 import time
+from accelbench.stats import means
+from accelbench.stats.means import mean as average
 
-def wait(num: int = 3) -> float:
+LIMIT = 3
+
+def wait(num: int = LIMIT) -> float:
     '''Waits.'''
-    return time.monotonic() * num  # seconds
+    return average([time.monotonic()] * num)  # seconds
 
 class Clock:
-    '''Reads.'''
     def read(self):
-        return wait()
-"""
+        return means.mean(wait())
+""",
+    "stats/means.py": "def mean(values):\n    return sum(values) / len(values)\n",
+    "report/build.py": "def build():\n    return 1\n",
+}
 
 
 @pytest.fixture
 def small(tmp_path):
     """A package."""
-    for name, text in {"measuring/clock.py": CLOCK, "report/build.py": "def build():\n    return 1\n"}.items():
+    for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     return tmp_path
@@ -39,13 +46,18 @@ def edit(package, name, old, new):
 
 
 CHANGES = [
-    ("measuring/clock.py", "= 3", "= 4"),
+    ("measuring/clock.py", "LIMIT = 3", "LIMIT = 4"),
+    ("measuring/clock.py", "* num)", "* num * 2)"),
     ("measuring/clock.py", "import time", "import clocks as time"),
+    ("measuring/clock.py", "means import mean as", "means import other as"),
+    ("measuring/clock.py", "means.mean(", "means.other("),
     ("measuring/clock.py", "class Clock:", "class Clock(int):"),
+    ("measuring/clock.py", "LIMIT = 3", "LIMIT = 3\nstart()"),
+    ("measuring/clock.py", "    return average", "    import torch\n    return average"),
+    ("stats/means.py", "/ len(values)", "/ (len(values) - 1)"),
 ]
 NO_CHANGES = [
     ("measuring/clock.py", "Waits.", "Waits a while."),
-    ("measuring/clock.py", "'''Reads.'''", ""),
     ("measuring/clock.py", "# seconds", "# in seconds"),
     ("measuring/clock.py", "'''The clock.'''", ""),
     ("report/build.py", "return 1", "return 2"),
@@ -60,6 +72,28 @@ def test_what_changes_the_digest_and_comments_docstrings_and_what_measures_nothi
     before = code_digest(small)
     edit(small, name, old, new)
     assert (code_digest(small) != before) == changes
+
+
+def test_a_renamed_file_and_a_moved_definition_keep_the_digest(small):
+    before = code_digest(small)
+    (small / "measuring/clock.py").rename(small / "measuring/timer.py")
+    (small / "stats/means.py").rename(small / "stats/averages.py")
+    edit(small, "measuring/timer.py", "stats import means", "stats import averages")
+    edit(small, "measuring/timer.py", "means.mean(", "averages.mean(")
+    edit(small, "measuring/timer.py", "accelbench.stats.means", "accelbench.stats.averages")
+    assert code_digest(small) == before
+    edit(small, "measuring/timer.py", "LIMIT = 3", "")
+    edit(small, "stats/averages.py", "def mean", "LIMIT = 3\n\ndef mean")
+    edit(small, "measuring/timer.py", "import time", "import time\nfrom accelbench.stats.averages import LIMIT")
+    assert code_digest(small) == before
+
+
+def test_which_of_two_definitions_of_one_name_is_meant_counts(small):
+    edit(small, "stats/means.py", "def mean", "LIMIT = 5\n\ndef mean")
+    before = code_digest(small)
+    edit(small, "stats/means.py", "LIMIT = 5", "LIMIT = 3")
+    edit(small, "measuring/clock.py", "LIMIT = 3", "LIMIT = 5")
+    assert code_digest(small) != before
 
 
 # accelbench's own code.
