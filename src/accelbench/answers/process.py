@@ -14,7 +14,7 @@ from accelbench.judging.warnings import Kind, remarks
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.record import Record, Row
-from accelbench.schema.serialize import changed, digest
+from accelbench.schema.serialize import changed, group_digest
 from accelbench.schema.vocab import Device, Status
 
 NOT_RUN = "not run yet"
@@ -147,12 +147,12 @@ class Process:
     @cached_property
     def settings_key(self) -> str:
         """Equal for all processes of a cell, wherever they ran."""
-        return digest(self._settings | dict.fromkeys(PROCESS_SETTINGS))
+        return group_digest(self._settings | dict.fromkeys(PROCESS_SETTINGS))
 
     @cached_property
     def ran_key(self) -> str:
         """Equal for all processes of a cell on one machine with one software and code, whatever their data were."""
-        return digest([self.settings_key, self._fingerprint if self.record else None])
+        return group_digest([self.settings_key, self._fingerprint if self.record else None])
 
     @cached_property
     def measured_key(self) -> str:
@@ -161,29 +161,29 @@ class Process:
         They have equal settings but for `PROCESS_SETTINGS`, and ran on one machine, or on equal nodes of a cluster,
         with equal packages, environment variables, code and data.
         """
-        return digest([self.ran_key, self.data_digest])
+        return group_digest([self.ran_key, self.data_digest])
 
     @cached_property
     def workload_key(self) -> str:
         """Equal for all that did the same thing, with whatever `CHOSEN_SETTINGS`."""
-        return digest(self.all_but(*CHOSEN_SETTINGS))
+        return group_digest(self.all_but(*CHOSEN_SETTINGS))
 
     @cached_property
     def place_key(self) -> str:
         """Equal for all that was measured on one machine with the same packages in accelbench's own environment."""
         home = self.environment.get("home", self.environment)
-        return digest([home.get("machine"), home.get("versions")])
+        return group_digest([home.get("machine"), home.get("versions")])
 
     @cached_property
     def device_key(self) -> str:
         """Equal for records of the same device, machine and software, probed by the same code; empty without one."""
         code = self.environment.get("probe_code", self.environment.get("code"))
-        return digest([self.cell.device, self._fingerprint | {"code": code}]) if self.record else ""
+        return group_digest([self.cell.device, self._fingerprint | {"code": code}]) if self.record else ""
 
     @cached_property
     def environment_key(self) -> str:
         """Equal for records with the same environment."""
-        return digest(self.environment) if self.record else ""
+        return group_digest(self.environment) if self.record else ""
 
     @property
     def _fingerprint(self) -> dict[str, object]:

@@ -22,6 +22,7 @@ from accelbench.project import MLLOG, RECORDS, REQUESTS
 from accelbench.report import csv_file
 from accelbench.report.export import tables
 from accelbench.report.read import Sweep, read_all
+from accelbench.schema.parallel import mapped, without_collection
 from accelbench.schema.record import Record, hardware, node_of
 from accelbench.schema.record import read_all as read_records
 from accelbench.schema.serialize import json_text, plain
@@ -52,6 +53,7 @@ class Verified:
     sweeps: list[Sweep] = field(default_factory=list)  # of the records; their files are gone
 
 
+@without_collection()
 def verify(path: Path) -> Verified:
     """Looks at a bundle; unpacks it into a temporary folder. Raises UserError: it is no bundle, or is unsafe."""
     if not path.is_file():
@@ -147,7 +149,7 @@ def _differences(name: str, own: str, other: str, done: Verified) -> list[str]:
 
 def _look(paths: Sequence[Path], known: Container[Path | None], done: Verified) -> None:
     """Each record by itself, and beside the files that belong to it; `known` are those of the published figures."""
-    wrong = [line for found in map(_wrong, paths) for line in found]
+    wrong = [line for found in mapped(_wrong, paths) for line in found]
     wrong += [f"{path.name}: of no plan, and of none of the figures" for path in paths if path not in known]
     done.problems += wrong
     if not wrong:

@@ -11,12 +11,14 @@ from accelbench.commands.records import FOLDER, PRICE, check_devices, costs, def
 from accelbench.errors import UnknownChoiceError, writing_errors
 from accelbench.presentation import counted
 from accelbench.project import workplace
+from accelbench.schema.parallel import without_collection
 
 # Those of `report.export`, which this module does not import for its help.
 FORMATS = ("bencher", "github-action-benchmark", "pytorch", "mlperf", "csv", "json")
 SCHEMAS = ("record-schema", "plan-schema", "processes-schema")  # of the files, made by the functions of `json_schema`
 
 
+@without_collection()
 def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.report import export
     from accelbench.report.read import read_all

@@ -94,7 +94,7 @@ def find(name: str, root: Path, default: str = RESULTS) -> RecordSet:
         return RecordSet(name=name, processes=[ComparedProcess.of(read(found))])
     notes: list[str] = []
     readable = read_all(list(_records_below(found, notes, planned=not word)))
-    processes = list(map(ComparedProcess.of, readable))
+    processes = [process for _, process in readable.each(ComparedProcess.of)]
     notes += listed(readable.problems())
     if not processes:
         raise UserError("\n  ".join([f"{name}: holds no {'readable ' if notes else ''}records", *notes]))

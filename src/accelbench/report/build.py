@@ -28,6 +28,7 @@ from accelbench.report import csv_file
 from accelbench.report.extension import DPI, load
 from accelbench.report.page import Page, compose
 from accelbench.report.read import Sweep, newest, read_all
+from accelbench.schema.parallel import without_collection
 from accelbench.schema.serialize import grouped, write_json
 from accelbench.schema.vocab import UNEXPECTED, Device, Mode, Status
 
@@ -83,6 +84,7 @@ def _escape(value: object) -> str:
     return re.sub(r"([\\`*\[\]|])", r"\\\1", " ".join(text.split()))
 
 
+@without_collection()
 def build(
     results: Path,
     out: Path,

@@ -17,7 +17,7 @@ from accelbench.report.tables import all_cells, best, outcomes, pairs
 from accelbench.report.tables.table import Table
 from accelbench.schema.record import DEVICE_MEASUREMENTS, hardware
 from accelbench.schema.selfcheck import read_selfcheck
-from accelbench.schema.serialize import canonical_json, grouped
+from accelbench.schema.serialize import group_key, grouped
 from accelbench.schema.vocab import Device, Status
 
 MAX_ANSWERS = 200
@@ -122,7 +122,7 @@ def compose(
 def _worth(sweeps: Sequence[Sweep], cache: Path) -> list[str]:
     """What `accelbench selfcheck` found on the machines of the records; their names too, if there are several."""
     machines = {
-        canonical_json(machine): machine
+        group_key(machine): machine
         for sweep in sweeps
         for record in sweep.records
         if record.cell.device == Device.cpu and (machine := record.environment.get("machine"))
@@ -152,7 +152,7 @@ def _environments(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, str]]:
                 name = f"code of {record.cell.engine}" if what == "code" else what
                 found.setdefault(name, []).append(value)
     for what, values in found.items():
-        alike = grouped(values, canonical_json).values()
+        alike = grouped(values, group_key).values()
         for same in alike:
             yield what + (f" ({len(same)} of {len(values)} processes)" if len(alike) > 1 else ""), _flat(same[0])
 

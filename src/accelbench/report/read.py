@@ -1,12 +1,14 @@
 """What sweeps planned and what became of it, read from their folders.
 
-Each record is read once, and its raw samples are dropped (`Process.without_samples`): ten thousand whole records take a
-gigabyte of memory.
+Each record is read once, by one of several processes, and its raw samples are dropped (`Process.without_samples`): ten
+thousand whole records take a gigabyte of memory.
 """
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 
@@ -19,7 +21,8 @@ from accelbench.project import CONFIRMED, PARAMS, PLAN, RECORDS
 from accelbench.schema import plan_file
 from accelbench.schema.ceilings import RATES, Ceilings, ceilings_in
 from accelbench.schema.cell import Cell
-from accelbench.schema.plan_file import PlanFile, RaceFile, read_race
+from accelbench.schema.parallel import mapped, without_collection
+from accelbench.schema.plan_file import PlanFile, RaceFile, read_entry, read_race
 from accelbench.schema.record import Record, listed, read_environment
 from accelbench.schema.record import read_all as read_records
 from accelbench.schema.serialize import changed, dumps
@@ -77,6 +80,7 @@ def with_cells(sweeps: Sequence[Sweep]) -> list[Sweep]:
     ]
 
 
+@without_collection()
 def read_all(results: Path, costs: Costs = NO_COSTS, wanted: Collection[str] | None = None) -> list[Sweep]:
     """The sweeps in `results` itself and in the folders below it, by study and name.
 
@@ -162,26 +166,52 @@ def _with_confirming(sweeps: list[Sweep], folder: Path, costs: Costs) -> list[Sw
 
 def _read(folders: Mapping[Path, RefusedError | None], costs: Costs) -> dict[Path, Sweep | UserError]:
     """Folder -> its sweep without cells, or why nothing in it can be read."""
+    # The records of all plans are read in one pass: processes that start later would be copies of a larger one. A sweep
+    # without a readable plan has the cells of all its records but a search's short ones.
+    plans: dict[Path, tuple[PlanFile, list[bytes]]] = {}
     found: dict[Path, Sweep | UserError] = {}
     for folder, refused in folders.items():
         try:
             if refused is not None:
                 raise refused
-            plan = plan_file.read_plan(folder)
-            files = ((folder / f"{wanted.record_name}.json", wanted.cell, wanted.label) for wanted in plan.cells)
-            found[folder] = _sweep(folder, plan, [_of_file(*each, costs) for each in files])
-        except UserError as unread:
+            plans[folder] = plan_file.read_entries(folder)
+        except UserError as error:
+            found[folder] = error
+    made = mapped(partial(_planned, costs), [(folder, entry) for folder, (_, of) in plans.items() for entry in of])
+    for folder, (plan, entries) in plans.items():
+        processes = list(islice(made, len(entries)))
+        bad = [each for each in processes if isinstance(each, str)]
+        found[folder] = (
+            UserError(f"{folder / PLAN}: not a readable plan ({bad[0]}); run the sweep again")
+            if bad
+            else _sweep(folder, plan, [each for each in processes if isinstance(each, Process)])
+        )
+    for folder, each in found.items():
+        if isinstance(each, UserError) and folders[folder] is None:
             try:
-                found[folder] = _of_records(folder, costs, unread) if refused is None else unread
+                found[folder] = _of_records(folder, costs, each)
             except UserError as error:
                 found[folder] = error
-    return found
+    return {folder: found[folder] for folder in folders}
+
+
+def _planned(costs: Costs, item: tuple[Path, bytes]) -> Process | str:
+    """The process of an entry of the plan in a folder; or why the entry is not readable."""
+    folder, entry = item
+    try:
+        wanted = read_entry(entry)
+    except UserError as error:
+        return str(error)
+    return _of_file(folder / f"{wanted.record_name}.json", wanted.cell, wanted.label, costs)
 
 
 def _of_records(folder: Path, costs: Costs, unread: UserError) -> Sweep:
     """The sweep of a folder whose plan is `unread`. Raises UserError: no record is readable."""
     race, readable = read_race(folder), read_records(sorted(folder.glob(RECORDS)))
-    found = [changed(Process.of(record, costs).without_samples(), path=path) for path, record in readable.by_path()]
+    found = [
+        changed(each, path=path)
+        for path, each in readable.each(lambda record: Process.of(record, costs).without_samples())
+    ]
     made = [each for each in found if race is None or each.name not in race.short]
     problems = readable.problems(lambda path: f"{_place(folder)}/{path.name}")
     if not made and (found or not problems):  # without records, or all are short ones of a search
@@ -275,7 +305,8 @@ def _judged_alike(sweeps: Sequence[Sweep], costs: Costs) -> list[Sweep]:
         judged = _of_file(each.path, each.cell, each.label, costs, best[each.device_key])
         return changed(judged, folder=each.folder, is_confirming=each.is_confirming)
 
-    judged = {id(each): again(each) for each in every if is_lower(each)}
+    lower = [each for each in every if is_lower(each)]
+    judged = dict(zip(map(id, lower), mapped(again, lower), strict=True))
     return [replace(sweep, processes=[judged.get(id(each), each) for each in sweep.processes]) for sweep in sweeps]
 
 

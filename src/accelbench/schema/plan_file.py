@@ -15,7 +15,7 @@ from accelbench.project import PLAN, RACE, RECORDS
 from accelbench.schema import record as records
 from accelbench.schema.cell import Cell, argument_text
 from accelbench.schema.ranges import Count, NotNegative
-from accelbench.schema.serialize import dumps, is_missing, load, plain, read_json, write_json, writing
+from accelbench.schema.serialize import dumps, is_missing, load, loads, plain, read_json, write_json, writing
 from accelbench.schema.text import one_line
 
 HEAD = ("suite", "title", "study", "profile")  # what a plan has beside its cells
@@ -70,8 +70,26 @@ def write_plan(plan: PlanFile, folder: Path) -> None:
         file.write_bytes(text)
 
 
-def read_plan(folder: Path) -> PlanFile:
-    """Reads `folder`/plan.json.
+def read_entry(text: bytes) -> WantedCell:
+    """The cell of an entry's JSON. Raises UserError: it is not readable, or its settings hold a secret."""
+    try:
+        values = loads(text)
+        cell_id = values["cell_id"]
+        cell, found_id = records.read_cell(dumps(values["cell"]))
+        named = {"record_name": values["record"], "label": values["label"], "planned_in": values.get("planned_in", "")}
+        wanted = load(WantedCell, {"cell": cell, **named}, clean=True)
+        if not wanted.record_name.startswith(f"{cell_id}-") or found_id != cell_id:
+            raise ValueError(f"{wanted.record_name}: not the name of its cell's record")
+    except records.UNREADABLE as error:
+        raise UserError(f"not a readable entry of a plan ({error})") from error
+    vars(wanted)["cell_id"] = cell_id  # known now, and slow to compute
+    return wanted
+
+
+def read_entries(folder: Path) -> tuple[PlanFile, list[bytes]]:
+    """`folder`/plan.json without its cells, and the JSON of its entries, which `read_entry` takes.
+
+    To read all cells of a plan takes ten times as long, and the objects of very many would fill the memory.
 
     Raises RefusedError: the system does not read the file now; UserError: it is missing or not readable.
     """
@@ -81,23 +99,20 @@ def read_plan(folder: Path) -> PlanFile:
     with records.explained(path, "plan", AGAIN):
         values = read_json(path)
         records.check_readable(values["schema_version"])
-        head = load(PlanFile, {**{name: values[name] for name in HEAD}, "cells": []}, clean=True)
-        return replace(head, cells=[*map(_wanted, values["cells"])])
+        head = {name: values[name] for name in HEAD}
+        entries = [dumps(entry) for entry in values["cells"]]
+        return load(PlanFile, {**head, "cells": []}, clean=True), entries
 
 
-def _wanted(entry: Mapping[str, Any]) -> WantedCell:
-    cell_id = entry["cell_id"]
-    cell, found_id = records.read_cell(dumps(entry["cell"]))
-    named = {"record_name": entry["record"], "label": entry["label"], "planned_in": entry.get("planned_in", "")}
-    wanted = load(WantedCell, {"cell": cell, **named}, clean=True)
-    if not wanted.record_name.startswith(f"{cell_id}-") or found_id != cell_id:
-        raise ValueError(f"{wanted.record_name}: not the name of its cell's record")
-    vars(wanted)["cell_id"] = cell_id  # known now, and slow to compute
-    return wanted
+def read_plan(folder: Path) -> PlanFile:
+    """Reads `folder`/plan.json. Raises as `read_entries` does."""
+    plan, entries = read_entries(folder)
+    with records.explained(folder / PLAN, "plan", AGAIN):
+        return replace(plan, cells=[*map(read_entry, entries)])
 
 
 def read_planned(folder: Path) -> records.Readable:
-    """The readable records that `folder`/plan.json names, in its order. Raises as `read_plan` does."""
+    """The readable records that `folder`/plan.json names, in its order. Raises as `read_entries` does."""
     return records.read_all([folder / f"{wanted.record_name}.json" for wanted in read_plan(folder).cells])
 
 

@@ -11,15 +11,16 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 from accelbench.errors import RefusedError, UserError, WriteError
 from accelbench.project import shown
 from accelbench.schema.cell import Cell, id_of
 from accelbench.schema.measurement import Data, Environment, Measurement, SystemSeries, Unfinished
+from accelbench.schema.parallel import mapped
 from accelbench.schema.ranges import Seconds
 from accelbench.schema.secrets import kept, secret_argument, without_secrets
-from accelbench.schema.serialize import canonical_json, dumps, load, loads, plain, read_json, write_json
+from accelbench.schema.serialize import canonical_json, dumps, load, load_if_fits, loads, plain, read_json, write_json
 from accelbench.schema.text import MAX_REASON, beginning, ending, one_line
 from accelbench.schema.vocab import Status
 
@@ -35,8 +36,10 @@ MAX_NAMED = 5  # files in a list of those that can't be read
 
 # Fields of a record that name it or its cell. They hold settings, which `check_settings` looks at.
 NAMING = {"cell", "cell_id", "label", "identity", "status", "started_at", "sweep_id", "schema_version"}
+GROUPS: Any = {name: kind for name, kind in get_type_hints(Cell).items() if dataclasses.is_dataclass(kind)}
 ARGUMENTS = (("model", "args"), ("model", "batch_args"), ("data", "args"))  # of a user's code, in the JSON of a cell
 
+Result = TypeVar("Result")
 Value = str | float | int | bool | None
 Row = dict[str, Value]  # a record's published numbers, by column; see `judging.row.summarise`
 
@@ -175,8 +178,8 @@ def check_settings(cell: Any) -> None:
             raise ValueError(f"{part}.{name}.{place} looks like a secret, which is not shown")
 
 
-# A plan's entry and its record hold the same cell, and the records of a sweep have the same environment: each is
-# checked once, and is one object.
+# A plan's entry and its record hold the same cell, the cells of a sweep differ in few settings, and its records have
+# the same environment: each is checked once, and is one object.
 @functools.lru_cache(8)
 def read_cell(text: bytes) -> tuple[Cell, str]:
     """The cell of its JSON, and its id.
@@ -185,8 +188,16 @@ def read_cell(text: bytes) -> tuple[Cell, str]:
     """
     values = loads(text)
     check_settings(values)
-    (cell,) = load(dict[str, Cell], {"cell": values}, clean=True).values()
+    parts = values if isinstance(values, dict) else {}
+    groups = {name: _read_group(name, dumps(parts[name])) or parts[name] for name in GROUPS if name in parts}
+    (cell,) = load(dict[str, Cell], {"cell": parts | groups if parts else values}, clean=True).values()
     return cell, id_of(values)
+
+
+@functools.lru_cache(256)
+def _read_group(name: str, text: bytes) -> Any:
+    """A group of a cell's settings, such as its window; None if it does not fit."""
+    return load_if_fits(GROUPS[name], loads(text))
 
 
 @functools.lru_cache(256)
@@ -228,17 +239,34 @@ class Readable:
         return (record for _, record in self.by_path())
 
     def by_path(self) -> Iterator[tuple[Path, Record]]:
-        """Each readable record with its file."""
+        """Each readable record with its file. This process reads it: sending a whole record would take too long."""
+        return self.each(lambda record: record, map)
+
+    def each(
+        self, function: Callable[[Record], Result], apply: Callable[..., Iterable[Any]] = mapped
+    ) -> Iterator[tuple[Path, Result]]:
+        """`function` of each readable record, with the record's file; of many records, computed by several processes.
+
+        `function` has no side effects, and a result that is small beside the record; see `parallel.mapped`.
+        """
         self.refused.clear()
-        for path in self.paths:
+
+        def of_file(path: Path) -> tuple[Path, list[Result]]:
             try:
                 if (record := _read(path)).name != path.stem:
                     raise UserError(f"{path}: not a readable record (it is a copy of {record.name})")
+                return path, [function(record)]
             except UserError as error:
-                if os.path.lexists(path):
-                    self.refused[path] = error
-            else:
-                yield path, record
+                self.refused[path] = error
+                return path, []
+
+        for path, results in apply(of_file, self.paths):
+            if not results and path not in self.refused:  # another process refused it: this one keeps the error
+                _, results = of_file(path)
+            if path in self.refused and not os.path.lexists(path):
+                del self.refused[path]
+            for result in results:
+                yield path, result
 
     def problems(self, name: Callable[[Path], str] = shown) -> list[str]:
         """A line for each file that could not be read: its name, the reason, and what to do about it."""

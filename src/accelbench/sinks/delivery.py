@@ -135,13 +135,17 @@ def _read(folders: Iterable[Path]) -> tuple[list[Found], list[str]]:
     """The records to deliver, and a line for each record that can't be read."""
     readable = records.read_all(sorted(path for folder in folders for path in folder.rglob(RECORDS)))
     found: dict[tuple[str, str], Found] = {}
-    for path, record in readable.by_path():
-        if record.status != Status.skipped:
-            suite, key = record.cell.suite, (record.name, record.started_at)
+    for path, each in readable.each(_found):
+        if each is not None:
+            suite, key = each
             is_confirming = path.parent.parent.name == CONFIRMED
             sweep = path.parents[2] / RESULTS / suite if is_confirming else path.parent
             found.setdefault(key, Found(path, suite, key, is_confirming, sweep))  # it may lie in two folders
     return list(found.values()), readable.problems()
+
+
+def _found(record: Record) -> tuple[str, tuple[str, str]] | None:
+    return None if record.status == Status.skipped else (record.cell.suite, (record.name, record.started_at))
 
 
 def _deliver(root: Path, found: list[Found]) -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 from accelbench.errors import RefusedError, UserError, writing_errors
 from accelbench.project import COMPARISON, MLLOG, PLAN, RACE, RECORDS, REQUESTS, SAFETENSORS, resolved, shown
 from accelbench.schema import plan_file
+from accelbench.schema.parallel import mapped
 from accelbench.schema.plan_file import PlanFile
 from accelbench.schema.record import check_settings, cleared
 from accelbench.schema.serialize import PREFIX, SUFFIX, is_missing, json_text, loads, open_regular, read_bytes, writing
@@ -93,9 +94,12 @@ def merge_into(target: Path, parts: Sequence[Part], done: Merged) -> None:
         plan = plan or theirs
         cells |= {wanted.record_name: wanted for wanted in theirs.cells}  # two machines may share a cell
     target.mkdir(parents=True, exist_ok=True)
-    for folder, source in parts:
-        for path in sorted(folder.glob(RECORDS)):
-            _merge_record(path, target, source, done)
+    found = ((path, target, source) for folder, source in parts for path in sorted(folder.glob(RECORDS)))
+    for merged in mapped(_merge_record, found):
+        done.num_new += merged.num_new
+        done.num_same += merged.num_same
+        done.conflicts += merged.conflicts
+        done.problems += merged.problems
     for folder, source in parts:  # the order of interleaved processes, and that of a search
         for name in (COMPARISON, RACE):
             if not is_missing(folder / name):
@@ -122,14 +126,14 @@ def _plan_of_source(folder: Path, done: Merged) -> PlanFile:
     return plan_file.plan_of_records(folder)
 
 
-def _merge_record(path: Path, target: Path, source: str, done: Merged) -> None:
+def _merge_record(wanted: tuple[Path, Path, str]) -> Merged:
+    path, target, source = wanted
     there = target / path.name
     try:
         clean = _clean(read_bytes(path))
     except (OSError, RefusedError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else one_line(str(error))
-        done.problems.append(f"{path.name} of {source}: not a readable record ({why})")
-        return
+        return Merged(problems=[f"{path.name} of {source}: not a readable record ({why})"])
     present = None
     if not is_missing(there):
         try:
@@ -143,18 +147,14 @@ def _merge_record(path: Path, target: Path, source: str, done: Merged) -> None:
             os.fchmod(file.fileno(), 0o644)
             try:
                 os.link(file.name, there)
-            except FileExistsError:  # another merge was faster
-                _merge_record(path, target, source, done)
-                return
-        done.num_new += 1
+            except FileExistsError:  # another process of this merge, or another merge, was faster
+                return _merge_record(wanted)
     elif present != clean:
         which = "another measurement of this cell, on this machine or an equal one"
-        done.conflicts.append(f"{shown(there)}: {source} has {which}; the one here stays")
-        return
-    else:
-        done.num_same += 1
+        return Merged(conflicts=[f"{shown(there)}: {source} has {which}; the one here stays"])
     lost = [_add_file(path.with_suffix(ending), target) for ending in (SAFETENSORS, REQUESTS, MLLOG)]
-    done.problems += [f"{source}: left out {each}" for each in lost if each]
+    problems = [f"{source}: left out {each}" for each in lost if each]
+    return Merged(num_new=int(present is None), num_same=int(present is not None), problems=problems)
 
 
 def _add_file(path: Path, target: Path) -> str:
