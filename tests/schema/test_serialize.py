@@ -2,9 +2,6 @@ import functools
 import json
 import os
 import re
-import subprocess
-import sys
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -157,26 +154,6 @@ def test_json_that_nothing_writes_is_refused(tmp_path, text):
     (tmp_path / "a.json").write_bytes(text.encode("latin1"))
     with pytest.raises(ValueError, match="line 1"):
         read_json(tmp_path / "a.json")
-
-
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from accelbench.schema.serialize import write_json
-os.fsync = lambda descriptor: os.kill(os.getpid(), signal.SIGKILL)
-write_json(Path(sys.argv[1]), {})
-"""
-
-
-def test_what_a_killed_writer_left_is_removed_when_it_is_an_hour_old(tmp_path):
-    (tmp_path / ".hidden").touch()
-    subprocess.run([sys.executable, "-c", KILLED, tmp_path / "a.json"])
-    (left,) = set(tmp_path.iterdir()) - {tmp_path / ".hidden"}
-    write_json(tmp_path / "b.json", {})
-    assert left.exists()  # another process may still be writing it
-    os.utime(left, (time.time() - 3700,) * 2)
-    write_json(tmp_path / "b.json", {})
-    assert set(os.listdir(tmp_path)) == {".hidden", "b.json"}
 
 
 def test_what_is_written_can_be_read_whatever_its_texts(tmp_path):
