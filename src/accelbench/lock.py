@@ -81,13 +81,13 @@ def _holder(client: socket.socket) -> str:
 
 
 @contextlib.contextmanager
-def hold(path: Path, what: str, *, patience_s: float = 0.0, for_all_users: bool = True) -> Iterator[None]:
+def hold(path: Path, what: str, *, patience_s: float = 0.0) -> Iterator[None]:
     """Holds the lock file `path`, whose text is the holder's process id, inside the context.
 
-    `what` says in messages what a holder does. With `for_all_users` every user may hold it; else those that the umask
-    lets. Raises BusyError: another process holds it, and did not end in time; UserError: what is at `path` is no file.
+    `what` says in messages what a holder does. Raises BusyError: another process holds it, and did not end in time;
+    UserError: what is at `path` is no file.
     """
-    with _open(path, for_all_users) as file:
+    with _open(path) as file:
         deadline = time.monotonic() + patience_s
         while True:
             try:
@@ -105,16 +105,10 @@ def hold(path: Path, what: str, *, patience_s: float = 0.0, for_all_users: bool 
         yield
 
 
-def _open(path: Path, for_all_users: bool) -> IO[str]:
-    # With O_EXCL: Linux refuses O_CREAT alone on another user's file in a shared temporary folder.
-    with contextlib.suppress(FileExistsError):
-        created = os.open(path, os.O_CREAT | os.O_EXCL, 0o666)
-        if for_all_users:
-            os.fchmod(created, 0o666)  # whatever the umask
-        os.close(created)
+def _open(path: Path) -> IO[str]:
     in_the_way = UserError(f"{path}: not a file, so it can't be locked: move it away")
     try:  # without following a link, and without waiting for the other end of a pipe
-        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
             raise in_the_way from error

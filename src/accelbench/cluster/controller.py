@@ -145,7 +145,7 @@ class Controller:
         self.folder = shared_folder(context.place, context.folder)
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.folder.chmod(0o700)  # submitit's pickles run code when they are read
-        with hold(self.folder / "lock", "a sweep into this folder", for_all_users=False):
+        with hold(self.folder / "lock", "a sweep into this folder"):
             if (running := self._running()) is not None:
                 context.say(f"Waiting for {counted(len(self._states(running)), 'job')} of an earlier start.")
                 self._watch(running)

@@ -82,7 +82,7 @@ def locked(root: Path, patience_s: float | None = None) -> Iterator[None]:
     path = root / "mlflow.lock"
     with ExitStack() as stack:
         with writing_errors(path.name):
-            lock = hold(path, "another writer of the MLflow store", patience_s=patience_s, for_all_users=False)
+            lock = hold(path, "another writer of the MLflow store", patience_s=patience_s)
             stack.enter_context(lock)
         if is_own(root):
             # MLflow would try again for two minutes, and print each attempt.
