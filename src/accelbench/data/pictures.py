@@ -92,8 +92,8 @@ class Zip:
     """The files in a zip archive, read without unpacking them onto the disk."""
 
     path: Path
-    max_total_bytes: int | None = None  # if it is not MAX_TOTAL_BYTES
-    max_member_bytes: int | None = None  # if it is not MAX_MEMBER_BYTES
+    max_total_bytes: int = MAX_TOTAL_BYTES
+    max_member_bytes: int = MAX_MEMBER_BYTES
 
     @cached_property
     def _archive(self) -> zipfile.ZipFile:
@@ -115,9 +115,8 @@ class Zip:
                 raise DataError(f"{self.path.name}: {member.filename!r} {problem}; nothing of it is used")
             if not member.filename.endswith("/"):  # a folder
                 found[member.filename] = member.file_size
-        most_bytes = self.max_total_bytes or MAX_TOTAL_BYTES
-        if len(found) > MAX_MEMBERS or sum(found.values()) > most_bytes:
-            most = f"more than {MAX_MEMBERS:,} files or {most_bytes:,} bytes"
+        if len(found) > MAX_MEMBERS or sum(found.values()) > self.max_total_bytes:
+            most = f"more than {MAX_MEMBERS:,} files or {self.max_total_bytes:,} bytes"
             raise DataError(f"{self.path.name}: {most}; nothing of it is used")
         return list(found)
 
@@ -134,7 +133,7 @@ class Zip:
         return content
 
 
-def _problem(member: zipfile.ZipInfo, max_bytes: int | None = None) -> str | None:
+def _problem(member: zipfile.ZipInfo, max_bytes: int) -> str | None:
     """Why a member is unsafe, or None."""
     name = member.filename
     parts = PurePosixPath(name.replace("\\", "/"))
@@ -142,8 +141,8 @@ def _problem(member: zipfile.ZipInfo, max_bytes: int | None = None) -> str | Non
         return "points outside the archive"
     if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
         return "is a link or a device, no file"
-    if member.file_size > (most_bytes := max_bytes or MAX_MEMBER_BYTES):
-        return f"would unpack to {member.file_size:,} bytes (at most {most_bytes:,})"
+    if member.file_size > max_bytes:
+        return f"would unpack to {member.file_size:,} bytes (at most {max_bytes:,})"
     return None
 
 
