@@ -18,7 +18,7 @@ from accelbench.judging.target import mllog
 from accelbench.schema.measurement import Block, Epoch, Evaluated, Logged, TargetTraining
 from accelbench.schema.record import write
 from accelbench.schema.vocab import Mode, Protocol, Span, Status
-from accelbench.serving.arrivals import due_ns
+from accelbench.serving.batcher import due_ns
 from accelbench.serving.summary import ROWS, summarised, write_times
 from fakes import needs
 from report.conftest import ENVIRONMENT, Maker

@@ -1,5 +1,6 @@
 import math
 import os
+import re
 import signal
 import threading
 import time
@@ -11,11 +12,13 @@ import numpy as np
 import pytest
 
 from accelbench.devices import packages
+from accelbench.errors import UserError
 from accelbench.isolation.processes import children
 from accelbench.schema.cell import Server
 from accelbench.schema.vocab import Generator, Protocol
 from accelbench.serving import batcher, generator, loadgen
 from accelbench.serving import server as serving
+from accelbench.serving.batcher import due_ns, num_requests
 from accelbench.serving.server import Service, serve
 
 NUM = 50
@@ -167,7 +170,7 @@ def test_a_trace_without_each_request_is_none():
 
 
 def test_late_requests_make_the_run_invalid():
-    due = serving.due_ns(1000, 100.0, seed=1)
+    due = due_ns(1000, 100.0, seed=1)
     server = Server(rate=100.0, latency_ms=50.0)
     assert list(serving._lateness(due, due + 400_000, server)) == []
     (late,) = serving._lateness(due, due + 600_000, server)
@@ -181,7 +184,7 @@ def test_late_requests_make_the_run_invalid():
 
 @pytest.mark.parametrize(("generator", "factor"), [(Generator.own, 1.03), (Generator.loadgen, 1.15)])
 def test_another_rate_than_was_asked_for_makes_the_run_invalid(generator, factor):
-    server, due = Server(rate=100.0, duration_s=10.0, generator=generator), serving.due_ns(1000, 100.0, seed=1)
+    server, due = Server(rate=100.0, duration_s=10.0, generator=generator), due_ns(1000, 100.0, seed=1)
     assert list(serving._lateness(due, due, server)) == []
     (wrong,) = serving._lateness(due, due, replace(server, rate=100 / factor, duration_s=10 * factor))
     assert wrong.startswith("requests were due at 100")
@@ -245,3 +248,29 @@ def test_loadgen_makes_the_same_load_as_the_own_generator():
     assert loadgen_ms == pytest.approx(own_ms, rel=0.5)
     own_ns, loadgen_ns = (served.due[-1] - served.due[0] for served in (own, loadgen))
     assert loadgen_ns == pytest.approx(own_ns, rel=0.3)  # a Poisson process of 200 differs by 7 %
+
+
+def test_arrivals_have_the_rate_and_are_as_irregular_as_a_poisson_process():
+    due = due_ns(10_000, 500.0, seed=1)
+    gaps = np.diff(due)
+    assert (due.dtype, len(due)) == (np.int64, 10_000)
+    assert gaps.min() >= 0
+    assert 19.9e9 < due[-1] <= 20e9
+    assert gaps.mean() == pytest.approx(2e6, rel=0.01)
+    assert gaps.std() == pytest.approx(gaps.mean(), rel=0.05)  # as an exponential distribution's
+    assert (due == due_ns(10_000, 500.0, seed=1)).all()
+    assert (due != due_ns(10_000, 500.0, seed=2)).any()
+
+
+@pytest.mark.parametrize(("rate", "duration_s", "num"), [(50.0, 20.0, 1000), (0.01, 1.0, 1)])
+def test_requests_of_a_duration(rate, duration_s, num):
+    assert num_requests(Server(rate=rate, duration_s=duration_s)) == num
+
+
+@pytest.mark.parametrize("rate", [6e5, 1e6, 1e308])
+def test_too_many_requests_are_refused_with_a_duration_that_would_do(rate):
+    said = rf"server.rate={re.escape(f'{rate:g}')}: more than 10,000,000 requests: use server.duration_s=(.*) or less"
+    with pytest.raises(UserError, match=said) as refused:
+        num_requests(Server(rate=rate, duration_s=20.0))
+    shorter = float(re.search(said, str(refused.value)).group(1))
+    assert 9.8e6 < num_requests(Server(rate=rate, duration_s=shorter)) <= 1e7

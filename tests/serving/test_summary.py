@@ -6,10 +6,9 @@ import pytest
 from accelbench.measuring import witness
 from accelbench.schema.cell import Server
 from accelbench.schema.vocab import Generator, Protocol, Verdict
-from accelbench.serving import server as serving
-from accelbench.serving.arrivals import due_ns
-from accelbench.serving.batcher import TIME_LIMIT
-from accelbench.serving.server import Served, Service
+from accelbench.serving import batcher
+from accelbench.serving.batcher import TIME_LIMIT, due_ns
+from accelbench.serving.server import Served, Service, serve
 from accelbench.serving.summary import ROWS, summarised, until_killed, write_times
 from fakes import make_cell
 
@@ -96,7 +95,7 @@ def test_a_process_that_is_killed_leaves_the_rows_of_a_run_that_ends(protocol, t
     kept, calls, contents = tmp_path / "kept", [], []
     kept.touch()
     monkeypatch.setattr(witness, "kept_path", str(kept))
-    monkeypatch.setattr(serving, "MAX_REQUESTS", 80_000)  # the file is read as a whole
+    monkeypatch.setattr(batcher, "MAX_REQUESTS", 80_000)  # the file is read as a whole
 
     def worker(batch):
         calls.append(batch)
@@ -104,7 +103,7 @@ def test_a_process_that_is_killed_leaves_the_rows_of_a_run_that_ends(protocol, t
             contents.append(kept.read_bytes())
 
     cell = make_cell(protocol=protocol, batch_size=4, server=Server(rate=1000.0, duration_s=0.02))
-    made = serving.serve(Service(pool=[0], join=list, workers=[worker], max_batch=4), protocol, cell.server, 1)
+    made = serve(Service(pool=[0], join=list, workers=[worker], max_batch=4), protocol, cell.server, 1)
     rows, at_end = np.stack([getattr(made, row) for row in ROWS]), until_killed(kept.read_bytes(), cell)
     assert (at_end == rows).all()
     hung = until_killed(contents[0], cell)

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from accelbench.errors import UserError
 from accelbench.measuring import witness
 from accelbench.schema.cell import Server
 from accelbench.schema.vocab import Generator
@@ -32,6 +33,7 @@ START_S = 60.0  # of the generator, at most
 LOOK_NS = 100_000_000  # between two looks at how many requests wait
 LEAST_S = 5.0  # before a queue is said to grow: a stall at the start is no growth
 MAX_WAITING = 2.0  # times as many requests as arrive within the limit: the queue may be growing
+MAX_REQUESTS = 10_000_000  # in the memory of two processes and a file of 320 MB
 TIME_LIMIT = "the cell's time limit"
 CUT = "LoadGen did not say when its requests were due: it was ended early"
 # The programs that issue requests, and flags of their interpreter: LoadGen is an installed package.
@@ -56,19 +58,38 @@ def raw_times(num: int) -> tuple[int, Times]:
     return file, np.frombuffer(mmap.mmap(file, 0), np.int64).reshape(4, -1)
 
 
+def due_ns(num: int, rate: float, seed: int) -> Times:
+    """When each of `num` requests is due, in nanoseconds, ascending, `rate` of them a second."""
+    # Given how many arrivals a Poisson process has in a time, they are sorted uniform numbers there (Ross, Stochastic
+    # Processes, theorem 2.3.1). So every run has the rate that it says; that of a Poisson process itself would differ
+    # by one part in the square root of `num`.
+    times = np.random.default_rng(seed).random(num)
+    times.sort()
+    return (times * (num / rate * 1e9)).astype(np.int64)
+
+
+def num_requests(server: Server) -> int:
+    """How many requests arrive in `server.duration_s`. Raises UserError: more than `MAX_REQUESTS`."""
+    if (num := server.rate * server.duration_s) > MAX_REQUESTS:
+        shorter = f"use server.duration_s={0.995 * MAX_REQUESTS / server.rate:.3g} or less"  # .3g may add 0.5 %
+        raise UserError(f"server.rate={server.rate:g}: more than {MAX_REQUESTS:,} requests: {shorter}")
+    return max(1, round(num))
+
+
 class Arrivals:
     """Requests of the generator's process, which starts at once, issues within `batches` and ends with the context."""
 
-    def __init__(self, server: Server, due: Times, seed: int, until_s: float) -> None:
-        """`due` is when each request is due, in nanoseconds from any time; LoadGen draws as many itself, by `seed`."""
+    def __init__(self, server: Server, seed: int, until_s: float) -> None:
+        """LoadGen draws by `seed` itself when its requests are due."""
         self.ended_early: str | None = None
         self.num = 0  # that have arrived
         self._server, self._until_ns, self._is_closed = server, until_s * 1e9, False
         self._looks: tuple[list[float], list[float]] = ([], [])  # seconds, and requests that waited
         surely_grows(range(9), range(9))  # imports what it needs, which takes a tenth of a second
         self._buffer = bytearray(PIPE_BYTES)
-        file, self._times = raw_times(len(due))
-        self._times[0] = due
+        num = num_requests(server)
+        file, self._times = raw_times(num)
+        self._times[0] = due_ns(num, server.rate, seed)
         self.due, self.answered = self._times[0], self._times[2:]
         program, flags = PROGRAMS[server.generator]
         self._pipe, theirs = os.pipe()  # not its standard output, to which its environment may print as it starts

@@ -17,8 +17,8 @@ from accelbench.measuring import witness
 from accelbench.schema.cell import Server
 from accelbench.schema.text import MAX_REASON, beginning, is_out_of_memory, message_of, one_line
 from accelbench.schema.vocab import Generator, Protocol
-from accelbench.serving.arrivals import MAX_REQUESTS, due_ns, num_requests
-from accelbench.serving.batcher import TIME_LIMIT, Arrivals, Batches, Times, now_ns, queries, raw_times
+from accelbench.serving import batcher
+from accelbench.serving.batcher import Arrivals, Batches, Times, now_ns
 
 # Protocol -> samples of a query, and the fewest queries: MLPerf's early stopping needs 64 for the 90th percentile, and
 # 662 for the 99th (Inference Rules, section on early stopping).
@@ -82,7 +82,7 @@ def serve(service: Service, protocol: Protocol, server: Server, seed: int, until
     else:
         times, ended_early, defects = _closed_loop(crew, protocol, server, until_s), None, []
         if time.perf_counter() >= until_s:
-            ended_early = TIME_LIMIT
+            ended_early = batcher.TIME_LIMIT
     if not len(times[0]):
         raise RuntimeError(f"no request was answered: {ended_early or defects[0]}")
     batches = Counter(crew.nums.tolist())
@@ -101,7 +101,7 @@ def serve(service: Service, protocol: Protocol, server: Server, seed: int, until
 
 
 def _open_loop(crew: "_Crew", server: Server, seed: int, until_s: float) -> tuple[list[Times], str | None, list[str]]:
-    with Arrivals(server, due_ns(num_requests(server), server.rate, seed), seed, until_s) as arrivals:
+    with Arrivals(server, seed, until_s) as arrivals:
         crew.answered = arrivals.answered
         crew.run(arrivals.batches(crew.service.max_batch), arrivals.wait)
     due, issued = arrivals.times(crew.nums.sum())
@@ -113,10 +113,10 @@ def _open_loop(crew: "_Crew", server: Server, seed: int, until_s: float) -> tupl
 def _closed_loop(crew: "_Crew", protocol: Protocol, server: Server, until_s: float) -> list[Times]:
     max_batch = crew.service.max_batch
     size, least = ONE_AT_A_TIME.get(protocol, (max_batch, 1))
-    file, times = raw_times(MAX_REQUESTS)
+    file, times = batcher.raw_times(batcher.MAX_REQUESTS)
     os.close(file)
     (crew.begin_ns, _), crew.answered = np.split(times, 2)  # memory is used as it is needed
-    crew.run(queries(size, max_batch, least, server.duration_s, until_s))
+    crew.run(batcher.queries(size, max_batch, least, server.duration_s, until_s))
     dispatched, done = crew.times()
     if protocol not in ONE_AT_A_TIME:
         due = np.full(len(done), crew.begin_ns[0])
@@ -139,7 +139,7 @@ def _lateness(due: Times, issued: Times, server: Server) -> Iterator[str]:
     if abs(offered_s - asked_s) > max(MAX_RATE_ERROR * asked_s, limit_ms / 1e3):
         yield f"{len(due)} requests were to arrive in {asked_s:.2f} s, and did in {offered_s:.2f} s"
     # Of sorted uniform numbers, only the first and the last gap are noise. A Poisson process, or a part, has a root's.
-    is_exact = server.generator == Generator.own and len(due) == num_requests(server)
+    is_exact = server.generator == Generator.own and len(due) == batcher.num_requests(server)
     noise = NOISE_GAPS / len(due) if is_exact else NOISE_SIGMAS / math.sqrt(len(due))
     if asked_s and abs((rate := (len(due) - 1) / asked_s) / server.rate - 1) > max(MAX_RATE_ERROR, noise):
         yield f"requests were due at {rate:.4g} requests/s, not at the {server.rate:g} of server.rate"

@@ -194,7 +194,7 @@ def _check_serving(run: RunConfig) -> None:
         raise UserError(f"{asked}: use timeout_s={enough_s}")
     if protocol != vocab.Protocol.server:
         return
-    from accelbench.serving.arrivals import num_requests  # these import numpy
+    from accelbench.serving.batcher import num_requests  # these import numpy
     from accelbench.stats.regenerative import num_requests_for
 
     num, least = num_requests(server), num_requests_for(server.percentile)
