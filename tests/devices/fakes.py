@@ -30,7 +30,6 @@ class FakeNvml:
             "DeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=(40 + int(handle[-1])) * 10**9, used=3 * 10**9),
             "DeviceGetCudaComputeCapability": of_whole(capability),
             "DeviceGetAttributes": of_mig(lambda handle: SimpleNamespace(multiprocessorCount=42)),
-            "DeviceGetEnforcedPowerLimit": lambda handle: 400_000,
             "DeviceGetUtilizationRates": lambda handle: SimpleNamespace(gpu=87),
             "DeviceGetPowerUsage": lambda handle: 251_500 + int(handle[-1]),
             "DeviceGetTemperature": lambda handle, sensor: {pynvml.NVML_TEMPERATURE_GPU: 61}[sensor],

@@ -24,7 +24,6 @@ class Gpu(NamedTuple):
     name: str
     memory_bytes: int | None
     compute_capability: tuple[int, int] | None  # (major, minor), such as (8, 0) for an A100
-    power_limit_w: float | None
     multiprocessors: int | None  # how many; most drivers report it of a MIG instance alone
 
 
@@ -46,10 +45,8 @@ def look(torch_folder: Path | None = None) -> DeviceReport:
     if int(torch_cuda.split(".")[0]) > cuda:
         return absent(Device.gpu, f"driver {driver} supports CUDA {cuda}, torch needs {torch_cuda}: update the driver")
     capability = gpus[0].compute_capability  # of the first one, which every cell uses
-    limits = {f"gpu_{index}_power_limit_w": gpu.power_limit_w for index, gpu in enumerate(gpus)}
     details = {"driver": driver, "torch_cuda": torch_cuda}
     details |= {"compute_capability": f"{capability[0]}.{capability[1]}"} if capability else {}
-    details |= {name: f"{limit:g}" for name, limit in limits.items() if limit is not None}
     return DeviceReport(
         device=Device.gpu,
         present=True,
@@ -107,15 +104,13 @@ def visible_gpus() -> list[Gpu]:
     """The same, each as its driver describes it."""
     found = []
     for handle in visible_handles():
-        # A MIG instance has the compute capability and the power limit of the whole GPU.
+        # A MIG instance has the compute capability of the whole GPU.
         whole = ask(pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle, handle) or handle
         memory, attributes = ask(pynvml.nvmlDeviceGetMemoryInfo, handle), ask(pynvml.nvmlDeviceGetAttributes, handle)
-        limit_mw = ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, whole)
         gpu = Gpu(
             name=ask(pynvml.nvmlDeviceGetName, handle) or "NVIDIA GPU",
             memory_bytes=None if memory is None else memory.total,
             compute_capability=ask(pynvml.nvmlDeviceGetCudaComputeCapability, whole),
-            power_limit_w=None if limit_mw is None else limit_mw / 1000,
             multiprocessors=None if attributes is None else attributes.multiprocessorCount,
         )
         found.append(gpu)

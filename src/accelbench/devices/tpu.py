@@ -37,10 +37,8 @@ def look(
     if not (has_xla and has_libtpu):
         missing = "libtpu" if has_xla else "torch_xla"
         return absent(Device.tpu, f"{missing} is not installed: pip install 'torch_xla[tpu]'")
-    kind = environ.get("TPU_ACCELERATOR_TYPE")
-    details = {"chips": str(num_chips)} | ({"accelerator_type": kind} if kind else {})
     count = num_chips * CORES_PER_CHIP.get(name, 1)
-    return DeviceReport(device=Device.tpu, present=True, name=name, count=count, details=details)
+    return DeviceReport(device=Device.tpu, present=True, name=name, count=count, details={"chips": str(num_chips)})
 
 
 def find_chips(root: Path = Path("/")) -> list[str]:
