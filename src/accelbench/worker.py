@@ -34,9 +34,7 @@ def main(words: Sequence[str]) -> int:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print must not mix with the outcome
     answer = respond(Request(cell=cell, engine=spec.engine, data_folder=str(data_folder), timeout_s=cell.timeout_s))
     if answer.status != Status.ok or answer.measurement is not None:
-        # Unknown values are left out, except for the reason.
-        shown = {name: value for name, value in vars(answer).items() if value is not None or name == "reason"}
-        output.write(encode(shown) + "\n")
+        output.write(encode(answer) + "\n")
     output.close()
     if answer.user_error:
         return 2
