@@ -80,10 +80,6 @@ class Backend(BaseBackend, ABC):
         if self.callbacks is not None:
             self.callbacks.on_epoch_end(0)
 
-    def ran_on(self, weights: keras.Variable) -> str:
-        """The word for the device that has `weights` and the last result; both words, if they differ."""
-        return " and ".join(sorted({kind.lower() for kind in self.kinds(weights)}))
-
     def compiles(self) -> Compiles:
         """The number of executions that compiled something, and their seconds, including the run itself."""
         return self._num_compiles, self._compile_s

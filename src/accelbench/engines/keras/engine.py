@@ -184,7 +184,7 @@ class _Run(CellRun):
     def observe(self) -> Observed:
         """What ran; then the output of further executions. The loss is the mean of all steps since metrics began."""
         self.backend.settle(self.model)
-        ran_on, loss = self.backend.ran_on(self.observer.weights), None
+        kinds, loss = {kind.lower() for kind in self.backend.kinds(self.observer.weights)}, None
         self.seen.products = self.observer.products(train=self.trains)
         if self.trains:
             optimizer = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)  # of one that scales
@@ -198,7 +198,7 @@ class _Run(CellRun):
             self.keep_outputs(size, output_shapes(self.cell.model, size, self.shape, self.num_classes))
             self._look_for_kept_results()
         return Observed(
-            device=ran_on,
+            device=" and ".join(sorted(kinds)),
             device_name=self.device_name(),
             precision=self.observer.precision(self.seen.products.most, tf32=self.backend.uses_tf32()),
             num_devices=self.backend.num_devices,
