@@ -76,11 +76,10 @@ def ask(query: Callable[..., Answer], *args: object) -> Answer | None:
 
 
 def visible_handles() -> list[Handle]:
-    """The GPUs that CUDA_VISIBLE_DEVICES leaves visible, in its order; all GPUs if it is unset.
+    """The GPUs that CUDA_VISIBLE_DEVICES leaves visible, in its order; all if it is unset. Raises pynvml.NVMLError.
 
-    It is read as CUDA reads it (CUDA C++ Programming Guide, "CUDA environment variables"): indices, UUIDs or prefixes
-    of them, MIG UUIDs; the first word that names no GPU ends the list. Indices follow the PCI bus, as by default if all
-    GPUs are of one model. Raises pynvml.NVMLError: no NVIDIA driver answers.
+    As CUDA reads it (CUDA C++ Programming Guide, "CUDA environment variables"): indices, UUIDs or prefixes of them, MIG
+    UUIDs, up to the first word that names no GPU. Indices follow the PCI bus, as by default if all are of one model.
     """
     # Repeated calls are cheap: the library counts them, and it needs no shutdown before the process ends.
     pynvml.nvmlInit()

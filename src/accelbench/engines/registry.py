@@ -1,8 +1,8 @@
 """The processes that run an engine's cells: which module they run, and what they import and set before.
 
-Each engine is a folder of this package, named by its word in `vocab.Engine`. Its `spec.py` imports no framework and
-has `host_spec(cell) -> HostSpec`; engines in `vocab.EXPORTING` share `exported/spec.py`. No other folder imports an
-engine's folder, so that a cell depends only on the code of its engine and on the modules that all engines share.
+Each engine is a folder here, named by its word in `vocab.Engine`, whose `spec.py` has `host_spec(cell) -> HostSpec` and
+imports no framework; those in `vocab.EXPORTING` share `exported/spec.py`. No other folder imports an engine's, so that
+a cell depends only on the code of its engine and on the modules that all engines share.
 """
 
 import importlib

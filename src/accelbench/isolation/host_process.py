@@ -1,9 +1,8 @@
 """The host: a small process that owns one preloaded forkserver and runs requests from it, one at a time.
 
-`hosts.Hosts` starts it. The first line on standard input is the list of modules to preload; each further line is a
-request and gets one line on the pipe of answers, its outcome. An empty line before that one says that nothing more is
-timed. A cell of several processes has the answer of its rank 0, and ends as soon as any rank fails. When standard input
-closes, the host kills what runs and exits.
+`hosts.Hosts` starts it. The first line on standard input lists the modules to preload; each further line is a request,
+and gets its outcome as one line on the pipe of answers, after an empty one once nothing more is timed. A cell of
+several processes has the answer of its rank 0, and ends as soon as a rank fails. The host ends with its standard input.
 """
 
 import contextlib

@@ -104,20 +104,17 @@ class _Moment(NamedTuple):
 class Sampler:
     """Samples a process and its descendants at each call of `sample`; the host calls it again after `pause_s`.
 
-    `host_memory_mb` is the sum of the resident set sizes: shared pages count in each process. The processor time
-    includes processes that have ended and been waited for; `cpu_system_percent` is the part of it that the kernel
-    worked. `other_cpu_utilization_percent` is the use by all others of the cores that this process may use, which are
-    the cell's, `steal_percent` the time that a hypervisor gave to other machines while these cores had work.
-    `waiting_percent` is the time for which threads of the tree were ready to run and had no core, 100 for one thread
-    that always waits; of at most `MAX_THREADS`. `gpu_<i>_...` describe the i-th visible GPU as a whole. A figure that
-    the system doesn't report is None.
+    `host_memory_mb` sums up resident sets, each with its shared pages. Processor time includes processes that ended and
+    were waited for; `cpu_system_percent` is the part that the kernel worked. `other_cpu_utilization_percent` is the use
+    by all others of the cell's cores, `steal_percent` what a hypervisor took while these had work, `waiting_percent`
+    the time for which threads (at most `MAX_THREADS`) were ready and had no core, 100 for one that always waits.
+    `gpu_<i>_...` describe the i-th visible GPU as a whole. A figure that the system doesn't report is None.
     """
 
     def __init__(self, pid: int, num_gpus: int = 0, others: Sequence[int] = ()) -> None:
         """Starts without a sample; the utilisation of the first one is measured from here.
 
-        `pid` is the root of the process tree; the cell uses the first `num_gpus` of the visible GPUs. The trees of
-        `others`, further ranks of the cell, are included; sampling goes on if one of them ends.
+        `pid` is the root of the processes, and so are `others`, which may end; the first `num_gpus` GPUs count.
         """
         self._others_pids = others
         self._root: int | None = None

@@ -1,7 +1,6 @@
 """What a number promises, and what was observed of it; docs/measuring.md has the table.
 
-A check sees all of the work, or a part that nothing in the process can know before. Where it can't look, it says that
-nothing was observed.
+A check sees all of the work, or a part that nothing in the process can know before, or says that it saw nothing.
 """
 
 import copy

@@ -1,7 +1,6 @@
 """Tells the host of a cell's process when something is timed, so that a clock outside of the process can check it.
 
-The host runs no user code. It notes on its own clock when a section begins and ends; `judging.asked` compares that
-with the times that the process claims.
+The host runs no user code; `judging.asked` compares what it saw with the times that the process claims.
 """
 
 import os

@@ -48,10 +48,9 @@ class Service:
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
-    """Raw times of each request, in nanoseconds of CLOCK_MONOTONIC; -1: did not happen.
+    """Raw times of each request (of `multi_stream`, a query), in nanoseconds of CLOCK_MONOTONIC; -1: did not happen.
 
-    A request of `multi_stream` is a query of eight samples. A run that ended early has the requests whose fate is
-    known: those that were answered, and those that had waited for longer than the limit.
+    A run that ended early has those whose fate is known: that were answered, or had waited for longer than the limit.
     """
 
     due: Times
@@ -70,10 +69,9 @@ class Served:
 
 
 def serve(service: Service, protocol: Protocol, server: Server, seed: int, until_s: float = math.inf) -> Served:
-    """Serves requests as `protocol` says, see docs/serving.md, and returns once its threads and processes have ended.
+    """Serves requests as `protocol` says, see docs/serving.md, until `until_s` of `time.perf_counter` at the latest.
 
-    `until_s` is when to end at the latest, of `time.perf_counter`. An exception of a worker is counted, except for one
-    that says that memory is used up, which is raised, as is any exception of `service.prepare`.
+    An exception of a worker is counted; one that says that memory is used up is raised, as any of `service.prepare` is.
     """
     # A further query of these would begin before the answer to the first.
     crew = _Crew(service, 1 if protocol in ONE_AT_A_TIME else len(service.workers))

@@ -82,10 +82,9 @@ def run(
     exported: Path | None = None,
     requests: Path | None = None,
 ) -> Measurement | None:
-    """Runs `cell` in this process, which must have run no other; `work` is that of one step, if it has been counted.
+    """Runs `cell` in this process, which ran no other; an UnsupportedError if it can't. See `CellRun.measure`.
 
-    The file `requests` gets the raw times of requests. `exported` is the folder that `export` wrote for the cell in
-    another process; None: it is exported in this one. Raises an UnsupportedError if the cell can't run.
+    `exported` is the folder that `export` wrote for the cell in another process; None: it is exported in this one.
     """
     with tempfile.TemporaryDirectory(prefix="exported-") as own:
         cell_run = _Run(cell, data_folder, make(cell))
