@@ -59,9 +59,6 @@ def usable_cores(root: Path = Path("/")) -> int:
 
 
 def _cpuinfo(root: Path) -> dict[str, str]:
-    try:
-        text = (root / "proc/cpuinfo").read_text()
-    except OSError:
-        return {}
+    text = (root / "proc/cpuinfo").read_text()
     pairs = (line.partition(":") for line in text.split("\n\n")[0].splitlines())
     return {key.strip(): value.strip() for key, _, value in pairs}

@@ -1,6 +1,5 @@
 """NVIDIA GPUs: those that a CUDA process here would see; present if both their driver and the installed torch can."""
 
-import contextlib
 import os
 import re
 from collections.abc import Callable
@@ -59,10 +58,7 @@ def look(torch_folder: Path | None = None) -> DeviceReport:
 
 def torch_cuda_version(torch_folder: Path | None) -> str | None:
     """The CUDA release that torch was built for, such as `12.8`, without importing it; None for a CPU build."""
-    text = ""
-    if torch_folder is not None:
-        with contextlib.suppress(OSError):
-            text = (torch_folder / "version.py").read_text()
+    text = (torch_folder / "version.py").read_text() if torch_folder else ""
     match = re.search(r"^cuda\b.*= '([\d.]+)'$", text, re.MULTILINE)
     return match[1] if match else None
 

@@ -45,10 +45,7 @@ def find_chips(root: Path = Path("/")) -> list[str]:
     """The TPU chips on the PCI bus, by name. Google's other PCI devices, such as network cards, are left out."""
     found = []
     for folder in sorted(root.glob("sys/bus/pci/devices/*")):
-        try:
-            vendor, device = ((folder / key).read_text().strip() for key in ("vendor", "device"))
-        except OSError:
-            continue
+        vendor, device = ((folder / key).read_text().strip() for key in ("vendor", "device"))
         if vendor == GOOGLE_PCI_VENDOR_ID and device in CHIPS:
             found.append(CHIPS[device])
     return found
