@@ -98,7 +98,6 @@ class Arrivals:
         command += [str(file), str(theirs), str(server.rate), str(seed), self._folder.name]
         with open(file, "wb"), open(theirs, "wb"):
             self._process = subprocess.Popen(command, bufsize=0, pass_fds=[file, theirs], stdin=subprocess.PIPE)
-        self.pid = self._process.pid
         with contextlib.suppress(OSError):  # a user may have no further pipe of this size
             fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)  # where it is full, requests are late
 
