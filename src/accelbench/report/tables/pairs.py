@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from itertools import combinations
+from operator import itemgetter
 from statistics import fmean
-from typing import NamedTuple
 
 from accelbench.answers.cells import NOTE
 from accelbench.answers.pairs import OPTIONS, Pair
-from accelbench.answers.process import Process
 from accelbench.answers.words import options_text
 from accelbench.presentation import significant
 from accelbench.report.read import Sweep
@@ -23,7 +22,6 @@ ERROR = (
 # Accuracies are called equal if the whole interval of their difference is within this margin.
 MARGIN = 0.01
 MIN_SEEDS = 3
-
 
 COLUMNS: list[Column[Pair]] = [
     Column("model, and what is done", lambda pair: pair.what),
@@ -47,31 +45,6 @@ def table(title: str, found: Sequence[Pair]) -> Table | None:
     return tabulate_known(title, COLUMNS, found, [NOTE])
 
 
-class Trained(NamedTuple):
-    """Two devices that trained the same settings with several seeds."""
-
-    process: Process  # one of them, which differ only in device and seed
-    first: str  # device
-    second: str
-    accuracies: tuple[list[float], list[float]]  # of each device, shares of 1
-    difference: MeanDifference  # of the first device's mean less the second's
-
-
-ACCURACY_COLUMNS: list[Column[Trained]] = [
-    Column("network", lambda pair: pair.process.cell.model.name),
-    Column("precision", lambda pair: pair.process.cell.precision),
-    Column("options", lambda pair: options_text(pair.process.row)),
-    Column("epochs", lambda pair: pair.process.cell.epochs, count),
-    Column("devices", lambda pair: f"{pair.first} less {pair.second}"),
-    Column("seeds", lambda pair: " and ".join(str(len(each)) for each in pair.accuracies)),
-    Column("accuracies (%)", lambda pair: " and ".join(significant(100 * fmean(each)) for each in pair.accuracies)),
-    Column("difference (points)", lambda pair: 100 * pair.difference.mean, number),
-    Column("low", lambda pair: 100 * pair.difference.low, number),
-    Column("high", lambda pair: 100 * pair.difference.high, number),
-    Column("verdict", lambda pair: verdict(pair.difference)),
-]
-
-
 def verdict(difference: MeanDifference) -> str:
     """`equal` if the interval lies within the margin, `different` if it leaves out zero, else `undecided`."""
     # As a test of equivalence this is conservative: TOST (Schuirmann 1987) would take the 90 % interval.
@@ -84,19 +57,30 @@ def accuracies(sweep: Sweep) -> Table | None:
     """Each pair of devices that trained the same settings with `MIN_SEEDS` seeds or more; None without such a pair."""
     trained = [each for each in sweep.planned if each.is_ok and each.cell.mode == Mode.train]
     known = [each for each in trained if each.number("accuracy") is not None]
-    found = []
+    rows: list[dict[str, object]] = []
     for group in grouped(known, lambda each: group_key(each.all_but("device", "seed"))).values():
         by_device = grouped(group, lambda each: each.cell.device.value)
-        enough = {
-            device: [each.number("accuracy") or 0.0 for each in of_device]
-            for device, of_device in by_device.items()
-            if len(of_device) >= MIN_SEEDS
-        }
-        for first, second in combinations(enough, 2):
-            both = enough[first], enough[second]
-            found.append(Trained(group[0], first, second, both, mean_difference(*both)))
+        for both in combinations([device for device, of in by_device.items() if len(of) >= MIN_SEEDS], 2):
+            sides = [[each.number("accuracy") or 0.0 for each in by_device[device]] for device in both]
+            found, one = mean_difference(sides[0], sides[1]), group[0]
+            rows.append(
+                {
+                    "network": one.cell.model.name,
+                    "precision": one.cell.precision,
+                    "options": options_text(one.row),
+                    "epochs": count(one.cell.epochs),
+                    "devices": " less ".join(both),
+                    "seeds": " and ".join(str(len(each)) for each in sides),
+                    "accuracies (%)": " and ".join(significant(100 * fmean(each)) for each in sides),
+                    "difference (points)": number(100 * found.mean),
+                    "low": number(100 * found.low),
+                    "high": number(100 * found.high),
+                    "verdict": verdict(found),
+                }
+            )
     notes = [
         f"Low and high bound the difference of the means over seeds with 95 % confidence (Welch). Equal: the whole "
         f"interval is within {100 * MARGIN:g} point of zero."
     ]
-    return tabulate_known("Accuracy across devices", ACCURACY_COLUMNS, found, notes)
+    columns = [Column(heading, itemgetter(heading)) for heading in (rows[0] if rows else ())]
+    return tabulate_known("Accuracy across devices", columns, rows, notes)
