@@ -109,9 +109,7 @@ def test_a_page_of_very_many_cells_shows_the_newest_ones_of_the_newest_sweep(tmp
     monkeypatch.setattr(sweeps, "MANY", 5)
     monkeypatch.setattr(sweeps, "SHOWN", 4)
     page = build.build(tmp_path / "results", tmp_path / "part")
-    notice = (
-        "12 cells are too many for one page: its answers are of all, and it shows 4 cells of the newest sweep, later."
-    )
+    notice = "12 cells are too many for one page: its answers are of all, and it shows the last 4 cells"
     assert notice in page.read_text()
     assert len((page.parent / "cells.csv").read_text().splitlines()) == 13
     shown, _ = sweeps.newest(sweeps.read_all(tmp_path / "results"))

@@ -67,10 +67,9 @@ CAPACITY_COLUMNS: list[Column[Capacity]] = [
     Column("how sure", lambda capacity: capacity.how_sure),
 ]
 TOKEN_NOTE = (
-    "Tokens/s in all, with the prefill, follow the speed of the cell, of all its processes. The other figures are of "
-    "its typical process: decoding, the tokens of all sequences per second after the first ones, with a 95 % interval "
-    "over generations. Percentiles are of all decode steps, each of which gives a token of every sequence. The "
-    "sampling is greedy, and no sequence ends early."
+    "Tokens/s in all: with the prefill, of all processes; the other figures are of the typical one. Decoding: the "
+    "tokens of all sequences per second after the first ones, with a 95 % interval over generations. Percentiles: of "
+    "decode steps, each a token of every sequence. The sampling is greedy, and no sequence ends early."
 )
 TOKEN_COLUMNS: list[Column[MeasuredCell]] = [
     Column("cell", lambda cell: cell.label),
@@ -82,11 +81,10 @@ TOKEN_COLUMNS: list[Column[MeasuredCell]] = [
     Column("key-value cache (MB)", "kv_cache_mb", number),
 ]
 TARGET_NOTE = (
-    "Seconds: the median from the start of the process to the end of the evaluation that reached the target, with its "
-    "exact 95 % interval; not before: the end of the evaluation before that. A seed that did not arrive counts as "
-    "longer than all. The other figures are medians, too. Of all: the seeds that would arrive. Expected: another seed "
-    "is begun wherever one does not. MLPerf's clock begins with the data, AlgoPerf's counts training alone, and "
-    "airbench's training without compiling, and one evaluation."
+    "Seconds: the median to the end of the evaluation that reached the target, with its exact 95 % interval; not "
+    "before: the evaluation before that. A seed that did not arrive counts as longer than all. Of all: the seeds that "
+    "would arrive. Expected: another seed is begun wherever one does not. MLPerf counts from the data on, AlgoPerf the "
+    "training alone, airbench that without compiling, and one evaluation."
 )
 TARGET_COLUMNS: list[Column[Setting]] = [
     Column("setting", lambda setting: setting.name),

@@ -317,10 +317,9 @@ def newest(sweeps: Sequence[Sweep]) -> tuple[list[Sweep], list[str]]:
     if num_cells <= MANY:
         return list(sweeps), []
     last = max(sweeps, key=lambda sweep: max((each.started_at for each in sweep.processes), default=""))
-    chosen = {id(each) for each in sorted(last.cells, key=lambda each: each.started_at, reverse=True)[:SHOWN]}
-    cells = [each for each in last.cells if id(each) in chosen]
+    cells = last.cells[-SHOWN:]
     notice = (
-        f"{num_cells:,} cells are too many for one page: its answers are of all, and it shows {len(cells):,} cells of "
-        f"the newest sweep, {last.folder}. cells.csv has every cell."
+        f"{num_cells:,} cells are too many for one page: its answers are of all, and it shows the last "
+        f"{len(cells):,} cells of the newest sweep, {last.folder}. cells.csv has every cell."
     )
     return [replace(last, cells=cells)], [notice]
