@@ -190,23 +190,23 @@ def without_secrets(value: T, environ: Mapping[str, str] = os.environ) -> T:
     """
     hide = masker(environ)
     texts: list[str] = []
-    _add_texts(value, texts)
+    _add_texts([value], texts)
     together = "\n".join(texts)  # one look at all of them: few records hold any
     return value if hide(together) == together else _each_masked(value, hide)
 
 
 def _add_texts(value: Any, texts: list[str]) -> None:
-    if isinstance(value, str):
-        texts.append(value)
-    elif not NUMBERS.issuperset(map(type, parts := _parts(value))):
-        for part in parts:
+    for part in _parts(value):
+        if type(part) is str:
+            texts.append(part)
+        elif type(part) not in NUMBERS and not NUMBERS.issuperset(map(type, _parts(part))):
             _add_texts(part, texts)
 
 
 def _parts(value: Any) -> Collection[Any]:
-    if isinstance(value, list | tuple):
-        return value
-    if isinstance(value, Mapping):
+    if type(value) in (list, tuple):
+        return value  # type: ignore[no-any-return]
+    if type(value) is dict or isinstance(value, Mapping):  # the first is found sooner
         return value.values()
     return vars(value).values() if dataclasses.is_dataclass(value) else ()
 
