@@ -23,9 +23,12 @@ class Rapl:
         self._ranges = [int((folder / "max_energy_range_uj").read_text()) for folder in packages]
         self._last = self._read()
 
-    def __call__(self) -> float:
-        """Joules so far."""
-        now = self._read()
+    def __call__(self) -> float | None:
+        """Joules so far; None if a counter can't be read now."""
+        try:
+            now = self._read()
+        except (OSError, ValueError):
+            return None
         for before, after, most in zip(self._last, now, self._ranges, strict=True):
             self._total += after - before + (most if after < before else 0)
         self._last = now

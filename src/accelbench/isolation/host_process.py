@@ -258,11 +258,12 @@ def death(exitcode: int | None, num_oom_kills: int, log: str) -> Outcome:
 
 
 def log_end(path: str, size: int = ERROR_SIZE) -> str:
-    """The last characters of a log, with *** for secrets."""
-    with open(path, "rb") as log:
+    """The last characters of a log, with *** for secrets; empty if it is gone."""
+    with contextlib.suppress(OSError), open(path, "rb") as log:
         start = max(0, os.path.getsize(path) - READ_BYTES)
         log.seek(start)
         text = log.read(READ_BYTES).decode(errors="replace")
-    if start:  # the first word may be the rest of a secret
-        text = text.partition("\n")[2]
-    return masked(text)[-size:]
+        if start:  # the first word may be the rest of a secret
+            text = text.partition("\n")[2]
+        return masked(text)[-size:]
+    return ""

@@ -148,6 +148,7 @@ class Hosts:
         return self._hosts[spec.key]
 
     def _ask(self, spec: HostSpec, request: Request, meanwhile: Callable[[], None] | None = None) -> Outcome:
+        Path(self._scratch).mkdir(exist_ok=True)  # it is the cells' TMPDIR: one may have emptied or removed it
         host = self._host(spec)
         reason = "the process that starts cells died"
         with tempfile.NamedTemporaryFile(dir=self._scratch, suffix=".log", delete=False) as log:
