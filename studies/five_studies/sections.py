@@ -2,9 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from matplotlib.figure import Figure
-
-from accelbench.report.extension import Addition
+from accelbench.report.extension import Addition, Picture
 from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Table
 from accelbench.schema.vocab import Device
@@ -12,9 +10,6 @@ from five_studies import batches, beside, devices, pictures, power, published, s
 from five_studies.claims import claims as claims
 from five_studies.comparison import METRICS
 from five_studies.headline import headline as headline
-
-# File name of a picture, what it shows, and the picture; None if there is nothing to draw.
-Drawn = Iterator[tuple[str, str, Figure | None]]
 
 # Study 000's figures by family of networks: name of the file, what it shows, and a cell's value.
 FAMILIES: Sequence[tuple[str, str, pictures.Value | Device]] = (
@@ -53,7 +48,7 @@ def of_suite(sweep: Sweep, warning: str) -> Addition:
         main=main,
         caveats=published.caveats(sweep.study),
         tables=known,
-        pictures=[(name, what, figure) for name, what, figure in _drawn(sweep, warning) if figure],
+        pictures=list(_pictures(sweep, warning)),
     )
 
 
@@ -62,8 +57,15 @@ def of_page() -> list[Table]:
     return [published.known_errors_table()]
 
 
-def _drawn(sweep: Sweep, warning: str) -> Drawn:
+def _pictures(sweep: Sweep, warning: str) -> Iterator[Picture]:
+    def title(what: str) -> str:
+        return f"{what}, {sweep.suite}"
+
     learning = "Accuracy and loss per epoch"
-    yield "curves", learning, pictures.curves(sweep, f"{learning}, {sweep.suite}", warning)
+    drawn = [("curves", learning, pictures.curves(sweep, title(learning), warning))]
     for name, what, value in FAMILIES if sweep.study == "000" else ():
-        yield name, what, pictures.families(sweep.cells, value, f"{what}, {sweep.suite}", warning)
+        drawn.append((name, what, pictures.families(sweep.cells, value, title(what), warning)))
+    for name, what, figure in drawn:
+        if figure:
+            alt = f"{title(what)}; the tables hold its values"
+            yield Picture(path=f"plots/{name}_{sweep.folder}.png", alt=alt, figure=figure)
