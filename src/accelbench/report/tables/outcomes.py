@@ -13,14 +13,12 @@ from accelbench.schema.vocab import UNEXPECTED, Device, Status
 LABELS_SHOWN = 2
 # Outcomes, in the order in which they are shown.
 ORDER = [*(word for word in Status if word in UNEXPECTED), DISTURBED, UNREADABLE, NOT_RUN, Status.skipped]
-# An outcome, its reason, and the cells that share both.
-SameReason = tuple[str, str | None, list[MeasuredCell]]
-REASON_COLUMNS: list[Column[SameReason]] = [
-    Column("status", lambda same: same[0]),
-    Column("cells", lambda same: len(same[2]), count),
-    Column("reason", lambda same: same[1]),
-    Column("such as", lambda same: ", ".join(cell.label for cell in same[2][:LABELS_SHOWN])),
-    Column("suites", lambda same: ", ".join(dict.fromkeys(cell.cell.suite for cell in same[2]))),
+REASON_COLUMNS: list[Column[list[MeasuredCell]]] = [  # of cells that share an outcome and its reason
+    Column("status", lambda same: same[0].outcome),
+    Column("cells", len, count),
+    Column("reason", lambda same: same[0].reason),
+    Column("such as", lambda same: ", ".join(cell.label for cell in same[:LABELS_SHOWN])),
+    Column("suites", lambda same: ", ".join(dict.fromkeys(cell.cell.suite for cell in same))),
 ]
 FAILURE_COLUMNS: list[Column[Process]] = [
     Column("suite", lambda process: process.cell.suite),
@@ -34,9 +32,8 @@ FAILURE_COLUMNS: list[Column[Process]] = [
 def reasons(sweeps: Sequence[Sweep]) -> Table | None:
     """The cells that are not ok by their reason, unexpected failures first; None if all are ok."""
     bad = (cell for sweep in sweeps for cell in sweep.cells if not cell.is_ok)
-    groups = grouped(bad, lambda cell: (cell.outcome, cell.reason))
-    same = [(outcome, reason, alike) for (outcome, reason), alike in groups.items()]
-    same.sort(key=lambda each: (ORDER.index(each[0]), -len(each[2])))
+    groups = grouped(bad, lambda cell: (cell.outcome, cell.reason)).values()
+    same = sorted(groups, key=lambda alike: (ORDER.index(alike[0].outcome), -len(alike)))
     notes = ["cells.csv lists all of them."]
     return tabulate("What is missing, and why", REASON_COLUMNS, same, notes) if same else None
 
