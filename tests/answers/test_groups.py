@@ -26,7 +26,7 @@ def test_the_best_is_by_what_is_wanted_and_the_front_holds_what_no_other_beats(c
     group = chosen(BEATEN, MIDDLE, QUICK, FAST)
     assert speeds(best.unbeaten(group.cells)) == [1000, 500, 200]
     assert speeds(best.unbeaten(chosen(MIDDLE, MIDDLE).cells)) == [500]
-    told = [(round(cell.speed), criteria) for cell, criteria in best.choices(group.cells)]
+    told = [(round(cell.speed), criteria) for _, cell, criteria in best.choices(group)]
     assert told == [(1000, "throughput"), (200, "latency"), (500, "unbeaten")]
     within = chosen(BEATEN, MIDDLE, FAST).within  # a limit of latency, in ms
     assert (speeds(within(Limit(10)).cells), within(Limit(1))) == ([500], None)

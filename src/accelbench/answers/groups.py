@@ -187,14 +187,14 @@ def unbeaten(cells: Sequence[MeasuredCell]) -> list[MeasuredCell]:
     return [each for _, each in front]
 
 
-def choices(cells: Sequence[MeasuredCell]) -> list[tuple[MeasuredCell, str]]:
+def choices(group: Group) -> list[tuple[Group, MeasuredCell, str]]:
     """The best cells of a group, each with what it is best by (`throughput, latency`); then the rest of the front."""
     criteria: dict[str, list[str]] = {}
     for criterion, (column, sign) in CRITERIA.items():
-        known = {each.measured_key: sign * value for each in cells if (value := each.number(column)) is not None}
+        known = {each.measured_key: sign * value for each in group.cells if (value := each.number(column)) is not None}
         if known:
             criteria.setdefault(max(known, key=lambda key: known[key]), []).append(criterion)
-    for each in unbeaten(cells)[:MAX_UNBEATEN]:
+    for each in unbeaten(group.cells)[:MAX_UNBEATEN]:
         criteria.setdefault(each.measured_key, [UNBEATEN])
-    by_key = {each.measured_key: each for each in cells}
-    return [(by_key[key], ", ".join(of_one)) for key, of_one in criteria.items()]
+    by_key = {each.measured_key: each for each in group.cells}
+    return [(group, by_key[key], ", ".join(of_one)) for key, of_one in criteria.items()]

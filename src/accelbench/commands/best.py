@@ -106,13 +106,13 @@ def _check(chosen: Namespace) -> None:
 
 
 def _show_best(chosen: Namespace, context: Context) -> int:
-    from accelbench.answers.groups import Limit, groups
+    from accelbench.answers.groups import Limit, choices, groups
     from accelbench.answers.headline import beside_speeds, tips
     from accelbench.answers.sentences import answers
     from accelbench.answers.words import workload_text
     from accelbench.judging.costs import price_notes
     from accelbench.report import read as sweeps
-    from accelbench.report.tables.best import NOTE, OF_ONE, chosen_of
+    from accelbench.report.tables.best import NOTE, OF_ONE
     from accelbench.report.tables.table import bars, rendered, tabulate_known
     from accelbench.settings import params
     from accelbench.sweep import terminal
@@ -138,7 +138,7 @@ def _show_best(chosen: Namespace, context: Context) -> int:
     for text in told:
         say(console, f"{text}\n")
     for each in found:
-        best = chosen_of(each.group)
+        best = choices(each.group)
         say(console, terminal.sentence(each))
         if each.others:
             console.print(bars(each))

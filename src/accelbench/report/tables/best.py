@@ -58,14 +58,9 @@ OF_ONE: list[Column[Choice]] = [
 OF_ALL: list[Column[Choice]] = [Column("what", lambda choice: choice[0].what), *OF_ONE]
 
 
-def chosen_of(group: Group) -> list[Choice]:
-    """The cells of a group that are worth choosing."""
-    return [(group, cell, criteria) for cell, criteria in choices(group.cells)]
-
-
 def by_criterion(answers: Sequence[Answer]) -> Table | None:
     """The cells that are worth choosing beside the fastest of each model and mode; None without any."""
-    chosen = [choice for answer in answers for choice in chosen_of(answer.group) if choice[1] is not answer.fastest]
+    chosen = [choice for answer in answers for choice in choices(answer.group) if choice[1] is not answer.fastest]
     return tabulate_known("What else is worth choosing, by latency, energy or cost", OF_ALL, chosen, [NOTE])
 
 
