@@ -160,7 +160,6 @@ TARGET, DATA = "model.target=own_modules", "data.target=own_modules"
         ("Stops", "Data", {}, "Lightning's loop ended by itself"),
         ("Skips", "Data", {}, f"{TARGET}.Skips: on_train_batch_start returned -1, which skips batches"),
         ("Lit", "Several", {}, f"{DATA}.Several: train_dataloader returns several loaders"),
-        ("Lit", "Data", {"protocol": Protocol.fit}, "model=lightning: protocol=fit"),
         ("ReturnsNothing", "Data", {}, f"{TARGET}.ReturnsNothing: training_step returned None in 11 of 11"),
     ],
 )

@@ -33,7 +33,7 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Observed, Work
 from accelbench.schema.ranges import MAX_COUNT
 from accelbench.schema.text import beginning, message_of, one_line
-from accelbench.schema.vocab import XLA, Protocol, Span
+from accelbench.schema.vocab import Span
 
 MAX_AWAITED_S = 2.0  # of steps that are run until a weight changes
 
@@ -45,11 +45,7 @@ class _UsersRun(CellRun):
     fetches_inside = True
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend) -> None:
-        if cell.devices > 1 or cell.device in XLA:
-            raise UnsupportedError("model=lightning: runs on one device, the CPU or a GPU")
         super().__init__(cell, data_folder, backend)
-        if cell.protocol == Protocol.fit:
-            raise UnsupportedError("model=lightning: protocol=fit needs a test set: use protocol=window or steps")
         if self.to_target is not None:
             self.to_target.begin(Span.build)
         self.user_module = UserModule(cell, backend)
