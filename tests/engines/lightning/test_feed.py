@@ -7,8 +7,12 @@ import torch
 from PIL import Image
 
 from accelbench.data.arrays import Arrays, Encoded
+from accelbench.data.decode import decode
 from accelbench.data.order import Order
-from accelbench.engines.lightning.feed import ArrayFeed, DrawnFeed, JpegFeed, SingleItemLoader, random_images
+from accelbench.engines.lightning.feed import ArrayFeed, Decoder, DrawnFeed, JpegFeed, SingleItemLoader, random_images
+
+TURNED = Image.Exif()
+TURNED[0x0112] = 6  # to be turned by 90 degrees clockwise
 
 
 def numbered(num):
@@ -101,3 +105,19 @@ def test_the_parts_of_a_padded_pass_are_alike_and_hold_each_sample_once(jpeg):
     assert {len(batches) for batches in parts} == {2}
     pairs = [pair for batches in parts for batch in batches for pair in zip(*batch, strict=True)]
     assert sorted(int(image.flatten()[0]) for image, label in pairs if label >= 0) == list(range(9))
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "options"),
+    [
+        *(("RGB", "JPEG", {}), ("RGB", "JPEG", {"progressive": True, "exif": TURNED}), ("L", "JPEG", {})),
+        *(("CMYK", "JPEG", {}), ("RGBA", "PNG", {}), ("RGB", "BMP", {})),
+    ],
+)
+def test_a_picture_is_that_of_the_arrays_but_for_rounding(mode, kind, options):
+    x, y = np.meshgrid(np.linspace(0, 255, 90), np.linspace(0, 255, 70))
+    content = BytesIO()
+    Image.fromarray(np.stack([x, y, 255 - x], -1).astype(np.uint8)).convert(mode).save(content, kind, **options)
+    found, expected = Decoder(32)(content.getvalue()).numpy(), decode(content.getvalue(), 32)
+    assert (found.shape, found.dtype) == ((32, 32, 3), np.uint8)
+    assert np.abs(found.astype(int) - expected).max() <= 1

@@ -1,10 +1,9 @@
 import torch
 
-from accelbench.devices import cpu
 from accelbench.engines.lightning import engine
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.work import busiest
-from accelbench.schema.vocab import Mode, Precision
+from accelbench.schema.vocab import Mode
 from accelbench.schema.workload import ModelSpec
 from fakes import make_cell
 from marks import IGNORES_LIGHTNINGS_WARNINGS
@@ -24,14 +23,6 @@ def test_an_lstm_has_a_fused_kernel_and_an_rnn_has_none(digits):
         assert lstm[name].num_calls == 3  # one for each layer
     assert "aten::mkldnn_rnn_layer" not in rnn
     assert rnn["aten::addmm"].num_calls >= 3 * 28  # one for each layer and row
-
-
-def test_a_kernel_that_the_precision_lacks_is_seen(digits):
-    cnn = ModelSpec(name="cnn", args={"channels": 8})
-    fast = operators(digits, model=cnn)
-    slow = operators(digits, model=cnn, precision=Precision.fp16)
-    assert "aten::mkldnn_convolution" in fast
-    assert ("aten::mkldnn_convolution" in slow) == ("avx512_fp16" in cpu.look().details["instruction_sets"].split())
 
 
 class Product:

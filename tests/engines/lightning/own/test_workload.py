@@ -21,6 +21,7 @@ from own_code import losses_of_a_plain_loop
 
 pytestmark = IGNORES_LIGHTNINGS_WARNINGS
 OWN, TWO, LOSS = "own_code", ("TwoInputs", "two_inputs"), "sum_of_squares"
+ONCE_MEASURED = ("protocol=fit", "channels_last")  # what a check does not find
 TWO_STEPS = {"protocol": Protocol.steps, "warmup": 1, "steps": 2}
 
 
@@ -127,6 +128,7 @@ def test_samples_are_what_a_function_counts(tmp_path):
         (("TwoInputs", "tokens"), {}, f"model.batch={OWN}.tokens: has ids, mask, labels, and the network gets left"),
         (("Tokens", "tokens"), {"inputs": ("id",)}, f"model.batch={OWN}.tokens: has ids, mask, labels, and the netw"),
         (TWO, {"tokens": f"{OWN}.none"}, "model.tokens: should return a whole number above 0, not 0"),
+        (TWO, {"args": {"widht": 3}}, f"model.args: {OWN}.TwoInputs: got an unexpected"),
         ((*TWO, "detached_loss"), {}, f"model.loss={OWN}.detached_loss: should return a scalar tensor that depends"),
         ((*TWO, "one_sample"), {}, f"model.loss={OWN}.one_sample, called with (output, batch): too many positional"),
         ((*TWO, LOSS), {"optimizer": f"{OWN}.one_sample"}, f"model.optimizer={OWN}.one_sample, called with (paramet"),
@@ -136,8 +138,9 @@ def test_samples_are_what_a_function_counts(tmp_path):
     ],
 )
 def test_a_mistake_is_one_sentence_that_names_the_setting(tmp_path, asked, changes, told):
-    with pytest.raises((UserError, UnsupportedError), match=f"^{re.escape(told)}"):
-        measured(tmp_path, *asked, **changes)
+    for call in (engine.run,) if told.startswith(ONCE_MEASURED) else (engine.check, engine.run):
+        with pytest.raises((UserError, UnsupportedError), match=f"^{re.escape(told)}"):
+            call(own_cell(*asked, **changes), tmp_path)
 
 
 @pytest.mark.gpu
