@@ -100,7 +100,7 @@ class _LiveWorkload(OwnWorkload):
     def build(self) -> nn.Module:
         return _copy_of(self.original).to(device="cpu").float()
 
-    def unseen(self, *, labelled: bool = False) -> Any:
+    def unseen(self) -> Any:
         """The samples change places, or the values of a single one, and floating-point numbers are a little smaller."""
         axis, factor = 0 if num_rows(self.first) > 1 else -1, random.SystemRandom().uniform(0.98, 0.99)
 

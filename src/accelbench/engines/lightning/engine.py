@@ -310,7 +310,7 @@ class _Run(NetworkOutputs):
         if self.trains:
             self.trained.note_settings(self.trainer.optimizers)
             if self.is_plain:
-                unseen = self.workload.unseen(labelled=True)
+                unseen = self.workload.unseen()
                 with training.noting_gradients(training.trainable(self.network), seen), watched(self.seen.products):
                     step.compute(step.copy_in(unseen))
                 seen.num_later = 1
@@ -322,7 +322,7 @@ class _Run(NetworkOutputs):
 
     def _gives_again(self, step: InferStep) -> bool:
         """Whether of three forward passes of training on different inputs two neighbours alone give the same."""
-        batches = [self.workload.unseen(labelled=True) for _ in range(3)]
+        batches = [self.workload.unseen() for _ in range(3)]
         outputs = []
         for batch in batches:
             with step.context():
@@ -360,7 +360,7 @@ class _Run(NetworkOutputs):
 
     def _work(self) -> Work:
         """What one step has to do, counted after everything was measured: counting takes memory."""
-        of_rank = count(self.cell, self.network, self.workload.task, self.workload.example(labelled=self.trains))
+        of_rank = count(self.cell, self.network, self.workload.task, self.workload.example())
         return of_rank.of_devices(self.ranks.num)
 
     def warnings(self) -> Iterator[str]:

@@ -86,16 +86,11 @@ class Images:
         """The shapes that the output may have; None if it may be any structure of tensors."""
         return output_shapes(self.cell.model, self.num_rows, self.shape, self.num_classes)
 
-    def example(self, *, labelled: bool = False) -> Any:
-        """A whole batch as the feed gives it to inference: the first images, repeated; if `labelled`, as to training.
-
-        The labelled one has no contents, since memory may be scarce after a training.
-        """
+    def example(self) -> Any:
+        """A whole batch like the feed's: the first images, repeated; in training with labels."""
         images = self._first_images(NUM_SAMPLES)
-        if labelled:
-            like = torch.empty((self.num_rows, *images.shape[1:]), dtype=images.dtype, device="meta")
-            return like, torch.empty(self.num_rows, dtype=torch.int64, device="meta")
-        return (images[torch.arange(self.num_rows) % len(images)],)
+        images = images[torch.arange(self.num_rows) % len(images)]
+        return (images, torch.zeros(self.num_rows, dtype=torch.int64)) if self.trains else (images,)
 
     def _first_images(self, most: int) -> Tensor:
         num = min(most, self.num_rows)
@@ -105,12 +100,12 @@ class Images:
             return images[:num]
         return torch.as_tensor(np.asarray(load_split(self.data_folder, "test").images[:num]))
 
-    def unseen(self, *, labelled: bool = False) -> tuple[Tensor, ...]:
-        """A further batch that the feed never gives; if `labelled`, as it gives it to training."""
+    def unseen(self) -> tuple[Tensor, ...]:
+        """A further batch that the feed never gives, in training with labels."""
         like = self._first_images(1)
         images = unseen_images(self.num_rows, tuple(like.shape[1:]), floats=like.is_floating_point())
         inputs = torch.from_numpy(images).to(like.dtype)
-        return (inputs, torch.randint(self.num_classes, (self.num_rows,))) if labelled else (inputs,)
+        return (inputs, torch.randint(self.num_classes, (self.num_rows,))) if self.trains else (inputs,)
 
     def alike(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """A further batch that the feed never gives: other random images, or shifted pictures of the data set.

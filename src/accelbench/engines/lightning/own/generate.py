@@ -133,10 +133,10 @@ class GenerateWorkload(TransformersWorkload):
             further = TokenMaker(self.cell, self.num_samples, self.cell.generate.new_tokens)()["input_ids"]
         return {"input_ids": torch.cat([prompts["input_ids"], further], 1)}
 
-    def example(self, *, labelled: bool = False) -> Any:
+    def example(self) -> Any:
         return self._forced(super().example())
 
-    def unseen(self, *, labelled: bool = False) -> Any:
+    def unseen(self) -> Any:
         return self._forced(super().unseen())
 
     def seen(self, batch: Any, result: Sequence[Tensor]) -> Any:

@@ -247,10 +247,10 @@ class OwnWorkload:
     def shapes(self) -> None:
         return None
 
-    def example(self, *, labelled: bool = False) -> Any:
+    def example(self) -> Any:
         return mapped(self.first, Tensor.cpu)
 
-    def unseen(self, *, labelled: bool = False) -> Any:
+    def unseen(self) -> Any:
         """A batch that is drawn from a random seed. If it is one of the feed's, whatever the seed, it is varied."""
         pl.seed_everything(SystemRandom().randrange(2**31, 2**32), verbose=False)
         unseen = self._maker(self.num_samples)()  # of another maker, whose tokens do not count
