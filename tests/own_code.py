@@ -91,9 +91,7 @@ COUNTS = []  # what `varying` gives next
 FUNCTIONS = {
     "wrong_size": lambda batch_size: torch.randn(batch_size + 1, 32),
     "no_tensors": lambda batch_size: {"ids": [1, 2, 3]},
-    "vector_loss": lambda output, batch: output["sum"].sum(1),
     "detached_loss": lambda output, batch: output["sum"].detach().mean(),
-    "no_optimizer": lambda parameters, lr: lr,
     "none": lambda batch: 0,
     "one_sample": lambda batch: 1,
     "two_samples": lambda batch: 2,
