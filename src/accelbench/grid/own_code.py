@@ -1,14 +1,7 @@
-"""The user's own code that cells name: its files, their digest, and whether it has what is named.
+"""The user's own code that cells name: its files and their digest. Nothing is imported, and no lock is needed."""
 
-It reads the text alone: nothing is imported, and no lock is needed. Only what is surely missing is refused: a module
-may define names in ways that its text does not show.
-"""
-
-import ast
 import hashlib
-import re
 import sys
-import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
@@ -21,9 +14,6 @@ from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import read_bytes
 
-# A module whose text has one of these may define, or import, other names than it has in it.
-DYNAMIC = {"__getattr__", "globals", "locals", "vars", "exec", "eval", "setattr", "__dict__", "__path__", "modules"}
-IMPORTS_ALL = re.compile(r"\bimport\s*\(?\s*\*")
 # Modules whose version in the cell's interpreter is in the identity.
 VERSIONED = {*sys.stdlib_module_names, *COMPUTING, *(name.replace("-", "_") for name in COMPUTING)}
 
@@ -63,14 +53,9 @@ def source_files(flag: str, path: str, places: Sequence[str] | None = None) -> d
 
 
 def check_own_code(cells: Iterable[Cell]) -> None:
-    """Checks the dotted paths of the user's code that `cells` name.
-
-    Raises UserError: a module is missing or is no Python, or has no class or function of that name, or `python` would
-    run another copy of it.
-    """
+    """Raises a UserError if a package that `cells` name is missing, or if `python` would run another copy of it."""
     for flag, path, python in {(*source, cell.python) for cell in cells for source in cell.own_code.items()}:
         files, name = source_files(flag, path), path.partition(".")[0]
-        _check(flag, path)
         with suppress(UserError):  # not there
             # The identity has the digest of the copy here, so that the other interpreter must run the same one.
             if python is None or name in VERSIONED:
@@ -83,27 +68,3 @@ def check_own_code(cells: Iterable[Cell]) -> None:
             f"{flag}={path}: python={python} would run its own copy of {name}, if any: its source must be "
             "in the working folder or one of PYTHONPATH that is no site-packages; a folder of code needs an __init__.py"
         )
-
-
-def _check(flag: str, path: str) -> None:
-    module, places = None, ["", *sys.path]
-    for part in path.split("."):
-        # By its last part alone: of a dotted name, the package would have to be imported.
-        found = PathFinder.find_spec(part, places) if places else None
-        if found is None:
-            break
-        module, places = found, list(found.submodule_search_locations or [])
-    if module is None or found is not None or not str(module.origin).endswith(".py"):
-        return
-    try:
-        text = read_bytes(Path(str(module.origin)))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the import shows them
-            ast.parse(text)
-    except (OSError, UserError, MemoryError, RecursionError):
-        return
-    except (SyntaxError, ValueError) as error:
-        raise UserError(f"{flag}={path}: can't be imported ({Path(str(module.origin)).name}: {error})") from error
-    words = set(re.findall(r"\w+", text.decode(errors="replace")))
-    if part not in words and not words & DYNAMIC and not IMPORTS_ALL.search(text.decode(errors="replace")):
-        raise UserError(f"{flag}={path}: the module {module.name} has no {part}")
