@@ -1,4 +1,7 @@
+from dataclasses import replace
+
 from accelbench.compare.record_sets import ComparedProcess
+from accelbench.compare.sureness import compare_processes
 from accelbench.schema.vocab import Status
 from fakes import make_cell
 
@@ -14,3 +17,9 @@ def process(rate=100.0, at=0, status=Status.ok, environment=None, data=None, **c
         rates=[rate] * 3 if status == Status.ok else [],
         was_beside_others=False,
     )
+
+
+def compare(first, second):
+    """Compares processes, given by the samples/s of their blocks."""
+    sides = ([replace(process(), rates=blocks) for blocks in side] for side in (first, second))
+    return compare_processes(*sides, anyway=True)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from accelbench.compare.machine_error import MIN_ROUNDS, Round, machine_error
-from accelbench.compare.sureness import compare
+from compare.conftest import compare
 
 SLOWED = 0.05
 NUM_BLOCKS = 12

@@ -4,7 +4,8 @@ import re
 import pytest
 
 from accelbench.compare.answer import difference
-from accelbench.compare.sureness import SpeedRatio, Verdict, compare
+from accelbench.compare.sureness import SpeedRatio, Verdict
+from compare.conftest import compare
 
 
 def test_the_ratio_is_of_the_medians_and_of_the_second_over_the_first():

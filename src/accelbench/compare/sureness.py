@@ -78,19 +78,6 @@ class SpeedRatio:
         return self.interleaved and self.high is not None and self.high < 1 - share
 
 
-def compare(
-    first: Sequence[Sequence[float]], second: Sequence[Sequence[float]], confidence: float = CONFIDENCE
-) -> SpeedRatio:
-    """Compares two samples of fresh processes, each given by the samples/s of its blocks, at least one."""
-    found = SpeedRatio(num_first=len(first), num_second=len(second))
-    if min(len(first), len(second)) < MIN_PROCESSES:
-        return found
-    a, b = (np.array([math.log(median(blocks)) for blocks in processes]) for processes in (first, second))
-    low, high = difference_interval(a, b, confidence)
-    ratio, medians = math.exp(b.mean() - a.mean()), math.exp(float(np.median(b) - np.median(a)))
-    return replace(found, ratio=ratio, low=math.exp(low), high=math.exp(high), medians=medians)
-
-
 def compare_processes(
     first: Sequence[ComparedProcess],
     second: Sequence[ComparedProcess],
@@ -99,8 +86,13 @@ def compare_processes(
     anyway: bool = False,
 ) -> SpeedRatio:
     """Compares the processes that stand; `anyway` gives a verdict even if they were not interleaved."""
-    a, b = ([process.rates for process in side if process.rates] for side in (first, second))
-    return replace(compare(a, b, confidence), interleaved=anyway or are_interleaved(first, second))
+    a, b = (np.array([math.log(median(each.rates)) for each in side if each.rates]) for side in (first, second))
+    found = SpeedRatio(num_first=len(a), num_second=len(b), interleaved=anyway or are_interleaved(first, second))
+    if min(len(a), len(b)) < MIN_PROCESSES:
+        return found
+    low, high = difference_interval(a, b, confidence)
+    ratio, medians = math.exp(b.mean() - a.mean()), math.exp(float(np.median(b) - np.median(a)))
+    return replace(found, ratio=ratio, low=math.exp(low), high=math.exp(high), medians=medians)
 
 
 def are_interleaved(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -> bool:
