@@ -145,14 +145,11 @@ def _in_doubt(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> str:
     doubted = sorted((cell for cell in ok if warnings_of(cell.row)), key=lambda cell: id(cell) not in compared)
     if not ok:
         return ""
-    kinds_of = [dict.fromkeys(cell.doubts) for cell in doubted]
-    said = ", ".join(f"{num} {kind}" for kind, num in Counter(kind for own in kinds_of for kind in own).most_common())
-    if num_several := sum(len(own) > 1 for own in kinds_of):
-        said += f"; {num_several} of them for several reasons"
-    named = [cell.label for cell in doubted]
-    few = named if len(named) <= MAX_DOUBTED else named[:FEW]
-    more = f" and {len(named) - FEW} more (column warnings of cells.csv)" * (len(few) < len(named))
-    which = f" are in doubt ({said}): {', '.join(few)}{more}" if doubted else " are in doubt"
+    kinds = Counter(kind for cell in doubted for kind in dict.fromkeys(cell.doubts))
+    said = ", ".join(f"{num} {kind}" for kind, num in kinds.most_common())
+    named = [cell.label for cell in doubted[: FEW if len(doubted) > MAX_DOUBTED else None]]
+    more = f" and {len(doubted) - FEW} more (column warnings of cells.csv)" * (len(named) < len(doubted))
+    which = f" are in doubt ({said}): {', '.join(named)}{more}" if doubted else " are in doubt"
     sentences = [f"Numbers of {len(doubted) or 'none'} of {counted(len(ok), 'measured cell')}{which}."]
     if found := stand_ins(cells):
         hold = "speeds hold for data of these shapes, accuracies don't"
