@@ -1,6 +1,5 @@
 """The engine AOTInductor: a network of PyTorch, exported and compiled to a library before it runs."""
 
-import tempfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -31,12 +30,7 @@ class AotInductor(Compiler):
 
         inductor.freezing = self.cell.options.freeze
         # Weights are constants for inductor only where no gradients are needed.
-        with (
-            skipping("AOTInductor"),
-            torch.no_grad(),
-            tempfile.TemporaryDirectory(prefix="inductor-") as cache,
-            fresh_cache(dir=cache),
-        ):
+        with skipping("AOTInductor"), torch.no_grad(), fresh_cache():
             path = torch._inductor.aoti_compile_and_package(exported, package_path=str(folder / FILE))
         return Path(path)
 

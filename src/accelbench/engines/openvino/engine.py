@@ -62,8 +62,7 @@ class OpenVino(Compiler):
         self.path = path
         self.settings = {"PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1, "INFERENCE_NUM_THREADS": threads}
         self.settings |= {"INFERENCE_PRECISION_HINT": HINTS[self.cell.precision]}
-        if self.cell.options.flush_denormals:
-            self.settings |= {FLUSHING: True}
+        self.settings |= {FLUSHING: True} if self.cell.options.flush_denormals else {}
         self.network = self._network()
         self.request = self.network.create_infer_request()
 
