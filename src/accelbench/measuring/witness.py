@@ -3,7 +3,6 @@
 The host runs no user code; `judging.asked` compares what it saw with the times that the process claims.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -14,11 +13,6 @@ Moment = StrEnum("Moment", ["ready", "begin", "end", "done"])
 # The sweep's file in memory, which stays if this process is killed; None without one.
 kept_path: str | None = None
 _listeners: list[Callable[[Moment], None]] = []
-
-
-def kept_file() -> int:
-    """A descriptor of the file that gets what is measured as it happens, at its end; see `kept_path`."""
-    return os.memfd_create("kept") if kept_path is None else os.open(kept_path, os.O_RDWR | os.O_APPEND)
 
 
 def keep(content: bytes) -> None:
