@@ -249,18 +249,11 @@ def _queries(num_gpus: int) -> dict[str, Callable[[], float | None]]:
     # Only the first package: a large machine has hundreds of these files, one per thread.
     heat = Path("/sys/devices/system/cpu/cpu0/thermal_throttle/package_throttle_count")
     if heat.exists():
-        queries["cpu_thermal_throttles"] = functools.partial(_number_in, heat)
+        queries["cpu_thermal_throttles"] = lambda: float(heat.read_text())
     for index, handle in enumerate(gpu.first_handles(num_gpus)):
         for figure, query in FIGURES.items():
             queries[f"gpu_{index}_{figure}"] = functools.partial(query, handle)
     return queries
-
-
-def _number_in(path: Path) -> float | None:
-    try:
-        return float(path.read_text())
-    except (OSError, ValueError):
-        return None
 
 
 class Witness:
