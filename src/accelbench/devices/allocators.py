@@ -6,7 +6,7 @@ import hashlib
 import os
 import platform
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -82,12 +82,6 @@ def running() -> Running | None:
     with contextlib.suppress(OSError):  # the file may have been replaced
         name = f"{name} {checksum(Path(path))[:8]}"
     return Running(word, name)
-
-
-def notes(asked: Allocator, ran: Running | None) -> Iterator[str]:
-    """That the user's environment replaces the default allocator, if it does."""
-    if asked == Allocator.default and ran is not None and ran.word != "glibc":
-        yield f"allocator=default ran with {ran.word} ({ran.library}), as the environment's variables ask for"
 
 
 def _mapped_at(address: int) -> str | None:

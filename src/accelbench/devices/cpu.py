@@ -32,7 +32,6 @@ def look(root: Path = Path("/")) -> DeviceReport:
     flags = _cpuinfo(root).get("flags", "").split()
     details = {
         "physical_cores": str(psutil.cpu_count(logical=False) or ""),
-        "logical_cores": str(psutil.cpu_count() or ""),
         "usable_cores": str(usable_cores(root)),
         "cpu_quota": "" if quota is None else f"{quota:g}",
         "instruction_sets": " ".join(name for name in INSTRUCTION_SETS if name in flags),

@@ -31,7 +31,7 @@ from accelbench.settings.config import SweepOptions
 from accelbench.sweep.prober import PROBING_ENGINE, Prober, Quiet, is_allowed
 
 GB = 1e9  # bytes
-LEFT_OUT = ("physical_cores", "logical_cores")  # details of a device that the summary leaves out
+LEFT_OUT = ("physical_cores",)  # details of a device that the summary leaves out
 FOOT = "* not with every network or engine; for details: accelbench doctor --all"
 TOO_LOW = "too low, since probed beside other load"
 NOT_PROBED = "not probed yet: the first cell on each device does it"

@@ -26,7 +26,7 @@ from accelbench.project import PACKAGE
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load, plain
 from accelbench.schema.text import is_out_of_memory, message_of
-from accelbench.schema.vocab import Status
+from accelbench.schema.vocab import Allocator, Status
 
 # torch's messages for an operation that a device does not implement in a floating-point format: the cell is skipped.
 # The same message about another format, such as integers, is an error of the cell.
@@ -97,7 +97,9 @@ def _done(request: Request) -> Outcome:
     if measurement is None:  # this rank is not the first, which has the measurement
         return Outcome(status=Status.ok)
     if (ran := allocators.running()) is not None:
-        notes = [*measurement.notes, *allocators.notes(cell.options.allocator, ran)]
+        told = f"allocator=default ran with {ran.word} ({ran.library}), as the environment's variables ask for"
+        is_replaced = cell.options.allocator == Allocator.default and ran.word != "glibc"
+        notes = [*measurement.notes, *[told] * is_replaced]
         measurement = replace(measurement, allocator=ran.word, allocator_library=ran.library, notes=notes)
     try:
         load(Measurement, plain(measurement))
