@@ -37,8 +37,7 @@ from accelbench.schema.measurement import Breakdown, Epoch, Evaluation, Measurem
 from accelbench.schema.ranges import MAX_NUMBER
 from accelbench.schema.vocab import EPOCHS, QUANTIZED, SERVING, Device, Mode, Pipeline, Precision, Protocol
 
-# In which a newly built network rounds as a cell does, where that is not its own precision. No CPU has tf32: bf16
-# rounds to fewer bits.
+# In which a new network rounds as a cell does, if not in its precision. No CPU has tf32: bf16 rounds to fewer bits.
 ROUNDS_ALIKE = {Precision.fp32: Precision.fp64, Precision.tf32: Precision.bf16_mixed}
 
 
@@ -179,10 +178,7 @@ class CellRun:
         return (self.cell.device, self.cell.precision) == (Device.cpu, Precision.fp32) and not changed
 
     def measure(self, work: Work | None = None, requests: Path | None = None) -> Measurement | None:
-        """Runs the cell and collects its measurement; None in a process that is not the first of its ranks.
-
-        `work` is that of one step, if it has been counted already. The file `requests` gets the raw times of requests.
-        """
+        """Runs the cell; its measurement in the first rank. `work` is a step's, if known; `requests` gets raw times."""
         self.known_work, self.requests_path = work, requests
         self.run_steps()
         self.note_resources()

@@ -78,8 +78,7 @@ class Worker:
 
     def warm_up(self, pool: Sequence[Any], sizes: Sequence[int], further: Sequence[int]) -> list[float]:
         """Computes a batch of each size, the largest first, then whole ones; returns the seconds of each of those."""
-        # So it does with `further` sizes, while time allows. Libraries keep what they prepare for a size, such as the
-        # kernels of a convolution, in the thread that asks.
+        # So it does with `further` sizes, in time: libraries keep what they prepare for a size in the thread that asks.
 
         def seconds_of(size: int) -> float:
             batch, start = batch_of(self.run, pool, size), time.perf_counter()

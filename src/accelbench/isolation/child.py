@@ -28,8 +28,7 @@ from accelbench.schema.serialize import load, plain
 from accelbench.schema.text import is_out_of_memory, message_of
 from accelbench.schema.vocab import Allocator, Status
 
-# torch's messages for an operation that a device does not implement in a floating-point format: the cell is skipped.
-# The same message about another format, such as integers, is an error of the cell.
+# torch's messages for an operation that a device has not in a floating-point format: the cell is skipped.
 NOT_IMPLEMENTED = re.compile(
     r"not implemented for '(Half|BFloat16|Double)'|unsupported dtype (Half|BFloat16)|low precision dtypes not sup"
     r"|itensor_view_from_dense expects .*Double",  # inductor's freezing of convolutions in fp64

@@ -46,10 +46,7 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a request ended: as one process says, and then as the host says when all have ended.
-
-    Its texts may come from a model or a library; they are cut and made safe to print and keep, with *** for secrets.
-    """
+    """How a request ended, as a process says, and then its host; texts are cut, safe to print, with *** for secrets."""
 
     status: Status
     reason: str | None = None  # why it is not `ok`, in one line: the first of what is given, at most `MAX_REASON`

@@ -105,10 +105,7 @@ def first_rows(output: Output, num: int) -> Output:
 
 
 def pairs_of(one: Output, other: Output) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """The rows of two outputs' tensors along each dimension that may be the batch's in both, and that makes them alike.
-
-    With outputs for batches of two sizes that is one dimension, the batch's; else there may be several, and all count.
-    """
+    """The rows of two outputs' tensors along each dimension that may be the batch's in both: one, if sizes differ."""
     for first, second in zip(one, other, strict=False):
         for axis in first.rows.keys() & second.rows.keys():
             num = min(len(first.rows[axis]), len(second.rows[axis]))

@@ -58,9 +58,7 @@ class Timing:
     settled: bool | None = None
     stop: Stop | None = None
     blocks: list[Block] = field(default_factory=list)
-    # seconds of the steady state that no block and no single step has: blocks that were measured again, and what ran
-    # between them
-    dropped_s: float = 0.0
+    dropped_s: float = 0.0  # of the steady state, in no block or single step: those measured again, what ran between
     steps_are_blocks: bool = False  # whether the blocks are made of the single steps, each of which ran once
     latency_s: list[float] = field(default_factory=list)
     launch_s: list[float] = field(default_factory=list)

@@ -1,8 +1,4 @@
-"""What a network of Keras was seen to compute and to train, and the floating-point operations of one step.
-
-The operations are those of the layers' definitions, as in the Lightning engine, whatever a backend fuses or computes in
-vain. Bytes and operators are unknown, since the graph is compiled as a whole.
-"""
+"""What a network of Keras computes and trains, and the operations of a step: those of its layers' definitions."""
 
 import math
 from collections.abc import Callable
