@@ -52,7 +52,7 @@ class UserModule:
         self.trainer = _trainer(self.package, cell, self.asked, backend)
         strategy = self.trainer.strategy
         strategy.setup = self._timed(strategy.setup)  # puts the module and its optimisers onto the device
-        self.predicts = self._overrides(self.module, MODULE, "predict_step")
+        self.predicts = self._overrides(self.module, "predict_step")
         self._replace_hooks()
 
     def wrap_loader(self, wrap: Callable[[Any], Any]) -> None:
@@ -71,10 +71,9 @@ class UserModule:
 
     def check_validates(self) -> None:
         """Raises a UserError if the module can't validate, which a training to a target needs."""
-        base = MODULE if self.data is None else DATA
-        of_loader = (self.owner, base, "val_dataloader", self.owner_flag)
-        for owner, base, name, flag in (of_loader, (self.module, MODULE, "validation_step", self.flag)):
-            if not self._overrides(owner, base, name):
+        of_loader = (self.owner, "val_dataloader", self.owner_flag)
+        for owner, name, flag in (of_loader, (self.module, "validation_step", self.flag)):
+            if not self._overrides(owner, name):
                 raise UserError(f"{flag}: has no {name}, which protocol=target evaluates: define it")
 
     def begin(self) -> None:
@@ -106,7 +105,7 @@ class UserModule:
         if not self.trains:
             runs = "predict_step" if self.predicts else "forward, of a tuple with its first element"
             yield f"inference runs {runs}, on batches of {self.loader}"
-        if self._overrides(self.module, MODULE, "configure_callbacks"):
+        if self._overrides(self.module, "configure_callbacks"):
             yield "callbacks of the module were left out"
 
     def new_module(self) -> Any:
@@ -129,15 +128,15 @@ class UserModule:
     def _loader_name(self) -> str:
         """The name of the method that gives the loader."""
         names = ["train_dataloader"] if self.trains else list(INFERENCE_LOADERS)
-        base = MODULE if self.data is None else DATA
-        found = next((name for name in names if self._overrides(self.owner, base, name)), None)
+        found = next((name for name in names if self._overrides(self.owner, name)), None)
         if found is None:
             raise UserError(f"{self.owner_flag}: has no {' nor a '.join(names)}: define it, or use data.target")
         return found
 
-    def _overrides(self, made: Any, base: str, name: str) -> bool:
-        """Whether the user's class defines the method itself."""
-        return getattr(type(made), name) is not getattr(getattr(importlib.import_module(self.package), base), name)
+    def _overrides(self, made: Any, name: str) -> bool:
+        """Whether the class of the module or of its data defines the method itself."""
+        base = getattr(importlib.import_module(self.package), MODULE if made is self.module else DATA)
+        return getattr(type(made), name) is not getattr(base, name)
 
     def _timed(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """Has the call's time added to `build_s`."""
@@ -163,7 +162,7 @@ class UserModule:
             return answer
 
         module.configure_callbacks = list
-        if self._overrides(module, MODULE, "on_train_batch_start"):
+        if self._overrides(module, "on_train_batch_start"):
             module.on_train_batch_start = guarded
         if not self.trains and not self.predicts:
             module.predict_step = partial(_forward, module)
