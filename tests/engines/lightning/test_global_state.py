@@ -66,7 +66,8 @@ def test_threads_that_computed_before_denormals_are_flushed_are_not_reached_and_
     backend = Backend()
     assert backend.changed() == []
     try:
-        backend.flush_denormals()
+        global_state.flush_denormals()
+        backend.flushes_denormals = True
         assert backend.changed() == [global_state.NOT_FLUSHED]
     finally:
         torch.set_flush_denormal(False)

@@ -23,7 +23,7 @@ from accelbench.engines.formats import INTEGERS, word_for
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.feed import Feed
-from accelbench.engines.lightning.global_state import NOT_SET, new_tensors_in
+from accelbench.engines.lightning.global_state import NOT_SET, flush_denormals, new_tensors_in
 from accelbench.engines.lightning.module import ImageTask
 from accelbench.engines.lightning.outputs import NetworkOutputs, all_finite, described
 from accelbench.engines.lightning.precision import STORED_DTYPES
@@ -191,7 +191,7 @@ class _Run(NetworkOutputs):
         self.artifact, self.path = artifact, (exported or own) / artifact.file
         _, load_s = _timed(self.compiled.load, self.path, torch.get_num_threads())
         if self.backend.flushes_denormals:
-            self.backend.flush_denormals()  # an engine may have set this thread back
+            flush_denormals()  # an engine may have set this thread back
         self.backend.count_compiles = lambda: (1, artifact.compile_s + load_s)
 
     def new_step(self) -> "_CompiledStep":

@@ -53,8 +53,9 @@ class Backend(BaseBackend):
     def begin(self, cell: Cell, num_here: int = 1) -> None:
         """Begins a cell in this process, one of `num_here` of its processes on this machine."""
         global_state.hush_lightning()
-        if cell.options.flush_denormals:
-            self.flush_denormals()
+        self.flushes_denormals = cell.options.flush_denormals
+        if self.flushes_denormals:  # before PyTorch starts threads, which inherit it; `changed` checks that all do
+            global_state.flush_denormals()
         self.use_threads(cell, num_here)
         self.prepare(allow_tf32=cell.precision == Precision.tf32)
 
@@ -70,11 +71,6 @@ class Backend(BaseBackend):
         """Sets what is global in PyTorch and the device's library, for one cell."""
         global_state.restore(global_state.values_of_a_cell(allow_tf32=allow_tf32))
         self.held = Held()
-
-    def flush_denormals(self) -> None:
-        """Has the CPU compute with 0 instead of denormal numbers; `changed` checks that all threads do."""
-        global_state.flush_denormals()
-        self.flushes_denormals = True
 
     def hold(self, dtype: torch.dtype) -> None:
         """Sets it again, with `dtype` for new tensors, just before the first step; `changed` compares with it."""

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from accelbench.engines.cell_run import CellRun
 from accelbench.engines.lightning import structure
 from accelbench.engines.lightning.backends import Backend
+from accelbench.engines.lightning.global_state import flush_denormals
 from accelbench.engines.lightning.module import InferStep
 from accelbench.engines.lightning.structure import mapped, num_rows, tensors_in
 from accelbench.engines.lightning.work import Counter, watched
@@ -116,7 +117,7 @@ class NetworkOutputs(CellRun):
         """A thread takes over PyTorch's number of threads when it first asks for that; oneDNN does not ask."""
         torch.get_num_threads()
         if self.backend.flushes_denormals:
-            self.backend.flush_denormals()
+            flush_denormals()
 
     def in_worker(self) -> AbstractContextManager[Any]:
         return nullcontext() if self.cell.device in XLA else torch.inference_mode()
