@@ -174,15 +174,7 @@ def test_a_reference_that_takes_too_long_leaves_the_measurement_as_it_is(digits,
     assert measured.blocks
 
 
-@pytest.mark.parametrize(
-    ("loss", "how"),
-    [
-        (np.nan, "is not finite"),
-        (np.inf, "is not finite"),
-        (1e101, "diverged to 1e+101"),
-        (-2e300, "diverged to -2e+300"),
-    ],
-)
+@pytest.mark.parametrize(("loss", "how"), [(np.nan, "is not finite"), (-2e300, "diverged to -2e+300")])
 def test_a_loss_that_diverged_is_a_defect_and_no_number(digits, loss, how):
     run = Run(digits)
     assert (run.checked_loss(1e99), run.defects) == (1e99, [])

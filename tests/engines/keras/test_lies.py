@@ -71,7 +71,6 @@ UNCHANGED = "weights that did not change while it trained: 3 of 6 tensors ("
 @pytest.mark.parametrize(
     ("updates", "how", "why", "warning"),
     [
-        slow(lambda optimizer, variable: False, STEPS, "nothing was trained: no trainable weight changed", ""),
         slow(lambda optimizer, variable: False, IN_EPOCHS, "nothing was trained: no trainable weight changed", ""),
         (lambda optimizer, variable: optimizer.iterations < 3, STEPS, "training stopped while it was measured", ""),
         (lambda optimizer, variable: len(variable.shape) > 1, STEPS, "", UNCHANGED),
@@ -103,7 +102,6 @@ SUBSTITUTED = "asked for precision fp32, but bf16_mixed ran"
     ("layers", "how", "why", "warning", "observed"),
     [
         # A small layer in the precision that was asked for does not hide the others.
-        slow(lambda: [Dense(1), in_bf16(512), in_bf16(512)], {"mode": Mode.infer}, SUBSTITUTED, "", ""),
         (lambda: [Dense(1), in_bf16(512), in_bf16(512)], {"mode": Mode.train}, SUBSTITUTED, "", ""),
         (lambda: [Dense(32), in_bf16(300)], {}, "", PARTLY_BF16, f"{100 * SHARE:.3g} % in bfloat16"),
     ],
@@ -159,7 +157,6 @@ class OneRow(Layer):
         (lambda: OneRow(30, np.inf), 1, "the output is not finite"),
         (lambda: OneRow(0, 0.0, others=True), 1, ("the output differs by ", STALE)),  # if both rows are 0
         (lambda: Dense(3), 1, "the output is (32, 3), not (32, 10): see model.num_cl"),
-        slow(lambda: Dense(3), 2, "the output is (64, 3), not (64, 10): see model.num_cl"),
     ],
 )
 def test_an_output_that_is_not_the_networks_makes_the_cell_invalid(digits, monkeypatch, make, steps, why):

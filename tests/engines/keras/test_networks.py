@@ -1,9 +1,7 @@
 """The networks against their twins of the Lightning engine, whose weights and outputs another process wrote."""
 
-import keras
 import numpy as np
 import pytest
-from keras import layers
 
 from accelbench.engines.keras import networks, work
 from accelbench.errors import UnsupportedError, UserError
@@ -36,31 +34,6 @@ def test_a_network_is_its_twin(twins, case):
         assert told["accuracy"] == pytest.approx((answers == labels).mean())
     for train in (False, True):
         assert work.count(network, NUM, train=train).flops == twins[f"{case}/flops{int(train)}"]
-
-
-@pytest.mark.parametrize(
-    ("optimizer", "loss", "learning_rate"),
-    [("SGD", "categorical_crossentropy", 1e-2), slow("adam", "sparse_categorical_crossentropy", 1e-3)],
-)
-def test_study_004_learns_with_our_loss_what_it_learnt_with_its_own(optimizer, loss, learning_rate):
-    args = {"widths": [24, 12], "dropout": 0.0}
-    spec = ModelSpec(name="mlp", args=args, optimizer=optimizer.lower(), learning_rate=learning_rate)
-    ours = networks.build(spec, (28, 28), 10)
-    # As the study's text has it: ten sigmoids.
-    theirs = keras.Sequential([keras.Input((28, 28)), layers.Flatten(), layers.Dense(24, activation="relu")])
-    theirs.add(layers.Dense(12, activation="relu"))
-    theirs.add(layers.Dense(10, activation="sigmoid"))
-    theirs.set_weights(ours.get_weights())
-    pixels, labels = images((28, 28)), np.arange(NUM)
-    model = networks.model_of(ours, "uint8")
-    model.compile(optimizer=networks.optimizer_of(spec), loss=networks.loss_of(spec, ours, "uint8"))
-    theirs.compile(optimizer=optimizer, loss=loss)
-    targets = keras.utils.to_categorical(labels, 10) if loss.startswith("categorical") else labels
-    settings = {"batch_size": 2, "epochs": 3, "shuffle": False, "verbose": 0}
-    our_losses = model.fit(pixels, labels, **settings).history["loss"]
-    assert our_losses == pytest.approx(theirs.fit(pixels / 255, targets, **settings).history["loss"], rel=1e-4)
-    for mine, their in zip(ours.get_weights(), theirs.get_weights(), strict=True):
-        np.testing.assert_allclose(mine, their, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", WHOLE)
