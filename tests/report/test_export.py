@@ -1,10 +1,9 @@
-"""`accelbench export`: each format against its own schema, or its documented example."""
+"""`accelbench export`: each format beside its documented example."""
 
 import csv
 import dataclasses
 import json
 
-import fastjsonschema
 import pytest
 
 from accelbench.cli import main
@@ -12,35 +11,12 @@ from accelbench.schema.vocab import Precision, Status
 from fakes import make_trained
 from report.conftest import Maker
 
-# As documented: https://bencher.dev/docs/reference/bencher-metric-format/
-NUMBER = {"type": "number"}
-BENCHER = {
-    "type": "object",
-    "patternProperties": {
-        ".+": {
-            "type": "object",
-            "patternProperties": {
-                ".+": {
-                    "type": "object",
-                    "properties": {"value": NUMBER, "lower_value": NUMBER, "upper_value": NUMBER},
-                    "required": ["value"],
-                }
-            },
-        }
-    },
-}
-
 
 @pytest.fixture
 def sweeps(tmp_path):
     maker = Maker()
-    cells = [maker.cell(), maker.cell(batch_size=256)]
-    records = [
-        maker.ok(cells[0], 1000.0),
-        maker.ok(cells[1], 2000.0),
-        maker.record(maker.cell(batch_size=512), Status.oom),
-    ]
-    maker.suite(tmp_path, records)
+    ok = [maker.ok(maker.cell(), 1000.0), maker.ok(maker.cell(batch_size=256), 2000.0)]
+    maker.suite(tmp_path, [*ok, maker.record(maker.cell(batch_size=512), Status.oom)])
     return tmp_path
 
 
@@ -50,9 +26,11 @@ def exported(folder, format, capsys):
 
 
 def test_bencher_gets_each_number_with_its_interval(sweeps, capsys):
+    # As documented: https://bencher.dev/docs/reference/bencher-metric-format/
     found = json.loads(exported(sweeps, "bencher", capsys))
-    fastjsonschema.validate(BENCHER, found)
     assert len(found) == 2
+    metrics = [metric for of_one in found.values() for metric in of_one.values()]
+    assert all({"value"} <= set(each) <= {"value", "lower_value", "upper_value"} for each in metrics)
     of_cell = next(each for name, each in found.items() if name.endswith("b256-train"))
     assert of_cell["throughput"]["value"] == pytest.approx(2000, rel=0.05)
     assert (
