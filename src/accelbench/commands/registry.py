@@ -9,23 +9,18 @@ from collections.abc import Sequence
 from accelbench.commands.command import Command
 from accelbench.errors import UserError, did_you_mean
 
-# The commands, of which the first one is the default. Each is in the module that has its name, or in one of `MODULES`.
+# The commands, of which the first one is the default. Each is `COMMAND` of the module that has its name.
 NAMES = (
     *("run", "plan", "compare", "regressions", "bisect", "best", "doctor", "selfcheck"),
     *("report", "export", "bundle", "verify", "replay", "merge", "sync", "ui", "init", "completion"),
 )
-MODULES = {
-    **dict.fromkeys(("doctor", "selfcheck"), "machine"),
-    **dict.fromkeys(("bundle", "verify", "replay"), "bundles"),
-    **dict.fromkeys(("sync", "ui"), "tracking"),
-}
 MAX_SHOWN = 60  # characters of an unknown word
 
 
 def load(name: str) -> Command:
     """The command of one of `NAMES`."""
-    module = importlib.import_module(f"accelbench.commands.{MODULES.get(name, name)}")
-    return next(each for each in vars(module).values() if isinstance(each, Command) and each.name == name)
+    command: Command = importlib.import_module(f"accelbench.commands.{name}").COMMAND
+    return command
 
 
 def load_all() -> list[Command]:

@@ -1,0 +1,41 @@
+"""`accelbench replay`: measures again here what a bundle, or a study, claims."""
+
+from argparse import Namespace
+
+from accelbench.commands.command import BUDGET, Command, Context, budget_in_s, flag
+from accelbench.errors import UserError
+
+DESCRIPTION = """\
+Measures the cells of the first claims in 5 fresh processes each, interleaved.
+  holds         this setting is faster than that, or as fast, here too
+  by less       it is, surely by less than claimed; by more
+  same          the speed is as claimed, on an equal machine; faster, slower
+  not measured  this machine lacks what it takes, or you did not allow it
+Exit status 1: something is not as claimed, or nothing could be told.
+"""
+
+
+def _run(chosen: Namespace, context: Context) -> int:
+    budget_s = budget_in_s(chosen, "5m")
+    if not 1 <= chosen.cells <= 100:
+        raise UserError(f"--cells {chosen.cells}: should be from 1 to 100")
+    from accelbench.bundle.replay import replay
+    from accelbench.isolation.hosts import Hosts
+
+    with Hosts() as hosts:
+        return replay(chosen.bundle, chosen.cells, budget_s, context.console, hosts, trusts=chosen.trust)
+
+
+COMMAND = Command(
+    name="replay",
+    summary="measure again here what a bundle claims",
+    run=_run,
+    flags=(
+        flag("--cells", metavar="N", type=int, default=5, help="cells that are measured, at most (5)"),
+        BUDGET,
+        flag("--trust", help="also use code and files that cells name, and that are here"),
+        flag("bundle", metavar="BUNDLE", help="a file that `accelbench bundle` wrote, or study:003"),
+    ),
+    usage="[flags] BUNDLE",
+    description=DESCRIPTION,
+)
