@@ -24,7 +24,6 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.generation import Generation
 
 NUM_COMPARED = 8  # tokens whose logits are compared with fp32's: the first, the last, and random ones in between
-NO_CACHE = "it keeps no keys and values, which mode=generate is about: use mode=infer"
 CACHES = ("cache", "past_key_values")  # how `forward` names its argument: from transformers 5.24 on, and before
 
 
@@ -43,7 +42,8 @@ class Generates(OwnTask):
         parameters = inspect.signature(network.forward).parameters
         self.cache_name = next((name for name in CACHES if name in parameters), "")
         if not self.cache_name:
-            raise UserError(f"model.name={workload.cell.model.definition}: {NO_CACHE}")
+            told = "it keeps no keys and values, which mode=generate is about: use mode=infer"
+            raise UserError(f"model.name={workload.cell.model.definition}: {told}")
         # Else the prefill would compute the logits of the whole prompt.
         self.last_alone = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
         self._cached_for: nn.Module | None = None  # the network of a static cache
@@ -147,13 +147,10 @@ class GenerateWorkload(TransformersWorkload):
         return of_new_network(self.build, self.task.all_at_once, batches, (self.num_rows, rows), **how)
 
     def generation(self, num: int) -> Generation:
-        """Of the last generations, so many. Raises UserError: the network kept no keys and values."""
-        kept, num_bytes = self.times_s[len(self.times_s) - num :], self.task.cache_bytes()
-        if not num_bytes:
-            raise UserError(f"model.name={self.cell.model.definition}: {NO_CACHE}")
-        return Generation(
-            prefill_s=[each[0] for each in kept], decode_s=[each[1:] for each in kept], cache_bytes=num_bytes
-        )
+        """Of the last generations, so many."""
+        kept = self.times_s[len(self.times_s) - num :]
+        prefill_s, decode_s = [each[0] for each in kept], [each[1:] for each in kept]
+        return Generation(prefill_s=prefill_s, decode_s=decode_s, cache_bytes=self.task.cache_bytes())
 
     def tokens_per_sample(self) -> float:
         return self.cell.generate.new_tokens
