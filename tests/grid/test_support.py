@@ -123,6 +123,7 @@ def optional(device="cpu", mode=Mode.infer, **on):
         (make_cell(model=OWN), None),
         (make_cell(model=ModelSpec(name="pets_cnn")), "not 28 x 28: use data=cats_vs_dogs"),
         (make_cell(model=ModelSpec(name="rnn"), data=DataSpec(name="mine-12345678")), None),  # known once prepared
+        (make_cell(model=dataclasses.replace(OWN, loss="my.loss"), protocol=Protocol.fit), "model.loss: protocol=fit"),
         (make_cell(model=OWN, mode=Mode.train), "model.output=any: the built-in loss needs logits: use model.loss"),
         (make_cell(device=Device.xla_cpu, devices=2, xla_processes=True), "PJRT joins no processes on CPUs"),
         (make_cell(device=Device.tpu, devices=2, xla_processes=True), None),

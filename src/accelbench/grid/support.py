@@ -228,6 +228,8 @@ def _of_network(cell: Cell, report: DeviceReport) -> Iterator[str]:
         yield f"model={name}: {name} is not installed: {how_to_install(name)}"
     if cell.model.output == vocab.ModelOutput.any and cell.mode == vocab.Mode.train and not cell.model.loss:
         yield "model.output=any: the built-in loss needs logits: use model.loss, mode=infer or model.output=logits"
+    if cell.model.loss and cell.protocol == vocab.Protocol.fit:
+        yield "model.loss: protocol=fit evaluates with the built-in loss alone: use protocol=window, steps or target"
     if cell.batch_size % cell.devices:
         yield f"batch_size={cell.batch_size} does not divide among {cell.devices} devices: choose a multiple"
 

@@ -24,10 +24,9 @@ from accelbench.engines.lightning.ranks import Ranks
 from accelbench.engines.lightning.structure import joined, mapped
 from accelbench.engines.served import NUM_DRAWN
 from accelbench.engines.targets import import_path
-from accelbench.errors import UnsupportedError
 from accelbench.measuring.output_check import NUM_SAMPLES, Output
 from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import Library, Mode, ModelOutput, Pipeline, Protocol
+from accelbench.schema.vocab import Library, Mode, ModelOutput, Pipeline
 
 
 class Images:
@@ -41,15 +40,12 @@ class Images:
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> None:
         self.cell, self.data_folder, self.backend, self.ranks = cell, data_folder, backend, ranks
-        loss = import_path("model.loss", cell.model.loss) if cell.model.loss else None
-        if loss is not None and cell.protocol == Protocol.fit:
-            raise UnsupportedError("protocol=fit: evaluates with the built-in loss alone, and not with model.loss")
         self.task = ImageTask(
             STORED_DTYPES[cell.precision],
             cell.data.augment,
             reconstructs=cell.model.is_own("autoencoder"),
             channels_last=cell.options.channels_last,
-            own_loss=loss,
+            own_loss=import_path("model.loss", cell.model.loss) if cell.model.loss else None,
             own_metric=import_path("model.metric", cell.model.metric) if cell.model.metric else None,
         )
         self.trains = cell.mode == Mode.train
