@@ -6,8 +6,10 @@ from functools import partial
 import numpy as np
 import pytest
 import scipy
+from docs.serving_bound import loadgen_passes
 
 from accelbench.schema.vocab import Verdict
+from accelbench.stats.means import mean_interval
 from accelbench.stats.regenerative import Cycles, num_requests_for, surely_grows
 
 # Times are in units of the mean service time. The 99th percentile with a constant service time: Franx, Operations
@@ -123,6 +125,18 @@ def test_at_its_limit_a_server_passes_and_fails_in_one_run_of_a_hundred(queue, n
         assert runs - said[1.5].count(Verdict.passes) <= at_most(0.2, runs)
 
 
+def test_loadgens_rule_passes_a_queue_at_its_limit_and_holds_without_a_queue():
+    assert [min(n for n in range(9_999) if loadgen_passes(n, t, 99)) for t in (0, 1, 2, 10)] == [459, 662, 838, 2_010]
+    runs, passes = 300, {}
+    for queue, num in (("M/M/1 0.9", 3_000), ("M/D/1 0.8", 3_000)):
+        late = [(end - due > QUEUES[queue][1] * 1e9)[-459:].sum() for due, end in simulated(queue, num, runs)]
+        passes[queue] = sum(loadgen_passes(459, int(missed), 99) for missed in late)
+    assert passes["M/M/1 0.9"] > 0.85 * runs
+    assert passes["M/D/1 0.8"] > 0.6 * runs
+    alone = np.random.default_rng(1).binomial(459, 0.01, runs)
+    assert sum(loadgen_passes(459, int(missed), 99) for missed in alone) <= at_most(0.01, runs)
+
+
 def test_bounds_are_where_the_verdict_changes_and_hold_the_percentile():
     runs, held = 30, 0
     for run in simulated("M/D/1 0.5", 10_000, runs):
@@ -171,3 +185,10 @@ def test_a_queue_grows_surely_only_where_more_arrive_than_leave():
     assert grows[0.97] <= at_most(0.01, 80)
     assert grows[1.3] > 76
     assert not surely_grows(range(5), range(5))
+
+
+def test_shares_of_five_processes_are_too_skewed_for_students_interval():
+    rng, limit = np.random.default_rng(5), 56.699  # the 99th percentile, with eight workers
+    due, done = workers(rng, 500, 2_000, 0.9, exponential, 8)
+    shares = (done - due > limit).mean(axis=1).reshape(100, 5)
+    assert sum(mean_interval(each.tolist(), 0.98)[1] < 0.01 for each in shares) > at_most(0.05, 100)

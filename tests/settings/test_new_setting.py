@@ -1,0 +1,68 @@
+"""What a setting costs whoever adds it: one declaration, besides where it acts."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from fakes import TESTS, copy_package, make_project
+
+DECLARATION = """
+    toy: AtLeastOne = setting(3, "how many toys the cell has", most=9, column=True)
+"""
+BEFORE = "    mode: vocab.Mode = _shown("
+CODE = """
+import contextlib, io, json, sys
+from pathlib import Path
+from accelbench.cli import main
+from accelbench.commands import completion, run
+from accelbench.judging.row import summarise
+from accelbench.sinks.mlflow_fields import translate
+from fakes import make_cell
+from pages import columns
+from report.conftest import Maker
+
+def said_of(*words):
+    out, err = io.TextIOWrapper(io.BytesIO()), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main(words)
+    return status, out.buffer.getvalue().decode(), err.getvalue()
+
+record = Maker().ok(make_cell(toy=5), 1000)
+print(json.dumps({
+    "given": said_of("plan", "--json", "toy=4"),
+    "left out": said_of("plan", "--json"),
+    "too large": said_of("plan", "--json", "toy=10"),
+    "too small": said_of("plan", "--json", "toy=0"),
+    "no number": said_of("plan", "--json", "toy=many"),
+    "help": said_of("run", "--help"),
+    "ids": [make_cell(toy=number).id for number in (4, 5)],
+    "row": summarise(record)["toy"],
+    "params": translate(record).params["toy"],
+    "columns.md": columns(),
+    "completed": " toy= " in completion.script([run.COMMAND], Path("conf")),
+}))
+"""
+
+
+@pytest.mark.slow
+def test_one_declaration_is_all_that_command_line_errors_help_records_and_sinks_need(tmp_path):
+    root = make_project(tmp_path)
+    copy_package(root, "schema/cell.py", BEFORE, DECLARATION.lstrip("\n") + BEFORE)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [root / "src", TESTS, TESTS.parent / "docs"]))}
+    done = subprocess.run([sys.executable, "-c", CODE], cwd=root, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    for name, number in (("given", 4), ("left out", 3)):
+        status, out, _ = told[name]
+        assert (status, json.loads(out)["toy"]) == (0, number)
+    assert len(set(told["ids"])) == 2
+    assert told["too large"] == [2, "", "accelbench: toy=10: should be at most 9\n"]
+    assert told["too small"] == [2, "", "accelbench: toy=0: should be at least 1\n"]
+    assert told["no number"] == [2, "", "accelbench: toy=many: should be a whole number\n"]
+    assert "  toy=N                       how many toys the cell has\n" in told["help"][1]
+    assert "| `toy` | how many toys the cell has | – |\n" in told["columns.md"]
+    assert told["completed"]
+    assert (told["row"], told["params"]) == (5, "5")
