@@ -212,7 +212,7 @@ class Job(contextlib.ExitStack):
         its, every = (total(cells, evidence, self.started) for cells in (self.lefts[name], self._left()))
         length = f", {its}; all suites: {every}" if every.num > its.num > 0 else f", {its}" if its.num else ""
         self._say(f"\nSuite {number} of {len(self.suites)}: {name} ({num}{length})", "bold")
-        suite.measure(console, self.hosts, **work.AS_PART)
+        suite.measure(console, self.hosts, show=lambda _: None)
         self.started += self.lefts[name]
         self.has_news, self.lefts[name] = bool(self.lefts[name]), []
 
