@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from accelbench.report.extension import Addition, Picture
+from matplotlib.figure import Figure
+
+from accelbench.report.extension import Addition
 from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Table
 from accelbench.schema.vocab import Device
@@ -10,6 +12,9 @@ from five_studies import batches, beside, devices, pictures, power, published, s
 from five_studies.claims import claims as claims
 from five_studies.comparison import METRICS
 from five_studies.headline import headline as headline
+
+# File name of a picture, what it shows, and the picture; None if there is nothing to draw.
+Drawn = Iterator[tuple[str, str, Figure | None]]
 
 # Study 000's figures by family of networks: name of the file, what it shows, and a cell's value.
 FAMILIES: Sequence[tuple[str, str, pictures.Value | Device]] = (
@@ -48,7 +53,7 @@ def of_suite(sweep: Sweep, warning: str) -> Addition:
         main=main,
         caveats=published.caveats(sweep.study),
         tables=known,
-        pictures=list(_pictures(sweep, warning)),
+        pictures=[(name, what, figure) for name, what, figure in _drawn(sweep, warning) if figure],
     )
 
 
@@ -57,15 +62,8 @@ def of_page() -> list[Table]:
     return [published.known_errors_table()]
 
 
-def _pictures(sweep: Sweep, warning: str) -> Iterator[Picture]:
-    def title(what: str) -> str:
-        return f"{what}, {sweep.suite}"
-
+def _drawn(sweep: Sweep, warning: str) -> Drawn:
     learning = "Accuracy and loss per epoch"
-    drawn = [("curves", learning, pictures.curves(sweep, title(learning), warning))]
+    yield "curves", learning, pictures.curves(sweep, f"{learning}, {sweep.suite}", warning)
     for name, what, value in FAMILIES if sweep.study == "000" else ():
-        drawn.append((name, what, pictures.families(sweep.cells, value, title(what), warning)))
-    for name, what, figure in drawn:
-        if figure:
-            alt = f"{title(what)}; the tables hold its values"
-            yield Picture(path=f"plots/{name}_{sweep.folder}.png", alt=alt, figure=figure)
+        yield name, what, pictures.families(sweep.cells, value, f"{what}, {sweep.suite}", warning)

@@ -33,7 +33,7 @@ class Addition:
     main: Table | None = None  # where published numbers stand beside ours
     caveats: list[str] = field(default_factory=list)  # about the published numbers, and how they compare
     tables: list[Table] = field(default_factory=list)
-    pictures: list[Picture] = field(default_factory=list)
+    pictures: list[tuple[str, str, Figure]] = field(default_factory=list)  # name of the file, what it shows, figure
 
 
 class Extension(Protocol):

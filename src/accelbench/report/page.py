@@ -31,6 +31,7 @@ class Section:
     findings: list[str]
     added: Addition
     tables: list[Table]
+    pictures: list[Picture]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +71,7 @@ class Page:
     @property
     def pictures(self) -> list[Picture]:
         """All pictures, in the page's order."""
-        return [picture for section in self.sections for picture in section.added.pictures]
+        return [picture for section in self.sections for picture in section.pictures]
 
 
 def compose(
@@ -134,8 +135,12 @@ def _section(sweep: Sweep, extension: Extension | None) -> Section:
     warning = ", ".join(notice.partition(" (")[0] for notice in stand_ins(sweep.cells).values())
     added = extension.of_suite(sweep, warning) if extension else Addition()
     tables = [table for table in (*added.tables, pairs.accuracies(sweep)) if table]
+    pictures = []
+    for kind, what, figure in added.pictures:
+        alt = f"{what}, {sweep.suite}; the tables hold its values"
+        pictures.append(Picture(path=f"plots/{kind}_{sweep.folder}.png", alt=alt, figure=figure))
     findings = sweep.race.answers if sweep.race else []
-    return Section(sweep=sweep, findings=findings, added=added, tables=tables)
+    return Section(sweep=sweep, findings=findings, added=added, tables=tables, pictures=pictures)
 
 
 def _environments(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, str]]:
