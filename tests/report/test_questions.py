@@ -36,6 +36,12 @@ def test_each_question_has_a_sentence_with_its_figures(asked) -> None:
     assert asked([({}, 100)]) == {}
 
 
+def test_a_single_pair_has_its_word(asked) -> None:
+    cells = [{"precision": word} for word in ("fp32", "bf16")]
+    sentence = asked(zip(cells, (100, 50), strict=True))["Which precision?"].sentence
+    assert sentence == "bf16: 0.500 times as fast as fp32 (mlp train b128; likely)."
+
+
 def test_a_cell_above_the_probed_peak_is_named_and_no_share_of_it(asked, maker) -> None:
     records = [working(maker, "mlp"), working(maker, "cnn", work=Work(flops=10**12, bytes=10**6, num_operators=9))]
     limit = asked([], records)["How near to the limit?"].sentence

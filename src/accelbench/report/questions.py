@@ -12,7 +12,7 @@ from accelbench.answers.pairs import BATCH, DEVICE, ENGINE, OPTIONS, PRECISION, 
 from accelbench.answers.sentences import Answer
 from accelbench.answers.serving import Capacity, capacities
 from accelbench.judging.row import phases_ms
-from accelbench.presentation import and_more, counted, significant
+from accelbench.presentation import and_more, significant
 from accelbench.report.read import Sweep
 from accelbench.report.tables import pairs as pair_table
 from accelbench.report.tables.all_cells import name_on_page
@@ -239,10 +239,13 @@ def _summaries(found: Sequence[Pair], axis: Axis, base: str) -> Iterator[str]:
         ratios = sorted(gain.gap.ratio for gain in each)
         text = f"{value}: {significant(median(ratios))} times{over}"
         over = ""
+        if len(each) == 1:
+            yield f"{text} ({each[0].what}; {each[0].gap.word})"
+            continue
         num_sure = sum(gain.gap.word == Word.sure for gain in each)
         sure = f"; sure in {num_sure}" if num_sure else ""
-        ends = " to ".join(dict.fromkeys(map(significant, (ratios[0], ratios[-1]))))
-        yield f"{text} in the median of {counted(len(each), 'pair')} ({ends}{sure})"
+        ends = f"{significant(ratios[0])} to {significant(ratios[-1])}"
+        yield f"{text} in the median of {len(each)} pairs ({ends}{sure})"
     if len(by_value) > MAX_VALUES:
         yield and_more(len(by_value) - MAX_VALUES, "value")
 
