@@ -101,6 +101,7 @@ def complaint(words, capsys, project):
         ("compare a b --fail-if slower", "--fail-if slower: should be such as slower:5%"),
         ("compare --run model=mlp model=cnn,mlp", "model=cnn,mlp: several values need -m"),
         (f"compare --run model=mlp model=mlp --repeats {'9' * 5000}", "99999: should be a whole number"),
+        (f"compare --run model=mlp model=mlp --repeats {'9' * 4300}", "--repeats: makes over 1,000,000,000,000 cells"),
         ("best --budget 5m", "--budget: goes with --search"),
         ("-- model=mlp --cfg job", "unrecognized arguments: --cfg. `accelbench run"),
         ("best --search --budget 5m repeats=3 model=mlp,cnn", "--search decides how many processes"),
@@ -246,7 +247,7 @@ def test_ctrl_c_leaves_what_was_measured_the_answer_so_far_and_the_command_that_
         assert main(words) == 130
     out, err = capsys.readouterr()
     _, said, again = err.splitlines()
-    assert (folder := re.fullmatch("Interrupted; 2 of 3 cells measured, in (runs/.*)", said)[1]) in out
+    assert (folder := re.fullmatch("Interrupted; 2 of 3 cells have their record, in (runs/.*)", said)[1]) in out
     assert "All figures: accelbench best" in out
     assert again == f"To go on: accelbench {' '.join(words)} out={folder}"
     assert main(shlex.split(again.partition("accelbench ")[2])) == 0
@@ -296,7 +297,7 @@ def test_a_comparison_goes_on_after_ctrl_c_and_measures_nothing_twice(faulty, mo
     sides = [f"mode=infer tracking=none batch_size={size}" for size in (8, 64)]
     assert main(["compare", "--run", *sides, "--fail-if", "slower:5%"]) == 130
     _, said, again = capsys.readouterr().err.splitlines()
-    folder = re.fullmatch("Interrupted; 3 of 10 cells measured, in (runs/.*)", said)[1]
+    folder = re.fullmatch("Interrupted; 3 of 10 cells have their record, in (runs/.*)", said)[1]
     further = shlex.join(["--run", *(f"{side} out={folder}" for side in sides), "--fail-if", "slower:5%"])
     assert again == f"To go on: accelbench compare {further}"
     assert main(shlex.split(again.partition("accelbench ")[2])) == 0

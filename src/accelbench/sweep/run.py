@@ -85,7 +85,7 @@ def run(
                 result.records, _ = known(context, ready.planned)
                 if result.records:
                     show(result)
-                    done = f"{len(result.records)} of {counted(len(ready.planned), 'cell')} measured"
+                    done = f"{len(result.records)} of {counted(len(ready.planned), 'cell')} have their record"
                     raise Interrupted(f"; {done}, in", shown(result.folder)) from stop
                 raise Interrupted(" before the first cell") from stop
         if result.records:
