@@ -24,7 +24,7 @@ def check(chosen: Namespace) -> None:
     if chosen.seeds is not None and chosen.target is None:
         raise UserError("--seeds: goes with --target")
     if chosen.seeds is not None and chosen.seeds < 1:
-        raise UserError(f"--seeds {chosen.seeds}: should be at least 1")
+        raise UserError("--seeds: should be at least 1")
 
 
 def run(sides: Sequence[str], chosen: Namespace, context: Context) -> int:

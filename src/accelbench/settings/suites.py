@@ -219,15 +219,19 @@ def check_combinations(overrides: Iterable[Override]) -> int:
         raise UserError(f"{', '.join(empty)}: a range without a value")
     num = math.prod(lengths.values())
     if num > MAX_CELLS:
-        axes = " x ".join(f"{name} ({length:,})" for name, length in lengths.items() if length > 1)
-        raise UserError(f"{axes}: {num:,} combinations; {AT_MOST}")
+        axes = " x ".join(f"{name} ({_count(length)})" for name, length in lengths.items() if length > 1)
+        raise UserError(f"{axes}: {_count(num)} combinations; {AT_MOST}")
     return num
 
 
 def check_cells(num: int, flag: str) -> None:
     """Raises a UserError if a sweep has more than `MAX_CELLS` cells."""
     if num > MAX_CELLS:
-        raise UserError(f"{flag}: makes {num:,} cells; {AT_MOST}")
+        raise UserError(f"{flag}: makes {_count(num)} cells; {AT_MOST}")
+
+
+def _count(num: int) -> str:
+    return f"{num:,}" if num < 10**12 else f"over {10**12:,}"  # Python refuses to print very long numbers
 
 
 def _num_values(override: Override) -> int:

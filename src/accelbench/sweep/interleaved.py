@@ -44,8 +44,8 @@ def plan_runs(
     """
     num = MIN_PROCESSES if repeats is None else repeats
     if num < 1:
-        raise UserError(f"--repeats {num}: should be at least 1")
-    check_cells(2 * num, f"--repeats {num}")
+        raise UserError("--repeats: should be at least 1")
+    check_cells(2 * num, "--repeats")
     options = first[1]
     if names := differing_options(options, second[1]):
         raise UserError(f"{names}: holds for both sides: give it one value")
@@ -87,11 +87,11 @@ def with_seeds(cells: Sequence[Cell], num: int) -> list[Cell]:
 
     Raises UserError: a seed is too large, or there are too many.
     """
+    references = list(map(reference_of, cells))
+    check_cells(num * (len(cells) + 2 * len(references)), "--seeds")
     for cell in cells:
         if cell.seed + 2 * num > MAX_SEED:
             raise UserError(f"seed={cell.seed}: with --seeds {num}, seeds end at {MAX_SEED}")
-    references = list(map(reference_of, cells))
-    check_cells(num * (len(cells) + 2 * len(references)), f"--seeds {num}")
     asked = [replace(cell, seed=cell.seed + more) for more in range(num) for cell in cells]
     further = [replace(cell, seed=cell.seed + more) for more in range(2 * num) for cell in references]
     return list({cell.id: cell for cell in [*asked, *further]}.values())
