@@ -49,3 +49,12 @@ def test_a_database_of_another_program_is_refused(tmp_path):
         connection.execute("CREATE TABLE notes (text)")
     with pytest.raises(UserError, match="mlflow.db is no store of this release.* MLFLOW_TRACKING_URI.* tracking=none"):
         location.check_schema(tmp_path / "mlflow.db", "4567")
+
+
+def test_a_locked_database_is_not_taken_for_that_of_another_program(tmp_path, monkeypatch):
+    monkeypatch.setattr(location, "PATIENCE_S", 0)
+    with contextlib.closing(sqlite3.connect(tmp_path / "mlflow.db", isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE alembic_version (version_num)")
+        connection.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            location.check_schema(tmp_path / "mlflow.db", "4567")

@@ -99,7 +99,9 @@ def check_schema(path: Path, wanted: str) -> None:
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=PATIENCE_S)) as connection:
         try:
             found = connection.execute("SELECT version_num FROM alembic_version").fetchall()
-        except sqlite3.OperationalError:  # no such table
+        except sqlite3.OperationalError as error:
+            if "no such table" not in str(error):
+                raise
             found = []
     if found != [(wanted,)]:
         raise UserError(
