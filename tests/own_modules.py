@@ -150,6 +150,21 @@ class Encoded(Data):
         return DataLoader([Encoding(inputs=torch.stack([self.samples[i][0] for i in range(self.batch_size)]))], None)
 
 
+class LateHead(Lit):
+    """Runs without its head, too, where no Trainer has built it."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = None
+
+    def configure_model(self):
+        self.head = self.head or nn.Linear(3, 3)
+
+    def forward(self, inputs):
+        outputs = super().forward(inputs)
+        return outputs if self.head is None else self.head(outputs)
+
+
 def made(base, **methods):
     """A module that differs from `base` by these methods alone."""
     return type("Made", (base,), {"__module__": __name__, **methods})

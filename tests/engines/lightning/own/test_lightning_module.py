@@ -151,7 +151,7 @@ TARGET, DATA = "model.target=own_modules", "data.target=own_modules"
 @pytest.mark.parametrize(
     ("target", "data", "changes", "told"),
     [
-        ("Encoding", "Data", {}, f"{TARGET}.Encoding: should make a LightningModule, not a Encoding"),
+        ("Encoding", "Data", {}, f"{TARGET}.Encoding: should extend LightningModule, or be trusted"),
         ("Lit", "Encoding", {}, f"{DATA}.Encoding: should extend LightningDataModule"),
         ("Lit", "Data", {"data_args": {"batch_size": 2}}, "data.args.batch_size=2: use batch_size=2"),
         ("Lit", None, {}, f"{TARGET}.Lit: has no train_dataloader: define it, or use data.target"),
@@ -166,6 +166,23 @@ TARGET, DATA = "model.target=own_modules", "data.target=own_modules"
 def test_a_mistake_is_one_sentence(tmp_path, target, data, changes, told):
     with pytest.raises((UserError, UnsupportedError), match=f"^{re.escape(told)}"):
         measured(tmp_path, target, data, **changes)
+
+
+def test_a_function_is_called_only_if_it_is_trusted_to_make_a_module(tmp_path, monkeypatch):
+    def wipe():
+        (tmp_path / "wiped").touch()
+
+    monkeypatch.setattr(own_modules, "wipe", wipe, raising=False)
+    for factory, told in ((False, "should extend LightningModule"), (True, "should make a LightningModule")):
+        model = ModelSpec(name="x", library=Library.lightning, network="own_modules.wipe", factory=factory)
+        with pytest.raises(UserError, match=f"^{TARGET}.wipe: {told}"):
+            measured(tmp_path, model=model)
+        assert (tmp_path / "wiped").exists() == factory
+
+
+def test_a_module_whose_layers_need_the_trainer_is_measured_and_not_compared(tmp_path):
+    warnings = measured(tmp_path, "LateHead", mode=Mode.infer).warnings
+    assert ["its setup or configure_model makes layers" in each for each in warnings] == [True]
 
 
 def test_samples_are_what_a_function_counts(tmp_path):

@@ -277,7 +277,7 @@ class ModuleRun(_UsersRun):
     def reference_outputs(self, batches: Sequence[Any], **how: Any) -> list[Output]:
         """From a newly built module, without a Trainer, for what predict_step got."""
         given, module = [self.called[id(each)][1] for each in batches], self.user_module
-        return of_new_network(module.new_module, module.predict, given, (self.timed_size, self.rows), **how)
+        return of_new_network(module.rebuilt, module.predict, given, (self.timed_size, self.rows), **how)
 
     def _size(self, look: loop.StepProbe) -> int:
         """The rows of an output: as many as the batch has, or as the user counts samples."""

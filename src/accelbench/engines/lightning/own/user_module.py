@@ -41,7 +41,7 @@ class UserModule:
         self.num_accumulated = self.asked.accumulate_grad_batches if self.trains else 1
         self.flag = f"model.target={cell.model.definition}"  # names the module in messages
         self.build_s = 0.0
-        self.module = self._timed(self.new_module)()
+        self.module = self._timed(self._new_module)()
         self.package = lightning_package(type(self.module), MODULE) or ""
         self.data = None if cell.data.target is None else self._new_data(cell.data.target)
         self.owner, self.owner_flag = self.module, self.flag  # of the loader
@@ -89,6 +89,13 @@ class UserModule:
         changed = [each for each in both if (each[1] or 0) != (each[2] or 0)]
         return [f"its code set trainer.{name}={now}, and {asked} was asked for" for name, now, asked in changed]
 
+    def rebuilt(self) -> nn.Module:
+        """A new module like that which is measured, without a Trainer."""
+        module: nn.Module = self._new_module()
+        if module.state_dict().keys() != self.module.state_dict().keys():
+            raise UserError("its setup or configure_model makes layers, which need the Trainer")
+        return module
+
     def predict(self, module: Any, batch: Any) -> Any:
         """What a module computes for a batch in inference."""
         if not self.predicts:
@@ -108,11 +115,13 @@ class UserModule:
         if self._overrides(self.module, "configure_callbacks"):
             yield "callbacks of the module were left out"
 
-    def new_module(self) -> Any:
+    def _new_module(self) -> Any:
         """One with weights drawn from the seed; and with the batch size, if it has the data."""
         pl.seed_everything(self.cell.seed, verbose=False)
         model = self.cell.model
         kind = import_path("model.target", model.definition)
+        if not (model.factory or (isinstance(kind, type) and lightning_package(kind, MODULE))):
+            raise UserError(f"{self.flag}: should extend {MODULE}, or be trusted to make one: model.factory=true")
         size = self.cell.batch_size if self.cell.data.target is None else None
         made = _made("model.args", model.definition, kind, model.args, size)
         if lightning_package(type(made), MODULE) is None:
