@@ -1,13 +1,16 @@
 import importlib.util
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from accelbench.engines import registry
+from accelbench.engines.lightning.spec import LIGHT_IMPORT
 from accelbench.engines.registry import host_spec
 from accelbench.schema.cell import KerasSettings
 from accelbench.schema.vocab import Device, Engine, KerasBackend
-from fakes import make_cell
+from fakes import TESTS, make_cell
 
 
 def keras_spec(backend=KerasBackend.tensorflow, **changes):
@@ -49,3 +52,26 @@ def test_an_engine_names_modules_that_exist_and_imports_no_other_engine(engine):
     assert len(sources) > 1
     for other in set(Engine) - {engine}:
         assert [path for path, text in sources.items() if f"accelbench.engines.{other}" in text] == []
+
+
+def printed(code):
+    return subprocess.run([sys.executable, "-c", code], cwd=TESTS, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_spec_imports_no_framework():
+    code = (
+        "import sys; from accelbench.engines.registry import host_spec; from accelbench.schema.cell import *;"
+        "from fakes import make_cell; from accelbench.schema.vocab import *;"
+        "print([host_spec(make_cell(engine=each, keras=KerasSettings())).engine for each in Engine]);"
+        "print([name for name in ('torch', 'keras', 'tensorflow', 'jax', 'numpy') if name in sys.modules])"
+    )
+    engines, frameworks = printed(code).splitlines()
+    assert all(f"accelbench.engines.{engine}.engine" in engines for engine in Engine)
+    assert frameworks == "[]"
+
+
+def test_a_cell_is_run_where_what_it_does_not_need_is_not_installed():
+    """As by another environment's Python: Lightning alone, which imports what it finds."""
+    hidden = ["PIL", "torchvision", "matplotlib", "hydra", "omegaconf", "rich", "mlflow"]
+    code = f"import sys, {LIGHT_IMPORT}, pytorch_lightning; sys.modules.update(dict.fromkeys({hidden}));"
+    assert printed(code + "import accelbench.worker, accelbench.engines.lightning.engine; print('done')") == "done\n"

@@ -12,7 +12,6 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from accelbench.data.arrays import Arrays, Encoded, load_encoded
-from accelbench.data.decode import decode
 from accelbench.data.order import Order, num_drawn_ahead
 from accelbench.engines.images import arrays_of, is_random, order_of
 from accelbench.engines.lightning.backends import Backend
@@ -106,12 +105,15 @@ class Decoder:
         from torchvision.io import decode_jpeg  # takes a second, and only pictures need it
         from torchvision.transforms import v2
 
+        from accelbench.data.decode import decode  # imports PIL, which only pictures need
+
+        self.decode = decode
         self.side, self.decode_jpeg, self.resize = side, decode_jpeg, v2.Resize([side, side])  # bilinear, antialiased
 
     def __call__(self, content: bytes) -> Tensor:
         """The picture as uint8, side x side x 3."""
         if not content.startswith(JPEG):
-            return torch.tensor(decode(content, self.side))
+            return torch.tensor(self.decode(content, self.side))
         encoded = torch.frombuffer(bytearray(content), dtype=torch.uint8)
         pixels: Tensor = self.resize(self.decode_jpeg(encoded, "RGB", apply_exif_orientation=True))
         return pixels.permute(1, 2, 0)
