@@ -33,6 +33,7 @@ def net_or_number() -> Net | int: CALLED.touch()
 def malformed() -> "1 +": CALLED.touch()
 
 cached, decorated = functools.cache(annotated), wrap(annotated)
+partial = functools.partial(functools.partial(bare))
 instance, network, made_of, number = Other(), Net(), bare, 3
 run, remove, start, evaluate, kept, append = os.system, os.remove, threading.Thread, eval, dict, [].append
 shell = functools.partial(os.system, "true")
@@ -66,7 +67,7 @@ def test_a_networks_class_and_a_function_that_says_that_it_makes_one_may_be_call
 
 
 @pytest.mark.parametrize(
-    "name", ["bare", "made_of", "of_a_number", "net_or_number", "malformed", "instance", "Other", "network"]
+    "name", ["bare", "made_of", "of_a_number", "net_or_number", "malformed", "instance", "Other", "network", "partial"]
 )
 def test_any_other_callable_needs_the_users_word_for_it(module, name):
     target = f"{module.__name__}.{name}"

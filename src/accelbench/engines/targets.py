@@ -5,6 +5,7 @@ import inspect
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, get_type_hints
 
 from accelbench.errors import UserError
@@ -34,7 +35,10 @@ def import_path(flag: str, path: str) -> Callable[..., Any]:
         raise UserError(f"{flag}={path}: can't be imported ({error})") from error
     if not callable(found):
         raise UserError(f"{flag}={path}: should be a class or a function, not of type {type(found).__name__}")
-    home = getattr(found, "__module__", None) or type(found).__module__  # methods of built-in objects have none
+    run: Any = found  # the code that a call would run
+    while isinstance(run, partial):
+        run = run.func
+    home = getattr(run, "__module__", None) or type(run).__module__  # methods of built-in objects have none
     if home.partition(".")[0] in sys.stdlib_module_names:
         raise UserError(f"{flag}={path}: it is part of Python's standard library")
     return found
