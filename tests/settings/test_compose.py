@@ -77,6 +77,17 @@ def test_only_regular_files_are_composed(project, make):
     assert compose(["model=mlp"])[0].model.name == "mlp"
 
 
+def test_a_file_of_another_folder_is_composed_anew(project, tmp_path):
+    other = tmp_path / "elsewhere/model/mine.yaml"
+    other.parent.mkdir(parents=True)
+    config = project / "conf/config.yaml"
+    config.write_text(f"{config.read_text()}\nhydra: {{searchpath: ['file://{tmp_path}/elsewhere']}}\n")
+    text = (project / "conf/model/mlp.yaml").read_text()
+    for batch in (128, 129):
+        other.write_text(text.replace("batch_size: 128", f"batch_size: {batch}"))
+        assert compose(["model=mine"])[0].batch_size == batch
+
+
 @pytest.mark.parametrize(
     "folder",
     ["runs/mine", "runs/mein 'Läufchen' \"7\"", "runs/a,b[c]", "runs/a\\'b\\", "=", "runs/日"],

@@ -139,7 +139,11 @@ def _section(word: str, number: int, first: tuple[str, ...], files: Files) -> Di
 def _contents(conf: Path) -> Files:
     """All files that Hydra composes, read anew each time, since they may have changed: 50 take 3 ms."""
     names = [name for name in sorted(glob("**/*.yaml", root_dir=conf, recursive=True)) if (conf / name).is_file()]
-    return tuple((name, read_bytes(conf / name)) for name in names)
+    files = tuple((name, read_bytes(conf / name)) for name in names)
+    if any(b"searchpath" in content for _, content in files):  # files elsewhere may have changed, too
+        _composed.cache_clear()
+        _section.cache_clear()
+    return files
 
 
 @lru_cache(maxsize=128)
