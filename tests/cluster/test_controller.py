@@ -148,6 +148,15 @@ def test_a_job_is_on_disk_as_soon_as_it_is_known_and_an_interrupt_cancels_the_un
     assert cancelled == ["0", "7"]
 
 
+def test_an_interrupt_stays_one_if_the_jobs_can_not_be_cancelled(stopped, monkeypatch):
+    collected = []
+    monkeypatch.setattr(controller.Controller, "_wait", Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr(controller.Controller, "_collect", lambda self, retry: collected.append(retry) or {})
+    refuse = Mock(side_effect=UserError("executor=slurm: scancel failed: no reason"))
+    assert "scancel failed: no reason: the jobs may still run" in stopped(KeyboardInterrupt, None, cancel=refuse)
+    assert len(collected) == 2  # before and after
+
+
 def test_jobs_of_an_earlier_start_are_waited_for_and_not_submitted_again(stopped):
     """As when a controller is killed."""
     stopped(KeyboardInterrupt, None, submit=Mock(side_effect=KeyboardInterrupt))

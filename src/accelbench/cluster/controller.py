@@ -211,8 +211,11 @@ class Controller:
         return new
 
     def _cancel(self, spread: Round) -> None:
-        """Ends the jobs of the round, known or not."""
-        self.engine.cancel(list(dict.fromkeys([*spread.jobs(), *self._states(spread)])))
+        """Ends the jobs of the round, known or not; says so if that fails."""
+        try:
+            self.engine.cancel(list(dict.fromkeys([*spread.jobs(), *self._states(spread)])))
+        except UserError as error:
+            self.context.say(f"{error}: the jobs may still run", "yellow")
 
     def _watch(self, spread: Round) -> None:
         try:
