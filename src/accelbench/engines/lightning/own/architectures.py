@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from accelbench.engines.images import check_name
+from accelbench.engines.lightning.precision import STORED_DTYPES
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Mode, Task
@@ -65,14 +66,15 @@ def build(model: ModelSpec) -> nn.Module:
 class TokenMaker:
     """Makes batches of random token ids, with a mask of ones, unless they are prompts, and in training with labels.
 
-    The ids are none of the padding and the end: networks treat those differently. With labels the network computes its
-    loss. Raises UserError: the network has fewer positions than a sequence has tokens, whose number is `length`, or
-    that of the settings.
+    The ids are none of the padding and the end: networks treat those differently. Labels that are no classes have the
+    cell's dtype; with labels the network computes its loss. Raises UserError: the network has fewer positions than a
+    sequence has tokens, whose number is `length`, or that of the settings.
     """
 
     def __init__(self, cell: Cell, batch_size: int, length: int | None = None) -> None:
         self.task, self.mode, self.batch_size, self.num_counted = cell.model.task, cell.mode, batch_size, batch_size
-        self.config = config = config_of(cell.model)
+        self.config, self.dtype = config_of(cell.model), STORED_DTYPES[cell.precision]
+        config = self.config
         self.tokens_per_sample: int = length or cell.model.batch_args["seq_len"]
         asked, num = f"model.batch_args.seq_len={self.tokens_per_sample}", self.tokens_per_sample
         if cell.mode == Mode.generate:
@@ -105,7 +107,12 @@ class TokenMaker:
             labelled = torch.rand(ids.shape) < LABELLED
             labelled[:, 0] = True  # a batch without labels would have no loss
             return torch.where(labelled, ids, NO_LABEL)
-        return torch.randint(self.config.num_labels, (len(ids),))
+        num, classes, problem = len(ids), self.config.num_labels, self.config.problem_type
+        if problem == "multi_label_classification":
+            return torch.randint(2, (num, classes)).to(self.dtype)
+        if problem == "regression" or classes == 1:
+            return torch.rand(num, *([] if classes == 1 else [classes])).to(self.dtype)
+        return torch.randint(classes, (num,))
 
 
 def _ids(given: int | list[int] | None) -> list[int]:
