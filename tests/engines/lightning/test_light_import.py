@@ -11,6 +11,8 @@ from accelbench.engines.lightning.spec import LIGHT_IMPORT
 CODE = f"""
 import sys, {LIGHT_IMPORT}, accelbench.engines.lightning.engine
 print([name for name in ('torchvision', 'transformers', 'scipy.signal') if name in sys.modules])
+import numpy  # users' code may take what torchmetrics' `__init__` adds
+assert numpy.Inf == numpy.inf
 import torchmetrics, torchvision.models, transformers, scipy.signal
 from pytorch_lightning.trainer.connectors.logger_connector import result
 from torchmetrics import Accuracy

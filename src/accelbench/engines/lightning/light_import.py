@@ -12,6 +12,8 @@ import sys
 from types import ModuleType
 from typing import Any
 
+import numpy
+
 NAME = "torchmetrics"
 LIGHT = {"Metric": f"{NAME}.metric", "MetricCollection": f"{NAME}.collections", "__version__": f"{NAME}.__about__"}
 
@@ -38,6 +40,7 @@ def defer() -> None:
         return
     sys.modules[NAME] = package = importlib.util.module_from_spec(spec)
     package.__class__ = _Deferred
+    numpy.Inf = numpy.inf  # type: ignore[attr-defined]  # the `__init__` does so, and users' code may rely on it
 
 
 defer()
