@@ -125,6 +125,20 @@ def test_a_loss_that_diverged_makes_the_cell_invalid_and_its_record_can_be_read(
     assert load(Measurement, json.loads(json.dumps(dataclasses.asdict(measured), allow_nan=False))) == measured
 
 
+def test_the_loss_is_that_of_the_last_step_whatever_later_ones_overwrite(digits, monkeypatch):
+    """As the steps of a CUDA graph do."""
+    look = engine._Run._look_further
+
+    def look_and_overwrite(self, step):
+        result = step.result
+        look(self, step)
+        result.detach().fill_(float("nan"))
+
+    monkeypatch.setattr(engine._Run, "_look_further", look_and_overwrite)
+    cell = make_cell(model=SGD, mode=Mode.train)
+    assert judge(cell, engine.run(cell, digits)) is None
+
+
 def test_a_substituted_precision_is_seen(digits, monkeypatch):
     monkeypatch.setattr(engine, "plugin_for", lambda precision, kind: plugin_for(Precision.bf16_mixed, kind))
     cell = make_cell(model=SGD, precision=Precision.fp16_mixed, mode=Mode.train)

@@ -261,7 +261,8 @@ class _Run(NetworkOutputs):
             self.breakdown = measure_breakdown(step, self.backend, self.cell.breakdown_s, ranks=self.ranks)
             self.operators = busiest(step, self.backend, self.ranks)
         self.ranks.begin(0)  # the others follow no more
-        self.last_result = step.result
+        # In training a copy of the loss, which further steps of a CUDA graph overwrite.
+        self.last_result = step.result.clone() if self.trains else step.result
         if not self.trains:
             self._keep_outputs(step)
         self._look_further(step)
