@@ -249,11 +249,18 @@ def _queries(num_gpus: int) -> dict[str, Callable[[], float | None]]:
     # Only the first package: a large machine has hundreds of these files, one per thread.
     heat = Path("/sys/devices/system/cpu/cpu0/thermal_throttle/package_throttle_count")
     if heat.exists():
-        queries["cpu_thermal_throttles"] = lambda: float(heat.read_text())
+        queries["cpu_thermal_throttles"] = functools.partial(_number_in, heat)
     for index, handle in enumerate(gpu.first_handles(num_gpus)):
         for figure, query in FIGURES.items():
             queries[f"gpu_{index}_{figure}"] = functools.partial(query, handle)
     return queries
+
+
+def _number_in(path: Path) -> float | None:
+    """None if it can't be read now."""
+    with contextlib.suppress(OSError, ValueError):
+        return float(path.read_text())
+    return None
 
 
 class Witness:
