@@ -187,6 +187,8 @@ def _on_tpu(cell: Cell) -> tf.distribute.Strategy:
         # Without a TPU, `local` finds no device, and a name no server.
         why = " ".join(message_of(error).split())[:200] or type(error).__name__
         raise UnsupportedError(f"engine.tpu={name}: TensorFlow reaches no TPU ({why})") from error
+    if not cores:
+        raise UnsupportedError(f"engine.tpu={name}: TensorFlow finds no TPU core; it would take the CPU in silence")
     if cell.devices == 1:
         return tf.distribute.OneDeviceStrategy(cores[0].name)
     if cell.devices != len(cores):
