@@ -86,6 +86,9 @@ def test_the_budget_ends_it_and_the_same_command_goes_on(searched, project):
     assert "To go on: the same command with out=runs/mine, which has a new budget then" in text
     assert "batches of at most 8: 400 requests/s" not in text
     first = written(project)
+    status, text = searched(settings(8), budget_s=4.0)
+    assert "To go on: the same command with out=runs/mine and a longer --budget: no probe fitted" in text
+    assert first == written(project)
     status, text = searched(settings(8))
     assert "To go on" not in text
     assert first.items() <= written(project).items()

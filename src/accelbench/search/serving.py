@@ -58,7 +58,7 @@ class _Search(BaseSearch):
     def __init__(self, context: SweepContext, ready: Prepared, budget_s: float, now: Callable[[], float]) -> None:
         super().__init__(context, ready, budget_s, now)
         self.what = counted(len(self.asked), "setting")
-        self.overhead_s, self.is_done = OVERHEAD_S, False
+        self.overhead_s, self.is_done, self.has_probed = OVERHEAD_S, False, False
         self.records: dict[str, Record] = {}  # by name
         self.num_works = 0  # that are asked for
         self.num_racing, self.unprobed = 0, list[str]()  # settings that may be probed; a line for each that never was
@@ -154,6 +154,7 @@ class _Search(BaseSearch):
             if not self.context.console.is_terminal:  # which shows what is under way
                 self.context.say(f"{item.label} ...")
             record = self.session.measure(replace(item, cell=replace(item.cell, timeout_s=limit_s)), left_s)
+            self.has_probed |= item.cell.protocol == Protocol.server
             if (serving := _serving(record)) is not None and item.cell.protocol == Protocol.server:
                 self.overhead_s = record.wall_s - serving.duration_s
             if record.status not in UNEXPECTED:  # else the session has said it
@@ -180,7 +181,8 @@ class _Search(BaseSearch):
         if found:
             say(console, f"The curve of rate and latency: accelbench report {folder}")
         if not self.is_done:
-            say(console, f"To go on: the same command with out={folder}, which has a new budget then")
+            budget = ", which has a new budget then" if self.has_probed else " and a longer --budget: no probe fitted"
+            say(console, f"To go on: the same command with out={folder}{budget}")
         num_lacking = self.num_works - len({each.what for each in found if each.low})
         if self.num_works and num_lacking <= 0:
             return 0
