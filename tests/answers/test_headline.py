@@ -158,7 +158,7 @@ def test_the_headline_says_what_is_fastest_what_is_missing_and_what_is_in_doubt(
         "Missing": "3 of 10 cells: 1 on gpu (no NVIDIA driver), 1 on tpu (no chip), "
         "1 on cpu (failed: raised slowly slowly slowly slowly slowly slowly slowly ...).",
         "In doubt": "Numbers of 2 of 7 measured cells are in doubt (1 had a warning of the engine or model, 1 had not "
-        "settled, 1 ran beside other programs): cnn-cpu-fp32-b128-train-keras, "
+        "settled, 1 ran beside other programs; 1 of them for several reasons): cnn-cpu-fp32-b128-train-keras, "
         "rnn-cpu-fp32-b128-train. "
         "Stand-ins were measured instead of mnist: speeds hold for data of these shapes, accuracies don't.",
         "Precision": f"{FASTEST}, fp32 with keras, which bf16 was not measured with, is faster in cnn training (a "

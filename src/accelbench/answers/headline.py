@@ -145,8 +145,11 @@ def _in_doubt(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> str:
     doubted = sorted((cell for cell in ok if warnings_of(cell.row)), key=lambda cell: id(cell) not in compared)
     if not ok:
         return ""
-    kinds = Counter(kind for cell in doubted for kind in dict.fromkeys(cell.doubts))
-    said = ", ".join(f"{num} {kind}" for kind, num in kinds.most_common())
+    kinds = [set(cell.doubts) for cell in doubted]
+    counts = Counter(kind for cell in doubted for kind in dict.fromkeys(cell.doubts))
+    said = ", ".join(f"{num} {kind}" for kind, num in counts.most_common())
+    if num_several := sum(len(each) > 1 for each in kinds):  # else the counts seem not to add up
+        said += f"; {num_several} of them for several reasons"
     named = [cell.label for cell in doubted[: FEW if len(doubted) > MAX_DOUBTED else None]]
     more = f" and {len(doubted) - FEW} more (column warnings of cells.csv)" * (len(named) < len(doubted))
     which = f" are in doubt ({said}): {', '.join(named)}{more}" if doubted else " are in doubt"
