@@ -15,6 +15,7 @@ from accelbench.answers.groups import groups
 from accelbench.answers.process import Process
 from accelbench.cluster import dispatch
 from accelbench.compare.sureness import MIN_PROCESSES
+from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.grid.plan import in_order
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.disturbed import is_retried
@@ -58,6 +59,8 @@ class Suite:
 def suites(root: Path, names: Sequence[str] | None = None) -> list[Suite]:
     """The suites of params.yaml with these names, or all in its order. Raises UserError: a setting is wrong."""
     retry, found = params.load(root).get("retry") or Retry.none, []
+    if retry not in list(Retry):
+        raise UnknownChoiceError("retry", retry, Retry)
     for name in params.suite_names(root) if names is None else names:
         cells, options = cells_of(compose(["-m", f"suite={name}", f"retry={retry}"]))
         found.append(Suite(root, name, in_order(cells), options))
@@ -90,8 +93,11 @@ def problems(root: Path) -> list[str]:
 
 
 def is_strict(root: Path) -> bool:
-    """Whether params.yaml asks for exit status 1 if a cell failed unexpectedly: unless it has `strict: false`."""
-    return params.load(root).get("strict") is not False
+    """Whether params.yaml asks for exit status 1 if a cell failed unexpectedly, as by default. Raises UserError."""
+    strict = params.load(root).get("strict", True)
+    if not isinstance(strict, bool):
+        raise UserError(f"{project.PARAMS}: strict={strict}: should be true or false")
+    return strict
 
 
 @dataclass(frozen=True)
