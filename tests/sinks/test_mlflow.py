@@ -208,6 +208,14 @@ def test_the_speed_of_a_cell_is_a_run_that_is_updated_and_no_measurement(root):
     assert not {view.SPEED, view.SHARE} & set(metrics)
     assert mean.data.params["model"] == "cnn"
 
+    client_of(root).set_tag(mean.info.run_id, "word", "of an earlier release")
+    client_of(root).set_tag(mean.info.run_id, "mine", "a note")
+    with Delivery("mlflow", root) as delivery:
+        delivery.open()
+        delivery.relate(map(Process.of, records.read_all(sorted((root / "runs").rglob("*.json")))))
+    (kept,) = (run for run in split(root)[1] if run.info.run_id == mean.info.run_id)  # the user's own tag too
+    assert kept.data.tags == {**mean.data.tags, "mine": "a note"}
+
     write(root, of_one_cell(2, first=3))
     again = sync(root, [root / "runs"])
     assert (again.num_delivered, again.num_already_there) == (2, 5)

@@ -120,10 +120,13 @@ class Store:
             metrics, params, tags = mlflow_fields.cell_fields(each, experiment_id)
             tags["mlflow.runName"] = names[cell.measured_key]
             if (earlier := runs.get(cell.measured_key)) is not None:
-                written, its_tags = earlier.data.metrics, earlier.data.tags
+                written = earlier.data.metrics
                 there = written.get(mlflow_fields.NUM_PROCESSES, 0), earlier.info.start_time
-                is_same = written == metrics and tags.items() <= its_tags.items()
-                if is_same or there > (cell.num_processes, started_ms):
+                if there > (cell.num_processes, started_ms):
+                    continue
+                if written == metrics:  # the run stays, with what its user wrote there
+                    if new := sorted(tags.items() - earlier.data.tags.items()):
+                        self._client.log_batch(earlier.info.run_id, tags=[entities.RunTag(*tag) for tag in new])
                     continue
                 self._client.delete_run(earlier.info.run_id)
             run = self._client.create_run(experiment_id, started_ms, tags)
