@@ -256,10 +256,14 @@ def unnormalised(files):
     files["results/./x"] = b""
 
 
-@pytest.mark.parametrize("edit", [clashing, without_results, without_records, unnormalised])
-def test_files_that_can_not_be_unpacked_are_refused(bundle, capsys, edit):
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [(clashing, ""), (without_results, "it has no results/"), (without_records, ""), (unnormalised, "no plain name")],
+)
+def test_files_that_can_not_be_unpacked_are_refused(bundle, capsys, edit, said):
     status, printed = verified(changed(bundle, edit), capsys)
     assert (status, "other.zip: " in printed.err, "accelbench-bundle-" in printed.err) == (2, True, False), printed.err
+    assert said in printed.err
 
 
 def test_what_can_not_be_packed_is_named_and_nothing_is_written(folder, tmp_path, capsys):
@@ -299,6 +303,7 @@ def test_another_file_is_no_bundle(tmp_path, capsys, content):
     status, printed = verified(path, capsys)
     assert (status, "Traceback" in printed.err, bool(printed.err)) == (2, False, True)
     assert content is not None or printed.err == f"accelbench: {path}: no such file\n"
+    assert verified(tmp_path, capsys)[1].err == f"accelbench: {tmp_path}: not a file\n"
 
 
 @needs("model_signing")

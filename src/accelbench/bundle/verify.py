@@ -57,7 +57,7 @@ class Verified:
 def verify(path: Path) -> Verified:
     """Looks at a bundle; unpacks it into a temporary folder. Raises UserError: it is no bundle, or is unsafe."""
     if not path.is_file():
-        raise UserError(f"{path}: no such file")
+        raise UserError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
     done = Verified()
     with tempfile.TemporaryDirectory(prefix="accelbench-bundle-") as place:
         try:
@@ -89,6 +89,8 @@ def _unpacked(archive: Zip, place: Path, done: Verified) -> dict[str, bytes]:
         raise UserError(f"{archive.path}: no bundle of accelbench: it has no {CRATE}")
     if unsafe := [name for name in names if PurePosixPath(name).as_posix() != name]:
         raise UserError(f"{archive.path}: {unsafe[0]!r} is no plain name of a file; nothing of it is used")
+    if not any(name.startswith(f"{RESULTS}/") for name in names):
+        raise UserError(f"{archive.path}: no bundle of accelbench: it has no {RESULTS}/")
     try:
         wanted = digests(json.loads(archive.read(CRATE)))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
