@@ -85,6 +85,7 @@ def test_a_file_is_written_and_it_is_said_what_it_lacks(sweeps, tmp_path, capsys
     printed = capsys.readouterr()
     assert json.loads(printed.out) == json.loads((tmp_path / "out.json").read_text())
     assert "2 of 3 cells" in printed.err
+    assert "--price-per-hour gpu=3: no ok record is of that device" in printed.err
 
 
 def test_cells_of_one_name_are_all_there_each_under_a_name_that_stays(tmp_path, capsys):

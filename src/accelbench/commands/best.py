@@ -94,7 +94,7 @@ def _check(chosen: Namespace) -> None:
         raise UserError(f"{mode}: goes without {modes[1]}")
     for name, allowed in GOES_WITH.items():
         if name in given and mode not in allowed:
-            raise UserError(f"{name}: goes with {' or '.join(each or 'records' for each in allowed)}")
+            raise UserError(f"{name}: goes with {' or '.join(each or 'a folder of records' for each in allowed)}")
     for name, needed in NEEDS.items():
         if name in given and (other := needed.partition(" ")[0]) not in given:
             raise UserError(f"{name}: needs {other}, such as {needed}")
@@ -122,7 +122,7 @@ def _show_best(chosen: Namespace, context: Context) -> int:
     results = place.root / (next(iter(chosen.words), None) or default_folder(place, context))
     limit = None if chosen.latency_ms is None else Limit(chosen.latency_ms, chosen.percentile or 50)
     read = sweeps.read_all(results, prices, params.wanted_suites(place.project, results))
-    check_devices(chosen, read)
+    check_devices(chosen, context, read)
     cells = [cell for sweep in read for cell in sweep.cells]
     planned = [process for sweep in read for process in sweep.planned]
     notes = [note for sweep in read for note in sweep.notes]

@@ -38,7 +38,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     place = workplace()
     folder = place.root / (chosen.folder or default_folder(place, context))
     sweeps = read_all(folder, costs(chosen, place.project))
-    check_devices(chosen, sweeps)
+    check_devices(chosen, context, sweeps)
     text, num = export.exported(chosen.format, sweeps)
     if chosen.out is None:
         print(text, end="")

@@ -67,11 +67,13 @@ def costs(chosen: Namespace, project: Path | None) -> "dict[Device, Cost]":
     return found
 
 
-def check_devices(chosen: Namespace, sweeps: "Sequence[Sweep]") -> None:
-    """Raises UserError: one price for several devices."""
+def check_devices(chosen: Namespace, context: Context, sweeps: "Sequence[Sweep]") -> None:
+    """Says which prices are of no ok record of the sweeps. Raises UserError: one price for several devices."""
     text = chosen.price_per_hour
     ran = [record for sweep in sweeps for record in sweep.records if record.status == Status.ok]
     measured = sorted({record.cell.device.value for record in ran})
     if text is not None and "=" not in text and len(measured) > 1:
         wanted = ",".join(f"{device}={text}" for device in measured)
         raise UserError(f"--price-per-hour {text}: the records are of several devices: name each, such as {wanted}")
+    if absent := [part for part in (text or "").split(",") if "=" in part and part.partition("=")[0] not in measured]:
+        context.say(f"--price-per-hour {','.join(absent)}: no ok record is of that device")

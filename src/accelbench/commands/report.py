@@ -20,7 +20,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     is_results = place.project is not None and Path(name) == Path(RESULTS)
     if is_results and chosen.price_per_hour is not None:
         raise UserError("--price-per-hour: not for results/, whose report DVC keeps: set costs: in params.yaml")
-    check = partial(check_devices, chosen)
+    check = partial(check_devices, chosen, context)
     out = place.root / "report" if is_results else Path(name) / "report"
     settings = for_report(place, place.root / name) | {"costs": prices}
     page = build(place.root / name, out, say=context.say, check=check, **settings)
