@@ -68,8 +68,9 @@ class RefusedError(UserError):
     """The system refused a call, for a reason that is no defect of accelbench."""
 
     def __init__(self, error: OSError, path: object = None) -> None:
-        where = path or error.filename
-        problem = "disk full" if error.errno in DISK_FULL else error.strerror
+        is_full = error.errno in DISK_FULL
+        where = path or error.filename or ("the output, or a temporary file" if is_full else None)
+        problem = "disk full" if is_full else error.strerror
         super().__init__(f"{where}: {problem}" if where else str(problem))
 
 

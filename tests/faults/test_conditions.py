@@ -139,7 +139,8 @@ def test_a_checkout_that_can_not_be_written(project):
 
 def test_outputs_that_are_full_or_closed(project):
     with Path("/dev/full").open("w") as full:
-        accelbench(project, *TINY, "out=runs/full", status=2, stdout=full, stderr=subprocess.PIPE)
+        told = accelbench(project, *TINY, "out=runs/full", status=2, stdout=full, stderr=subprocess.PIPE)
+    assert told == "accelbench: the output, or a temporary file: disk full\n"
     accelbench(project, *TINY, "out=runs/full")  # it goes on
     accelbench(project, *TINY, "out=runs/closed", prefix=["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"])
     for folder in ("runs/full", "runs/closed"):
