@@ -53,7 +53,7 @@ class Sweep:
     race: RaceFile | None = None  # how the search went that measured them
     # Sentences about records that can't be read or that the plan does not name, and about a plan that is missing.
     notes: list[str] = field(default_factory=list)
-    unread: list[str] = field(default_factory=list)  # a line for each record or plan that can't be read
+    unread: list[str] = field(default_factory=list)  # a line for each record, or whole folder, that can't be read
 
     @property
     def records(self) -> list[Record]:
