@@ -18,23 +18,36 @@ from fakes import make_cell, make_measurement, make_record
 # Progress
 
 
-def progress_of(statuses, **options):
+def progress_of(statuses, reasons=("for [a] reason",) * 3, **options):
     console = Console(file=io.StringIO(), **options)
     reason = {Status.skipped: "why"}
     items = [
         Planned.of(make_cell(batch_size=size), "0" * 64, reason.get(each)) for size, each in enumerate(statuses, 1)
     ]
     with SweepProgress(console, items, Evidence()) as progress:
-        for item, status in zip(items, statuses, strict=True):
+        for item, status, reason in zip(items, statuses, reasons, strict=True):
             progress.start(item)
-            progress.finish(make_record(item.cell, status, reason="for [a] reason"))
+            progress.finish(make_record(item.cell, status, reason=reason))
     return console.file.getvalue()
 
 
-def test_each_cell_is_one_line():
-    first, second = progress_of([Status.ok, Status.skipped, Status.failed], width=20).splitlines()
+def test_each_cell_is_one_line_which_is_whole_in_a_file_and_fits_a_terminal():
+    statuses = [Status.ok, Status.skipped, Status.failed]
+    first, second = progress_of(statuses, width=20).splitlines()
     assert re.fullmatch(r"\[1/2\] mlp-cpu-fp32-b1-infer ok +3,200 samples/s ±0\.0 % +10\.000 ms/step", first)
     assert second == "[2/2] mlp-cpu-fp32-b3-infer failed  for [a] reason"
+    wide, narrow = (
+        re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", progress_of(statuses, width=width, force_terminal=True))
+        for width in (80, 60)
+    )
+    assert f"{first}\n" in wide
+    assert re.search(r"\[1/2\] mlp-cpu-fp3…b1-infer ok +3,200 samples/s ±0\.0 %\n", narrow)
+    assert "[2/2] mlp-cpu-fp3…b3-infer failed  for [a] reason\n" in narrow
+
+
+def test_the_same_reason_is_that_of_the_failure_above():
+    told = progress_of([Status.failed] * 4, ["a", "a", "b", "a"])
+    assert re.findall("failed  (.*)", told) == ["a", "for the same reason", "b", "a"]
 
 
 def test_a_cell_that_runs_shows_how_long_it_has_taken_and_what_was_expected(monkeypatch):
@@ -129,7 +142,9 @@ def test_the_fastest_cell_is_named_with_its_lead_over_the_next_setting():
     assert "; 2.00 times as fast as fp32, batch 8 (likely)." in words
 
 
-def test_cells_that_compare_with_no_other_have_their_figures():
+def test_cells_that_compare_with_no_other_have_their_figures_and_slower_ones_in_doubt_are_counted():
     text = answer(of_rate(), of_rate(50.0, mode=Mode.train), of_rate(status=Status.failed, batch_size=8))
     assert re.search(r"^ mlp-cpu-fp32-b32-infer +99\.7 ", text, re.MULTILINE)
     assert re.search(r"^ mlp-cpu-fp32-b32-train +49\.9 ", text, re.MULTILINE)
+    assert "in doubt" not in text
+    assert "\n1 slower cell in doubt: the report says why\n" in answer(of_rate(), of_rate(50.0, batch_size=8))

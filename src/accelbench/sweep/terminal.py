@@ -38,6 +38,8 @@ from accelbench.schema.vocab import QUANTIZED, UNEXPECTED, Mode, Phase, Protocol
 DRAWN_HZ = 5
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 ECHO_WIDTH = 3  # of a terminal's ^C: else it would be on another line, and this one would stay
+LEAST_NAME = 12  # columns of a cell's name on a narrow terminal
+OUTCOME_WIDTH = 34  # columns of ` ok       71.91 samples/s ±22.1 %`
 STYLES = {Status.ok: "green", Status.skipped: "dim", DISTURBED: "yellow"}
 MAX_WORKLOADS = 3  # for more, the report and `accelbench best` are the places to look
 MAX_CELLS = 12
@@ -68,6 +70,7 @@ class SweepProgress:
         self.planned = [item for item in planned if item.skip_reason is None]
         self.num, self._ids = len(self.planned), {item.cell.id for item in self.planned}
         self.is_brief, self.says_mistakes, self.num_done = is_brief, says_mistakes, 0
+        self._told: str | None = None  # the reason of the latest failure
         self._started: list[Cell] = []
         self.begin("preparing")
         self._live = Live(console=console, get_renderable=self._line, refresh_per_second=DRAWN_HZ, transient=True)
@@ -106,7 +109,9 @@ class SweepProgress:
             took += ", no estimate"
         elif expected is not None:
             took += f" of {expected}" if took_s <= max(1.0, expected.seconds) else f", {expected} expected"
-        line = Text.assemble((spin, "cyan"), count, f"{self.what}  ", (f"{took}{self._then}", "dim"))
+        room = self.console.width - ECHO_WIDTH - len(f"{spin}{count}  {took}{self._then}")
+        what = without_middle(self.what, max(LEAST_NAME, room))
+        line = Text.assemble((spin, "cyan"), count, f"{what}  ", (f"{took}{self._then}", "dim"))
         line.truncate(self.console.width - ECHO_WIDTH, overflow="ellipsis")
         return line
 
@@ -122,8 +127,21 @@ class SweepProgress:
         width = max((len(each.label) for each in self.planned), default=0)
         words = [] if record.user_error and not self.says_mistakes else outcome(record)
         word = DISTURBED if disturbed.reason(record) else record.status.value
-        line = Text.assemble((count, "dim"), f"{record.label:<{width}} ", (word, STYLES.get(word, "bold red")))
+        if words and record.status in UNEXPECTED:
+            words, self._told = ["for the same reason"] if words[0] == self._told else words, words[0]
+        if self.console.is_terminal:  # one line: a name loses its middle, then figures after the speed go
+            width = min(width, max(LEAST_NAME, self.console.width - len(count) - OUTCOME_WIDTH))
+            while len(words) > 1 and len(count) + width + len("  ".join([word, *words])) >= self.console.width:
+                del words[1]
+        name = without_middle(record.label, width)
+        line = Text.assemble((count, "dim"), f"{name:<{width}} ", (word, STYLES.get(word, "bold red")))
         say(self.console, line.append("".join(f"  {each}" for each in words)))
+
+
+def without_middle(text: str, width: int) -> str:
+    """`text`, or more of its beginning than of its end with an ellipsis between them, `width` characters in all."""
+    num = 11 * width // 20  # so that the model's name stays
+    return text if len(text) <= width else f"{text[:num]}…{text[num + 1 - width :]}"
 
 
 def outcome(record: Record) -> list[str]:
@@ -237,6 +255,8 @@ def remarks(answer: Answer, planned: Iterable[Process]) -> Iterator[Text]:
         yield Text(f"Doubt about the fastest: {text}", "yellow")
     if (num := len(known) - MAX_DOUBTS) > 0:
         yield Text(f"{and_more(num, 'doubt')}, in its record", "yellow")
+    if num := sum(bool(warnings_of(cell.row)) for cell in answer.group.cells[1:]):
+        yield Text(f"{counted(num, 'slower cell')} in doubt: the report says why", "dim yellow")
 
 
 def show_card(record: Record, path: str, console: Console, *, says_why: bool = True) -> None:
