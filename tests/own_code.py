@@ -2,6 +2,8 @@
 
 import sys
 import time
+from collections import deque
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -45,6 +47,23 @@ def two_inputs(batch_size, scale=1.0):
 
 def sum_of_squares(output, batch):
     return output["sum"].square().mean()
+
+
+@dataclass(frozen=True)
+class Pair:
+    left: torch.Tensor
+    span: range
+    names: deque
+
+
+class TakesPair(TwoInputs):
+    def forward(self, pair, right):
+        return super().forward(pair.left[:, pair.span], right)
+
+
+def pairs(batch_size):
+    left, right = two_inputs(batch_size)
+    return {"pair": Pair(left, range(32), deque(["left", torch.zeros(1)])), "right": right}
 
 
 class OtherWhenExported(TwoInputs):

@@ -1,13 +1,14 @@
 """Tensors in structures: tuples, lists, mappings and dataclasses, however nested."""
 
+import copy
 import dataclasses
 import random
+from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 import torch
-from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
 
 
@@ -24,8 +25,23 @@ def tensors_in(structure: object) -> Iterator[Tensor]:
 
 
 def mapped(structure: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """The structure with `change` applied to its tensors, in their order."""
-    return apply_to_collection(structure, Tensor, change)
+    """The structure with `change` applied to its tensors, in their order; a mapping but a UserDict becomes a dict."""
+    if isinstance(structure, Tensor):
+        return change(structure)
+    if isinstance(structure, Mapping):
+        contents = {name: mapped(part, change) for name, part in structure.items()}
+        if not isinstance(structure, UserDict):
+            return contents
+        own = copy.copy(structure)  # it may have attributes that the user's code looks at
+        own.data = contents
+        return own
+    if isinstance(structure, tuple | list):
+        parts = [mapped(part, change) for part in structure]
+        return type(structure)(*parts) if hasattr(structure, "_fields") else type(structure)(parts)
+    if dataclasses.is_dataclass(structure) and not isinstance(structure, type):
+        fields = {item.name: mapped(getattr(structure, item.name), change) for item in dataclasses.fields(structure)}
+        return dataclasses.replace(structure, **fields)
+    return structure
 
 
 def refilled(structure: Any, tensors: Iterable[Tensor]) -> Any:

@@ -97,6 +97,7 @@ def test_one_step_is_that_of_a_plain_loop(tmp_path):
     [
         (("Pixels", "pictures"), {}),  # an image for each image
         (("Pixels", "pictures"), {"options": Options(channels_last=True)}),
+        (("TakesPair", "pairs"), {"precision": Precision.bf16}),  # with more than tensors in a structure of its own
         (("Scaled", "two_inputs"), {"precision": Precision.bf16_mixed, "seed": 2**32 - 1}),
     ],
 )
