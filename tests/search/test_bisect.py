@@ -94,7 +94,7 @@ def fill(here):
         ("change0 HEAD -- model=mlp", "model=mlp: no code of this repository"),
         ("change0 HEAD -- protocol=offline", "protocol=offline: bisect compares speeds: use window, steps or fit"),
         ("change0 HEAD -- out=elsewhere", "out=elsewhere: should be a folder under runs/"),
-        ("change0 HEAD -- model.batch=mine.nets.gone", "does not run: model.batch=mine.nets.gone: can't be imported"),
+        ("change0 HEAD -- model.batch=mine.nets.gone", "GOOD={}: model.batch=mine.nets.gone: the module"),
         ("change2 HEAD -- model.target=torch.nn.ReLU model.batch=null", "model.target=torch.nn.ReLU: is not among"),
     ],
 )

@@ -1,10 +1,16 @@
-"""The user's own code that cells name: its files and their digest. Nothing is imported, and no lock is needed."""
+"""The user's own code that cells name: its files, their digest, and whether it has what is named.
 
+It reads the text alone: nothing is imported, and no lock is needed.
+"""
+
+import ast
 import hashlib
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
+from importlib.abc import SourceLoader
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -14,6 +20,8 @@ from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import read_bytes
 
+# A module whose text has one of these may define, or import, other names than it has in it.
+DYNAMIC = re.compile(r"import\s*\(?\s*\*|__getattr__|globals|locals|vars|exec|eval|setattr|__dict__|__path__|modules")
 # Modules whose version in the cell's interpreter is in the identity.
 VERSIONED = {*sys.stdlib_module_names, *COMPUTING, *(name.replace("-", "_") for name in COMPUTING)}
 
@@ -53,9 +61,10 @@ def source_files(flag: str, path: str, places: Sequence[str] | None = None) -> d
 
 
 def check_own_code(cells: Iterable[Cell]) -> None:
-    """Raises a UserError if a package that `cells` name is missing, or if `python` would run another copy of it."""
+    """Raises a UserError if code that `cells` name is missing, or no Python, or if `python` would run another copy."""
     for flag, path, python in {(*source, cell.python) for cell in cells for source in cell.own_code.items()}:
         files, name = source_files(flag, path), path.partition(".")[0]
+        _check_text(flag, path)
         with suppress(UserError):  # not there
             # The identity has the digest of the copy here, so that the other interpreter must run the same one.
             if python is None or name in VERSIONED:
@@ -68,3 +77,20 @@ def check_own_code(cells: Iterable[Cell]) -> None:
             f"{flag}={path}: python={python} would run its own copy of {name}, if any: its source must be "
             "in the working folder or one of PYTHONPATH that is no site-packages; a folder of code needs an __init__.py"
         )
+
+
+def _check_text(flag: str, path: str) -> None:
+    """Raises a UserError if the module's text is no Python, or surely has no such name."""
+    module, places = None, ["", *sys.path]
+    for name in path.split("."):
+        if (found := PathFinder.find_spec(name, places)) is None:
+            break
+        module, places = found, list(found.submodule_search_locations or [])
+    if found or not module or not isinstance(module.loader, SourceLoader):
+        return  # the check of its network says the rest
+    try:
+        ast.parse(text := module.loader.get_source(module.name) or "", Path(str(module.origin)).name)
+    except (SyntaxError, ValueError) as error:
+        raise UserError(f"{flag}={path}: can't be imported ({error})") from error
+    if name not in re.findall(r"\w+", text) and not DYNAMIC.search(text):
+        raise UserError(f"{flag}={path}: the module {module.name} has no {name}")
