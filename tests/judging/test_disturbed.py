@@ -54,6 +54,13 @@ def test_only_the_steady_state_counts():
     assert while_sampled(series(quiet())) is not None
 
 
+def test_a_steady_state_between_two_samples_is_told_by_those_beside_it():
+    for values, said in ((BUSY, REASON), (quiet(), None)):
+        record = make_record(values)
+        short = dataclasses.replace(record.measurement, steady_boot_s=(101.2, 101.3))
+        assert reason(dataclasses.replace(record, measurement=short)) == said
+
+
 def test_an_older_record_tells_by_the_threads_that_it_ran():
     """As two threads were published: 12.7 samples/s known to 9 %, 152 on a quiet machine."""
     values = {OTHERS: [101.0] * 3, OWN: [99.0] * 3}

@@ -10,6 +10,7 @@ MIN_OTHERS = 0.25
 # By how many cores what is wanted has to exceed what there is: a kernel moves threads late, and counts time in ticks.
 MARGIN = 0.1
 MIN_STEAL = 0.1  # of what the cell used, and cores
+NEAR_S = 0.5  # a window between two samples is told of by those that are as near: samples are no longer apart
 
 
 def while_sampled(system: SystemSeries | None) -> str | None:
@@ -24,7 +25,8 @@ def taken(system: SystemSeries, boot_s: tuple[float, float] | None, cores: int |
     # `threads` that computed, at most, all want a core where the kernel does not count how long threads wait.
 
     def mean(name: str) -> float | None:
-        values = system.within(f"{name}_percent", boot_s)
+        near = boot_s and (boot_s[0] - NEAR_S, boot_s[1] + NEAR_S)
+        values = system.within(f"{name}_percent", boot_s) or system.within(f"{name}_percent", near)
         return fmean(values) / 100 if values else None
 
     own, others = mean("cpu_utilization") or 0.0, mean("other_cpu_utilization")
