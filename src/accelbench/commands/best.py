@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from accelbench.commands import to_target
-from accelbench.commands.command import VERBOSE, Command, Context, budget_in_s, flag
+from accelbench.commands.budget import budget_in_s
+from accelbench.commands.command import VERBOSE, Command, Context, flag
 from accelbench.commands.records import FOLDER, PRICE, check_devices, costs, default_folder
 from accelbench.errors import UserError
 from accelbench.presentation import counted, say

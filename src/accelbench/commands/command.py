@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
-from accelbench.errors import Parser, UserError
-from accelbench.presentation import say, seconds_of
+from accelbench.errors import Parser
+from accelbench.presentation import say
 
 MAX_WIDTH = 100  # columns of a help text: wider lines are hard to read
 VERBOSE = "verbose=true"  # the setting that -v stands for
@@ -42,18 +42,6 @@ def flag(*names: str, **settings: Any) -> Flag:
     """A flag, or an argument if its name has no dash; a flag with nothing but a help text is a switch."""
     is_switch = names[0].startswith("-") and set(settings) == {"help"}
     return Flag(names, settings | ({"action": "store_true"} if is_switch else {}))
-
-
-BUDGET = flag("--budget", metavar="5m", help="the time that it may take, in s, m or h")
-
-
-def budget_in_s(chosen: argparse.Namespace, default: str) -> float:
-    """The time that --budget gives a command, in seconds. Raises UserError: it is no time."""
-    text = default if chosen.budget is None else chosen.budget
-    seconds = seconds_of(text)
-    if seconds is None:
-        raise UserError(f"--budget {text}: should be a time such as 90s, 5m or 2h")
-    return seconds
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,8 @@
 
 from argparse import Namespace
 
-from accelbench.commands.command import BUDGET, Command, Context, budget_in_s, flag
+from accelbench.commands.budget import BUDGET, budget_in_s
+from accelbench.commands.command import Command, Context, flag
 from accelbench.errors import UserError
 
 DESCRIPTION = """\

@@ -2,7 +2,8 @@
 
 from argparse import Namespace
 
-from accelbench.commands.command import BUDGET, Command, Context, budget_in_s
+from accelbench.commands.budget import BUDGET, budget_in_s
+from accelbench.commands.command import Command, Context
 from accelbench.errors import UserError
 
 MAX_MINUTES = 120

@@ -4,7 +4,8 @@ from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 
-from accelbench.commands.command import BUDGET, VERBOSE, Context, budget_in_s, flag
+from accelbench.commands.budget import BUDGET, budget_in_s
+from accelbench.commands.command import VERBOSE, Context, flag
 from accelbench.errors import UserError
 from accelbench.project import shown
 

@@ -211,8 +211,8 @@ class Store:
         self._client.set_terminated(run_id, run.status, run.end_ms)
 
     def _free_name(self, experiment_id: str, record: Record) -> str:
-        """The label; with the start of the process if another run has that name, or if MLflow could not look for it."""
-        short, long = record.label, f"{record.label} {record.started_at.partition('+')[0].replace('T', ' ')}"
+        """The short name; the long one if another run has that name, or if MLflow could not look for it."""
+        short, long = mlflow_fields.names_of_record(record)
         is_free = PLAIN.fullmatch(short) and not any(
             self._runs(experiment_id, f"attributes.run_name = '{short}' and tags.record != ''")
         )

@@ -144,6 +144,11 @@ def names_of_cells(cells: Iterable[MeasuredCell], taken: Mapping[str, str]) -> d
     return names
 
 
+def names_of_record(record: Record) -> tuple[str, str]:
+    """The short and the long name of a record's run: the label, and with the start of its process."""
+    return record.label, f"{record.label} {record.started_at.partition('+')[0].replace('T', ' ')}"
+
+
 def start_ms(record: Record) -> int:
     """When the record's process began, in milliseconds since 1970, UTC."""
     return round(datetime.fromisoformat(record.started_at).timestamp() * 1000)
