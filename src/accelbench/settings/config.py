@@ -69,7 +69,7 @@ class ModelConfig(ModelSpec):
     epochs: AtLeastOne = setting(1, "the epochs that epochs takes unless it is given")
     # of a study's network, what its study made it for
     input_shape: tuple[AtLeastOne, ...] | None = setting(  # type: ignore[assignment]
-        None, "of one sample, where no data set tells, such as 3x224x224; unless given, the model's own, or 28x28"
+        None, "of one sample, where no data set tells, such as '[3,224,224]'; unless given, the model's own, or 28x28"
     )
 
 
