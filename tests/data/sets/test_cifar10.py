@@ -92,3 +92,13 @@ def test_real_pictures_in_folders_by_class(shared, project, target):
     # The whole set's mean; this is a tenth of it.
     mean = load_split(target.folder, "train").images.mean(axis=(0, 1, 2)) / 255
     assert mean == pytest.approx([0.4914, 0.4822, 0.4465], abs=0.01)
+
+
+def test_a_batch_of_more_than_arrays_runs_nothing(packed, project, target, tmp_path, monkeypatch):
+    (tmp_path / "cifar-10-batches-py/test_batch").write_bytes(pickle.dumps(Harm(tmp_path / "harm")))
+    path = archived(tmp_path / "cifar-10-batches-py")
+    md5 = hashlib.md5(path.read_bytes()).hexdigest()
+    monkeypatch.setattr(cifar10, "ARCHIVE", dataclasses.replace(cifar10.ARCHIVE, checksum=md5))
+    with pytest.raises(DataError, match="which is no array"):
+        DATA_SET.obtain("cifar10", str(path), project, target)
+    assert not (tmp_path / "harm").exists()
