@@ -145,8 +145,8 @@ def _in_doubt(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> str:
     doubted = sorted((cell for cell in ok if warnings_of(cell.row)), key=lambda cell: id(cell) not in compared)
     if not ok:
         return ""
-    kinds = [set(cell.doubts) for cell in doubted]
-    counts = Counter(kind for cell in doubted for kind in dict.fromkeys(cell.doubts))
+    kinds = [dict.fromkeys(cell.doubts) for cell in doubted]
+    counts = Counter(kind for each in kinds for kind in each)
     said = ", ".join(f"{num} {kind}" for kind, num in counts.most_common())
     if num_several := sum(len(each) > 1 for each in kinds):  # else the counts seem not to add up
         said += f"; {num_several} of them for several reasons"

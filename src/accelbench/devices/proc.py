@@ -22,7 +22,7 @@ def check_clocks() -> None:
 
 
 def started_boot_s(pid: int | str = "self") -> float:
-    """When a process was forked, on CLOCK_BOOTTIME, to .01 s (proc_pid_stat(5), field 22); OSError: there is none."""
+    """When a process was forked, on CLOCK_BOOTTIME, to .01 s (proc_pid_stat(5), field 22). OSError: it is gone."""
     return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]) / TICKS_PER_S
 
 

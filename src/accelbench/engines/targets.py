@@ -26,7 +26,7 @@ def check_path(flag: str, path: str) -> None:
 
 
 def import_path(flag: str, path: str) -> Callable[..., Any]:
-    """Imports the class or function at a dotted path, uncalled; a UserError if there is none, or it is Python's own."""
+    """Imports a class or function without calling it. Raises UserError: the path has none, or it is Python's own."""
     check_path(flag, path)
     module, _, name = path.rpartition(".")
     try:
@@ -56,7 +56,7 @@ def check_call(named: str, function: Callable[..., object], *args: object, **kwa
 def import_target(model: ModelSpec, network: type, named: str) -> Callable[..., object]:
     """Imports the class or function that `model.target` names; `network` is the framework's class, known as `named`.
 
-    Raises UserError: there is none, or nothing says that it makes a network, and `model.factory` is false.
+    Raises UserError: it is missing, or does not say that it makes a network and `model.factory` is false.
     """
     target = model.definition
     found = import_path("model.target", target)

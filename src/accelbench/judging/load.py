@@ -10,7 +10,7 @@ MIN_OTHERS = 0.25
 # By how many cores what is wanted has to exceed what there is: a kernel moves threads late, and counts time in ticks.
 MARGIN = 0.1
 MIN_STEAL = 0.1  # of what the cell used, and cores
-NEAR_S = 0.5  # a window between two samples is told of by those that are as near: samples are no longer apart
+NEAR_S = 0.5  # the longest pause between samples: a window that lies between two of them has both within it
 
 
 def while_sampled(system: SystemSeries | None) -> str | None:
