@@ -1,5 +1,11 @@
+import contextlib
+import dataclasses
 import random
+import threading
 import time
+from concurrent.futures import Future
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -118,6 +124,78 @@ def test_a_function_that_sleeps_has_the_latency_of_its_sleep():
     assert 5 <= found.latency_p50_ms < 1e3 * max(slept_s)
     assert 2 / max(slept_s) < found.samples_per_s <= 2 / 0.005
     assert (found.mode, found.precision, found.flops, found.mfu, found.row["precision"]) == (None,) * 5
+
+
+async def awaited():
+    return 1
+
+
+@contextlib.contextmanager
+def entered():
+    yield 1
+
+
+class Lazy:
+    def __dask_graph__(self):
+        return {}
+
+
+def forked():
+    return torch.jit.fork(torch.add, BATCH, 1)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (awaited, "coroutine.* awaits it"),
+        (lambda: (each for each in range(3)), "generator.* reads it to its end"),
+        (lambda: {"a": [map(abs, [1]), 2]}, "map.* reads it to its end"),
+        (lambda: work, "function, which did not run: call it"),
+        (lambda: [partial(abs, 1)], "functools.partial, which did not run"),
+        (lambda: [Future()], "Future.* waits for its result"),
+        (forked, "Future.* waits for its result"),
+        (lambda: threading.Thread(), "Thread.* waits for its end"),
+        (entered, "enters it by `with`"),
+        (lambda: Lazy(), r"calls its compute\(\)"),
+        (lambda: torch.ones(2, device="meta"), "on meta, which nothing waits for"),
+        (lambda: SimpleNamespace(device="GPU:0", __array__=None), "use device='gpu', which waits"),
+    ],
+)
+def test_a_result_that_shows_that_the_work_did_not_run_is_refused(function, message):
+    with pytest.raises(UserError, match=message):
+        measured(function)
+
+
+def work():
+    return BATCH @ BATCH
+
+
+class Callable(nn.Identity):
+    """An object of a library, which can be called, too."""
+
+
+@pytest.mark.parametrize("result", [None, 1.5, "text", BATCH, {"a": (BATCH, work)}, [1] * 9999, Callable(), np.ones(2)])
+def test_a_result_that_holds_values_is_measured(result):
+    assert measured(lambda: result).samples_per_s > 0
+
+
+class Pending:
+    """Stands in for an array of another framework, which is there some time after its launch."""
+
+    def block_until_ready(self):
+        time.sleep(0.002)
+
+
+@pytest.mark.parametrize("make", [lambda: Pending(), lambda: {"a": [Pending()]}, lambda: Holds(Pending())])
+def test_what_another_framework_still_computes_is_waited_for(make):
+    found = measured(make)
+    assert found.latency_p50_ms >= 2
+    assert found.samples_per_s <= 500
+
+
+@dataclasses.dataclass
+class Holds:
+    value: object
 
 
 def test_the_operations_of_a_step_are_counted():

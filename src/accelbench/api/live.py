@@ -16,6 +16,7 @@ from lightning_fabric.accelerators import XLAAccelerator
 from torch import Tensor, nn
 from torch.autograd.profiler import profile
 
+from accelbench.api.returned import Returned
 from accelbench.engines.cell_run import CellRun
 from accelbench.engines.lightning import global_state, zoo
 from accelbench.engines.lightning.backends import Backend, backend_for
@@ -227,6 +228,14 @@ class _FunctionRun(CellRun):
     def __init__(self, cell: Cell, function: Callable[[], object], backend: Backend) -> None:
         super().__init__(cell, Path(), backend)
         self.function = function
+        self.returned = Returned(cell.device)
+        wait_for_device = backend.wait
+
+        def wait() -> None:
+            self.returned.wait()
+            wait_for_device()
+
+        vars(backend)["wait"] = wait  # for this backend only
 
     def new_step(self) -> Any:
         def nothing(*_: object) -> None: ...
@@ -234,7 +243,7 @@ class _FunctionRun(CellRun):
         return SimpleNamespace(
             fetch=nothing,
             copy_in=nothing,
-            compute=lambda batch: self.function(),
+            compute=lambda batch: self.returned.add(self.function()),
             copy_out=nothing,
             num_samples=lambda batch: self.cell.batch_size,
         )
