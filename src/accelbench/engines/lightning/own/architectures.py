@@ -48,7 +48,7 @@ def config_of(model: ModelSpec) -> Any:
     config.use_cache = False
     if model.task == Task.causal_lm and hasattr(config, "is_decoder") and not config.is_encoder_decoder:
         config.is_decoder = True  # else BERT and its kin would attend to later tokens
-    if config.pad_token_id is None and model.task == Task.classification:
+    if getattr(config, "pad_token_id", None) is None and model.task == Task.classification:
         config.pad_token_id = 0  # without one, decoders classify single samples only
     if config.is_encoder_decoder and getattr(config, "decoder_start_token_id", None) is None:
         config.decoder_start_token_id = config.pad_token_id  # as transformers' own checkpoints of T5 have it
@@ -83,8 +83,8 @@ class TokenMaker:
         most = getattr(config, "max_position_embeddings", None)
         if isinstance(most, int) and 0 < most < num:
             raise UserError(f"{asked}: {cell.model.definition} has {most} positions: use fewer")
-        self.end = _ids(config.eos_token_id)
-        special = {*_ids(config.pad_token_id), *self.end}
+        self.end = _ids(config, "eos_token_id")
+        special = {*_ids(config, "pad_token_id"), *self.end}
         self.usable = torch.tensor([each for each in range(config.vocab_size) if each not in special])
 
     def __call__(self) -> dict[str, Tensor]:
@@ -115,6 +115,9 @@ class TokenMaker:
         return torch.randint(classes, (num,))
 
 
-def _ids(given: int | list[int] | None) -> list[int]:
-    """Special ids, of which a configuration may have none, one or several."""
-    return [] if given is None else [given] if isinstance(given, int) else list(given)
+def _ids(config: Any, name: str) -> list[int]:
+    """Special ids, of which a configuration may have none, one or several, or no such field."""
+    ids = getattr(config, name, None)
+    if ids is None:
+        return []
+    return [ids] if isinstance(ids, int) else list(ids)
