@@ -1,4 +1,4 @@
-"""A disturbed cell is in no answer: its false speed, ten times that of the quiet one, is nowhere."""
+"""A disturbed cell is in no answer: its false speed, ten times the quiet one's, is shown only beside the reason."""
 
 import dataclasses
 import io
@@ -16,7 +16,7 @@ from accelbench.cli import main
 from accelbench.compare.answer import Terms, answer, compared
 from accelbench.compare.record_sets import ComparedProcess, RecordSet
 from accelbench.report import build, read
-from accelbench.report.tables import outcomes
+from accelbench.report.tables import all_cells, outcomes
 from accelbench.schema import record as records
 from accelbench.schema.vocab import Precision
 from accelbench.sinks.mlflow_fields import NOTE, standings, translate
@@ -27,6 +27,7 @@ from fakes import make_cell, write_sweep
 FALSE, TRUE = 32_000.0, 3_200.0
 BF16 = make_cell(precision=Precision.bf16)
 DISTURBED = make_record(cell=BF16, rate=FALSE)
+TEXT = f"~32,000 samples/s, disturbed: {REASON}"
 UNDISTURBED = make_record(quiet(), cell=make_cell(precision=Precision.fp32), rate=TRUE)
 SLOWER = make_record(quiet(), cell=make_cell(precision=Precision.fp64), rate=TRUE / 2)
 
@@ -59,6 +60,16 @@ def test_a_report_counts_it_says_why_and_names_another_cell_the_best(folder):
     assert "32000" not in json.dumps(metrics)
 
 
+def test_the_page_and_best_show_its_speed_beside_the_reason_and_answer_with_another(folder, capsys):
+    (sweep,) = read.read_all(folder)
+    rows = all_cells.cells([sweep], []).rows
+    assert [row["remark"] for row in rows if row["disturbed"]] == [TEXT]
+    assert main(["best", str(folder)]) == 0
+    said = capsys.readouterr().out
+    assert f"mlp-cpu-bf16-b32-infer: {TEXT}" in said
+    assert "fp32, batch 32 is fastest here" in said
+
+
 def test_a_command_that_finds_no_other_cell_says_why(folder, monkeypatch, capsys):
     for record in records.read_all(folder.glob("*-*.json")):
         if record.cell.precision != Precision.bf16:
@@ -71,8 +82,8 @@ def test_a_command_that_finds_no_other_cell_says_why(folder, monkeypatch, capsys
 def test_python_has_the_outcome_and_no_number():
     (cell,) = cells_of([dataclasses.replace(process.Process.of(DISTURBED), label="a")])
     result = Result.of(cell, Path("x"))
-    assert (result.status, result.reason, result.is_ok, result.samples_per_s) == ("disturbed", REASON, False, None)
-    assert repr(result) == f"Result(a: disturbed: {REASON})"
+    assert (result.status, result.reason, result.is_ok, result.samples_per_s) == ("disturbed", TEXT, False, None)
+    assert repr(result) == f"Result(a: {TEXT})"
 
 
 def test_trackers_get_no_speed_and_compare_none():
@@ -103,10 +114,12 @@ def test_a_comparison_leaves_it_out():
     assert "6 ok, 2 disturbed" in said
 
 
-def test_the_terminal_says_disturbed_and_no_speed():
-    assert outcome(DISTURBED) == [REASON]
-    said = shown(lambda console: show_card(DISTURBED, "x.json", console))
-    assert f"{REASON}, so its numbers are not published" in said
-    assert "samples/s" not in said
+def test_the_terminal_shows_its_speed_in_no_answer_and_how_to_have_it_count():
+    assert outcome(DISTURBED) == [TEXT]
+    said = shown(lambda console: show_card(DISTURBED, "x.json", console, waited_s=29.0))
+    assert TEXT in said
+    assert "no answer counts such a cell; waited 29 s for a quiet machine" in said
+    assert "ACCELBENCH_BUSY=allowed has such cells count" in said
+    assert said.count("samples/s") == 1
     both = [DISTURBED, UNDISTURBED]
     assert "32,000" not in shown(lambda console: show_answer(both, "runs/mine", console))

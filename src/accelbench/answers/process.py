@@ -9,13 +9,14 @@ from typing import Any
 from accelbench.compare import record_sets
 from accelbench.compare.sureness import Steps
 from accelbench.judging.costs import Cost, with_costs
-from accelbench.judging.row import summarise, warnings_of, without_numbers
+from accelbench.judging.row import steady_rates, summarise, warnings_of, without_numbers
 from accelbench.judging.warnings import Kind, remarks
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.record import Record, Row
 from accelbench.schema.serialize import changed, group_digest
 from accelbench.schema.vocab import Device, Status
+from accelbench.stats.order_statistics import median
 
 NOT_RUN = "not run yet"
 UNREADABLE = "not readable"
@@ -83,6 +84,16 @@ class Process:
     def disturbed(self) -> str | None:
         """What disturbed an ok process, whose numbers are then not published; None if nothing did."""
         return self.compared.disturbed if self.compared else None
+
+    @cached_property
+    def rough_speed(self) -> float | None:
+        """Samples/s of a disturbed process, or requests/s: they are shown, and are in no answer."""
+        if not self.disturbed or self.measurement is None:
+            return None
+        if self.measurement.serving is not None:
+            return self.measurement.serving.served_per_s
+        rates = steady_rates(self.measurement)
+        return median(rates) if rates else None
 
     @property
     def reason(self) -> str | None:

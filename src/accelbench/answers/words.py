@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from accelbench.answers.process import Process
+from accelbench.judging.disturbed import DISTURBED
 from accelbench.presentation import UNKNOWN, significant
 from accelbench.schema import interpreters, vocab
 from accelbench.schema.cell import Cell, Options
@@ -83,6 +84,16 @@ def speed_text(cell: Cell, *rates: float | None, digits: int = 3) -> str:
     if all(rate is None for rate in rates):
         return UNKNOWN
     return f"{' to '.join(significant(rate and size * rate, digits) for rate in rates)} {unit}"
+
+
+def disturbed_text(process: Process) -> str:
+    """The rough speed of a disturbed process, such as `~7,700 samples/s, disturbed: others used 1.8 of 2 cores`."""
+    why, speed = f"{DISTURBED}: {process.disturbed}", process.rough_speed
+    if speed is None:
+        return why
+    if process.cell.protocol in vocab.SERVING:
+        return f"~{significant(speed, 2)} requests/s, {why}"
+    return f"~{speed_text(process.cell, speed, digits=2)}, {why}"
 
 
 def token_times(row: Row) -> str:

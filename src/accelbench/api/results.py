@@ -10,7 +10,7 @@ from accelbench.answers.groups import Limit, groups
 from accelbench.answers.headline import beside_speeds
 from accelbench.answers.process import Process
 from accelbench.answers.sentences import FASTEST, answers, verdict_text
-from accelbench.answers.words import speed_text, speed_unit, workload_text
+from accelbench.answers.words import disturbed_text, speed_text, speed_unit, workload_text
 from accelbench.api import html
 from accelbench.errors import UserError
 from accelbench.judging.row import remarks_in
@@ -66,7 +66,7 @@ class Result(html.Figures):
             label=cell.label,
             status=cell.outcome,
             is_ok=cell.is_ok,
-            reason=cell.reason,
+            reason=disturbed_text(cell) if cell.disturbed else cell.reason,
             num_processes=cell.num_processes,
             verdict=str(cell.row["verdict"]) if cell.is_ok and cell.row["verdict"] else None,
             warnings=remarks_in(cell.row, Kind.doubt),
@@ -85,6 +85,8 @@ class Result(html.Figures):
     def __repr__(self) -> str:
         """One line, such as `Result(cnn-cpu-fp32-b128-infer: ok, 401 samples/s)`."""
         rate, text = self.samples_per_s, served_text(self._cell.row) if self.is_ok else ""
+        if self._cell.disturbed:
+            return f"Result({self.label}: {self.reason})"
         what = f", {text}" if text else f": {self.reason}" if self.reason else ""
         what = what if rate is None else f", {speed_text(self._cell.cell, rate)}"
         return f"Result({self.label}: {self.status}{what})"

@@ -110,7 +110,7 @@ def _show_best(chosen: Namespace, context: Context) -> int:
     from accelbench.answers.groups import Limit, choices, groups
     from accelbench.answers.headline import beside_speeds, tips
     from accelbench.answers.sentences import answers
-    from accelbench.answers.words import workload_text
+    from accelbench.answers.words import disturbed_text, workload_text
     from accelbench.judging.costs import price_notes
     from accelbench.report import read as sweeps
     from accelbench.report.tables.best import NOTE, OF_ONE
@@ -128,6 +128,7 @@ def _show_best(chosen: Namespace, context: Context) -> int:
     planned = [process for sweep in read for process in sweep.planned]
     notes = [note for sweep in read for note in sweep.notes]
     notes += [*_of_unknown_latency(cells, limit), *price_notes((cell.row for cell in cells), prices)]
+    notes += [f"{cell.label}: {disturbed_text(cell)}" for cell in cells if cell.disturbed]
     told = beside_speeds(cells) if limit is None else []
     found = answers(cells, limit)
     if not found and not told:

@@ -70,9 +70,10 @@ def _run(chosen: Namespace, context: Context) -> int:
             if len(cells) == 1:
                 (record,) = result.records
                 is_told = record.user_error or record.sweep_id == result.sweep_id
-                terminal.show_card(record, f"{folder}/{record.name}.json", context.console, says_why=not is_told)
+                path = f"{folder}/{record.name}.json"
+                terminal.show_card(record, path, context.console, says_why=not is_told, waited_s=result.waited_s)
             else:
-                terminal.conclude(result.records, result.folder, context.console, result.sweep_id)
+                terminal.conclude(result.records, result.folder, context.console, result.sweep_id, result.waited_s)
                 terminal.show_answer(result.records, folder, context.console, options.words)
 
         result = dispatch.run(cells, options, context.console, hosts=hosts, show=show)

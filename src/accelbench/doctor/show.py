@@ -17,6 +17,7 @@ from accelbench.errors import UserError
 from accelbench.grid import support
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.isolation.hosts import Hosts
+from accelbench.judging.disturbed import is_allowed
 from accelbench.presentation import significant
 from accelbench.project import MANIFEST, PARAMS, Workplace
 from accelbench.schema.ceilings import TRUE_PRECISIONS, Ceilings, read_ceilings
@@ -28,7 +29,7 @@ from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.serving import calibration
 from accelbench.settings import params
 from accelbench.settings.config import SweepOptions
-from accelbench.sweep.prober import PROBING_ENGINE, Prober, Quiet, is_allowed
+from accelbench.sweep.prober import PROBING_ENGINE, Prober, Quiet
 
 GB = 1e9  # bytes
 LEFT_OUT = ("physical_cores",)  # details of a device that the summary leaves out

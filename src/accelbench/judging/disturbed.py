@@ -1,7 +1,9 @@
 """Whether other load took the cores that a cell needed: then its numbers say nothing about the cell."""
 
+import os
 from statistics import fmean
 
+from accelbench.errors import UserError
 from accelbench.judging.load import taken
 from accelbench.judging.warnings import MAX_OTHERS_PERCENT
 from accelbench.schema.record import Record
@@ -9,6 +11,20 @@ from accelbench.schema.vocab import RETRIED, SHARE_ONE_CPU, Status
 
 DISTURBED = "disturbed"  # what is shown in place of the status `ok`
 BUSY, ALLOWED = "busy", "allowed"  # the entry of a record's environment where no cell counts as disturbed
+# On a machine that is never quiet, such as a shared one that runs tests, `allowed` has cells count although other
+# programs take their cores, and nothing waits. A variable, since this is the machine's nature and no cell's or suite's.
+BUSY_VARIABLE = "ACCELBENCH_BUSY"
+
+
+def is_allowed() -> bool:
+    """Whether cells count although the machine is busy. Raises UserError: the variable has an unknown value."""
+    value = os.environ.get(BUSY_VARIABLE)
+    if value and value != ALLOWED:
+        raise UserError(
+            f"{BUSY_VARIABLE}={value}: unknown. {ALLOWED} has cells count although other programs take their cores; "
+            "leave it unset to have such cells repeated"
+        )
+    return value == ALLOWED
 
 
 def reason(record: Record) -> str | None:

@@ -14,6 +14,7 @@ from accelbench import lock
 from accelbench.errors import RefusedError, UserError, writing_errors
 from accelbench.grid.plan import Prepared, check_request, prepare
 from accelbench.isolation.hosts import Hosts
+from accelbench.judging.disturbed import is_allowed
 from accelbench.presentation import say
 from accelbench.project import MANIFEST, PLAN, RUNS, Workplace, resolved, shown, workplace
 from accelbench.schema import plan_file
@@ -40,6 +41,7 @@ class SweepContext:
     # whether networks that can't run are a mistake to report, if there is nothing else to measure
     refuses: bool = False
     of_search: bool = False  # see `Record`
+    waited_s: float = 0.0  # for a quiet machine, to repeat disturbed cells
     earlier: Sequence[WantedCell] = ()  # the cells that the folder's plan names already, and keeps
     since: Mapping[str, str] = field(default_factory=dict)  # cell id -> the sweep before this one that planned it
 
@@ -63,6 +65,7 @@ class SweepContext:
         place = workplace().with_data(options.data_root)
         folder = out or folder_under_runs(place, options.out or f"{RUNS}/{sweep_id}")
         check_request(cells)
+        is_allowed()  # which refuses an unknown value of its variable
         return cls(options, console, hosts, place, folder, sweep_id, refuses=out is None)
 
     def say(self, line: str, style: str = "") -> None:

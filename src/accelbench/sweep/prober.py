@@ -11,9 +11,10 @@ from typing import Any
 
 from accelbench.devices.proc import CpuTimes, cpu_times
 from accelbench.errors import RefusedError
+from accelbench.grid.estimate import Length
 from accelbench.grid.fingerprint import of_cell
 from accelbench.isolation.hosts import Hosts, ProbeFailedError
-from accelbench.judging.disturbed import ALLOWED
+from accelbench.judging.disturbed import is_allowed
 from accelbench.judging.load import MIN_OTHERS, MIN_STEAL
 from accelbench.judging.roofline import WINOGRAD
 from accelbench.judging.row import ceilings_of, summarise
@@ -30,21 +31,16 @@ SECONDS, SECONDS_EACH = 2, 3  # of a probe on two cores: in all, and more for ea
 MAX_REPROBES = 3  # for each device in one sweep
 NEAR = 0.85  # a share of a ceiling that was probed beside other load
 SIXTEEN_BITS = (Precision.fp16, Precision.bf16)
-# On a machine that is never quiet, such as a shared one that runs tests, `allowed` has cells count although other
-# programs take their cores, and nothing waits. A variable, since this is the machine's nature and no cell's or suite's.
-BUSY_VARIABLE = "ACCELBENCH_BUSY"
 LOOK_S = 1.0  # long enough for the kernel's ticks of 10 ms
 Probed = tuple[Device, str | None]  # a device, and the other interpreter whose packages drive it (`Cell.python`)
 FAR_BELOW = 2.0  # times: the peak rate of fp32 over that of a format without units; with units, a format is the faster
 
 
-def is_allowed() -> bool:
-    """Whether cells count although the machine is busy."""
-    return os.environ.get(BUSY_VARIABLE) == ALLOWED
-
-
 class Quiet:
-    """Waits for a quiet machine: where that was in vain, half as long the next time, so that a sweep has an end."""
+    """Waits for a quiet machine: after a wait in vain half as long the next time, and never longer than `most_s`."""
+
+    most_s = math.inf  # of all waits together
+    waited_s = 0.0  # in all waits
 
     def __init__(
         self,
@@ -53,19 +49,23 @@ class Quiet:
         look: Callable[[], CpuTimes] = lambda: cpu_times(os.sched_getaffinity(0)),
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.patience_s = quiet_s
+        self.quiet_s = self.patience_s = quiet_s
         self._say, self._look, self._sleep = say, look, sleep
+
+    def limit(self, expected: Length) -> None:
+        """Has all waits together take no longer than the cells, or than `quiet_s` if cells are of unknown length."""
+        self.most_s = max(expected.seconds, self.quiet_s if expected.num_unknown else 0.0)
 
     def comes(self, why: str, left_s: float = math.inf) -> bool:
         """Waits for a quiet second, at most `left_s`; whether it came. Prints `why`."""
-        limit_s = min(self.patience_s, left_s)
+        limit_s = min(self.patience_s, left_s, self.most_s - self.waited_s)
         if limit_s < LOOK_S:
             return False
         self._say(f"{why}: waits up to {limit_s:.0f} s for a quiet machine, to repeat it ...")
-        waited_s, before = 0.0, self._look()
-        while waited_s + LOOK_S <= limit_s:
+        end_s, before = self.waited_s + limit_s, self._look()
+        while self.waited_s + LOOK_S <= end_s:
             self._sleep(LOOK_S)
-            waited_s += LOOK_S
+            self.waited_s += LOOK_S
             before, earlier = self._look(), before
             used, stolen = ((after - start) / LOOK_S for after, start in zip(before, earlier, strict=True))
             if used < MIN_OTHERS and stolen < MIN_STEAL:

@@ -33,6 +33,7 @@ class SweepResult:
     folder: Path  # of the records
     records: list[Record] = field(default_factory=list)  # of each planned cell, from this sweep or an earlier one
     sweep_id: str = ""  # of the records that are from this sweep
+    waited_s: float = 0.0  # for a quiet machine
 
     @property
     def num_unexpected(self) -> int:
@@ -72,7 +73,7 @@ def run(
     """
     context = SweepContext.begin(cells, options, console, hosts, out=out)
     result = SweepResult(context.folder, sweep_id=context.sweep_id)
-    show = show or (lambda done: conclude(done.records, done.folder, console, done.sweep_id))
+    show = show or (lambda done: conclude(done.records, done.folder, console, done.sweep_id, done.waited_s))
     with Delivery(options.tracking, context.place.store) as delivery:
         with nullcontext() if measure else context.alone():
             # After the wait, in which the plan may have changed.
@@ -83,11 +84,13 @@ def run(
                 result.records = (measure or _measure)(context, ready, delivery)
             except KeyboardInterrupt as stop:
                 result.records, _ = known(context, ready.planned)
+                result.waited_s = context.waited_s
                 if result.records:
                     show(result)
                     done = f"{len(result.records)} of {counted(len(ready.planned), 'cell')} have their record"
                     raise Interrupted(f"; {done}, in", shown(result.folder)) from stop
                 raise Interrupted(" before the first cell") from stop
+        result.waited_s = context.waited_s
         if result.records:
             show(result)
         with console.status("Delivering to the tracker ...") if console.is_terminal else nullcontext():

@@ -35,7 +35,7 @@ from accelbench.serving import calibration
 from accelbench.settings.config import check_local
 from accelbench.sweep.context import SweepContext
 from accelbench.sweep.forecast import complete, note_inputs
-from accelbench.sweep.prober import PROBING_ENGINE, Prober, Quiet, is_allowed, slow_formats
+from accelbench.sweep.prober import PROBING_ENGINE, Prober, Quiet, slow_formats
 from accelbench.sweep.terminal import SweepProgress, own_calls
 
 MAX_OUTPUT = 20_000  # characters of what one cell's libraries printed, with -v
@@ -78,13 +78,15 @@ class Session:
         if options.verbose:  # also for what the hosts say when they end
             hosts.listener = lambda printed: self.context.say(ending(Text.from_ansi(printed).plain, MAX_OUTPUT), "dim")
         environment = fingerprint(PROBING_ENGINE)
-        self._quiet = Quiet(0.0 if is_allowed() else options.quiet_s, self.context.say)
+        self._quiet = Quiet(0.0 if disturbed.is_allowed() else options.quiet_s, self.context.say)
         self._prober = Prober(hosts, place.cache, environment, self.context.say, runnable, quiet=self._quiet)
         if runnable and runnable[0].engine == PROBING_ENGINE:
             # Its host imports the framework while the trackers are opened. Not before: that would disturb the idle
             # power. Another engine's host would disturb the probe.
             hosts.start(runnable[0])
         self.evidence = read_evidence(place.root, environment["machine"])
+        if not self._is_brief:
+            self._quiet.limit(total(runnable, self.evidence))
         progress = SweepProgress(
             self.context.console,
             self.todo,
@@ -114,8 +116,10 @@ class Session:
         if runnable and not self._is_brief:
             note_inputs(self.evidence, runnable, place)
             complete(self.evidence, runnable, self._prober)
-        if len(runnable) > 1 and not self._is_brief:
-            self.context.say(f"{counted(len(runnable), 'cell')} to measure: {total(runnable, self.evidence)}")
+            expected = total(runnable, self.evidence)
+            self._quiet.limit(expected)
+            if len(runnable) > 1:
+                self.context.say(f"{counted(len(runnable), 'cell')} to measure: {expected}")
 
     def at(self, context: SweepContext, ready: Prepared) -> None:
         """Measures there from now on, by the hosts of `context`: cells that were planned alike, of other code."""
@@ -130,17 +134,16 @@ class Session:
         failure = self._preflight.failure(item.cell) if item.skip_reason is None else None
         environment = self.ready.environment(item.cell)
         environment |= {"probe_code": self._prober.environment["code"], "idle_w": self._idle_w}
-        environment |= {disturbed.BUSY: disturbed.ALLOWED} if is_allowed() else {}
+        environment |= {disturbed.BUSY: disturbed.ALLOWED} if disturbed.is_allowed() else {}
         record = self._run(item, failure, environment)
         reason, left_s = disturbed.reason(record), left_s - 2 * record.wall_s
         if reason is not None:
             self._progress.begin("waiting for a quiet machine")
-        if reason is not None and self._quiet.comes(f"{item.label} was disturbed ({reason})", left_s):
-            self._progress.start(item)
-            record = self._run(item, failure, environment)
-            if (measured := record.measurement) is not None:
-                notes = [*measured.notes, f"measured again: the first time, {reason}"]
-                record = replace(record, measurement=replace(measured, notes=notes))
+            is_quiet = self._quiet.comes(f"{item.label} was disturbed ({reason})", left_s)
+            self.context.waited_s = self._quiet.waited_s
+            if is_quiet:
+                self._progress.start(item)
+                record = _with_note(self._run(item, failure, environment), f"measured again: the first time, {reason}")
         record = self._prober.judged(record)
         if record.status == Status.ok and (defect := self._changed(record)) is not None:
             record = replace(record, status=Status.invalid, reason=defect)
@@ -200,6 +203,12 @@ class Session:
                 return f"the data set could not be read after the measurement: {error}"
         path = self.ready.changed_file(record)
         return None if path is None else f"{one_line(shown(path))} changed while it was measured: run the sweep again"
+
+
+def _with_note(record: Record, note: str) -> Record:
+    if (measured := record.measurement) is None:
+        return record
+    return replace(record, measurement=replace(measured, notes=[*measured.notes, note]))
 
 
 class Preflight:

@@ -16,11 +16,11 @@ from accelbench.answers.cells import MeasuredCell, cells_of
 from accelbench.answers.headline import tips
 from accelbench.answers.process import Process
 from accelbench.answers.sentences import Answer, answers
-from accelbench.answers.words import speed_text, speed_unit, token_times
+from accelbench.answers.words import disturbed_text, speed_text, speed_unit, token_times
 from accelbench.grid.estimate import Evidence, Length, lengths
 from accelbench.grid.plan import Planned
 from accelbench.judging import disturbed
-from accelbench.judging.disturbed import DISTURBED
+from accelbench.judging.disturbed import ALLOWED, BUSY_VARIABLE, DISTURBED
 from accelbench.judging.row import phases_ms, remarks_in, summarise, warnings_of
 from accelbench.judging.served import limit_text, served_text
 from accelbench.judging.warnings import Kind, counted_samples, output_error_text, relative_half_width
@@ -40,7 +40,9 @@ SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 ECHO_WIDTH = 3  # of a terminal's ^C: else it would be on another line, and this one would stay
 LEAST_NAME = 12  # columns of a cell's name on a narrow terminal
 OUTCOME_WIDTH = 34  # columns of ` ok       71.91 samples/s ±22.1 %`
-STYLES = {Status.ok: "green", Status.skipped: "dim", DISTURBED: "yellow"}
+STYLES: dict[str, str] = {Status.ok: "green", Status.skipped: "dim"}
+UNCOUNTED = "no answer counts such a cell"
+BUSY_HINT = f"on a machine that is never quiet, {BUSY_VARIABLE}={ALLOWED} has such cells count"
 MAX_WORKLOADS = 3  # for more, the report and `accelbench best` are the places to look
 MAX_CELLS = 12
 MAX_DOUBTS = 2  # of a card or an answer
@@ -126,7 +128,8 @@ class SweepProgress:
         count = f"[{self.num_done:>{len(str(self.num))}}/{self.num}] "
         width = max((len(each.label) for each in self.planned), default=0)
         words = [] if record.user_error and not self.says_mistakes else outcome(record)
-        word = DISTURBED if disturbed.reason(record) else record.status.value
+        is_disturbed = disturbed.reason(record) is not None  # then its words begin with the speed, and say it
+        word = "" if is_disturbed else record.status.value
         if words and record.status in UNEXPECTED:
             words, self._told = ["for the same reason"] if words[0] == self._told else words, words[0]
         if self.console.is_terminal:  # one line: a name loses its middle, then figures after the speed go
@@ -135,7 +138,8 @@ class SweepProgress:
                 del words[1]
         name = without_middle(record.label, width)
         line = Text.assemble((count, "dim"), f"{name:<{width}} ", (word, STYLES.get(word, "bold red")))
-        say(self.console, line.append("".join(f"  {each}" for each in words)))
+        line.append("".join(f"  {each}" for each in words))
+        say(self.console, line, "dim" if is_disturbed else "")
 
 
 def without_middle(text: str, width: int) -> str:
@@ -148,9 +152,9 @@ def outcome(record: Record) -> list[str]:
     """One cell's result in a few words and figures, the speed first."""
     if record.status in UNEXPECTED or record.status == Status.skipped:
         return [record.reason or "no reason was given"]
+    if disturbed.reason(record):
+        return [disturbed_text(Process.of(record))]
     row = summarise(record)
-    if row["disturbed"]:
-        return [str(row["disturbed"])]
     words = []
     if isinstance(rate := row["samples_per_s"], float):
         (size, unit), width = speed_unit(record.cell), relative_half_width(row)
@@ -171,8 +175,8 @@ def outcome(record: Record) -> list[str]:
     return words
 
 
-def conclude(records: Sequence[Record], folder: Path, console: Console, sweep_id: str) -> None:
-    """Prints how the cells ended, why cells were skipped, and where the records are.
+def conclude(records: Sequence[Record], folder: Path, console: Console, sweep_id: str, waited_s: float = 0.0) -> None:
+    """Prints how the cells ended, why cells were skipped, how long a quiet machine was waited for, and the folder.
 
     Not why the cells of this sweep failed: its progress said that.
     """
@@ -180,14 +184,21 @@ def conclude(records: Sequence[Record], folder: Path, console: Console, sweep_id
     counts = Counter(DISTURBED if record.name in why else record.status.value for record in records)
     say(console, ", ".join(f"{num} {outcome}" for outcome, num in counts.most_common()))
     if why:
-        again = f"the same command with out={shown(folder)} retry=failed"
-        text = f"  {DISTURBED}: {next(iter(why.values()))}; no answer counts such a cell. To measure again: {again}"
-        say(console, text, "yellow")
+        say(console, f"  {DISTURBED}: {next(iter(why.values()))}; {UNCOUNTED}{_waited(waited_s)}.", "yellow")
+        say(
+            console,
+            f"  To measure again: the same command with out={shown(folder)} retry=failed; {BUSY_HINT}",
+            "yellow",
+        )
     say_skipped([record.reason for record in records if record.status == Status.skipped], console)
     for bad in [record for record in records if record.status in UNEXPECTED and record.sweep_id != sweep_id]:
         say(console, f"  {bad.label}: {bad.status}: {outcome(bad)[0]}", "red")
     took_s = sum(record.wall_s for record in records)
     say(console, f"Records: {shown(folder)} ({duration(took_s)} of measuring)")
+
+
+def _waited(waited_s: float) -> str:
+    return f"; waited {duration(waited_s)} for a quiet machine" if waited_s else ""
 
 
 def say_skipped(reasons: Sequence[str | None], console: Console) -> None:
@@ -259,15 +270,15 @@ def remarks(answer: Answer, planned: Iterable[Process]) -> Iterator[Text]:
         yield Text(f"{counted(num, 'slower cell')} in doubt: the report says why", "dim yellow")
 
 
-def show_card(record: Record, path: str, console: Console, *, says_why: bool = True) -> None:
+def show_card(record: Record, path: str, console: Console, *, says_why: bool = True, waited_s: float = 0.0) -> None:
     """Prints the card of a record of any status, whose file is at `path`; unknown figures have no line.
 
-    With `says_why`, also why its cell failed, where nothing else says so.
+    With `says_why`, also why its cell failed, where nothing else says so. `waited_s`: for a quiet machine.
     """
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True, min_width=NAME_WIDTH)
     table.add_column(overflow="fold")
-    for name, text in _card_lines(record, summarise(record), says_why):
+    for name, text in _card_lines(record, summarise(record), says_why, waited_s):
         table.add_row(name, text if isinstance(text, Text) else Text(text))
     console.print()
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
@@ -281,22 +292,24 @@ def own_calls(error: str | None) -> str:
     return "\n".join(line for line in lines if line.startswith(" ")) if len(lines) <= MAX_ERROR_LINES else ""
 
 
-def _card_lines(record: Record, row: Row, says_why: bool) -> Iterator[tuple[str, Text | str]]:
+def _card_lines(record: Record, row: Row, says_why: bool, waited_s: float) -> Iterator[tuple[str, Text | str]]:
     is_ok, speed = record.status == Status.ok, number_of(row, "samples_per_s")
     requests = number_of(row, "requests_per_s")
     outcome = f"{significant(requests, 4)} requests/s" if is_ok and requests is not None else record.status.value
     outcome = speed_text(record.cell, speed, digits=4) if is_ok and speed is not None else outcome
-    outcome = DISTURBED if row["disturbed"] else outcome
+    is_disturbed = bool(row["disturbed"])
+    outcome = disturbed_text(Process.of(record)) if is_disturbed else outcome
     device = "" if row["device_name"] is None else f" on {row['device_name']}"
     data = f", {row['data']}" + " (a stand-in)" * record.data.stand_in if record.data and is_ok else ""
-    yield "cell", f"{record.label}: {outcome}{device}{data}"
+    yield "cell", Text(f"{record.label}: {outcome}{device}{data}", "dim" if is_disturbed else "")
     if record.reason and (says_why or record.status not in UNEXPECTED):
         yield "reason", record.reason
-    if row["disturbed"]:
-        yield "reason", f"{row['disturbed']}, so its numbers are not published"
+    if is_disturbed:
+        yield "reason", f"{UNCOUNTED}{_waited(waited_s)}"
+        yield "tip", BUSY_HINT
     if record.error and record.cell.own_code and len(record.error.splitlines()) <= MAX_ERROR_LINES:
         yield "error", Text(own_calls(record.error) or record.error.rstrip(), "dim")
-    if is_ok and not row["disturbed"]:
+    if is_ok and not is_disturbed:
         yield from _speed(record.cell, row)
         if record.measurement and record.measurement.serving:
             yield from _served(record.cell, record.measurement.serving, row)

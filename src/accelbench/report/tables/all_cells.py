@@ -8,7 +8,7 @@ from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.groups import Group
 from accelbench.answers.process import NOT_RUN
 from accelbench.answers.sentences import verdict_text
-from accelbench.answers.words import engine_text, options_text
+from accelbench.answers.words import disturbed_text, engine_text, options_text
 from accelbench.judging.warnings import relative_half_width
 from accelbench.presentation import checked_words
 from accelbench.report import csv_file
@@ -164,5 +164,5 @@ def extension(sweep: Sweep, cell: MeasuredCell) -> Row:
         "outcome": cell.outcome,
         "half_width": relative_half_width(row),
         "checked": checked_words(measured.checks, fully=False) if measured else None,
-        "remark": cell.disturbed or row["warnings"] or row["reason"],
+        "remark": disturbed_text(cell) if cell.disturbed else row["warnings"] or row["reason"],
     }

@@ -14,7 +14,7 @@ function compareBy(key, descending) {
 }
 
 function rowOf(cell) {
-  const row = make("tr", {"data-cell": cell.name, class: cell === state.cell ? "chosen" : ""});
+  const row = make("tr", {"data-cell": cell.name, class: cell === state.cell ? "chosen" : cell.outcome});
   for (const {name, kind} of COLUMNS.filter(isListed)) {
     if (name === "label") {
       row.append(make("th", {scope: "row"}, make("button", {type: "button", class: "choose"}, cell.label)));
