@@ -14,16 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from accelbench.grid.fingerprint import fingerprint
 from accelbench.judging.row import summarise, warnings_of
-from accelbench.project import CEILINGS as CEILINGS_FILE
+from accelbench.project import CEILINGS
 from accelbench.schema import record
-from accelbench.schema.ceilings import write_ceilings
 from accelbench.schema.plan_file import read_planned
-from accelbench.schema.vocab import Engine, Status
-from fakes import TESTS, make_project
+from accelbench.schema.vocab import Status
+from fakes import TESTS, give_ceilings, make_project
 from faults.beds import marked
-from faults.test_records import CEILINGS
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1200)]
 
@@ -40,7 +37,7 @@ is_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become an
 def template(tmp_path_factory):
     """A project on a machine that was probed before, since a probe takes 20 s."""
     root = make_project(tmp_path_factory.mktemp("template"))
-    write_ceilings(root, fingerprint(Engine.lightning), "cpu", CEILINGS)
+    give_ceilings(root)
     return root
 
 
@@ -134,7 +131,7 @@ def test_a_checkout_that_can_not_be_written(project):
     assert accelbench(project, "sync", status=2, **options) == told
     for words in (["best", "runs/a"], ["report", "runs/a"], ["doctor"]):
         accelbench(project, *words, **options)
-    assert sorted(path.name for path in project.iterdir()) == [CEILINGS_FILE, "conf", "data", "params.yaml", "runs"]
+    assert sorted(path.name for path in project.iterdir()) == [CEILINGS, "conf", "data", "params.yaml", "runs"]
 
 
 def test_outputs_that_are_full_or_closed(project):
@@ -162,7 +159,7 @@ def test_nothing_is_measured_by_clocks_that_a_library_replaces(project, clock):
 MEMORY = 300_000_000  # bytes: several times what a sweep needs, and hardly more than the cell `allocate` takes
 # The file of a limit, and what it says: in version 1 of control groups, and in version 2.
 LIMITS = {
-    "cpu": (("cpu.cfs_quota_us", "60000"), ("cpu.max", "60000 100000")),
+    "cpu": (("cpu.cfs_quota_us", "30000"), ("cpu.max", "30000 100000")),
     "memory": (("memory.limit_in_bytes", str(MEMORY)), ("memory.max", str(MEMORY))),
 }
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from rich.console import Console
 
@@ -59,13 +60,14 @@ class SweepContext:
         """The context of a sweep over `cells`, whose mistakes are reported now, not after waiting for the lock.
 
         `out` is the folder of a pipeline's suite, `kind` the end of the name of a new folder under runs/. Raises
-        UserError: the cells have several data sets, or `out=` is not below runs/.
+        UserError: the cells have several data sets, or `out=` is not below runs/, or can't be written.
         """
         sweep_id = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{kind or options.suite}"
         place = workplace().with_data(options.data_root)
         folder = out or folder_under_runs(place, options.out or f"{RUNS}/{sweep_id}")
         check_request(cells)
         is_allowed()  # which refuses an unknown value of its variable
+        check_writable(folder)
         return cls(options, console, hosts, place, folder, sweep_id, refuses=out is None)
 
     def say(self, line: str, style: str = "") -> None:
@@ -148,6 +150,13 @@ def folder_under_runs(place: Workplace, out: str) -> Path:
     with suppress(FileNotFoundError):
         folder.stat()  # fails for links in a circle, or a name that is too long
     return folder
+
+
+def check_writable(folder: Path) -> None:
+    """Raises WriteError: the folder can't be written, or the one that it would be made in."""
+    nearest = next(each for each in (folder, *folder.parents) if each.is_dir())
+    with writing_errors(f"out={shown(folder)}"), TemporaryFile(dir=nearest):
+        pass
 
 
 def is_prepared(place: Workplace, data: DataSpec) -> bool:

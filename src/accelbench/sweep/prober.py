@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from accelbench.devices.proc import CpuTimes, cpu_times
-from accelbench.errors import RefusedError
+from accelbench.errors import RefusedError, WriteError, writing_errors
 from accelbench.grid.estimate import Length
 from accelbench.grid.fingerprint import of_cell
 from accelbench.isolation.hosts import Hosts, ProbeFailedError
@@ -143,9 +143,10 @@ class Prober:
             found = replace(found, disturbed={})
         self.known[_probed(cell)] = joined = before.joined(found) if before else found
         try:
-            write_ceilings(self.root, of_cell(cell, self.environment), device.value, joined)
-        except (OSError, RefusedError) as error:
-            self.say(f"{CEILINGS} could not be kept: {error}. The next sweep probes again.")
+            with writing_errors(CEILINGS):
+                write_ceilings(self.root, of_cell(cell, self.environment), device.value, joined)
+        except (WriteError, RefusedError) as error:
+            self.say(f"{error}. The next sweep probes again.")
         return True
 
     def judged(self, record: Record) -> Record:
