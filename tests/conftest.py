@@ -5,6 +5,7 @@ Each brings a copy of what the other one needs.
 
 import gc
 import importlib
+import importlib.util
 import os
 import sys
 from dataclasses import replace
@@ -18,7 +19,6 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llv
 
 gc.disable()  # until all modules are imported: what they make stays, and is looked through again and again
 
-import fastjsonschema  # noqa: E402
 import orjson  # noqa: E402
 import pytest  # noqa: E402
 
@@ -67,9 +67,13 @@ def _one_framework():
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _beside_others():
-    """Tests wait for no measurement on this machine, none of another test run, and for no quiet machine."""
+def _elsewhere(tmp_path_factory):
+    """The current folder is an empty one: no test depends on what the checkout holds, such as results/ or dvc.lock.
+
+    Tests also wait for no measurement on this machine, none of another test run, and for no quiet machine.
+    """
     with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(tmp_path_factory.mktemp("elsewhere"))
         patched.setenv("ACCELBENCH_LOCK", f"accelbench-tests-{os.getpid()}")
         patched.setenv("ACCELBENCH_BUSY", "allowed")
         yield
@@ -115,12 +119,16 @@ def browser(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def fits_schema():
+    import fastjsonschema
+
     return fastjsonschema.compile(json_schema.record())
 
 
 @pytest.fixture(autouse=True)
 def records_fit_their_schema(request, monkeypatch):
     """Every record that a test writes, or that a sweep of it writes in this process, is as its JSON Schema says."""
+    if importlib.util.find_spec("fastjsonschema") is None:
+        return  # in the environments of a wheel, of a cluster and of a GPU
     write = record.write
 
     def checked(written, folder):
