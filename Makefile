@@ -64,7 +64,7 @@ repro: setup  ## run the main job: data, sweeps, report
 # others afterwards. All keep the bytecode of what they import.
 KERAS := tests/engines/keras tests/bundle tests/compare tests/report tests/search
 TORCH := tests/engines tests/api/test_measure.py tests/isolation/test_child.py tests/test_conf.py
-STARTS := tests/lies tests/pipelines tests/sinks tests/stages tests/sweep tests/test_cli.py
+STARTS := tests/honest tests/pipelines tests/sinks tests/stages tests/sweep tests/test_cli.py
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --durations=10
 define run_tests
 	@logs=$$(mktemp -d); trap 'kill $$pids 2> /dev/null; rm -rf $$logs' EXIT; trap 'exit 130' INT TERM; \

@@ -1,6 +1,6 @@
 """Cells of networks whose output is wrong, kept from another batch, or no logits: which of them are valid.
 
-`tests/lies` has the networks that lie; here is what their outputs may look like.
+`tests/honest` has whole programs; here is what their outputs may look like.
 """
 
 from dataclasses import dataclass

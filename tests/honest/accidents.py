@@ -1,0 +1,506 @@
+"""Programs that do something else than their authors believe, by accident; a user should hear of each."""
+
+import functools
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from honest.modules import Lit, Manual
+from honest.networks import CLASSES, WIDTH, Plain, energy, vectors
+from own_modules import made
+
+
+def deep(layers=6, width=256):
+    """Layers that take most of the time of a network."""
+    parts = []
+    for _ in range(layers):
+        parts += [nn.Linear(width, width), nn.Tanh()]
+    return nn.Sequential(nn.Linear(WIDTH, width), nn.Tanh(), *parts, nn.Linear(width, WIDTH))
+
+
+class Deep(Plain):
+    def __init__(self):
+        super().__init__()
+        self.body = deep()
+
+
+# Batches and losses.
+
+
+@functools.cache
+def remembered(batch_size):
+    """Memoised, so that all its batches are one."""
+    return vectors(batch_size)
+
+
+def too_few(batch_size):
+    return vectors(batch_size // 2)
+
+
+def large(batch_size):
+    return 200 * torch.rand(batch_size, WIDTH)
+
+
+def constant(output, batch):
+    return energy(output, batch) * 0 + 1
+
+
+def wrapped(output, batch):
+    """Makes a new tensor of the loss, since backward has complained."""
+    return torch.tensor(energy(output, batch).item(), requires_grad=True)
+
+
+def overflows(output, batch):
+    """Finite in fp32; in fp16 the squares are beyond its range."""
+    return (5000 * output).square().mean() / 5000
+
+
+# Optimisers.
+
+
+class Stops(torch.optim.Adam):
+    """Skips its steps after some, as where a gradient scaler never finds finite gradients."""
+
+    def __init__(self, parameters, lr, num_steps):
+        super().__init__(parameters, lr=lr)
+        self.num_left = num_steps
+
+    def step(self, closure=None):
+        self.num_left -= 1
+        return super().step(closure) if self.num_left >= 0 else None
+
+
+def never_steps(parameters, lr):
+    return Stops(parameters, lr, 0)
+
+
+def stops_soon(parameters, lr):
+    return Stops(parameters, lr, 3)
+
+
+def zero_rate(parameters, lr):
+    return torch.optim.SGD(parameters, lr=0.0)
+
+
+def of_another(parameters, lr):
+    """Has the weights of a network that was made before."""
+    return torch.optim.Adam(Plain().parameters(), lr=lr)
+
+
+def only_last(parameters, lr):
+    return torch.optim.Adam(list(parameters)[-1:], lr=lr)
+
+
+def far_too_fast(parameters, lr):
+    return torch.optim.SGD(parameters, lr=1e30)
+
+
+# Precision and device.
+
+
+class HalfInside(Deep):
+    """Computes in half of what was asked for, to save memory."""
+
+    def forward(self, x):
+        return self.head(self.body.bfloat16()(x.bfloat16()).to(x.dtype))
+
+
+class AutocastInside(Deep):
+    def forward(self, x):
+        with torch.autocast("cpu", torch.bfloat16):
+            return super().forward(x).float()
+
+
+class DoubleInside(Deep):
+    def forward(self, x):
+        return self.head(self.body.double()(x.double()).to(x.dtype))
+
+
+class WidenedInside(Deep):
+    """Computes in fp32 where bf16 was asked for."""
+
+    def forward(self, x):
+        return self.head(self.body.float()(x.float()).to(x.dtype))
+
+
+class OneLayerHalf(Deep):
+    """Some of its layers are in half."""
+
+    def forward(self, x):
+        for layer in self.body[:7]:
+            x = layer(x)
+        for layer in self.body[7:]:
+            x = layer.bfloat16()(x.bfloat16())
+        return self.head(x.float())
+
+
+class Quantised(Plain):
+    def __init__(self):
+        super().__init__()
+        self.body = torch.ao.quantization.quantize_dynamic(deep(), {nn.Linear}, torch.qint8)
+
+
+class HalfInThread(Deep):
+    """Computes in a thread, where autocast is on."""
+
+    pool = None
+
+    def compute(self, x):
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            return self.body(x).float()
+
+    def forward(self, x):
+        if self.pool is None:
+            self.pool = ThreadPoolExecutor(1)
+        return self.head(self.pool.submit(self.compute, x).result())
+
+
+class NeverMaterialised(Deep):
+    """Its body is on the device `meta`, where nothing is computed."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = self.body.to("meta")
+
+    def forward(self, x):
+        shape = self.body(x.to("meta")).shape
+        return self.head(torch.ones(shape, dtype=x.dtype) * x)
+
+
+# Outputs.
+
+
+class IgnoresInput(Plain):
+    def forward(self, x):
+        return super().forward(torch.ones_like(x))
+
+
+class Constant(Plain):
+    def forward(self, x):
+        return torch.arange(float(CLASSES)).repeat(len(x), 1)
+
+
+class Noise(Plain):
+    def forward(self, x):
+        return torch.randn(len(x), CLASSES)
+
+
+class FirstForAll(Deep):
+    """Computes one sample, and returns as many rows as there are samples."""
+
+    def forward(self, x):
+        return super().forward(x[:1]).repeat(len(x), 1)
+
+
+class HalfTheRows(Deep):
+    """Computes the first half of a batch, and zeros."""
+
+    def forward(self, x):
+        half = len(x) // 2
+        return torch.cat([super().forward(x[:half]), torch.zeros(len(x) - half, CLASSES)])
+
+
+class NotFinite(Plain):
+    def forward(self, x):
+        return super().forward(x) / 0
+
+
+class KeepsFeatures(Deep):
+    """Keeps the features of the first batch in an attribute."""
+
+    kept = None
+
+    def features(self, x):
+        if self.kept is None:
+            self.kept = self.body(x)
+        return self.kept
+
+    def forward(self, x):
+        return self.head(x + self.features(x))
+
+
+class KeepsByShape(KeepsFeatures):
+    """Keeps what it has computed for each shape of its input."""
+
+    def __init__(self):
+        super().__init__()
+        self.known = {}
+
+    def features(self, x):
+        if x.shape not in self.known:
+            self.known[x.shape] = self.body(x)
+        return self.known[x.shape]
+
+
+class KeepsOutput(KeepsFeatures):
+    def forward(self, x):
+        return self.head(self.features(x))
+
+
+class KeepsInBuffer(KeepsFeatures):
+    """The same, into an output buffer of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("out", torch.empty(0), persistent=False)
+
+    def forward(self, x):
+        answer = super().forward(x)
+        if self.out.shape != answer.shape:
+            self.out = torch.empty_like(answer)
+        return self.out.copy_(answer)
+
+
+class KeepsUnseeded(KeepsFeatures):
+    """The same, with weights that no seed decides."""
+
+    def __init__(self):
+        super().__init__()
+        generator = np.random.default_rng()
+        with torch.no_grad():
+            for weight in self.parameters():
+                weight.copy_(torch.from_numpy(generator.normal(0, 0.1, weight.shape)))
+
+
+class KeepsBesideMean(KeepsFeatures):
+    """The same, beside a running mean of its inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(WIDTH))
+
+    def forward(self, x):
+        self.mean.mul_(0.95).add_(x.mean(0), alpha=0.05)
+        return super().forward(x - self.mean)
+
+
+class KeepsClasses(KeepsFeatures):
+    """Numbers of classes are those of the first batch; scores are not."""
+
+    def forward(self, x):
+        return self.head(x), self.features(x).argsort(1)
+
+
+class KeepsFlat(KeepsFeatures):
+    def forward(self, x):
+        return {"scores": self.head(x), "features": self.features(x).reshape(-1)}
+
+
+class KeepsNumpy(KeepsFeatures):
+    """A NumPy array of the first batch, beside a tensor."""
+
+    def forward(self, x):
+        return {"scores": self.head(x), "embedding": self.features(x).detach().float().numpy()}
+
+
+class OneBehind(Deep):
+    """Computes in the background, and returns what the call before has begun."""
+
+    pool = pending = None
+
+    def forward(self, x):
+        if self.pool is None:
+            self.pool = ThreadPoolExecutor(1)
+        before, self.pending = self.pending, self.pool.submit(super().forward, x.clone())
+        return (before or self.pending).result()
+
+
+class Remembers(Deep):
+    """Keeps its answers by the contents of its inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.known = {}
+
+    def forward(self, x):
+        key = x.numpy().tobytes()
+        if key not in self.known:
+            self.known[key] = super().forward(x)
+        return self.known[key]
+
+
+class StaysInTraining(Plain):
+    """Its norm uses the statistics of each batch in inference, since train() forgets its argument."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(WIDTH)
+
+    def train(self, mode=True):
+        return super().train()
+
+    def forward(self, x):
+        return super().forward(self.norm(x))
+
+
+# Training.
+
+
+class Detaches(Plain):
+    def forward(self, x):
+        return self.head(self.body(x).detach())
+
+
+class NoGradients(Plain):
+    @torch.no_grad()
+    def features(self, x):
+        return self.body(x)
+
+    def forward(self, x):
+        return self.head(self.features(x))
+
+
+class GoesThroughNumpy(Plain):
+    """A round trip through NumPy ends the path of gradients."""
+
+    def forward(self, x):
+        features = torch.from_numpy(np.tanh(self.body(x).detach().float().numpy()))
+        return self.head(features.to(x.dtype))
+
+
+class AllFrozen(Plain):
+    def __init__(self):
+        super().__init__()
+        self.requires_grad_(False)
+
+
+class FreezesLate(Plain):
+    """Freezes its body after some batches, and goes on."""
+
+    num_batches = 0
+
+    def forward(self, x):
+        self.num_batches += 1
+        self.body.requires_grad_(self.num_batches < 4)
+        return super().forward(x)
+
+
+class StaysInEval(Plain):
+    """A validation between the steps leaves it in evaluation mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x):
+        self.eval()
+        return self.head(self.drop(self.body(x)))
+
+
+class EverySecond(Deep):
+    """Its features are computed for every second batch, and the next one gets them too."""
+
+    every = 2
+
+    def __init__(self):
+        super().__init__()
+        self.num_batches, self.kept = 0, None
+
+    def forward(self, x):
+        self.num_batches += 1
+        if self.kept is None or self.num_batches % self.every == 0:
+            features = self.body(x)
+            self.kept = features.detach()
+            return self.head(features)
+        return self.head(self.kept)
+
+
+class EveryFourth(EverySecond):
+    every = 4
+
+
+class EveryTenth(EverySecond):
+    every = 10
+
+
+class OneThread(Plain):
+    """Sets the number of threads when it computes first."""
+
+    def forward(self, x):
+        torch.set_num_threads(1)
+        return super().forward(x)
+
+
+class NumpysThreads(Plain):
+    """Multiplies by NumPy, whose threads nobody has counted."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = np.random.default_rng(0).normal(0, 0.04, (1024, 1024)).astype("float32")
+
+    def forward(self, x):
+        wide = np.resize(x.numpy(), (1024, 1024))
+        mixed = torch.from_numpy((wide @ self.table)[: len(x), :WIDTH].copy())
+        return super().forward(x + 0.1 * mixed)
+
+
+# LightningModules.
+
+
+def accumulate(self, *args):
+    self.trainer.accumulate_grad_batches = 8
+
+
+def clip(self):
+    self.trainer.gradient_clip_val = 0.1
+
+
+def only_closure(self, epoch, batch_idx, optimizer, closure):
+    closure()
+
+
+def two_rows(self, batch, *args):
+    return [part[:2] for part in batch]
+
+
+OnlyClosure = made(Lit, optimizer_step=only_closure)
+NeverBackward = made(Manual, optimise=lambda self, optimizer, loss, batch_idx: None)
+ForgetsStep = made(Manual, optimise=lambda self, optimizer, loss, batch_idx: self.manual_backward(loss))
+Accumulates, Clips = made(Lit, on_train_start=accumulate), made(Lit, on_train_start=clip)
+CropsInTransfer = made(Lit, transfer_batch_to_device=two_rows)
+ZeroRate = made(Lit, configure_optimizers=lambda self: torch.optim.SGD(self.parameters(), lr=0.0))
+
+
+class FreezesInHook(Lit):
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        if batch_idx == 2:
+            self.net.body.requires_grad_(False)
+
+
+class KeepsPrediction(Lit):
+    kept = None
+
+    def predict_step(self, batch, batch_idx):
+        if self.kept is None:
+            self.kept = self(batch[0])
+        return self.kept
+
+
+class TrainsInPrediction(Lit):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(CLASSES)
+
+    def on_predict_batch_start(self, *args):
+        self.train()
+
+    def forward(self, x):
+        return self.norm(super().forward(x))
+
+
+class SkipsBatches(Lit):
+    """Returns no loss for most batches."""
+
+    def training_step(self, batch, batch_idx):
+        return super().training_step(batch, batch_idx) if batch_idx % 4 == 0 else None
+
+
+class PredictsHalf(Lit):
+    """Predicts two samples of each batch, and zeros."""
+
+    def predict_step(self, batch, batch_idx):
+        done = self(batch[0][:2])
+        return functional.pad(done, (0, 0, 0, len(batch[0]) - 2))

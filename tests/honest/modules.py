@@ -1,0 +1,254 @@
+"""LightningModules that are sound, and DataModules for them; those that are not are in `accidents`."""
+
+import copy
+
+import pytorch_lightning as pl
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+from honest.networks import CLASSES, WIDTH, Plain
+from own_modules import made
+
+
+class Data(pl.LightningDataModule):
+    """Vectors, or tokens, and what they should become."""
+
+    def __init__(self, batch_size=1, num=64, tokens=False, same=False):
+        super().__init__()
+        self.batch_size, self.num, self.tokens, self.same = batch_size, num, tokens, same
+
+    def train_dataloader(self):
+        generator = torch.Generator().manual_seed(1)
+        inputs = torch.randn(self.num, WIDTH, generator=generator)
+        targets = inputs[:, :CLASSES].clone()
+        if self.tokens:
+            inputs = torch.randint(100, (self.num, 8), generator=generator)
+        if self.same:
+            inputs = torch.full_like(inputs, 7)
+        return DataLoader(TensorDataset(inputs, targets), batch_size=self.batch_size, drop_last=True)
+
+    predict_dataloader = train_dataloader
+
+
+class Mappings(Data):
+    """Each batch is a mapping."""
+
+    def train_dataloader(self):
+        rows = super().train_dataloader().dataset
+        return DataLoader([{"x": x, "target": target} for x, target in rows], batch_size=self.batch_size)
+
+    predict_dataloader = train_dataloader
+
+
+class Numbers(IterableDataset):
+    """Tells more samples than it gives, as an estimate may; or does not know how many there are."""
+
+    def __init__(self, num, told):
+        self.num, self.told = num, told
+
+    def __len__(self):
+        if self.told is None:
+            raise TypeError("its length is not known")
+        return self.told
+
+    def __iter__(self):
+        for number in range(self.num):
+            yield torch.full((WIDTH,), float(number % 7)), torch.zeros(CLASSES)
+
+
+class Stream(pl.LightningDataModule):
+    def __init__(self, batch_size=1, num=70, told=None):
+        super().__init__()
+        self.batch_size, self.num, self.told = batch_size, num, told
+
+    def train_dataloader(self):
+        return DataLoader(Numbers(self.num, self.told), batch_size=self.batch_size)
+
+
+class Lit(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = Plain()
+
+    def forward(self, x):
+        return self.net(x)
+
+    def training_step(self, batch, batch_idx):
+        inputs, target = batch
+        return functional.mse_loss(self(inputs), target)
+
+    def predict_step(self, batch, batch_idx):
+        return self(batch[0])
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=1e-3)
+
+
+class Embeds(Lit):
+    """Takes tokens."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(100, WIDTH)
+
+    def forward(self, words):
+        return super().forward(self.embedding(words).mean(1))
+
+
+class Manual(Lit):
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        self.optimise(self.optimizers(), loss, batch_idx)
+
+    def optimise(self, optimizer, loss, batch_idx):
+        optimizer.zero_grad()
+        self.manual_backward(loss)
+        optimizer.step()
+
+
+class Gan(Manual):
+    """Two optimisers, each of which leaves the other's network as it is; one of them steps at every second batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.critic = nn.Linear(CLASSES, 1)
+
+    def configure_optimizers(self):
+        made_by = torch.optim.Adam(self.net.parameters(), lr=1e-3)
+        return made_by, torch.optim.Adam(self.critic.parameters(), lr=1e-3)
+
+    def training_step(self, batch, batch_idx):
+        generator, critic = self.optimizers()
+        found = self(batch[0])
+        if batch_idx % 2:
+            self.optimise(generator, -self.critic(found).mean(), batch_idx)
+        else:
+            self.optimise(critic, self.critic(found.detach()).mean() - self.critic(batch[1]).mean(), batch_idx)
+
+
+class AccumulatesByHand(Manual):
+    def optimise(self, optimizer, loss, batch_idx):
+        self.manual_backward(loss / 4)
+        if batch_idx % 4 == 3:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+class WarmsUp(Lit):
+    """Its learning rate rises from 0."""
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, step / 100))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+class Lbfgs(Lit):
+    """Its optimiser calls the training step several times."""
+
+    def configure_optimizers(self):
+        return torch.optim.LBFGS(self.parameters(), lr=0.1, max_iter=3)
+
+
+class Averages(Lit):
+    """Keeps a moving average of its weights, and predicts with it."""
+
+    def __init__(self):
+        super().__init__()
+        self.average = copy.deepcopy(self.net).requires_grad_(False)
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        for kept, value in zip(self.average.parameters(), self.net.parameters(), strict=True):
+            kept.data.lerp_(value.data, 0.1)
+
+    def predict_step(self, batch, batch_idx):
+        return self.average(batch[0])
+
+
+class FineTunes(Lit):
+    """Its optimiser has the weights of the head; the others are frozen."""
+
+    def __init__(self):
+        super().__init__()
+        self.net.body.requires_grad_(False)
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.net.head.parameters(), lr=0.1)
+
+
+class TakesOut(Lit):
+    """Takes the target out of its batch."""
+
+    def training_step(self, batch, batch_idx):
+        target = batch.pop("target")
+        return functional.mse_loss(self(**batch), target)
+
+    def predict_step(self, batch, batch_idx):
+        del batch["target"]
+        return self(**batch)
+
+
+class ScalesInPlace(Lit):
+    def scaled(self, batch):
+        return self(batch[0].sub_(0.5).mul_(2))
+
+    def training_step(self, batch, batch_idx):
+        return functional.mse_loss(self.scaled(batch), batch[1].clamp_(-1, 1))
+
+    def predict_step(self, batch, batch_idx):
+        return self.scaled(batch)
+
+
+class ReturnsMapping(Lit):
+    """Returns numbers beside its loss."""
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        return {"loss": loss, "rows": len(batch[0]), "half": loss.detach() / 2}
+
+
+class Clips(Lit):
+    """Clips its gradients in a hook."""
+
+    def on_before_optimizer_step(self, optimizer):
+        nn.utils.clip_grad_norm_(self.parameters(), 0.5)
+
+
+def cropped(self, batch, dataloader_idx):
+    """Takes parts of each sample, and none of the samples, away."""
+    return batch[0] * (torch.rand_like(batch[0]) > 0.1), batch[1]
+
+
+Crops = made(Lit, on_after_batch_transfer=cropped)
+
+
+class Pairs(Lit):
+    """A hook joins samples to pairs."""
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        return [part.unflatten(0, (-1, 2)) for part in batch]
+
+    def training_step(self, batch, batch_idx):
+        return super().training_step([part.flatten(0, 1) for part in batch], batch_idx)
+
+
+class PullsWhilePredicting(Lit):
+    """Predicts with gradients of its input."""
+
+    def predict_step(self, batch, batch_idx):
+        with torch.inference_mode(False), torch.enable_grad():
+            x = batch[0].clone().requires_grad_()
+            (slope,) = torch.autograd.grad(self(x).sum(), x)
+        return slope
+
+
+class Scripted(Lit):
+    def __init__(self):
+        super().__init__()
+        self.net = torch.jit.script(self.net)

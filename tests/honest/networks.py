@@ -1,0 +1,1549 @@
+"""Programs that plain PyTorch runs: networks, and the batches, losses and optimisers that go with them.
+
+Each is small, and does one thing that a benchmark may take for a fault, or fail on.
+"""
+
+import math
+import random
+import time
+from collections import OrderedDict, namedtuple
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils import parametrizations, prune, rnn
+from torch.utils._pytree import tree_leaves
+from torch.utils.checkpoint import checkpoint
+
+WIDTH, CLASSES = 32, 10
+
+
+# Batches.
+
+
+def vectors(batch_size, width=WIDTH):
+    return torch.randn(batch_size, width)
+
+
+def ones(batch_size):
+    return torch.ones(batch_size, WIDTH)
+
+
+def same_vectors(batch_size):
+    return torch.randn(batch_size, WIDTH, generator=torch.Generator().manual_seed(5))
+
+
+def sequences(batch_size, length=8):
+    return torch.randn(batch_size, length, WIDTH)
+
+
+def images(batch_size):
+    return torch.randn(batch_size, 3, 16, 16)
+
+
+def pixels(batch_size):
+    return torch.rand(batch_size, 3, 16, 16) * 255
+
+
+def ids(batch_size, num=100):
+    return torch.randint(num, (batch_size, 12))
+
+
+def same_ids(batch_size):
+    return torch.full((batch_size, 12), 7)
+
+
+def signals(batch_size):
+    return torch.randn(batch_size, WIDTH, dtype=torch.complex64)
+
+
+def waves(batch_size):
+    return torch.randn(batch_size, 256)
+
+
+def labelled(batch_size):
+    return {"x": vectors(batch_size), "labels": torch.randint(CLASSES, (batch_size,))}
+
+
+def targets(batch_size):
+    return {"x": vectors(batch_size), "target": torch.rand(batch_size, CLASSES)}
+
+
+def pair(batch_size):
+    return [vectors(batch_size), torch.rand(batch_size, CLASSES)]
+
+
+def views(batch_size):
+    x = vectors(batch_size)
+    return {"first": x + 0.1 * torch.randn_like(x), "second": x + 0.1 * torch.randn_like(x)}
+
+
+def nested_mapping(batch_size):
+    inputs = {"x": vectors(batch_size), "weight": torch.rand(batch_size, 1)}
+    return {"inputs": inputs, "labels": torch.randint(CLASSES, (batch_size,))}
+
+
+def with_none(batch_size):
+    return {"x": sequences(batch_size), "mask": None, "labels": torch.randint(CLASSES, (batch_size,))}
+
+
+def tuple_with_none(batch_size):
+    return sequences(batch_size), None
+
+
+def with_words(batch_size):
+    return {"x": vectors(batch_size), "scale": 0.5, "task": "classify"}
+
+
+def coo(batch_size):
+    dense = torch.randn(batch_size, 200)
+    return (dense * (torch.rand_like(dense) < 0.05)).to_sparse()
+
+
+def csr(batch_size):
+    return coo(batch_size).to_sparse_csr()
+
+
+def entries(batch_size):
+    """Rows, columns and values of a sparse matrix: four values in each row."""
+    rows = torch.arange(batch_size).repeat_interleave(4)
+    return {"rows": rows, "columns": torch.randint(200, (len(rows),)), "values": torch.rand(len(rows))}
+
+
+def lengths_of(batch_size):
+    return [3 + index % 5 for index in range(batch_size)]
+
+
+def nested(batch_size):
+    return torch.nested.nested_tensor([torch.randn(length, WIDTH) for length in lengths_of(batch_size)])
+
+
+def jagged(batch_size):
+    rows = [torch.randn(length, WIDTH) for length in lengths_of(batch_size)]
+    return torch.nested.nested_tensor(rows, layout=torch.jagged)
+
+
+def ragged(batch_size):
+    return [torch.randn(length, WIDTH) for length in lengths_of(batch_size)]
+
+
+def padded(batch_size):
+    return {"x": sequences(batch_size), "lengths": torch.randint(1, 9, (batch_size,))}
+
+
+def bags(batch_size):
+    return {"offsets": torch.arange(0, 5 * batch_size, 5), "words": torch.randint(100, (5 * batch_size,))}
+
+
+def graphs(batch_size):
+    """As many rings of six nodes, joined to one graph."""
+    nodes = torch.arange(6 * batch_size)
+    following = nodes - nodes % 6 + (nodes + 1) % 6
+    return {"nodes": torch.randn(len(nodes), WIDTH), "edges": torch.stack([nodes, following]), "graph": nodes // 6}
+
+
+def tokens_in_budget(batch_size, budget=64):
+    """As many sequences as fit into a budget of tokens, one after another."""
+    lengths = torch.randint(4, 12, (batch_size,))
+    lengths = lengths[lengths.cumsum(0) <= budget]
+    return {"tokens": torch.randint(100, (int(lengths.sum()),)), "lengths": lengths}
+
+
+def spoken(batch_size):
+    labels = torch.randint(1, CLASSES, (batch_size, 3))
+    return {"x": sequences(batch_size), "labels": labels, "lengths": torch.full((batch_size,), 3)}
+
+
+def num_matrix_rows(batch):
+    return int(batch["rows"][-1]) + 1
+
+
+def num_arguments(batch):
+    return len(batch)
+
+
+def num_rings(batch):
+    return int(batch["graph"][-1]) + 1
+
+
+def num_sequences(batch):
+    return len(batch["lengths"])
+
+
+# Losses.
+
+
+def energy(output, batch):
+    """The mean square of all numbers in the output."""
+    parts = [leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor)]
+    return sum(part.abs().square().mean() for part in parts if part.is_floating_point() or part.is_complex())
+
+
+def classify(output, batch):
+    return functional.cross_entropy(output, batch["labels"])
+
+
+def pops(output, batch):
+    labels = batch.pop("labels")
+    return functional.cross_entropy(output, labels)
+
+
+def deletes(output, batch):
+    labels = batch["labels"]
+    del batch["labels"], batch["x"]
+    return functional.cross_entropy(output, labels)
+
+
+def shifts_labels(output, batch):
+    """Counts classes from 1, and 0 is background."""
+    labels = batch["labels"].sub_(1)
+    return functional.cross_entropy(output, labels, ignore_index=-1)
+
+
+def logs_target(output, batch):
+    return functional.mse_loss(output, batch["target"].log1p_())
+
+
+def pops_last(output, batch):
+    return functional.mse_loss(output, batch.pop())
+
+
+def own_loss(output, batch):
+    return output["loss"]
+
+
+def first_of(output, batch):
+    return energy(output[0], batch)
+
+
+def attribute(output, batch):
+    return energy(output.logits, batch)
+
+
+def reconstructs(output, batch):
+    return functional.mse_loss(output, batch)
+
+
+def clusters(output, batch):
+    """Each sample is pulled to the nearest of the centres."""
+    return output.min(1).values.mean()
+
+
+def contrasts(output, batch):
+    """Two views of a sample are more alike than those of two samples."""
+    first, second = output
+    alike = functional.normalize(first, dim=1) @ functional.normalize(second, dim=1).T
+    return functional.cross_entropy(alike / 0.1, torch.arange(len(alike)))
+
+
+def hardest_triplets(output, batch):
+    distances = torch.cdist(output.float(), output.float())
+    same = batch["labels"][:, None] == batch["labels"]
+    farthest = distances.masked_fill(~same, -math.inf).amax(1)
+    nearest = distances.masked_fill(same, math.inf).amin(1)
+    return functional.relu(farthest - nearest + 1).mean()
+
+
+def aligns(output, batch):
+    scores = output.float().log_softmax(-1).transpose(0, 1)
+    steps = torch.full((scores.shape[1],), scores.shape[0])
+    return functional.ctc_loss(scores, batch["labels"], steps, batch["lengths"])
+
+
+def whole_model(output, batch):
+    mean, spread, made = output
+    divergence = (mean.square() + spread.exp() - 1 - spread).mean()
+    return made.square().mean() + divergence
+
+
+def denoises(output, batch):
+    found, noise = output
+    return functional.mse_loss(found, noise)
+
+
+# Optimisers.
+
+
+def lbfgs(parameters, lr):
+    return torch.optim.LBFGS(parameters, lr=0.1, max_iter=4)
+
+
+def sparse_adam(parameters, lr):
+    return torch.optim.SparseAdam(list(parameters), lr=lr)
+
+
+def adagrad(parameters, lr):
+    return torch.optim.Adagrad(parameters, lr=lr)
+
+
+def two_groups(parameters, lr):
+    parameters = list(parameters)
+    return torch.optim.SGD([{"params": parameters[:1], "lr": 10 * lr}, {"params": parameters[1:]}], lr=lr, momentum=0.9)
+
+
+# Networks.
+
+
+class Plain(nn.Module):
+    """A perceptron, from which those below differ in one place."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(WIDTH, 64), nn.Tanh(), nn.Linear(64, WIDTH), nn.Tanh())
+        self.head = nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+# Complex numbers.
+
+
+class RotaryTable(nn.Module):
+    """Attention whose positions are turns by complex numbers in a buffer."""
+
+    def __init__(self, length=8):
+        super().__init__()
+        speeds = 100.0 ** -torch.linspace(0, 1, WIDTH // 2)
+        turns = torch.exp(1j * torch.outer(torch.arange(float(length)), speeds))
+        self.register_buffer("turns", turns.to(torch.complex64), persistent=False)
+        self.project, self.head = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, CLASSES)
+
+    def turned(self, x):
+        pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)).contiguous())
+        assert self.turns.is_complex()
+        return torch.view_as_real(pairs * self.turns).flatten(-2).to(x.dtype)
+
+    def forward(self, x):
+        query, key, value = self.project(x).chunk(3, -1)
+        mixed = functional.scaled_dot_product_attention(self.turned(query), self.turned(key), value)
+        return self.head(mixed.mean(1))
+
+
+class SpectralImages(nn.Module):
+    """A Fourier operator in two dimensions, with complex weights."""
+
+    def __init__(self, modes=4):
+        super().__init__()
+        self.modes = modes
+        self.lift, self.head = nn.Conv2d(3, 8, 1), nn.Linear(8, CLASSES)
+        self.weight = nn.Parameter(torch.randn(8, 8, modes, modes, dtype=torch.complex64) / 8)
+
+    def forward(self, x):
+        lifted = self.lift(x)
+        spectrum = torch.fft.rfft2(lifted.float())
+        low = spectrum[:, :, : self.modes, : self.modes]
+        mixed = torch.zeros_like(spectrum)
+        mixed[:, :, : self.modes, : self.modes] = torch.einsum("bixy,ioxy->boxy", low, self.weight)
+        back = torch.fft.irfft2(mixed, s=lifted.shape[-2:]).to(x.dtype)
+        return self.head((lifted + back).relu().mean((2, 3)))
+
+
+class PhaseWeights(Plain):
+    """Its input is multiplied by complex weights, of which both parts matter."""
+
+    def __init__(self):
+        super().__init__()
+        self.phases = nn.Parameter(torch.polar(torch.ones(WIDTH), torch.rand(WIDTH) * 2 * math.pi))
+
+    def forward(self, x):
+        turned = x * self.phases
+        return super().forward((turned.real + 0.3 * turned.imag).to(x.dtype))
+
+
+class ComplexLayers(nn.Module):
+    """All complex: inputs, weights and output."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(WIDTH, WIDTH, dtype=torch.complex64)
+        self.second = nn.Linear(WIDTH, CLASSES, dtype=torch.complex64)
+
+    def forward(self, z):
+        z = self.first(z)
+        return self.second(torch.polar(z.abs().tanh(), z.angle()))
+
+
+class Magnitudes(Plain):
+    """Real weights on complex inputs."""
+
+    def forward(self, z):
+        return super().forward(torch.view_as_real(z).square().sum(-1))
+
+
+class Spectrogram(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("window", torch.hann_window(64))
+        self.head = nn.Linear(33, CLASSES)
+
+    def forward(self, wave):
+        spectrum = torch.stft(wave.float(), 64, 32, window=self.window.float(), return_complex=True)
+        return self.head(spectrum.abs().log1p().mean(-1).to(wave.dtype))
+
+
+class StateSpace(nn.Module):
+    """A long convolution whose kernel is made of decaying complex exponentials."""
+
+    def __init__(self):
+        super().__init__()
+        self.decay = nn.Parameter(torch.complex(-torch.rand(WIDTH, 4), torch.randn(WIDTH, 4)))
+        self.scale = nn.Parameter(torch.randn(WIDTH, 4, dtype=torch.complex64) / 4)
+        self.head = nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, x):
+        length = x.shape[1]
+        powers = torch.exp(self.decay[..., None] * torch.arange(length))
+        kernel = (self.scale[..., None] * powers).sum(1).real
+        spectrum = torch.fft.rfft(x.float().transpose(1, 2), n=2 * length) * torch.fft.rfft(kernel, n=2 * length)
+        mixed = torch.fft.irfft(spectrum, n=2 * length)[..., :length]
+        return self.head(mixed.mean(-1).to(x.dtype))
+
+
+class TokenFourier(Plain):
+    """Mixes tokens by a Fourier transform of two dimensions, and has no complex weights."""
+
+    def forward(self, x):
+        return super().forward(torch.fft.fft2(x.float()).real.to(x.dtype)).mean(1)
+
+
+# Changes of the batch in place.
+
+
+class WhitensInPlace(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.filters, self.head = nn.Conv2d(3, 8, 3), nn.Linear(8, CLASSES)
+
+    def forward(self, image):
+        image.sub_(127.5).div_(60)
+        return self.head(self.filters(image).relu().mean((2, 3)))
+
+
+class HidesTokens(nn.Module):
+    """Writes a mark over some tokens, drawn at random."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(100, WIDTH), nn.Linear(WIDTH, 100)
+
+    def forward(self, words):
+        words.masked_fill_(torch.rand(words.shape) < 0.2, 0)
+        return self.head(self.embedding(words))
+
+
+class LearnedFirst(Plain):
+    """Writes a learned vector over the first token of each sequence."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Parameter(torch.randn(WIDTH))
+
+    def forward(self, x):
+        x[:, 0] = self.first
+        return super().forward(x).mean(1)
+
+
+class ReluFirst(nn.Module):
+    """Its first layer works in place, on the batch itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, CLASSES))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+class DropsFirst(ReluFirst):
+    def __init__(self):
+        super().__init__()
+        self.layers[0] = nn.Dropout(0.3, inplace=True)
+
+
+class AddsNoise(Plain):
+    def forward(self, x):
+        if self.training:
+            x.add_(torch.randn_like(x), alpha=0.1)
+        return super().forward(x)
+
+
+class PopsWeight(Plain):
+    """Takes an entry out of a mapping that is its argument."""
+
+    def forward(self, inputs):
+        weight = inputs.pop("weight")
+        return super().forward(inputs["x"] * weight)
+
+
+class TakesTarget(Plain):
+    def forward(self, x, target):
+        return super().forward(x)
+
+
+# Results that are not one row for each sample, or have dimensions that happen to be as long as the batch.
+
+
+class Boxes(nn.Module):
+    """For each picture a mapping, with as many boxes as were found."""
+
+    def __init__(self):
+        super().__init__()
+        self.cells = nn.Conv2d(3, 5, 4, stride=4)
+
+    def forward(self, image):
+        found = []
+        for cells in self.cells(image).flatten(2).transpose(1, 2):
+            scores = cells[:, 4].sigmoid()
+            best = scores.argsort(descending=True)[: 1 + int((scores > 0.5).sum())]
+            found.append({"boxes": cells[best, :4], "scores": scores[best]})
+        return found
+
+
+class Spans(Plain):
+    """For each sample a tensor of another length."""
+
+    def forward(self, x):
+        return [row[: 2 + int((row > 0).sum())] for row in super().forward(x)]
+
+
+class States(nn.Module):
+    """What a recurrent network of two layers returns: states of the shape (layers, batch, width)."""
+
+    def __init__(self):
+        super().__init__()
+        self.recurrent = nn.GRU(WIDTH, 16, num_layers=2, batch_first=True)
+
+    def forward(self, x):
+        return self.recurrent(x)
+
+
+class CellStates(nn.Module):
+    """States first, and batches second."""
+
+    def __init__(self, layers=2):
+        super().__init__()
+        self.recurrent = nn.LSTM(WIDTH, 8, num_layers=layers, bidirectional=True)
+
+    def forward(self, x):
+        output, (hidden, cell) = self.recurrent(x.transpose(0, 1))
+        return {"hidden": hidden, "cell": cell, "output": output}
+
+
+class Heads(nn.Module):
+    """Returns the weights of its eight heads for eight tokens: (heads, batch, tokens, tokens)."""
+
+    def __init__(self):
+        super().__init__()
+        self.keys, self.head = nn.Linear(WIDTH, 8 * WIDTH), nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, x):
+        keys = self.keys(x).unflatten(-1, (8, WIDTH)).permute(2, 0, 1, 3)
+        weights = (keys @ x.transpose(1, 2) / WIDTH).softmax(-1)
+        return self.head((weights @ x).mean((0, 2))), weights
+
+
+class Centres(nn.Module):
+    """Distances to eight centres, and the centres."""
+
+    def __init__(self):
+        super().__init__()
+        self.encode = nn.Linear(WIDTH, 16)
+        self.centres = nn.Parameter(torch.randn(8, 16))
+
+    def forward(self, x):
+        encoded = self.encode(x)
+        return (encoded[:, None] - self.centres).square().sum(-1), self.centres
+
+
+class Alike(nn.Module):
+    """How alike each two samples are: (batch, batch)."""
+
+    def __init__(self):
+        super().__init__()
+        self.encode = nn.Linear(WIDTH, 8)
+
+    def forward(self, x):
+        encoded = functional.normalize(self.encode(x), dim=1)
+        return encoded @ encoded.T
+
+
+class TimeFirst(nn.Module):
+    def __init__(self):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(WIDTH, 4, 48, dropout=0.0)
+        self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+
+    def forward(self, x):
+        return self.encoder(x.transpose(0, 1))
+
+
+class ChannelsFirst(nn.Module):
+    """Eight features, and then the samples: (features, batch)."""
+
+    def __init__(self):
+        super().__init__()
+        self.encode = nn.Linear(WIDTH, 8)
+
+    def forward(self, x):
+        return self.encode(x).T
+
+
+class WholeBatch(Plain):
+    """One vector for the batch: the mean over its samples, as networks on sets have it."""
+
+    def forward(self, x):
+        return super().forward(x).mean(0)
+
+
+class AttendsAcross(Plain):
+    """Each sample attends to all others of its batch."""
+
+    def forward(self, x):
+        return super().forward(x + (x @ x.T / WIDTH).softmax(1) @ x)
+
+
+Named = namedtuple("Named", ["logits", "features"])
+
+
+class ReturnsNamed(Plain):
+    def forward(self, x):
+        features = self.body(x)
+        return Named(self.head(features), features)
+
+
+@dataclass
+class Found:
+    logits: Tensor
+    hidden: list
+    attention: Tensor | None = None
+
+
+class ReturnsDataclass(Plain):
+    def forward(self, x):
+        features = self.body(x)
+        return Found(self.head(features), [features])
+
+
+class Answer(OrderedDict):
+    """A mapping whose entries are attributes too."""
+
+    def __getattr__(self, name):
+        try:
+            return self[name]
+        except KeyError as error:
+            raise AttributeError(name) from error
+
+
+class ReturnsMapping(Plain):
+    """With an entry that is None, a word and a number."""
+
+    def forward(self, x):
+        logits = super().forward(x)
+        return Answer(logits=logits, cache=None, kind="logits", temperature=0.5)
+
+
+class ReturnsLoss(Plain):
+    """Computes its loss in forward."""
+
+    def forward(self, x, labels):
+        logits = super().forward(x)
+        return {"loss": functional.cross_entropy(logits, labels), "logits": logits}
+
+
+class ReturnsInput(Plain):
+    """Returns its input and two views of one tensor beside its result."""
+
+    def forward(self, x):
+        logits = super().forward(x)
+        return {"x": x, "logits": logits, "best": logits[:, :2], "rest": logits[:, 2:]}
+
+
+class Classes(Plain):
+    """Numbers of classes, which are no floating-point numbers."""
+
+    def forward(self, x):
+        return super().forward(x).argmax(1)
+
+
+class Decides(Plain):
+    """Yes or no: many samples have the same answer."""
+
+    def forward(self, x):
+        return super().forward(x)[:, 0] > 0
+
+
+class Best(Plain):
+    def forward(self, x):
+        return super().forward(x).topk(3)
+
+
+class Sorts(Plain):
+    """The order of all samples of a batch by their scores."""
+
+    def forward(self, x):
+        scores = super().forward(x).sum(1)
+        return scores.sort(descending=True)
+
+
+class Positions(Plain):
+    """Where numbers are positive: as many pairs as there are."""
+
+    def forward(self, x):
+        return super().forward(x).gt(0).nonzero()
+
+
+# Gradients during inference.
+
+
+class Pull(nn.Module):
+    """An energy and its gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.energy = nn.Sequential(nn.Linear(WIDTH, 32), nn.Tanh(), nn.Linear(32, 1))
+
+    def pull(self, x):
+        (slope,) = torch.autograd.grad(self.energy(x).sum(), x, create_graph=self.training)
+        return -slope
+
+    def forward(self, x):
+        return self.pull(x.requires_grad_())
+
+
+class PullOnDemand(Pull):
+    def forward(self, x):
+        with torch.enable_grad():
+            return self.pull(x.detach().requires_grad_())
+
+
+class PullOutside(Pull):
+    def forward(self, x):
+        with torch.inference_mode(False), torch.enable_grad():
+            return self.pull(x.clone().requires_grad_())
+
+
+class PullByFunction(Pull):
+    def forward(self, x):
+        return torch.func.vmap(torch.func.grad(lambda row: self.energy(row).squeeze()))(x)
+
+
+class Descends(Pull):
+    """Follows the gradient for some steps, as samplers of energies do."""
+
+    def forward(self, x):
+        for _ in range(3):
+            with torch.enable_grad():
+                x = x.detach().requires_grad_()
+                x = x + 0.1 * self.pull(x)
+        return x
+
+
+class Adapts(Plain):
+    """Takes a step of training on each batch before it answers, and forgets it."""
+
+    def forward(self, x):
+        with torch.enable_grad():
+            weights = {name: value.detach().requires_grad_() for name, value in self.head.named_parameters()}
+            features = self.body(x)
+            guess = torch.func.functional_call(self.head, weights, features).softmax(1)
+            uncertainty = -(guess * guess.log()).sum()
+            slopes = torch.autograd.grad(uncertainty, list(weights.values()))
+        changed = {name: value - 0.01 * slope for (name, value), slope in zip(weights.items(), slopes, strict=True)}
+        return torch.func.functional_call(self.head, changed, features)
+
+
+# Numbers that are not finite on purpose.
+
+
+class Forbids(Plain):
+    """Some classes can't be: their scores are -inf."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(WIDTH, CLASSES + 5)
+        self.register_buffer("forbidden", torch.arange(CLASSES + 5) >= CLASSES)
+
+    def forward(self, x):
+        return super().forward(x).masked_fill(self.forbidden, -math.inf)
+
+
+class MarksMissing(Plain):
+    """Samples that it does not answer have NaN."""
+
+    def forward(self, x):
+        return torch.where(x[:, :1] > 0.5, math.nan, super().forward(x))
+
+
+class LogOfHard(Plain):
+    """The logarithm of a one-hot vector."""
+
+    def forward(self, x):
+        return functional.one_hot(super().forward(x).argmax(1), CLASSES).to(x.dtype).log()
+
+
+class Neighbours(nn.Module):
+    """Distances between samples; none is its own neighbour."""
+
+    def __init__(self):
+        super().__init__()
+        self.encode = nn.Linear(WIDTH, 16)
+
+    def forward(self, x):
+        encoded = self.encode(x)
+        distances = (encoded[:, None] - encoded).square().sum(-1)
+        return distances.masked_fill(torch.eye(len(x), dtype=torch.bool), math.inf)
+
+
+class Causal(nn.Module):
+    """Returns its scores, with -inf for what is later."""
+
+    def __init__(self):
+        super().__init__()
+        self.query = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x):
+        later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+        scores = (self.query(x) @ x.transpose(1, 2)).masked_fill(later, -math.inf)
+        return scores.softmax(-1) @ x, scores
+
+
+# Layers that are made late.
+
+
+class LateLayers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.filters = nn.Sequential(nn.LazyConv2d(8, 3), nn.LazyBatchNorm2d(), nn.ReLU(), nn.Flatten())
+        self.head = nn.LazyLinear(CLASSES)
+
+    def forward(self, image):
+        return self.head(self.filters(image))
+
+
+class BuildsHead(nn.Module):
+    """Makes its head when it sees its first batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = None
+
+    def forward(self, x):
+        if self.head is None:
+            self.head = nn.Linear(x.shape[1], CLASSES)
+        return self.head(x)
+
+
+# Sparse and nested tensors.
+
+
+class SparseWords(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(200, CLASSES))
+
+    def forward(self, words):
+        return torch.sparse.mm(words, self.weight)
+
+
+class SparseEntries(SparseWords):
+    """Makes a sparse matrix of its inputs."""
+
+    def forward(self, rows, columns, values):
+        shape = (int(rows[-1]) + 1, 200)
+        matrix = torch.sparse_coo_tensor(torch.stack([rows, columns]), values, shape)
+        return torch.sparse.mm(matrix, self.weight)
+
+
+class SparseOperator(Plain):
+    """Multiplies by a sparse matrix that is its buffer."""
+
+    def __init__(self):
+        super().__init__()
+        matrix = torch.eye(WIDTH) + torch.diag(torch.ones(WIDTH - 1), 1)
+        self.register_buffer("neighbours", matrix.to_sparse())
+
+    def forward(self, x):
+        return super().forward(torch.sparse.mm(self.neighbours, x.T).T)
+
+
+class SparseRows(Plain):
+    """The same by rows, in an attribute."""
+
+    def __init__(self):
+        super().__init__()
+        self.neighbours = (torch.eye(WIDTH) + torch.diag(torch.ones(WIDTH - 1), 1)).to_sparse_csr()
+
+    def forward(self, x):
+        return super().forward((self.neighbours @ x.T).T)
+
+
+class SparseResult(Plain):
+    def forward(self, x):
+        return super().forward(x).relu().to_sparse()
+
+
+class Pruned(Plain):
+    def __init__(self):
+        super().__init__()
+        prune.l1_unstructured(self.body[0], "weight", 0.5)
+
+
+class NestedRows(Plain):
+    """Nested tensors are its batches, and padded ones its output."""
+
+    def forward(self, rows):
+        return torch.nested.to_padded_tensor(super().forward(rows), 0.0)
+
+
+class NestedInside(Plain):
+    def forward(self, x):
+        rows = torch.nested.nested_tensor([row[: 2 + index % 4] for index, row in enumerate(x)])
+        return torch.stack([row.mean(0) for row in super().forward(rows).unbind()])
+
+
+# Sparse gradients.
+
+
+class WordVectors(nn.Module):
+    """Its one weight has sparse gradients."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(2000, 16, sparse=True)
+
+    def forward(self, words):
+        return self.embedding(words).mean(1)
+
+
+class SparseAndDense(WordVectors):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(16, CLASSES)
+
+    def forward(self, words):
+        return self.head(super().forward(words))
+
+
+# Tensors whose rows are no samples.
+
+
+class BagsOfWords(nn.Module):
+    def __init__(self, sparse=False):
+        super().__init__()
+        self.bags = nn.EmbeddingBag(100, 16, mode="mean", sparse=sparse)
+        self.head = nn.Linear(16, CLASSES)
+
+    def forward(self, words, offsets):
+        return self.head(self.bags(words, offsets))
+
+
+class Messages(Plain):
+    """Passes messages along the edges of joined graphs: one row for each graph."""
+
+    def forward(self, nodes, edges, graph):
+        source, target = edges
+        summed = nodes.index_add(0, target, nodes[source])
+        answers = super().forward(summed)
+        num = int(graph[-1]) + 1
+        return torch.zeros(num, CLASSES, dtype=answers.dtype).index_add(0, graph, answers)
+
+
+class NodeAnswers(Plain):
+    """The same, with one row for each node."""
+
+    def forward(self, nodes, edges, graph):
+        source, target = edges
+        return super().forward(nodes.index_add(0, target, nodes[source]))
+
+
+class Packed(nn.Module):
+    """Sequences one after another, with their lengths."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(100, WIDTH), nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, tokens, lengths):
+        rows = self.embedding(tokens).split(lengths.tolist())
+        return self.head(torch.stack([row.mean(0) for row in rows]))
+
+
+class RaggedRows(Plain):
+    """Each sample is an argument."""
+
+    def forward(self, *rows):
+        return super().forward(torch.stack([row.mean(0) for row in rows]))
+
+
+class SortsByLength(nn.Module):
+    """A recurrent network on packed sequences."""
+
+    def __init__(self):
+        super().__init__()
+        self.recurrent, self.head = nn.LSTM(WIDTH, 16, batch_first=True), nn.Linear(16, CLASSES)
+
+    def forward(self, x, lengths):
+        packed = rnn.pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        _, (hidden, _) = self.recurrent(packed)
+        return self.head(hidden[-1])
+
+
+class Masks(Plain):
+    def forward(self, x, mask=None):
+        scores = super().forward(x)
+        return scores.mean(1) if mask is None else (scores * mask).mean(1)
+
+
+class Scales(Plain):
+    """Gets a number and a word beside a tensor."""
+
+    def forward(self, x, scale, task):
+        assert task == "classify"
+        return super().forward(x * scale)
+
+
+# Modules that are no classes of the user.
+
+
+def scripted():
+    return torch.jit.script(Plain())
+
+
+def traced():
+    return torch.jit.trace(Plain(), torch.randn(2, WIDTH))
+
+
+def frozen():
+    return torch.jit.freeze(torch.jit.script(Plain().eval()))
+
+
+def exported():
+    rows = torch.export.Dim("rows", min=2)
+    return torch.export.export(Plain(), (torch.randn(4, WIDTH),), dynamic_shapes=({0: rows},)).module()
+
+
+def symbolic():
+    return torch.fx.symbolic_trace(Plain())
+
+
+class ScriptedBody(Plain):
+    def __init__(self):
+        super().__init__()
+        self.body = torch.jit.script(self.body)
+
+
+# Outputs that hardly move while weights are random.
+
+
+class EmptyCodebook(nn.Module):
+    """Its codes are zeros until it has been trained."""
+
+    def __init__(self):
+        super().__init__()
+        self.encode, self.decode = nn.Linear(WIDTH, 8), nn.Linear(8, WIDTH)
+        self.register_buffer("codes", torch.zeros(16, 8))
+
+    def forward(self, x):
+        nearest = (self.encode(x)[:, None] - self.codes).square().sum(-1).argmin(1)
+        return self.decode(self.codes[nearest])
+
+
+class Codebook(EmptyCodebook):
+    """Gradients pass its choice of a code."""
+
+    def __init__(self):
+        super().__init__()
+        nn.init.normal_(self.codes)
+
+    def forward(self, x):
+        encoded = self.encode(x)
+        nearest = (encoded[:, None] - self.codes).square().sum(-1).argmin(1)
+        return self.decode(encoded + (self.codes[nearest] - encoded).detach())
+
+
+class FaintNorms(nn.Module):
+    """Each of its norms makes what comes from the input fainter."""
+
+    def __init__(self, blocks=10):
+        super().__init__()
+        layers = [nn.Conv2d(3, 8, 1)]
+        for _ in range(blocks):
+            norm = nn.BatchNorm2d(8)
+            nn.init.normal_(norm.weight, std=0.02)
+            layers += [nn.Conv2d(8, 8, 3, padding=1), norm, nn.SiLU()]
+        self.layers, self.head = nn.Sequential(*layers), nn.Linear(8, CLASSES)
+
+    def forward(self, image):
+        return self.head(self.layers(image).mean((2, 3)))
+
+
+class ZeroHead(Plain):
+    """Its head begins with zeros."""
+
+    def __init__(self):
+        super().__init__()
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+
+
+class ZeroBranch(Plain):
+    """Its branch is scaled by a number that begins with zero."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.zeros(()))
+
+    def forward(self, x):
+        return self.head(x + self.scale * self.body(x))
+
+
+class Saturates(Plain):
+    def forward(self, x):
+        return (super().forward(x) + 30).sigmoid()
+
+
+# Time and memory.
+
+
+class UntilLate(Plain):
+    """Refines its answer for two milliseconds."""
+
+    def forward(self, x):
+        end = time.perf_counter() + 2e-3
+        answer = super().forward(x)
+        while time.perf_counter() < end:
+            answer = 0.9 * answer + 0.1 * super().forward(x + answer.mean())
+        return answer
+
+
+class OneBuffer(Plain):
+    """Writes its output into one buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.out = None
+
+    def forward(self, x):
+        answer = super().forward(x)
+        if self.out is None or self.out.shape != answer.shape:
+            self.out = torch.empty_like(answer)
+        return self.out.copy_(answer)
+
+
+class Sleeps(Plain):
+    def forward(self, x):
+        time.sleep(0.15)
+        return super().forward(x)
+
+
+# Chance.
+
+
+class DropsOnPurpose(Plain):
+    """Its dropout stays on in inference, where several answers show how sure it is."""
+
+    def forward(self, x):
+        return self.head(functional.dropout(self.body(x), 0.3, training=True))
+
+
+class KeepsDropping(Plain):
+    """The same by a layer that stays in training mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.drop = nn.Dropout(0.2)
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.drop.train()
+        return self
+
+    def forward(self, x):
+        return self.head(self.drop(self.body(x)))
+
+
+class Samples(nn.Module):
+    """A variational autoencoder."""
+
+    def __init__(self):
+        super().__init__()
+        self.encode, self.decode = nn.Linear(WIDTH, 16), nn.Linear(8, WIDTH)
+
+    def forward(self, x):
+        mean, spread = self.encode(x).chunk(2, 1)
+        return mean, spread, self.decode(mean + torch.randn_like(mean) * (spread / 2).exp())
+
+
+class Gumbel(Plain):
+    """Chooses one of its features at random, and gradients pass."""
+
+    def forward(self, x):
+        return self.head(functional.gumbel_softmax(self.body(x), hard=True))
+
+
+class Denoises(Plain):
+    """Draws a time and noise for each sample."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(WIDTH, WIDTH)
+        self.register_buffer("kept", torch.linspace(0.99, 0.01, 50))
+
+    def forward(self, x):
+        kept, noise = self.kept[torch.randint(50, (len(x),))][:, None], torch.randn_like(x)
+        return super().forward(kept.sqrt() * x + (1 - kept).sqrt() * noise), noise
+
+
+class Skips(Plain):
+    """Leaves its body out at random while it trains, by Python's generator."""
+
+    def forward(self, x):
+        is_left_out = self.training and random.random() < 0.3
+        return self.head(x if is_left_out else x + self.body(x))
+
+
+class Jitters(Plain):
+    """Adds NumPy's noise."""
+
+    def forward(self, x):
+        noise = torch.from_numpy(np.random.normal(0, 0.1, x.shape))
+        return super().forward(x + noise.to(x.dtype))
+
+
+class DropsAtTrain(Plain):
+    def forward(self, x):
+        return self.head(functional.dropout(self.body(x), 0.5, self.training))
+
+
+# State.
+
+
+class RunningMean(Plain):
+    """Subtracts the mean of all batches so far."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(WIDTH))
+
+    def forward(self, x):
+        self.mean.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)
+        return super().forward(x - self.mean)
+
+
+class CarriesState(nn.Module):
+    """Begins a batch with the state that the batch before left."""
+
+    def __init__(self):
+        super().__init__()
+        self.recurrent, self.head, self.state = nn.GRU(WIDTH, 16, batch_first=True), nn.Linear(16, CLASSES), None
+
+    def forward(self, x):
+        output, state = self.recurrent(x, self.state)
+        self.state = state.detach()
+        return self.head(output[:, -1])
+
+
+class Queue(Plain):
+    """Compares samples with those of earlier batches, in a ring with an integer pointer."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("ring", functional.normalize(torch.randn(64, CLASSES), dim=1))
+        self.register_buffer("place", torch.zeros((), dtype=torch.long))
+
+    def forward(self, x):
+        encoded = functional.normalize(super().forward(x), dim=1)
+        scores = encoded @ self.ring.clone().T
+        places = (self.place + torch.arange(len(x))) % len(self.ring)
+        self.ring[places] = encoded.detach()
+        self.place.add_(len(x)).remainder_(len(self.ring))
+        return scores
+
+
+class SpectralNorm(Plain):
+    def __init__(self):
+        super().__init__()
+        self.head = parametrizations.spectral_norm(self.head)
+
+
+class WeightNorm(Plain):
+    def __init__(self):
+        super().__init__()
+        self.head = parametrizations.weight_norm(self.head)
+
+
+class Orthogonal(Plain):
+    def __init__(self):
+        super().__init__()
+        self.head = parametrizations.orthogonal(self.head)
+
+
+class Tied(nn.Module):
+    """One weight has two names."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.out = nn.Embedding(100, WIDTH), nn.Linear(WIDTH, 100, bias=False)
+        self.out.weight = self.embedding.weight
+
+    def forward(self, words):
+        return self.out(self.embedding(words).tanh())
+
+
+class FrozenBody(Plain):
+    """Only its head is trained; its body stays in evaluation mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(WIDTH)
+        self.body.requires_grad_(False)
+        self.norm.requires_grad_(False)
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.norm.eval()
+        return self
+
+    def forward(self, x):
+        return self.head(self.norm(self.body(x)))
+
+
+class Teacher(Plain):
+    """A copy of its weights follows them slowly, and gives the targets."""
+
+    def __init__(self):
+        super().__init__()
+        self.teacher = Plain().requires_grad_(False)
+
+    @torch.no_grad()
+    def follow(self):
+        for own, other in zip([*self.body.parameters()], [*self.teacher.body.parameters()], strict=True):
+            other.lerp_(own, 0.01)
+
+    def forward(self, x):
+        self.teacher.eval()
+        if self.training:
+            self.follow()
+        return super().forward(x), self.teacher(x).detach()
+
+
+class GoesToEval(Plain):
+    """Puts itself into evaluation mode for a part of its work, and back."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(WIDTH)
+
+    def forward(self, x):
+        was = self.training
+        with torch.no_grad():
+            calm = self.eval().norm(x)
+        self.train(was)
+        return self.head(self.body(self.norm(x) + 0.1 * calm))
+
+
+class BatchStatistics(Plain):
+    """Normalises by the batch in inference too."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(WIDTH, track_running_stats=False)
+
+    def forward(self, x):
+        return super().forward(self.norm(x))
+
+
+class CountsCalls(Plain):
+    """Returns how often it was called."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros((), dtype=torch.long))
+
+    def forward(self, x):
+        self.calls += 1
+        return {"logits": super().forward(x), "calls": self.calls.clone()}
+
+
+class Places(Plain):
+    """A table of learned numbers, found by integers in a buffer."""
+
+    def __init__(self, length=8):
+        super().__init__()
+        places = torch.arange(length)
+        self.register_buffer("places", places[:, None] - places + length - 1)
+        self.table = nn.Parameter(0.1 * torch.randn(2 * length - 1))
+
+    def forward(self, x):
+        return super().forward((x @ x.transpose(1, 2) / WIDTH + self.table[self.places]).softmax(-1) @ x).mean(1)
+
+
+class Bins(Plain):
+    """Sorts its input into bins."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("used", torch.arange(7) % 2 == 0)
+        self.register_buffer("order", torch.arange(7, dtype=torch.uint8).flip(0))
+        self.embedding = nn.Embedding(7, 4)
+        self.body = nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x):
+        found = torch.bucketize(x.float(), torch.linspace(-2, 2, 6))
+        values = self.embedding(self.order[found].long()) * self.used[found][..., None]
+        return super().forward(values.flatten(1))
+
+
+# Work that depends on the input.
+
+
+class Experts(Plain):
+    """Each sample goes to one of eight experts; some get none."""
+
+    def __init__(self):
+        super().__init__()
+        self.router = nn.Linear(WIDTH, 8)
+        self.experts = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(8))
+
+    def forward(self, x):
+        weight, chosen = self.router(x).softmax(1).max(1)
+        out = torch.zeros_like(x)
+        for number, expert in enumerate(self.experts):
+            rows = chosen == number
+            if rows.any():
+                out[rows] = expert(x[rows]) * weight[rows, None]
+        return super().forward(x + out)
+
+
+class ExitsEarly(Plain):
+    """How many layers it computes depends on the first number of a batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.more = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(16))
+
+    def forward(self, x):
+        features = self.body(x)
+        if x[0, 0] > 0:
+            for layer in self.more:
+                features = layer(features).tanh()
+        return self.head(features)
+
+
+class UntilSure(Plain):
+    """Repeats its body until all samples agree with the step before, or ten times."""
+
+    def forward(self, x):
+        for _ in range(10):
+            before, x = x, self.body(x)
+            if (x - before).abs().max() < 0.1:
+                break
+        return self.head(x)
+
+
+class Checkpointed(Plain):
+    """Computes its body again for the backward pass."""
+
+    def forward(self, x):
+        return self.head(checkpoint(self.body, x, use_reentrant=False))
+
+
+class Distances(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encode, self.centres = nn.Linear(WIDTH, 16), nn.Parameter(torch.randn(12, 16))
+
+    def forward(self, x):
+        return (self.encode(x)[:, None] - self.centres).square().mean(-1)
+
+
+class Reconstructs(Plain):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(WIDTH, WIDTH)
+
+
+class Twins(Plain):
+    def forward(self, first, second):
+        return super().forward(first), super().forward(second)
+
+
+# Formats.
+
+
+class Doubles(Plain):
+    """Its constructor makes fp64 the default, as scripts of scientists do."""
+
+    def __init__(self):
+        torch.set_default_dtype(torch.float64)
+        super().__init__()
+
+
+class DoubleStart(Plain):
+    """Draws its weights in fp64, and has the default of before."""
+
+    def __init__(self):
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        super().__init__()
+        torch.set_default_dtype(before)
+
+
+class Fp32Head(Plain):
+    """Its head computes in fp32, as those of language models do in bf16."""
+
+    def forward(self, x):
+        weight, bias = self.head.weight.float(), self.head.bias.float()
+        return functional.linear(self.body(x).float(), weight, bias)
+
+
+class Fp64Sum(Plain):
+    """Adds up in fp64, where rounding matters."""
+
+    def forward(self, x):
+        scores = super().forward(x)
+        return scores / scores.double().square().sum(1, keepdim=True).sqrt().to(x.dtype)
+
+
+class Eigenvalues(nn.Module):
+    """Eigenvalues of a symmetric matrix of each sample."""
+
+    def __init__(self):
+        super().__init__()
+        self.encode = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x):
+        encoded = self.encode(x)
+        return torch.linalg.eigvalsh(encoded @ encoded.transpose(1, 2) + torch.eye(x.shape[1]))
+
+
+class Hooked(Plain):
+    """Its forward hook changes what a layer returns."""
+
+    def __init__(self):
+        super().__init__()
+        self.body.register_forward_hook(lambda layer, inputs, output: 2 * output)
+
+
+class MultiHead(nn.Module):
+    """PyTorch's attention, with its weights, which has another path in evaluation mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention, self.head = nn.MultiheadAttention(WIDTH, 4, batch_first=True), nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, x):
+        mixed, weights = self.attention(x, x, x)
+        return self.head(mixed.mean(1)), weights
+
+
+class ReadsNumpy(Plain):
+    """Goes through NumPy in the middle of its work."""
+
+    def forward(self, x):
+        features = self.body(x)
+        order = np.argsort(features.detach().float().sum(0).numpy(), kind="stable")
+        return self.head(features[:, torch.from_numpy(order)])

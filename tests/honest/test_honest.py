@@ -1,0 +1,496 @@
+"""What plain PyTorch runs, a cell runs, and accuses it of nothing; and what is an accident, a user hears of.
+
+One line a program. Of each, `make test` runs the mode that `quick` names, and `make test-all` the others.
+"""
+
+import importlib
+import re
+from itertools import chain
+from typing import Any, NamedTuple
+
+import pytest
+
+import accelbench
+from accelbench.judging.disturbed import ALLOWED, BUSY
+from accelbench.judging.row import summarise, warnings_of
+from accelbench.schema.cell import TrainerSettings, Window
+from accelbench.schema.vocab import MODULE, Library, Mode, ModelOutput, Pipeline, Precision, Protocol, Status, Stop
+from accelbench.schema.workload import DataSpec, ModelSpec
+from fakes import make_cell, make_record
+from marks import slow
+
+SHORT = Window(warmup_steps=2, warmup_s=0.01, measure_s=0.05, block_s=0.01, latency_s=0.03, latency_steps=20)
+# Doubts about times, which are short here, beside other tests.
+ABOUT_TIMES = re.compile(
+    r"noisy|only \d+ blocks|\d+ of \d+ (blocks|steps)|its \d+ blocks|step times|the (speed|median step)|other proc"
+    r"|not isolated"
+)
+
+
+# Not yet so.
+RED = {
+    "UntilLate-vectors-infer-fp32",
+    "Plain-classify-labelled-lbfgs-train-fp32",
+    "PhaseWeights-vectors-infer-fp32",
+    "ComplexLayers-signals-train-fp32",
+    "PopsWeight-classify-nested_mapping-infer-fp32",
+    "Plain-pops-labelled-train-fp32",
+    "Boxes-images-infer-fp32",
+    "WholeBatch-vectors-infer-fp32",
+    "Classes-vectors-infer-fp32",
+    "Pull-vectors-infer-fp32",
+    "MarksMissing-vectors-infer-fp32",
+    "LateLayers-images-train-fp32",
+    "SparseWords-coo-train-fp32",
+    "SparseRows-vectors-infer-fp32",
+    "NestedRows-nested-infer-fp32",
+    "WordVectors-ids-train-fp32",
+    "BagsOfWords-bags-infer-fp32",
+    "Packed-tokens_in_budget-train-fp32",
+    "scripted-vectors-train-fp32",
+    "frozen-vectors-infer-fp32",
+    "exported-vectors-infer-fp32",
+    "EmptyCodebook-vectors-infer-fp32",
+    "Quantised-infer-fp32",
+    "HalfInThread-infer-fp32",
+    "KeepsInBuffer-infer-fp32",
+    "KeepsUnseeded-infer-fp32",
+    "KeepsBesideMean-infer-fp32",
+    "KeepsClasses-infer-fp32",
+    "Plain-accidents.remembered-infer-fp32",
+}
+
+
+class Row(NamedTuple):
+    """A program: a class or function of `honest.networks`, `honest.modules` or `honest.accidents`."""
+
+    target: str
+    library: Library
+    mode: str  # infer, train; measure and measure_train: by `accelbench.measure`
+    precision: Precision
+    found: str  # of an accident, a pattern of what is reported; of an honest program, of doubts that are true
+    more: dict[str, Any]  # settings
+
+
+def expanded(target, library, modes, precisions, quick, found, more):
+    rows = []
+    for precision in precisions.split():
+        for mode in modes.split():
+            row = Row(target, library, mode, Precision(precision), found, more)
+            words = [
+                target.rpartition(".")[2],
+                *(more.get(name) for name in ("loss", "batch", "note")),
+                mode,
+                precision,
+            ]
+            is_quick = mode == quick and precision == precisions.split()[0]
+            name = "-".join(word for word in words if word)
+            marks = [] if is_quick else [pytest.mark.slow]
+            marks += [pytest.mark.xfail(strict=False)] if name in RED else []
+            rows.append(pytest.param(row, id=name, marks=marks))
+    return rows
+
+
+def honest(target, batch="vectors", modes="infer train", precisions="fp32", quick="", true="", **more):
+    more["batch"] = batch
+    return expanded(f"networks.{target}", Library.custom, modes, precisions, quick, true, more)
+
+
+def module(target, modes="train", quick="", **more):
+    return expanded(f"modules.{target}", Library.lightning, modes, "fp32", quick, "", more)
+
+
+def accident(target, found, modes="infer", precisions="fp32", quick="", where="accidents", **more):
+    return expanded(f"{where}.{target}", Library.custom, modes, precisions, quick, found, more)
+
+
+def spoiled(target, found, modes="train", quick="", **more):
+    return expanded(f"accidents.{target}", Library.lightning, modes, "fp32", quick, found, more)
+
+
+ALL = "infer train measure measure_train"
+BOTH = "fp32 bf16"
+MADE = {"factory": True}
+# The speed of a program whose work depends on its inputs is that of the inputs that were fed.
+COUNTED = "counted by honest"  # which nothing checks
+DEPENDS = "depends on (its|the) inputs|of the inputs that were fed|uneven|unlike times"
+
+HONEST = [
+    # nothing special
+    honest("Plain", modes=ALL, precisions="fp32 bf16 fp64 bf16_mixed", quick="infer"),
+    honest("Plain", pipeline=Pipeline.fresh, note="fresh"),
+    honest("Plain", pipeline=Pipeline.device, note="device"),
+    honest("Plain", batch_size=1, note="one sample", precisions=BOTH),
+    honest("Plain", "ones", precisions=BOTH),
+    honest("Plain", "same_vectors"),
+    honest("Plain", "labelled", modes="train", loss="classify", optimizer="two_groups", precisions=BOTH),
+    honest("Plain", "labelled", modes="train", loss="classify", optimizer="lbfgs", note="lbfgs", quick="train"),
+    # complex numbers
+    honest("RotaryTable", "sequences", modes=ALL, precisions=BOTH, quick="train"),
+    honest("SpectralImages", "images", modes=ALL, precisions=BOTH),
+    honest("PhaseWeights", precisions=BOTH, quick="infer"),
+    honest("ComplexLayers", "signals", modes=ALL, quick="train"),
+    honest("Magnitudes", "signals"),
+    honest("Spectrogram", "waves", precisions=BOTH),
+    honest("StateSpace", "sequences", precisions=BOTH),
+    honest("TokenFourier", "sequences", precisions=BOTH),
+    # changes of the batch in place
+    honest("WhitensInPlace", "pixels", modes=ALL, precisions=BOTH, quick="infer"),
+    honest("HidesTokens", "ids", modes=ALL, quick="train"),
+    honest("LearnedFirst", "sequences", precisions=BOTH),
+    honest("ReluFirst", precisions=BOTH),
+    honest("DropsFirst", modes="train"),
+    honest("AddsNoise", modes="train"),
+    honest("PopsWeight", "nested_mapping", loss="classify", quick="infer"),
+    honest("Plain", "labelled", modes="train measure_train", loss="pops", quick="train"),
+    honest("Plain", "labelled", modes="train", loss="deletes"),
+    honest("Plain", "labelled", modes="train measure_train", loss="shifts_labels"),
+    honest("Plain", "targets", modes="train", loss="logs_target"),
+    honest("TakesTarget", "pair", modes="train", loss="pops_last"),
+    # results that are not one row for each sample; dimensions as long as the batch
+    honest("Boxes", "images", precisions=BOTH, quick="infer"),
+    honest("Spans", precisions=BOTH),
+    honest("States", "sequences", batch_size=2, modes="infer measure"),
+    honest("CellStates", "sequences", batch_size=4, quick="infer"),
+    honest("Heads", "sequences", precisions=BOTH, quick="infer"),
+    honest("Centres", modes="infer train measure"),
+    honest("Alike", precisions=BOTH),
+    honest("TimeFirst", "sequences", precisions=BOTH),
+    honest("ChannelsFirst"),
+    honest("WholeBatch", modes="infer train measure", quick="infer"),
+    honest("AttendsAcross"),
+    honest("ReturnsNamed", modes="infer measure"),
+    honest("ReturnsDataclass", loss="attribute"),
+    honest("ReturnsMapping", precisions=BOTH, loss="attribute"),
+    honest("ReturnsLoss", "labelled", loss="own_loss"),
+    honest("ReturnsInput", modes="infer"),
+    honest("Classes", modes="infer measure", precisions=BOTH, quick="infer"),
+    honest("Decides", modes="infer", precisions=BOTH),
+    honest("Decides", modes="infer", batch_size=1, note="one sample"),
+    honest("Best", modes="infer", precisions=BOTH),
+    honest("Sorts", modes="infer", precisions=BOTH),
+    honest("Positions", modes="infer", precisions=BOTH),
+    # gradients during inference
+    honest("Pull", modes=ALL, quick="infer"),
+    honest("PullOnDemand", modes="infer measure", precisions=BOTH),
+    honest("PullOutside", modes="infer measure", quick="infer"),
+    honest("PullByFunction", modes="infer train"),
+    honest("Descends", modes="infer"),
+    honest("Adapts", modes="infer", precisions=BOTH),
+    # numbers that are not finite on purpose
+    honest("Forbids", "labelled", loss="classify", modes=ALL, precisions=BOTH, quick="train"),
+    honest("MarksMissing", modes="infer measure", precisions=BOTH, quick="infer"),
+    honest("LogOfHard", modes="infer"),
+    honest("Neighbours", modes="infer"),
+    honest("Causal", "sequences", modes="infer"),
+    # layers that are made late
+    honest("LateLayers", "images", quick="train"),
+    honest("BuildsHead", modes="infer measure"),
+    # sparse and nested tensors
+    honest("SparseWords", "coo", quick="train"),
+    honest("SparseWords", "csr"),
+    honest("SparseEntries", "entries", samples="num_matrix_rows", true=COUNTED),
+    honest("SparseOperator", modes=ALL),
+    honest("SparseRows", quick="infer"),
+    honest("SparseResult", modes="infer"),
+    honest("Pruned", modes=ALL),
+    honest("NestedRows", "nested", modes="infer measure", quick="infer"),
+    honest("NestedRows", "jagged"),
+    honest("NestedInside", "sequences", modes="infer"),
+    honest("Plain", "nested", modes="infer"),
+    # sparse gradients
+    honest("WordVectors", "ids", modes="train", optimizer="sparse_adam", quick="train"),
+    honest("SparseAndDense", "ids", optimizer="adagrad"),
+    honest("BagsOfWords", "bags", args={"sparse": True}, optimizer="adagrad", note="sparse"),
+    # tensors whose rows are no samples
+    honest("BagsOfWords", "bags", modes="infer train measure", precisions=BOTH, quick="infer"),
+    honest("Messages", "graphs", samples="num_rings", true=COUNTED, precisions=BOTH, quick="infer"),
+    honest("NodeAnswers", "graphs", samples="num_rings", true=COUNTED),
+    honest("Packed", "tokens_in_budget", samples="num_sequences", true=COUNTED, batch_size=12, quick="train"),
+    honest("RaggedRows", "ragged", samples="num_arguments", true=COUNTED),
+    honest("SortsByLength", "padded"),
+    honest("Masks", "with_none", loss="classify"),
+    honest("Masks", "tuple_with_none", modes="infer", quick="infer"),
+    honest("Scales", "with_words"),
+    # modules that are no classes of the user
+    honest("scripted", modes=ALL, **MADE, quick="train"),
+    honest("traced", **MADE),
+    honest("frozen", modes="infer", **MADE, quick="infer"),
+    honest("exported", **MADE, quick="infer"),
+    honest("symbolic", **MADE, precisions=BOTH),
+    honest("ScriptedBody", precisions=BOTH),
+    # outputs that hardly move while weights are random
+    honest("EmptyCodebook", modes="infer measure", precisions=BOTH, quick="infer"),
+    honest("Codebook", precisions=BOTH),
+    honest("FaintNorms", "images", precisions=BOTH),
+    honest("ZeroHead", modes="infer train measure", quick="infer"),
+    honest("ZeroBranch"),
+    honest("Saturates", precisions=BOTH),
+    # time and memory
+    honest("UntilLate", modes="infer train measure", quick="infer"),
+    honest("OneBuffer", modes="infer measure", precisions=BOTH, quick="infer"),
+    # chance
+    honest("DropsOnPurpose", modes="infer train measure"),
+    honest("DropsOnPurpose", "ones"),
+    honest("KeepsDropping", true="in training mode, although it infers"),
+    honest("Samples", loss="whole_model", precisions=BOTH),
+    honest("Gumbel", precisions=BOTH),
+    honest("Denoises", loss="denoises", quick="train"),
+    honest("Skips", true=DEPENDS),
+    honest("Jitters"),
+    honest("DropsAtTrain"),
+    # state
+    honest("RunningMean", modes=ALL, quick="infer"),
+    honest("CarriesState", "sequences"),
+    honest("Queue"),
+    honest("SpectralNorm"),
+    honest("WeightNorm", precisions=BOTH),
+    honest("Orthogonal"),
+    honest("Tied", "ids", precisions=BOTH, quick="train"),
+    honest("Tied", "same_ids"),
+    honest("FrozenBody", quick="train"),
+    honest("Teacher", modes="train", loss="first_of"),
+    honest("GoesToEval"),
+    honest("BatchStatistics"),
+    honest("CountsCalls", modes="infer"),
+    honest("Places", "sequences", precisions=BOTH),
+    honest("Bins"),
+    # work that depends on the input
+    honest("Experts", precisions=BOTH, quick="train"),
+    honest("ExitsEarly", true=DEPENDS, quick="infer"),
+    honest("UntilSure", true=DEPENDS),
+    honest("Checkpointed", precisions=BOTH),
+    # losses without labels, or across the batch
+    honest("Distances", modes="train", loss="clusters"),
+    honest("Reconstructs", modes="train", loss="reconstructs"),
+    honest("Twins", "views", modes="train", loss="contrasts"),
+    honest("Plain", "labelled", modes="train", loss="hardest_triplets"),
+    honest("Plain", "spoken", modes="train", loss="aligns"),
+    # formats
+    honest("Doubles", precisions="fp64 fp32"),
+    honest("DoubleStart", precisions=BOTH),
+    honest("Fp32Head", modes="infer train", precisions="bf16", quick="infer"),
+    honest("Fp64Sum", precisions=BOTH),
+    honest("Eigenvalues", "sequences"),
+    honest("Hooked"),
+    honest("MultiHead", "sequences", precisions=BOTH),
+    honest("ReadsNumpy"),
+    # LightningModules
+    module("Lit", "infer train", quick="infer"),
+    module("Lit", "train", trainer=TrainerSettings(accumulate_grad_batches=4), note="accumulates"),
+    module("Lit", "train", data="Stream", note="stream"),
+    module("Lit", "infer", batch_size=1, note="one sample"),
+    module("Embeds", "infer", batch_size=1, data_args={"tokens": True}),
+    module("Embeds", "infer", data_args={"tokens": True, "same": True}, note="the same"),
+    module("Gan", quick="train"),
+    module("AccumulatesByHand", quick="train"),
+    module("WarmsUp"),
+    module("Lbfgs"),
+    module("Averages", "infer train"),
+    module("FineTunes"),
+    module("TakesOut", "infer train", data="Mappings", quick="train"),
+    module("ScalesInPlace", "infer train"),
+    module("ReturnsMapping"),
+    module("Clips"),
+    module("Crops"),
+    module("Pairs"),
+    module("PullsWhilePredicting", "infer"),
+    module("Scripted"),
+]  # fmt: skip
+
+STALE = "kept|earlier|differs|not that of|does not depend"
+UNSURE = STALE + "|not compared"
+SAME = "does not depend|same for all"
+NOTHING = "nothing was trained|no weight changed|did not change"
+NO_GRADIENTS = "did not change|no gradient"
+ACCIDENTS = [
+    # precision and device
+    accident("HalfInside", "bf16|bfloat16", quick="infer"),
+    accident("AutocastInside", "bf16", modes="infer train"),
+    accident("DoubleInside", "fp64|float64"),
+    accident("WidenedInside", "fp32|float32", precisions="bf16"),
+    accident("OneLayerHalf", "bf16|bfloat16"),
+    accident("Quantised", "int8|not observed", quick="infer"),
+    accident("HalfInThread", "bf16|not observed", quick="infer"),
+    accident("NeverMaterialised", "meta|not observed|does not depend"),
+    accident("OneThread", "threads", threads=2),
+    accident("NumpysThreads", "thread|core"),
+    accident("Plain", "finite", modes="train", precisions="fp16", where="networks", loss="accidents.overflows"),
+    # outputs
+    accident("IgnoresInput", SAME, quick="infer"),
+    accident("Constant", SAME),
+    accident("Noise", "does not depend|not compared"),
+    accident("FirstForAll", STALE + "|same for all|not computed"),
+    accident("HalfTheRows", STALE + "|not computed"),
+    accident("NotFinite", "finite"),
+    accident("KeepsFeatures", STALE, modes="infer measure", precisions="fp32 bf16", quick="infer"),
+    accident("KeepsByShape", STALE),
+    accident("KeepsOutput", STALE),
+    accident("KeepsInBuffer", STALE, quick="infer"),
+    accident("KeepsUnseeded", STALE, quick="infer"),
+    accident("KeepsBesideMean", UNSURE, quick="infer"),
+    accident("KeepsClasses", STALE, quick="infer"),
+    accident("KeepsFlat", STALE),
+    accident("KeepsNumpy", UNSURE),
+    accident("OneBehind", UNSURE),
+    accident("Remembers", "equal|same|memoised|repeat", batch="accidents.remembered", pipeline=Pipeline.fresh),
+    accident("Plain", "equal|same|memoised|repeat", where="networks", batch="accidents.remembered", pipeline=Pipeline.fresh, quick="infer"),
+    accident("StaysInTraining", "in training mode, although it infers", quick="infer"),
+    # training
+    accident("Plain", NOTHING, modes="train", where="networks", optimizer="accidents.never_steps", note="never steps"),
+    accident("Plain", NOTHING, modes="train", where="networks", optimizer="accidents.zero_rate", note="zero rate"),
+    accident("Plain", NOTHING, modes="train", where="networks", optimizer="accidents.of_another", note="of another", quick="train"),
+    accident("Plain", NOTHING, modes="train", where="networks", optimizer="accidents.only_last", note="only last"),
+    accident("Plain", NOTHING, modes="train", where="networks", optimizer="accidents.stops_soon", note="stops soon"),
+    accident("Plain", "finite", modes="train", where="networks", optimizer="accidents.far_too_fast", note="far too fast", quick="train"),
+    accident("Plain", NOTHING, modes="train", where="networks", loss="accidents.constant"),
+    accident("Plain", NOTHING, modes="train", where="networks", loss="accidents.wrapped", quick="train"),
+    accident("Detaches", NO_GRADIENTS, modes="train", quick="train"),
+    accident("NoGradients", NO_GRADIENTS, modes="train"),
+    accident("GoesThroughNumpy", NO_GRADIENTS, modes="train"),
+    accident("AllFrozen", "trainable|" + NOTHING, modes="train"),
+    accident("AllFrozen", "trainable|" + NOTHING, modes="train", loss="accidents.wrapped"),
+    accident("FreezesLate", NO_GRADIENTS, modes="train"),
+    accident("StaysInEval", "in evaluation mode, although it trains", modes="train", quick="train"),
+    accident("EverySecond", NO_GRADIENTS + "|" + UNSURE, modes="train", quick="train"),
+    accident("EveryFourth", NO_GRADIENTS + "|" + UNSURE, modes="train"),
+    accident("EveryTenth", NO_GRADIENTS + "|" + UNSURE, modes="train"),
+    # batches
+    accident("Plain", "was asked for 8 samples", where="networks", batch="accidents.too_few"),
+    # LightningModules
+    spoiled("OnlyClosure", NOTHING),
+    spoiled("NeverBackward", NOTHING, quick="train"),
+    spoiled("ForgetsStep", NOTHING),
+    spoiled("ZeroRate", NOTHING),
+    spoiled("Accumulates", "accumulate_grad_batches=8"),
+    spoiled("Clips", "gradient_clip_val=0.1"),
+    spoiled("CropsInTransfer", "2 of the 8", quick="train"),
+    spoiled("FreezesInHook", NO_GRADIENTS),
+    spoiled("SkipsBatches", "returned None"),
+    spoiled("KeepsPrediction", STALE, modes="infer", quick="infer"),
+    spoiled("PredictsHalf", STALE + "|not computed", modes="infer"),
+    spoiled("TrainsInPrediction", "in training mode, although it infers", modes="infer"),
+]  # fmt: skip
+
+
+def path(name):
+    return f"honest.{name}" if "." in name else f"honest.networks.{name}"
+
+
+def named(name):
+    where, _, what = path(name).rpartition(".")
+    return getattr(importlib.import_module(where), what)
+
+
+def cell_of(row):
+    more = {name: value for name, value in row.more.items() if name != "note"}
+    spec = {"name": row.target.rpartition(".")[2], "library": row.library, "network": path(row.target)}
+    spec |= {name: more.pop(name) for name in ("args", "factory") if name in more}
+    if row.library == Library.lightning:
+        data = f"honest.modules.{more.pop('data', 'Data')}"
+        more["data"] = DataSpec(name=MODULE, target=data, args=more.pop("data_args", {}))
+        more.setdefault("trainer", TrainerSettings())
+    else:
+        loss, samples, optimizer = (more.pop(name, None) for name in ("loss", "samples", "optimizer"))
+        spec |= {"batch": path(more.pop("batch", "vectors")), "output": ModelOutput.any}
+        if row.mode == Mode.train:
+            spec |= {"loss": path(loss or "energy"), "optimizer": path(optimizer) if optimizer else "adam"}
+        if samples:
+            spec["samples"] = path(samples)
+        more["data"] = DataSpec(name="random", pipeline=more.pop("pipeline", Pipeline.host))
+    settings = {"batch_size": 8, "breakdown_s": 0.0, "window": SHORT, "threads": 1, "mode": Mode(row.mode)}
+    return make_cell(model=ModelSpec(**spec), precision=row.precision, **{**settings, **more})
+
+
+class Seen(NamedTuple):
+    """What a user sees of a program: its status, why it is not `ok`, and doubts about its number."""
+
+    status: Status
+    reason: str
+    doubts: list[str]
+
+
+def run(row, hosts, folder):
+    if row.mode.startswith("measure"):
+        return run_live(row)
+    cell = cell_of(row)
+    outcome = hosts.run(cell, folder)
+    doubts = []
+    if outcome.status == Status.ok:
+        assert outcome.measurement.precision == row.precision
+        beside = {"system": outcome.system, "environment": {BUSY: ALLOWED}}
+        doubts = warnings_of(summarise(make_record(cell, measurement=outcome.measurement, **beside)))
+    return Seen(outcome.status, f"{outcome.reason}\n{outcome.error or ''}" if outcome.reason else "", doubts)
+
+
+def run_live(row):
+    more, trains = row.more, row.mode == "measure_train"
+    asked = {"loss": named(more.get("loss", "energy"))} if trains else {}
+    batch = named(more.get("batch", "vectors"))(more.get("batch_size", 8))
+    network = named(row.target)(**more.get("args", {}))
+    mode = "train" if trains else "infer"
+    try:
+        measured = accelbench.measure(network, batch, mode, precision=row.precision, window=SHORT, **asked)
+    except accelbench.InvalidError as error:
+        return Seen(Status.invalid, str(error), [])
+    assert measured.precision == row.precision
+    return Seen(Status.ok, "", measured.warnings)
+
+
+@pytest.mark.parametrize("row", [*chain(*HONEST)])
+def test_what_plain_pytorch_runs_a_cell_runs_and_accuses_of_nothing(hosts, tmp_path, row):
+    seen = run(row, hosts, tmp_path)
+    assert seen.status == Status.ok, seen.reason
+    doubts = [text for text in seen.doubts if not ABOUT_TIMES.match(text)]
+    assert [text for text in doubts if not (row.found and re.search(row.found, text))] == []
+
+
+@pytest.mark.parametrize("row", [*chain(*ACCIDENTS)])
+def test_a_user_hears_of_an_accident(hosts, tmp_path, row):
+    seen = run(row, hosts, tmp_path)
+    if seen.status == Status.ok:
+        assert re.search(row.found, "; ".join(seen.doubts)), seen.doubts
+    else:
+        assert re.search(row.found, seen.reason.partition("\n")[0]), seen.reason
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("row", [*chain(*HONEST)])
+def test_plain_pytorch_runs_it(row):
+    script = importlib.import_module("honest.scripts")
+    if row.library == Library.lightning:
+        script.trainer(named(row.target)(), cell_of(row), named)
+    elif row.mode in ("train", "measure_train"):
+        script.training(row, named)
+    else:
+        script.inference(row, named)
+
+
+@pytest.mark.parametrize(("num", "told"), [(20, 40), slow(7, 30), slow(20, 22), slow(64, 80)])
+def test_a_loader_that_gives_less_than_it_tells_is_counted_as_it_gives(hosts, tmp_path, num, told):
+    (row,) = expanded("modules.Lit", Library.lightning, "train", "fp32", "", "", {"data": "Stream"})
+    (row,) = row.values
+    cell = cell_of(row._replace(more={"data": "Stream", "data_args": {"num": num, "told": told}, "batch_size": 4}))
+    outcome = hosts.run(cell, tmp_path)
+    assert (outcome.status, outcome.reason) == (Status.ok, None)
+    # Each epoch ends with a batch of num % 4 samples, if that is not 0.
+    assert outcome.measurement.samples_per_step == pytest.approx(num / -(-num // 4), rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("asked", "stop", "said"),
+    [
+        ({"protocol": Protocol.steps, "warmup": 1, "steps": 1000}, Stop.timeout, "partial: .* of 1,000"),
+        slow({"window": Window(measure_s=9.0)}, Stop.timeout, "partial: .* steps, timeout_s"),
+        ({"window": Window(measure_s=9.0), "budget_s": 0.5}, Stop.budget, "measured in 6 steps after 2 of warm-up"),
+    ],
+)
+def test_slow_steps_end_in_time(hosts, tmp_path, asked, stop, said):
+    more = {"batch": "vectors", "timeout_s": 4.0, **asked}
+    cell = cell_of(Row("networks.Sleeps", Library.custom, "infer", Precision.fp32, "", more))
+    outcome = hosts.run(cell, tmp_path)
+    measured = outcome.measurement
+    assert (outcome.status, measured.stop) == (Status.ok, stop), outcome.reason
+    assert len(measured.latency_s) == len(measured.blocks) >= 6
+    assert re.search(said, summarise(make_record(cell, measurement=measured))["warnings"])
