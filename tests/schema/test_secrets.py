@@ -1,9 +1,21 @@
 """What is taken for a secret, and what is not."""
 
+import base64
+import html
+import json
+import re
+import shlex
+from urllib.parse import quote, quote_plus
+
 import pytest
 
 from accelbench.engines.registry import SUBSTITUTING
 from accelbench.schema import secrets
+from accelbench.schema.record import NAMING, cleared
+from accelbench.schema.serialize import plain
+from accelbench.schema.vocab import Status
+from tests.sinks.samples import cell, measurement
+from tests.sinks.samples import record as make_record
 
 HIDDEN = "q8ZpL2xVw7"
 
@@ -28,6 +40,11 @@ HIDDEN = "q8ZpL2xVw7"
         "-----BEGIN PGP PRIVATE KEY BLOCK-----\nVersion: 1-2\n{}\n-----END PGP PRIVATE KEY BLOCK-----",
         *("run --db-password {} --port 3", "curl --token '{}' -x", "HF_TOKEN={} python train.py"),
         "env SECRET_KEY_BASE='{}' serve",
+        *("\naws_secret_access_key = {}", '\npassword = a"{}, b', "\ndb_password: a{}", "\n\texport  HF_TOKEN={}"),
+        *('Cookie: session=a; id="{}"', "Set-Cookie: sid={}; Path=/", "{{'Cookie': 'a=1; sid={}'}}", "jwt = {}"),
+        *('Proxy-Authorization: Digest username="a", response="{}"', '{{\\"Authorization\\": \\"Bearer {}\\"}}'),
+        *("-H 'Authorization: Token token={}'", "['--db-password', '{}']", "password=b'{}'", 'accessToken: "{}"'),
+        *('password="a\\"{}"', "repr: '{{\\'api_key\\': \\'{}\\'}}'", "https://h/a?sig={}", "ftp://me:a@{}@host"),
     ],
 )
 def test_what_is_marked_as_a_secret_is_hidden_wherever_it_stands(text):
@@ -54,6 +71,8 @@ def test_what_is_marked_as_a_secret_is_hidden_wherever_it_stands(text):
         "got an unexpected keyword argument 'key=64'",
         "num_tokens=128, key_dim=64, max_tokens: 8, ?seq_len=128&top_k=4",
         "0f3a9c5d2b7e4f60a1c8d9e2b3f4a5c6d7e8f901",
+        "    token = self.tokens(batch)",
+        'File "secrets.py:12", line 3: passes = 4, auth.py:12',
         "the bos-token is missing, TOKENIZERS_PARALLELISM=false, --token-dim 8, --num-tokens 4",
     ],
 )
@@ -68,6 +87,32 @@ def test_the_value_of_a_variable_with_a_secrets_name_is_hidden(tmp_path):
     honest = "a red line of Jane Miller in /home/jane"
     assert secrets.masked(honest, environ) == honest
     assert secrets.masked(f"{HIDDEN}{HIDDEN}", environ) == "***"
+
+
+ODD = "pä'ss\"w\\\\ör/d & <ü>+9Z漢"
+
+
+def basic(user, value=ODD, encode=base64.b64encode):
+    return encode(f"{user}:{value}".encode()).decode()
+
+
+def lower(text):
+    return re.sub("%..", lambda match: match[0].lower(), text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(ODD, repr(ODD), repr(repr(ODD)), ascii(ODD), repr(ODD.encode()), repr([repr({"t": ODD})])),
+        *(json.dumps(ODD), json.dumps({"t": ODD}, ensure_ascii=False), json.dumps([json.dumps(ODD)]), html.escape(ODD)),
+        *(quote(ODD), quote(ODD, safe=""), quote_plus(ODD), lower(quote(ODD)), quote(quote(ODD)), shlex.quote(ODD)),
+        *(basic(""), basic("a"), basic("ab"), basic("jane@host"), basic("me", encode=base64.urlsafe_b64encode)),
+    ],
+)
+def test_the_value_of_a_variable_is_hidden_however_it_is_quoted(text):
+    shown = secrets.masked(f"KeyError: {text}", {"FEATURE_API_TOKEN": ODD})
+    assert len(shown) < len("KeyError: ") + 25
+    assert "***" in shown
 
 
 @pytest.mark.parametrize("part", ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "AUTH", "CREDENTIAL", "_PASS"])
@@ -124,10 +169,7 @@ def test_a_secret_in_a_value_is_hidden_and_the_rest_still_tells_values_apart():
         ({"cfg": {"depth": 3, "api_key": "x"}}, "cfg.api_key"),
         ({"stages": [{"width": 3}, {"login": {"pwd": "x"}}]}, "stages.1.login.pwd"),
         *(({"credentials": {"user": "jane"}}, "credentials.user"), ({"auth": ["jane", "x"]}, "auth.0")),
-        ({"urls": ["https://host", f"https://me:{HIDDEN}@host"]}, "urls.1"),
-        ({"key": "9f86d081884c7d659a2feaa0c55ad015"}, "key"),
-        ({"image_key": "550e8400-e29b-41d4-a716-446655440000"}, "image_key"),
-        *(({"tracker_key": 3141592653}, "tracker_key"), ({"x": f"hf_{HIDDEN}{HIDDEN}"}, "x")),
+        *(({"urls": ["https://host", f"https://me:{HIDDEN}@host"]}, "urls.1"), ({"x": f"hf_{HIDDEN}{HIDDEN}"}, "x")),
     ],
 )
 def test_the_place_of_a_secret_among_arguments(arguments, place):
@@ -159,7 +201,31 @@ def test_texts_anywhere_in_a_value_are_masked_and_a_clean_value_is_itself():
     assert secrets.without_secrets([[1, 2], [HIDDEN]], {"SOME_KEY": HIDDEN}) == [[1, 2], ["***"]]
 
 
+def planted(value, name=""):
+    """The JSON with a secret in each text, in one of its forms, but in words of ours."""
+    if isinstance(value, dict):
+        return {key: planted(inner, key) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [planted(inner, name) for inner in [*value, "more"]]
+    return f"{value} {ODD} {ODD!r} {quote(ODD)}" if isinstance(value, str) and name not in secrets.ENUMERATED else value
+
+
+def test_no_field_of_a_record_keeps_a_secret(monkeypatch):
+    monkeypatch.setenv("SERVICE_TOKEN", ODD)
+    values = plain(make_record(status=Status.failed, measurement=measurement(cell()), environment={"variables": {}}))
+    values["environment"] = {
+        "variables": {"XLA_FLAGS": "x", "OTHER": "x"},
+        "versions": {"torch": "2"},
+        "git": {"a": "b"},
+    }
+    texts = {name: part for name, part in values.items() if name not in NAMING}
+    shown = json.dumps(cleared(planted(texts)), ensure_ascii=False)
+    assert "9Z" in json.dumps(planted(texts))
+    assert "9Z" not in shown
+    assert "OTHER" not in shown
+
+
 @pytest.mark.timeout(30)
-@pytest.mark.parametrize("text", ["KEY_" * 200_000, "--password-" * 50_000, "api_key" * 50_000])
+@pytest.mark.parametrize("text", ["KEY_" * 200_000, "--password-" * 50_000, "api_key" * 50_000, "a:" * 99_999])
 def test_a_text_of_a_hostile_record_is_looked_through_in_one_pass(text):
     assert secrets.masked(text, {}) == text

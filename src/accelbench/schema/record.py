@@ -160,7 +160,7 @@ def cleared(values: Mapping[str, Any]) -> Mapping[str, Any]:
     environment: Any = texts.get("environment")
     variables = environment.get("variables") if isinstance(environment, Mapping) else None
     if isinstance(variables, Mapping) and all(isinstance(value, str) for value in variables.values()):
-        rest = kept(variables)
+        rest = without_secrets(kept(variables))
         if rest != variables:
             clean = {**clean, "environment": {**clean["environment"], "variables": rest}}
     return values if clean is texts else {**values, **clean}
