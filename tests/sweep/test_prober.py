@@ -43,7 +43,8 @@ class Machine:
     def __init__(self, *becomes_quiet):
         self.becomes_quiet, self.asked = list(becomes_quiet), []
 
-    def comes(self, why):
+    def comes(self, why, left_s):
+        assert left_s in (5, 8)  # no longer than the probe of one precision or two
         self.asked.append(why)
         return self.becomes_quiet.pop(0)
 

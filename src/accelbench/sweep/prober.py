@@ -124,7 +124,7 @@ class Prober:
         known = self.known[_probed(cell)]
         if again := [word for word in precisions if known and word in known.disturbed]:
             reason = known.disturbed[again[0]] if known else ""
-            if self._quiet.comes(f"The probe of {cell.device} was disturbed ({reason})"):
+            if self._quiet.comes(f"The probe of {cell.device} was disturbed ({reason})", _seconds(again)):
                 self._probe_once(cell, again, "again")
 
     def _probe_once(self, cell: Cell, precisions: Sequence[Precision], why: str) -> bool:
@@ -132,7 +132,7 @@ class Prober:
         before = self.known.setdefault(_probed(cell), self._read(cell))
         if not self.hosts.can_probe(cell):
             return False
-        about = f"{', '.join(precisions)}; about {SECONDS + SECONDS_EACH * len(precisions)} s, {why}"
+        about = f"{', '.join(precisions)}; about {_seconds(precisions)} s, {why}"
         self.say(f"Probing what {device} can do at most ({about}) ...")
         try:
             found = self.hosts.probe(cell, precisions)
@@ -174,6 +174,11 @@ class Prober:
             return f"it was disturbed ({load})" if first or is_near else ""
         ceiling = _ceiling(record)
         return f"{record.label} was faster" if ceiling is not None and rate > ceiling else ""
+
+
+def _seconds(precisions: Sequence[Precision]) -> int:
+    """How long a probe takes, about; no wait for a quiet machine, to repeat it, takes longer."""
+    return SECONDS + SECONDS_EACH * len(precisions)
 
 
 def _probed(cell: Cell) -> Probed:
