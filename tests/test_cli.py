@@ -77,6 +77,27 @@ def complaint(words, capsys, project):
     ("words", "told"),
     [
         ("model=resnet", "model=resnet: unknown model. Choose from: autoencoder, cnn, custom, lightning, lstm, mlp, "),
+        (
+            "model=resnet18",
+            "unknown model. Did you mean model=torchvision model.name=resnet18? Choose from: autoencoder, ",
+        ),
+        ("model=timm/vit_small_patch16_224", "Did you mean model=timm model.name=vit_small_patch16_224?"),
+        ("model=bert-base-uncased", "Did you mean model=transformers model.name=bert?"),
+        (
+            "resnet18",
+            "unknown command. Did you mean accelbench model=torchvision model.name=resnet18? Choose from: run",
+        ),
+        ("cnn", "cnn: unknown command. Did you mean accelbench model=cnn?"),
+        ("batch=32", "batch: unknown setting. Did you mean batch_size?"),
+        ("batch-size=32", "batch-size: unknown setting. Did you mean batch_size?"),
+        ("batch_size=32, 64", "batch_size=32, 64: write it without a blank: batch_size=32,64"),
+        ("device=cuda:0", "device=cuda:0: unknown device. Did you mean gpu? Choose from: cpu, gpu, tpu, xla_cpu."),
+        ("precision=float16", "precision=float16: unknown precision. Did you mean fp16?"),
+        (
+            "optimizer=sgd",
+            "optimizer: takes no value, but has settings of its own: optimizer.scale. Did you mean model.",
+        ),
+        ("-m model.input_shape=3,32,32", "model.input_shape: should be a list: 'model.input_shape=[3,32,32]', or in"),
         ("model=mlp_cifar10 data=mnist", "images of 3 x 32 x 32, data=mnist has 28 x 28: use data=cifar10. To"),
         ("data.train_images=97", "data.train_images=97: mnist has 96 to train with here"),
         ("measure_s=3", "measure_s: unknown setting. Did you mean window.measure_s? `accelbench --cfg job` prints"),

@@ -17,6 +17,13 @@ REFUSED = frozenset(
 
 LIKE = 0.66  # how much of two words is the same where one is taken for a slip of the other: two of three letters
 MAX_WORD = 60  # characters of it that are looked at
+# What other tools call it -> our word, of a setting or a value.
+OTHER_WORDS = {
+    **{"cuda": "gpu", "float16": "fp16", "half": "fp16", "16": "fp16", "16-mixed": "fp16_mixed", "bfloat16": "bf16"},
+    **{"bf16-mixed": "bf16_mixed", "float32": "fp32", "float": "fp32", "32": "fp32", "float64": "fp64", "64": "fp64"},
+    **{"double": "fp64", "tensorflow": "keras", "onnx": "onnxruntime", "batch": "batch_size", "dtype": "precision"},
+    **{"lr": "model.learning_rate", "optimizer": "model.optimizer", "dataset": "data"},
+}
 
 
 class UserError(Exception):
@@ -32,8 +39,11 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
     """The end of a message about an unknown word: ` Did you mean cnn?`; empty if no known one is like it."""
     from difflib import get_close_matches  # here, since few runs meet a mistake
 
-    text = str(word)[:MAX_WORD].lower()
-    near = get_close_matches(text, list(known), cutoff=LIKE)
+    text, choices = str(word)[:MAX_WORD].lower(), list(known)
+    ours = OTHER_WORDS.get(text.partition(":")[0])  # of cuda:0, too
+    if ours in choices:
+        return f" Did you mean {ours}?"
+    near = get_close_matches(text, choices, cutoff=LIKE)
     # The first is the nearest, but letters in another order are the likeliest slip: `modle` is model, and not mode.
     best = max(near, key=lambda each: sorted(each) == sorted(text), default=None)
     return "" if best in (None, word) else f" Did you mean {best}?"
@@ -42,10 +52,10 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
 class UnknownChoiceError(UserError):
     """An unknown word for a setting; the message lists the known ones."""
 
-    def __init__(self, flag: str, value: object, choices: Iterable[str]) -> None:
+    def __init__(self, flag: str, value: object, choices: Iterable[str], meant: str | None = None) -> None:
         known = list(choices)
-        listed = f"Choose from: {', '.join(known)}."
-        super().__init__(f"{flag}={value}: unknown {flag}.{did_you_mean(value, known)} {listed}")
+        hint = f" Did you mean {meant}?" if meant else did_you_mean(value, known)
+        super().__init__(f"{flag}={value}: unknown {flag}.{hint} Choose from: {', '.join(known)}.")
 
 
 class WriteError(UserError):

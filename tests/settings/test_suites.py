@@ -73,9 +73,13 @@ def test_what_is_wrong_on_the_command_line_is_named(words, told):
         ({"data": ["mnist", "random"]}, "suites.nets.data: should name exactly one data set"),
         ({"data": {"quick": "mnist"}}, "suites.nets.data: should have a value for each of quick, full"),
         ({"data": "mnist", "modle": "mlp"}, "suites.nets.modle: unknown setting. Did you mean model? Choose"),
+        (
+            {"data": "mnist", "input_shape": [3, 32]},
+            "suites.nets.input_shape: unknown setting. Did you mean model.input_",
+        ),
         ({"data": "mnist", "retry": "failed"}, "suites.nets.retry: unknown setting"),
         ({"data": "mnist", "batch_size": []}, "suites.nets.batch_size: should be a value, a list of values, or"),
-        ({"data": "mnist", "batch_size": [[1]]}, "suites.nets.batch_size: should be a value, a list of values, or"),
+        ({"data": "mnist", "model.input_shape": [[3, 32]]}, 'quote a value that is a list itself: "[3,32,32]"'),
         ({"data": "mnist", "batch_size": {"quick": 1, "full": 1, "slow": 1}}, "and no other key"),
     ],
 )

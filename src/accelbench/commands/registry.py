@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 from accelbench.commands.command import Command
 from accelbench.errors import UserError, did_you_mean
+from accelbench.project import workplace
+from accelbench.settings.libraries import words_for
 
 # The commands, of which the first one is the default. Each is `COMMAND` of the module that has its name.
 NAMES = (
@@ -33,9 +35,18 @@ def choose(words: Sequence[str]) -> tuple[Command, list[str]]:
     named = bool(words) and words[0] in NAMES
     command, rest = load(words[0] if named else NAMES[0]), list(words[named:])
     if command.has_hydra_words and rest and "=" not in rest[0] and not rest[0].startswith("-"):
-        problem = f"{rest[0][:MAX_SHOWN]}: unknown command.{did_you_mean(rest[0], NAMES)}"
+        model = _model_words(rest[0])
+        meant = f" Did you mean accelbench {model}?" if model else did_you_mean(rest[0], NAMES)
+        problem = f"{rest[0][:MAX_SHOWN]}: unknown command.{meant}"
         raise UserError(f"{problem} Choose from: {', '.join(NAMES)}; or give name=value.")
     return command, rest
+
+
+def _model_words(word: str) -> str | None:
+    """What to write for the name of a network; None if it is none."""
+    if (workplace().conf / "model" / f"{word[:MAX_SHOWN]}.yaml").exists():
+        return f"model={word}"
+    return words_for(word)
 
 
 def overview() -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from glob import glob
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,9 @@ def _read(words: list[str]) -> tuple[Namespace, list[str]]:
     flags = parser.parse_intermixed_args(words)
     if flags.resolve and not flags.cfg:
         raise UserError("--resolve: goes with --cfg job")
+    for word, following in pairwise(flags.overrides):
+        if "=" not in following and (word.endswith((",", "=")) or following.startswith(",")):
+            raise UserError(f"{word} {following}: write it without a blank: {word}{following}")
     return flags, list(map(suites.readable, flags.overrides))
 
 

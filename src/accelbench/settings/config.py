@@ -6,14 +6,14 @@ Hydra, so that a help text does not wait for it.
 
 import shlex
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING as NO_DEFAULT
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from accelbench.errors import UserError
+from accelbench.errors import OTHER_WORDS, UserError, did_you_mean
 from accelbench.schema.cell import KerasSettings, Options, RunSettings, TrainerSettings
 from accelbench.schema.ranges import AtLeastOne, Count, NotNegative
 from accelbench.schema.setting import Declared, declared, setting
@@ -174,8 +174,27 @@ class RunConfig(Options, RunSettings):
 
 # Settings whose value is the name of a file in conf/<setting>/ -> what they choose.
 GROUPS: dict[str, str] = {each.name: each.metadata[GROUP] for each in fields(RunConfig) if GROUP in each.metadata}
+# Every setting, in full; and those that hold others and choose no file: `window`, `optimizer`.
+PATHS = [*GROUPS, *(each.path for each in declared(RunConfig))]
+SECTIONS = {path.partition(".")[0] for path in PATHS if "." in path} - set(GROUPS)
 # All settings and groups of settings, as messages list them.
 NAMES = tuple(dict.fromkeys([*GROUPS, *(each.name for each in fields(RunConfig))]))
+
+
+def meant(name: str) -> str:
+    """The end of a message about an unknown setting: ` Did you mean batch_size?`; empty if none is like it."""
+    inside = " or ".join(path for path in PATHS if path.endswith(f".{name}"))
+    if name in OTHER_WORDS or not inside:
+        return did_you_mean(name, PATHS)
+    return f" Did you mean {inside}?"
+
+
+def check_section(name: str, values: Iterable[Any]) -> None:
+    """Raises a UserError if a section of settings is to have other values than mappings."""
+    if name in SECTIONS and not all(isinstance(value, Mapping) for value in values):
+        inside = ", ".join(path for path in PATHS if path.startswith(f"{name}."))
+        hint = meant(name) if name in OTHER_WORDS else ""
+        raise UserError(f"{name}: takes no value, but has settings of its own: {inside}.{hint}")
 
 
 @dataclass(frozen=True, kw_only=True)

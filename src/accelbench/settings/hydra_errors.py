@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf.errors import OmegaConfBaseException
 
-from accelbench.errors import REFUSED, RefusedError, UnknownChoiceError, UserError, did_you_mean
-from accelbench.schema.setting import declared
-from accelbench.settings.config import GROUPS, RunConfig
+from accelbench.errors import REFUSED, RefusedError, UnknownChoiceError, UserError
+from accelbench.settings.config import meant
+from accelbench.settings.libraries import words_for
 
 KINDS = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
 
@@ -23,8 +23,8 @@ def user_error_behind(error: BaseException) -> UserError | None:
         if isinstance(known, UserError):
             return known
         if isinstance(known, MissingConfigException) and known.missing_cfg_file and known.options:
-            group, _, name = known.missing_cfg_file.rpartition("/")
-            return UnknownChoiceError(group, name, known.options)
+            group, _, name = known.missing_cfg_file.partition("/")
+            return UnknownChoiceError(group, name, known.options, words_for(name) if group == "model" else None)
     if isinstance(error, OSError) and error.errno in REFUSED:
         return RefusedError(error)
     if not any(isinstance(known, HydraException | OmegaConfBaseException) for known in chain):
@@ -34,7 +34,7 @@ def user_error_behind(error: BaseException) -> UserError | None:
 
 def _translated(text: str) -> UserError | None:
     """What the libraries' texts mean, which name the setting in a line of its own."""
-    full = re.search(r"full_key: ([\w.]+)", text)
+    full = re.search(r"full_key: ([\w.-]+)", text)
     key = full[1] if full else ""
     if found := re.search(r"Invalid value '([^']*)', expected one of \[([^]]*)\]", text):
         return UnknownChoiceError(key.removesuffix(".name"), found[1], map(str.strip, found[2].split(",")))
@@ -42,12 +42,14 @@ def _translated(text: str) -> UserError | None:
         return UserError(f"{key}={found[1]}: should be {KINDS.get(found[2], found[2])}")
     if found := re.search(r"field '(\w+)' is not Optional", text):
         return UserError(f"{key or found[1]}: should have a value")
-    if found := re.search(r"(?:Key|Could not override) '([\w./@]+)'", text):
+    if re.search(r"Invalid value assigned: \w+ is not a ListConfig", text):
+        return UserError(
+            f"{key}: should be a list: '{key}=[3,32,32]', or in params.yaml {key}: \"[3,32,32]\", where a list without "
+            "quotes means several values"
+        )
+    if found := re.search(r"(?:Key|Could not override) '([\w./@-]+)'", text):
         name = key or found[1]
-        known = [*GROUPS, *(each.path for each in declared(RunConfig))]
-        inside = " or ".join(each for each in known if each.endswith(f".{name}"))
-        meant = f" Did you mean {inside}?" if inside else did_you_mean(name, known)
-        return UserError(f"{name}: unknown setting.{meant} `accelbench --cfg job` prints all settings.")
+        return UserError(f"{name}: unknown setting.{meant(name)} `accelbench --cfg job` prints all settings.")
     found = re.search(r"Error merging override (.*)", text)  # a number for a section, or the other way round
     return UserError(f"{found[1]}: not a value of this setting") if found else None
 

@@ -12,10 +12,10 @@ from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
-from accelbench.errors import UnknownChoiceError, UserError, did_you_mean
+from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.project import PARAMS
 from accelbench.schema.vocab import Library
-from accelbench.settings.config import GROUPS, MAX_BRACKETS, NAMES, PROFILES
+from accelbench.settings.config import GROUPS, MAX_BRACKETS, NAMES, PROFILES, check_section, meant
 
 # Settings of a whole sweep, which can't be axes.
 NOT_AXES = {"suite", "tracking", "profile", "out", "retry", "quiet_s", "verbose"}
@@ -76,12 +76,14 @@ class Suite:
             if name == EXCLUDE:
                 continue
             if name.split(".")[0] not in AXES:
-                meant = did_you_mean(name, AXES)
-                raise UserError(f"{flag}.{name}: unknown setting.{meant} Choose from: {', '.join(AXES)}.")
+                raise UserError(f"{flag}.{name}: unknown setting.{meant(name)} Choose from: {', '.join(AXES)}.")
             axis = self._of_profile(axis, f"{flag}.{name}", "value")
             values = axis if isinstance(axis, list) else [axis]
             if not values or any(isinstance(value, list | Mapping) for value in values):
-                raise UserError(f"{flag}.{name}: should be a value, a list of values, or {{quick: ..., full: ...}}")
+                raise UserError(
+                    f"{flag}.{name}: should be a value, a list of values, or {{quick: ..., full: ...}}; "
+                    'quote a value that is a list itself: "[3,32,32]"'
+                )
             if name == "data" and len(values) != 1:
                 raise UserError(f"{flag}.data: should name exactly one data set")
             if name not in given:
@@ -185,6 +187,7 @@ def given_in(words: Iterable[str]) -> dict[str, str]:
             raise UserError(f"{word}: settings are neither added nor taken away: write {name}=VALUE")
         if name in GROUPS and isinstance(value, int | float | None):  # Hydra's message would not name the setting
             raise UserError(f"{word}: should be the name of a file in conf/{name}/")
+        check_section(name, value.list if isinstance(value, ChoiceSweep) else [value])
         given[name] = value if isinstance(value, str) and not is_argument else word.partition("=")[2]
     return given
 
