@@ -304,8 +304,12 @@ class OneBehind(Deep):
     def forward(self, x):
         if self.pool is None:
             self.pool = ThreadPoolExecutor(1)
-        before, self.pending = self.pending, self.pool.submit(super().forward, x.clone())
+        before, self.pending = self.pending, self.pool.submit(self.compute, x.clone())
         return (before or self.pending).result()
+
+    @torch.no_grad()
+    def compute(self, x):
+        return super().forward(x)
 
 
 class Remembers(Deep):
@@ -365,6 +369,14 @@ class AllFrozen(Plain):
     def __init__(self):
         super().__init__()
         self.requires_grad_(False)
+
+
+class AllButUnused(AllFrozen):
+    """What is left to train has no part in the output."""
+
+    def __init__(self):
+        super().__init__()
+        self.spare = nn.Linear(WIDTH, CLASSES)
 
 
 class FreezesLate(Plain):

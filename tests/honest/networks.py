@@ -366,13 +366,6 @@ class ComplexLayers(nn.Module):
         return self.second(torch.polar(z.abs().tanh(), z.angle()))
 
 
-class Magnitudes(Plain):
-    """Real weights on complex inputs."""
-
-    def forward(self, z):
-        return super().forward(torch.view_as_real(z).square().sum(-1))
-
-
 class Spectrogram(nn.Module):
     def __init__(self):
         super().__init__()
@@ -400,13 +393,6 @@ class StateSpace(nn.Module):
         spectrum = torch.fft.rfft(x.float().transpose(1, 2), n=2 * length) * torch.fft.rfft(kernel, n=2 * length)
         mixed = torch.fft.irfft(spectrum, n=2 * length)[..., :length]
         return self.head(mixed.mean(-1).to(x.dtype))
-
-
-class TokenFourier(Plain):
-    """Mixes tokens by a Fourier transform of two dimensions, and has no complex weights."""
-
-    def forward(self, x):
-        return super().forward(torch.fft.fft2(x.float()).real.to(x.dtype)).mean(1)
 
 
 # Changes of the batch in place.
@@ -461,13 +447,6 @@ class DropsFirst(ReluFirst):
     def __init__(self):
         super().__init__()
         self.layers[0] = nn.Dropout(0.3, inplace=True)
-
-
-class AddsNoise(Plain):
-    def forward(self, x):
-        if self.training:
-            x.add_(torch.randn_like(x), alpha=0.1)
-        return super().forward(x)
 
 
 class PopsWeight(Plain):
@@ -784,19 +763,6 @@ class LogOfHard(Plain):
         return functional.one_hot(super().forward(x).argmax(1), CLASSES).to(x.dtype).log()
 
 
-class Neighbours(nn.Module):
-    """Distances between samples; none is its own neighbour."""
-
-    def __init__(self):
-        super().__init__()
-        self.encode = nn.Linear(WIDTH, 16)
-
-    def forward(self, x):
-        encoded = self.encode(x)
-        distances = (encoded[:, None] - encoded).square().sum(-1)
-        return distances.masked_fill(torch.eye(len(x), dtype=torch.bool), math.inf)
-
-
 class Causal(nn.Module):
     """Returns its scores, with -inf for what is later."""
 
@@ -1089,17 +1055,6 @@ class ZeroHead(Plain):
         nn.init.zeros_(self.head.bias)
 
 
-class ZeroBranch(Plain):
-    """Its branch is scaled by a number that begins with zero."""
-
-    def __init__(self):
-        super().__init__()
-        self.scale = nn.Parameter(torch.zeros(()))
-
-    def forward(self, x):
-        return self.head(x + self.scale * self.body(x))
-
-
 class Saturates(Plain):
     def forward(self, x):
         return (super().forward(x) + 30).sigmoid()
@@ -1213,11 +1168,6 @@ class Jitters(Plain):
         return super().forward(x + noise.to(x.dtype))
 
 
-class DropsAtTrain(Plain):
-    def forward(self, x):
-        return self.head(functional.dropout(self.body(x), 0.5, self.training))
-
-
 # State.
 
 
@@ -1273,12 +1223,6 @@ class WeightNorm(Plain):
     def __init__(self):
         super().__init__()
         self.head = parametrizations.weight_norm(self.head)
-
-
-class Orthogonal(Plain):
-    def __init__(self):
-        super().__init__()
-        self.head = parametrizations.orthogonal(self.head)
 
 
 class Tied(nn.Module):
@@ -1345,17 +1289,6 @@ class GoesToEval(Plain):
         return self.head(self.body(self.norm(x) + 0.1 * calm))
 
 
-class BatchStatistics(Plain):
-    """Normalises by the batch in inference too."""
-
-    def __init__(self):
-        super().__init__()
-        self.norm = nn.BatchNorm1d(WIDTH, track_running_stats=False)
-
-    def forward(self, x):
-        return super().forward(self.norm(x))
-
-
 class CountsCalls(Plain):
     """Returns how often it was called."""
 
@@ -1366,19 +1299,6 @@ class CountsCalls(Plain):
     def forward(self, x):
         self.calls += 1
         return {"logits": super().forward(x), "calls": self.calls.clone()}
-
-
-class Places(Plain):
-    """A table of learned numbers, found by integers in a buffer."""
-
-    def __init__(self, length=8):
-        super().__init__()
-        places = torch.arange(length)
-        self.register_buffer("places", places[:, None] - places + length - 1)
-        self.table = nn.Parameter(0.1 * torch.randn(2 * length - 1))
-
-    def forward(self, x):
-        return super().forward((x @ x.transpose(1, 2) / WIDTH + self.table[self.places]).softmax(-1) @ x).mean(1)
 
 
 class Bins(Plain):
