@@ -55,7 +55,6 @@ def pytest_collection_finish(session):
 def here(tmp_path, monkeypatch):
     """An empty folder, the current one, that is no project; with a cache folder of its own."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("DVC_ROOT", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path
 
@@ -68,12 +67,16 @@ def _one_framework():
 
 @pytest.fixture(scope="session", autouse=True)
 def _elsewhere(tmp_path_factory):
-    """The current folder is an empty one: no test depends on what the checkout holds, such as results/ or dvc.lock.
+    """Tests depend on nothing that a checkout holds, such as results/ or dvc.lock: the current folder is an empty one.
 
-    Tests also wait for no measurement on this machine, none of another test run, and for no quiet machine.
+    No variable names a repository, as in a hook of git, nor a project or a store. Tests wait for no measurement on this
+    machine, none of another test run, and for no quiet machine.
     """
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(tmp_path_factory.mktemp("elsewhere"))
+        for name in [*os.environ]:
+            if name.startswith("GIT_") or name in ("DVC_ROOT", "MLFLOW_TRACKING_URI"):
+                patched.delenv(name)
         patched.setenv("ACCELBENCH_LOCK", f"accelbench-tests-{os.getpid()}")
         patched.setenv("ACCELBENCH_BUSY", "allowed")
         yield

@@ -69,13 +69,12 @@ def shared() -> Callable[[str], Path]:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask_for: Callable[[str], None]) -> Path:
-    """An empty project, and the current folder; `DVC_ROOT` is unset, mirrors can't be reached."""
+    """An empty project, and the current folder; mirrors can't be reached."""
     root = tmp_path / "project"
     (root / "conf").mkdir(parents=True)
     (root / "conf" / "config.yaml").touch()
     monkeypatch.chdir(root)
     ask_for("auto")
-    monkeypatch.delenv("DVC_ROOT", raising=False)
     for variable in ("http_proxy", "https_proxy"):
         monkeypatch.setenv(variable, "http://127.0.0.1:9")  # the discard port: nobody listens
     return root

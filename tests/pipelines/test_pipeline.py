@@ -1,4 +1,4 @@
-"""The main job as a user runs it: real DVC, real MLflow and real cells, in a copy of the project."""
+"""The main job as a user runs it: real DVC, real MLflow and real cells, in a copy of a used checkout."""
 
 import json
 import os
@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+import checkouts
 from accelbench.lock import hold
 from fakes import give_ceilings
 
-ROOT = Path(__file__).resolve().parents[2]
 SUITE = """\
 profile: quick
 retry: none
@@ -52,7 +52,6 @@ class Project:
         # CUDA_VISIBLE_DEVICES: the gpu cells are skipped, also on a machine with a GPU, so that the counts below hold.
         self.env = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}", "SHELL": "/bin/sh"}
         self.env["CUDA_VISIBLE_DEVICES"] = ""
-        self.env.pop("MLFLOW_TRACKING_URI", None)
 
     def set(self, old, new):
         path = self.root / "params.yaml"
@@ -74,30 +73,16 @@ class Project:
         return subprocess.run(command, cwd=self.root, env=self.env, check=True, capture_output=True, text=True).stdout
 
     def git(self, *words):
-        identity = ["-c", "user.name=test", "-c", "user.email=test@example.com"]
-        done = subprocess.run(["git", *identity, *words], cwd=self.root, check=True, capture_output=True, text=True)
-        return done.stdout
+        return checkouts.git(self.root, *words)
 
     def records(self):
         return sorted((self.root / "results" / "mnist_networks").glob("*-*.json"))
 
 
-def copy_project(root):
-    """Copies the project's files, except the tests, to `root`, and the bytecode of its package; returns `root`."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True
-    )
-    names = [name for name in listed.stdout.decode().splitlines() if not name.startswith("tests/")]
-    for name in [*names, *(path.relative_to(ROOT) for path in ROOT.glob("src/**/*.pyc"))]:
-        if (ROOT / name).exists():
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, root / name)  # with its time, by which Python knows its bytecode
-    return root
-
-
 @pytest.fixture(scope="module")
 def project(tmp_path_factory, empty_store):
-    root = copy_project(tmp_path_factory.mktemp("project"))
+    checkout = checkouts.used(tmp_path_factory.mktemp("used"))
+    root = checkouts.copy(tmp_path_factory.mktemp("project"), *checkouts.JOB, source=checkout)
     shutil.copy(empty_store / "mlflow.db", root)
     (root / "params.yaml").write_text(SUITE)
     with pytest.MonkeyPatch.context() as patched:

@@ -9,7 +9,6 @@ import pytest
 @pytest.fixture(autouse=True)
 def _own_store(monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    monkeypatch.delenv("DVC_ROOT", raising=False)
 
 
 @pytest.fixture
