@@ -33,5 +33,5 @@ def test_the_first_images_alone_are_read_or_refused_if_there_are_fewer(folder):
 def test_an_incomplete_file_is_named_with_what_mends_it(folder, num_bytes):
     path = array_path(folder, "train", "images")
     path.write_bytes(path.read_bytes()[:num_bytes])
-    with pytest.raises(DataError, match=rf"train_images.npy: not readable .*dvc repro data@{folder.name}"):
+    with pytest.raises(DataError, match=rf"train_images.npy: not readable .*; remove {folder}: the next run"):
         load_split(folder, "train")

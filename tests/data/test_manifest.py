@@ -76,5 +76,5 @@ def test_a_manifest_with_impossible_values_is_refused_even_if_its_digest_is_righ
     changed = json.loads(path.read_text()) | change
     path.write_text(json.dumps(changed | {"digest": digest_of(changed)}))
     for read in (read_manifest, check_arrays):
-        with pytest.raises(DataError, match=f"manifest.json: not readable .*{re.escape(told)}.*; prepare it with"):
+        with pytest.raises(DataError, match=f"manifest.json: not readable .*{re.escape(told)}.*; remove {tmp_path}"):
             read(tmp_path / "a")
