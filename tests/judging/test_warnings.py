@@ -4,15 +4,15 @@ import pytest
 
 from accelbench.judging.row import remarks_in, summarise, warnings_of
 from accelbench.judging.warnings import Kind
-from accelbench.schema.measurement import Block, Epoch, SystemSeries
+from accelbench.schema.measurement import Block, Data, Epoch, SystemSeries
 from accelbench.schema.vocab import Device, Mode, Protocol, Stop, Verdict
 from fakes import make_cell, make_measurement, make_record, make_served
 
 
-def remarks_about(system=None, environment=None, cell=None, **measured):
+def remarks_about(system=None, environment=None, cell=None, data=None, **measured):
     """The columns of the row, each with its kind."""
     cell, measurement = make_cell(**(cell or {})), make_measurement(**measured)
-    row = summarise(make_record(cell, environment=environment or {}, measurement=measurement, system=system))
+    row = summarise(make_record(cell, environment=environment or {}, measurement=measurement, system=system, data=data))
     return [(kind, text) for kind in Kind for text in remarks_in(row, kind)]
 
 
@@ -37,6 +37,18 @@ def with_faults(faults, system_percent, **cell):
 def of_epochs(*num_samples):
     epochs = [Epoch(seconds=1.0, num_samples=num) for num in num_samples]
     return {"epochs": epochs, "blocks": [], "latency_s": [], "cell": {"mode": Mode.train, "protocol": Protocol.fit}}
+
+
+def busy(percent, waiting=0.0, **cell):
+    """Of a cell with one thread, on two cores."""
+    system = sampled(cpu_utilization_percent=[percent], waiting_percent=[waiting])
+    environment = {"machine": {"num_threads": 2}}
+    return {"threads": 1, "environment": environment, "system": system, "steady_boot_s": (0.5, 1.5), "cell": cell}
+
+
+def shared(share, *, stand_in=False):
+    data = Data(name="mnist", digest="6f1c" * 16, source="files", stand_in=stand_in, test_in_training=share)
+    return of_epochs(1000, 1000) | {"data": data}
 
 
 STEADY, NOISY = blocks(around(0.1, 0.01, 12)), blocks(around(0.1, 0.25, 12))
@@ -90,6 +102,12 @@ HOT = ("the CPU quota was used up for 0.5 s", "the CPU's temperature slowed it d
         ({"system": SLOWED, "steady_boot_s": (1.0, 2.5)}, "doubt", HOT),
         ({"system": SLOWED, "steady_boot_s": (2.6, 4.0)}, "doubt", (GPU.format(1),)),
         (with_faults(58000.0, 52.0), "tip", (FAULTS,)),
+        (busy(170.0), "doubt", ("its threads wanted 1.7 cores, and threads=1: another library",)),
+        (busy(20.0, 180.0), "doubt", ("its threads wanted 2.0 cores, and threads=1: another library",)),
+        (busy(40.0, 80.0), "doubt", ()),
+        (busy(170.0, protocol=Protocol.server), "doubt", ()),
+        (shared(0.5), "doubt", ("50 % of the test images are training images, too: the accuracy may be",)),
+        (shared(0.5, stand_in=True), "doubt", ()),
         (with_faults(58000.0, 52.0, device=Device.gpu), None, ()),
         (with_faults(58000.0, 8.0), None, ()),  # 4 % of the time
         (with_faults(5000.0, 52.0), None, ()),  # too few to be the reason

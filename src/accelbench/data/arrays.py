@@ -160,7 +160,9 @@ def _read(folder: Path) -> tuple[Data, Contents]:
     path = folder / MANIFEST
     try:
         manifest = load(dict[str, Any], read_json(path))
-        data = load(Data, {key: manifest[key] for key in ("name", "digest", "source", "stand_in")}, clean=True)
+        described = {key: manifest[key] for key in ("name", "digest", "source", "stand_in")}
+        described["test_in_training"] = manifest.get("test_in_training")
+        data = load(Data, described, clean=True)
         contents = load(Contents, {key: manifest[key] for key in ("files", "counts")})
     except FileNotFoundError as error:
         raise DataError(f"{path}: not there; {how_to_prepare(folder)}") from error

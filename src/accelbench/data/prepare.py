@@ -23,6 +23,7 @@ from accelbench.schema.workload import DataSpec
 SOURCES = "auto, download, or the path of the original files"
 MAX_SETTING, MAX_SIDE = 1_000_000, 4096
 IMAGE_SIZE = "image_size"  # the argument with the height and width of a folder's images
+MAX_SHARED = 0.01  # of the test images: public sets have a few that are training images, too
 WHOLE = ("images", "labels")
 DIVIDED = ("x_train", "y_train", "x_test", "y_test")
 EXPECTED = (
@@ -92,7 +93,19 @@ def describe(obtained: Obtained, name: str, folder: Path) -> None:
     for split in SPLITS if files else ():
         nums = np.bincount(load_split(folder, split).labels, minlength=len(obtained.classes)).tolist()
         described["counts"][split] = dict(zip(obtained.classes, nums, strict=True))
+    shared = _test_in_training(folder) if files else 0.0
+    if shared > MAX_SHARED:
+        described["test_in_training"] = shared
     write_json(folder / MANIFEST, {**described, "digest": digest_of(described)})
+
+
+def _test_in_training(folder: Path) -> float:
+    """The share of the test images whose bytes are those of a training image."""
+    train, test = (
+        [hashlib.blake2b(image, digest_size=16).digest() for image in load_split(folder, split).images]
+        for split in SPLITS
+    )
+    return len(set(test) & set(train)) / len(test)
 
 
 def _settings(name: str, data_set: DataSet, given: Mapping[str, Any]) -> tuple[str, dict[str, int]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from enum import StrEnum
-from statistics import median
+from statistics import fmean, median
 
 from accelbench.judging import target
 from accelbench.presentation import significant
@@ -10,13 +10,26 @@ from accelbench.schema.ceilings import ceilings_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Serving, TargetTraining
 from accelbench.schema.record import Record, Row, number_of
-from accelbench.schema.vocab import SHARE_ONE_CPU, Device, Mode, Precision, Protocol, Stop, Verdict
+from accelbench.schema.vocab import (
+    EPOCHS,
+    MODULE,
+    SERVING,
+    SHARE_ONE_CPU,
+    Device,
+    Mode,
+    Pipeline,
+    Precision,
+    Protocol,
+    Stop,
+    Verdict,
+)
 from accelbench.stats import order_statistics
 from accelbench.stats.regenerative import MIN_CYCLES
 
 # Percent of one core. Above it, other processes disturbed the measurement; the sampler and the kernel's threads stay
 # well below.
 MAX_OTHERS_PERCENT = 10.0
+MAX_MORE_CORES = 0.5  # beyond its threads: on a busy machine, helpers of a library wait for a core now and then
 # A cell is noisy if its throughput's interval reaches farther than this share of it to either side.
 MAX_HALF_WIDTH = 0.05
 # Shares of the speed, of the steps, and of the time.
@@ -68,6 +81,7 @@ def remarks(record: Record, row: Row, *, about_numbers: bool = True) -> list[Rem
         *(_about_target(record.cell, measured.target) if measured.target else ()),
         *_about_machine(record, measured, row),
         *_about_throttling(record, measured),
+        *_about_data(record),
     ]
 
 
@@ -181,6 +195,13 @@ def _about_target(cell: Cell, seen: TargetTraining) -> Iterator[Remark]:
     yield from ((Kind.note, text, "") for text in target.notes(cell, seen))
 
 
+def _about_data(record: Record) -> Iterator[Remark]:
+    data = record.data
+    if data is not None and data.test_in_training and not data.stand_in and record.cell.protocol in EPOCHS:
+        percent = f"{100 * data.test_in_training:.0f} % of the test images are training images, too"
+        yield doubt("had a test set inside its training set", f"{percent}: the accuracy may be too high")
+
+
 def _about_machine(record: Record, measured: Measurement, row: Row) -> Iterator[Remark]:
     used = row["other_cpu_utilization_percent"]
     if isinstance(used, float) and used > MAX_OTHERS_PERCENT:
@@ -189,6 +210,10 @@ def _about_machine(record: Record, measured: Measurement, row: Row) -> Iterator[
     threads = None if measured.threads is None else measured.threads * record.cell.num_processes
     if record.cell.device in SHARE_ONE_CPU and threads is not None and cores is not None and threads < cores:
         yield Kind.tip, f"more threads may be faster: {threads} on {cores} cores", ""
+        wanted = (_wanted_percent(record, measured) or 0.0) / 100
+        if wanted > threads + MAX_MORE_CORES:
+            used = f"its threads wanted {wanted:.1f} cores, and threads={threads}"
+            yield doubt("used more threads", f"{used}: another library, such as NumPy, has threads of its own")
     ceilings = ceilings_in(record.environment)
     if ceilings is not None and (why := ceilings.disturbance(record.cell.precision)):
         yield Kind.note, f"no share of the ceiling, which was probed beside other load ({why})", ""
@@ -199,6 +224,21 @@ def _about_machine(record: Record, measured: Measurement, row: Row) -> Iterator[
     if record.cell.device in SHARE_ONE_CPU and share > MAX_SYSTEM_SHARE and faults_matter:
         why = f"{100 * share:.0f} % of the CPU time is the kernel's, with {faults:,.0f} page faults a second"
         yield Kind.tip, f"another allocator may be faster, such as allocator=jemalloc: {why}", ""
+
+
+def _wanted_percent(record: Record, measured: Measurement) -> float | None:
+    """What its threads used of the cores, and what they waited for; None if unknown, or if it has further processes."""
+    data = record.cell.data
+    if (
+        record.system is None
+        or record.cell.protocol in SERVING
+        or data.pipeline == Pipeline.jpeg
+        or data.name == MODULE
+    ):
+        return None
+    busy = record.system.within("cpu_utilization_percent", measured.steady_boot_s)
+    waiting = record.system.within("waiting_percent", measured.steady_boot_s)
+    return fmean(busy) + fmean(waiting or [0.0]) if busy else None
 
 
 def _about_throttling(record: Record, measured: Measurement) -> Iterator[Remark]:

@@ -363,6 +363,8 @@ class Data:
     digest: str  # of the manifest; changes with any byte of the data
     source: str  # where the data came from, in words
     stand_in: bool  # True if the data only replaces the data set of this name, which could not be had
+    # Share of the test images that are training images, too; None if it is small, or of an earlier release
+    test_in_training: Share | None = None
 
 
 class GpuDetails(TypedDict, total=False):
