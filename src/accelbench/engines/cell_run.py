@@ -6,12 +6,10 @@ steps from outside; an engine whose framework calls back overrides it, and calls
 """
 
 import math
-import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from random import SystemRandom
 from typing import Any
 
 from numpy.typing import NDArray
@@ -21,24 +19,29 @@ from accelbench.devices.proc import high_water_bytes
 from accelbench.devices.registry import look
 from accelbench.engines.backend import BaseBackend
 from accelbench.engines.formats import FORMATS
-from accelbench.engines.images import Shape, check_has_epochs, is_random
+from accelbench.engines.images import check_has_epochs, is_random
 from accelbench.engines.served import serve
 from accelbench.engines.target import TargetRun
 from accelbench.errors import UnsupportedError
-from accelbench.measuring import clock, output_check, witness
-from accelbench.measuring.breakdown import has_time
+from accelbench.measuring import checks, clock, progress
+from accelbench.measuring.checks import Findings, Measured, NewNetwork, Observations, Output
 from accelbench.measuring.clock import Limits
-from accelbench.measuring.output_check import NOT_FINITE, NUM_ROWS, Findings, Output, Outputs, References
-from accelbench.measuring.promises import Observations, check_timed, replay, settings_check
-from accelbench.measuring.runner import ONE_RANK, Compiles, RankGroup, Runner, Step, Timing, Watch
+from accelbench.measuring.runner import ONE_RANK, Compiles, RankGroup, Runner, Step, Timing
 from accelbench.schema.cell import Cell
 from accelbench.schema.generation import Generation
-from accelbench.schema.measurement import Breakdown, Epoch, Evaluation, Measurement, Observed, Operator, Serving, Work
+from accelbench.schema.measurement import (
+    Breakdown,
+    Check,
+    Epoch,
+    Evaluation,
+    Measurement,
+    Observed,
+    Operator,
+    Serving,
+    Work,
+)
 from accelbench.schema.ranges import MAX_NUMBER
-from accelbench.schema.vocab import EPOCHS, QUANTIZED, SERVING, Device, Mode, Pipeline, Precision, Protocol
-
-# In which a new network rounds as a cell does, if not in its precision. No CPU has tf32: bf16 rounds to fewer bits.
-ROUNDS_ALIKE = {Precision.fp32: Precision.fp64, Precision.tf32: Precision.bf16_mixed}
+from accelbench.schema.vocab import EPOCHS, SERVING, Device, Mode, Pipeline, Precision, Promise, Protocol
 
 
 @dataclass(frozen=True)
@@ -62,16 +65,13 @@ class CellRun:
     fetches_inside = False  # whether the step fetches and copies its batches inside `compute`
     copies_inside = False  # whether something else than `copy_in` copies them to the device
     serving_sizes: Sequence[int] = ()  # of batches that can be computed, ascending, the last one the cell's; (): any
-    num_reference_rows = NUM_ROWS  # how many of `rows` `reference_outputs` gives, the first ones
-    same_random = False  # whether a seed gives both networks the same random numbers
     # Set here:
     step: Any  # of the timed window, which further steps are like
-    outputs: Outputs | None = None  # of the network that was measured
+    measured: Measured | None = None  # what inference gave after its timed part
     generation: Generation | None = None  # the times of tokens, once they were generated
     serving: Serving | None = None  # requests and their answers, once they were served
-    watch: Watch | None = None  # what looks at one of the measured steps, if anything does: an engine's run itself
     why_unchecked: str | None = None  # why the output was not checked; None if it was
-    timed: tuple[Any, Output | None] | None = None  # a batch of a timed step, and its output if that can be compared
+    diverged: str | None = None  # how the loss diverged; None if it did not
 
     def __init__(self, cell: Cell, data_folder: Path, backend: BaseBackend, ranks: RankGroup = ONE_RANK) -> None:
         self.limits = Limits(cell)
@@ -87,9 +87,9 @@ class CellRun:
         self.breakdown: Breakdown | None = None
         self.operators: list[Operator] = []
         self.defects: list[str] = []
+        self.changes: list[str] = []  # what its code changed of the settings while it was measured
         self.resources: Resources | None = None
         self.known_work: Work | None = None
-        self.rows: list[int] = []  # of the output that are compared, once they were drawn
 
     def new_step(self) -> Step:
         """A step over the batches that are measured: without end, or in `fit` until the epoch's end."""
@@ -107,37 +107,23 @@ class CellRun:
         """What really ran, after everything was measured; None in a process that is not the first of its ranks."""
         raise NotImplementedError
 
-    def compared_inputs(self) -> tuple[Any, Any]:
-        """A batch that was fed, that of `timed` if there is one, and one that the feed never gives."""
+    def begin_steady(self) -> None:
+        """Is called once the warm-up is over."""
+
+    def unseen_batch(self) -> tuple[Any, bool]:
+        """A batch of a whole step, in host memory, and whether it differs from all that were fed."""
         raise NotImplementedError
 
-    def measured_output(self, batch: Any, rows: Sequence[int]) -> Output:
-        """The output of what was timed for a batch, which is made as large as a whole step, with these of its rows."""
+    def measured_output(self, batch: Any) -> Output:
+        """What the measured network gives for a batch, from a further step."""
         raise NotImplementedError
 
-    def reference_outputs(
-        self, batches: Sequence[Any], *, other: bool = False, precision: Precision | None = None
-    ) -> list[Output]:
-        """The outputs of a newly built network on the CPU, in fp32 or `precision`, with the first of `rows`.
+    def last_output(self) -> Output:
+        """What it gave in the last step."""
+        return ()
 
-        The batches are as `compared_inputs` returns them; for the i-th one, random numbers are seeded as
-        `seed_output(i % 2)` does. With `other`, the network has other weights than that which was measured.
-        """
-        raise NotImplementedError
-
-    def seed_output(self, number: int) -> None:
-        """Seeds the random numbers that the next output is computed with, as `reference_outputs` does its batches'."""
-
-    def reordered_inputs(self, batch: Any, order: Sequence[int]) -> Any:
-        """The batch whose sample i is sample `order[i]` of `batch`; None if that can't be made."""
-        return None
-
-    def mixed_inputs(self, batch: Any, other: Any, rows: Sequence[int]) -> Any:
-        """The batch with these samples of another one; None if it has no others, or that can't be made."""
-        return None
-
-    def inputs_of_rows(self, batch: Any, rows: Sequence[int]) -> Sequence[Hashable]:
-        """What the network gets for each of these samples of a batch."""
+    def new_network(self, precision: Precision, *, other: bool = False) -> NewNetwork:
+        """A newly built network on the CPU, with the weights of the measured one, or with `other` ones."""
         raise NotImplementedError
 
     def requests(self, num: int) -> Sequence[Any]:
@@ -182,7 +168,7 @@ class CellRun:
         self.known_work, self.requests_path = work, requests
         self.run_steps()
         self.note_resources()
-        witness.say(witness.Moment.done)
+        progress.done()
         observed = self.observe()
         return None if observed is None else self._collect(observed)
 
@@ -200,11 +186,12 @@ class CellRun:
         if self.cell.protocol in SERVING:
             serve(self, step)
             return
-        cell, self.step, watch = self.cell, step, None if self.is_one_step else self.watch
+        cell, self.step = self.cell, step
         generates = cell.mode == Mode.generate  # each token waits for the one before: no two generations overlap
         queues = (self.backend.queues or cell.devices > 1) and not generates
         backend, ends = self.backend, self.limits.ends
-        runner = Runner(step, backend.wait, backend.compiles, ranks=self.ranks, watch=watch, ends=ends, queues=queues)
+        runner = Runner(step, backend.wait, backend.compiles, ranks=self.ranks, ends=ends, queues=queues)
+        runner.begin_steady = self.begin_steady
         runner.has_least = generates
         if cell.protocol == Protocol.steps:
             self.timing = clock.measure_steps(runner, cell.warmup, cell.steps)
@@ -212,9 +199,8 @@ class CellRun:
             self.timing = clock.measure(runner, cell.window)
         if generates:  # which waits for the device within a step
             self.timing.launch_s = []
-        self.seen.training.num_steps = self.timing.num_watched
-        self.seen.training.num_after_look = self.timing.num_after_look
-        self.defects += self.backend.changed()
+        self.seen.training.num_steps = self.timing.num_steady_steps
+        self.changes += self.backend.changed()
         if self.fetches_inside:
             self.timing.data_s = []
         copies_inside = self.fetches_inside or self.copies_inside
@@ -225,9 +211,8 @@ class CellRun:
 
     def measure_epoch(self, step: Step) -> None:
         self.ranks.end()  # so that all ranks begin together
-        with witness.timed():
-            began_s, took = clock.measure_epoch(self.timing, step, self.wait_for_ranks, self.backend.compiles)
-        self.defects += self.backend.changed()
+        began_s, took = clock.measure_epoch(self.timing, step, self.wait_for_ranks, self.backend.compiles)
+        self.changes += self.backend.changed()
         num, data_s = self.feed.num_samples, None if self.fetches_inside else took.data_s
         loss, accuracy = self.outcome(step, num) if self.trains else (None, None)
         epoch = Epoch(seconds=took.seconds, num_samples=num, began_boot_s=began_s, data_s=data_s)
@@ -236,8 +221,7 @@ class CellRun:
     def evaluate(self, step: Step) -> None:
         num_samples = self.test_feed.num_samples
         self.ranks.end()
-        with witness.timed():
-            seconds = clock.time_epoch(step, self.wait_for_ranks).seconds
+        seconds = clock.time_epoch(step, self.wait_for_ranks).seconds
         loss, accuracy = self.outcome(step, num_samples)
         tested = Evaluation(num_samples=num_samples, seconds=seconds, loss=loss, accuracy=accuracy)
         self.epochs[-1] = replace(self.epochs[-1], evaluation=tested)
@@ -255,101 +239,37 @@ class CellRun:
             peak_bytes = backend.peak_memory_bytes(), high_water_bytes()
             self.resources = Resources(backend.compiles(), backend.fallbacks(), *peak_bytes)
 
-    @check_timed
-    def keep_outputs(self, size: int, shapes: Sequence[Shape] | None) -> None:
-        """Keeps what inference gives, after its timed part, for checks: `size` rows, of one of `shapes` (None: any)."""
+    def keep_output(self, fed: Any = None) -> None:
+        """Keeps what inference gives for a batch that was never fed, after its timed part; `fed` is one that was."""
         self.note_resources()
         if self.is_one_step or self.why_unchecked is not None:
             return
-        rows = self.rows_of(size)
-        fed, unseen = self.compared_inputs()
-        num_changed = -(-len(rows) // 2)
-        if (mixed := self.mixed_inputs(unseen, fed, rows[num_changed:])) is None:
-            num_changed = len(rows)
-        else:
-            unseen = mixed
+        with self.seen.checking():
+            output_of_fed = self.last_output()
+            unseen, is_unseen = self.unseen_batch()
+            self.measured = Measured(unseen, self.measured_output(unseen), fed, output_of_fed, is_unseen)
 
-        def output(number: int, batch: Any) -> Output:
-            self.seed_output(number)
-            return self.measured_output(batch, rows)
+    def _compared(self) -> Findings:
+        if self.measured is None:
+            return Findings()
+        precision, constant = self.cell.precision, self.cell.model.constant
 
-        timed = self.timed[1] if self.timed else None
-        of_unseen = output(0, unseen)  # as the reference, which gets the unseen inputs first
-        moved = None if timed is None else self._moved_output(fed, size)
-        close = output_check.limit(self.cell.precision)
-        if timed is not None and moved is not None and output_check.by_axis(timed, moved) <= close:
-            of_fed = timed  # no state, random number or place in the batch makes a difference
-        else:
-            if moved is not None:  # all of them anew, each one call after the other: it may compute at some calls alone
-                of_unseen = output(0, unseen)
-            of_fed = output(1, fed)
-            moved = self._moved_output(fed, size)
+        def new_network(precision: Precision, *, other: bool = False) -> NewNetwork:
+            network = checks.in_time(lambda: self.new_network(precision, other=other), self.limits.left_s)
+            return lambda batch, seed: checks.in_time(lambda: network(batch, seed), self.limits.left_s)
 
-        def inputs_of(batch: Any, num: int) -> Sequence[Hashable]:
-            return self.inputs_of_rows(batch, self.rows[:num])
-
-        self.outputs = Outputs((fed, unseen), inputs_of, size, shapes, of_fed, of_unseen, timed, moved, num_changed)
-
-    def _moved_output(self, batch: Any, size: int) -> Output | None:
-        """The output for the batch in another order, put back into its own; None if it can't be moved."""
-        order = output_check.random_order(size)
-        if size == 1 or (reordered := self.reordered_inputs(batch, order)) is None:
-            return None
-        self.seed_output(1)
-        return self.measured_output(reordered, [order.index(row) for row in self.rows])
-
-    def rows_of(self, size: int) -> list[int]:
-        """The rows of a step's output that are compared, drawn when they are first needed."""
-        # At random, in an order that nothing in the process can know before.
-        self.rows = self.rows or SystemRandom().sample(range(size), min(NUM_ROWS, size))
-        return self.rows
-
-    def references(self) -> References:
-        """What the outputs are compared with. It raises a NotInTimeError if the cell would run into its time limit."""
-
-        def run(batches: Sequence[Any], **how: Any) -> list[Output]:
-            return output_check.in_time(lambda: self.reference_outputs(batches, **how), self.limits.left_s)
-
-        precision = self.cell.precision
-        return References(
-            run,
-            rounded=None if precision in QUANTIZED else ROUNDS_ALIKE.get(precision, precision),
-            num_rows=self.num_reference_rows,
-            same_random=self.same_random,
-            constant=self.cell.model.constant,
-            in_training=any(self.seen.modes),
-        )
-
-    @check_timed
-    def look_for_kept_results(self, fed: Callable[[], Any], unseen: Callable[[], Any]) -> None:
-        """Runs further steps on inputs that were fed before, and on others; see `replay`. Not if time would run out."""
-        if has_time(self.timing.step_s, self.cell.timeout_s):
-            self.seen.replayed = replay(fed, unseen, self.seconds_of, self.timing.steps_s, on_host=self.backend.on_host)
-
-    def seconds_of(self, batches: Sequence[Any]) -> float:
-        start = time.perf_counter()
-        for batch in batches:
-            self.step.compute(self.step.copy_in(batch))
-        self.backend.wait()
-        return time.perf_counter() - start
+        return checks.compare(self.measured, new_network, precision, constant=constant)
 
     def work_of_step(self, count: Callable[[], Work]) -> Work | None:
         """What one step has to do: as known or as `count` returns it; None if only one step is to run."""
         return None if self.is_one_step else self.known_work or count()
 
     def checked_loss(self, loss: float) -> float | None:
-        """The loss of training; None if it diverged, which makes the cell invalid unless it trains to a target."""
+        """The loss of training; None if it diverged."""
         if abs(loss) <= MAX_NUMBER:
             return loss
-        if self.to_target is None:
-            how = f"diverged to {loss:.0e}" if math.isfinite(loss) else "is not finite"
-            self.defects = self.defects or [f"the loss {how}"]
+        self.diverged = f"the loss diverged to {loss:.0e}" if math.isfinite(loss) else "the loss is not finite"
         return None
-
-    def mark_not_finite(self) -> None:
-        """Makes the cell invalid: its loss, or in inference its output, is not finite."""
-        if self.to_target is None:
-            self.defects = self.defects or ["the loss is not finite" if self.trains else NOT_FINITE]
 
     def device_name(self) -> str:
         return self.backend.device_name() or look(self.cell.device).name
@@ -362,15 +282,11 @@ class CellRun:
         assert self.resources is not None, "the resources are noted before anything is observed"
         num_compiles, compile_s = self.resources.compiles
         counts = self.num_samples()
-        found, precision = Findings(), self.cell.precision
-        if self.outputs is not None:
-            with self.seen.checking():
-                found = output_check.check(self.outputs, precision, self.references())
-        if (to_target := self.to_target) is None or not to_target.diverged:
-            self.defects += self.seen.defects()
-        checks = self.seen.checks(self.outputs, len(self.rows), found, trains=self.trains)
-        asked = FORMATS[precision].computed
-        own_warnings = [*self.warnings(), *self._common_warnings(None if found.defects else found.error)]
+        with self.seen.checking():
+            found = self._compared()
+        to_target = self.to_target
+        self.defects += [*self.seen.training.defects(), *found.defects]
+        asked = FORMATS[self.cell.precision].computed
         return Measurement(
             **vars(observed),
             num_params=self.num_params,
@@ -390,23 +306,39 @@ class CellRun:
             output_error=None if self.is_reference else found.error,
             peak_device_bytes=self.resources.peak_device_bytes,
             peak_host_bytes=self.resources.peak_host_bytes,
-            checks=[settings_check(self.backend.read_back(), observed.threads), *checks],
+            checks=list(self._checks(observed, found)),
             checks_s=self.seen.checks_s,
             notes=[*self.notes(), *self.limits.left_out, *self.seen.notes(asked), *found.notes],
-            warnings=[*own_warnings, *self.seen.warnings(asked), *found.warnings],
-            defects=list(dict.fromkeys([*self.defects, *found.defects])),
+            warnings=[*self.warnings(), *self._common_warnings(), *self.seen.warnings(asked), *found.warnings],
+            defects=list(dict.fromkeys(self.defects)),
             **self.timing.measured(),
         )
 
-    def _common_warnings(self, error: float | None) -> Iterator[str]:
-        precision = self.cell.precision
+    def _checks(self, observed: Observed, found: Findings) -> Iterator[Check]:
+        """What was observed of each promise."""
+        if (read := self.backend.read_back()) is not None:
+            yield Check(promise=Promise.settings, observed=f"{read}, were read back", share=1.0)
+        elif observed.threads is not None:
+            yield Check(promise=Promise.settings, observed="only the number of threads was read back")
+        else:
+            yield Check(promise=Promise.settings)
+        yield self.seen.products.check()
+        if self.trains:
+            yield self.seen.training.check()
+        if found.observed is not None or not self.trains:
+            yield Check(promise=Promise.outputs, observed=found.observed, share=1.0 if found.observed else None)
+        if self.cell.model.samples is None and self.timing.blocks:
+            yield Check(promise=Promise.counts, observed="samples of each block, beside batch_size", share=1.0)
+
+    def _common_warnings(self) -> Iterator[str]:
         if self.is_one_step:
             yield "one step shows that the cell runs, not how fast; its output was not checked"
         if self.why_unchecked is not None:
             yield f"its output was not checked: {self.why_unchecked}"
+        if self.diverged is not None and self.to_target is None:
+            yield self.diverged
+        yield from dict.fromkeys(self.changes)
         if self.timing.compiled_in_steady_state:
             yield f"compiled {self.timing.compiled_in_steady_state} times in the steady state"
         if self.resources is not None and self.resources.fallbacks:
             yield f"ran on the CPU instead: {', '.join(self.resources.fallbacks)}"
-        if error is not None and output_check.limit(precision) < error <= output_check.wrong(precision):
-            yield f"the output differs from fp32's on the CPU by {100 * error:.1f} %"

@@ -39,7 +39,6 @@ class HostSpec:
     num_processes: int = 1  # that run one cell: its ranks
     prober: str | None = None  # the module whose `run(device, precisions)` measures the device's ceilings
     exported_as: str | None = None
-    says_when: bool = True  # whether the engine says when it times something (`measuring.witness`), as `CellRun` does
     python: str | None = None  # of the cell: another interpreter than accelbench's
 
     @property

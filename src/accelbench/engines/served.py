@@ -1,17 +1,14 @@
 """How a cell's run serves requests: its warm-up, its workers, and what is kept of them."""
 
-import copy
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accelbench.measuring.clock import boot_s
-from accelbench.measuring.output_check import NOT_TIMED, difference, limit
 from accelbench.measuring.runner import Step, Timing
 from accelbench.schema.cell import MAX_SEED, Cell, Window
 from accelbench.schema.measurement import Block
@@ -45,16 +42,10 @@ class Worker:
 
     def __init__(self, run: "CellRun", step: Step) -> None:
         self.run, self.step = run, step
-        self.look_s: float | None = None  # from when on a batch is kept, on `time.perf_counter`
-        self.kept: tuple[Any, NDArray[Any]] | None = None  # a served batch, and the numbers that it got
 
     def __call__(self, batch: Any) -> None:
         with self.run.in_worker():
-            if self.look_s is None or time.perf_counter() < self.look_s:
-                self.result_of(batch)
-                return
-            self.look_s, own = None, copy.deepcopy(batch)  # the network may change its inputs
-            self.kept = own, self.run.numbers(self.result_of(batch))  # and a further call its output
+            self.result_of(batch)
 
     def result_of(self, batch: Any) -> Any:
         step = self.step
@@ -62,19 +53,6 @@ class Worker:
         self.run.backend.wait()
         step.copy_out(result)
         return result
-
-    def compute_again(self) -> None:
-        """Compares what a served batch got with what it gets now, unless that changes: the network may draw numbers."""
-        if self.kept is None:
-            return
-        batch, seen = self.kept
-
-        def again() -> NDArray[Any]:
-            return self.run.numbers(self.result_of(copy.deepcopy(batch)))
-
-        first, most = again(), limit(self.run.cell.precision)
-        if (gap := _gap(seen, first)) > most and _gap(first, again()) <= most:
-            self.run.defects.append(NOT_TIMED.format(100 * gap))
 
     def warm_up(self, pool: Sequence[Any], sizes: Sequence[int], further: Sequence[int]) -> list[float]:
         """Computes a batch of each size, the largest first, then whole ones; returns the seconds of each of those."""
@@ -101,7 +79,7 @@ def serve(run: "CellRun", step: Step) -> None:
     """Serves requests as the cell's protocol says, and notes their raw times, and what further checks need."""
     cell, timing, pool = run.cell, run.timing, run.requests(NUM_REQUESTS)
     workers = [Worker(run, each) for each in (step, *(run.further_step() for _ in range(cell.num_instances - 1)))]
-    sizes, looked = run.serving_sizes, SystemRandom().choice(workers)
+    sizes = run.serving_sizes
 
     def prepare(index: int) -> None:
         further = () if sizes else range(1, min(cell.batch_size, MOST_WARM) + 1)
@@ -110,7 +88,6 @@ def serve(run: "CellRun", step: Step) -> None:
             timing.first_step_s, *timing.whole_s = took_s
             timing.num_warmup_steps, timing.warmup_total_s = len(took_s), sum(took_s)
         timing.compiled_in_steady_state = -run.backend.compiles()[0]
-        looked.look_s = time.perf_counter() + SystemRandom().uniform(0, cell.server.duration_s)
 
     service = Service(
         pool=pool, join=run.joined, workers=workers, sizes=sizes, max_batch=cell.batch_size, prepare=prepare
@@ -120,22 +97,17 @@ def serve(run: "CellRun", step: Step) -> None:
     timing.compiled_in_steady_state += run.backend.compiles()[0]
     _note_times(cell, timing, served)
     timing.stop = Stop.timeout if served.ended_early == TIME_LIMIT else None
-    run.defects += [*served.defects, *run.backend.changed()]
+    run.defects += served.defects
+    run.changes += run.backend.changed()
     rows = [getattr(served, row) for row in ROWS]
     digest = None if run.requests_path is None else write_times(rows, run.requests_path)
     run.step, run.serving = step, replace(summarised(served, cell), sizes=list(sizes), requests_digest=digest)
-    try:
-        with run.seen.checking():
-            looked.compute_again()
-            whole = batch_of(run, pool, cell.batch_size)
-            workers[0].result_of(whole)
+    try:  # so that what is checked next is a whole batch
+        workers[0].result_of(batch_of(run, pool, cell.batch_size))
     except Exception as error:
         if not served.num_errors:
             raise
         run.why_unchecked = f"it failed after its requests too ({one_line(message_of(error))})"
-    else:
-        if run.watch is not None:
-            run.watch.look(whole)
 
 
 def _note_times(cell: Cell, timing: Timing, served: Served) -> None:
@@ -160,7 +132,3 @@ def blocks_of(done: NDArray[np.int64], began: int) -> list[Block]:
             blocks.append(Block(num_steps=last + 1 - first, num_samples=num, seconds=seconds))
             began, first = end, last + 1
     return blocks
-
-
-def _gap(one: NDArray[Any], other: NDArray[Any]) -> float:
-    return difference(one, other) if one.shape == other.shape else np.inf

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from accelbench.data.order import Order
 from accelbench.devices.proc import started_boot_s
-from accelbench.measuring import clock, witness
+from accelbench.measuring import clock, progress
 from accelbench.measuring.runner import Step, Timing
 from accelbench.schema.cell import ACCURACY, LOSS, Cell, Target
 from accelbench.schema.measurement import Evaluated, Evaluation, Logged, TargetTraining
@@ -99,33 +99,30 @@ class TargetRun:
     def train(self, run: "CellRun", step: Step) -> None:
         """Trains up to the next evaluation, until when `step` gives batches."""
         run.ranks.end()
-        with witness.timed():
-            self.begin(Span.train)
-            _, compiled_s = run.backend.compiles()
-            clock.time_epoch(step, run.wait_for_ranks)
-            self.compile_s += run.backend.compiles()[1] - compiled_s
-            self.begin(Span.evaluate)
-        run.defects += run.backend.changed()
+        self.begin(Span.train)
+        _, compiled_s = run.backend.compiles()
+        clock.time_epoch(step, run.wait_for_ranks)
+        self.compile_s += run.backend.compiles()[1] - compiled_s
+        self.begin(Span.evaluate)
+        run.changes += run.backend.changed()
 
     def evaluate(self, run: "CellRun", step: Any, num_samples: int) -> None:
         """Evaluates on the validation part."""
         self.num_validation = num_samples
         run.ranks.end()
-        with witness.timed():
-            began_s = self.now_s
-            value, _ = self._metric(run, step, num_samples)
-            if not self.is_whole:
-                self.is_late(run.ranks.any)
-            self.evaluated(value, began_s)
+        began_s = self.now_s
+        value, _ = self._metric(run, step, num_samples)
+        if not self.is_whole:
+            self.is_late(run.ranks.any)
+        self.evaluated(value, began_s)
 
     def test(self, run: "CellRun", step: Any, num_samples: int) -> None:
         """Evaluates the trained weights on the test set, which ends the log."""
-        with witness.timed():
-            self.begin(Span.test)
-            began_s = self.now_s
-            self.tested, found = self._metric(run, step, num_samples)
-            self.evaluation = Evaluation(num_samples=num_samples, seconds=self.now_s - began_s, **found)
-            self.end(run.timing)
+        self.begin(Span.test)
+        began_s = self.now_s
+        self.tested, found = self._metric(run, step, num_samples)
+        self.evaluation = Evaluation(num_samples=num_samples, seconds=self.now_s - began_s, **found)
+        self.end(run.timing)
         run.note_resources()
 
     def _metric(self, run: "CellRun", step: Any, num_samples: int) -> tuple[float | None, dict[str, float | None]]:
@@ -151,7 +148,7 @@ class TargetRun:
         value = None if value is None or not abs(value) <= MAX_NUMBER else float(f"{value:.7g}")
         trained: dict[str, Any] = {"num_steps": num_steps, "num_samples": num_samples, "epochs": epochs}
         self.evaluations.append(Evaluated(**trained, value=value, began_s=began_s, ended_s=self.now_s))
-        witness.keep(f"{json.dumps(vars(self.evaluations[-1]))}\n".encode())
+        progress.keep(f"{json.dumps(vars(self.evaluations[-1]))}\n".encode())
         is_met, self.is_over = self.target.is_met(value), value is None or self.hit is not None
         if self.hit is not None:
             self.stayed = is_met

@@ -21,7 +21,7 @@ from accelbench.devices.proc import high_water_bytes
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.isolation.messages import Do, Outcome, Request, encode
 from accelbench.lifeline import end_with_starter
-from accelbench.measuring import witness
+from accelbench.measuring import progress
 from accelbench.project import PACKAGE
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load, plain
@@ -43,7 +43,7 @@ STACK_DUMP_SIGNAL = signal.SIGUSR2
 
 
 def main(request: Request, environment: Mapping[str, str], host: "connection.Connection[bytes, bytes]") -> None:
-    """The entry of the process, with its variables; `host` gets each `measuring.witness.Moment`, then the `Outcome`."""
+    """The entry of the process, with its variables; `host` gets `Moment.done` after all timing, then the `Outcome`."""
     os.setsid()  # a process group, so that one signal ends the data workers too
     end_with_starter(lambda: os.killpg(0, signal.SIGKILL))
     with open(request.log, "ab") as log:
@@ -53,8 +53,7 @@ def main(request: Request, environment: Mapping[str, str], host: "connection.Con
     os.environ.update(environment)
     # A folder of its own: whatever empties its TMPDIR must not remove the socket that further cells are forked through.
     os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="cell-")
-    witness.listen(lambda moment: host.send_bytes(moment.encode()))
-    witness.say(witness.Moment.ready)
+    progress.listen(lambda moment: host.send_bytes(moment.encode()))
     answer = respond(request)
     if answer.peak_host_bytes is None:
         answer = replace(answer, peak_host_bytes=high_water_bytes())
@@ -89,7 +88,7 @@ def _done(request: Request) -> Outcome:
         engine.export(cell, data_folder, known["exported"])
         return Outcome(status=Status.ok)
     if request.kept is not None and os.environ.get("RANK", "0") == "0" and os.access(request.kept, os.W_OK):
-        witness.kept_path = request.kept
+        progress.kept_path = request.kept
     if request.work is not None:
         known["work"] = request.work
     measurement: Measurement | None = engine.run(cell, data_folder, **known)

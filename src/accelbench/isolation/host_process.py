@@ -23,12 +23,11 @@ from typing import Any
 from accelbench.devices.proc import oom_kills
 from accelbench.isolation import child
 from accelbench.isolation.messages import Outcome, Request, decode, encode
-from accelbench.isolation.processes import Sampler, Witness, children, end_orphans, no_core_s
-from accelbench.judging.asked import host_checks, host_warnings, judge
+from accelbench.isolation.processes import Sampler, children, end_orphans
+from accelbench.judging.asked import judge
 from accelbench.lifeline import PREFIX, adopt_orphans
-from accelbench.measuring.witness import Moment
+from accelbench.measuring.progress import Moment
 from accelbench.project import PACKAGE
-from accelbench.schema.measurement import Witnessed
 from accelbench.schema.secrets import masked
 from accelbench.schema.vocab import Device, Status
 
@@ -126,17 +125,15 @@ class _Run:
                 self.ranks.append(_Rank(context, self.request, environment))
             first, *others = [rank.pid for rank in self.ranks]
             num_gpus = self.request.cell.devices if self.request.cell.device == Device.gpu else 0
-            sampler, witness = Sampler(first, num_gpus, others), Witness(first)
-            result = self._result() if self._await(sampler, witness) else self._timeout()
-            seen = witness.witnessed()
-            result = self._judged(result, seen)
+            sampler = Sampler(first, num_gpus, others)
+            result = self._judged(self._result() if self._await(sampler) else self._timeout())
             if result.measurement is None:  # before the sweep reads what they kept
                 for rank in self.ranks:
                     rank.kill()
                 self._join()
             steady_boot_s = result.measurement.steady_boot_s if result.measurement else None
             system = sampler.series(result.peak_host_bytes, steady_boot_s[1] if steady_boot_s else None)
-            self.answer(replace(result, system=system, witnessed=None if result.measurement is None else seen))
+            self.answer(replace(result, system=system))
             if result.status in GOOD:
                 self._join()
         finally:  # their memory and device must be free before the next request
@@ -152,22 +149,18 @@ class _Run:
         for rank in self.ranks:
             rank.process.join(max(0.0, deadline - time.monotonic()))
 
-    def _await(self, sampler: Sampler, witness: Witness) -> bool:
+    def _await(self, sampler: Sampler) -> bool:
         """Samples until rank 0 has answered or any rank has failed; False after the time limit."""
         stdin, deadline = sys.stdin.fileno(), time.monotonic() + self.request.timeout_s
         times = True  # whether the first rank still times something
         while (left := deadline - time.monotonic()) > 0:
             waits = {index: rank for index, rank in enumerate(self.ranks) if index not in self.answers}
-            before, waited_s, pause_s = time.monotonic(), no_core_s(), min(sampler.pause_s, left)
+            pause_s = min(sampler.pause_s, left)
             sources = [source for rank in waits.values() for source in rank.sources]
             ready = set(connection.wait([*sources, stdin], timeout=pause_s))
-            late_s, no_s = time.monotonic() - before - pause_s, no_core_s() - waited_s
             said = {index: rank.read() for index, rank in waits.items() if not ready.isdisjoint(rank.sources)}
             moments = {index: each for index, each in said.items() if isinstance(each, Moment)}
             self.answers |= {index: each for index, each in said.items() if not isinstance(each, Moment)}
-            witness.woke_late(max(late_s, no_s) if 0 in moments else late_s)
-            if 0 in moments and times:
-                witness.hear(moments[0])
             if 0 in self.answers or not self._is_good:
                 return True
             if stdin in ready:  # standard input has closed: no request comes while the host is busy
@@ -220,17 +213,12 @@ class _Run:
         error = "\nIt was here:\n".join([printed.strip()[-HUNG_SIZE:], *innermost]).strip()
         return Outcome(status=Status.timeout, reason=reason, error=error)
 
-    def _judged(self, answer: Outcome, seen: Witnessed) -> Outcome:
-        """The answer with the status that its measurement deserves: its process has run the user's code."""
-        request, measurement = self.request, answer.measurement
-        if measurement is None:
+    def _judged(self, answer: Outcome) -> Outcome:
+        """The answer with the status that its measurement deserves."""
+        if answer.measurement is None:
             return answer
-        known = seen if request.says_when else None
-        defect = judge(request.cell, measurement, known)
-        checks = [*measurement.checks, *host_checks(request.cell, measurement, known)]
-        warnings = [*measurement.warnings, *host_warnings(request.cell, measurement, known)]
-        measurement = replace(measurement, checks=checks, warnings=warnings)
-        return replace(answer, status=Status.invalid if defect else Status.ok, reason=defect, measurement=measurement)
+        defect = judge(self.request.cell, answer.measurement)
+        return replace(answer, status=Status.invalid if defect else Status.ok, reason=defect)
 
 
 def _environments(num: int) -> list[dict[str, str]]:

@@ -187,9 +187,7 @@ def _with_kept(outcome: Outcome, cell: Cell, content: bytes, requests: Path | No
 
 
 def _request(spec: HostSpec, cell: Cell, data_folder: Path) -> Request:
-    return Request(
-        cell=cell, engine=spec.engine, data_folder=str(data_folder), timeout_s=cell.timeout_s, says_when=spec.says_when
-    )
+    return Request(cell=cell, engine=spec.engine, data_folder=str(data_folder), timeout_s=cell.timeout_s)
 
 
 def make_room(parent: Path, max_bytes: int = MAX_EXPORTS_BYTES) -> None:

@@ -3,7 +3,7 @@
 sweep  -- Request -->  host  -- the same -->  child
 sweep  <-- Outcome --  host  <-- Outcome --   child
 
-Before, the child says when a timed section begins and ends, and when nothing more is timed, which the host passes on.
+Before, the child reports that nothing more is timed, which the host passes on.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Measurement, SystemSeries, Unfinished, Witnessed, Work
+from accelbench.schema.measurement import Measurement, SystemSeries, Unfinished, Work
 from accelbench.schema.secrets import masked
 from accelbench.schema.serialize import load
 from accelbench.schema.text import MAX_REASON, beginning, ending
@@ -41,7 +41,6 @@ class Request:
     requests: str | None = None  # the file that gets the raw times of requests; None: no requests are served
     kept: str | None = None  # the file that gets what is measured as it happens; None: nobody reads it
     work: Work | None = None  # of one step, as a cell counted it that differs only in seed or repeat, if one did
-    says_when: bool = True  # whether the engine says when it times something; else nothing confirms its times
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,9 +55,7 @@ class Outcome:
     ceilings: Ceilings | None = None  # of a probed device
     work: Work | None = None  # of a step that was only counted
     peak_host_bytes: int | None = None  # of the process's resident memory, up to the end of the measurement
-    # What the host adds; None if it died: its samples, and what it saw of the process that timed a cell.
-    system: SystemSeries | None = None
-    witnessed: Witnessed | None = None
+    system: SystemSeries | None = None  # the host's samples; None if it died
     unfinished: Unfinished | None = None  # what `Hosts` kept, if there is no measurement
 
     def __post_init__(self) -> None:

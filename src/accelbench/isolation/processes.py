@@ -13,8 +13,7 @@ import pynvml
 
 from accelbench.devices import energy_counters, gpu
 from accelbench.devices.proc import TICKS_PER_S, CpuTimes, cpu_times, started_boot_s, throttle_files, throttled_s
-from accelbench.measuring.witness import Moment
-from accelbench.schema.measurement import SystemSeries, Witnessed
+from accelbench.schema.measurement import SystemSeries
 
 MB = 1e6  # bytes
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -32,8 +31,6 @@ SLOWED_DOWN = 0x8 | 0x20 | 0x40 | 0x80
 KILL_S = 5.0  # a process that has not ended so long after SIGKILL hangs in a driver
 POLL_S = 0.001
 # Of GNU's, Intel's and LLVM's OpenMP: they bind threads, the main thread too, when the library is loaded.
-BINDING = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY", "KMP_HW_SUBSET", "KMP_PLACE_THREADS")
-LATE_S = 0.05  # below it, a busy machine explains why the host woke up late
 
 
 def children(pid: int) -> list[int]:
@@ -220,14 +217,6 @@ def _waits(pids: Iterable[int]) -> dict[str, int]:
     return found
 
 
-def no_core_s() -> float:
-    """Seconds for which this thread was ready and had no core; 0 if the kernel does not count them."""
-    try:
-        return int(Path("/proc/thread-self/schedstat").read_bytes().split()[1]) / 1e9
-    except OSError:
-        return 0.0
-
-
 def _of_process(pid: int) -> _Usage:
     """Raises an OSError if the process has been waited for. One file, proc_pid_stat(5): psutil's three cost more."""
     with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
@@ -261,50 +250,3 @@ def _number_in(path: Path) -> float | None:
     with contextlib.suppress(OSError, ValueError):
         return float(path.read_text())
     return None
-
-
-class Witness:
-    """The host's own clock over what the process of a cell, or its first rank, times, and the process's cores."""
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        self._allowed = len(os.sched_getaffinity(0))  # inherited by the process
-        self._cores = self._allowed
-        self._idle: set[int] = set()  # threads of ours, which only wait
-        self._began_s: float | None = None
-        self._num_sections, self._timed_s, self._late_s = 0, 0.0, 0.0
-
-    def hear(self, moment: str) -> None:
-        """Notes what the process says; other words than `Moment`, and an end without a begin, count as nothing."""
-        now = time.monotonic()
-        if moment == Moment.ready:
-            with contextlib.suppress(OSError):  # it has ended
-                self._idle = set(self._threads()) - {self._pid}
-        elif moment == Moment.begin:
-            self._began_s = now
-        elif moment == Moment.end and self._began_s is not None:
-            self._timed_s += now - self._began_s
-            self._num_sections += 1
-            # Threads may each be bound to a core of their own: those of all threads count.
-            with contextlib.suppress(OSError):  # the process, or a thread of it, has ended
-                allowed = [os.sched_getaffinity(thread) for thread in self._threads() if thread not in self._idle]
-                self._cores = min(self._cores, len(set().union(*allowed)))
-            self._began_s = None
-
-    def woke_late(self, late_s: float) -> None:
-        """The host was stopped, or got no processor, for so long: what it heard meanwhile has a wrong time."""
-        if late_s > LATE_S:
-            self._late_s += late_s
-
-    def witnessed(self) -> Witnessed:
-        return Witnessed(
-            num_sections=self._num_sections,
-            timed_s=self._timed_s,
-            late_s=self._late_s,
-            num_cores=self._cores,
-            num_allowed_cores=self._allowed,
-            is_bound_outside=any(os.environ.get(name) for name in BINDING),
-        )
-
-    def _threads(self) -> list[int]:
-        return [int(name) for name in os.listdir(f"/proc/{self._pid}/task")]

@@ -6,20 +6,17 @@ is done when it returns, as on a CPU, waiting costs nothing: blocks may then be 
 """
 
 import math
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from random import SystemRandom
 from statistics import median
 from typing import NamedTuple
 
-from accelbench.measuring import witness
 from accelbench.measuring.breakdown import MIN_STEPS, has_time
 from accelbench.measuring.runner import Compiles, Ends, Now, Runner, Step, Timing
 from accelbench.schema.cell import Cell, Window
 from accelbench.schema.measurement import Block
-from accelbench.schema.vocab import SERVING, Mode, Stop
+from accelbench.schema.vocab import SERVING, Stop
 from accelbench.stats import order_statistics
 
 # Step times have settled when their level differs by at most this share between two thirds of the warm-up.
@@ -41,8 +38,7 @@ NUM_PARTS = 10
 MAX_PARTS = 1000  # of a fixed number of steps whose length is unknown
 # Steps of warm-up that a budget leaves: what is done once takes a part of the first one.
 LEAST_WARMUP = 2
-# Steps that check a cell after it was measured, about. In training, few of them if they are long.
-NUM_CHECK_STEPS = {Mode.infer: 5, Mode.train: 4, Mode.generate: 5}
+NUM_CHECK_STEPS = 2  # that check a cell after it was measured, about
 # How often the blocks are restarted with more steps; under bursts of load, some blocks stay too short.
 MAX_RESTARTS = 12
 # Slow or noisy workloads are measured for up to this many times the window's seconds.
@@ -66,7 +62,7 @@ class Limits:
         self.cell, began_s = cell, time.perf_counter()
         self.left_out: list[str] = []  # what there was no time for, in words
         until_s = began_s + MAX_UNTIL_MEASURED * cell.timeout_s
-        self.ends = Ends(began_s + (cell.budget_s or math.inf), until_s, NUM_CHECK_STEPS[cell.mode])
+        self.ends = Ends(began_s + (cell.budget_s or math.inf), until_s, NUM_CHECK_STEPS)
         self._checked_s = began_s + MAX_UNTIL_CHECKED * cell.timeout_s
 
     @property
@@ -100,11 +96,9 @@ def raw_s() -> float:
 def measure(runner: Runner, window: Window, reference: Now = raw_s) -> Timing:
     """Measures steps within the bounds of `window`, and the drift of the runner's clock against `reference`."""
     typical_s = _warm_up(runner, window)
-    runner.look_after_s = SystemRandom().uniform(0, window.measure_s + window.latency_s)
     with _steady(runner, reference):
         _run_blocks(runner, window, typical_s)
         _run_steps(runner, window)
-        runner.look_at_last()
     return runner.timing
 
 
@@ -119,23 +113,14 @@ def measure_steps(runner: Runner, warmup: int, steps: int, reference: Now = raw_
     timing.settled = False if len(first) < warmup else None
     timing.steps_are_blocks = not runner.queues
     num_parts = _num_parts(runner, steps)
-    # Not in the last part: steps have to follow, which show whether the weights change from then on.
-    look_at, runner.look_after_s = SystemRandom().randrange(min(NUM_PARTS, max(1, num_parts - 1))), sys.float_info.max
     with _steady(runner, reference):
         for part in range(num_parts):
-            if part == look_at and part + 1 < max(2, num_parts):
-                # Nobody knows which part is the last: further ones are looked at, ever farther apart.
-                # By steps: after so many seconds there may be no further step, where the part before was disturbed.
-                most = max(1, min(steps - 1, steps // num_parts))
-                runner.look_after_steps = timing.num_watched + SystemRandom().randint(1, most)
-                look_at = part + NUM_PARTS + SystemRandom().randrange(NUM_PARTS + 3 * part)
             before_s = runner.measured_s
             _run_part(runner, steps * (part + 1) // num_parts - steps * part // num_parts)
             part_s, is_last = runner.measured_s - before_s, part + 1 == num_parts
             timing.stop = Stop.fixed if is_last else _why_no_part(runner, part_s)
             if timing.stop is not None:
                 break
-        runner.look_at_last()
     return timing
 
 
@@ -168,7 +153,7 @@ def _why_no_part(runner: Runner, part_s: float) -> Stop | None:
     if runner.measured_s < EARLY_S or len(steps_s) < NUM_PARTS:
         return None
     # Where every n-th step is longer, the median is exact long before it is the speed.
-    mean_s, width = runner.measured_s / timing.num_watched, order_statistics.half_width(steps_s)
+    mean_s, width = runner.measured_s / timing.num_steady_steps, order_statistics.half_width(steps_s)
     if abs(mean_s / median(steps_s) - 1) > Window.width:
         return None
     return Stop.precise if width is not None and width <= Window.width else None
@@ -177,16 +162,14 @@ def _why_no_part(runner: Runner, part_s: float) -> Stop | None:
 @contextmanager
 def _steady(runner: Runner, reference: Now) -> Iterator[None]:
     timing, now = runner.timing, runner.now
-    if runner.watch is not None:
-        runner.watch.start()
-    with witness.timed():
-        num_compiled = runner.compiles()[0]
-        began_boot_s, began_s, began_reference_s = boot_s(), now(), reference()
-        yield
-        took_s, reference_s = now() - began_s, reference() - began_reference_s
-        timing.clock_drift = took_s / reference_s - 1 if reference_s > 0 else None
-        timing.steady_boot_s = (began_boot_s, boot_s())
-        timing.compiled_in_steady_state = runner.compiles()[0] - num_compiled
+    runner.begin_steady()
+    num_compiled = runner.compiles()[0]
+    began_boot_s, began_s, began_reference_s = boot_s(), now(), reference()
+    yield
+    took_s, reference_s = now() - began_s, reference() - began_reference_s
+    timing.clock_drift = took_s / reference_s - 1 if reference_s > 0 else None
+    timing.steady_boot_s = (began_boot_s, boot_s())
+    timing.compiled_in_steady_state = runner.compiles()[0] - num_compiled
 
 
 def _note_warmup(timing: Timing, steps: list[float]) -> None:

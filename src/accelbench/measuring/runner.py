@@ -17,7 +17,7 @@ Compiles = tuple[int, float]
 
 
 # Fields of `Timing` that a `Measurement` does not have.
-TIMING_ONLY = ("compiled_in_steady_state", "num_watched", "num_after_look", "whole_s")
+TIMING_ONLY = ("compiled_in_steady_state", "num_steady_steps", "whole_s")
 
 
 class Step(Protocol):
@@ -69,8 +69,7 @@ class Timing:
     # when the steady state began and ended, in seconds since the machine started
     steady_boot_s: tuple[float, float] | None = None
     compiled_in_steady_state: int = 0  # the number of compilations after the warm-up
-    num_watched: int = 0  # steps of the steady state, whether their times were kept or not
-    num_after_look: int = 0  # those of them that followed the one that was looked at
+    num_steady_steps: int = 0  # steps of the steady state, whether their times were kept or not
     clock_drift: float | None = None
     whole_s: list[float] = field(default_factory=list)  # where requests are served: of steps of whole batches before
 
@@ -112,15 +111,6 @@ class Ends(NamedTuple):
     num_checks: int = 0
 
 
-class Watch(Protocol):
-    """Looks at the workload while it is measured, between what is timed."""
-
-    def start(self) -> None: ...  # the warm-up is over
-
-    def look(self, batch: Any) -> None:
-        """Looks at the step that has just been timed: once, at a moment that nothing in the process can know before."""
-
-
 @dataclass
 class Runner:
     """Runs steps and times them, in three ways: waited for as a whole, as a block, or part by part."""
@@ -130,17 +120,14 @@ class Runner:
     compiles: Callable[[], Compiles] = lambda: (0, 0.0)
     now: Now = time.perf_counter
     ranks: RankGroup = ONE_RANK
-    watch: Watch | None = None
+    begin_steady: Callable[[], None] = lambda: None  # is called once the warm-up is over
     timing: Timing = field(default_factory=Timing)
     ends: Ends = Ends()
     queues: bool = True  # whether a step may return before it is done, so that waiting for each lets the device idle
     has_least: bool = False  # whether the fewest blocks that are published are measured, however long they take
-    look_after_s: float = math.inf  # measured seconds after which `watch` looks, once
-    look_after_steps: float = math.inf  # measured steps after which it looks, if these are fewer
     measured_s: float = 0.0
     fastest_s: float = 0.0  # of the steps of warm-up, without the first and those that compiled; 0: there was no other
     _num_plain: int = 0
-    _last_batch: Any = None
 
     def why_end(self, seconds: float, step_s: float, *, is_least: bool = False) -> Stop | None:
         """Why nothing more begins that takes so many `seconds`, with steps of `step_s`; None if there is time."""
@@ -180,7 +167,7 @@ class Runner:
         else:  # all batches have the same size; asking each one would cost 2 % of a small model's step
             num_samples = num_steps * self.step.num_samples(batch)
         block = Block(num_steps=num_steps, num_samples=num_samples, seconds=seconds)
-        self._measured(seconds, num_samples, batch, num_steps)
+        self._measured(seconds, num_samples, num_steps)
         return block
 
     def step_in_parts(self) -> Block:
@@ -207,25 +194,10 @@ class Runner:
         timing.data_s.append(fetched - start)
         timing.copy_in_s.append(copied - fetched)
         timing.copy_out_s.append(end - computed)
-        self._measured(end - start, num_samples, batch, 1)
+        self._measured(end - start, num_samples, 1)
         return Block(num_steps=1, num_samples=num_samples, seconds=end - start)
 
-    def look_at_last(self) -> None:
-        """Has `watch` look at the last step if it was not time to before."""
-        if self.look_after_s < math.inf:
-            self.look_after_s = 0.0
-            self._measured(0.0, 0, self._last_batch, 0)
-
-    def _measured(self, seconds: float, num_samples: int, batch: Any, num_steps: int) -> None:
+    def _measured(self, seconds: float, num_samples: int, num_steps: int) -> None:
         self.measured_s += seconds
-        self._last_batch = batch
         self.timing.num_steady_samples += num_samples
-        self.timing.num_watched += num_steps
-        self.timing.num_after_look += num_steps
-        is_time = self.measured_s >= self.look_after_s or self.timing.num_watched >= self.look_after_steps
-        if self.watch is not None and is_time:
-            self.look_after_s = self.look_after_steps = math.inf
-            start = self.now()
-            self.watch.look(batch)
-            self.timing.dropped_s += self.now() - start
-            self.timing.num_after_look = 0
+        self.timing.num_steady_steps += num_steps

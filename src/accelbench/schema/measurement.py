@@ -344,18 +344,6 @@ class SystemSeries:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Witnessed:
-    """What the host saw of the process that timed a cell. The host runs no code of the cell."""
-
-    num_sections: Count  # timed sections that the process said it began and ended
-    timed_s: Seconds  # seconds of all sections, on the host's clock
-    late_s: Seconds  # how late the host heard of things meanwhile, at most
-    num_cores: Count  # on which the process's threads could run, at least, while something was timed
-    num_allowed_cores: Count  # the same when the process started
-    is_bound_outside: bool = False  # whether the environment has variables of OpenMP that bind threads to cores
-
-
-@dataclass(frozen=True, kw_only=True)
 class Data:
     """The data set that a cell read, as its manifest describes it."""
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accelbench.errors import UserError
-from accelbench.measuring import witness
+from accelbench.measuring import progress
 from accelbench.schema.cell import Server
 from accelbench.schema.vocab import Generator
 from accelbench.serving import generator, loadgen
@@ -53,7 +53,7 @@ def queries(size: int, max_batch: int, least: int, duration_s: float, until_s: f
 
 def raw_times(num: int) -> tuple[int, Times]:
     """The file of so many requests that outlives this process, and its rows, as `summary.ROWS`; 0: did not happen."""
-    path = witness.kept_path
+    path = progress.kept_path
     file = os.memfd_create("kept") if path is None else os.open(path, os.O_RDWR | os.O_APPEND)
     os.ftruncate(file, 32 * num)
     return file, np.frombuffer(mmap.mmap(file, 0), np.int64).reshape(4, -1)

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from accelbench.measuring import witness
 from accelbench.schema.cell import Server
 from accelbench.schema.text import MAX_REASON, beginning, is_out_of_memory, message_of, one_line
 from accelbench.schema.vocab import Generator, Protocol
@@ -165,7 +164,6 @@ class _Crew:
 
         def begin() -> None:
             wait()
-            witness.say(witness.Moment.begin)
             self.begin_ns[0] = now_ns()
 
         self._barrier = threading.Barrier(len(self.logs), action=begin)
@@ -177,7 +175,6 @@ class _Crew:
             thread.join()
         if self._failure is not None:
             raise self._failure
-        witness.say(witness.Moment.end)
         log = np.concatenate([np.array(each, np.int64).reshape(-1, 4) for each in self.logs])
         _, self.nums, self.began, self.ended = log[log[:, 0].argsort()].T
 

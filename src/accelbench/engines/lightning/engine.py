@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
-from itertools import chain, pairwise, repeat
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -18,26 +18,30 @@ from accelbench.engines.lightning.backends import Backend, Compilations, backend
 from accelbench.engines.lightning.feed import DrawnFeed, Feed, SingleItemLoader
 from accelbench.engines.lightning.global_state import hush_lightning
 from accelbench.engines.lightning.module import BenchModule, EpochStep, ImageTask, InferStep, TestStep, new_optimizer
-from accelbench.engines.lightning.outputs import NetworkOutputs, all_finite, described
+from accelbench.engines.lightning.outputs import NetworkOutputs, grad_modes, is_finite, needs_gradients
 from accelbench.engines.lightning.own.generate import GenerateWorkload
 from accelbench.engines.lightning.own.module_run import ModuleRun, ModuleTargetRun
-from accelbench.engines.lightning.precision import STORED_DTYPES, Observer, check_normalises, plugin_for
+from accelbench.engines.lightning.precision import (
+    STORED_DTYPES,
+    Observer,
+    after_first_call,
+    check_normalises,
+    plugin_for,
+)
 from accelbench.engines.lightning.ranks import Ranks, Seen, differences, digest, joined
-from accelbench.engines.lightning.structure import is_same, mapped, tensors_in
+from accelbench.engines.lightning.structure import mapped
 from accelbench.engines.lightning.weights import saved
 from accelbench.engines.lightning.work import busiest, count, watched
 from accelbench.engines.lightning.workloads import Images, workload_of
 from accelbench.engines.served import powers_up_to
 from accelbench.engines.target import TargetRun
 from accelbench.errors import UnsupportedError, UserError
-from accelbench.measuring.breakdown import has_time, measure_breakdown
+from accelbench.measuring.breakdown import measure_breakdown
 from accelbench.measuring.clock import NUM_INFER_EPOCHS
-from accelbench.measuring.promises import check_timed
 from accelbench.schema.cell import Cell, Options
 from accelbench.schema.measurement import Measurement, Observed, Work
 from accelbench.schema.vocab import XLA, Device, Library, Mode, Precision, Protocol, Span
 
-NUM_GIVEN_AGAIN = 3
 # Mistakes in names, imports and arguments: no device and no precision mends them.
 EVERYWHERE = (ImportError, SyntaxError, NameError, AttributeError, TypeError)
 
@@ -98,11 +102,10 @@ def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> Work:
     batch = mapped(next(iter(workload.feed)), lambda tensor: tensor.to(device))
     try:
         if cell.mode != Mode.train:
-            with torch.no_grad():
-                workload.check_first(workload.task.infer(network.eval(), batch))
+            workload.check_first(_inferred(workload.task, network, batch))
         else:
             zoo.check_trainable(network, cell.model)
-            output, loss = workload.task.train(network.train(), batch)
+            output, loss = workload.task.train(network.train() if training.has_mode(network) else network, batch)
             workload.check_first(output)
             loss.backward()
             new_optimizer(cell.model, list(training.trainable(network).values()))
@@ -112,6 +115,18 @@ def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> Work:
             error.add_note(f"its input is images of shape {shape}: model.batch names a function that makes others")
         raise
     return count(cell, network, workload.task, batch)
+
+
+def _inferred(task: Any, network: torch.nn.Module, batch: Any) -> Any:
+    if training.has_mode(network):
+        network.eval()
+    try:
+        with torch.no_grad():
+            return task.infer(network, mapped(batch, torch.Tensor.clone))
+    except RuntimeError as error:
+        if not needs_gradients(error):
+            raise
+        return task.infer(network, batch)
 
 
 def count_step(cell: Cell) -> Work:
@@ -150,12 +165,12 @@ class _Run(NetworkOutputs):
     ranks: Ranks
     feed: Feed
     test_feed: Feed
+    no_inference_mode = False  # whether the network does not run in torch.inference_mode
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> None:
         super().__init__(cell, data_folder, backend, ranks)
         self.workload = workload_of(cell, data_folder, backend, ranks)
         self.feed = self.workload.feed
-        self.watch = self
         if self.to_target is not None:
             self.to_target.begin(Span.build)
         self.is_compiled = options.prepare_compiler(cell.options)  # its imports are no part of build_s
@@ -180,7 +195,7 @@ class _Run(NetworkOutputs):
         self.module.num_parts = ranks.num
         self.trainer = trainer_for(cell, backend, ranks)
         self.observer = Observer(self.network)
-        self.first_output = self.network.register_forward_hook(self._check_output)
+        after_first_call(self.network, lambda inputs, output: self.workload.check_first(output))
 
     def run_steps(self) -> None:
         """Has the Trainer call back, with a step over the whole window or over one epoch."""
@@ -198,8 +213,7 @@ class _Run(NetworkOutputs):
         else:
             self.trainer.fit(module, loader)
         if self.trains and self.fits:
-            self.seen.training.end = self.trained.states()
-            self.seen.training.evaluating = training.evaluating(self.network)
+            self.trained.note_end(self.trainer.optimizers)
 
     def _train_to_target(self, to_target: TargetRun) -> None:
         """Each of the Trainer's epochs is an interval, and its validation an evaluation; see `engines.target`."""
@@ -227,11 +241,6 @@ class _Run(NetworkOutputs):
         module.conduct, module.evaluate = train, evaluate
         self.trainer.fit(module, SingleItemLoader(()), SingleItemLoader(held_out))
 
-    def _check_output(self, network: torch.nn.Module, inputs: object, output: object) -> None:
-        self.first_output.remove()  # one look is enough
-        self.check_computed(output)
-        self.workload.check_first(output)
-
     def _note_built(self, step: InferStep) -> None:
         """On Lightning's first call: the model and the optimiser are on the device by then."""
         if math.isnan(self.build_s):
@@ -240,7 +249,7 @@ class _Run(NetworkOutputs):
             self.backend.hold(STORED_DTYPES[self.cell.precision])
             if self.trains:
                 self.trained = training.TrainedNetwork(self.network, self.seen.training)
-                self.seen.training.start = self.trained.states() if self.fits else {}
+                self.seen.training.before = self.trained.states() if self.fits else {}
             if self.is_compiled:  # compiled code runs no hooks: let them see the plain network first
                 with watched(self.seen.products):
                     options.run_plain(self.network, step, self.workload.example())
@@ -251,28 +260,47 @@ class _Run(NetworkOutputs):
             self.ranks.follow(step, self.backend.wait)
             self.last_result = step.result
             return
+        if self.trains:
+            self._measure(step)
+        else:
+            self._infer(step)
+
+    def _infer(self, step: InferStep) -> None:
+        """Measures with as little of autograd as the network allows."""
+        for mode in grad_modes():
+            try:
+                with mode:
+                    self._measure(step)
+                return
+            except Exception as error:
+                if self.timing.num_warmup_steps or self.computes_gradients or not needs_gradients(error):
+                    raise
+                self.computes_gradients = not isinstance(mode, torch.inference_mode)
+                self.no_inference_mode = True
+
+    def _measure(self, step: InferStep) -> None:
+        if isinstance(self.feed, DrawnFeed) and self.feed.varies:
+            step.samples_of_last = self.feed.samples_of_last  # type: ignore[attr-defined]
         self.measure_window(step)
         if isinstance(self.workload, GenerateWorkload):
             self.generation = self.workload.generation(self.timing.num_kept)
         if self.trains:
             with self.seen.checking():
-                self.seen.training.end = self.trained.states()
+                self.trained.note_end(self.trainer.optimizers)
         if self.limits.has_time_for_phases(self.timing.step_s):
             self.breakdown = measure_breakdown(step, self.backend, self.cell.breakdown_s, ranks=self.ranks)
             self.operators = busiest(step, self.backend, self.ranks)
         self.ranks.begin(0)  # the others follow no more
         # In training a copy of the loss, which further steps of a CUDA graph overwrite.
         self.last_result = step.result.clone() if self.trains else step.result
-        if not self.trains:
-            self._keep_outputs(step)
-        self._look_further(step)
+        self._keep_output(step)
 
     def _epoch(self, step: InferStep) -> None:
         self._note_built(step)
         self.measure_epoch(step)
         self.last_result = step.result
         if not self.trains and self.ranks.leads and len(self.epochs) == NUM_INFER_EPOCHS:
-            self._keep_outputs(step)
+            self._keep_output(step)
 
     def further_step(self) -> InferStep:
         """The network itself: it keeps nothing of a batch."""
@@ -283,59 +311,18 @@ class _Run(NetworkOutputs):
         loss = self.checked_loss(self.ranks.total(step.loss_sum) / num_samples)
         return loss, None if step.task.reconstructs else self.ranks.total(step.num_right) / num_samples
 
-    @check_timed
-    def start(self) -> None:
+    def begin_steady(self) -> None:
         if self.trains:
-            self.seen.training.start = self.trained.states()
+            with self.seen.checking():
+                self.seen.training.before = self.trained.states()
 
-    @check_timed
-    def look(self, batch: Any) -> None:
-        """Keeps the step's batch, and its weights or its output."""
-        if self.trains:
-            self.timed = batch, []
-            self.seen.training.looked = self.trained.states()
-        else:
-            self.check_computed(self.step.result)
-            workload, result = self.workload, self.step.result
-            if isinstance(workload, GenerateWorkload):
-                batch = workload.seen(batch, result)
-            self.timed = batch, described(result, workload.num_rows, self.rows_of(workload.num_rows))
-
-    @check_timed
-    def _look_further(self, step: InferStep) -> None:
-        """Runs further steps on batches that were never fed: what they compute, train and keep."""
-        if self.is_one_step or self.ranks.num > 1 or not has_time(self.timing.step_s, self.cell.timeout_s):
-            return
-        self.note_resources()
-        seen = self.seen.training
-        if self.trains:
-            self.trained.note_settings(self.trainer.optimizers)
-            if self.is_plain:
-                unseen = self.workload.unseen()
-                with training.noting_gradients(training.trainable(self.network), seen), watched(self.seen.products):
-                    step.compute(step.copy_in(unseen))
-                seen.num_later = 1
-                # Once more if so: a hard output may be the same by chance.
-                seen.keeps_outputs = all(self._gives_again(step) for _ in range(NUM_GIVEN_AGAIN))
-        self._replay()
-        if self.trains:
-            seen.later = self.trained.states()
-
-    def _gives_again(self, step: InferStep) -> bool:
-        """Whether of three forward passes of training on different inputs two neighbours alone give the same."""
-        batches = [self.workload.unseen() for _ in range(3)]
-        outputs = []
-        for batch in batches:
-            with step.context():
-                output, _ = step.task.train(self.network, step.copy_in(batch))
-            outputs.append([tensor.detach().clone() for tensor in tensors_in(output)])
-        same = [is_same(*pair) for pair in pairwise(outputs)]
-        return any(same) and not all(same) and not any(is_same(*pair) for pair in pairwise(batches))
-
-    def _keep_outputs(self, step: InferStep) -> None:
-        """Keeps outputs of inference in the first rank, once everything was measured."""
-        self.step, self.seen.modes = step, training.training_in_inference(self.network)
-        self.keep_outputs(self.workload.num_rows, self.workload.shapes())
+    def _keep_output(self, step: InferStep) -> None:
+        """Keeps an output in the first rank, once everything was measured; of training only if it costs little."""
+        self.step = step
+        if not self.trains:
+            self.seen.modes = training.training_in_inference(self.network)
+        if not self.trains or self.is_plain:
+            self.keep_output(self.workload.example())
 
     def _seen(self) -> Seen:
         assert self.resources is not None
@@ -345,15 +332,13 @@ class _Run(NetworkOutputs):
         known = {"num_devices": backend.num_devices, "threads": threads, "tokens_per_sample": tokens}
         observed = self.observer.observed(self, **known, loss=loss)
         weights = digest(self.network) if self.trains and self.ranks.num > 1 else None
-        return Seen(observed, self.resources, all_finite(self.last_result), weights)
+        return Seen(observed, self.resources, is_finite(self.last_result), weights)
 
     def observe(self) -> Observed | None:
         """What all ranks observed, in the first one."""
         seen = self.ranks.gather(self._seen())
         if not self.ranks.leads:
             return None
-        if not all(each.finite for each in seen):
-            self.mark_not_finite()
         found, self.resources = joined(seen)
         loss = None if found.loss is None else self.checked_loss(found.loss)
         self.defects += differences(seen)
@@ -364,6 +349,16 @@ class _Run(NetworkOutputs):
         of_rank = count(self.cell, self.network, self.workload.task, self.workload.example())
         return of_rank.of_devices(self.ranks.num)
 
+    def notes(self) -> Iterator[str]:
+        yield from super().notes()
+        if self.no_inference_mode:
+            mode = "with gradients" if self.computes_gradients else "under torch.no_grad"
+            yield f"inference ran {mode}: the network does not run in torch.inference_mode"
+        if isinstance(self.feed, DrawnFeed) and self.feed.copies:
+            yield "the network or its loss changes its batch in place: each step gets a copy of the batch"
+
     def warnings(self) -> Iterator[str]:
+        if isinstance(self.feed, DrawnFeed) and self.feed.repeats:
+            yield "data.pipeline=fresh: its batch function returned the same batch again"
         if self.is_compiled:
             yield from options.compile_warnings(self.cell.options)

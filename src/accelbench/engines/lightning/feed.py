@@ -1,6 +1,7 @@
 """Batches: gathered from arrays, decoded from pictures, or random; and how they are handed to Lightning."""
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import count as count_from
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,12 @@ from accelbench.data.order import Order, num_drawn_ahead
 from accelbench.engines.images import arrays_of, is_random, order_of
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.ranks import RANK_SEEDS
-from accelbench.engines.lightning.structure import tensors_in
+from accelbench.engines.lightning.structure import is_same, mapped, num_bytes, tensors_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Mode, Pipeline
 
 JPEG = b"\xff\xd8\xff"  # how such a file begins
+MAX_COMPARED = 3  # fresh batches that are compared with the one before
 # Images (uint8; floats if random) and labels (int64), or only images.
 Batch = tuple[Tensor, ...]
 
@@ -123,25 +125,84 @@ class DrawnFeed:
     """Batches without end that `draw` makes on the host: a few in advance, which are repeated, or `fresh` ones.
 
     `put` copies a batch to the device, where it is repeated; without it several batches are repeated on the host.
-    `batches` are those that are repeated; of fresh ones, the first, which is given first.
+    `batches` are those that are repeated; of fresh ones, the first, which is given first. `count` counts the samples of
+    a batch, if that differs between batches.
     """
 
     def __init__(
-        self, draw: Callable[[], Any], num_samples: int, *, fresh: bool = False, put: Callable[[Any], Any] | None = None
+        self,
+        draw: Callable[[], Any],
+        num_samples: int,
+        *,
+        fresh: bool = False,
+        put: Callable[[Any], Any] | None = None,
+        count: Callable[[Any], int] | None = None,
     ) -> None:
-        self.draw, self.num_samples, self.fresh = draw, num_samples, fresh
-        self.batches = [draw()]
+        self.draw, self.num_samples, self.fresh, self.count = draw, num_samples, fresh, count
+        self.copies = False  # whether each step gets a copy, since the code changes its batch
+        self.repeats = False  # whether a fresh batch was equal to the one before
+        self.num_compared = 0
+        first = draw()
         if put is not None:
-            self.batches = [put(self.batches[0])]
-        elif not fresh:
-            num_bytes = sum(tensor.nbytes for tensor in tensors_in(self.batches[0]))
-            self.batches += [draw() for _ in range(num_drawn_ahead(num_bytes) - 1)]
+            self.batches = [put(first)]
+        elif fresh:
+            self.batches = [first]
+        else:
+            self.batches = [first, *(draw() for _ in range(num_drawn_ahead(num_bytes(first)) - 1))]
+        self.nums = [count(batch) for batch in self.batches] if count is not None else []
+        self.given: list[int] = []  # samples of the batches that were given, if they differ
 
     def __iter__(self) -> Iterator[Any]:
+        if self.fresh:
+            yield from self._fresh()
+        looked_at = copied(self.batches[0])
+        before = signature(looked_at)
+        self._note(0)
+        yield looked_at
+        # This runs once the step is done that got the batch.
+        self.copies = self.copies or signature(looked_at) != before
+        for index in count_from(1):
+            place = index % len(self.batches)
+            self._note(place)
+            batch = self.batches[place]
+            yield copied(batch) if self.copies else batch
+
+    def _fresh(self) -> Iterator[Any]:
         while True:
-            yield from self.batches
-            if self.fresh:
-                self.batches = [self.draw()]
+            for place, batch in enumerate(self.batches):
+                self._note(place)
+                yield batch
+            last, self.batches = self.batches[0], [self.draw()]
+            if self.count is not None:
+                self.nums = [self.count(batch) for batch in self.batches]
+            # A look at the first few is enough, and takes no time of later steps.
+            if self.num_compared < MAX_COMPARED:
+                self.num_compared += 1
+                self.repeats = self.repeats or is_same(last, self.batches[0])
+
+    def _note(self, place: int) -> None:
+        if self.nums:
+            self.given.append(self.nums[place])
+
+    @property
+    def varies(self) -> bool:
+        """Whether batches differ in their samples."""
+        return len(set(self.nums)) > 1 or (self.fresh and bool(self.nums))
+
+    def samples_of_last(self, num_steps: int) -> int:
+        """Samples in the batches that were given last."""
+        return sum(self.given[len(self.given) - num_steps :])
+
+
+def copied(batch: Any) -> Any:
+    """A copy of a batch, as a loader would give it."""
+    with torch.inference_mode(False):
+        return mapped(batch, lambda tensor: tensor.detach().clone())
+
+
+def signature(batch: Any) -> list[tuple[int, bool]]:
+    """What shows that code has changed a batch: versions of its tensors, and whether they require gradients."""
+    return [(tensor._version, tensor.requires_grad) for tensor in tensors_in(batch)]
 
 
 Feed = ArrayFeed | JpegFeed | DrawnFeed

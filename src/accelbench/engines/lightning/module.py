@@ -5,6 +5,7 @@ Lightning calls `training_step` once per epoch or window, with the iterator over
 Trainer, accelerator, strategy and precision are Lightning's.
 """
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.precision import step_context
 from accelbench.engines.lightning.structure import mapped, tensors_in
 from accelbench.engines.targets import check_call, import_path
-from accelbench.errors import UserError
+from accelbench.errors import UnsupportedError, UserError
 from accelbench.schema.vocab import Augment, Phase
 from accelbench.schema.workload import ModelSpec
 
@@ -50,6 +51,12 @@ def new_optimizer(model: ModelSpec, parameters: list[nn.Parameter]) -> Optimizer
     if not isinstance(made, Optimizer):
         raise UserError(f"model.optimizer={path}: should return a torch.optim.Optimizer, not a {type(made).__name__}")
     return made
+
+
+def needs_closure(optimizer: Optimizer) -> bool:
+    """Whether its `step` takes a function that computes the loss, as that of LBFGS."""
+    closure = inspect.signature(optimizer.step).parameters.get("closure")
+    return closure is not None and closure.default is inspect.Parameter.empty
 
 
 @dataclass(frozen=True)
@@ -225,6 +232,12 @@ class TrainStep(InferStep):
         # Lightning scales losses only for its wrapped optimiser; this is the plain one, so fp16_mixed scales here.
         self.scaler = getattr(module.trainer.precision_plugin, "scaler", None)
         self.reduce_gradients = module.backend.reduce_gradients
+        if needs_closure(self.optimizer):
+            if self.scaler is not None:
+                raise UnsupportedError(
+                    "fp16_mixed scales no loss of an optimiser that computes it again: use bf16_mixed"
+                )
+            self.compute = self.compute_with_closure  # type: ignore[method-assign]
 
     def compute(self, batch: Any) -> Any:
         """Updates the weights and returns the loss."""
@@ -247,6 +260,29 @@ class TrainStep(InferStep):
         self.note(output, loss, batch)
         self.end_step()
         self.result = loss.detach()
+        return self.result
+
+    def compute_with_closure(self, batch: Any) -> Any:
+        """The same with an optimiser, such as LBFGS, that computes the loss several times in a step."""
+        first: list[tuple[Any, Tensor]] = []
+
+        def closure() -> Tensor:
+            self.optimizer.zero_grad()
+            with self.context():
+                output, loss = self.task.train(self.network, batch)
+            self.mark(Phase.forward)
+            loss.backward()
+            self.reduce_gradients(self.optimizer)
+            self.mark(Phase.backward)
+            if not first:
+                first.append((output, loss.detach()))
+            return loss
+
+        self.optimizer.step(closure)
+        self.mark(Phase.optimizer)
+        output, self.result = first[0]
+        self.note(output, self.result, batch)
+        self.end_step()
         return self.result
 
     def note(self, output: Any, loss: Tensor, batch: Any) -> None:

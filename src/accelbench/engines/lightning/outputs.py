@@ -1,101 +1,120 @@
-"""The tensors of a network's output: what they are, their rows that are compared, and how they are computed again."""
+"""What a measured network of PyTorch gives, and what a newly built one with its weights gives on the CPU."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+import pytorch_lightning as pl
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from accelbench.engines.cell_run import CellRun
-from accelbench.engines.lightning import structure
 from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.global_state import flush_denormals
+from accelbench.engines.lightning.global_state import (
+    DETERMINISTIC,
+    flush_denormals,
+    new_tensors_in,
+    restore,
+    values_of_a_cell,
+)
 from accelbench.engines.lightning.module import InferStep
-from accelbench.engines.lightning.structure import mapped, num_rows, tensors_in
-from accelbench.engines.lightning.work import Counter, watched
-from accelbench.errors import UnsupportedError, UserError
-from accelbench.measuring.output_check import MAX_ROW_NUMBERS, NUM_ROWS, Output, OutputTensor, References, batch_axes
-from accelbench.schema.vocab import XLA, Device, Pipeline
+from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES, cast_module, cast_tensor
+from accelbench.engines.lightning.structure import arrays_in, mapped, parts_of, tensors_in
+from accelbench.engines.lightning.training import has_mode
+from accelbench.engines.lightning.work import watched
+from accelbench.errors import UnsupportedError
+from accelbench.measuring.checks import NewNetwork, Output
+from accelbench.schema.vocab import XLA, Precision
 
 if TYPE_CHECKING:
     from accelbench.engines.lightning.workloads import Workload
 
-LAZY = "the output is computed only when it is read, which no step does: return plain tensors"
 GAIN = 1.5  # of weights: for most activations, neither does the influence of an input vanish, nor does it explode
-# Where the subclasses of tensors come from that compute at once.
-TRUSTED = frozenset({"torch", "torchvision", "torchao", "transformers", "tensordict"})
+# Of an error of torch that a network meets which needs gradients to infer, such as forces.
+OF_GRADIENTS = ("inference tensor", "does not require grad", "inference_mode", "outside InferenceMode")
 
 
-def all_finite(output: object) -> bool:
+def is_finite(output: object) -> bool:
     """Whether every floating-point number of an output is finite."""
-    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors_in(output) if tensor.is_floating_point())
-
-
-def described(output: object, size: int, rows: Sequence[int]) -> Output:
-    """The tensors of an output for a batch of `size` samples, with these rows of them, or fewer if rows are large."""
-    return [_described(tensor.detach(), size, rows) for tensor in tensors_in(output)]
-
-
-def _described(tensor: Tensor, size: int, rows: Sequence[int]) -> OutputTensor:
-    shape = tuple(tensor.shape)
-    axes = batch_axes(shape, size)
-    if not axes or not tensor.is_floating_point():
-        return OutputTensor(shape)
-    values = tensor.cpu()  # first of all: XLA would compile the selection
-    most = max(1, MAX_ROW_NUMBERS * size // max(1, values.numel()))
-    chosen = torch.tensor(rows[:most])
-    # `double` copies: a further step may overwrite the output.
-    return OutputTensor(shape, {axis: values.movedim(axis, 0)[chosen].double().numpy() for axis in axes})
-
-
-def computes_when_read(output: object) -> bool:
-    """Whether reading the tensors of an output, for the first time, runs operators, or may run the user's code."""
-    with Counter() as ran:
-        kinds = {type(tensor) for tensor in tensors_in(output)} - {Tensor, nn.Parameter}
-    return ran.num_operators > 0 or any(kind.__module__.partition(".")[0] not in TRUSTED for kind in kinds)
+    parts = [part for tensor in tensors_in(output) for part in parts_of(tensor)]
+    return all(bool(torch.isfinite(part).all()) for part in parts if part.is_floating_point())
 
 
 def size_of(output: object, sizes: Sequence[int]) -> int:
-    """The first of `sizes` that a dimension of an output's tensors has; 1 if none has, so that it is compared whole.
+    """The first of `sizes` that a dimension of an output's tensors has; 1 if none has.
 
     It is for batches whose samples a function of the user counts: an output may have one row for each row of the batch,
     such as a node, or one for each sample, such as a graph, or one for all.
     """
-    shapes = [tuple(tensor.shape) for tensor in tensors_in(output)]
-    return next((size for size in sizes if any(batch_axes(shape, size) for shape in shapes)), 1)
+    lengths = {length for tensor in tensors_in(output) if not tensor.is_nested for length in tensor.shape}
+    return next((size for size in sizes if size in lengths), 1)
+
+
+def grad_modes() -> Iterator[AbstractContextManager[Any]]:
+    """What inference runs in: as Lightning's Trainer does, or, if the network needs gradients, with less of it."""
+    yield torch.inference_mode()
+    yield torch.no_grad()
+    yield torch.enable_grad()  # type: ignore[no-untyped-call]
+
+
+def needs_gradients(error: Exception) -> bool:
+    """Whether an error of inference is explained by gradients that the network needs."""
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in OF_GRADIENTS)
+
+
+def state_of(network: nn.Module) -> dict[str, Tensor]:
+    """The weights of a network, and copies of its buffers, which a further step may change."""
+    state = {name: each.detach() for name, each in network.named_parameters()}
+    return state | {name: each.detach().clone() for name, each in network.named_buffers()}
 
 
 @torch.no_grad()
-def changed(network: nn.Module, *, other: bool) -> nn.Module:
-    """The network; with `other`, its weights keep an input's influence through many layers, and none is 0."""
-    if other:  # each time others
-        torch.manual_seed(SystemRandom().randrange(2**31))
-    for parameter in network.parameters() if other else ():
-        if parameter.is_floating_point() and parameter.dim() > 1:
-            parameter.copy_(torch.randn_like(parameter) * GAIN / math.sqrt(parameter[0].numel()))
-        elif parameter.is_floating_point():
-            parameter.add_(torch.rand_like(parameter), alpha=0.1)
-    return network
+def adopt(network: nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Gives a new network on the CPU the state of another one, apart from what differs by rounding only."""
+    own = {**dict(network.named_parameters()), **dict(network.named_buffers())}
+    if own.keys() != state.keys() or any(own[name].shape != each.shape for name, each in state.items()):
+        return  # options have changed its layers: then a seed gives both the same weights
+    for name, tensor in own.items():
+        if tensor.layout != torch.strided or tensor.is_quantized:
+            continue
+        measured = state[name].to("cpu")
+        if not torch.equal(tensor.to(measured.dtype), measured):
+            tensor.copy_(measured)
+
+
+@torch.no_grad()
+def draw_again(network: nn.Module) -> None:
+    """Gives a network other weights and buffers: they keep an input's influence through many layers, and none is 0."""
+    torch.manual_seed(SystemRandom().randrange(2**31))
+    for tensor in [*network.parameters(), *network.buffers()]:
+        if tensor.is_floating_point() and tensor.dim() > 1:
+            tensor.copy_(torch.randn_like(tensor) * GAIN / math.sqrt(max(1, tensor[0].numel())))
+        elif tensor.is_floating_point():
+            tensor.add_(torch.rand_like(tensor), alpha=0.1)
+
+
+def use_mode_of(network: nn.Module, other: nn.Module) -> None:
+    """Sets each layer of a network to train or to evaluate, as that of another one is."""
+    layers, others = list(network.modules()), list(other.modules())
+    if len(layers) == len(others):
+        for layer, its in zip(layers, others, strict=True):
+            if has_mode(layer) and has_mode(its):
+                layer.training = its.training
 
 
 class NetworkOutputs(CellRun):
     """A run of a network of PyTorch: what its further steps compute."""
 
     backend: Backend
+    network: nn.Module
     workload: "Workload"
     step: InferStep  # of the timed part, which further steps are like
     last_result: Any  # of it
-    is_plain: bool  # whether it runs operator by operator in this process alone, so that each can be watched
-    compared_on: Any = None  # the batch on the device that outputs are compared for
-
-    def check_computed(self, output: object) -> None:
-        if computes_when_read(output):
-            raise UserError(f"model.target={self.cell.model.definition}: {LAZY}")
+    is_plain: bool  # whether it runs operator by operator in this process, so that each can be watched
+    computes_gradients = False  # whether inference runs with gradients, which the network needs
+    state: Mapping[str, Tensor]  # of the network before its output was kept
 
     def check_layout(self) -> None:
         """Raises an UnsupportedError if `channels_last` has no effect on the inputs."""
@@ -122,67 +141,64 @@ class NetworkOutputs(CellRun):
     def in_worker(self) -> AbstractContextManager[Any]:
         return nullcontext() if self.cell.device in XLA else torch.inference_mode()
 
-    def numbers(self, result: Any) -> NDArray[Any]:
-        floats = [each.detach().cpu().double() for each in tensors_in(result) if each.is_floating_point()]
-        return np.concatenate([np.zeros(0), *(each.flatten().numpy() for each in floats)])
+    def plain_network(self) -> nn.Module:
+        """The measured network, as it was before it was compiled."""
+        plain: nn.Module = getattr(self.network, "_orig_mod", self.network)
+        return plain
 
-    def _replay(self) -> None:
-        """Looks for kept results, unless no input is ever fed twice; a short batch takes less time."""
-        if self.cell.data.pipeline == Pipeline.fresh or self.timed is None:
-            return
-        fed = structure.on_host(self.timed[0])
-        if num_rows(fed) in (0, num_rows(self.workload.example())):
-            self.look_for_kept_results(lambda: mapped(fed, Tensor.clone), lambda: self.workload.alike(fed))
+    def unseen_batch(self) -> tuple[Any, bool]:
+        return self.workload.unseen()
 
-    def compared_inputs(self) -> tuple[Any, Any]:
-        """In host memory."""
-        fed = self.workload.example() if self.timed is None else structure.on_host(self.timed[0])
-        unseen = self.workload.unseen()
-        if next(tensors_in(fed)).shape != next(tensors_in(unseen)).shape:  # the epoch's last batch was looked at
-            fed = self.workload.example()
-            self.timed = self.timed and (self.timed[0], None)
-        return fed, unseen
+    def last_output(self) -> Output:
+        return [] if self.trains else arrays_in(self.step.result)
 
-    def seed_output(self, number: int) -> None:
-        torch.manual_seed(number)
+    def measured_output(self, batch: Any) -> Output:
+        self.state = state_of(self.plain_network())
+        pl.seed_everything(0, verbose=False)
+        step = self.step
+        with watched(self.seen.products) if self.is_plain else nullcontext():
+            on_device = step.copy_in(mapped(batch, Tensor.clone))
+            if not self.trains:
+                result = step.compute(on_device)
+            else:
+                with step.context():
+                    result = step.task.train(self.network, on_device)
+        return arrays_in(result)
 
-    def reordered_inputs(self, batch: Any, order: Sequence[int]) -> Any:
-        return structure.reordered(batch, order) if num_rows(batch) == len(order) else None
+    def new_network(self, precision: Precision, *, other: bool = False) -> NewNetwork:
+        dtype = STORED_DTYPES[precision]
+        with torch.inference_mode(False), new_tensors_in(torch.float32):
+            network = self.built_anew()
+            adopt(network, self.state)
+        if other:
+            draw_again(network)
+        network = cast_module(network, dtype)
+        if has_mode(network):
+            network.train(self.trains)
+        use_mode_of(network, self.plain_network())
+        # The user's code may have changed it while the network was built.
+        restore({**values_of_a_cell(allow_tf32=False), DETERMINISTIC: 0})
+        own = {name: buffer.clone() for name, buffer in network.named_buffers()}
 
-    def mixed_inputs(self, batch: Any, other: Any, rows: Sequence[int]) -> Any:
-        return structure.mixed(batch, other, rows) if num_rows(batch) == self.workload.num_rows else None
+        def run(batch: Any, seed: int) -> Output:
+            with torch.no_grad():
+                for name, buffer in network.named_buffers():
+                    if name in own:
+                        buffer.copy_(own[name])
+            pl.seed_everything(seed, verbose=False)
+            # The user's code may change its batch.
+            copied = mapped(batch, lambda tensor: cast_tensor(tensor.clone(), dtype))
+            context = torch.autocast("cpu", DTYPES[precision]) if precision in MIXED else nullcontext()
+            with context, new_tensors_in(dtype), torch.set_grad_enabled(self.trains or self.computes_gradients):
+                return arrays_in(self.computed_anew(network, copied, dtype))
 
-    def inputs_of_rows(self, batch: Any, rows: Sequence[int]) -> list[int]:
-        given = self.workload.task.infer(lambda *args, **kwargs: (args, kwargs), batch)  # type: ignore[arg-type]
-        return structure.keys_of_rows(given, rows, self.workload.num_rows)
+        return run
 
-    def measured_output(self, batch: Any, rows: Sequence[int]) -> Output:
-        """From a further step. Its inputs are copied over those of the last one, where they keep their addresses."""
-        if self.cell.options.cuda_graphs:  # a graph overwrites its earlier result
-            self.last_result = [tensor.clone() for tensor in tensors_in(self.last_result)]
-        whole = mapped(batch, Tensor.clone)
-        if self.compared_on is None or self.cell.device in XLA or not structure.copied_into(self.compared_on, whole):
-            self.compared_on = self.step.copy_in(whole)
-        is_watched = self.is_plain and not self.seen.products.total
-        with watched(self.seen.products) if is_watched else nullcontext():
-            result = self.step.compute(self.compared_on)
-        if computes_when_read(result):
-            self.defects.append(LAZY)
-        return described(result, self.workload.num_rows, rows)
+    def built_anew(self) -> nn.Module:
+        """A newly built network in host memory."""
+        return self.workload.build()
 
-    def references(self) -> References:
-        cell, num_rows = self.cell, self.workload.num_reference_rows
-        rounds_alike = cell.device == Device.cpu and self.is_plain and not cell.options.change_output
-        return (
-            super()
-            .references()
-            ._replace(
-                num_rows=num_rows,
-                # For whole batches: those of other sizes are rounded in another order.
-                same=cell.precision if rounds_alike and num_rows == NUM_ROWS else None,
-                same_random=self.is_reference and self.is_plain,  # in other formats torch draws other numbers
-            )
-        )
-
-    def reference_outputs(self, batches: Sequence[Any], **how: Any) -> list[Output]:
-        return self.workload.reference(batches, self.rows, **how)
+    def computed_anew(self, network: nn.Module, batch: Any, dtype: torch.dtype) -> Any:
+        """What a newly built network, whose weights have `dtype`, gives for a batch."""
+        task = self.workload.task_in(dtype)
+        return task.train(network, batch) if self.trains else task.infer(network, batch)

@@ -1,5 +1,6 @@
 """Precision: Lightning's plugin for each word, and which precision really ran."""
 
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -13,6 +14,7 @@ from pytorch_lightning.plugins.precision import MixedPrecision
 from pytorch_lightning.plugins.precision.xla import XLAPrecision
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.module import register_module_forward_hook
 from torch.utils.hooks import RemovableHandle
 
 from accelbench.engines.formats import FORMATS, word_for
@@ -58,7 +60,7 @@ class XLAPerStep(XLAPrecision):
             self.autocast_context_manager = partial(torch.autocast, "xla", dtype=computed, cache_enabled=False)
 
     def convert_module(self, module: nn.Module) -> nn.Module:
-        return module.to(self._desired_dtype)
+        return cast_module(module, self._desired_dtype)
 
     def convert_input(self, data: Any) -> Any:
         return apply_to_collection(data, Tensor, _convert_fp_tensor, dst_type=self._desired_dtype)
@@ -68,6 +70,16 @@ class XLAPerStep(XLAPrecision):
         return context
 
     module_init_context = forward_context = tensor_init_context
+
+
+def cast_tensor(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """The tensor in `dtype` if it is of real floating-point numbers: no format of 16 bits holds complex ones."""
+    return tensor.to(dtype) if tensor.is_floating_point() else tensor
+
+
+def cast_module(module: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """Casts the weights and buffers of a module, as `cast_tensor` does."""
+    return module._apply(lambda tensor: cast_tensor(tensor, dtype))
 
 
 def plugin_for(precision: Precision, torch_type: str) -> lightnings.Precision:
@@ -85,7 +97,9 @@ def unmixed_plugin(precision: Precision, plugins: Any = lightnings) -> Any:
     if precision == Precision.fp64:
         return plugins.DoublePrecision()
     if precision in (Precision.fp16, Precision.bf16):
-        return plugins.HalfPrecision("16-true" if precision == Precision.fp16 else "bf16-true")
+        plugin = plugins.HalfPrecision("16-true" if precision == Precision.fp16 else "bf16-true")
+        plugin.convert_module = partial(cast_module, dtype=STORED_DTYPES[precision])  # its own drops imaginary parts
+        return plugin
     return plugins.Precision()
 
 
@@ -105,35 +119,65 @@ def step_context(plugin: Any) -> Callable[[], AbstractContextManager[Any]]:
 WATCHED = (nn.Linear, nn.modules.conv._ConvNd, nn.RNNBase)
 
 
+def after_first_call(network: nn.Module, look: Callable[[Any, Any], object]) -> RemovableHandle:
+    """Has `look(inputs, output)` called after the next call of `network`; the network itself gets no hook."""
+
+    def once(module: nn.Module, inputs: Any, output: Any) -> None:
+        if module is network:
+            handle.remove()
+            look(inputs, output)
+
+    handle = register_module_forward_hook(once)
+    return handle
+
+
 class Observer:
-    """Watches the first step of a network: which dtypes and device its matrix products really used.
+    """Watches the first step of a network, for what is not watched operator by operator: in what its layers computed.
 
     It looks at the first layer that runs and has a weight matrix: the dtype of its result is what was computed in. If
     no such layer runs, it looks at the network's own output, or at its input if the output has no such numbers.
     """
 
     def __init__(self, network: nn.Module) -> None:
-        self.weights: Tensor
+        self.network = network
         self.result: Tensor | None = None
-        watched = [each for each in network.modules() if each is network or isinstance(each, WATCHED)]
-        self.handles: list[RemovableHandle] = [each.register_forward_hook(self.see) for each in watched]
+        layers = {id(each) for each in network.modules() if each is network or isinstance(each, WATCHED)}
 
-    def see(self, module: nn.Module, inputs: Any, output: Any) -> None:
-        """Keeps a result of `module`, which may be the network, if it has none yet."""
+        def look(module: nn.Module, inputs: Any, output: Any) -> None:
+            if id(module) in layers:
+                self.handle.remove()
+                self.see(inputs, output)
+
+        self.handle = register_module_forward_hook(look)
+
+    def see(self, inputs: Any, output: Any) -> None:
+        """Keeps a result, if there is none yet."""
         results = [tensor for tensor in tensors_in((output, inputs)) if tensor.is_floating_point()]
         if self.result is None and results:
             self.result = results[0]
-            self.weights = next((each for each in module.parameters() if each.is_floating_point()), results[0])
-        for handle in self.handles:
-            handle.remove()
+
+    def stored(self) -> Tensor | None:
+        """A tensor in the format that most weights are stored in, of real numbers if there are any."""
+        sizes: Counter[torch.dtype] = Counter()
+        examples: dict[torch.dtype, Tensor] = {}
+        for each in self.network.parameters():
+            if each.is_floating_point() or each.is_complex():
+                sizes[each.dtype] += each.numel() if each.is_floating_point() else 0
+                examples.setdefault(each.dtype, each)
+        return examples[sizes.most_common(1)[0][0]] if sizes else None
 
     def observed(self, run: Any, **known: Any) -> Observed:
-        """What ran, as it was seen here, and as the backend of a `CellRun` tells; and what else the run has `known`."""
-        if self.result is None:
-            raise UnsupportedError("the network computes nothing with floating-point numbers")
-        stored, computed = (str(tensor.dtype).removeprefix("torch.") for tensor in (self.weights, self.result))
-        computed = run.seen.products.most or computed  # if all products of a step were watched
-        kind = self.result.device.type
+        """What ran, as it was seen, and as the backend of a `CellRun` reports; and what else the run has `known`."""
+        self.handle.remove()  # of layers that never ran
+        products, asked = run.seen.products, FORMATS[run.cell.precision]
+        weights = self.stored()
+        stored = asked.stored if weights is None else real_format(weights)
+        of_result = asked.computed if self.result is None else real_format(self.result)
+        computed = products.ran_in(asked.computed) or of_result
+        places = [each.device.type for each in (weights, self.result) if each is not None]
+        kind = max(products.devices, key=products.devices.__getitem__, default=None) or next(
+            iter(places), run.backend.torch_type
+        )
         return Observed(
             device=run.backend.ran_on(kind),
             device_name=run.device_name(),
@@ -141,3 +185,9 @@ class Observer:
             cudnn_benchmark=torch.backends.cudnn.benchmark if kind == "cuda" else None,
             **{"num_devices": 1, "threads": torch.get_num_threads(), **known},
         )
+
+
+def real_format(tensor: Tensor) -> str:
+    """NumPy's name of the format of a tensor's numbers; of complex ones, of their parts."""
+    dtype = tensor.real.dtype if tensor.is_complex() else tensor.dtype
+    return str(dtype).removeprefix("torch.")

@@ -8,8 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+from accelbench.measuring.checks import numbers_of
 
 
 def tensors_in(structure: object) -> Iterator[Tensor]:
@@ -20,7 +24,7 @@ def tensors_in(structure: object) -> Iterator[Tensor]:
         yield from chain.from_iterable(map(tensors_in, structure.values()))
     elif isinstance(structure, tuple | list):
         yield from chain.from_iterable(map(tensors_in, structure))
-    elif dataclasses.is_dataclass(structure):
+    elif dataclasses.is_dataclass(structure) and not isinstance(structure, type):
         yield from tensors_in([getattr(structure, item.name) for item in dataclasses.fields(structure)])
 
 
@@ -64,76 +68,91 @@ def on_host(structure: Any) -> Any:
 
 def num_rows(structure: object) -> int:
     """The first dimension of the first tensor that has one; 0 without."""
-    return next((len(tensor) for tensor in tensors_in(structure) if tensor.dim()), 0)
+    return next((tensor.size(0) for tensor in tensors_in(structure) if tensor.dim()), 0)
 
 
-def reordered(structure: Any, order: Sequence[int]) -> Any:
-    """The structure whose tensors of as many rows have row `order[i]` in the place of row i."""
-    indices, size = torch.tensor(order), len(order)
-    return mapped(structure, lambda tensor: tensor[indices] if tensor.dim() and len(tensor) == size else tensor)
+def num_bytes(structure: object) -> int:
+    """Bytes of its tensors; of sparse and nested ones, of the numbers that they hold."""
+    return sum(part.nbytes for tensor in tensors_in(structure) for part in parts_of(tensor))
 
 
-def mixed(structure: Any, other: Any, rows: Sequence[int]) -> Any:
-    """The structure with these rows of the tensors of another one that have as many rows; of others, its tensors.
+def parts_of(tensor: Tensor) -> Sequence[Tensor]:
+    """The plain tensors that hold the contents of a tensor, which may be sparse, nested or quantised."""
+    if tensor.is_nested:
+        return list(tensor.unbind())
+    if tensor.layout == torch.sparse_coo:
+        whole = tensor.coalesce()
+        return [whole.indices(), whole.values()]
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    if tensor.is_quantized:
+        return [tensor.dequantize()]
+    return [tensor]
 
-    None if it is the same as the other in a further row: then it can't be said whether that row's output should change.
+
+def arrays_in(structure: object) -> list[NDArray[Any]]:
+    """Copies of the numbers of a structure's tensors and arrays, in host memory; see `checks.numbers_of`."""
+    arrays = []
+    for leaf in _leaves(structure):
+        parts = parts_of(leaf.detach()) if isinstance(leaf, Tensor) else [leaf]
+        arrays += [numbers_of(_array(part)) for part in parts]
+    return arrays
+
+
+def _leaves(structure: object) -> Iterator[Any]:
+    if isinstance(structure, np.ndarray):
+        if structure.dtype.kind in "fiubc":
+            yield structure
+    elif isinstance(structure, Mapping):
+        yield from chain.from_iterable(map(_leaves, structure.values()))
+    elif isinstance(structure, tuple | list):
+        yield from chain.from_iterable(map(_leaves, structure))
+    else:
+        yield from tensors_in(structure)
+
+
+def _array(part: Any) -> NDArray[Any]:
+    if not isinstance(part, Tensor):
+        return np.asarray(part)
+    values = part.cpu().resolve_conj().resolve_neg()
+    if values.dtype in (torch.bfloat16, torch.float16) or values.dtype.itemsize == 1 and values.is_floating_point():
+        values = values.float()
+    return values.numpy()
+
+
+def varied(structure: Any) -> Any:
+    """A batch with other contents: its samples change places; None if none of its tensors can be changed.
+
+    Where a tensor may be an index into others, such as the offsets of bags, or there is one sample, floating-point
+    numbers become a little smaller instead.
     """
-    size, chosen = num_rows(structure), torch.tensor(rows, dtype=torch.int64)
-    same = torch.ones(size, dtype=torch.bool)
-    tensors = []
-    for mine, its in zip(tensors_in(structure), tensors_in(other), strict=True):
-        if mine.dim() and mine.shape == its.shape and len(mine) == size:
-            same &= (mine == its).flatten(1).all(1) if mine.dim() > 1 else mine == its
-            tensors.append(mine.index_copy(0, chosen, its[chosen]))
-        else:
-            tensors.append(its)
-    same[chosen] = False
-    return None if same.any() else refilled(structure, tensors)
+    size = num_rows(structure)
+    tensors = list(tensors_in(structure))
+    plain = all(tensor.layout == torch.strided and not tensor.is_nested for tensor in tensors)
+    if size > 1 and plain and not any(map(_may_be_an_index, tensors)):
+        order = torch.randperm(size - 1).add(1).tolist()
+        indices = torch.tensor([*order, 0])
+        moved = mapped(structure, lambda each: each[indices] if each.dim() and each.size(0) == size else each)
+        if not is_same(moved, structure):
+            return moved
+    if not any(tensor.is_floating_point() for tensor in tensors):
+        return None
+    factor = random.SystemRandom().uniform(0.9, 0.95)
+    return mapped(structure, lambda each: each * factor if each.is_floating_point() else each)
 
 
-def keys_of_rows(structure: Any, rows: Sequence[int], size: int) -> list[int]:
-    """Hashes of what these rows, of `size`, have in all tensors; a tensor that has no such rows belongs to each."""
-
-    def hashed(tensor: Tensor) -> int:
-        content: bytes = tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes()
-        return hash((tensor.shape, tensor.dtype, content))
-
-    tensors = [tensor.detach().cpu() for tensor in tensors_in(structure)]
-    whole = hash(tuple(hashed(tensor) for tensor in tensors if not tensor.dim() or len(tensor) != size))
-    by_row = [tensor for tensor in tensors if tensor.dim() and len(tensor) == size]
-    return [hash((whole, *(hashed(tensor[row]) for tensor in by_row))) for row in rows]
-
-
-def varied_rows(structure: Any, size: int) -> Any:
-    """A structure of the same kind with other contents: its rows are in another order, each a little different."""
-    # Floating-point numbers are a thousandth smaller. In each row of whole numbers one of them takes another one's
-    # place, as tokens or pixels may; a row with one number, and a mask, are left as they are.
-
-    def changed(tensor: Tensor) -> Tensor:
-        if tensor.is_floating_point():
-            return tensor * random.SystemRandom().uniform(0.998, 0.999)
-        has_rows = tensor.dim() > 1 and len(tensor) == size and tensor[0].numel() > 1
-        if not has_rows or tensor.dtype == torch.bool or tensor.max() - tensor.min() < 2:
-            return tensor
-        flat = tensor.flatten(1).clone()
-        for row in flat:
-            first, second = random.SystemRandom().sample(range(len(row)), 2)
-            row[first] = row[second]
-        return flat.reshape(tensor.shape)
-
-    return mapped(reordered(structure, random.SystemRandom().sample(range(size), size)), changed)
+def _may_be_an_index(tensor: Tensor) -> bool:
+    """Whether it holds whole numbers in ascending order, in one dimension."""
+    if tensor.dim() != 1 or tensor.is_floating_point() or tensor.dtype == torch.bool or tensor.size(0) < 2:
+        return False
+    return bool((tensor.diff() >= 0).all())
 
 
 def is_same(one: Any, other: Any) -> bool:
     """Whether the tensors of two structures are the same, number by number."""
-    return all(torch.equal(*pair) for pair in zip(tensors_in(one), tensors_in(other), strict=False))
-
-
-def copied_into(structure: Any, source: Any) -> bool:
-    """Copies the tensors of `source` into those of `structure`; False, and nothing is copied, if the shapes differ."""
-    pairs = list(zip(tensors_in(structure), tensors_in(source), strict=False))
-    if [pair[0].shape for pair in pairs] != [pair[1].shape for pair in pairs]:
+    ours, theirs = ([part for tensor in tensors_in(each) for part in parts_of(tensor)] for each in (one, other))
+    if len(ours) != len(theirs):
         return False
-    for into, tensor in pairs:
-        into.copy_(tensor)
-    return True
+    return all(mine.dtype == its.dtype and torch.equal(mine, its) for mine, its in zip(ours, theirs, strict=True))

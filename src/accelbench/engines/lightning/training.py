@@ -1,14 +1,12 @@
-"""The weights of a network in PyTorch while it trains; see `measuring.promises`."""
+"""The weights of a network in PyTorch while it trains; see `measuring.checks`."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from functools import partial
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from accelbench.measuring.promises import State, States, Training
+from accelbench.measuring.checks import State, States, Training
 
 BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by the bytes of a number
 
@@ -28,20 +26,13 @@ def _state(tensor: Tensor) -> State:
     return State(int(bits.sum(dtype=torch.int64)), max(abs(float(low)), abs(float(high))))
 
 
-@contextmanager
-def noting_gradients(parameters: Mapping[str, Tensor], into: Training) -> Iterator[None]:
-    """While it is entered, notes which of the parameters get a gradient, whatever becomes of it afterwards."""
-    gradients = into.gradients = set() if into.gradients is None else into.gradients
-
-    def note(name: str, parameter: Tensor) -> None:
-        into.reached.add(name)
-        if parameter.grad is not None and bool((parameter.grad != 0).any()):
-            gradients.add(name)
-
-    with ExitStack() as hooks:
-        for name, each in parameters.items():
-            hooks.callback(each.register_post_accumulate_grad_hook(partial(note, name)).remove)
-        yield
+def _has_gradient(tensor: Tensor) -> bool:
+    """Whether its last gradient, which may be sparse, is not 0."""
+    gradient = tensor.grad
+    if gradient is None:
+        return False
+    values = gradient if gradient.layout == torch.strided else gradient.coalesce().values()
+    return bool(torch.count_nonzero(values))
 
 
 class TrainedNetwork:
@@ -53,23 +44,26 @@ class TrainedNetwork:
 
     def _trained(self) -> dict[str, Tensor]:
         """The tensors that were trainable when the first step began."""
-        return {name: each for name, each in self.network.named_parameters() if name in self.into.names}
+        names = set(self.into.names)
+        return {name: each for name, each in self.network.named_parameters() if name in names}
 
     def states(self) -> States:
         return {name: _state(each.detach()) for name, each in self._trained().items() if each.numel()}
 
-    def note_settings(self, optimizers: Iterable[Any]) -> None:
-        """After the steady state: what the weights are trained with."""
-        parameters = self._trained()
-        self.into.is_coarse = any(each.element_size() <= 2 for each in parameters.values())  # numbers of 16 bits
-        self.into.sizes = {name: each.numel() for name, each in parameters.items()}
-        self.into.learning_rates = [group["lr"] for each in optimizers for group in each.param_groups]
-        self.into.evaluating = evaluating(self.network)
+    def note_end(self, optimizers: Iterable[Any]) -> None:
+        """After the steady state: what became of the weights, and what they are trained with."""
+        into, parameters = self.into, self._trained()
+        into.after = self.states()
+        into.is_coarse = any(each.element_size() <= 2 for each in parameters.values())  # numbers of 16 bits
+        into.sizes = {name: each.numel() for name, each in parameters.items()}
+        into.gradients = {name for name, each in parameters.items() if _has_gradient(each)}
+        into.learning_rates = [float(group["lr"]) for each in optimizers for group in each.param_groups]
+        into.evaluating = evaluating(self.network)
 
 
 def _in_mode(layer: nn.Module, *, training: bool, name: str = "") -> Iterator[tuple[str, nn.Module]]:
     """The topmost layers that are in training mode, or in evaluation mode, with their names."""
-    if layer.training == training:
+    if getattr(layer, "training", training) == training:  # a frozen module of TorchScript has no mode
         yield name or "the network", layer
         return
     for child_name, child in layer.named_children():
@@ -83,7 +77,7 @@ def evaluating(network: nn.Module) -> list[str]:
         parameters = list(layer.parameters())
         return any(each.requires_grad for each in parameters) if parameters else _drops(layer)
 
-    return [name for name, layer in _in_mode(network, training=False) if has_part(layer)]
+    return [name for name, layer in _in_mode(network, training=False) if has_part(layer) and has_mode(layer)]
 
 
 def training_in_inference(network: nn.Module) -> tuple[list[str], list[str]]:
@@ -95,9 +89,14 @@ def training_in_inference(network: nn.Module) -> tuple[list[str], list[str]]:
             _drops(each) or isinstance(each, nn.modules.batchnorm._NormBase) for each in layer.modules()
         )
 
-    found = list(_in_mode(network, training=True))
+    found = [each for each in _in_mode(network, training=True) if has_mode(each[1])]
     of_dropout = [name for name, layer in found if _drops(layer)]
     return of_dropout, [name for name, layer in found if not _drops(layer) and changes(layer)]
+
+
+def has_mode(layer: nn.Module) -> bool:
+    """Whether it can be set to train and to evaluate: a frozen or an exported module can not."""
+    return not isinstance(layer, torch.jit.ScriptModule | torch.fx.GraphModule) and hasattr(layer, "training")
 
 
 def _drops(layer: nn.Module) -> bool:

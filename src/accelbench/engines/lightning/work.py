@@ -19,15 +19,17 @@ from torch import Tensor, nn
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.profiler import profile
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import conv_flop_count, flop_registry, sdpa_backward_flop_count
 
 from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.module import new_optimizer
-from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES
+from accelbench.engines.lightning.module import needs_closure, new_optimizer
+from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES, real_format
 from accelbench.engines.lightning.structure import mapped, tensors_in
-from accelbench.measuring.promises import Products
+from accelbench.engines.lightning.training import has_mode
+from accelbench.measuring.checks import Products
 from accelbench.measuring.runner import ONE_RANK, RankGroup, Step
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Operator, Work
@@ -38,6 +40,7 @@ aten = torch.ops.aten
 MAX_REASON = 300  # characters
 MAX_OPERATORS = 10
 OF_GENERATION = "the operators of a generation are too many to count"
+OF_CLOSURES = "how often the optimiser computes the loss in a step differs"
 
 # What is in the names of PyTorch's operators that multiply matrices or compute as much: one of them that has no formula
 # makes the count unknown. All others compute a few operations with each number, which are not counted, or move numbers.
@@ -65,7 +68,9 @@ def count(cell: Cell, network: nn.Module, task: Any, batch: Any) -> Work:
     counter, precision, train = Counter(), cell.precision, cell.mode == Mode.train
     try:
         with _FakeTensors(allow_non_fake_inputs=True):
-            network = _hollow(network, STORED_DTYPES[precision]).train(train)
+            network = _hollow(network, STORED_DTYPES[precision])
+            if has_mode(network):
+                network.train(train)
             batch = mapped(batch, lambda tensor: _empty(tensor, tensor.dtype))
             context = torch.autocast("cpu", dtype=DTYPES[precision]) if precision in MIXED else nullcontext()
             with counter, nullcontext() if train else torch.inference_mode():  # as it is timed
@@ -75,6 +80,8 @@ def count(cell: Cell, network: nn.Module, task: Any, batch: Any) -> Work:
                     found[1].backward()
             if train:
                 optimizer = new_optimizer(cell.model, [each for each in network.parameters() if each.requires_grad])
+                if needs_closure(optimizer):
+                    return Work(uncounted=[OF_CLOSURES])
                 optimizer.step()  # creates its state
                 with counter:
                     optimizer.step()
@@ -116,6 +123,7 @@ class Counter(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.flops_in: collections.Counter[str] = collections.Counter()  # format -> operations of its products
+        self.flops_on: collections.Counter[str] = collections.Counter()  # the same by the type of their device
         self.bytes = 0
         self.num_operators = 0
         self.uncounted: set[str] = set()
@@ -148,8 +156,9 @@ class Counter(TorchDispatchMode):
         self.num_operators += 1
         self.bytes += _num_bytes(func, args, kwargs, result)
         if formula is not None:
-            name_of_format = str(next(tensors_in(args)).dtype).removeprefix("torch.")
-            self.flops_in[name_of_format] += formula(*args, **kwargs, out_val=result)
+            factor, num = next(tensors_in(args)), formula(*args, **kwargs, out_val=result)
+            self.flops_in[INTEGERS.get(func.overloadpacket) or real_format(factor)] += num
+            self.flops_on[factor.device.type] += num
         elif not _has_no_flops(func):
             self.uncounted.add(str(func.overloadpacket))
         return result
@@ -159,9 +168,20 @@ class Counter(TorchDispatchMode):
 def watched(into: Products) -> Iterator[None]:
     """Watches the operators of one or several steps on the CPU or a GPU, backward passes included."""
     counter = Counter()
-    with counter:
-        yield
+
+    def look(module: nn.Module, inputs: Any) -> None:
+        """A thread of the user's own code does not have the counter."""
+        if counter not in _get_current_dispatch_mode_stack():
+            into.in_other_threads = True
+
+    hook = register_module_forward_pre_hook(look)
+    try:
+        with counter:
+            yield
+    finally:
+        hook.remove()
     into.flops = dict(collections.Counter(into.flops) + counter.flops_in)
+    into.devices = dict(collections.Counter(into.devices) + counter.flops_on)
     into.uncounted |= counter.uncounted
 
 
@@ -268,7 +288,19 @@ def _lstm_backward(sequence: Tensor, weight: Tensor, recurrent: Tensor, *args: A
     return _lstm(sequence, weight, recurrent) + of_sequence + of_states
 
 
+def _quantised_linear(inputs: Tensor, *args: Any, out_val: Tensor, **_: Any) -> int:
+    return 2 * inputs.numel() * out_val.shape[-1]
+
+
+quantized = torch.ops.quantized
+# Operators of quantised layers -> the format that they multiply in.
+INTEGERS = {
+    **dict.fromkeys((quantized.linear, quantized.linear_relu), "int8"),
+    **dict.fromkeys((quantized.linear_dynamic, quantized.linear_relu_dynamic), "int8"),
+    **dict.fromkeys((quantized.linear_dynamic_fp16, quantized.linear_relu_dynamic_fp16), "float16"),
+}
 FORMULAS: dict[Any, Callable[..., int]] = {
+    **dict.fromkeys(INTEGERS, _quantised_linear),
     aten.convolution_backward: _convolution_backward,
     # In inference mode: without it, the operator would be taken apart, and compute in another format.
     aten.scaled_dot_product_attention: _attention,

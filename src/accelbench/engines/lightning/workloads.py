@@ -1,6 +1,6 @@
 """The workload of a cell, by its library and its batches: images here, others in `own`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -12,31 +12,29 @@ import torch
 from torch import Tensor, nn
 
 from accelbench.data.arrays import load_split
-from accelbench.engines.images import Shape, input_of, is_random, output_shapes, pictures_alike, unseen_images
+from accelbench.engines.images import input_of, is_random, unseen_images
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.feed import Feed, feed_of
 from accelbench.engines.lightning.module import ImageTask
 from accelbench.engines.lightning.own.generate import GenerateWorkload
-from accelbench.engines.lightning.own.workload import OwnWorkload, TransformersWorkload, of_new_network
+from accelbench.engines.lightning.own.workload import OwnWorkload, TransformersWorkload
 from accelbench.engines.lightning.precision import STORED_DTYPES
 from accelbench.engines.lightning.ranks import Ranks
 from accelbench.engines.lightning.structure import joined, mapped
 from accelbench.engines.served import NUM_DRAWN
 from accelbench.engines.targets import import_path
-from accelbench.measuring.output_check import NUM_SAMPLES, Output
 from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import Library, Mode, ModelOutput, Pipeline
+from accelbench.schema.vocab import Augment, Library, Mode, ModelOutput, Pipeline
+
+NUM_SAMPLES = 2  # different images of an example
 
 
 class Images:
     """A network that takes images, random ones or a data set's. All batches that it returns are in host memory.
 
-    `num_rows` of a batch each give a row of the output; the first output may show how many. `reference` runs the
-    network for the first `num_reference_rows` of the rows that it is given.
+    `num_rows` of a batch each give a row of the output; the first output may show how many.
     """
-
-    num_reference_rows = NUM_SAMPLES
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> None:
         self.cell, self.data_folder, self.backend, self.ranks = cell, data_folder, backend, ranks
@@ -59,7 +57,9 @@ class Images:
 
     def build(self) -> nn.Module:
         """A new network, its weights drawn from torch's generator."""
-        return zoo.build(self.cell.model, self.shape, self.num_classes)
+        pl.seed_everything(self.cell.seed, verbose=False)
+        network = zoo.build(self.cell.model, self.shape, self.num_classes)
+        return zoo.materialised(network, lambda lazy: self.task.infer(lazy, mapped(self.example(), Tensor.float)))
 
     def check_first(self, output: object) -> None:
         """Raises a UserError if the first step's output is not what the cell needs: logits, for the built-in loss."""
@@ -78,10 +78,6 @@ class Images:
 
     joined = staticmethod(joined)
 
-    def shapes(self) -> Sequence[Shape] | None:
-        """The shapes that the output may have; None if it may be any structure of tensors."""
-        return output_shapes(self.cell.model, self.num_rows, self.shape, self.num_classes)
-
     def example(self) -> Any:
         """A whole batch like the feed's: the first images, repeated; in training with labels."""
         images = self._first_images(NUM_SAMPLES)
@@ -96,36 +92,16 @@ class Images:
             return images[:num]
         return torch.as_tensor(np.asarray(load_split(self.data_folder, "test").images[:num]))
 
-    def unseen(self) -> tuple[Tensor, ...]:
-        """A further batch that the feed never gives, in training with labels."""
+    def unseen(self) -> tuple[tuple[Tensor, ...], bool]:
+        """A further batch, in training with labels, and whether the feed never gives it."""
         like = self._first_images(1)
         images = unseen_images(self.num_rows, tuple(like.shape[1:]), floats=like.is_floating_point())
         inputs = torch.from_numpy(images).to(like.dtype)
-        return (inputs, torch.randint(self.num_classes, (self.num_rows,))) if self.trains else (inputs,)
+        return ((inputs, torch.randint(self.num_classes, (self.num_rows,))) if self.trains else (inputs,)), True
 
-    def alike(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """A further batch that the feed never gives: other random images, or shifted pictures of the data set.
-
-        A step does as much on it as on `batch`.
-        """
-        images, *labels = batch
-        random = images.is_floating_point()
-        other = torch.randn(images.shape) if random else torch.from_numpy(pictures_alike(images.numpy()))
-        return (other.to(images.dtype), *labels)
-
-    def reference(self, batches: Sequence[tuple[Tensor, ...]], rows: Sequence[int], **how: Any) -> list[Output]:
-        """These rows of the outputs of a newly built network for each of `batches`; see `CellRun.reference_outputs`.
-
-        To be called outside of the Trainer, inside which torch creates new weights in the cell's precision.
-        """
-        pl.seed_everything(self.cell.seed, verbose=False)
-        chosen = torch.tensor(rows[:NUM_SAMPLES])
-        images, kept = [batch[0][chosen] for batch in batches], (len(chosen), range(len(chosen)))
-
-        def infer(network: nn.Module, batch: Tensor) -> Any:
-            return network(ImageTask(torch.get_default_dtype()).inputs(batch))
-
-        return of_new_network(self.build, infer, images, kept, **how)
+    def task_in(self, dtype: torch.dtype) -> ImageTask:
+        """The task for a network whose weights have `dtype`."""
+        return replace(self.task, dtype=dtype, augment=Augment.none)
 
     def tokens_per_sample(self) -> None:
         """Tokens of the batches over their samples; None if nothing counts them."""

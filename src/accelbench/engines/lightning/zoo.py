@@ -8,7 +8,7 @@ logit for two classes: softmax and sigmoid are part of the loss. The autoencoder
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -94,6 +94,39 @@ def _custom(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     if not isinstance(network, nn.Module):
         made = type(network).__name__
         raise UserError(f"model.target={model.definition}: should make a torch.nn.Module, not a {made}")
+    return with_modes(network)
+
+
+class AsItIs(nn.Module):
+    """A module that can't be set to train or to evaluate, such as a frozen or an exported one."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.network(*args, **kwargs)
+
+    def train(self, mode: bool = True) -> Self:
+        return self
+
+
+def with_modes(network: nn.Module) -> nn.Module:
+    """The network, in an `AsItIs` if it refuses to be set to train."""
+    try:
+        return network.train(network.training)
+    except Exception:  # AttributeError of TorchScript, NotImplementedError of torch.export
+        return AsItIs(network)
+
+
+def materialised(network: nn.Module, run: Callable[[nn.Module], object]) -> nn.Module:
+    """The network; lazy layers get their weights from one call of `run`, which feeds a batch."""
+    tensors = [*network.parameters(), *network.buffers()]
+    if any(isinstance(each, nn.parameter.UninitializedTensorMixin) for each in tensors):
+        training = network.training
+        with torch.no_grad():
+            run(network.eval())
+        network.train(training)
     return network
 
 

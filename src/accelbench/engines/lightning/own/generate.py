@@ -9,6 +9,7 @@ import inspect
 import time
 from collections.abc import Sequence
 from random import SystemRandom
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -16,10 +17,9 @@ from torch import Tensor, nn
 
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.own.architectures import TokenMaker
-from accelbench.engines.lightning.own.workload import OwnTask, TransformersWorkload, of_new_network
+from accelbench.engines.lightning.own.workload import OwnTask, TransformersWorkload
 from accelbench.engines.lightning.ranks import Ranks
 from accelbench.errors import UserError
-from accelbench.measuring.output_check import Output
 from accelbench.schema.cell import Cell
 from accelbench.schema.generation import Generation
 
@@ -78,10 +78,10 @@ class Generates(OwnTask):
         return [*(kept[index] for index in compared), torch.cat(tokens, 1)]
 
     def all_at_once(self, network: nn.Module, batch: Any) -> list[Tensor]:
-        """The logits that `infer` returns for ids to be fed, computed without a cache."""
+        """What `infer` returns for ids to be fed, computed without a cache."""
         ids, num_prompt = batch["input_ids"], self.generate.prompt_tokens
-        logits = network(input_ids=ids[:, :-1], use_cache=False).logits
-        return [logits[:, num_prompt - 1 + index] for index in self.compared]
+        logits = network(input_ids=ids[:, :-1], use_cache=False).logits[:, num_prompt - 1 :]
+        return [*(logits[:, index] for index in self.compared), logits.argmax(-1)]
 
     def _cache_of(self, network: nn.Module) -> Any:
         """An empty cache. A static one has room for all tokens, and keeps its tensors."""
@@ -127,24 +127,20 @@ class GenerateWorkload(TransformersWorkload):
         self.attention = getattr(config, "_attn_implementation", None)
         return Generates(network, self)
 
-    def _forced(self, prompts: Any, further: Tensor | None = None) -> dict[str, Tensor]:
-        """The prompts with further ids, which are drawn if none are given."""
-        if further is None:
-            further = TokenMaker(self.cell, self.num_samples, self.cell.generate.new_tokens)()["input_ids"]
+    def _forced(self, prompts: Any) -> dict[str, Tensor]:
+        """The prompts with further ids, which are drawn."""
+        further = TokenMaker(self.cell, self.num_samples, self.cell.generate.new_tokens)()["input_ids"]
         return {"input_ids": torch.cat([prompts["input_ids"], further], 1)}
 
     def example(self) -> Any:
         return self._forced(super().example())
 
-    def unseen(self) -> Any:
-        return self._forced(super().unseen())
+    def unseen(self) -> tuple[Any, bool]:
+        unseen, is_unseen = super().unseen()
+        return self._forced(unseen), is_unseen
 
-    def seen(self, batch: Any, result: Sequence[Tensor]) -> Any:
-        """The prompts of a timed generation, and the tokens that it gave."""
-        return self._forced(batch, result[-1])
-
-    def reference(self, batches: Sequence[Any], rows: Sequence[int], **how: Any) -> list[Output]:
-        return of_new_network(self.build, self.task.all_at_once, batches, (self.num_rows, rows), **how)
+    def task_in(self, dtype: torch.dtype) -> Any:
+        return SimpleNamespace(infer=self.task.all_at_once)
 
     def generation(self, num: int) -> Generation:
         """Of the last generations, so many."""

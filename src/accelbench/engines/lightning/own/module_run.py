@@ -5,40 +5,36 @@ A measured step is one batch of the Trainer's own loop with everything that the 
 
 import copy
 import importlib
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytorch_lightning as pl
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from accelbench.engines.cell_run import CellRun
-from accelbench.engines.lightning import outputs, structure, zoo
+from accelbench.engines.lightning import structure, zoo
 from accelbench.engines.lightning.backends import Backend
+from accelbench.engines.lightning.outputs import NetworkOutputs, state_of
 from accelbench.engines.lightning.own import trainer_loop as loop
 from accelbench.engines.lightning.own.user_module import UserModule
-from accelbench.engines.lightning.own.workload import count_note, counted, of_new_network
-from accelbench.engines.lightning.precision import Observer
-from accelbench.engines.lightning.training import TrainedNetwork, noting_gradients, trainable, training_in_inference
+from accelbench.engines.lightning.own.workload import count_note, counted
+from accelbench.engines.lightning.precision import Observer, cast_tensor
+from accelbench.engines.lightning.training import TrainedNetwork, training_in_inference
 from accelbench.engines.lightning.work import Counter, busiest, not_counted
 from accelbench.engines.target import TargetRun, ends_of
 from accelbench.errors import UnsupportedError, UserError
-from accelbench.measuring import witness
-from accelbench.measuring.breakdown import has_time, measure_breakdown
-from accelbench.measuring.output_check import MAX_WHY, Output
-from accelbench.measuring.promises import MAX_CYCLE, check_timed
+from accelbench.measuring.breakdown import measure_breakdown
+from accelbench.measuring.checks import MAX_WHY, Output
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Observed, Work
 from accelbench.schema.ranges import MAX_COUNT
 from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import Span
 
-MAX_AWAITED_S = 2.0  # of steps that are run until a weight changes
 
-
-class _UsersRun(CellRun):
+class _UsersRun(NetworkOutputs):
     """A run of the user's module. The arguments are those of `CellRun`."""
 
     backend: Backend
@@ -62,22 +58,22 @@ class _UsersRun(CellRun):
         yield from self.user_module.notes()
         yield from self.backend.notes()
 
+    def begin_steady(self) -> None:
+        if self.trains:
+            with self.seen.checking():
+                self.seen.training.before = self.trained.states()
+
 
 class ModuleRun(_UsersRun):
     """One cell's run."""
 
-    step: loop.LoopStep
+    step: loop.LoopStep  # type: ignore[assignment]
+    is_plain = False  # type: ignore[assignment]
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend) -> None:
         super().__init__(cell, data_folder, backend)
-        self.watch = self
         flag, count = self.user_module.owner_flag, self.user_module.count_samples
         self.step = loop.LoopStep(self._loop, flag, cell.batch_size, count, endless=not self.trains)
-        self.same_random = self.is_reference  # in other formats torch draws other numbers
-        # id of a compared batch -> the batch, which keeps it alive, and what predict_step got for it, on the CPU
-        self.called: dict[int, tuple[Any, Any]] = {}
-        self.timed_size = 0  # rows of the output that was looked at in the steady state
-        self.timed_given: Any = None  # what predict_step got for that, on the CPU
         self.counted: tuple[int, int] | None = None  # batches and the optimiser's steps before the steady state
 
     def _loop(self) -> None:
@@ -91,7 +87,7 @@ class ModuleRun(_UsersRun):
         try:
             step.advance()  # up to the first batch
             self.user_module.begin()
-            self.defects += self.user_module.changed_settings()
+            self.changes += self.user_module.changed_settings()
             self._note_built()
             self.backend.hold(torch.float32)  # between the steps: Lightning sets another around each
             with loop.noting_skipped(self.user_module.package, lambda: step.num_steps) as skipped:
@@ -100,19 +96,14 @@ class ModuleRun(_UsersRun):
                 self.note_resources()
                 if self.trains:
                     with self.seen.checking():
-                        self.seen.training.end = self.trained.states()
+                        self._note_end()
                 self._break_down()
                 self.looked = self._probed()
-                self.observer.see(self.module, None, self.looked.result)  # in training, forward may not run
-                weights = list(self.module.parameters()) if self.trains else []
-                if not outputs.all_finite([self.looked.result, weights]):
-                    self.mark_not_finite()
+                self.observer.see(None, self.looked.result)  # in training, forward may not run
                 self.work = self.work_of_step(self._count)
                 if not self.trains:
-                    self._keep_outputs()
-                if not self.is_one_step and has_time(self.timing.step_s, self.cell.timeout_s):
-                    self._look_further()
-                self.defects += self.user_module.changed_settings()
+                    self._keep_output()
+                self.changes += self.user_module.changed_settings()
         finally:
             step.stop()
 
@@ -128,27 +119,15 @@ class ModuleRun(_UsersRun):
         is_known = 0 < num <= MAX_COUNT and not self.step.num_early_ends
         return {"train" if self.trains else "test": num} if is_known else {}
 
-    @check_timed
-    def start(self) -> None:
-        if self.trains:
-            self.seen.training.start = self.trained.states()
-            self.counted = self.step.num_steps, self.trainer.global_step
+    def begin_steady(self) -> None:
+        super().begin_steady()
+        self.counted = self.step.num_steps, self.trainer.global_step
 
-    @check_timed
-    def look(self, batch: None) -> None:
-        """See `Watch`: looks at one more step, which is like those that are timed."""
-        look = self._probed()
-        if self.cell.model.samples is None and (rows := look.rows_left) is not None:
-            self.defects.append(f"the module's hooks left {rows[0]} of the {rows[1]} rows of a batch")
-        self.defects += self.user_module.changed_settings()
-        output: Output = []
-        if self.trains:
-            self.seen.training.looked = self.trained.states()
-        else:
-            self.timed_size, self.timed_given = self._size(look), structure.mapped(look.given, _on_cpu)
-            if self.timed_size:
-                output = outputs.described(look.result, self.timed_size, self.rows_of(self.timed_size))
-        self.timed = look.batch, output
+    def _note_end(self) -> None:
+        training = self.seen.training
+        self.trained.note_end(self.trainer.optimizers)
+        training.cycle = self.user_module.num_accumulated if self.module.automatic_optimization else None
+        training.gradients = None  # Lightning's loop may have set them to 0
 
     def _probed(self) -> loop.StepProbe:
         """Runs one more step, and looks at it."""
@@ -156,8 +135,6 @@ class ModuleRun(_UsersRun):
         with loop.wrapped(self.trainer, look.around, (*loop.PHASES, loop.LOADED)):
             self.step.compute(None)
         self.backend.wait()
-        if outputs.computes_when_read(look.result):
-            self.defects.append(outputs.LAZY)
         return look
 
     def _check_counts(self, skipped: set[int]) -> None:
@@ -167,13 +144,13 @@ class ModuleRun(_UsersRun):
             why = f"training_step returned None in {num_skipped} of {num} measured steps: Lightning trains nothing then"
             if num_skipped == num:
                 raise UserError(f"{self.user_module.flag}: {why}")
-            self.defects.append(why)
+            self.changes.append(why)
         if self.counted is not None and self.module.automatic_optimization:
             num_batches = self.step.num_steps - self.counted[0]
             made = self.trainer.global_step - self.counted[1]
             due = num_batches // self.user_module.asked.accumulate_grad_batches
             if made < due - 2:
-                self.defects.append(f"its optimisers made {made} steps in {num_batches} batches, and {due} were due")
+                self.changes.append(f"its optimisers made {made} steps in {num_batches} batches, and {due} were due")
 
     def _break_down(self) -> None:
         """Times the phases of further steps, and profiles one."""
@@ -187,102 +164,52 @@ class ModuleRun(_UsersRun):
     def _count(self) -> Work:
         """What one step has to do, from further real ones: one cycle of accumulated gradients."""
         counter, num_steps = Counter(), self.user_module.num_accumulated
-        noting = noting_gradients(trainable(self.module), self.seen.training) if self.trains else nullcontext()
         try:
-            with loop.wrapped(self.trainer, loop.counting(counter)), noting:
+            with loop.wrapped(self.trainer, loop.counting(counter)):
                 for _ in range(num_steps):
                     self.step.compute(None)
         except Exception as error:  # a user's module may raise anything
             return not_counted(error)
-        self.seen.products.flops, self.seen.products.uncounted = dict(counter.flops_in), counter.uncounted
-        self.seen.training.num_later = num_steps
+        products = self.seen.products
+        products.flops, products.devices = dict(counter.flops_in), dict(counter.flops_on)
+        products.uncounted = counter.uncounted
         return counter.work(num_steps)
 
-    def _keep_outputs(self) -> None:
+    def _keep_output(self) -> None:
         try:
             if not structure.num_rows(self.looked.batch):
                 raise UnsupportedError("its batches hold no tensors that accelbench finds")
             self.seen.modes = training_in_inference(self.module)
-            self.keep_outputs(self._size(self.looked), None)
+            self.keep_output()
         except Exception as error:  # a user's module may raise anything: it was measured all the same
             self.why_unchecked = beginning(one_line(message_of(error)), MAX_WHY)
 
-    @check_timed
-    def _look_further(self) -> None:
-        """Runs further steps on batches that were never fed: what they train and keep."""
-        if self.trains:
-            self.trained.note_settings(self.trainer.optimizers)
-            self._await_change()
-        if self.timed is not None and next(structure.tensors_in(self.timed[0]), None) is not None:
-            fed = self.timed[0]
-            num = structure.num_rows(fed)
-            never_fed = lambda: _filled(fed, structure.varied_rows(fed, num))  # noqa: E731
-            self.look_for_kept_results(lambda: copy.deepcopy(fed), never_fed)
-        if self.trains:
-            self.seen.training.later = self.trained.states()
+    def plain_network(self) -> nn.Module:
+        return self.module
 
-    def _await_change(self) -> None:
-        """Runs further steps until a weight changes, if none did: gradients may be accumulated by hand."""
-        training = self.seen.training
-        training.cycle = self.user_module.num_accumulated if self.module.automatic_optimization else None
-        if training.has_trained and not training.stopped:
-            return
-        for _ in range(min(MAX_CYCLE, int(MAX_AWAITED_S / self.timing.step_s))):
-            self.step.compute(None)
-            training.later = self.trained.states()
-            if training.later != training.end:
-                break
-            training.num_still += 1
+    def unseen_batch(self) -> tuple[Any, bool]:
+        """A batch of the loader, its samples in another order."""
+        other = structure.varied(self.looked.batch)
+        return (copy.deepcopy(self.looked.batch), False) if other is None else (other, True)
 
-    def seconds_of(self, batches: Sequence[Any]) -> float:
-        start = time.perf_counter()
-        for batch in batches:
-            self.step.given.append(batch)
-            self.step.compute(None)
-        self.backend.wait()
-        return time.perf_counter() - start
+    def last_output(self) -> Output:
+        return structure.arrays_in(self.looked.result)
 
-    def compared_inputs(self) -> tuple[Any, Any]:
-        """A batch of the loader, and its samples changed and in another order."""
-        if self.timed is None or self._size(self.looked) != self.timed_size:
-            self.timed = self.timed and (self.timed[0], None)
-            fed = copy.deepcopy(self.looked.batch)
-        else:
-            fed = copy.deepcopy(self.timed[0])
-            self.called[id(fed)] = fed, self.timed_given
-        self.compared = fed
-        return fed, structure.varied_rows(fed, structure.num_rows(fed))
-
-    def seed_output(self, number: int) -> None:
-        torch.manual_seed(number)
-
-    def reordered_inputs(self, batch: Any, order: Sequence[int]) -> Any:
-        return structure.reordered(batch, order) if structure.num_rows(batch) == len(order) else None
-
-    def mixed_inputs(self, batch: Any, other: Any, rows: Sequence[int]) -> Any:
-        return structure.mixed(batch, other, rows) if structure.num_rows(batch) == self.timed_size else None
-
-    def inputs_of_rows(self, batch: Any, rows: Sequence[int]) -> list[int]:
-        """Hashes of them; of a tuple, those of its first element alone: labels follow, which no output depends on."""
-        _, called = self.called.get(id(batch), (batch, batch))
-        first = called[0] if isinstance(called, tuple | list) else called
-        return structure.keys_of_rows(first, rows, structure.num_rows(batch))
-
-    def measured_output(self, batch: Any, rows: Sequence[int]) -> Output:
-        self.step.given.append(_filled(self.compared, batch))
+    def measured_output(self, batch: Any) -> Output:
+        self.state = state_of(self.module)
+        pl.seed_everything(0, verbose=False)
+        self.step.given.append(structure.refilled(copy.deepcopy(self.looked.batch), structure.tensors_in(batch)))
         look = self._probed()
-        self.called[id(batch)] = batch, structure.mapped(look.given, _on_cpu)
-        return outputs.described(look.result, self._size(look), rows)
+        # What predict_step got: a module without a Trainer has no hooks that change a batch.
+        self.given = structure.mapped(look.given, _on_cpu)
+        return structure.arrays_in(look.result)
 
-    def reference_outputs(self, batches: Sequence[Any], **how: Any) -> list[Output]:
-        """From a newly built module, without a Trainer, for what predict_step got."""
-        given, module = [self.called[id(each)][1] for each in batches], self.user_module
-        return of_new_network(module.rebuilt, module.predict, given, (self.timed_size, self.rows), **how)
+    def built_anew(self) -> nn.Module:
+        return self.user_module.rebuilt()
 
-    def _size(self, look: loop.StepProbe) -> int:
-        """The rows of an output: as many as the batch has, or as the user counts samples."""
-        rows, counted = structure.num_rows(look.batch), self.step.sizes[-1]
-        return outputs.size_of(look.result, (rows, counted)) if self.cell.model.samples else rows
+    def computed_anew(self, network: nn.Module, batch: Any, dtype: torch.dtype) -> Any:
+        given = structure.mapped(self.given, lambda tensor: cast_tensor(tensor.clone(), dtype))
+        return self.user_module.predict(network, given)
 
     def observe(self) -> Observed:
         loss = None if self.looked.loss is None else self.checked_loss(self.looked.loss)
@@ -316,8 +243,9 @@ class ModuleTargetRun(_UsersRun):
         trainer.fit(self.module, datamodule=self.user_module.data)
         if not self.to_target.is_over:
             raise UserError(f"{self.user_module.flag}: its training ended before it was evaluated at its end")
-        self.defects += [*self.user_module.changed_settings(), *self.backend.changed()]
-        self.seen.training.end = self.trained.states()
+        self.changes += [*self.user_module.changed_settings(), *self.backend.changed()]
+        self.trained.note_end(self.trainer.optimizers)
+        self.seen.training.gradients = None
 
     def _callback(self) -> Any:
         """Of the Trainer's package, which calls only its own."""
@@ -340,10 +268,9 @@ class ModuleTargetRun(_UsersRun):
         if length in (0, float("inf")):
             raise UserError(f"{user.owner_flag}: its train_dataloader tells no length, which protocol=target needs")
         self._note_built()
-        self.seen.training.start = self.trained.states()
+        self.seen.training.before = self.trained.states()
         self.length, self.ends = int(length), ends_of(self.cell.target, self.cell.epochs, int(length))
         self.next_end = next(self.ends)
-        witness.say(witness.Moment.begin)
         self.to_target.begin(Span.train)
 
     def _count(self, batch: Any) -> None:
@@ -376,7 +303,6 @@ class ModuleTargetRun(_UsersRun):
         if to_target.is_over or to_target.is_cut or is_last:
             to_target.is_over = self.trainer.should_stop = True
             to_target.end(self.timing)
-            witness.say(witness.Moment.end)
             self.note_resources()
         else:
             self.next_end = next(self.ends)
@@ -387,16 +313,9 @@ class ModuleTargetRun(_UsersRun):
 
     def observe(self) -> Observed:
         if self.observer.result is None:  # its training_step may not run forward
-            self.observer.see(self.module, None, next(self.module.parameters()))
+            self.observer.see(None, next(self.module.parameters()))
         return self.observer.observed(self)
 
 
-def _filled(batch: Any, contents: Any) -> Any:
-    """A copy of the batch, of the user's own type, with other contents."""
-    made = copy.deepcopy(batch)
-    structure.copied_into(made, contents)
-    return made
-
-
 def _on_cpu(tensor: Tensor) -> Tensor:
-    return tensor.detach().to("cpu", torch.float32 if tensor.is_floating_point() else tensor.dtype, copy=True)
+    return tensor.detach().to("cpu", copy=True)

@@ -1,8 +1,7 @@
 """A network on batches of the user's (`model.batch`), or one of the library transformers on random token ids."""
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from random import SystemRandom
 from typing import Any
@@ -14,21 +13,19 @@ from torch import Tensor, nn
 from accelbench.engines.lightning import structure, zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.feed import DrawnFeed
-from accelbench.engines.lightning.global_state import DETERMINISTIC, new_tensors_in, restore, values_of_a_cell
 from accelbench.engines.lightning.module import Loss, Put
-from accelbench.engines.lightning.outputs import changed, described, size_of
+from accelbench.engines.lightning.outputs import size_of
 from accelbench.engines.lightning.own.architectures import TokenMaker
-from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES
+from accelbench.engines.lightning.precision import STORED_DTYPES, cast_tensor
 from accelbench.engines.lightning.ranks import RANK_SEEDS, Ranks
-from accelbench.engines.lightning.structure import is_same, mapped, num_rows, refilled, tensors_in, varied_rows
+from accelbench.engines.lightning.structure import is_same, mapped, num_rows, refilled, tensors_in, varied
 from accelbench.engines.served import NUM_DRAWN
 from accelbench.engines.targets import check_call, import_path
 from accelbench.errors import UserError
-from accelbench.measuring.output_check import NUM_ROWS, Output
 from accelbench.schema.cell import Cell
 from accelbench.schema.ranges import MAX_COUNT
 from accelbench.schema.text import beginning, one_line
-from accelbench.schema.vocab import Pipeline, Precision
+from accelbench.schema.vocab import Pipeline
 from accelbench.schema.workload import ModelSpec
 
 MAX_SHOWN = 60  # characters of what a user's function returned
@@ -42,7 +39,7 @@ def put_batch(put: Put, batch: Any) -> Any:
 def tensors_of(should: str, batch: Any) -> list[Tensor]:
     """The tensors of a batch; a UserError, which begins with `should`, if it has no tensor."""
     tensors = list(tensors_in(batch))
-    if not isinstance(batch, Tensor | tuple | list | Mapping) or not tensors:
+    if not tensors:
         raise UserError(f"{should} a tensor, a tuple or a mapping of tensors, not a {type(batch).__name__}")
     return tensors
 
@@ -85,11 +82,8 @@ class BatchMaker:
         if any(tensor.device.type != "cpu" for tensor in tensors):
             raise UserError(f"{self.flag}: should return tensors on the CPU; accelbench moves them to the device")
         batch = mapped(made, self._cast)
-        num_samples = self._count(batch, tensors[0])
+        num_samples = self.count(batch)
         self.num_counted = self.num_counted or num_samples
-        if num_samples != self.num_counted:  # the samples of a block are those of a batch, times its steps
-            counts = f"counted {self.num_counted} samples in one batch and {num_samples} in another"
-            raise UserError(f"model.samples={self.model.samples}: {counts}: all batches should have as many")
         self.num_samples += num_samples
         if self.count_tokens is not None:
             self.num_tokens += counted("model.tokens", self.count_tokens, batch)
@@ -103,16 +97,22 @@ class BatchMaker:
     def _cast(self, tensor: Tensor) -> Tensor:
         if not tensor.is_floating_point():
             return tensor
-        cast = tensor.detach().to(self.dtype)
-        is_image = self.channels_last and cast.dim() == 4
+        cast = cast_tensor(tensor.detach(), self.dtype)
+        is_image = self.channels_last and cast.layout == torch.strided and cast.dim() == 4
         return cast.contiguous(memory_format=torch.channels_last) if is_image else cast
 
-    def _count(self, batch: Any, first: Tensor) -> int:
+    def count(self, batch: Any) -> int:
+        """Samples in a batch, as the user's function counts them, or as many as were asked for."""
         if self.count_samples is not None:
             return counted("model.samples", self.count_samples, batch)
-        if first.shape[:1] != (self.batch_size,):
+        first = next(tensors_in(batch))
+        if not first.dim() or first.size(0) != self.batch_size:
             asked = f"{self.flag}: was asked for {self.batch_size} samples"
-            raise UserError(f"{asked}, and its first tensor has the shape {tuple(first.shape)}: see model.samples")
+            size = "no dimension" if not first.dim() else f"{first.size(0)} rows"
+            raise UserError(
+                f"{asked}, and its first tensor has {size}: name a function in model.samples that counts the samples "
+                "of a batch"
+            )
         return self.batch_size
 
 
@@ -170,7 +170,7 @@ class OwnTask:
         output = self.infer(network, batch)
         loss = self.loss(output, batch)
         if not self._is_checked:
-            if not isinstance(loss, Tensor) or loss.dim() or not loss.requires_grad:
+            if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
                 raise UserError(f"{self.flag}: should return a scalar tensor that depends on trainable parameters")
             self._is_checked = True
         return output, loss
@@ -181,9 +181,7 @@ class OwnTask:
 
 def _taken(network: nn.Module, keys: Sequence[str], inputs: Sequence[str], flag: str) -> Sequence[str]:
     """The keys of a batch that the network gets: `inputs`, or those that its `forward` takes."""
-    parameters = inspect.signature(network.forward).parameters.values()
-    named = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
-    takes_any = any(each.kind == each.VAR_KEYWORD for each in parameters)
+    named, takes_any = _arguments(network)
     taken = inputs or [key for key in keys if takes_any or key in named]
     if not taken or set(taken) - set(keys):
         has, takes = ", ".join(map(str, keys)), ", ".join(inputs or named) or "nothing"
@@ -191,10 +189,20 @@ def _taken(network: nn.Module, keys: Sequence[str], inputs: Sequence[str], flag:
     return taken
 
 
-class OwnWorkload:
-    """See `workloads.Images`, which says what the methods do."""
+def _arguments(network: nn.Module) -> tuple[list[str], bool]:
+    """The names of `forward`'s arguments, and whether it takes others."""
+    if isinstance(network, zoo.AsItIs):
+        network = network.network
+    if isinstance(network, torch.jit.ScriptModule):
+        return [argument.name for argument in network.forward.schema.arguments[1:]], False
+    parameters = inspect.signature(network.forward).parameters.values()
+    named = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    return named, any(each.kind == each.VAR_KEYWORD for each in parameters)
 
-    num_reference_rows = NUM_ROWS
+
+class OwnWorkload:
+    """See `workloads.Images`, which describes the methods."""
+
     task: OwnTask  # known once the network is built
     joined: Callable[[Sequence[Any]], Any] = staticmethod(structure.joined)
 
@@ -205,7 +213,8 @@ class OwnWorkload:
         pl.seed_everything(cell.seed + RANK_SEEDS * ranks.part[0], verbose=False)
         pipeline = cell.data.pipeline
         put = partial(put_batch, backend.put) if pipeline == Pipeline.device else None
-        self.feed = DrawnFeed(self.maker, num, fresh=pipeline == Pipeline.fresh, put=put)
+        count = self.maker.count if cell.model.samples else None
+        self.feed = DrawnFeed(self.maker, num, fresh=pipeline == Pipeline.fresh, put=put, count=count)
         self.first, self.num_counted = self.feed.batches[0], self.maker.num_counted
         self.num_rows = num_rows(self.first)
 
@@ -223,7 +232,11 @@ class OwnWorkload:
         pl.seed_everything(self.cell.seed, verbose=False)
         network = zoo.build(self.cell.model, (), 0)
         self.task = self._task(network)
-        return network
+
+        def run(lazy: nn.Module) -> None:
+            self.task.infer(lazy, mapped(self.example(), lambda tensor: cast_tensor(tensor, torch.float32)))
+
+        return zoo.materialised(network, run)
 
     def check_first(self, output: object) -> None:
         """Any output will do. If samples are counted, it shows what its rows stand for."""
@@ -244,28 +257,22 @@ class OwnWorkload:
             check_joined(f"model.batch={model.batch}", pool, self.first, self.num_counted)
         return pool
 
-    def shapes(self) -> None:
-        return None
-
     def example(self) -> Any:
         return mapped(self.first, Tensor.cpu)
 
-    def unseen(self) -> Any:
-        """A batch that is drawn from a random seed. If it is one of the feed's, whatever the seed, it is varied."""
+    def unseen(self) -> tuple[Any, bool]:
+        """A batch that is drawn from a random seed, or, if its function gives the same again, a varied one."""
         pl.seed_everything(SystemRandom().randrange(2**31, 2**32), verbose=False)
         unseen = self._maker(self.num_samples)()  # of another maker, whose tokens do not count
-        tensors = list(tensors_in(unseen))
-        fed = ([tensor.cpu() for tensor in tensors_in(each)] for each in [self.first, *self.feed.batches])
-        if any(is_same(each, tensors) for each in fed):
-            unseen = varied_rows(unseen, num_rows(unseen))
-        return unseen
+        fed = [self.first, *self.feed.batches]
+        if not any(is_same(mapped(each, Tensor.cpu), unseen) for each in fed):
+            return unseen, True
+        other = varied(unseen)
+        return (unseen, False) if other is None else (other, True)
 
-    def alike(self, batch: Any) -> Any:
-        return self.unseen()
-
-    def reference(self, batches: Sequence[Any], rows: Sequence[int], **how: Any) -> list[Output]:
-        """For whole batches: which dimensions of their tensors are those of the samples is not known."""
-        return of_new_network(self.build, self.task.infer, batches, (self.num_rows, rows), **how)
+    def task_in(self, dtype: torch.dtype) -> Any:
+        """The task for a network whose weights have `dtype`."""
+        return self.task
 
     def tokens_per_sample(self) -> float | None:
         return self.maker.tokens_per_sample
@@ -276,35 +283,6 @@ class OwnWorkload:
             yield f"of a batch, the network gets {taken}, and the loss alone gets {left_out}"
         if note := count_note(self.cell.model, self.num_counted, self.num_samples, num_rows(self.first)):
             yield note
-
-
-@torch.no_grad()
-def of_new_network(
-    build: Callable[[], nn.Module],
-    infer: Callable[[Any, Any], Any],
-    batches: Iterable[Any],
-    size_and_rows: tuple[int, Sequence[int]],
-    *,
-    other: bool = False,
-    precision: Precision = Precision.fp32,
-) -> list[Output]:
-    """The outputs of a new network on the CPU; see `CellRun.reference_outputs`."""
-    network = changed(build(), other=other).eval()
-    # The user's code may have changed it while the network was built.
-    restore({**values_of_a_cell(allow_tf32=False), DETERMINISTIC: 0})
-    dtype, outputs = STORED_DTYPES[precision], []
-    context = torch.autocast("cpu", DTYPES[precision]) if precision in MIXED else nullcontext()
-
-    def copied(tensor: Tensor) -> Tensor:  # the user's code may change it
-        return tensor.to(dtype if tensor.is_floating_point() else tensor.dtype, copy=True)
-
-    with context, new_tensors_in(dtype):
-        network = network.to(dtype)
-        copies = [mapped(batch, copied) for batch in batches]  # at once: code may keep outputs by address
-        for number, batch in enumerate(copies):
-            torch.manual_seed(number % 2)  # see `seed_output`
-            outputs.append(infer(network, batch))
-    return [described(output, *size_and_rows) for output in outputs]
 
 
 class TransformersWorkload(OwnWorkload):

@@ -1,0 +1,408 @@
+"""What is checked of a cell beside its times: the precision, the weights in training, and the output.
+
+Accidents are found; code that cheats on purpose is out of scope. A defect makes a cell `invalid`, and needs a proof.
+All else is a warning on a number that is published. docs/measuring.md has the table.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accelbench.schema.measurement import Check
+from accelbench.schema.ranges import MAX_NUMBER
+from accelbench.schema.text import beginning, message_of, one_line
+from accelbench.schema.vocab import QUANTIZED, Precision, Promise
+
+# NumPy's names of formats -> significant bits.
+BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8, "int8": 7, "uint8": 8}
+MIN_SHARE = 0.01  # of the operations: below it, a format is not worth a word
+MAX_UNUSED = 0.01  # of all trainable numbers: fewer that do not change are not worth a warning
+MAX_NAMED = 3  # layers in a sentence
+MAX_CYCLE = 64  # steps without a change of any weight that nobody accumulates gradients over
+MAX_WHY = 200  # characters of an error in a sentence
+PRECISE = (Precision.fp32, Precision.fp64)
+# Relative errors up to these are what rounding does: in fp32 and fp64, and in all coarser formats.
+MAX_ERROR, MAX_ROUNDED_ERROR = 1e-3, 0.1
+# Relative errors above these are wrong where nothing shows how much rounding does: an output that has nothing to do
+# with the reference has an error of 1 to 1.4.
+WRONG_FROM, ROUNDED_WRONG_FROM = 1e-2, 0.5
+# Rounding explains so many times the error of a new network that rounds as much. In fp32 that is little, and fast
+# algorithms of convolutions lose several times as much.
+MAX_ROUNDING, MAX_ROUNDING_FP32 = 4.0, 10.0
+# In which a new network rounds as a cell does, if not in its precision. No CPU has tf32: bf16 rounds to fewer bits.
+ROUNDS_ALIKE = {Precision.fp32: Precision.fp64, Precision.tf32: Precision.bf16_mixed}
+MAX_UNEQUAL = 0.5  # share of whole numbers, such as predicted classes: rounding may change so many
+MAX_NUMBERS = 1 << 22  # of a tensor that are compared
+
+NO_TENSOR = "it holds no tensor that accelbench finds"
+UNSTEADY = "two runs of newly built networks differ: it draws numbers, reads a clock, or keeps a state"
+NOT_IN_TIME = "a newly built network on the CPU takes too long for timeout_s"
+NOT_UNSEEN = "no batch was found that was never fed, so a result kept from an earlier batch would not show"
+WRONG = "the output for a batch that was never fed differs by {} from that of a newly built network in fp32 on the CPU"
+SHAPES = "the output has another structure than that of a newly built network: {} instead of {}"
+CONSTANT = (
+    "the output is the same for different inputs, whatever the weights are: model.constant=true confirms that this is "
+    "meant"
+)
+SAME_FOR_ALL = "with its present weights the output is the same for different inputs"
+
+# All tensors of a network's output, in their order, or numbers of them: float64, or whole numbers.
+Output = Sequence[NDArray[Any]]
+# (batch, seed of random numbers) -> a newly built network's output, from the state that the measured one had.
+NewNetwork = Callable[[Any, int], Output]
+
+
+def numbers_of(array: NDArray[Any]) -> NDArray[Any]:
+    """What is compared of a tensor: float64 or whole numbers, at most `MAX_NUMBERS` of them, evenly spread."""
+    if array.dtype.kind == "c":
+        array = np.stack([array.real, array.imag], -1)
+    if array.size > MAX_NUMBERS:
+        array = array.reshape(-1)[:: -(-array.size // MAX_NUMBERS)]
+    return array.astype(np.float64 if array.dtype.kind == "f" else array.dtype, copy=True)
+
+
+def difference(one: NDArray[Any], other: NDArray[Any]) -> float:
+    """The norm of the difference over the norm of `other`; of whole numbers, the share of unequal ones.
+
+    Places that are not finite in both are equal. Infinite if a place is finite in one only.
+    """
+    if not one.size:
+        return 0.0
+    if one.dtype.kind != "f":
+        return float(np.mean(one != other))
+    in_neither = ~(np.isfinite(one) | np.isfinite(other))
+    if in_neither.any():
+        one, other = np.where(in_neither, 0.0, one), np.where(in_neither, 0.0, other)
+    gap, norm = float(np.linalg.norm(one - other)), float(np.linalg.norm(other))
+    if not math.isfinite(gap):
+        return math.inf
+    if norm == 0.0:
+        return 0.0 if gap == 0.0 else math.inf
+    return gap / norm
+
+
+def shapes_of(output: Output) -> list[tuple[int, ...]]:
+    """The shape of each tensor."""
+    return [array.shape for array in output]
+
+
+def error_of(output: Output, reference: Output) -> float:
+    """The largest `difference` of two tensors; infinite if their shapes differ."""
+    if shapes_of(output) != shapes_of(reference):
+        return math.inf
+    error = 0.0
+    for one, other in zip(output, reference, strict=True):
+        found = difference(one, other)
+        if one.dtype.kind == "f" or found > MAX_UNEQUAL:
+            error = max(error, found)
+    return error
+
+
+def limit(precision: Precision) -> float:
+    """The largest error that rounding in `precision` explains without a further look."""
+    return MAX_ERROR if precision in PRECISE else MAX_ROUNDED_ERROR
+
+
+class NotInTimeError(Exception):
+    """A call did not end in time."""
+
+
+Result = TypeVar("Result")
+
+
+def in_time(call: Callable[[], Result], left_s: float) -> Result:
+    """What `call` returns or raises, or a NotInTimeError after `left_s`: its thread is left behind."""
+    found: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            found.set_result(call())
+        except BaseException as error:
+            found.set_exception(error)
+
+    if left_s > 0:
+        threading.Thread(target=run, daemon=True).start()
+        if wait([found], left_s).done:
+            return found.result()
+    raise NotInTimeError
+
+
+@dataclass
+class Measured:
+    """What the measured network gave after everything was timed."""
+
+    unseen: Any  # a batch that was never fed
+    output: Output  # for that batch
+    fed: Any  # a batch that was fed; None if none is known
+    output_of_fed: Output = ()  # of the last timed step, for whichever batch that had
+    is_unseen: bool = True  # whether `unseen` differs from what was fed
+
+
+@dataclass
+class Findings:
+    """What a comparison with a newly built network shows."""
+
+    error: float | None = None  # how far the output is from the reference's; None if it could not be compared
+    observed: str | None = None  # what was compared; None if nothing was
+    notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    defects: list[str] = field(default_factory=list)
+
+    def not_compared(self, why: str) -> None:
+        self.error = self.observed = None
+        self.notes.append(f"the output was not compared with that of a newly built network: {why}")
+
+
+def compare(
+    measured: Measured, new_network: Callable[..., NewNetwork], precision: Precision, *, constant: bool = False
+) -> Findings:
+    """Compares an output with that of a network that `new_network(precision, other=...)` builds on the CPU.
+
+    `other`: with other weights. `constant`: the user confirms that the output may be the same for all inputs.
+    """
+    found = Findings()
+    try:
+        _compare(measured, new_network, precision, found)
+        if not constant and measured.is_unseen and _is_same(measured.output, measured.output_of_fed):
+            _look_at_constant(measured, new_network, found)
+    except NotInTimeError:
+        found.not_compared(NOT_IN_TIME)
+    except Exception as error:  # it may need its device, or batches of one size
+        why = beginning(one_line(f"{type(error).__name__}: {message_of(error)}"), MAX_WHY)
+        found.not_compared(f"that fails on the CPU ({why})")
+    return found
+
+
+def _compare(measured: Measured, new_network: Callable[..., NewNetwork], precision: Precision, found: Findings) -> None:
+    batch, output = measured.unseen, measured.output
+    if not output:
+        found.not_compared(NO_TENSOR)
+        return
+    first = new_network(Precision.fp32)(batch, 0)
+    found.error = error_of(output, first)
+    found.observed = f"{len(output)} tensors for a batch that was never fed, beside a newly built network in fp32"
+    if not measured.is_unseen:
+        found.observed = f"{len(output)} tensors beside a newly built network in fp32"
+        found.notes.append(NOT_UNSEEN)
+    if found.error <= limit(precision):
+        return
+    again = new_network(Precision.fp32)
+    if any(error_of(again(batch, seed), first) > MAX_ERROR for seed in range(3)):
+        found.not_compared(UNSTEADY)
+        return
+    rounded = _rounded(batch, new_network, precision)
+    if shapes_of(output) != shapes_of(first):
+        gave, due = shapes_of(output), shapes_of(first)
+        if rounded is None or shapes_of(rounded) == due:
+            found.warnings.append(SHAPES.format(gave, due))
+        found.not_compared("their structures differ")
+        return
+    text = f"{100 * found.error:.1f} %" if math.isfinite(found.error) else "places that are not finite in one only"
+    if found.error > _most(error_of(rounded, first) if rounded is not None else None, precision):
+        found.defects.append(WRONG.format(text))
+    else:
+        found.warnings.append(f"the output differs from fp32's on the CPU by {text}")
+    if not math.isfinite(found.error):
+        found.error = None
+
+
+def _rounded(batch: Any, new_network: Callable[..., NewNetwork], precision: Precision) -> Output | None:
+    """The output of a new network that rounds as the cell does; None if there is none on a CPU."""
+    if precision in QUANTIZED:
+        return None
+    try:
+        return new_network(ROUNDS_ALIKE.get(precision, precision))(batch, 0)
+    except NotInTimeError:
+        raise
+    except Exception:  # torch may not have its operators in that format on the CPU
+        return None
+
+
+def _most(explained: float | None, precision: Precision) -> float:
+    """The largest error that rounding explains, if it makes one of `explained` on the CPU."""
+    if explained is None:
+        return WRONG_FROM if precision in PRECISE else ROUNDED_WRONG_FROM
+    return (MAX_ROUNDING_FP32 if precision in PRECISE else MAX_ROUNDING) * explained
+
+
+def _is_same(one: Output, other: Output) -> bool:
+    pairs = zip(one, other, strict=False)
+    return bool(one) and shapes_of(one) == shapes_of(other) and all(difference(*pair) == 0.0 for pair in pairs)
+
+
+def _look_at_constant(measured: Measured, new_network: Callable[..., NewNetwork], found: Findings) -> None:
+    """Notes whether other weights make an output that is the same for all inputs depend on them."""
+    if measured.fed is None:
+        return
+    other = new_network(Precision.fp32, other=True)
+    if _is_same(other(measured.unseen, 0), other(measured.fed, 0)):
+        found.warnings.append(CONSTANT)
+    else:
+        found.notes.append(SAME_FOR_ALL)
+
+
+@dataclass
+class Products:
+    """The matrix products of a step, as they ran."""
+
+    # format, by NumPy's name -> floating-point operations whose first factor is in it
+    flops: dict[str, int] = field(default_factory=dict)
+    devices: dict[str, int] = field(default_factory=dict)  # the same by the library's name of their device
+    uncounted: set[str] = field(default_factory=set)  # operators that may be products of an unknown size
+    of: str = "matrix products"  # whose operations they are: an engine may know less than those of all products
+    in_other_threads: bool = False  # whether layers ran in threads where their operators were not seen
+
+    @property
+    def total(self) -> int:
+        return sum(self.flops.values())
+
+    def shares(self) -> dict[str, float]:
+        """The share of the operations in each format, the largest first."""
+        formats = sorted(self.flops, key=self.flops.__getitem__, reverse=True)
+        return {name: self.flops[name] / self.total for name in formats if self.flops[name]}
+
+    def ran_in(self, asked: str) -> str | None:
+        """The format that a step computed in: as asked, unless most of it is coarser, or next to none of it is so."""
+        shares = self.shares()
+        if not shares:
+            return None
+        most = next(iter(shares))
+        is_coarser = BITS.get(most, 0) < BITS[asked]
+        return most if is_coarser or shares.get(asked, 0.0) < MIN_SHARE else asked
+
+    def others(self, asked: str, *, coarser: bool) -> Iterator[str]:
+        """Sentences about operations in a coarser format than was asked for, or in a finer one, perhaps on purpose."""
+        for name, share in self.shares().items():
+            is_coarser = BITS.get(name, 0) < BITS[asked]
+            if name != asked and share >= MIN_SHARE and is_coarser == coarser:
+                yield f"{100 * share:.0f} % of the operations of {self.of} ran in {name}, not in {asked}"
+
+    def check(self) -> Check:
+        if not self.total or self.in_other_threads:
+            return Check(promise=Promise.precision)
+        formats = ", ".join(f"{100 * share:.3g} % in {name}" for name, share in self.shares().items())
+        share = None if self.uncounted else 1.0
+        return Check(promise=Promise.precision, observed=f"{self.of} of one step: {formats}", share=share)
+
+
+class State(NamedTuple):
+    """The numbers of one tensor."""
+
+    checksum: int  # of all its bits
+    largest: float  # the largest magnitude; not finite if a number is not
+
+
+States = Mapping[str, State]
+
+
+@dataclass
+class Training:
+    """What was seen of a network while it trained. The names are those of its trainable tensors."""
+
+    names: Sequence[str] = ()  # the tensors that were trainable when the first step began
+    before: States = field(default_factory=dict)  # their states when the steady state began
+    after: States = field(default_factory=dict)  # the same when it ended
+    num_steps: int = MAX_CYCLE  # steps between the two
+    cycle: int | None = 1  # steps whose gradients make one change of weights; None if the user's code decides that
+    gradients: set[str] | None = None  # tensors whose gradient was not 0 after the last step; None if unknown
+    sizes: Mapping[str, int] = field(default_factory=dict)  # how many numbers each tensor has
+    learning_rates: Sequence[float] = ()  # of the optimisers; empty if unknown
+    evaluating: Sequence[str] = ()  # layers that were in evaluation mode and have something to train or to drop
+    is_coarse: bool = False  # whether the weights are of 16 bits, so that rounding may swallow a step of the optimiser
+
+    @property
+    def changed(self) -> list[str]:
+        return [name for name in self.names if name in self.after and self.before.get(name) != self.after[name]]
+
+    @property
+    def is_observed(self) -> bool:
+        is_due = self.num_steps >= (self.cycle or MAX_CYCLE)
+        return bool(self.before and self.after) and (bool(self.changed) or is_due)
+
+    def defects(self) -> Iterator[str]:
+        if self.is_observed and not self.changed and not self.is_coarse:
+            yield f"nothing was trained: no trainable weight changed in the measured steps{self._why()}"
+
+    def _why(self) -> str:
+        if self.learning_rates and not any(self.learning_rates):
+            return " (the learning rate is 0)"
+        if self.gradients is None:
+            return ""
+        if not self.gradients:
+            return " (their gradients are 0)"
+        return " (they have gradients: the optimiser holds others, or never steps)"
+
+    def warnings(self) -> Iterator[str]:
+        still = [name for name in self.names if name not in self.changed]
+        if self.is_observed and not self.changed and self.is_coarse:
+            yield "no trainable weight changed: rounding to 16 bits may swallow the optimiser's steps"
+        elif self.is_observed and still and self._is_worth_it(still):
+            yield f"weights that did not change while it trained: {self._named(still)}"
+        if bad := [name for name, state in self.after.items() if not state.largest <= MAX_NUMBER]:
+            yield f"after training, weights are not finite: {self._named(bad)}"
+        if self.evaluating:
+            yield f"in evaluation mode, although it trains: {', '.join(self.evaluating[:MAX_NAMED])}"
+
+    def _is_worth_it(self, still: Sequence[str]) -> bool:
+        """Whether so many numbers have a gradient, or an unknown one, and did not change."""
+        due = [name for name in still if self.gradients is None or name in self.gradients]
+        if self.is_coarse or not due:
+            return False
+        return not self.sizes or sum(self.sizes[name] for name in due) > MAX_UNUSED * sum(self.sizes.values())
+
+    def notes(self) -> Iterator[str]:
+        if self.names and self.before and self.after and not self.is_observed:
+            yield f"no weight changed in {self.num_steps} steps, over more of which gradients may be accumulated"
+
+    def check(self) -> Check:
+        if not self.is_observed:
+            return Check(promise=Promise.training)
+        observed = f"{len(self.changed)} of {len(self.names)} trainable tensors changed in the steady state"
+        return Check(promise=Promise.training, observed=observed, share=1.0)
+
+    def _named(self, names: Sequence[str]) -> str:
+        more = f", and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+        return f"{len(names)} of {len(self.names)} tensors ({', '.join(names[:MAX_NAMED])}{more})"
+
+
+@dataclass
+class Observations:
+    """What an engine observed of a cell beside its times. What it could not look at stays as it is here."""
+
+    products: Products = field(default_factory=Products)  # the matrix products of one step
+    training: Training = field(default_factory=Training)  # the weights
+    # layers that were in training mode in inference: those that drop at random, perhaps on purpose, and others
+    modes: tuple[Sequence[str], Sequence[str]] = ((), ())
+    checks_s: float = 0.0  # how long the checks took
+
+    @contextmanager
+    def checking(self) -> Iterator[None]:
+        """Adds the time of a check to `checks_s`."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.checks_s += time.perf_counter() - start
+
+    def warnings(self, asked: str) -> Iterator[str]:
+        """Sentences; `asked` is the format to compute in."""
+        yield from self.training.warnings()
+        yield from self.products.others(asked, coarser=True)
+        if self.products.in_other_threads:
+            yield "layers ran in threads of its own code, where their precision was not observed"
+        if others := self.modes[1]:
+            yield f"in training mode, although it infers: {', '.join(others[:MAX_NAMED])}"
+
+    def notes(self, asked: str) -> Iterator[str]:
+        yield from self.products.others(asked, coarser=False)
+        yield from self.training.notes()
+        if of_dropout := self.modes[0]:
+            yield f"layers that drop at random did so in inference: {', '.join(of_dropout[:MAX_NAMED])}"
