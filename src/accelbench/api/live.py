@@ -20,11 +20,18 @@ from accelbench.api.returned import Returned
 from accelbench.engines.cell_run import CellRun
 from accelbench.engines.lightning import global_state, zoo
 from accelbench.engines.lightning.backends import Backend, backend_for
+from accelbench.engines.lightning.feed import DrawnFeed
 from accelbench.engines.lightning.module import BenchModule, InferStep, TrainStep, new_optimizer
-from accelbench.engines.lightning.outputs import NetworkOutputs, all_finite, size_of
+from accelbench.engines.lightning.outputs import NetworkOutputs, size_of
 from accelbench.engines.lightning.own.workload import OwnTask, OwnWorkload, tensors_of
-from accelbench.engines.lightning.precision import STORED_DTYPES, Observer, plugin_for, step_context
-from accelbench.engines.lightning.structure import mapped, num_rows
+from accelbench.engines.lightning.precision import (
+    STORED_DTYPES,
+    Observer,
+    cast_module,
+    plugin_for,
+    step_context,
+)
+from accelbench.engines.lightning.structure import mapped, num_rows, varied
 from accelbench.engines.lightning.work import count
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
@@ -95,21 +102,20 @@ class _LiveWorkload(OwnWorkload):
     def __init__(self, cell: Cell, original: nn.Module, first: Any, loss: Callable[[Any, Any], Tensor] | None):
         self.cell, self.first = cell, first
         self.num_rows, self.num_samples, self.num_counted = num_rows(first), cell.batch_size, cell.batch_size
-        self.original = getattr(original, "_orig_mod", original)  # without torch.compile
-        self.task = OwnTask(self.original, first, self.num_counted, loss)
+        self.plain: nn.Module = getattr(original, "_orig_mod", original)  # not by torch.compile
+        self.task = OwnTask(self.plain, first, self.num_counted, loss)
 
     def build(self) -> nn.Module:
-        return _copy_of(self.original).to(device="cpu").float()
+        return cast_module(self.own_copy(self.plain).to(device="cpu"), torch.float32)
 
-    def unseen(self) -> Any:
-        """The samples change places, or the values of a single one, and floating-point numbers are a little smaller."""
-        axis, factor = 0 if num_rows(self.first) > 1 else -1, random.SystemRandom().uniform(0.98, 0.99)
+    def own_copy(self, network: nn.Module) -> nn.Module:
+        """A copy of the user's network, whose lazy layers have their weights."""
+        return zoo.with_modes(zoo.materialised(_copy_of(network), lambda lazy: self.task.infer(lazy, self.example())))
 
-        def changed(tensor: Tensor) -> Tensor:
-            moved = tensor.roll(1, axis) if tensor.dim() else tensor
-            return moved * factor if tensor.is_floating_point() else moved
-
-        return mapped(self.example(), changed)
+    def unseen(self) -> tuple[Any, bool]:
+        """The samples in another order, or smaller numbers."""
+        other = varied(self.example())
+        return (self.example(), False) if other is None else (other, True)
 
     def notes(self) -> Iterator[str]:
         yield from super().notes()
@@ -121,7 +127,6 @@ class _NetworkRun(NetworkOutputs):
     """A run of `network`, a copy of the user's on the device, without a Trainer."""
 
     workload: _LiveWorkload
-    is_plain = False  # the user's network may be compiled, or keep a state: a new one is not the same to the last bit
 
     def __init__(self, cell: Cell, network: nn.Module, workload: _LiveWorkload, backend: Backend) -> None:
         super().__init__(cell, Path(), backend)
@@ -129,8 +134,9 @@ class _NetworkRun(NetworkOutputs):
         self.build_s, self.num_params, self.kept = 0.0, zoo.num_params(network), _kept()
         plugin = plugin_for(cell.precision, backend.torch_type)
         self.context = step_context(plugin)
-        self.plain: nn.Module = getattr(network, "_orig_mod", network)  # without torch.compile
-        self.observer = Observer(self.plain)
+        self.is_plain = self.plain_network() is network  # not by torch.compile
+        self.observer = Observer(self.plain_network())
+        self.feed = DrawnFeed(lambda: workload.first, cell.batch_size, put=lambda batch: batch)
         # What the steps of a cell's process ask of its LightningModule.
         parameters = [each for each in network.parameters() if each.requires_grad]
         self.module = SimpleNamespace(
@@ -144,30 +150,25 @@ class _NetworkRun(NetworkOutputs):
         )
 
     def run_steps(self) -> None:
-        first, workload = self.workload.first, self.workload
-        # As Lightning's Trainer does.
-        with contextlib.nullcontext() if self.trains else torch.inference_mode():
-            if self.plain is not self.network:  # compiled code runs no hooks: let them see the plain network first
-                task = workload.task
-                with torch.no_grad(), self.context():
-                    task.infer(self.plain, task.put(self.backend.put, first))
-            self.backend.hold(torch.get_default_dtype())
-            make = TrainStep if self.trains else InferStep
-            self.step = make(cast(BenchModule, self.module), itertools.repeat(first))
-            self.measure_window(self.step)
-            self.last_result = self.step.result
-            if not self.trains:
-                if workload.num_counted != workload.num_rows:  # the user says what is a sample
-                    workload.num_rows = size_of(self.last_result, (workload.num_rows, workload.num_counted))
-                self.keep_outputs(workload.num_rows, None)
+        if not self.is_plain:  # compiled code runs no hooks: let them see the plain network first
+            task = self.workload.task
+            with torch.no_grad(), self.context():
+                task.infer(self.plain_network(), task.put(self.backend.put, self.workload.first))
+        self.backend.hold(torch.get_default_dtype())
+        self.in_grad_mode(self._measure)
+
+    def _measure(self) -> None:
+        make, workload = TrainStep if self.trains else InferStep, self.workload
+        self.step = make(cast(BenchModule, self.module), iter(self.feed))
+        self.measure_window(self.step)
+        self.last_result = self.step.result
+        if not self.trains and workload.num_counted != workload.num_rows:  # the user decides what is a sample
+            workload.num_rows = size_of(self.last_result, (workload.num_rows, workload.num_counted))
+        self.keep_output(workload.example())
 
     def observe(self) -> Observed:
-        if not all_finite(self.last_result):
-            self.mark_not_finite()
-        for handle in self.observer.handles:  # of layers that never ran: a copy of the network would have them too
-            handle.remove()
         loss = self.checked_loss(self.last_result.item()) if self.trains else None
-        work = count(self.cell, self.plain, self.workload.task, self.workload.example())
+        work = count(self.cell, self.plain_network(), self.workload.task, self.workload.example())
         return self.observer.observed(self, loss=loss, work=work)
 
     def warnings(self) -> Iterator[str]:
@@ -200,8 +201,8 @@ def measure_network(
             kept = dtype if tensor.is_floating_point() else tensor.dtype
             return tensor.detach().to(device=place, dtype=kept, copy=True)
 
-        network = _copy_of(model).to(device=backend.device(), dtype=dtype)
         workload = _LiveWorkload(cell, model, mapped(batch, copied), loss)
+        network = cast_module(workload.own_copy(model).to(device=backend.device()), dtype)
         return cell, cast(Measurement, _NetworkRun(cell, network, workload, backend).measure())
 
 

@@ -325,8 +325,10 @@ class CellRun:
         yield self.seen.products.check()
         if self.trains:
             yield self.seen.training.check()
-        if found.observed is not None or not self.trains:
-            yield Check(promise=Promise.outputs, observed=found.observed, share=1.0 if found.observed else None)
+        if found.observed is not None:
+            yield Check(promise=Promise.outputs, observed=found.observed, share=1.0)
+        elif not self.trains:
+            yield Check(promise=Promise.outputs)
         if self.cell.model.samples is None and self.timing.blocks:
             yield Check(promise=Promise.counts, observed="samples of each block, beside batch_size", share=1.0)
 

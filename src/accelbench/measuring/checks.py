@@ -66,7 +66,8 @@ def numbers_of(array: NDArray[Any]) -> NDArray[Any]:
         array = np.stack([array.real, array.imag], -1)
     if array.size > MAX_NUMBERS:
         array = array.reshape(-1)[:: -(-array.size // MAX_NUMBERS)]
-    return array.astype(np.float64 if array.dtype.kind == "f" else array.dtype, copy=True)
+    is_whole = array.dtype.kind in "iub"  # bfloat16 is of no kind of NumPy's own
+    return array.astype(array.dtype if is_whole else np.float64, copy=True)
 
 
 def difference(one: NDArray[Any], other: NDArray[Any]) -> float:

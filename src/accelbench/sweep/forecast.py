@@ -12,7 +12,7 @@ from accelbench.errors import BusyError, UserError
 from accelbench.grid.estimate import Evidence, Inputs, read_evidence
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.isolation.hosts import Hosts
-from accelbench.measuring.output_check import NotInTimeError, in_time
+from accelbench.measuring.checks import NotInTimeError, in_time
 from accelbench.project import Workplace
 from accelbench.schema.ceilings import read_ceilings
 from accelbench.schema.cell import Cell

@@ -25,17 +25,16 @@ from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.feed import Feed
 from accelbench.engines.lightning.global_state import NOT_SET, flush_denormals, new_tensors_in
 from accelbench.engines.lightning.module import ImageTask
-from accelbench.engines.lightning.outputs import NetworkOutputs, all_finite, described
+from accelbench.engines.lightning.outputs import NetworkOutputs
 from accelbench.engines.lightning.precision import STORED_DTYPES
 from accelbench.engines.lightning.ranks import Ranks
-from accelbench.engines.lightning.structure import mapped, tensors_in
+from accelbench.engines.lightning.structure import arrays_in, mapped, tensors_in
 from accelbench.engines.lightning.training import training_in_inference
 from accelbench.engines.lightning.work import busiest_of, count
 from accelbench.engines.lightning.workloads import workload_of
 from accelbench.engines.registry import UNFINISHED
 from accelbench.errors import UnsupportedError
-from accelbench.measuring.output_check import Output
-from accelbench.measuring.promises import Products, check_timed
+from accelbench.measuring.checks import NewNetwork, Output, Products
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Answers, Measurement, Observed, Work
 from accelbench.schema.vocab import QUANTIZED, Library, Pipeline, Precision, Weights
@@ -97,10 +96,10 @@ class _Run(NetworkOutputs):
 
     feed: Feed
     step: "_CompiledStep"  # type: ignore[assignment]
+    is_reference = False  # type: ignore[assignment]
     artifact: Artifact
     ran: Ran
     is_plain = False  # type: ignore[assignment]
-    is_reference = False  # type: ignore[assignment]
 
     def __init__(self, cell: Cell, data_folder: Path, compiled: Compiler) -> None:
         backend = Backend()
@@ -111,7 +110,6 @@ class _Run(NetworkOutputs):
         self.dtype = STORED_DTYPES[self.precision]
         self.workload = workload_of(replace(cell, precision=self.precision), data_folder, backend, Ranks(1))
         self.feed = self.workload.feed
-        self.watch = self
         start = time.perf_counter()
         pl.seed_everything(cell.seed, verbose=False)
         network = self.workload.build().eval().to(self.dtype)
@@ -210,13 +208,9 @@ class _Run(NetworkOutputs):
         further.load(self.path, torch.get_num_threads())
         return _CompiledStep(self, further)
 
-    def start(self) -> None:
-        pass
-
-    @check_timed
-    def look(self, batch: Any) -> None:
-        rows = self.rows_of(self.workload.num_rows)
-        self.timed = batch, described(self.step.result, self.workload.num_rows, rows)
+    def measured_output(self, batch: Any) -> Output:
+        self.note_state(self.network)
+        return arrays_in(self.step.compute(mapped(batch, Tensor.clone)))
 
     def observe(self) -> Observed:
         ran = self.ran = self.compiled.ran(self._call())
@@ -230,11 +224,8 @@ class _Run(NetworkOutputs):
         self.seen.products = Products(flops=dict(nums), of="matrix products (each counted as one)")
         self.seen.modes = training_in_inference(self.network)
         if self.backend.flushes_denormals and ran.flushes_denormals is False:
-            self.defects.append(NOT_SET)
-        if not all_finite(self.step.result):
-            self.mark_not_finite()
-        self.keep_outputs(self.workload.num_rows, self.workload.shapes())
-        self._replay()
+            self.changes.append(NOT_SET)
+        self.keep_output(self.workload.example())
         return Observed(
             device="cpu",
             device_name=self.device_name(),
@@ -287,9 +278,9 @@ class _Run(NetworkOutputs):
             num_won=int((right & ~fp32_right).sum()),
         )
 
-    def reference_outputs(self, batches: Sequence[Any], **how: Any) -> list[Output]:
+    def new_network(self, precision: Precision, *, other: bool = False) -> NewNetwork:
         with new_tensors_in(torch.float32):
-            return super().reference_outputs(batches, **how)
+            return super().new_network(precision, other=other)
 
     def notes(self) -> Iterator[str]:
         yield from super().notes()

@@ -15,15 +15,14 @@ from accelbench.data.arrays import Arrays
 from accelbench.data.order import VALIDATION, Order
 from accelbench.engines.cell_run import CellRun
 from accelbench.engines.formats import FORMATS
-from accelbench.engines.images import channels_last, input_of, is_random, output_shapes, pictures_alike, unseen_images
+from accelbench.engines.images import channels_last, input_of, is_random, unseen_images
 from accelbench.engines.keras import networks
 from accelbench.engines.keras.backends import Backend, Execute, backend_for
 from accelbench.engines.keras.feed import ArrayFeed, Feed, feed_of
 from accelbench.engines.keras.work import Observer, count, state_of
 from accelbench.engines.served import NUM_DRAWN, powers_up_to
 from accelbench.engines.target import TargetRun
-from accelbench.measuring.output_check import NUM_SAMPLES, Output, OutputTensor, batch_axes
-from accelbench.measuring.promises import States, check_timed
+from accelbench.measuring.checks import NewNetwork, Output, States, numbers_of
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Observed, Work
 from accelbench.schema.vocab import Device, Pipeline, Precision, Span
@@ -63,12 +62,10 @@ class _Run(CellRun):
     execute: Execute
     test: Execute
     in_lists: bool  # whether the function takes a list of batches
-    num_reference_rows = NUM_SAMPLES
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend) -> None:
         assert cell.keras is not None
         super().__init__(cell, data_folder, backend)
-        self.watch = self
         self.feed = feed_of(cell, "train" if self.trains else "test", data_folder)
         self.fetches_inside = self.trains and backend.fetches_inside(self.feed)
         self.copies_inside = backend.num_devices > 1  # TensorFlow's iterator copies parts of each batch to them
@@ -104,7 +101,7 @@ class _Run(CellRun):
         if self.trains and self.fits:
             self.test_feed = feed_of(self.cell, "test", self.data_folder)
             self.test = self.backend.function(self.model, "test")
-            self.seen.training.start = self._states()
+            self.seen.training.before = self._states()
         if self.to_target is not None:
             assert self.cell.keras is not None
             assert isinstance(self.feed, ArrayFeed)
@@ -113,7 +110,8 @@ class _Run(CellRun):
         else:
             super().run_steps()
         if self.trains and not self.is_one_step:
-            self.seen.training.end = self._states()
+            with self.seen.checking():
+                self.seen.training.after = self._states()
 
     def _train_to_target(self, to_target: TargetRun) -> None:
         tested, self.test_feed = self.test_feed, feed_of(self.cell, VALIDATION, self.data_folder)
@@ -126,21 +124,11 @@ class _Run(CellRun):
         self.test_feed = tested
         to_target.test(self, self.new_test_step(), self.test_feed.num_samples)
 
-    def start(self) -> None:
+    def begin_steady(self) -> None:
         if self.trains:
-            self.seen.training.start = self._states()
+            with self.seen.checking():
+                self.seen.training.before = self._states()
 
-    @check_timed
-    def look(self, batch: Any) -> None:
-        if self.trains:
-            self.seen.training.looked = self._states()
-        elif self.backend.num_devices == 1:
-            size = self.samples_per_execution
-            parts = batch if isinstance(batch, list) else [batch]  # of an execution of several steps
-            images = np.concatenate([np.asarray(images) for images, *_ in parts])
-            self.timed = images, _described(np.asarray(self.backend.last), size, self.rows_of(size))
-
-    @check_timed
     def _states(self) -> States:
         """Those of the weights; none of a TPU, which may be in another machine."""
         if self.cell.device == Device.tpu:
@@ -171,9 +159,6 @@ class _Run(CellRun):
         batch = (np.concatenate(requests),)
         return [batch] if self.in_lists else batch
 
-    def numbers(self, result: Any) -> NDArray[Any]:
-        return np.array(result, np.float64)
-
     def outcome(self, step: ExecutionStep, num_samples: int) -> tuple[float | None, float | None]:
         """From Keras' metrics since their last reset."""
         self.backend.settle(self.model)
@@ -186,61 +171,37 @@ class _Run(CellRun):
         self.backend.settle(self.model)
         kinds, loss = {kind.lower() for kind in self.backend.kinds(self.observer.weights)}, None
         self.seen.products = self.observer.products(train=self.trains)
+        asked = FORMATS[self.cell.precision].computed
         if self.trains:
             optimizer = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)  # of one that scales
             self.seen.training.learning_rates = [float(optimizer.learning_rate.numpy())]
             if not self.fits:
                 loss = self.checked_loss(float(self.model.get_metrics_result()["loss"]))
         else:
-            if not np.isfinite(np.asarray(self.backend.last)).all():  # of a whole batch: the compared images are few
-                self.mark_not_finite()
-            size = self.samples_per_execution
-            self.keep_outputs(size, output_shapes(self.cell.model, size, self.shape, self.num_classes))
-            self._look_for_kept_results()
+            self.keep_output(self.first_images())
         return Observed(
             device=" and ".join(sorted(kinds)),
             device_name=self.device_name(),
-            precision=self.observer.precision(self.seen.products.most, tf32=self.backend.uses_tf32()),
+            precision=self.observer.precision(self.seen.products.ran_in(asked), tf32=self.backend.uses_tf32()),
             num_devices=self.backend.num_devices,
             threads=self.backend.threads,
             loss=loss,
             work=self.work_of_step(lambda: count(self.network, self.cell.batch_size, train=self.trains)),
         )
 
-    def _look_for_kept_results(self) -> None:
-        """Unless no input is ever fed twice. On unseen images the network has as much to do as on those of the feed."""
-        if self.timed is None or self.cell.data.pipeline == Pipeline.fresh:
-            return
-        fed: NDArray[Any] = self.timed[0]
+    def first_images(self) -> NDArray[Any]:
+        """The first images of the feed, as many as an execution takes."""
+        steps = self.samples_per_execution // self.cell.batch_size
+        first = np.concatenate([np.asarray(images) for images, *_ in islice(self.feed, steps)])
+        return first[np.arange(self.samples_per_execution) % len(first)]
 
-        def alike() -> NDArray[Any]:
-            if fed.dtype == np.uint8:
-                return pictures_alike(fed)
-            return np.random.default_rng().standard_normal(fed.shape, np.float32).astype(fed.dtype)
-
-        self.look_for_kept_results(lambda: self._execution(fed.copy()), lambda: self._execution(alike()))
-
-    def compared_inputs(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        if self.timed is not None:
-            fed = self.timed[0]
-        else:
-            steps = self.samples_per_execution // self.cell.batch_size
-            first = np.concatenate([images for images, *_ in islice(self.feed, steps)])
-            fed = first[np.arange(self.samples_per_execution) % len(first)]
+    def unseen_batch(self) -> tuple[NDArray[Any], bool]:
+        fed = self.first_images()
         unseen = unseen_images(len(fed), fed.shape[1:], floats=fed.dtype != np.uint8)
-        return fed, unseen.astype(fed.dtype, copy=False)
+        return unseen.astype(fed.dtype, copy=False), True
 
-    def inputs_of_rows(self, batch: NDArray[Any], rows: Sequence[int]) -> list[int]:
-        return [hash(batch[row].tobytes()) for row in rows]
-
-    def reordered_inputs(self, batch: NDArray[Any], order: Sequence[int]) -> NDArray[Any] | None:
-        """In host memory; None on several devices, where each further execution is costly."""
-        return batch[list(order)] if self.backend.num_devices == 1 else None
-
-    def mixed_inputs(self, batch: NDArray[Any], other: NDArray[Any], rows: Sequence[int]) -> NDArray[Any]:
-        images = batch.copy()
-        images[rows] = other[rows]
-        return images
+    def last_output(self) -> Output:
+        return [numbers_of(np.asarray(self.backend.last))]
 
     def _execution(self, images: NDArray[Any]) -> Any:
         """The images of a whole execution, as its function takes them."""
@@ -248,28 +209,21 @@ class _Run(CellRun):
         feed = ArrayFeed(arrays, Order(len(images), self.cell.batch_size, last="keep"), None)
         return next(self.backend.executions(feed, labelled=False))
 
-    def measured_output(self, batch: NDArray[Any], rows: Sequence[int]) -> Output:
-        output = np.asarray(self.execute(self.backend.copy_in(self._execution(batch.copy()))))
-        return _described(output, len(batch), rows)
+    def measured_output(self, batch: NDArray[Any]) -> Output:
+        return [numbers_of(np.asarray(self.execute(self.backend.copy_in(self._execution(batch.copy())))))]
 
-    def reference_outputs(
-        self, batches: Sequence[NDArray[Any]], *, other: bool = False, precision: Precision | None = None
-    ) -> list[Output]:
-        """From the cell's network, built again on the CPU, for the images of the first rows alone."""
-        rows = self.rows[:NUM_SAMPLES]
-        images = [batch[rows] for batch in batches]
-        with self.backend.on_cpu():
-            cell = replace(self.cell, precision=precision or Precision.fp32)
-            outputs = networks.reference(cell, images, self.shape, self.num_classes, other=other)
-        return [_described(output, len(rows), range(len(rows))) for output in outputs]
+    def new_network(self, precision: Precision, *, other: bool = False) -> NewNetwork:
+        """The cell's network, built again on the CPU from the same seed."""
+        cell = replace(self.cell, precision=precision)
+
+        def run(batch: NDArray[Any], seed: int) -> Output:
+            with self.backend.on_cpu():
+                (output,) = networks.reference(cell, [batch], self.shape, self.num_classes, other=other)
+            return [numbers_of(output)]
+
+        return run
 
     def warnings(self) -> Iterator[str]:
         num = self.samples_per_execution // self.cell.batch_size
         if num > 1:
             yield f"each step, and its latency, is an execution of {num} batches"
-
-
-def _described(output: NDArray[Any], size: int, rows: Sequence[int]) -> Output:
-    """The output for a batch of `size` images, with these of its rows."""
-    has_rows = 0 in batch_axes(output.shape, size)
-    return [OutputTensor(output.shape, {0: output[list(rows)].astype(np.float64)} if has_rows else {})]

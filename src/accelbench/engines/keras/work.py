@@ -10,7 +10,7 @@ from keras import layers
 from numpy.typing import NDArray
 
 from accelbench.engines.formats import word_for
-from accelbench.measuring.promises import Products, State
+from accelbench.measuring.checks import Products, State
 from accelbench.schema.measurement import Work
 
 WATCHED = (layers.Dense, layers.Conv2D, layers.RNN)

@@ -18,7 +18,7 @@ from accelbench.engines.lightning.backends import Backend, Compilations, backend
 from accelbench.engines.lightning.feed import DrawnFeed, Feed, SingleItemLoader
 from accelbench.engines.lightning.global_state import hush_lightning
 from accelbench.engines.lightning.module import BenchModule, EpochStep, ImageTask, InferStep, TestStep, new_optimizer
-from accelbench.engines.lightning.outputs import NetworkOutputs, grad_modes, is_finite, needs_gradients
+from accelbench.engines.lightning.outputs import NetworkOutputs, needs_gradients
 from accelbench.engines.lightning.own.generate import GenerateWorkload
 from accelbench.engines.lightning.own.module_run import ModuleRun, ModuleTargetRun
 from accelbench.engines.lightning.precision import (
@@ -165,7 +165,6 @@ class _Run(NetworkOutputs):
     ranks: Ranks
     feed: Feed
     test_feed: Feed
-    no_inference_mode = False  # whether the network does not run in torch.inference_mode
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> None:
         super().__init__(cell, data_folder, backend, ranks)
@@ -260,23 +259,7 @@ class _Run(NetworkOutputs):
             self.ranks.follow(step, self.backend.wait)
             self.last_result = step.result
             return
-        if self.trains:
-            self._measure(step)
-        else:
-            self._infer(step)
-
-    def _infer(self, step: InferStep) -> None:
-        """Measures with as little of autograd as the network allows."""
-        for mode in grad_modes():
-            try:
-                with mode:
-                    self._measure(step)
-                return
-            except Exception as error:
-                if self.timing.num_warmup_steps or self.computes_gradients or not needs_gradients(error):
-                    raise
-                self.computes_gradients = not isinstance(mode, torch.inference_mode)
-                self.no_inference_mode = True
+        self.in_grad_mode(lambda: self._measure(step))
 
     def _measure(self, step: InferStep) -> None:
         if isinstance(self.feed, DrawnFeed) and self.feed.varies:
@@ -332,7 +315,7 @@ class _Run(NetworkOutputs):
         known = {"num_devices": backend.num_devices, "threads": threads, "tokens_per_sample": tokens}
         observed = self.observer.observed(self, **known, loss=loss)
         weights = digest(self.network) if self.trains and self.ranks.num > 1 else None
-        return Seen(observed, self.resources, is_finite(self.last_result), weights)
+        return Seen(observed, self.resources, weights)
 
     def observe(self) -> Observed | None:
         """What all ranks observed, in the first one."""
@@ -351,11 +334,8 @@ class _Run(NetworkOutputs):
 
     def notes(self) -> Iterator[str]:
         yield from super().notes()
-        if self.no_inference_mode:
-            mode = "with gradients" if self.computes_gradients else "under torch.no_grad"
-            yield f"inference ran {mode}: the network does not run in torch.inference_mode"
         if isinstance(self.feed, DrawnFeed) and self.feed.copies:
-            yield "the network or its loss changes its batch in place: each step gets a copy of the batch"
+            yield "the code changes its batch: each step gets a copy of the batch"
 
     def warnings(self) -> Iterator[str]:
         if isinstance(self.feed, DrawnFeed) and self.feed.repeats:

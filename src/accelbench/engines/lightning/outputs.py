@@ -1,7 +1,7 @@
 """What a measured network of PyTorch gives, and what a newly built one with its weights gives on the CPU."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from accelbench.engines.lightning.global_state import (
 )
 from accelbench.engines.lightning.module import InferStep
 from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES, cast_module, cast_tensor
-from accelbench.engines.lightning.structure import arrays_in, mapped, parts_of, tensors_in
+from accelbench.engines.lightning.structure import arrays_in, mapped, tensors_in
 from accelbench.engines.lightning.training import has_mode
 from accelbench.engines.lightning.work import watched
 from accelbench.errors import UnsupportedError
@@ -32,14 +32,10 @@ if TYPE_CHECKING:
     from accelbench.engines.lightning.workloads import Workload
 
 GAIN = 1.5  # of weights: for most activations, neither does the influence of an input vanish, nor does it explode
+# What inference is run in, in this order, until the network runs.
+INFERENCE_MODE, NO_GRAD, WITH_GRAD = "torch.inference_mode", "torch.no_grad", "torch.enable_grad"
 # Of an error of torch that a network meets which needs gradients to infer, such as forces.
 OF_GRADIENTS = ("inference tensor", "does not require grad", "inference_mode", "outside InferenceMode")
-
-
-def is_finite(output: object) -> bool:
-    """Whether every floating-point number of an output is finite."""
-    parts = [part for tensor in tensors_in(output) for part in parts_of(tensor)]
-    return all(bool(torch.isfinite(part).all()) for part in parts if part.is_floating_point())
 
 
 def size_of(output: object, sizes: Sequence[int]) -> int:
@@ -50,13 +46,6 @@ def size_of(output: object, sizes: Sequence[int]) -> int:
     """
     lengths = {length for tensor in tensors_in(output) if not tensor.is_nested for length in tensor.shape}
     return next((size for size in sizes if size in lengths), 1)
-
-
-def grad_modes() -> Iterator[AbstractContextManager[Any]]:
-    """What inference runs in: as Lightning's Trainer does, or, if the network needs gradients, with less of it."""
-    yield torch.inference_mode()
-    yield torch.no_grad()
-    yield torch.enable_grad()  # type: ignore[no-untyped-call]
 
 
 def needs_gradients(error: Exception) -> bool:
@@ -92,16 +81,20 @@ def draw_again(network: nn.Module) -> None:
         if tensor.is_floating_point() and tensor.dim() > 1:
             tensor.copy_(torch.randn_like(tensor) * GAIN / math.sqrt(max(1, tensor[0].numel())))
         elif tensor.is_floating_point():
-            tensor.add_(torch.rand_like(tensor), alpha=0.1)
+            tensor.uniform_(0.5, 1.5)
 
 
-def use_mode_of(network: nn.Module, other: nn.Module) -> None:
-    """Sets each layer of a network to train or to evaluate, as that of another one is."""
-    layers, others = list(network.modules()), list(other.modules())
-    if len(layers) == len(others):
-        for layer, its in zip(layers, others, strict=True):
-            if has_mode(layer) and has_mode(its):
-                layer.training = its.training
+def modes_of(network: nn.Module) -> list[bool]:
+    """Whether each layer is set to train."""
+    return [getattr(layer, "training", False) for layer in network.modules()]
+
+
+def set_modes(network: nn.Module, modes: Sequence[bool]) -> None:
+    """Sets each layer to train or to evaluate, as it was in a network with the same layers."""
+    layers = list(network.modules())
+    for layer, training in zip(layers, modes, strict=False):
+        if has_mode(layer) and len(layers) == len(modes):
+            layer.training = training
 
 
 class NetworkOutputs(CellRun):
@@ -113,8 +106,10 @@ class NetworkOutputs(CellRun):
     step: InferStep  # of the timed part, which further steps are like
     last_result: Any  # of it
     is_plain: bool  # whether it runs operator by operator in this process, so that each can be watched
-    computes_gradients = False  # whether inference runs with gradients, which the network needs
-    state: Mapping[str, Tensor]  # of the network before its output was kept
+    grad_mode = INFERENCE_MODE  # what inference runs in; training is not affected
+    # Of the network before its output was kept:
+    state: Mapping[str, Tensor]
+    modes: Sequence[bool]  # of its layers
 
     def check_layout(self) -> None:
         """Raises an UnsupportedError if `channels_last` has no effect on the inputs."""
@@ -131,6 +126,8 @@ class NetworkOutputs(CellRun):
     def notes(self) -> Iterator[str]:
         yield from self.workload.notes()
         yield from self.backend.notes()
+        if self.grad_mode != INFERENCE_MODE:
+            yield f"inference ran in {self.grad_mode}: the network needs gradients"
 
     def begin_worker(self) -> None:
         """A thread takes over PyTorch's number of threads when it first asks for that; oneDNN does not ask."""
@@ -140,6 +137,23 @@ class NetworkOutputs(CellRun):
 
     def in_worker(self) -> AbstractContextManager[Any]:
         return nullcontext() if self.cell.device in XLA else torch.inference_mode()
+
+    def in_grad_mode(self, measure: Callable[[], None]) -> None:
+        """Calls `measure`, of inference in torch.inference_mode, or with more of autograd if the network needs that."""
+        if self.trains:
+            measure()
+            return
+        for self.grad_mode in (INFERENCE_MODE, NO_GRAD, WITH_GRAD):
+            try:
+                # Lightning's Trainer has entered inference mode.
+                inference = torch.inference_mode(self.grad_mode == INFERENCE_MODE)
+                with inference, torch.set_grad_enabled(self.grad_mode == WITH_GRAD):
+                    measure()
+                return
+            except Exception as error:
+                is_last = self.grad_mode == WITH_GRAD
+                if is_last or self.timing.num_steady_steps or not needs_gradients(error):
+                    raise
 
     def plain_network(self) -> nn.Module:
         """The measured network, as it was before it was compiled."""
@@ -153,7 +167,7 @@ class NetworkOutputs(CellRun):
         return [] if self.trains else arrays_in(self.step.result)
 
     def measured_output(self, batch: Any) -> Output:
-        self.state = state_of(self.plain_network())
+        self.note_state(self.plain_network())
         pl.seed_everything(0, verbose=False)
         step = self.step
         with watched(self.seen.products) if self.is_plain else nullcontext():
@@ -165,6 +179,10 @@ class NetworkOutputs(CellRun):
                     result = step.task.train(self.network, on_device)
         return arrays_in(result)
 
+    def note_state(self, network: nn.Module) -> None:
+        """Notes what a newly built network gets from the measured one."""
+        self.state, self.modes = state_of(network), modes_of(network)
+
     def new_network(self, precision: Precision, *, other: bool = False) -> NewNetwork:
         dtype = STORED_DTYPES[precision]
         with torch.inference_mode(False), new_tensors_in(torch.float32):
@@ -175,7 +193,7 @@ class NetworkOutputs(CellRun):
         network = cast_module(network, dtype)
         if has_mode(network):
             network.train(self.trains)
-        use_mode_of(network, self.plain_network())
+        set_modes(network, self.modes)
         # The user's code may have changed it while the network was built.
         restore({**values_of_a_cell(allow_tf32=False), DETERMINISTIC: 0})
         own = {name: buffer.clone() for name, buffer in network.named_buffers()}
@@ -189,7 +207,11 @@ class NetworkOutputs(CellRun):
             # The user's code may change its batch.
             copied = mapped(batch, lambda tensor: cast_tensor(tensor.clone(), dtype))
             context = torch.autocast("cpu", DTYPES[precision]) if precision in MIXED else nullcontext()
-            with context, new_tensors_in(dtype), torch.set_grad_enabled(self.trains or self.computes_gradients):
+            with (
+                context,
+                new_tensors_in(dtype),
+                torch.set_grad_enabled(self.trains or self.grad_mode == WITH_GRAD),
+            ):
                 return arrays_in(self.computed_anew(network, copied, dtype))
 
         return run

@@ -174,7 +174,8 @@ class Observer:
         stored = asked.stored if weights is None else real_format(weights)
         of_result = asked.computed if self.result is None else real_format(self.result)
         computed = products.ran_in(asked.computed) or of_result
-        places = [each.device.type for each in (weights, self.result) if each is not None]
+        # The Trainer has moved the weights to the host since.
+        places = [each.device.type for each in (self.result, weights) if each is not None]
         kind = max(products.devices, key=products.devices.__getitem__, default=None) or next(
             iter(places), run.backend.torch_type
         )

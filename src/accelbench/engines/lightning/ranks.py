@@ -73,7 +73,6 @@ class Seen:
 
     observed: Observed
     resources: Resources
-    finite: bool  # the last result
     weights: str | None  # digest of the trained ones; None in inference
 
 

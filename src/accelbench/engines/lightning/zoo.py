@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from accelbench.engines.images import Shape, check_fits, check_name, own_network
 from accelbench.engines.lightning import weights
@@ -113,6 +114,9 @@ class AsItIs(nn.Module):
 
 def with_modes(network: nn.Module) -> nn.Module:
     """The network, in an `AsItIs` if it refuses to be set to train."""
+    for layer in network.modules():
+        if not hasattr(layer, "training"):  # of a frozen module, whose mode Lightning asks for
+            vars(layer)["training"] = False
     try:
         return network.train(network.training)
     except Exception:  # AttributeError of TorchScript, NotImplementedError of torch.export
@@ -122,7 +126,7 @@ def with_modes(network: nn.Module) -> nn.Module:
 def materialised(network: nn.Module, run: Callable[[nn.Module], object]) -> nn.Module:
     """The network; lazy layers get their weights from one call of `run`, which feeds a batch."""
     tensors = [*network.parameters(), *network.buffers()]
-    if any(isinstance(each, nn.parameter.UninitializedTensorMixin) for each in tensors):
+    if any(map(is_lazy, tensors)):
         training = network.training
         with torch.no_grad():
             run(network.eval())

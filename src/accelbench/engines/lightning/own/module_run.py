@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from accelbench.engines.lightning import structure, zoo
 from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.outputs import NetworkOutputs, state_of
+from accelbench.engines.lightning.outputs import NetworkOutputs
 from accelbench.engines.lightning.own import trainer_loop as loop
 from accelbench.engines.lightning.own.user_module import UserModule
 from accelbench.engines.lightning.own.workload import count_note, counted
@@ -196,7 +196,7 @@ class ModuleRun(_UsersRun):
         return structure.arrays_in(self.looked.result)
 
     def measured_output(self, batch: Any) -> Output:
-        self.state = state_of(self.module)
+        self.note_state(self.module)
         pl.seed_everything(0, verbose=False)
         self.step.given.append(structure.refilled(copy.deepcopy(self.looked.batch), structure.tensors_in(batch)))
         look = self._probed()

@@ -194,7 +194,8 @@ def _arguments(network: nn.Module) -> tuple[list[str], bool]:
     if isinstance(network, zoo.AsItIs):
         network = network.network
     if isinstance(network, torch.jit.ScriptModule):
-        return [argument.name for argument in network.forward.schema.arguments[1:]], False
+        schema: Any = network.forward.schema  # type: ignore[attr-defined]
+        return [argument.name for argument in schema.arguments[1:]], False
     parameters = inspect.signature(network.forward).parameters.values()
     named = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
     return named, any(each.kind == each.VAR_KEYWORD for each in parameters)
@@ -213,7 +214,7 @@ class OwnWorkload:
         pl.seed_everything(cell.seed + RANK_SEEDS * ranks.part[0], verbose=False)
         pipeline = cell.data.pipeline
         put = partial(put_batch, backend.put) if pipeline == Pipeline.device else None
-        count = self.maker.count if cell.model.samples else None
+        count = self.maker.count if isinstance(self.maker, BatchMaker) and cell.model.samples else None
         self.feed = DrawnFeed(self.maker, num, fresh=pipeline == Pipeline.fresh, put=put, count=count)
         self.first, self.num_counted = self.feed.batches[0], self.maker.num_counted
         self.num_rows = num_rows(self.first)
