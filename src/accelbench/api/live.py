@@ -32,6 +32,7 @@ from accelbench.engines.lightning.precision import (
     step_context,
 )
 from accelbench.engines.lightning.structure import mapped, num_rows, varied
+from accelbench.engines.lightning.training import with_modes
 from accelbench.engines.lightning.work import count
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
@@ -110,7 +111,7 @@ class _LiveWorkload(OwnWorkload):
 
     def own_copy(self, network: nn.Module) -> nn.Module:
         """A copy of the user's network, whose lazy layers have their weights."""
-        return zoo.with_modes(zoo.materialised(_copy_of(network), lambda lazy: self.task.infer(lazy, self.example())))
+        return with_modes(zoo.materialised(_copy_of(network), lambda lazy: self.task.infer(lazy, self.example())))
 
     def unseen(self) -> tuple[Any, bool]:
         """The samples in another order, or smaller numbers."""

@@ -24,7 +24,8 @@ from accelbench.schema.vocab import QUANTIZED, Precision, Promise
 # NumPy's names of formats -> significant bits.
 BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8, "int8": 7, "uint8": 8}
 MIN_SHARE = 0.01  # of the operations: below it, a format is not worth a word
-MAX_UNUSED = 0.01  # of all trainable numbers: fewer that do not change are not worth a warning
+MAX_UNUSED = 0.01  # of all trainable numbers: fewer that have a gradient and do not change are not worth a warning
+MAX_WITHOUT = 0.5  # of all trainable numbers: a branch that the loss does not use is smaller
 MAX_NAMED = 3  # layers in a sentence
 MAX_CYCLE = 64  # steps without a change of any weight that nobody accumulates gradients over
 MAX_WHY = 200  # characters of an error in a sentence
@@ -328,6 +329,10 @@ class Training:
         is_due = self.num_steps >= (self.cycle or MAX_CYCLE)
         return bool(self.before and self.after) and (bool(self.changed) or is_due)
 
+    @property
+    def _is_unknown(self) -> bool:
+        return bool(self.names and self.before and self.after) and not self.is_observed
+
     def defects(self) -> Iterator[str]:
         if self.is_observed and not self.changed and not self.is_coarse:
             yield f"nothing was trained: no trainable weight changed in the measured steps{self._why()}"
@@ -349,18 +354,24 @@ class Training:
             yield f"weights that did not change while it trained: {self._named(still)}"
         if bad := [name for name, state in self.after.items() if not state.largest <= MAX_NUMBER]:
             yield f"after training, weights are not finite: {self._named(bad)}"
+        if self.cycle is None and self._is_unknown:
+            yield f"no weight changed in {self.num_steps} steps"
         if self.evaluating:
             yield f"in evaluation mode, although it trains: {', '.join(self.evaluating[:MAX_NAMED])}"
 
     def _is_worth_it(self, still: Sequence[str]) -> bool:
-        """Whether so many numbers have a gradient, or an unknown one, and did not change."""
-        due = [name for name in still if self.gradients is None or name in self.gradients]
-        if self.is_coarse or not due:
+        """Whether so many numbers have a gradient, or an unknown one, and did not change, or have never any."""
+        if self.is_coarse:
             return False
-        return not self.sizes or sum(self.sizes[name] for name in due) > MAX_UNUSED * sum(self.sizes.values())
+        if not self.sizes:
+            return True
+        total = sum(self.sizes.values())
+        due = [name for name in still if self.gradients is None or name in self.gradients]
+        num_due, num_still = (sum(self.sizes[name] for name in names) for names in (due, still))
+        return num_due > MAX_UNUSED * total or num_still > MAX_WITHOUT * total
 
     def notes(self) -> Iterator[str]:
-        if self.names and self.before and self.after and not self.is_observed:
+        if self.cycle is not None and self._is_unknown:
             yield f"no weight changed in {self.num_steps} steps, over more of which gradients may be accumulated"
 
     def check(self) -> Check:

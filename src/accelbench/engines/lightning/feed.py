@@ -17,7 +17,7 @@ from accelbench.data.order import Order, num_drawn_ahead
 from accelbench.engines.images import arrays_of, is_random, order_of
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.ranks import RANK_SEEDS
-from accelbench.engines.lightning.structure import is_same, mapped, num_bytes, tensors_in
+from accelbench.engines.lightning.structure import copied, is_same, num_bytes, tensors_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Mode, Pipeline
 
@@ -192,12 +192,6 @@ class DrawnFeed:
     def samples_of_last(self, num_steps: int) -> int:
         """Samples in the batches that were given last."""
         return sum(self.given[len(self.given) - num_steps :])
-
-
-def copied(batch: Any) -> Any:
-    """A copy of a batch, as a loader would give it."""
-    with torch.inference_mode(False):
-        return mapped(batch, lambda tensor: tensor.detach().clone())
 
 
 def signature(batch: Any) -> list[tuple[int, bool]]:

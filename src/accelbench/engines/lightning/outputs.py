@@ -21,7 +21,7 @@ from accelbench.engines.lightning.global_state import (
 )
 from accelbench.engines.lightning.module import InferStep
 from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES, cast_module, cast_tensor
-from accelbench.engines.lightning.structure import arrays_in, mapped, tensors_in
+from accelbench.engines.lightning.structure import arrays_in, copied, mapped, tensors_in
 from accelbench.engines.lightning.training import has_mode
 from accelbench.engines.lightning.work import watched
 from accelbench.errors import UnsupportedError
@@ -63,10 +63,11 @@ def state_of(network: nn.Module) -> dict[str, Tensor]:
 def adopt(network: nn.Module, state: Mapping[str, Tensor]) -> None:
     """Gives a new network on the CPU the state of another one, apart from what differs by rounding only."""
     own = {**dict(network.named_parameters()), **dict(network.named_buffers())}
-    if own.keys() != state.keys() or any(own[name].shape != each.shape for name, each in state.items()):
+    if own.keys() != state.keys():
         return  # options have changed its layers: then a seed gives both the same weights
     for name, tensor in own.items():
-        if tensor.layout != torch.strided or tensor.is_quantized:
+        is_plain = tensor.layout == torch.strided and not tensor.is_quantized and not tensor.is_nested
+        if not is_plain or tensor.shape != state[name].shape:  # a cache that grows is filled again
             continue
         measured = state[name].to("cpu")
         if not torch.equal(tensor.to(measured.dtype), measured):
@@ -126,7 +127,7 @@ class NetworkOutputs(CellRun):
     def notes(self) -> Iterator[str]:
         yield from self.workload.notes()
         yield from self.backend.notes()
-        if self.grad_mode != INFERENCE_MODE:
+        if self.grad_mode == WITH_GRAD or (self.grad_mode == NO_GRAD and self.cell.device not in XLA):
             yield f"inference ran in {self.grad_mode}: the network needs gradients"
 
     def begin_worker(self) -> None:
@@ -143,16 +144,16 @@ class NetworkOutputs(CellRun):
         if self.trains:
             measure()
             return
-        for self.grad_mode in (INFERENCE_MODE, NO_GRAD, WITH_GRAD):
+        first = NO_GRAD if self.cell.device in XLA else INFERENCE_MODE  # as Lightning's Trainer does
+        for self.grad_mode in dict.fromkeys((first, NO_GRAD, WITH_GRAD)):
             try:
-                # Lightning's Trainer has entered inference mode.
+                # The Trainer has entered inference mode.
                 inference = torch.inference_mode(self.grad_mode == INFERENCE_MODE)
                 with inference, torch.set_grad_enabled(self.grad_mode == WITH_GRAD):
                     measure()
                 return
             except Exception as error:
-                is_last = self.grad_mode == WITH_GRAD
-                if is_last or self.timing.num_steady_steps or not needs_gradients(error):
+                if self.grad_mode == WITH_GRAD or self.timing.num_steady_steps or not needs_gradients(error):
                     raise
 
     def plain_network(self) -> nn.Module:
@@ -171,7 +172,7 @@ class NetworkOutputs(CellRun):
         pl.seed_everything(0, verbose=False)
         step = self.step
         with watched(self.seen.products) if self.is_plain else nullcontext():
-            on_device = step.copy_in(mapped(batch, Tensor.clone))
+            on_device = step.copy_in(copied(batch))
             if not self.trains:
                 result = step.compute(on_device)
             else:
@@ -199,13 +200,12 @@ class NetworkOutputs(CellRun):
         own = {name: buffer.clone() for name, buffer in network.named_buffers()}
 
         def run(batch: Any, seed: int) -> Output:
-            with torch.no_grad():
-                for name, buffer in network.named_buffers():
-                    if name in own:
-                        buffer.copy_(own[name])
+            for name, buffer in own.items():
+                owner, _, attribute = name.rpartition(".")
+                setattr(network.get_submodule(owner), attribute, buffer.clone())
             pl.seed_everything(seed, verbose=False)
             # The user's code may change its batch.
-            copied = mapped(batch, lambda tensor: cast_tensor(tensor.clone(), dtype))
+            copied = mapped(copied(batch), lambda tensor: cast_tensor(tensor, dtype))
             context = torch.autocast("cpu", DTYPES[precision]) if precision in MIXED else nullcontext()
             with (
                 context,

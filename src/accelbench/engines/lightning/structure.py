@@ -54,6 +54,12 @@ def refilled(structure: Any, tensors: Iterable[Tensor]) -> Any:
     return mapped(structure, lambda _: next(following))
 
 
+def copied(batch: Any) -> Any:
+    """A copy of a batch, as a loader would give it."""
+    with torch.inference_mode(False):
+        return mapped(batch, lambda tensor: tensor.detach().clone())
+
+
 def joined(structures: Sequence[Any]) -> Any:
     """One structure of several whose tensors differ in their first dimension alone, along which they are joined."""
     if len(structures) == 1:

@@ -1,7 +1,7 @@
 """The weights of a network in PyTorch while it trains; see `measuring.checks`."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -94,9 +94,34 @@ def training_in_inference(network: nn.Module) -> tuple[list[str], list[str]]:
     return of_dropout, [name for name, layer in found if not _drops(layer) and changes(layer)]
 
 
+class AsItIs(nn.Module):
+    """A module that can't be set to train or to evaluate, such as a frozen or an exported one."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.network(*args, **kwargs)
+
+    def train(self, mode: bool = True) -> Self:
+        return self
+
+
+def with_modes(network: nn.Module) -> nn.Module:
+    """The network, in an `AsItIs` if it refuses to be set to train."""
+    for layer in network.modules():
+        if not hasattr(layer, "training"):  # of a frozen module, whose mode Lightning asks for
+            vars(layer)["training"] = False
+    try:
+        return network.train(network.training)
+    except Exception:  # AttributeError of TorchScript, NotImplementedError of torch.export
+        return AsItIs(network)
+
+
 def has_mode(layer: nn.Module) -> bool:
     """Whether it can be set to train and to evaluate: a frozen or an exported module can not."""
-    return not isinstance(layer, torch.jit.ScriptModule | torch.fx.GraphModule) and hasattr(layer, "training")
+    return not isinstance(layer, AsItIs | torch.jit.ScriptModule | torch.fx.GraphModule) and hasattr(layer, "training")
 
 
 def _drops(layer: nn.Module) -> bool:

@@ -144,15 +144,32 @@ class Counter(TorchDispatchMode):
         # It counts operations, of the operator's arguments and, as `out_val`, its result.
         formula = FORMULAS.get(func.overloadpacket) or flop_registry.get(func.overloadpacket)
         if formula is None and func.namespace != "prim":
-            with self:  # a composite operator: count its parts
-                result = func.decompose(*args, **kwargs)
-            if result is not NotImplemented:
+            if (result := self._in_parts(func, args, kwargs)) is not NotImplemented:
                 return result
         result = func(*args, **kwargs)
-        if is_nested := any(tensor.is_nested for tensor in tensors_in([args, result])):  # without a shape to count by
+        try:
+            self._count(func, args, kwargs, result, formula)
+        except Exception:  # of tensors without sizes or strides, such as nested and sparse ones
             self.uncounted.add(str(func.overloadpacket))
-        if is_nested or does_nothing(func):
-            return result
+        return result
+
+    def _in_parts(self, func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """The result of a composite operator, whose parts are counted; NotImplemented if it is none."""
+        if any(tensor.is_nested or tensor.layout != torch.strided for tensor in tensors_in(args)):
+            return NotImplemented  # its parts may ask for sizes that there are none of
+        with self:
+            return func.decompose(*args, **kwargs)
+
+    def _count(
+        self,
+        func: OpOverload,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        result: Any,
+        formula: Callable[..., int] | None,
+    ) -> None:
+        if does_nothing(func):
+            return
         self.num_operators += 1
         self.bytes += _num_bytes(func, args, kwargs, result)
         if formula is not None:
@@ -161,7 +178,6 @@ class Counter(TorchDispatchMode):
             self.flops_on[factor.device.type] += num
         elif not _has_no_flops(func):
             self.uncounted.add(str(func.overloadpacket))
-        return result
 
 
 @contextmanager

@@ -8,7 +8,7 @@ logit for two classes: softmax and sigmoid are part of the loss. The autoencoder
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,7 @@ from torch.nn.parameter import is_lazy
 from accelbench.engines.images import Shape, check_fits, check_name, own_network
 from accelbench.engines.lightning import weights
 from accelbench.engines.lightning.own import architectures
+from accelbench.engines.lightning.training import with_modes
 from accelbench.engines.targets import check_call, import_target, lightning_package
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.schema.vocab import Library, Weights
@@ -96,31 +97,6 @@ def _custom(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
         made = type(network).__name__
         raise UserError(f"model.target={model.definition}: should make a torch.nn.Module, not a {made}")
     return with_modes(network)
-
-
-class AsItIs(nn.Module):
-    """A module that can't be set to train or to evaluate, such as a frozen or an exported one."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.network(*args, **kwargs)
-
-    def train(self, mode: bool = True) -> Self:
-        return self
-
-
-def with_modes(network: nn.Module) -> nn.Module:
-    """The network, in an `AsItIs` if it refuses to be set to train."""
-    for layer in network.modules():
-        if not hasattr(layer, "training"):  # of a frozen module, whose mode Lightning asks for
-            vars(layer)["training"] = False
-    try:
-        return network.train(network.training)
-    except Exception:  # AttributeError of TorchScript, NotImplementedError of torch.export
-        return AsItIs(network)
 
 
 def materialised(network: nn.Module, run: Callable[[nn.Module], object]) -> nn.Module:

@@ -100,6 +100,8 @@ class ModuleRun(_UsersRun):
                 self._break_down()
                 self.looked = self._probed()
                 self.observer.see(None, self.looked.result)  # in training, forward may not run
+                if self.cell.model.samples is None and (rows := self.looked.rows_left) is not None:
+                    self.changes.append(f"the module's hooks left {rows[0]} of the {rows[1]} rows of a batch")
                 self.work = self.work_of_step(self._count)
                 if not self.trains:
                     self._keep_output()
@@ -121,7 +123,8 @@ class ModuleRun(_UsersRun):
 
     def begin_steady(self) -> None:
         super().begin_steady()
-        self.counted = self.step.num_steps, self.trainer.global_step
+        if self.trains:
+            self.counted = self.step.num_steps, self.trainer.global_step
 
     def _note_end(self) -> None:
         training = self.seen.training

@@ -243,6 +243,23 @@ class StepProbe:
         return section(*args, **kwargs)
 
     @property
+    def rows_left(self) -> tuple[int, int] | None:
+        """How many rows of how many training_step or predict_step got, if hooks took some away.
+
+        None if they did not, or if it can't be told: a tensor whose other dimensions are others too, such as one that
+        has the time first, or pairs of samples, may hold all of them.
+        """
+
+        def shape(tensor: Tensor) -> tuple[int, ...]:
+            """Its first dimension, and those of the others that are longer than 1."""
+            return (*tensor.shape[:1], *(length for length in tensor.shape[1:] if length > 1))
+
+        shapes = zip(map(shape, tensors_in(self.loaded)), map(shape, tensors_in(self.given)), strict=False)
+        pairs = [(before, after) for before, after in shapes if before and after]
+        cropped = [(after[0], before[0]) for before, after in pairs if after[1:] == before[1:] and after[0] < before[0]]
+        return cropped[0] if cropped and len(cropped) == len(pairs) else None
+
+    @property
     def loss(self) -> float | None:
         """What training_step returned: a tensor, or the entry `loss` of a mapping; None if it returned none."""
         loss = self.result.get("loss") if isinstance(self.result, Mapping) else self.result

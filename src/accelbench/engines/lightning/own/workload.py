@@ -19,6 +19,7 @@ from accelbench.engines.lightning.own.architectures import TokenMaker
 from accelbench.engines.lightning.precision import STORED_DTYPES, cast_tensor
 from accelbench.engines.lightning.ranks import RANK_SEEDS, Ranks
 from accelbench.engines.lightning.structure import is_same, mapped, num_rows, refilled, tensors_in, varied
+from accelbench.engines.lightning.training import AsItIs
 from accelbench.engines.served import NUM_DRAWN
 from accelbench.engines.targets import check_call, import_path
 from accelbench.errors import UserError
@@ -191,7 +192,7 @@ def _taken(network: nn.Module, keys: Sequence[str], inputs: Sequence[str], flag:
 
 def _arguments(network: nn.Module) -> tuple[list[str], bool]:
     """The names of `forward`'s arguments, and whether it takes others."""
-    if isinstance(network, zoo.AsItIs):
+    if isinstance(network, AsItIs):
         network = network.network
     if isinstance(network, torch.jit.ScriptModule):
         schema: Any = network.forward.schema  # type: ignore[attr-defined]
