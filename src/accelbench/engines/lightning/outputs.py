@@ -205,14 +205,14 @@ class NetworkOutputs(CellRun):
                 setattr(network.get_submodule(owner), attribute, buffer.clone())
             pl.seed_everything(seed, verbose=False)
             # The user's code may change its batch.
-            copied = mapped(copied(batch), lambda tensor: cast_tensor(tensor, dtype))
+            own_batch = mapped(copied(batch), lambda tensor: cast_tensor(tensor, dtype))
             context = torch.autocast("cpu", DTYPES[precision]) if precision in MIXED else nullcontext()
             with (
                 context,
                 new_tensors_in(dtype),
                 torch.set_grad_enabled(self.trains or self.grad_mode == WITH_GRAD),
             ):
-                return arrays_in(self.computed_anew(network, copied, dtype))
+                return arrays_in(self.computed_anew(network, own_batch, dtype))
 
         return run
 

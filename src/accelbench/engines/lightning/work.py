@@ -143,9 +143,10 @@ class Counter(TorchDispatchMode):
         kwargs = dict(kwargs or {})
         # It counts operations, of the operator's arguments and, as `out_val`, its result.
         formula = FORMULAS.get(func.overloadpacket) or flop_registry.get(func.overloadpacket)
-        if formula is None and func.namespace != "prim":
-            if (result := self._in_parts(func, args, kwargs)) is not NotImplemented:
-                return result
+        is_composite = formula is None and func.namespace != "prim"
+        result = self._in_parts(func, args, kwargs) if is_composite else NotImplemented
+        if result is not NotImplemented:
+            return result
         result = func(*args, **kwargs)
         try:
             self._count(func, args, kwargs, result, formula)

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
 from accelbench.engines.lightning.own.workload import counted
-from accelbench.engines.lightning.structure import num_rows
+from accelbench.engines.lightning.structure import num_rows, tensors_in
 from accelbench.errors import UserError
 from accelbench.schema.vocab import Phase
 
