@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from accelbench.measuring.output_check import NOT_IN_TIME, OutputTensor
 
 from accelbench.engines.backend import BaseBackend
 from accelbench.engines.cell_run import CellRun
 from accelbench.judging.asked import judge
 from accelbench.measuring import witness
 from accelbench.measuring.clock import NUM_INFER_EPOCHS
-from accelbench.measuring.output_check import NOT_IN_TIME, OutputTensor
 from accelbench.measuring.runner import Step
 from accelbench.schema.cell import Options
 from accelbench.schema.measurement import Observed

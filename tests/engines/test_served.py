@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from accelbench.measuring.output_check import NOT_TIMED
 
 import own_code
 from accelbench.engines.lightning import engine
@@ -13,7 +14,6 @@ from accelbench.engines.served import blocks_of, powers_up_to
 from accelbench.errors import UserError
 from accelbench.judging.asked import judge
 from accelbench.judging.row import summarise
-from accelbench.measuring.output_check import NOT_TIMED
 from accelbench.schema.cell import Server
 from accelbench.schema.measurement import Block, Witnessed
 from accelbench.schema.vocab import EXPORTING, Engine, Protocol, Status

@@ -10,10 +10,10 @@ from statistics import median
 
 import psutil
 import pytest
+from accelbench.measuring.witness import Moment
 
 from accelbench.isolation import processes
 from accelbench.isolation.processes import Sampler, Witness
-from accelbench.measuring.witness import Moment
 from accelbench.schema.measurement import SystemSeries
 from devices.fakes import FakeNvml
 

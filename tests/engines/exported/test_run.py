@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from accelbench.measuring.output_check import ANEW
 
 from accelbench.devices.cpu import FAST_INTEGERS, has_any, look, usable_cores
 from accelbench.engines.exported import run as exported_run
@@ -19,7 +20,6 @@ from accelbench.engines.registry import host_spec
 from accelbench.grid.support import MODULES, why_not
 from accelbench.judging.asked import judge
 from accelbench.judging.row import summarise
-from accelbench.measuring.output_check import ANEW
 from accelbench.schema.cell import Options, Window
 from accelbench.schema.vocab import EXPORTING, Allocator, Engine, Library, Mode, Pipeline, Precision, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
