@@ -126,6 +126,10 @@ class CellRun:
         """A newly built network on the CPU, with the weights of the measured one, or with `other` ones."""
         raise NotImplementedError
 
+    def diverges_by_rounding(self) -> bool:
+        """Whether the first steps of new networks give a finite loss in fp32, and none in the cell's precision."""
+        return False
+
     def requests(self, num: int) -> Sequence[Any]:
         """At most so many batches of one sample each, in host memory, as the feed gives them."""
         raise UnsupportedError(f"protocol={self.cell.protocol}: engine={self.cell.engine} serves no requests")
@@ -286,6 +290,8 @@ class CellRun:
             found = self._compared()
         to_target = self.to_target
         self.defects += [*self.seen.training.defects(), *found.defects]
+        if self.diverged is not None and self.to_target is None and self.diverges_by_rounding():
+            self.defects.append(f"{self.diverged}, and in the first steps it is finite in fp32")
         asked = FORMATS[self.cell.precision].computed
         return Measurement(
             **vars(observed),

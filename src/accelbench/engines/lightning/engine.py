@@ -5,7 +5,8 @@ import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
-from itertools import chain, repeat
+from functools import partial
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from accelbench.data.order import VALIDATION
 from accelbench.engines.lightning import options, training, zoo
 from accelbench.engines.lightning.backends import Backend, Compilations, backend_for
 from accelbench.engines.lightning.feed import DrawnFeed, Feed, SingleItemLoader
-from accelbench.engines.lightning.global_state import hush_lightning
+from accelbench.engines.lightning.global_state import hush_lightning, new_tensors_in
 from accelbench.engines.lightning.module import BenchModule, EpochStep, ImageTask, InferStep, TestStep, new_optimizer
 from accelbench.engines.lightning.outputs import NetworkOutputs, needs_gradients
 from accelbench.engines.lightning.own.generate import GenerateWorkload
@@ -25,11 +26,13 @@ from accelbench.engines.lightning.precision import (
     STORED_DTYPES,
     Observer,
     after_first_call,
+    cast_module,
+    cast_tensor,
     check_normalises,
     plugin_for,
 )
 from accelbench.engines.lightning.ranks import Ranks, Seen, differences, digest, joined
-from accelbench.engines.lightning.structure import mapped
+from accelbench.engines.lightning.structure import copied, mapped
 from accelbench.engines.lightning.weights import saved
 from accelbench.engines.lightning.work import busiest, count, watched
 from accelbench.engines.lightning.workloads import Images, workload_of
@@ -37,12 +40,14 @@ from accelbench.engines.served import powers_up_to
 from accelbench.engines.target import TargetRun
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.measuring.breakdown import measure_breakdown
+from accelbench.measuring.checks import in_time
 from accelbench.measuring.clock import NUM_INFER_EPOCHS
 from accelbench.schema.cell import Cell, Options
 from accelbench.schema.measurement import Measurement, Observed, Work
 from accelbench.schema.vocab import XLA, Device, Library, Mode, Precision, Protocol, Span
 
 # Mistakes in names, imports and arguments: no device and no precision mends them.
+NUM_RERUN, MAX_RERUN_S = 10, 5.0  # steps, and seconds, in which a loss that is not finite is computed again
 EVERYWHERE = (ImportError, SyntaxError, NameError, AttributeError, TypeError)
 
 
@@ -336,6 +341,32 @@ class _Run(NetworkOutputs):
         yield from super().notes()
         if isinstance(self.feed, DrawnFeed) and self.feed.copies:
             yield "the code changes its batch: each step gets a copy of the batch"
+
+    def diverges_by_rounding(self) -> bool:
+        precision = self.cell.precision
+        if precision not in (Precision.fp16, Precision.bf16) or self.ranks.num > 1:
+            return False
+        try:
+            is_finite = [in_time(partial(self._is_finite, each), MAX_RERUN_S) for each in (precision, Precision.fp32)]
+        except Exception:  # torch may not train in that format on the CPU, or not in time
+            return False
+        return is_finite == [False, True]
+
+    def _is_finite(self, precision: Precision) -> bool:
+        """Whether the losses of the first steps of a new network on the CPU are finite."""
+        dtype = STORED_DTYPES[precision]
+        with new_tensors_in(torch.float32):
+            network = cast_module(self.workload.build(), dtype).train()
+        optimizer = new_optimizer(self.cell.model, list(training.trainable(network).values()))
+        task = self.workload.task_in(dtype)
+        for batch in islice(iter(self.feed), NUM_RERUN):
+            optimizer.zero_grad()
+            _, loss = task.train(network, mapped(copied(batch), lambda tensor: cast_tensor(tensor.cpu(), dtype)))
+            if not torch.isfinite(loss):
+                return False
+            loss.backward()
+            optimizer.step()
+        return True
 
     def warnings(self) -> Iterator[str]:
         if isinstance(self.feed, DrawnFeed) and self.feed.repeats:
