@@ -12,7 +12,7 @@ from pathlib import Path
 
 from accelbench.engines.registry import UNFINISHED, HostSpec
 from accelbench.errors import UnsupportedError, UserError
-from accelbench.measuring import witness
+from accelbench.measuring import progress
 from accelbench.schema.cell import Cell, Target, Window
 from accelbench.schema.measurement import Block, Measurement, Quantile, Serving, Work
 from accelbench.schema.vocab import Definition, Device, Engine, Mode, Precision, Protocol, Span, Status, Verdict
@@ -299,7 +299,7 @@ def run(
     if fault == "await news":
         news = Path(data_folder, "news")
         is_early, patience = news.exists(), time.monotonic() + 10
-        witness.say(witness.Moment.done)
+        progress.done()
         while not news.exists() and time.monotonic() < patience:
             time.sleep(0.001)
         return make_measurement(defects=["the news came early"] if is_early else ["no news"] * (not news.exists()))
