@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import torch
 from torch import nn
-from torch.nn import functional
 
 from honest.modules import Lit, Manual
 from honest.networks import CLASSES, WIDTH, Plain, energy, vectors
@@ -181,26 +180,6 @@ class IgnoresInput(Plain):
 class Constant(Plain):
     def forward(self, x):
         return torch.arange(float(CLASSES)).repeat(len(x), 1)
-
-
-class Noise(Plain):
-    def forward(self, x):
-        return torch.randn(len(x), CLASSES)
-
-
-class FirstForAll(Deep):
-    """Computes one sample, and returns as many rows as there are samples."""
-
-    def forward(self, x):
-        return super().forward(x[:1]).repeat(len(x), 1)
-
-
-class HalfTheRows(Deep):
-    """Computes the first half of a batch, and zeros."""
-
-    def forward(self, x):
-        half = len(x) // 2
-        return torch.cat([super().forward(x[:half]), torch.zeros(len(x) - half, CLASSES)])
 
 
 class NotFinite(Plain):
@@ -508,11 +487,3 @@ class SkipsBatches(Lit):
 
     def training_step(self, batch, batch_idx):
         return super().training_step(batch, batch_idx) if batch_idx % 4 == 0 else None
-
-
-class PredictsHalf(Lit):
-    """Predicts two samples of each batch, and zeros."""
-
-    def predict_step(self, batch, batch_idx):
-        done = self(batch[0][:2])
-        return functional.pad(done, (0, 0, 0, len(batch[0]) - 2))
