@@ -19,7 +19,7 @@ from accelbench.schema.workload import SHAPES
 from accelbench.settings import config, params, to_cell
 from accelbench.settings.compose import register_mode_of, structure
 from accelbench.settings.config import GROUPS, Executor
-from accelbench.sinks.delivery import TRACKING
+from accelbench.sinks.delivery import TRACKERS
 
 ROOT = Path(__file__).resolve().parents[1]
 OWN_DATA = {FOLDER, ARRAYS}  # named after their path
@@ -78,7 +78,7 @@ def test_what_can_be_chosen_is_what_there_is():
     assert names("engine") == set(Engine)
     assert {composed(f"model={name}")[0].model.definition for name in names("model") - LIBRARIES} == set(NETWORKS)
     assert names("model") >= LIBRARIES
-    assert names("tracking") == set(TRACKING)
+    assert names("tracking") == set(TRACKERS)
     assert names("executor") == set(Executor)
     assert set(config.Optimizer) == set(OPTIMIZERS)
     assert names("data") == {*obtain.names(), MODULE, *OWN_DATA}

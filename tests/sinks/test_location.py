@@ -1,4 +1,5 @@
 import contextlib
+import os
 import sqlite3
 
 import pytest
@@ -13,6 +14,17 @@ def test_a_store_that_another_program_writes_is_refused_at_once(tmp_path, monkey
         connection.execute("BEGIN EXCLUSIVE")
         with pytest.raises(UserError, match="mlflow.db: not usable .database is locked"), location.locked(tmp_path):
             pytest.fail("it is not writable")
+
+
+@pytest.mark.parametrize("name", ["a?b", "a#b", "a%41", os.fsdecode(b"caf\xe9")])
+def test_a_folder_that_no_address_of_a_database_can_name_is_refused_and_stays_empty(name, tmp_path):
+    (tmp_path / name).mkdir()
+    with (
+        pytest.raises(UserError, match="name another store with MLFLOW_TRACKING_URI"),
+        location.locked(tmp_path / name),
+    ):
+        pytest.fail("MLflow would use another file")
+    assert not any((tmp_path / name).iterdir())
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from accelbench.sinks.delivery import Delivery, sync
 from accelbench.sinks.mlflow_fields import AGGREGATE, CELL_KEY, KIND
 from accelbench.sinks.ui import serve
 from tests.sinks import servers
-from tests.sinks.samples import STAND_IN, cell, record, resnet18, system_series
+from tests.sinks.samples import ENVIRONMENT, STAND_IN, cell, record, resnet18, system_series
 from tests.sinks.stores import SCRIPT, SUITE, client_of, closed_port, deliver, files_of, runs_of, split, started
 
 CREATE = SCRIPT.format(module="mlflow", what="Store", call="Store(Path(sys.argv[1])).delivered('racing')")
@@ -156,11 +156,13 @@ def test_sync_reads_records_alone_names_unreadable_ones_and_fills_a_new_store(
 ):
     folder = root / "runs" / "2026-11-20"
     records.write(record(status=Status.skipped), folder)
+    here = {**ENVIRONMENT, "tracking": "none"}
+    records.write(record(cell(suite="kept_here"), number=2, environment=here), folder)
     records.write(record(cell(protocol=Protocol.fit, suite="other"), number=1), folder)
     serialize.write_json(folder / "plan.json", {"cells": []})
     serialize.write_json(folder / "000000000000-01d01d01.json", {"schema_version": 0})
     result = sync(root, [root / "runs"])
-    assert (result.num_delivered, result.num_already_there) == (1, 0)
+    assert (result.num_delivered, result.num_already_there, result.num_left_out) == (1, 0, 1)
     (unreadable,) = result.unreadable
     assert "01d01d01.json" in unreadable
     assert "schema 0" in unreadable
@@ -170,9 +172,9 @@ def test_sync_reads_records_alone_names_unreadable_ones_and_fills_a_new_store(
     new = shutil.copytree(empty_store, tmp_path / "new")
     (root / "runs").rename(new / "runs")
     monkeypatch.chdir(new)
-    assert main(["sync"]) == 0
+    assert main(["sync", "--all"]) == 0
     unreadable = unreadable.removeprefix(f"{root}/")
-    told = f"MLflow: 1 runs delivered, 0 already there.\nNot readable: 1\n  {unreadable}\n"
+    told = f"MLflow: 2 runs delivered, 0 already there.\nNot readable: 1\n  {unreadable}\n"
     assert capsys.readouterr().out == told
     assert len(runs_of(new, "other")) == 1
 

@@ -29,7 +29,9 @@ SCHEMA_VERSION = 8
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, UserError)
 # The entries of `Record.environment` that were measured of the devices, and accelbench's own environment; all others
 # are the machine's fingerprint and part of an identity.
-DEVICE_MEASUREMENTS = ("ceilings", "probe_code", "idle_w", "busy", "home")
+DEVICE_MEASUREMENTS = ("ceilings", "probe_code", "idle_w", "busy", "home", "tracking")
+
+TRACKING, UNTRACKED = "tracking", "none"  # the entry of the environment of a record that goes to no tracker
 
 RecordName = Annotated[str, re.compile("[0-9a-f]{12}-[0-9a-f]{8}")]  # `Record.name`
 MAX_NAMED = 5  # files in a list of those that can't be read

@@ -11,12 +11,12 @@ from accelbench.answers.process import Process
 from accelbench.errors import UnknownChoiceError
 from accelbench.project import CONFIRMED, RECORDS, RESULTS
 from accelbench.schema import record as records
-from accelbench.schema.record import Record
+from accelbench.schema.record import TRACKING, UNTRACKED, Record
 from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import Status
 from accelbench.sinks.location import one_line, unreachable
 
-TRACKING = ("mlflow", "none")
+TRACKERS = ("mlflow", UNTRACKED)
 PATIENCE_S = 3.0  # failed attempts may take this long in total
 BATCH = 50  # records that a sync delivers while the lock is held: some three seconds
 
@@ -27,12 +27,12 @@ class Delivery:
     Failures are kept, never raised: the records are on disk already, and `accelbench sync` delivers them later. A store
     that can't be opened, or whose failures took `PATIENCE_S` seconds, is asked for nothing more.
 
-    `root` is the folder of MLflow's store. Raises UnknownChoiceError: `tracking` is none of `TRACKING`.
+    `root` is the folder of MLflow's store. Raises UnknownChoiceError: `tracking` is none of `TRACKERS`.
     """
 
     def __init__(self, tracking: str, root: Path) -> None:
-        if tracking not in TRACKING:
-            raise UnknownChoiceError("tracking", tracking, TRACKING)
+        if tracking not in TRACKERS:
+            raise UnknownChoiceError("tracking", tracking, TRACKERS)
         self._is_on, self._root = tracking == "mlflow", root
         self._store: Any = None
         self._waiting: list[Record] = []
@@ -105,6 +105,7 @@ class SyncResult(NamedTuple):
     num_delivered: int  # records that the sync added to the store
     num_already_there: int
     unreadable: list[str]  # a line for each record that can't be read, with its path and why
+    num_left_out: int  # records of sweeps with tracking=none
 
 
 class Found(NamedTuple):
@@ -115,20 +116,24 @@ class Found(NamedTuple):
     key: tuple[str, str]  # as `mlflow.key_of`
     is_confirming: bool  # whether its process was interleaved with another cell's, to say which cell is faster
     sweep: Path  # equal for records that answer the same questions: of one sweep, or of processes that confirm it
+    is_tracked: bool
 
 
-def sync(root: Path, folders: Iterable[Path]) -> SyncResult:
+def sync(root: Path, folders: Iterable[Path], *, has_all: bool = False) -> SyncResult:
     """Delivers every record below `folders` that has no finished run in the store; safe to repeat.
+
+    Those of sweeps with tracking=none are left out, unless `has_all`.
 
     The store alone says what is missing: a new store is filled after an old one was lost. The folders need not exist.
     Raises UserError: the store can't be reached; runs delivered so far stay in it.
     """
-    found, unreadable = _read(folders)
+    everything, unreadable = _read(folders)
+    found = [each for each in everything if has_all or each.is_tracked]
     try:
         num = _deliver(root, found)
     except Exception as error:  # the errors of mlflow, sqlalchemy and requests have no common base class
         raise unreachable(root, error) from error
-    return SyncResult(num, len(found) - num, unreadable)
+    return SyncResult(num, len(found) - num, unreadable, len(everything) - len(found))
 
 
 def _read(folders: Iterable[Path]) -> tuple[list[Found], list[str]]:
@@ -137,15 +142,20 @@ def _read(folders: Iterable[Path]) -> tuple[list[Found], list[str]]:
     found: dict[tuple[str, str], Found] = {}
     for path, each in readable.each(_found):
         if each is not None:
-            suite, key = each
+            suite, key, is_tracked = each
             is_confirming = path.parent.parent.name == CONFIRMED
             sweep = path.parents[2] / RESULTS / suite if is_confirming else path.parent
-            found.setdefault(key, Found(path, suite, key, is_confirming, sweep))  # it may lie in two folders
+            found.setdefault(
+                key, Found(path, suite, key, is_confirming, sweep, is_tracked)
+            )  # it may lie in two folders
     return list(found.values()), readable.problems()
 
 
-def _found(record: Record) -> tuple[str, tuple[str, str]] | None:
-    return None if record.status == Status.skipped else (record.cell.suite, (record.name, record.started_at))
+def _found(record: Record) -> tuple[str, tuple[str, str], bool] | None:
+    if record.status == Status.skipped:
+        return None
+    is_tracked = record.environment.get(TRACKING) != UNTRACKED
+    return record.cell.suite, (record.name, record.started_at), is_tracked
 
 
 def _deliver(root: Path, found: list[Found]) -> int:

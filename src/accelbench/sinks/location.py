@@ -14,9 +14,11 @@ from typing import Any
 
 from accelbench.errors import UserError, writing_errors
 from accelbench.lock import hold
+from accelbench.project import shown
 from accelbench.schema.secrets import masked
 from accelbench.schema.text import clean
 
+NOT_IN_ADDRESSES = re.compile("[?#%\ud800-\udfff]")  # of a path in the address of a database
 PREFIX = "accelbench/"  # of the names of our experiments
 HOST, PORT = "127.0.0.1", 5000  # where `accelbench ui` serves the project's store by default
 PROXIED = "mlflow-artifacts:/"  # of an address below the artifacts' folder, wherever that is
@@ -80,6 +82,11 @@ def locked(root: Path, patience_s: float | None = None) -> Iterator[None]:
     """
     patience_s = PATIENCE_S if patience_s is None else patience_s
     path = root / "mlflow.lock"
+    if is_own(root) and NOT_IN_ADDRESSES.search(str(database(root))):
+        raise UserError(
+            f"{shown(database(root))}: MLflow can't open a database in a folder whose path has ?, #, % or "
+            "bytes that are no UTF-8: name another store with MLFLOW_TRACKING_URI, or use tracking=none"
+        )
     with ExitStack() as stack:
         with writing_errors(path.name):
             lock = hold(path, "another writer of the MLflow store", patience_s=patience_s)

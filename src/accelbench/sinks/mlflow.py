@@ -31,6 +31,8 @@ from mlflow.store.db.utils import _get_latest_schema_revision  # noqa: E402
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # noqa: E402
 
 MAX_METRICS = 1000  # per batch: MLflow's limit
+# Where a server may have files put: else it could name any folder of this machine.
+REMOTE = re.compile(r"(mlflow-artifacts|s3|gs|abfss|wasbs|hdfs|dbfs|r2|b2):", re.IGNORECASE)
 PLAIN = re.compile(r"[\w.=-]+")  # a name that needs no escapes in a search
 
 Key = tuple[str, str]  # a record's name and start: the tags that identify its run
@@ -206,7 +208,7 @@ class Store:
             folder = folder_of(created.info.artifact_uri, self._root)
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "record.json").write_text(text)
-        else:
+        elif location.server_uri(self._root) is None or REMOTE.match(created.info.artifact_uri):
             self._client.log_text(run_id, text, "record.json")
         self._client.set_terminated(run_id, run.status, run.end_ms)
 
