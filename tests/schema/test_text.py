@@ -1,6 +1,6 @@
 import pytest
 
-from accelbench.schema.text import clean, one_line
+from accelbench.schema.text import clean, one_line, summary
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,21 @@ def test_ordinary_text_stays(text: str) -> None:
 
 def test_one_line_has_no_breaks_and_no_escapes():
     assert one_line(" a\n\tb\r\nc \x1b[2K") == r"a b c \x1b[2K"
+
+
+LONG = "the weights of layer 7 are of the shape 3 x 4, and 4 x 3 was expected"
+KERAS = "Exception encountered when calling Net.call()."
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f"{LONG}\nmore", LONG),
+        ("\n\nException from core.cpp:132:\n\nCheck 'x' failed\n", "Exception from core.cpp:132: Check 'x' failed"),
+        (f"{KERAS}\n\nInput 0 is bad: 3", f"{KERAS} Input 0 is bad: 3"),
+        ("In worker 0.\nTraceback (most recent call last):\n  f()\nValueError: 7\n", "In worker 0. ValueError: 7"),
+        ("", ""),
+    ],
+)
+def test_a_summary_goes_on_until_the_cause_is_told(text, told):
+    assert summary(text) == told

@@ -25,7 +25,7 @@ from accelbench.measuring import progress
 from accelbench.project import PACKAGE
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load, plain
-from accelbench.schema.text import is_out_of_memory, message_of
+from accelbench.schema.text import is_out_of_memory, message_of, summary
 from accelbench.schema.vocab import Allocator, Status
 
 # torch's messages for an operation that a device has not in a floating-point format: the cell is skipped.
@@ -34,6 +34,8 @@ NOT_IMPLEMENTED = re.compile(
     r"|itensor_view_from_dense expects .*Double",  # inductor's freezing of convolutions in fp64
     re.IGNORECASE,
 )
+# The module that may explain a failure of the user's code in PyTorch, if it was imported.
+EXPLAINING = "accelbench.engines.lightning.global_state"
 # Code below these folders is Python's, a library's or accelbench's own.
 LIBRARIES = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 NOT_THE_USERS = (*LIBRARIES, str(PACKAGE), str(Path(__file__).parents[1]))  # a link to it, in another interpreter
@@ -113,7 +115,10 @@ def _failure(error: BaseException, *, has_own_code: bool) -> Outcome:
         return Outcome(status=Status.skipped, reason=text)
     by_user, kind = isinstance(error, UserError), type(error).__name__
     reason = text if by_user else f"{kind}: {text}" if text else kind
-    reason = "; ".join([reason.partition("\n")[0], *getattr(error, "__notes__", [])])
+    notes = [*getattr(error, "__notes__", [])]
+    if has_own_code and (explaining := sys.modules.get(EXPLAINING)) is not None:
+        notes += explaining.explained(text)
+    reason = "; ".join([summary(reason), *notes])
     calls = users_calls(error) if has_own_code else []
     if calls and not by_user:
         reason = f"{calls[-1].filename}:{calls[-1].lineno}: {reason}"

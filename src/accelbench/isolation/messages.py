@@ -16,7 +16,7 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, SystemSeries, Unfinished, Work
 from accelbench.schema.secrets import masked
 from accelbench.schema.serialize import load
-from accelbench.schema.text import MAX_REASON, beginning, ending
+from accelbench.schema.text import MAX_REASON, beginning, ending, summary
 from accelbench.schema.vocab import Precision, Status
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class Outcome:
     """How a request ended, as a process says, and then its host; texts are cut, safe to print, with *** for secrets."""
 
     status: Status
-    reason: str | None = None  # why it is not `ok`, in one line: the first of what is given, at most `MAX_REASON`
+    reason: str | None = None  # why it is not `ok`, in one line: the `summary` of what is given, at most `MAX_REASON`
     error: str | None = None  # details for people, of several lines: the end of what is given, at most `MAX_TEXT`
     user_error: bool = False  # whether it failed because of a mistake in the user's request (`errors.UserError`)
     measurement: Measurement | None = None  # of a cell; None if it failed, and from every rank but the first
@@ -60,7 +60,7 @@ class Outcome:
 
     def __post_init__(self) -> None:
         if self.reason is not None:
-            object.__setattr__(self, "reason", beginning(masked(self.reason.strip().partition("\n")[0]), MAX_REASON))
+            object.__setattr__(self, "reason", beginning(summary(masked(self.reason)), MAX_REASON))
         if self.error is not None:
             object.__setattr__(self, "error", ending(masked(self.error)))
 

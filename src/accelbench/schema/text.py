@@ -6,6 +6,7 @@ from accelbench.schema.secrets import masked
 
 MAX_TEXT = 4000  # characters of any text of a record or a plan; more would fill the pages that show it
 MAX_REASON = 500
+MIN_SUMMARY = 60  # characters: a shorter line, such as Keras' `Exception encountered in Net.call().`, has no cause yet
 # C0 without tab and newline, DEL, C1, bidirectional overrides and isolates (they reorder text), lone surrogates.
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 # Parts of the frameworks' messages when memory runs out. torch's CPU allocator and XLA raise plain RuntimeErrors.
@@ -23,6 +24,21 @@ def clean(text: str) -> str:
 def one_line(text: str) -> str:
     """`clean(text)` on one line: each run of spaces, tabs and line breaks is one space."""
     return clean(" ".join(text.split()))
+
+
+def summary(text: str) -> str:
+    """The beginning of an exception's message, on one line.
+
+    That is its first line, and the next ones if it is short or names no cause yet; with another's traceback its last.
+    """
+    first, *others = [line.strip() for line in text.splitlines() if line.strip()] or [""]
+    if "Traceback (most recent call last)" in text:
+        return f"{first} {others[-1]}" if others else first
+    for line in others:
+        if len(first) >= MIN_SUMMARY and not first.endswith((":", ",", "(")):
+            break
+        first = f"{first} {line}"
+    return first
 
 
 def message_of(error: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 import logging
 import operator
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -10,6 +11,7 @@ from typing import Any
 
 import torch
 from lightning_fabric.plugins.precision.utils import _DtypeContextManager
+from lightning_utilities.core import rank_zero
 
 from accelbench.errors import UnsupportedError
 
@@ -75,11 +77,21 @@ SETTINGS: dict[str, _Setting] = {
 
 
 def hush_lightning() -> None:
-    """Silences Lightning's warnings about what is intended here: predictions of None, training without validation."""
+    """Silences Lightning's warnings about what is intended here: predictions of None, training without validation.
+
+    Its other ones stay warnings, whatever the user's code makes of warnings.
+    """
     for name in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    for note in ("predict returned None", "You defined a `validation_step`"):
-        warnings.filterwarnings("ignore", message=note)
+    rank_zero._warn = _warn
+
+
+def _warn(message: str, stacklevel: int = 2, **how: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        for note in ("predict returned None", "You defined a `validation_step`"):
+            warnings.filterwarnings("ignore", message=note)
+        warnings.warn(message, stacklevel=stacklevel + 1, **how)
 
 
 @contextmanager
@@ -152,6 +164,18 @@ def denormals_are_flushed() -> bool:
     return not (values * 1.0).view(torch.int32).any()
 
 
+users_dtypes: set[torch.dtype] = set()  # the default one, when a cell's own was set in its place
+OF_DTYPES = re.compile("dtype|Double|Float|Half|double|scalar type")  # in a message
+
+
+def explained(text: str) -> list[str]:
+    """What explains an error's message about dtypes: the user's code has changed PyTorch's default for new tensors."""
+    found = {torch.get_default_dtype(), *users_dtypes} - {torch.float32}
+    if not found or not OF_DTYPES.search(text):
+        return []
+    return [f"its code called torch.set_default_dtype({found.pop()}): leave that to the setting precision"]
+
+
 class Held:
     """The settings of a measurement: those that hold when this is made."""
 
@@ -161,6 +185,7 @@ class Held:
 
     def again(self, dtype: torch.dtype) -> None:
         """Sets them again, since the user's code may have changed them; Lightning sets `dtype` around a step."""
+        users_dtypes.add(torch.get_default_dtype())
         self.values[DEFAULT_DTYPE] = dtype
         self.overridden = [f"{name} ({value})" for name, (_, value) in self._differences().items()]
         restore(self.values)
