@@ -34,6 +34,16 @@ def test_a_variable_that_would_change_the_precision_in_silence_does_not_reach_a_
     assert not seen & SUBSTITUTING
 
 
+def test_modules_of_the_users_in_the_folder_are_found_and_not_taken_for_pythons(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    for name in ("random", "code", "profile", "types"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('not Python')")
+    (tmp_path / "mine.py").write_text("from random import random")
+    with Hosts(faulty_host) as running:
+        assert running.run(make_cell("import mine"), tmp_path).reason is None
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="needs glibc")
 def test_a_cell_has_the_allocator_of_its_host_and_is_invalid_if_that_is_not_the_one_asked_for(tmp_path):
     def host_of(cell):

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import takewhile
@@ -21,15 +21,17 @@ ASKED_S = 60.0  # for an answer: the first start from a slow disk takes seconds
 SCRIPT = """
 import json, os, platform, sys
 from importlib import metadata, util
-at, versions = sys.argv.index("--"), {}
-for name in sys.argv[1:at]:
+home, at, versions = os.path.dirname(os.__file__), sys.argv.index("--"), {}
+library = [path for path in sys.path if path.startswith(home) and "-packages" not in path]
+sys.path[:0] = sys.argv[1].split(os.pathsep)
+for name in sys.argv[2:at]:
     try:
         versions[name] = metadata.version(name)
     except metadata.PackageNotFoundError:
         pass
 found = [(name, util.find_spec(name)) for name in sys.argv[at + 1:]]
 modules = {name: os.path.dirname(spec.origin or "") for name, spec in found if spec}
-print("\\n" + json.dumps([platform.python_version(), versions, modules]))
+print("\\n" + json.dumps([platform.python_version(), versions, modules, library]))
 """
 
 
@@ -40,6 +42,7 @@ class Interpreter:
     version: str
     versions: Mapping[str, str]  # of the distributions in `COMPUTING` that it has
     modules: Mapping[str, str]  # those asked for that it has, and their folders; empty for one without __init__.py
+    library: Sequence[str] = ()  # the folders of its standard library
 
 
 def other(python: str) -> str | None:
@@ -71,6 +74,14 @@ def own_folders() -> list[str]:
     return [str(path) for path in dict.fromkeys(own) if path != Path(sys.executable).parent]  # of a script's file
 
 
+def own_variables() -> dict[str, str]:
+    """Those of a process of our own interpreter: it finds modules in Python's library, the working folder, our path."""
+    home = os.path.dirname(os.__file__)
+    library = [path for path in sys.path if path.startswith(home) and not INSTALLED.intersection(Path(path).parts)]
+    path = dict.fromkeys([*library, os.getcwd(), *filter(None, sys.path)])
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+
+
 def variables(file: str, *folders: str) -> dict[str, str]:
     """Those of a process of `file`, whose environment is active; it finds modules in `folders` and the user's too."""
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONHOME", "VIRTUAL_ENV")}
@@ -82,9 +93,12 @@ def variables(file: str, *folders: str) -> dict[str, str]:
 def look(python: str, *modules: str) -> Interpreter:
     """Asks the interpreter what it has, of `modules` too, once. Raises UserError: it is not there, or no Python."""
     file, done = executable(python), None
-    words: list[str] = [file, "-c", SCRIPT, *COMPUTING, "--", *DISTRIBUTIONS, *modules]
+    words = [file, "-c", SCRIPT, os.pathsep.join(own_folders()), *COMPUTING, "--", *DISTRIBUTIONS, *modules]
+    environment = {**variables(file), "PYTHONPATH": ""}  # nothing of the user's is imported for Python's own
     try:
-        done = subprocess.run(words, capture_output=True, timeout=ASKED_S, env=variables(file), errors="replace")
+        done = subprocess.run(
+            words, capture_output=True, timeout=ASKED_S, env=environment, errors="replace", cwd=os.path.dirname(file)
+        )
         return Interpreter(*json.loads(done.stdout.splitlines()[-1]))  # its start may print something before
     except (OSError, subprocess.TimeoutExpired) as error:
         problem = getattr(error, "strerror", None) or f"no answer within {ASKED_S:g} s"

@@ -215,10 +215,12 @@ class _Host:
     def __init__(self, spec: HostSpec, folder: Path, number: int) -> None:
         check_clocks()  # a host and its cells inherit them
         self.log = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # closed in `kill`
-        file, variables = sys.executable, {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        if spec.python is not None:
+        if spec.python is None:
+            file, variables = sys.executable, interpreters.own_variables()
+        else:
             file = interpreters.executable(spec.python)
-            variables = interpreters.variables(file, _only_accelbench(folder))
+            library = interpreters.look(spec.python).library
+            variables = interpreters.variables(file, *library, _only_accelbench(folder))
         inherited = {name: value for name, value in variables.items() if name not in SUBSTITUTING}
         # What the host, its cells and their libraries leave in TMPDIR goes with the folder.
         own = {RUN_VARIABLE: f"{folder}/{number}", "TMPDIR": str(folder)}
@@ -228,8 +230,9 @@ class _Host:
         self.answers = os.fdopen(answers, "rb", buffering=0)
         with os.fdopen(theirs, "wb"):
             self.process: Any = subprocess.Popen(
-                # Not `-m`: each cell's process would import the host's main module again.
-                [file, "-c", f"from accelbench.isolation.host_process import main; main({theirs})"],
+                # Not `-m`: each cell's process would import the host's main module again. `-P`: the current folder is
+                # not before Python's library, where a `random.py` of the user's own would be imported for Python's.
+                [file, "-P", "-c", f"from accelbench.isolation.host_process import main; main({theirs})"],
                 stdin=subprocess.PIPE,
                 stdout=self.log,
                 stderr=self.log,
