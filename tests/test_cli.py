@@ -148,6 +148,24 @@ def test_outside_a_project_there_are_no_suites_and_a_file_in_the_place_of_runs_i
     assert "runs: a file is where the folder of the records should be" in capsys.readouterr().err
 
 
+def test_a_folder_that_is_gone_is_named_and_no_width_hides_what_is_printed(capsys, here, monkeypatch):
+    (here / "gone").mkdir()
+    monkeypatch.chdir(here / "gone")
+    (here / "gone").rmdir()
+    assert main(["plan", "model=mlp"]) == 2
+    assert capsys.readouterr().err == "accelbench: the current folder was removed: change to another one\n"
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("COLUMNS", "0")
+    assert main(["doctor"]) == 0
+    assert "cpu" in capsys.readouterr().out
+
+
+def test_optimised_python_reads_settings_alike(project):
+    words = [sys.executable, "-OO", SCRIPT, "plan", "--json", "batch_size=range(8,32,8)"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert (len(done.stdout.splitlines()), done.stderr) == (3, "")
+
+
 def help_of(words, capsys):
     assert main(words.split()) == 0
     captured = capsys.readouterr()

@@ -1,11 +1,14 @@
 import errno
+import getpass
 import os
+import pwd
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from accelbench.errors import UserError
-from accelbench.project import Workplace, pipelines_place, workplace
+from accelbench.project import Workplace, mend_environment, pipelines_place, workplace
 
 OURS = "profile: quick\nsuites:\n  nets: {data: mnist}\n"
 
@@ -43,6 +46,19 @@ def test_outside_of_a_project_data_is_shared_and_the_rest_is_here(here):
     assert place.records == "runs"
     assert place.record_folders == [here / "runs"]
     assert (place.conf / "model" / "mlp.yaml").exists()
+
+
+def test_a_user_without_a_name_or_a_home_gets_both_and_a_terminal_a_width(monkeypatch):
+    for name in ("HOME", "LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", Mock(side_effect=KeyError))
+    widths = []
+    for columns in ("0", "1", "80", "99999", "\u00b2"):
+        monkeypatch.setenv("COLUMNS", columns)
+        mend_environment()
+        widths.append(os.environ.pop("COLUMNS", None))
+    assert (getpass.getuser(), Path.home()) == (f"user{os.getuid()}", Path("/"))
+    assert widths == [None, "40", "80", "1000", None]
 
 
 def test_what_outlives_an_experiment_belongs_to_the_main_checkout(here, monkeypatch):

@@ -15,6 +15,7 @@ from rich.console import Console
 from accelbench.commands.command import Context
 from accelbench.commands.registry import choose, overview
 from accelbench.errors import Interrupted, UserError
+from accelbench.project import mend_environment
 from accelbench.schema.secrets import masked
 from accelbench.schema.text import clean
 
@@ -31,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         user can correct; stderr says how. 130: interrupted. 141: the reader of the output has gone, as `head` does.
     """
     _replace_closed_streams()
+    mend_environment()
     # Line by line, so that a log shows each cell at once. Letters that the output's encoding lacks become escapes.
     sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     try:

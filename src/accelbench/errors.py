@@ -92,6 +92,10 @@ class DownloadError(DataError):
     """A data set that could not be downloaded."""
 
 
+class ChangedError(UserError):
+    """The user's code or data were changed while a sweep runs: what is left of it would be of something else."""
+
+
 class BusyError(UserError):
     """Another process holds a lock that this one needs."""
 

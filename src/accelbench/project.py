@@ -1,5 +1,6 @@
 """Where accelbench works: in a project of its own or in any other folder; and the names of the files there."""
 
+import getpass
 import os
 import re
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ RACE = "race.json"  # how a search for the best cell went
 MANIFEST = "manifest.json"  # of a prepared data set
 RECORDS = f"{'[0-9a-f]' * 12}-{'[0-9a-f]' * 8}.json"  # the pattern of `Record.name`
 MAX_READ = 1_000_000  # characters, of files that are looked at to find out where a project is
+MIN_COLUMNS, MAX_COLUMNS = 40, 1000  # of a terminal
 PACKAGE = Path(__file__).resolve().parent
 OUR_SCHEMA = "accelbench_schema"  # in conf/config.yaml: another conf/ belongs to another program
 
@@ -121,6 +123,19 @@ def _text(path: Path) -> str:
         return ""
     except OSError as error:
         raise UserError(f"{path}: can't be read: {error.strerror}") from None
+
+
+def mend_environment() -> None:
+    """Gives this process and those below it what libraries fail without: a name, a home and a terminal's width."""
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):  # a container may run as a user that it does not know
+        os.environ["LOGNAME"] = f"user{os.getuid()}"
+    if not os.path.isabs(os.path.expanduser("~")):
+        os.environ["HOME"] = "/"
+    columns = os.environ.pop("COLUMNS", "")
+    if columns.isdecimal() and int(columns):  # rich prints nothing at a width of 0
+        os.environ["COLUMNS"] = str(min(max(int(columns), MIN_COLUMNS), MAX_COLUMNS))
 
 
 def check_inside(path: Path, root: Path) -> None:

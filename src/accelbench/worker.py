@@ -16,7 +16,7 @@ from accelbench.project import MANIFEST
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import SCHEMA_VERSION, check_readable
 from accelbench.schema.serialize import load
-from accelbench.schema.vocab import MODULE, Status
+from accelbench.schema.vocab import MODULE, RANDOM, Status
 
 
 def main(words: Sequence[str]) -> int:
@@ -54,7 +54,7 @@ def parse(words: Sequence[str]) -> tuple[Cell, Path]:
         cell = load(Cell, values.get("cell", values))
     except (UserError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         parser.error(f"{chosen.cell}: no readable cell ({type(error).__name__}: {error})")
-    if cell.data.name != MODULE and not (chosen.data_folder / MANIFEST).exists():
+    if cell.data.name not in (MODULE, RANDOM) and not (chosen.data_folder / MANIFEST).exists():
         parser.error(f"{chosen.data_folder}: no prepared data set (it has no {MANIFEST})")
     return cell, chosen.data_folder
 

@@ -29,10 +29,12 @@ def git(folder, *args):
     return shown.stdout.strip()
 
 
-def test_git_state(tmp_path):
+def test_git_state(tmp_path, monkeypatch):
     assert fingerprint.git_state(tmp_path) == {}
     git(tmp_path, "init", "-q", "-b", "trunk")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "of a hook"))
     assert fingerprint.git_state(tmp_path) == {"revision": None, "branch": "trunk", "dirty": False}
+    monkeypatch.delenv("GIT_DIR")
     (tmp_path / "a").write_text("1")
     git(tmp_path, "add", "a")
     git(tmp_path, "commit", "-q", "-m", "first")
@@ -71,17 +73,31 @@ def source_digest(target):
     return own_code.source_digest("model.target", target, Path.cwd())
 
 
-def test_the_digest_changes_with_any_file_of_the_package_and_nothing_is_imported(folder):
-    (folder / "mine").mkdir()
-    (folder / "mine" / "__init__.py").write_text("raise RuntimeError('imported')")
-    (folder / "mine" / "nets.py").write_text("a = 1")
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_the_digest_changes_with_any_file_that_is_or_may_be_imported_and_nothing_is(folder, dynamic):
+    files = {
+        "mine/__init__.py": "raise RuntimeError('imported')",
+        "mine/nets.py": "import os, random\nfrom . import layers as all_layers\nfrom helpers.deep import tools",
+        "mine/layers.py": "def late():\n    from .blocks import Block",
+        "mine/blocks.py": "import importlib; importlib.import_module(name)" if dynamic else "",
+        "helpers/deep.py": "import mine.nets",
+        "mine/others.py": "",
+        "others.py": "",
+        "random.py": "",
+    }
+    for name in files:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(files[name])
     before = source_digest("mine.nets.Net")
+    changing = set()
+    for name in files:
+        (folder / name).write_text(f"{files[name]}\na = 1")
+        if source_digest("mine.nets.Net") != before:
+            changing.add(name)
+        (folder / name).write_text(files[name])
     assert source_digest("mine.nets.Net") == before
-    (folder / "mine" / "layers.py").write_text("b = 1")
-    changed = source_digest("mine.nets.Net")
-    assert changed != before
-    (folder / "mine" / "layers.py").rename(folder / "mine" / "later.py")
-    assert source_digest("mine.nets.Net") not in (before, changed)
+    imported = {"mine/__init__.py", "mine/nets.py", "mine/layers.py", "mine/blocks.py"}
+    assert changing == imported | ({"mine/others.py"} if dynamic else {"helpers/deep.py"})
 
 
 @pytest.mark.parametrize("target", ["mine.nets.Net", "single.Net"])

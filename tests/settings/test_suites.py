@@ -37,6 +37,12 @@ def test_a_sweep_gets_all_values_of_the_profile_in_force_and_a_run_the_first():
     ).overrides({}, True)
 
 
+@pytest.mark.parametrize("name", ["2024", "1.5", "2024-01"])
+def test_a_suite_may_have_a_number_for_a_name(name):
+    settings = {**SETTINGS, "suites": {name: {"data": "mnist"}}}
+    assert put(f"suite={name}", settings) == put(f"suite='{name}'", settings) == ["data=mnist", "profile=quick"]
+
+
 def test_the_command_lines_profile_wins_over_params():
     added = put("-m suite=nets profile=full")
     assert {"batch_size=32", "protocol=fit"} < set(added)

@@ -20,7 +20,7 @@ from accelbench.project import Workplace
 from accelbench.schema.measurement import Work
 from accelbench.schema.vocab import Device, Library, Mode, Precision, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
-from accelbench.sweep import forecast
+from accelbench.sweep import context, forecast
 from accelbench.sweep.context import prepare_missing
 from accelbench.sweep.session import Preflight
 from fakes import make_cell
@@ -44,6 +44,7 @@ def test_a_missing_set_is_prepared_once_and_a_line_says_so_but_for_random_images
     assert said(tmp_path, "arrays", **arrays) == ""
     assert said(tmp_path, "random") == ""
     assert read_manifest(tmp_path / "data" / "random").name == "random"
+    assert not (tmp_path / "data" / "random").exists()
 
 
 @pytest.mark.parametrize(("name", "told"), [("mnist", "/nowhere"), ("cifar10", "Choose from: random, mnist")])
@@ -51,6 +52,13 @@ def test_a_set_that_cannot_be_prepared_is_named(name, told, tmp_path):
     with pytest.raises(UserError, match=told):
         said(tmp_path, name)
     assert not (tmp_path / "data" / name).exists()
+
+
+def test_what_takes_long_says_how_far_it_came(monkeypatch):
+    said = []
+    monkeypatch.setattr(context, "PACE_S", -1)
+    assert list(context.paced("ab", said.append, "Checks network")) == ["a", "b"]
+    assert said == ["Checks network 1 of 2 ...", "Checks network 2 of 2 ..."]
 
 
 AUTO = "data:\n  mnist: {source: auto}\n  cats_vs_dogs: {source: auto, max_images: 400}\n"
@@ -100,7 +108,7 @@ BAD = own("bad")
 
 
 def test_cells_that_differ_in_precision_and_batch_are_checked_once_with_the_smallest_batch(tmp_path):
-    preflight = Preflight(Checks(), tmp_path)
+    preflight = Preflight(Checks(), tmp_path, print)
     cells = [own("good", batch_size=num, precision=precision) for num in (64, 8) for precision in Precision]
     assert preflight.check([*cells, own("good", mode=Mode.train), make_cell()]) == 2
     found = [(cell.batch_size, cell.mode, work.flops) for cell, work in preflight.works]
@@ -109,7 +117,7 @@ def test_cells_that_differ_in_precision_and_batch_are_checked_once_with_the_smal
 
 def test_what_fails_in_fp32_on_the_cpu_may_run_on_a_gpu(tmp_path):
     hosts, on_gpu = Checks(fails_on=(Device.cpu,)), replace(BAD, device=Device.gpu)
-    preflight = Preflight(hosts, tmp_path)
+    preflight = Preflight(hosts, tmp_path, print)
     assert preflight.check([on_gpu, BAD]) == 1
     assert [cell.device for cell in hosts.checked] == [Device.cpu, Device.gpu]
     assert preflight.failure(BAD) is not None
@@ -118,7 +126,7 @@ def test_what_fails_in_fp32_on_the_cpu_may_run_on_a_gpu(tmp_path):
 
 @pytest.mark.parametrize("status", [Status.timeout, Status.oom, Status.killed, Status.skipped])
 def test_a_check_that_takes_too_much_time_or_memory_is_no_verdict(status, tmp_path):
-    preflight = Preflight(Checks(status), tmp_path)
+    preflight = Preflight(Checks(status), tmp_path, print)
     preflight.check([BAD])
     assert preflight.failure(BAD) is None
 

@@ -146,7 +146,7 @@ def _check(planned: Sequence["Planned"], context: Context, place: Workplace) -> 
         return
     prepare_missing(place, everything[0].data, context.console)
     with lock.hold_measuring(context.console.print), Hosts() as hosts:
-        preflight = Preflight(hosts, data_of(everything, place)[1])
+        preflight = Preflight(hosts, data_of(everything, place)[1], context.say)
         num = preflight.check(everything)
         failures = [(item, failure) for item in planned if (failure := preflight.failure(item.cell)) is not None]
     if failures:

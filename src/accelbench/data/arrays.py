@@ -19,8 +19,10 @@ from accelbench.project import MANIFEST, project_folder
 from accelbench.schema.measurement import Data
 from accelbench.schema.ranges import Count
 from accelbench.schema.serialize import digest, load, open_regular, read_bytes, read_json
+from accelbench.schema.vocab import RANDOM
 
 SPLITS = ("train", "test")
+DRAWN = "normal random numbers, drawn for each cell from its seed"  # the source of random images
 KINDS = ("images", "labels", "encoded", "ends")  # of a split's arrays
 # Other names could lead to files outside of the data set's folder.
 FileName = Annotated[str, re.compile("|".join(f"{split}_{kind}.npy" for split in SPLITS for kind in KINDS))]
@@ -140,7 +142,12 @@ def digest_of(manifest: Mapping[str, Any]) -> str:
 
 
 def read_manifest(folder: Path) -> Data:
-    """The data set prepared in `folder`, as records describe it. Raises DataError: it is not there, or was altered."""
+    """The data set prepared in `folder`, as records describe it. Raises DataError: it is not there, or was altered.
+
+    Random images have no folder.
+    """
+    if folder.name == RANDOM:
+        return Data(name=RANDOM, source=DRAWN, digest=digest(DRAWN), stand_in=False)
     return _read(folder)[0]
 
 

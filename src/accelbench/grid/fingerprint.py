@@ -34,6 +34,10 @@ from accelbench.schema.vocab import EXPORTING, Engine
 
 GIT_S = 10.0  # for which git is waited: a hook, or a file system of another machine, may never answer
 
+OF_HOOKS = {
+    *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX", "GIT_NAMESPACE"),
+    *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES"),
+}
 DRIVER = "nvidia-driver"
 
 
@@ -216,6 +220,11 @@ def identity(cell: Cell, data: Data, fingerprint: Mapping[str, Any]) -> str:
     return digest(parts)
 
 
+def git_variables() -> dict[str, str]:
+    """The environment without the repository, the index and the files that a hook has set for its own calls of git."""
+    return {name: value for name, value in os.environ.items() if name not in OF_HOOKS}
+
+
 def git_state(root: Path) -> dict[str, Any]:
     """The checkout at `root`, which is no part of the identity: `revision`, `branch` (None when detached) and `dirty`.
 
@@ -225,7 +234,7 @@ def git_state(root: Path) -> dict[str, Any]:
     command = ["git", "--no-optional-locks", "-C", str(root), "status", "--porcelain=v2", "--branch"]
     command += ["--untracked-files=no", "--", ".", ":(exclude)dvc.lock"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=GIT_S)
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=GIT_S, env=git_variables())
     except (OSError, subprocess.SubprocessError):
         return {}
     lines = done.stdout.splitlines()

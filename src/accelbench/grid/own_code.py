@@ -7,7 +7,7 @@ import ast
 import hashlib
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.abc import SourceLoader
@@ -15,13 +15,15 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from accelbench.devices.interpreters import look, own_folders
-from accelbench.devices.packages import COMPUTING
+from accelbench.devices.packages import COMPUTING, INSTALLED
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import read_bytes
 
 # A module whose text has one of these may define, or import, other names than it has in it.
 DYNAMIC = re.compile(r"import\s*\(?\s*\*|__getattr__|globals|locals|vars|exec|eval|setattr|__dict__|__path__|modules")
+# A module whose text has one of these may import others that it does not name.
+HIDES = re.compile(rb"import_module|__import__|import_from_string|spec_from|runpy|pkgutil|[lL]azy_?(Module|loader)")
 # Modules whose version in the cell's interpreter is in the identity.
 VERSIONED = {*sys.stdlib_module_names, *COMPUTING, *(name.replace("-", "_") for name in COMPUTING)}
 
@@ -42,10 +44,11 @@ def source_digest(flag: str, path: str, folder: Path) -> str:
 
 
 def source_files(flag: str, path: str, places: Sequence[str] | None = None) -> dict[Path, Path]:
-    """Name -> file of the source of the user's class or function at a dotted path: the top-level package that holds it.
+    """Name -> file of the source of the user's class or function at a dotted path: its module, and what that imports.
 
-    If that is a single module, the other modules of its folder count too. It is searched in `places`, by
-    default the current folder, then Python's path.
+    Of installed packages, only the one that is named counts. Where a module may import what its text does not name, all
+    of its package counts, or without a package all modules of its folder. It is searched in `places`, by default the
+    current folder, then Python's path.
 
     Raises UserError: there is no such package; the message names the setting `flag`.
     """
@@ -53,11 +56,62 @@ def source_files(flag: str, path: str, places: Sequence[str] | None = None) -> d
     found = PathFinder.find_spec(name, ["", *sys.path] if places is None else places)
     if found is None or not (found.submodule_search_locations or found.origin):
         raise UserError(f"{flag}={path}: no package or module {name} in this folder or where Python looks")
-    folders = found.submodule_search_locations or [str(Path(str(found.origin)).parent)]
-    pattern = "**/*.py" if found.submodule_search_locations else "*.py"
-    files = {file.relative_to(folder): file for folder in map(Path, folders) for file in folder.glob(pattern)}
+    folders = [Path(folder) for folder in found.submodule_search_locations or []]
+    home = folders[0].parent if folders else Path(str(found.origin)).parent
+    if len(folders) < 2 and not INSTALLED.intersection(home.parts):
+        imported = _imported(path, list(dict.fromkeys([home.absolute(), *map(Path, own_folders())])))
+        if imported:
+            return imported
+    files: dict[Path, Path] = {}
+    for folder in folders or [home]:
+        files |= {file.relative_to(folder): file for file in folder.glob("**/*.py" if folders else "*.py")}
     # Editors leave links to nothing, such as `.#nets.py`; nobody can import a pipe.
     return {name: file for name, file in files.items() if file.is_file()}
+
+
+def _imported(path: str, homes: Sequence[Path]) -> dict[Path, Path]:
+    """The files of the module at a dotted path and of all that it imports in `homes`; empty if that can't be told."""
+    found: dict[Path, Path] = {}
+    todo = [path]
+    while todo:
+        for name, file in _files_of(todo.pop(), homes):
+            if name in found:
+                continue
+            found[name] = file
+            try:
+                text = read_bytes(file)
+                if HIDES.search(text):
+                    return {}
+                todo += _names_in(text, name.parent.parts)
+            except (OSError, SyntaxError, ValueError):
+                return {}
+    return found
+
+
+def _files_of(path: str, homes: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
+    """The names and files of the packages and the module on the way along a dotted path."""
+    place = Path()
+    for part in path.split("."):
+        place /= part
+        for name in (place / "__init__.py", place.with_suffix(".py")):
+            home = next((home for home in homes if (home / name).is_file()), None)
+            if home is not None:
+                yield name, home / name
+                break
+
+
+@cache
+def _names_in(text: bytes, package: tuple[str, ...]) -> list[str]:
+    """The dotted paths that a module's text imports, but those in Python's library; `package` holds the module."""
+    names = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            names += [each.name for each in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) + 1 - node.level] if node.level else ()
+            module = ".".join([*above, *filter(None, [node.module])])
+            names += [f"{module}.{each.name}".lstrip(".") for each in node.names]
+    return [name for name in names if name.partition(".")[0] not in sys.stdlib_module_names]
 
 
 def check_own_code(cells: Iterable[Cell]) -> None:

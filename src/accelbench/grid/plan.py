@@ -20,7 +20,6 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.interpreters import OWN, names
 from accelbench.schema.measurement import Data
 from accelbench.schema.plan_file import WantedCell, labels
-from accelbench.schema.record import Record
 from accelbench.schema.vocab import MODULE, RANDOM, Device, Engine, Protocol
 
 Stamp = tuple[int, int, int]  # time of the last change, size, inode
@@ -130,14 +129,14 @@ class Prepared:
         """One more process, beside those that were planned."""
         return Planned.of(cell, identity(cell, self.data, self.fingerprints[cell.engine]), None, label)
 
-    def changed_file(self, record: Record) -> Path | None:
-        """A file of the user that was changed since, so that the record's cell would have another identity now."""
-        sources = _sources(record.cell)
+    def changed_file(self, cell: Cell, known: str) -> Path | None:
+        """A file of the user that was changed since, so that the cell's identity is not `known` any more."""
+        sources = _sources(cell)
         changes = self.stamps[sources].items() ^ _stamps(sources).items()
         source_digest.cache_clear()
         with suppress(UserError):  # it is gone
-            today = identity(record.cell, self.data, self.fingerprints[record.cell.engine]) if changes else None
-            if today in (None, record.identity):  # its contents may be the same
+            today = identity(cell, self.data, self.fingerprints[cell.engine]) if changes else None
+            if today in (None, known):  # its contents may be the same
                 return None
         return min(path for path, _ in changes)
 
@@ -208,9 +207,8 @@ def prepare(cells: Sequence[Cell], place: Workplace, earlier: Sequence[WantedCel
     stamps = {sources: _stamps(sources) for sources in {_sources(cell) for cell in cells}}
     data, folder = data_of(cells, place)
     shape = num_train = None
-    if data.name != MODULE:
-        check_arrays(folder)
     if data.name not in (MODULE, RANDOM):
+        check_arrays(folder)
         shape, num_train = shape_in(folder), read_counts(folder).get("train")
         check_fits(cells, shape, num_train)
     fingerprints = {engine: fingerprint(engine) for engine in {cell.engine for cell in cells}}

@@ -10,23 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accelbench.errors import RefusedError, UserError
+from accelbench.grid.fingerprint import git_variables
 from accelbench.grid.own_code import source_files
 from accelbench.isolation.host_process import WITHOUT, without
 from accelbench.lifeline import scratch_folder
 from accelbench.project import PACKAGE, resolved
 from accelbench.schema.cell import Cell
 
-OF_HOOKS = ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE")  # which a hook has set, and would hold for worktrees too
 NO_CODE = (".md", ".rst")  # the endings of files that no program reads
 
 
 def git(*words: object) -> str:
     """What git prints, without the hooks of the repository. Raises RefusedError: it fails, or is not there."""
     command = ["git", "-c", "core.hooksPath=/dev/null", "-c", "log.showSignature=false", *map(str, words)]
-    env = {name: value for name, value in os.environ.items() if name not in OF_HOOKS}
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", start_new_session=True, env=env
+            command, capture_output=True, text=True, errors="replace", start_new_session=True, env=git_variables()
         )
     except OSError as error:
         raise RefusedError(error, "bisect: git") from error

@@ -25,6 +25,8 @@ def user_error_behind(error: BaseException) -> UserError | None:
         if isinstance(known, MissingConfigException) and known.missing_cfg_file and known.options:
             group, _, name = known.missing_cfg_file.partition("/")
             return UnknownChoiceError(group, name, known.options, words_for(name) if group == "model" else None)
+    if isinstance(error, FileNotFoundError) and error.filename is None:  # as `os.getcwd` says it
+        return UserError("the current folder was removed: change to another one")
     if isinstance(error, OSError) and error.errno in REFUSED:
         return RefusedError(error)
     if not any(isinstance(known, HydraException | OmegaConfBaseException) for known in chain):

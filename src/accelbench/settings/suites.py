@@ -2,11 +2,13 @@
 
 import math
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hydra.core.override_parser import overrides_parser, overrides_visitor
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
 from hydra.errors import HydraException
@@ -29,6 +31,11 @@ EXCLUDE = "exclude"  # the key of a suite that lists combinations to leave out; 
 # How large a request may be: a slip of the keyboard must not fill the memory.
 MAX_CELLS = 10_000  # of a sweep; composing one takes some 5 ms
 AT_MOST = f"a sweep has at most {MAX_CELLS:,}: name fewer values, or run a sweep for each value of an axis"
+
+if sys.flags.optimize:  # Hydra reads on inside of asserts, which Python leaves out then
+    _path = overrides_visitor.__file__
+    exec(compile(Path(_path).read_text(), _path, "exec", optimize=0), vars(overrides_visitor))
+    overrides_parser.HydraOverrideVisitor = overrides_visitor.HydraOverrideVisitor
 
 Rule = Mapping[str, Sequence[str]]  # setting -> values, as written; a cell that matches all settings is left out
 
@@ -185,6 +192,8 @@ def given_in(words: Iterable[str]) -> dict[str, str]:
         is_argument = name.startswith((*ARGUMENTS, OPTIONS))
         if override.is_delete() or (not is_argument and (override.is_add() or override.is_force_add())):
             raise UserError(f"{word}: settings are neither added nor taken away: write {name}=VALUE")
+        if name == "suite":
+            value = word.partition("=")[2].strip("'\"")
         if name in GROUPS and isinstance(value, int | float | None):  # Hydra's message would not name the setting
             raise UserError(f"{word}: should be the name of a file in conf/{name}/")
         check_section(name, value.list if isinstance(value, ChoiceSweep) else [value])

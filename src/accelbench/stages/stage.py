@@ -46,10 +46,12 @@ def status_of(run: "Callable[[Console], int | None]") -> int:
     """What `run` returns, or 0; 2 after a mistake of the user, whose message is shown."""
     from rich.console import Console
 
+    from accelbench.project import mend_environment
     from accelbench.schema.secrets import masked
     from accelbench.schema.text import clean
     from accelbench.settings.hydra_errors import user_error_behind
 
+    mend_environment()
     sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     try:
         return run(Console(highlight=False)) or 0

@@ -1,13 +1,15 @@
 """What the parts of a sweep share, and how every program that measures cells prepares them."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import TypeVar
 
 from rich.console import Console
 
@@ -27,6 +29,9 @@ from accelbench.schema.vocab import MODULE, RANDOM, Protocol
 from accelbench.schema.workload import DataSpec
 from accelbench.settings.config import SweepOptions
 from accelbench.settings.params import data_settings
+
+T = TypeVar("T")
+PACE_S = 15.0  # between two lines of what takes long
 
 
 @dataclass
@@ -120,6 +125,16 @@ class SweepContext:
             plan_file.write_plan(plan, self.folder)
 
 
+def paced(items: Sequence[T], say: Callable[[str], None], doing: str) -> Iterator[T]:
+    """Yields the items, and says every `PACE_S` seconds how far it came: `doing` is such as `Checks network`."""
+    said_s = time.monotonic()
+    for number, item in enumerate(items, start=1):
+        if time.monotonic() - said_s > PACE_S:
+            say(f"{doing} {number} of {len(items)} ...")
+            said_s = time.monotonic()
+        yield item
+
+
 def set_aside(path: Path) -> Path:
     """Renames what is at `path`, and returns its new path, which nothing had. May raise a WriteError."""
     names = (f"{path.name}.unreadable{f'-{number}' * (number > 1)}" for number in count(1))
@@ -160,16 +175,18 @@ def check_writable(folder: Path) -> None:
 
 
 def is_prepared(place: Workplace, data: DataSpec) -> bool:
-    """Whether a data set is there, or a DataModule makes it; the user's own as it is now."""
-    if data.name == MODULE or not data.path:
-        return data.name == MODULE or (place.data / data.name / MANIFEST).exists()
+    """Whether a data set is there, or made by a DataModule or by chance; the user's own as it is now."""
+    if data.name in (MODULE, RANDOM):
+        return True
+    if not data.path:
+        return (place.data / data.name / MANIFEST).exists()
     from accelbench.data import prepare  # it takes long to import
 
     return prepare.is_own_prepared(place, data)
 
 
 def prepare_missing(place: Workplace, data: DataSpec, console: Console) -> None:
-    """Prepares a data set, unless it is there or a DataModule makes it; the user's own again if it changed.
+    """Prepares a data set, unless `is_prepared`; the user's own again if it changed.
 
     Raises UserError: params.yaml does not name the data set; DataError: it can't be obtained.
     """
@@ -179,8 +196,7 @@ def prepare_missing(place: Workplace, data: DataSpec, console: Console) -> None:
 
     folder = place.data / data.name
     settings = {} if data.path else data_settings(place.project, data.name)
-    if data.name != RANDOM:  # which has no files, but a manifest
-        say(console, f"Preparing {shown(folder)}, once.")
+    say(console, f"Preparing {shown(folder)}, once.")
     if data.path:
         prepare.prepare_own(place, data)
     else:

@@ -18,6 +18,7 @@ from accelbench.schema.ceilings import read_ceilings
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Device
 from accelbench.settings.params import data_settings
+from accelbench.sweep.context import paced
 from accelbench.sweep.prober import PROBING_ENGINE, Prober
 
 REACH_S = 0.5  # how long a data set's mirrors have to answer
@@ -54,7 +55,7 @@ def complete(evidence: Evidence, cells: Sequence[Cell], prober: Prober) -> None:
     counted = [(cell, evidence.counted_as(cell)) for cell in evidence.uncounted(unmeasured)]
     for _, stand_in in counted:  # they import their frameworks side by side
         prober.hosts.start(stand_in)
-    for cell, stand_in in counted:
+    for cell, stand_in in paced(counted, prober.say, "Counts the work of network"):
         evidence.learn(cell, prober.hosts.count(stand_in))
 
 

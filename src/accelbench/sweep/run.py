@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from accelbench.answers.process import Process
-from accelbench.errors import Interrupted, UserError
+from accelbench.errors import ChangedError, Interrupted, UserError
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.disturbed import is_retried
@@ -82,11 +82,14 @@ def run(
             context.set_aside_plan()
             try:
                 result.records = (measure or _measure)(context, ready, delivery)
-            except KeyboardInterrupt as stop:
+            except (KeyboardInterrupt, ChangedError) as stop:
                 result.records, _ = known(context, ready.planned)
                 result.waited_s = context.waited_s
                 if result.records:
                     show(result)
+                if isinstance(stop, ChangedError):
+                    raise
+                if result.records:
                     done = f"{len(result.records)} of {counted(len(ready.planned), 'cell')} have their record"
                     raise Interrupted(f"; {done}, in", shown(result.folder)) from stop
                 raise Interrupted(" before the first cell") from stop

@@ -3,7 +3,7 @@
 import math
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from rich.text import Text
 
 from accelbench.data.arrays import read_manifest
 from accelbench.devices import energy_counters
-from accelbench.errors import DataError, UserError
+from accelbench.errors import ChangedError, DataError, UserError
 from accelbench.grid.estimate import Evidence, read_evidence, total
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.plan import Planned, Prepared
@@ -26,14 +26,14 @@ from accelbench.presentation import counted
 from accelbench.project import MLLOG, REQUESTS, SAFETENSORS, shown
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Work
-from accelbench.schema.record import Record
+from accelbench.schema.record import TRACKING, UNTRACKED, Record
 from accelbench.schema.secrets import without_secrets
 from accelbench.schema.serialize import canonical_json, plain
 from accelbench.schema.text import ending, one_line
 from accelbench.schema.vocab import MODULE, SERVING, Device, Library, Precision, Protocol, Status
 from accelbench.serving import calibration
 from accelbench.settings.config import check_local
-from accelbench.sweep.context import SweepContext
+from accelbench.sweep.context import SweepContext, paced
 from accelbench.sweep.forecast import complete, note_inputs
 from accelbench.sweep.prober import PROBING_ENGINE, Prober, Quiet, slow_formats
 from accelbench.sweep.terminal import SweepProgress, own_calls
@@ -95,7 +95,7 @@ class Session:
             says_mistakes=len(self.ready.planned) > 1,  # else the end says it, or the exception of the Python API
         )
         self._progress = self._stack.enter_context(progress)
-        self._preflight = Preflight(hosts, self.ready.data_folder)
+        self._preflight = Preflight(hosts, self.ready.data_folder, self.context.say)
         self._preflight.check(runnable, self.check_s)
         failures = [failure for cell in runnable if (failure := self._preflight.failure(cell)) is not None]
         if self.context.refuses and runnable and len(failures) == len(runnable):
@@ -128,12 +128,16 @@ class Session:
     def measure(self, item: Planned, left_s: float = math.inf) -> Record:
         """Runs the cell, or skips it with its reason, judges it, writes its record, and shows the outcome.
 
-        A cell that other programs disturbed waits for a quiet machine, and is run once more, within `left_s`.
+        A cell that other programs disturbed waits for a quiet machine, and is run once more, within `left_s`. Raises
+        ChangedError: the user's code or data were changed before.
         """
+        if item.skip_reason is None and (change := self._changed(item)) is not None:
+            raise ChangedError(f"{change} after the sweep began: run it again")
         self._progress.start(item)
         failure = self._preflight.failure(item.cell) if item.skip_reason is None else None
         environment = self.ready.environment(item.cell)
         environment |= {"probe_code": self._prober.environment["code"], "idle_w": self._idle_w}
+        environment |= {TRACKING: self.context.options.tracking} if self.context.options.tracking == UNTRACKED else {}
         environment |= {disturbed.BUSY: disturbed.ALLOWED} if disturbed.is_allowed() else {}
         record = self._run(item, failure, environment)
         reason, left_s = disturbed.reason(record), left_s - 2 * record.wall_s
@@ -145,8 +149,9 @@ class Session:
                 self._progress.start(item)
                 record = _with_note(self._run(item, failure, environment), f"measured again: the first time, {reason}")
         record = self._prober.judged(record)
-        if record.status == Status.ok and (defect := self._changed(record)) is not None:
-            record = replace(record, status=Status.invalid, reason=defect)
+        if record.status == Status.ok and (change := self._changed(item)) is not None:
+            reason = f"{change} while it was measured: run the sweep again"
+            record = replace(record, status=Status.invalid, reason=reason)
         self.context.write_record(record)
         if lines := mllog(record):
             (self.context.folder / f"{record.name}{MLLOG}").write_text(lines)
@@ -194,15 +199,16 @@ class Session:
         serving = replace(serving, null_p50_s=null.p50_s, null_p99_s=null.p99_s, null_rate=null.rate)
         return replace(measured, serving=serving)
 
-    def _changed(self, record: Record) -> str | None:
+    def _changed(self, item: Planned) -> str | None:
+        """Such as `nets.py was changed`; None if the user's code and the data are as they were planned."""
         if self.ready.data.name != MODULE:  # which has no manifest
             try:
                 if read_manifest(self.ready.data_folder) != self.ready.data:
-                    return "the data set was prepared anew while it was measured: run the sweep again"
+                    return "the data set was prepared anew"
             except DataError as error:
-                return f"the data set could not be read after the measurement: {error}"
-        path = self.ready.changed_file(record)
-        return None if path is None else f"{one_line(shown(path))} changed while it was measured: run the sweep again"
+                return f"the data set was changed ({error})"
+        path = self.ready.changed_file(item.cell, item.identity)
+        return None if path is None else f"{one_line(shown(path))} was changed"
 
 
 def _with_note(record: Record, note: str) -> Record:
@@ -214,8 +220,8 @@ def _with_note(record: Record, note: str) -> Record:
 class Preflight:
     """Checks each network of a sweep once before anything is measured, in a process of its own."""
 
-    def __init__(self, hosts: Hosts, data_folder: Path) -> None:
-        self._hosts, self._data_folder = hosts, data_folder
+    def __init__(self, hosts: Hosts, data_folder: Path, say: Callable[[str], None]) -> None:
+        self._hosts, self._data_folder, self._say = hosts, data_folder, say
         self._failures: dict[tuple[tuple[str, bool], int], Outcome] = {}
         self.works: list[tuple[Cell, Work | None]] = []  # of a step of those that run
 
@@ -228,7 +234,7 @@ class Preflight:
             if cell.model.library in CHECKED:
                 batches[_key(cell)].setdefault(cell.batch_size, cell)
         right = set()
-        for key in sorted(batches):
+        for key in paced(sorted(batches), self._say, "Checks network"):
             for num, size in enumerate(sorted(batches[key]) if key[0] not in right else ()):
                 outcome = self._hosts.check(batches[key][size], self._data_folder, check_s)
                 # Only an exception is a verdict: running out of time or memory says nothing.

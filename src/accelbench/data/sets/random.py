@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from accelbench.data.arrays import DRAWN
 from accelbench.data.obtain import DataSet, Obtained, Target
 
 
@@ -9,7 +10,7 @@ class Random(DataSet):
     """No files."""
 
     def obtain(self, name: str, source: str, root: Path, target: Target) -> Obtained:
-        return Obtained(source="normal random numbers, drawn for each cell from its seed")
+        return Obtained(source=DRAWN)
 
 
 DATA_SET = Random()
