@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from accelbench.measuring.output_check import NOT_TIMED
 
 import own_code
 from accelbench.engines.lightning import engine
@@ -15,7 +14,7 @@ from accelbench.errors import UserError
 from accelbench.judging.asked import judge
 from accelbench.judging.row import summarise
 from accelbench.schema.cell import Server
-from accelbench.schema.measurement import Block, Witnessed
+from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import EXPORTING, Engine, Protocol, Status
 from engines.exported.test_run import SMALL, marked
 from engines.lightning.own.test_workload import own_cell
@@ -49,7 +48,7 @@ def test_a_cell_serves_and_its_output_is_checked(hosts, digits, tmp_path, name, 
     assert (times[3] > times[0]).all()
     began_s, ended_s = found.steady_boot_s
     assert ended_s - began_s == pytest.approx(serving.duration_s, abs=0.01)
-    assert any("random rows" in each.observed for each in found.checks)
+    assert any("newly built network" in (each.observed or "") for each in found.checks)
     row = summarise(replace(make_record(), cell=cell, measurement=found))
     assert (row["samples_per_s"], row["flops_per_s"]) == (None, None)
     assert row["flops_per_sample"] > 0
@@ -98,12 +97,6 @@ def test_a_request_that_raises_is_counted(tmp_path, for_ever):
     assert any("not checked: it failed after its requests too" in each for each in found.warnings) == for_ever
 
 
-def test_a_network_that_does_other_things_while_it_serves_is_invalid(tmp_path):
-    cell = own_cell("OtherWhenServing", "two_inputs", **SERVES)
-    found = engine.run(cell, tmp_path)
-    assert NOT_TIMED.partition(":")[0] in judge(cell, found)
-
-
 @pytest.mark.parametrize("name", [marked(Engine.onnxruntime, slow=True)])
 def test_batches_of_a_network_of_one_size_are_filled_up(hosts, tmp_path, name):
     cell = own_cell("OnlyFour", "two_inputs", engine=name, **SERVES)
@@ -116,14 +109,6 @@ def test_batches_of_a_network_of_one_size_are_filled_up(hosts, tmp_path, name):
     num = sum(serving.batches.values())
     assert (serving.sizes, serving.num_padded) == ([4], 4 * num - serving.num_requests)
     assert any("filled up to 4 samples" in note for note in outcome.measurement.notes)
-
-
-def test_a_claim_of_shorter_requests_than_the_host_saw_is_false(digits):
-    cell = make_cell(model=SMALL, **SERVES)
-    found = engine.run(cell, digits)
-    seen = Witnessed(num_sections=1, timed_s=found.serving.duration_s, late_s=0.0, num_cores=2, num_allowed_cores=2)
-    assert judge(cell, found, seen) is None
-    assert "the host's clock saw" in judge(cell, found, replace(seen, timed_s=seen.timed_s + 2))
 
 
 def test_cells_that_serve_share_an_exported_network_of_any_size():

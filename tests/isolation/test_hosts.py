@@ -47,12 +47,12 @@ def test_modules_of_the_users_in_the_folder_are_found_and_not_taken_for_pythons(
 @pytest.mark.skipif(sys.platform != "linux", reason="needs glibc")
 def test_a_cell_has_the_allocator_of_its_host_and_is_invalid_if_that_is_not_the_one_asked_for(tmp_path):
     def host_of(cell):
-        variables = allocators.environment(Allocator.glibc_reuse) if cell.batch_size == 8 else {}
+        variables = allocators.environment(Allocator.glibc_reuse) if cell.batch_size == 32 else {}
         return replace(faulty_host(cell), environment=variables)
 
     reuse = Options(allocator=Allocator.glibc_reuse)
     with Hosts(host_of) as running:
-        good, bad = (running.run(make_cell(batch_size=size, options=reuse), tmp_path) for size in (8, 16))
+        good, bad = (running.run(make_cell(batch_size=size, options=reuse), tmp_path) for size in (32, 64))
     assert (good.status, good.measurement.allocator) == (Status.ok, "glibc_reuse")
     assert good.measurement.allocator_library.startswith("libc")
     assert (bad.status, bad.reason) == (Status.invalid, "asked for allocator glibc_reuse, but glibc ran")
@@ -141,7 +141,7 @@ def exporting_host(cell):
 def test_a_network_is_exported_once_by_a_process_of_its_own_and_again_after_it_made_room(tmp_path, monkeypatch):
     make_room = module.make_room
     with Hosts(exporting_host) as hosts:
-        for size, num, max_bytes in ((8, 1, 9e9), (8, 1, 9e9), (16, 2, 9e9), (8, 2, 9e9), (4, 3, 0), (8, 4, 9e9)):
+        for size, num, max_bytes in ((64, 1, 9e9), (64, 1, 9e9), (96, 2, 9e9), (64, 2, 9e9), (32, 3, 0), (64, 4, 9e9)):
             monkeypatch.setattr(module, "make_room", partial(make_room, max_bytes=max_bytes))
             outcome = hosts.run(make_cell(batch_size=size), tmp_path)
             assert (outcome.status, outcome.measurement.artifact_bytes) == (Status.ok, 1 << 20)

@@ -10,10 +10,9 @@ from statistics import median
 
 import psutil
 import pytest
-from accelbench.measuring.witness import Moment
 
 from accelbench.isolation import processes
-from accelbench.isolation.processes import Sampler, Witness
+from accelbench.isolation.processes import Sampler
 from accelbench.schema.measurement import SystemSeries
 from devices.fakes import FakeNvml
 
@@ -171,56 +170,6 @@ def test_two_processes_on_one_core_wait_for_each_other_and_see_each_other():
     assert spent_s(series, "waiting_percent") >= 0.3
     assert spent_s(series, "other_cpu_utilization_percent") >= 0.3
     assert series.num_cores == len(os.sched_getaffinity(0))
-
-
-WAITS = "import os, threading, time\nthreading.Thread(target=time.sleep, args=(30,), daemon=True).start()\n"
-
-
-def test_the_time_of_sections_is_that_of_the_hosts_clock():
-    witness = Witness(os.getpid())
-    for word in (Moment.end, "", "nonsense"):  # without a begin they count as nothing
-        witness.hear(word)
-    for _ in range(2):
-        witness.hear(Moment.begin)
-        time.sleep(0.05)
-        witness.hear(Moment.end)
-    witness.hear(Moment.begin)
-    for late_s in (0.001, 3.0):
-        witness.woke_late(late_s)
-    seen = witness.witnessed()
-    assert (seen.num_sections, seen.late_s) == (2, 3.0)
-    assert 0.1 <= seen.timed_s < 5
-    assert seen.num_cores == seen.num_allowed_cores == len(os.sched_getaffinity(0))
-
-
-SHARES = """
-import os, subprocess, sys, time
-from accelbench.isolation.processes import no_core_s
-os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
-    while no_core_s() < 0.05:  # two busy processes take turns
-        pass
-    other.kill()
-"""
-
-
-@pytest.mark.skipif(not os.path.exists("/proc/thread-self/schedstat"), reason="the kernel does not count it")
-def test_a_host_that_had_no_core_knows_it():
-    subprocess.run([sys.executable, "-c", SHARES], timeout=60, check=True)
-
-
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
-@pytest.mark.parametrize("bound", [False, True])
-def test_a_process_that_binds_itself_to_a_core_is_seen_whatever_threads_wait_in_it(bound):
-    binds = "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})" if bound else ""
-    with child(WAITS + STEP.format(binds)) as process:
-        witness = Witness(process.pid)
-        witness.hear(Moment.ready)
-        assert go_on(process) == "done"
-        witness.hear(Moment.begin)
-        witness.hear(Moment.end)
-    seen = witness.witnessed()
-    assert seen.num_cores == (1 if bound else seen.num_allowed_cores)
 
 
 # Prints: its own child, what is below it before and after the end of the orphans, and the ids of these.

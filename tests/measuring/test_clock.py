@@ -241,26 +241,6 @@ def test_many_steps_end_early_once_their_speed_is_known(kind):
     assert timing.stop == Stop.fixed
 
 
-class Watch:
-    def __init__(self):
-        self.num_looks = 0
-
-    def start(self):
-        pass
-
-    def look(self, batch):
-        self.num_looks += 1
-
-
-@pytest.mark.parametrize("kind", [Workload, OnHost])
-def test_steps_follow_the_one_that_is_looked_at_however_unevenly_a_machine_runs(kind):
-    rng = random.Random(3)
-    for steps in [2, 3, 8, 20] * 30:
-        watch = Watch()
-        timing = steps_of(noisy(kind(), rng, 2.0), 2, steps, watch=watch)
-        assert (watch.num_looks >= 1, timing.num_after_look >= 1) == (True, True)
-
-
 def test_one_step_without_a_warm_up_computes_once(workload):
     timing = clock.measure_steps(runner_of(workload), 0, 1)
     assert workload.num_computed == 1

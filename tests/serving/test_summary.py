@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from accelbench.measuring import witness
+from accelbench.measuring import progress
 from accelbench.schema.cell import Server
 from accelbench.schema.vocab import Generator, Protocol, Verdict
 from accelbench.serving import batcher
@@ -94,7 +94,7 @@ def test_the_file_of_requests_gives_back_the_times_and_its_digest_tells_others(t
 def test_a_process_that_is_killed_leaves_the_rows_of_a_run_that_ends(protocol, tmp_path, monkeypatch):
     kept, calls, contents = tmp_path / "kept", [], []
     kept.touch()
-    monkeypatch.setattr(witness, "kept_path", str(kept))
+    monkeypatch.setattr(progress, "kept_path", str(kept))
     monkeypatch.setattr(batcher, "MAX_REQUESTS", 80_000)  # the file is read as a whole
 
     def worker(batch):

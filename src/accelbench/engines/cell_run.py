@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
-
 from accelbench.data.arrays import read_counts
 from accelbench.devices.proc import high_water_bytes
 from accelbench.devices.registry import look
@@ -148,10 +146,6 @@ class CellRun:
     def in_worker(self) -> AbstractContextManager[Any]:
         """The context in which a thread that serves computes a batch."""
         return nullcontext()
-
-    def numbers(self, result: Any) -> NDArray[Any]:
-        """A copy of the floating-point numbers of a step's result, in host memory."""
-        raise NotImplementedError
 
     def notes(self) -> Iterator[str]:
         """What a reader should know of what was measured, without a doubt about the numbers."""

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from accelbench.measuring.output_check import ANEW
 
 from accelbench.devices.cpu import FAST_INTEGERS, has_any, look, usable_cores
 from accelbench.engines.exported import run as exported_run
@@ -146,17 +145,14 @@ def test_cells_share_an_export_only_if_it_is_the_same_network():
     assert host_spec(shares).exported_as == host_spec(cell).exported_as
 
 
-@pytest.mark.parametrize("engine", [marked(Engine.onnxruntime, slow=True)])
-@pytest.mark.parametrize("seeded", [True, False])
-def test_a_network_whose_weights_no_seed_fixes_is_compared_with_none(hosts, tmp_path, engine, seeded):
-    cell = own_cell("Drawn", "two_inputs", engine=engine, args={"seeded": seeded})
-    if seeded:  # what its first output in torch shows is known where it is loaded
-        cell = replace(cell, model=replace(cell.model, samples="own_code.one_sample"))
-    found = [run(hosts, tmp_path, replace(cell, repeat=repeat)) for repeat in range(1 + seeded)]
-    assert (ANEW in found[-1].notes) != seeded
-    if seeded:
-        assert found[0].export_s == found[1].export_s
-        assert all(block.num_samples == block.num_steps for block in found[1].blocks)
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", [marked(Engine.onnxruntime)])
+def test_a_network_whose_weights_are_drawn_is_exported_once(hosts, tmp_path, engine):
+    # What its first output in torch shows is known where it is loaded.
+    cell = own_cell("Drawn", "two_inputs", engine=engine, args={"seeded": True}, samples="own_code.one_sample")
+    first, again = (run(hosts, tmp_path, replace(cell, repeat=repeat)) for repeat in range(2))
+    assert first.export_s == again.export_s
+    assert all(block.num_samples == block.num_steps for block in again.blocks)
 
 
 def test_a_cell_of_which_another_format_ran_is_invalid(digits):
@@ -170,13 +166,13 @@ def test_a_cell_of_which_another_format_ran_is_invalid(digits):
     assert any("0 of 3 matrix products multiply integers" in note for note in found.notes)
 
 
-def test_a_cell_whose_engine_was_not_set_to_flush_is_invalid(digits):
+def test_an_engine_that_was_not_set_to_flush_is_named(digits):
     cell = make_cell(engine=Engine.openvino, model=SMALL, options=FLUSHING, threads=1)
     try:
         found = exported_run.run(InTorch, cell, digits)
     finally:
         torch.set_flush_denormal(False)
-    assert found.defects == [NOT_SET]
+    assert NOT_SET in found.warnings
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,222 @@
+"""What is concluded from outputs, products and weights: only a proof is a defect."""
+
+import time
+from itertools import count
+
+import numpy as np
+import pytest
+
+from accelbench.measuring import checks
+from accelbench.measuring.checks import Measured, Observations, Products, State, Training, compare
+from accelbench.schema.vocab import Precision
+
+BATCH, FED = np.linspace(1.0, 2.0, 12).reshape(4, 3), np.linspace(-1.0, 0.5, 12).reshape(4, 3)
+WEIGHTS = np.array([[1.0, -2.0], [0.5, 3.0], [2.0, 0.25]])
+ROUNDS_BY = {Precision.bf16: 0.15, Precision.fp64: 1e-4, Precision.fp32: 0.0}
+
+
+def right(batch, seed=0):
+    return [batch @ WEIGHTS]
+
+
+def builds(function=right, rounds_by=ROUNDS_BY):
+    """New networks that compute `function`, with the rounding of each precision."""
+
+    def new_network(precision, *, other=False):
+        factor = (1 + rounds_by[precision]) * (3.0 if other else 1.0)
+        return lambda batch, seed: [
+            array * factor if array.dtype.kind == "f" else array for array in function(batch, seed)
+        ]
+
+    return new_network
+
+
+def found(output, new_network=None, precision=Precision.fp32, is_unseen=True, constant=False, of_fed=None):
+    measured = Measured(BATCH, output, FED, right(FED) if of_fed is None else of_fed, is_unseen)
+    return compare(measured, new_network or builds(), precision, constant=constant)
+
+
+def times(factor):
+    return [array * factor for array in right(BATCH)]
+
+
+def test_an_equal_output_is_compared_without_a_word():
+    same = found(right(BATCH))
+    assert (same.error, same.notes, same.warnings, same.defects) == (0.0, [], [], [])
+    assert "for a batch that was never fed" in same.observed
+    known = found(right(BATCH), is_unseen=False)
+    assert (known.notes, "never fed" in known.observed) == ([checks.NOT_UNSEEN], False)
+
+
+@pytest.mark.parametrize(
+    ("factor", "precision", "kind"),
+    [
+        (1.0005, Precision.fp32, None),
+        (1.05, Precision.bf16, None),
+        (1.05, Precision.fp16_mixed, None),
+        (1.4, Precision.bf16, "warnings"),  # its own rounding is 15 %
+        (1.7, Precision.bf16, "defects"),
+        (1.05, Precision.fp32, "defects"),
+        (1.4, Precision.int8, "warnings"),  # nothing on a CPU shows how it rounds
+        (1.6, Precision.int8, "defects"),
+        (-1.0, Precision.tf32, "defects"),
+    ],
+)
+def test_rounding_explains_as_much_as_a_new_network_in_that_precision_makes(factor, precision, kind):
+    seen = found(times(factor), precision=precision)
+    assert seen.error == pytest.approx(abs(factor - 1))
+    assert (len(seen.warnings), len(seen.defects)) == (int(kind == "warnings"), int(kind == "defects"))
+
+
+def test_fp32_may_round_as_much_as_ten_times_what_fp64_changes():
+    rounds_by = {Precision.fp32: 0.0, Precision.fp64: 0.01}
+    assert found(times(1.05), builds(rounds_by=rounds_by)).defects == []
+    assert found(times(1.2), builds(rounds_by=rounds_by)).defects != []
+
+
+CALLS = count(1)
+UNSTEADY = {
+    "draws": lambda batch, seed: [batch @ WEIGHTS + np.random.default_rng(seed).normal(size=(4, 2))],
+    "reads a clock": lambda batch, seed: [batch @ WEIGHTS + time.perf_counter_ns() % 997],
+    "keeps a state": lambda batch, seed: [batch @ WEIGHTS * next(CALLS)],
+}
+
+
+@pytest.mark.parametrize("function", UNSTEADY.values(), ids=UNSTEADY)
+def test_what_does_not_agree_with_itself_is_not_compared(function):
+    seen = found(times(3.0), builds(function))
+    assert (seen.error, seen.observed, seen.warnings, seen.defects) == (None, None, [], [])
+    assert checks.UNSTEADY in seen.notes[0]
+
+
+def test_places_that_are_not_finite_in_both_are_equal_and_in_one_are_not():
+    def masked(batch, seed):
+        return [np.where(batch > 1.5, np.nan, batch)]
+
+    assert found(masked(BATCH, 0), builds(masked)).error == 0.0
+    (defect,) = found([BATCH], builds(masked)).defects
+    assert "not finite in one only" in defect
+
+
+@pytest.mark.parametrize("output", [right(BATCH[:2]), [*right(BATCH), BATCH]])
+def test_another_structure_is_a_warning(output):
+    seen = found(output)
+    assert (seen.error, seen.defects) == (None, [])
+    assert "the output has another structure" in seen.warnings[0]
+
+
+@pytest.mark.parametrize(("num_other", "is_right"), [(0, True), (1, True), (4, False)])
+def test_of_whole_numbers_rounding_may_change_some(num_other, is_right):
+    def classes(batch, seed):
+        return [np.arange(4)]
+
+    other = np.arange(4) + (np.arange(4) < num_other)
+    assert (found([other], builds(classes)).defects == []) is is_right
+
+
+@pytest.mark.parametrize(
+    ("error", "why"), [(ValueError("needs its device"), "ValueError: needs its device"), (None, "")]
+)
+def test_what_can_not_be_compared_has_a_reason(error, why):
+    def new_network(precision, *, other=False):
+        raise error
+
+    seen = found(right(BATCH), new_network) if error else found([])
+    assert (seen.error, seen.defects, seen.warnings) == (None, [], [])
+    assert (why or checks.NO_TENSOR) in seen.notes[0]
+
+
+def test_a_reference_that_takes_too_long_is_not_waited_for():
+    def new_network(precision, *, other=False):
+        return checks.in_time(lambda: time.sleep(5), 0.05)
+
+    assert checks.NOT_IN_TIME in found(right(BATCH), new_network).notes[0]
+
+
+@pytest.mark.parametrize(
+    ("depends", "constant", "told"),
+    [(False, False, [checks.CONSTANT]), (False, True, []), (True, False, [checks.SAME_FOR_ALL])],
+)
+def test_an_output_that_is_the_same_for_all_inputs_is_doubted_if_no_weights_change_that(depends, constant, told):
+    def new_network(precision, *, other=False):
+        return lambda batch, seed: [batch[:, :2] if depends and other else np.ones((4, 2))]
+
+    seen = found([np.ones((4, 2))], new_network, constant=constant, of_fed=[np.ones((4, 2))])
+    assert (seen.warnings + seen.notes, seen.defects) == (told, [])
+
+
+def test_tensors_are_compared_as_real_and_whole_numbers():
+    assert checks.numbers_of(np.ones(3, np.complex64)).shape == (3, 2)
+    assert checks.numbers_of(np.ones(3, np.float16)).dtype == np.float64
+    assert checks.numbers_of(np.ones(3, bool)).dtype == bool
+    assert checks.numbers_of(np.ones(3 * checks.MAX_NUMBERS, np.int8)).size <= checks.MAX_NUMBERS
+    assert checks.difference(np.array([]), np.array([])) == 0.0
+    assert checks.error_of([np.zeros(2)], [np.zeros(2)]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("flops", "asked", "ran_in", "coarser", "finer"),
+    [
+        ({"float32": 100}, "float32", "float32", 0, 0),
+        ({"bfloat16": 60, "float32": 40}, "float32", "bfloat16", 1, 0),
+        ({"bfloat16": 40, "float32": 60}, "float32", "float32", 1, 0),
+        ({"float32": 60, "bfloat16": 40}, "bfloat16", "bfloat16", 0, 1),
+        ({"float32": 1000, "bfloat16": 1}, "bfloat16", "float32", 0, 1),
+        ({}, "float32", None, 0, 0),
+    ],
+)
+def test_products_ran_as_asked_unless_most_is_coarser_or_next_to_none_is_so(flops, asked, ran_in, coarser, finer):
+    seen = Observations(products=Products(flops=flops))
+    assert seen.products.ran_in(asked) == ran_in
+    assert (len(list(seen.warnings(asked))), len(list(seen.notes(asked)))) == (coarser, finer)
+
+
+def test_products_of_other_threads_are_not_observed():
+    products = Products(flops={"float32": 1}, in_other_threads=True)
+    assert products.check().share is None
+    assert "threads of its own code" in next(Observations(products=products).warnings("float32"))
+    assert Products(flops={"float32": 1}).check().share == 1.0
+
+
+def trained(num_changed=0, **changes):
+    """Of four tensors with ten numbers each, so many changed."""
+    before = {name: State(1, 1.0) for name in "abcd"}
+    after = {name: State(1 + (index < num_changed), 1.0) for index, name in enumerate("abcd")}
+    known = {"names": "abcd", "before": before, "after": after, "sizes": dict.fromkeys("abcd", 10)}
+    return Training(**known | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"learning_rates": [0.0]}, "(the learning rate is 0)"),
+        ({"gradients": set()}, "(their gradients are 0)"),
+        ({"gradients": {"a"}, "learning_rates": [0.1]}, "(they have gradients: the optimiser holds others"),
+        ({}, "in the measured steps"),
+    ],
+)
+def test_a_training_that_changes_nothing_is_none(changes, why):
+    (defect,) = trained(**changes).defects()
+    assert why in defect
+
+
+@pytest.mark.parametrize(
+    ("num_changed", "changes", "told"),
+    [
+        (4, {}, None),
+        (0, {"is_coarse": True}, "rounding to 16 bits"),  # not a proof
+        (3, {"gradients": set("abcd")}, "did not change while it trained: 1 of 4 tensors (d)"),
+        (3, {"gradients": set("abc")}, None),  # the loss does not use it
+        (1, {"gradients": {"a"}}, "3 of 4 tensors (b, c, d)"),
+        (0, {"num_steps": 2, "cycle": 8}, "over more of which gradients may be accumulated"),
+        (0, {"num_steps": 2, "cycle": None}, "no weight changed in 2 steps"),
+        (4, {"evaluating": ["norm"]}, "in evaluation mode, although it trains: norm"),
+        (4, {"after": dict.fromkeys("abcd", State(2, float("nan")))}, "weights are not finite: 4 of 4 tensors"),
+    ],
+)
+def test_less_than_that_is_a_warning_or_a_note(num_changed, changes, told):
+    training = trained(num_changed, **changes)
+    texts = [*training.warnings(), *training.notes()]
+    assert list(training.defects()) == []
+    assert len(texts) == (told is not None)
+    assert told is None or told in texts[0]
