@@ -1,32 +1,26 @@
-"""A bundle: the records of a folder with what was published of them, in an archive whose bytes follow from its content.
+"""A bundle: the records of a folder with what was published of them, in a zip file whose bytes follow from its content.
 
-It is a zip file and an RO-Crate 1.1 (https://www.researchobject.org/ro-crate/1.1/), whose metadata lists each file with
-its sha256 and size. A signature in a file beside it says who made it, by OpenSSF's model-signing, with keys in files
-and no network: `model_signing verify key` reads it, too (https://github.com/sigstore/model-transparency).
+`SHA256SUMS` lists each file with its SHA-256, as `sha256sum -c` reads it.
 """
 
 import hashlib
-import json
 import os
 import stat
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from accelbench.errors import RefusedError, UserError, how_to_install
-from accelbench.judging.target import mllog
 from accelbench.project import COMPARISON, CONFIRMED, MLLOG, PLAN, RACE, REQUESTS
 from accelbench.report import csv_file
 from accelbench.report.export import tables
 from accelbench.report.read import Sweep
 from accelbench.schema.plan_file import sweep_folders
-from accelbench.schema.record import Record, listed
+from accelbench.schema.record import listed
 from accelbench.schema.serialize import MAX_MB, read_bytes, writing
 
-RESULTS, CRATE = "results", "ro-crate-metadata.json"
-CRATE_URL = "https://w3id.org/ro/crate/1.1"  # of its definition
+RESULTS, SUMS = "results", "SHA256SUMS"
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the time of every member: the earliest that a zip file can name
 MAX_FILE_BYTES, MAX_TOTAL_BYTES = MAX_MB << 20, 4 << 30  # that are unpacked
 
@@ -42,83 +36,49 @@ def pack(folder: Path, sweeps: Sequence[Sweep], out: Path, also: Mapping[str, Pa
         raise UserError(f"--out {out}: is there already")
     if lost := [line for sweep in sweeps for line in sweep.unread]:
         raise UserError("\n".join(["records that can't be read, so that the figures would differ:", *listed(lost)]))
+    files = dict(also or {})
     try:
-        files = _sources(folder, sweeps) | dict(also or {})
+        files.update(_sources(folder, sweeps))
     except OSError as error:
         raise RefusedError(error) from error
-    made = {name: csv_file.text(rows).encode() for name, rows in tables(sweeps).items()}
-    contents: dict[str, Path | bytes] = {**files, **made}
-    started = [record.started_at for sweep in sweeps for record in sweep.records]
+    texts = {name: csv_file.text(rows) for name, rows in tables(sweeps).items()}
     with writing(out) as path, zipfile.ZipFile(path, "w") as archive:
-        entries = [_add(archive, name, content) for name, content in sorted(contents.items())]
-        _add(archive, CRATE, _crate(entries, max(started, default="")))
-    return len(contents) + 1
+        sums = [_add(archive, name, texts.get(name) or files[name]) for name in sorted({*files, *texts})]
+        _add(archive, SUMS, "".join(sums))
+    return len(sums) + 1
 
 
-def digests(crate: Mapping[str, Any]) -> dict[str, str]:
-    """Name -> sha256 of each file that an RO-Crate lists. Raises KeyError, TypeError: it is no such crate."""
-    return {str(each["@id"]): str(each["sha256"]) for each in crate["@graph"] if each["@type"] == "File"}
-
-
-def requests_digest(record: Record) -> str | None:
-    """The sha256 of the raw times of its requests; None if none were kept."""
-    kept = (record.measurement and record.measurement.serving) or record.unfinished
-    return kept.requests_digest if kept else None
-
-
-def _sources(folder: Path, sweeps: Sequence[Sweep]) -> dict[str, Path]:
-    """The files of the sweeps in `folder` and `confirmed`, by names in the bundle. Raises UserError: one is twice."""
-    # Without records that the report does not show, as of earlier plans, and plans that confirm nothing of it.
-    shown = set[Path]()
-    for each in (each for sweep in sweeps for each in sweep.processes):
-        if each.path and each.record:
-            # A file that its record does not tell of is that of an earlier process.
-            kept = {".json": True, REQUESTS: requests_digest(each.record), MLLOG: mllog(each.record)}
-            shown |= {each.path.with_suffix(ending) for ending, is_kept in kept.items() if is_kept}
-    folders, found = {path.parent for path in shown}, dict[str, Path]()
-    for top, name in ((folder, RESULTS), (folder.parent / CONFIRMED, CONFIRMED)):
-        for sweep in sweep_folders(top) if top.is_dir() else ():
-            place = sweep.relative_to(top).as_posix() if sweep != top else os.path.basename(os.path.abspath(top))
-            for path in sorted(sweep.iterdir()) if sweep in folders or name == RESULTS else ():
-                if path in shown or path.name in (PLAN, RACE, COMPARISON):
-                    if (member := f"{name}/{place}/{path.name}") in found:
-                        raise UserError(
-                            f"{path}: would be {member} in the bundle, as {found[member]} is: rename a folder"
-                        )
-                    found[member] = path
-    return found
-
-
-def _add(archive: zipfile.ZipFile, name: str, content: Path | bytes) -> dict[str, str]:
-    """Writes a file into the archive, and returns its entry in the crate."""
+def _add(archive: zipfile.ZipFile, name: str, source: Path | str) -> str:
+    """Writes a file or text into the archive, and returns its line of `SHA256SUMS`."""
     member = zipfile.ZipInfo(name, EPOCH)
-    member.compress_type, member.create_system = zipfile.ZIP_DEFLATED, 3  # Unix, on every system
+    member.compress_type = zipfile.ZIP_DEFLATED
+    member.create_system = 3  # Unix, on every system
     member.external_attr = (stat.S_IFREG | 0o644) << 16
     try:
-        content = content if isinstance(content, bytes) else read_bytes(content)
+        content = source.encode() if isinstance(source, str) else read_bytes(source)
     except OSError as error:
         raise RefusedError(error) from error
     archive.writestr(member, content)
-    digest, size = hashlib.sha256(content).hexdigest(), str(len(content))
-    return {"@id": name, "@type": "File", "contentSize": size, "sha256": digest}
+    return f"{hashlib.sha256(content).hexdigest()}  {name}\n"
 
 
-def _crate(entries: Sequence[Mapping[str, str]], published: str) -> bytes:
-    about = {"@id": CRATE, "@type": "CreativeWork", "about": {"@id": "./"}, "conformsTo": {"@id": CRATE_URL}}
-    whole = {
-        "@id": "./",
-        "@type": "Dataset",
-        "name": "Records of accelbench",
-        "description": "Records of benchmarks, with raw samples, and the figures that were published of them",
-        "datePublished": published,
-        "hasPart": [{"@id": each["@id"]} for each in entries],
-    }
-    graph = {"@context": f"{CRATE_URL}/context", "@graph": [about, whole, *entries]}
-    return (json.dumps(graph, indent=1) + "\n").encode()
+def _sources(folder: Path, sweeps: Sequence[Sweep]) -> Iterator[tuple[str, Path]]:
+    """Yields the files of the sweeps in `folder` and `confirmed`, with their names in the bundle."""
+    # Without records that the report does not show, as of earlier plans, and plans that confirm nothing of it.
+    records = [each.path for sweep in sweeps for each in sweep.processes if each.path and each.record]
+    paths = {path.with_suffix(ending) for path in records for ending in (".json", REQUESTS, MLLOG)}
+    folders = {*sweep_folders(folder), *(path.parent for path in records)}
+    paths |= {sweep / name for sweep in folders for name in (PLAN, RACE, COMPARISON)}
+    for path in sorted(filter(os.path.lexists, paths)):
+        is_shown = path.is_relative_to(folder)
+        inner = path.relative_to(folder if is_shown else folder.parent / CONFIRMED)
+        if path.parent == folder:  # which is a sweep itself
+            inner = Path(folder.resolve().name) / inner
+        yield f"{RESULTS if is_shown else CONFIRMED}/{inner.as_posix()}", path
 
 
 def signature_of(bundle: Path) -> Path:
-    """The file of the bundle's signature."""
+    """The file of the bundle's signature, by OpenSSF's model-signing."""
     return bundle.with_name(f"{bundle.name}.sig")
 
 

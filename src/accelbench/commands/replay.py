@@ -7,10 +7,10 @@ from accelbench.commands.command import Command, Context, flag
 from accelbench.errors import UserError
 
 DESCRIPTION = """\
-Measures the cells of the first claims in 5 fresh processes each, interleaved.
+Compares the two cells of each claim, as `compare --run` does: 5 fresh processes each, interleaved.
   holds         this setting is faster than that, or as fast, here too
-  by less       it is, surely by less than claimed; by more
-  same          the speed is as claimed, on an equal machine; faster, slower
+  doesn't hold  it is slower, or as fast where the bundle has it faster
+  can't tell    neither, with the reason
   not measured  this machine lacks what it takes, or you did not allow it
 Exit status 1: something is not as claimed, or nothing could be told.
 """
