@@ -1,3 +1,5 @@
+"""An engine that sleeps for each batch, and computes nothing."""
+
 import time
 
 from accelbench.data.arrays import load_split
@@ -8,6 +10,8 @@ from accelbench.measuring.runner import Step
 
 
 class SleepStep(Step):
+    """One batch of the feed."""
+
     def __init__(self, order):
         self.batches = iter(order)
 
@@ -25,6 +29,8 @@ class SleepStep(Step):
 
 
 class SleepRun(CellRun):
+    """A cell: the batches of its data set, in their order."""
+
     build_s, num_params = 0.0, 0
 
     def run_steps(self):
@@ -47,4 +53,5 @@ class SleepRun(CellRun):
 
 
 def run(cell, data_folder):
+    """What a cell measured; a host calls it in a new process."""
     return SleepRun(cell, data_folder, BaseBackend()).measure()

@@ -1,3 +1,5 @@
+"""What the process of a cell needs before it starts."""
+
 from accelbench.engines.registry import HostSpec
 from accelbench.schema.cell import Cell
 
@@ -5,4 +7,5 @@ ENGINE = "accelbench.engines.sleep.engine"
 
 
 def host_spec(cell: Cell) -> HostSpec:
+    """Imports the engine once, before a host forks its cells."""
     return HostSpec(ENGINE, ("accelbench.isolation.host_process", ENGINE))
