@@ -30,8 +30,8 @@ endef
 	$(call install,.venv,requirements.lock)
 
 # Separate environments: TensorFlow's CUDA libraries conflict with torch's, and JAX' libtpu with torch_xla's. That of a
-# cluster has what only `make test-cluster` needs.
-.venv-keras-gpu/.installed .venv-jax-tpu/.installed .venv-cluster/.installed: .venv-%/.installed: environments/%.lock pyproject.toml
+# cluster has what only `make test-cluster` needs, and that of models the packages whose networks `make test-all` measures.
+.venv-keras-gpu/.installed .venv-jax-tpu/.installed .venv-cluster/.installed .venv-models/.installed: .venv-%/.installed: environments/%.lock pyproject.toml
 	$(call install,.venv-$*,environments/$*.lock)
 
 setup: .venv/.installed  ## install everything into .venv
@@ -78,7 +78,7 @@ endef
 test: setup  ## run the tests
 	$(call run_tests,not slow and not faults and not cluster and not gpu and not tpu)
 
-test-all: setup  ## run the tests, and those that take long and guard rare cases
+test-all: setup .venv-models/.installed  ## run the tests, and those that take long and guard rare cases
 	$(call run_tests,not faults and not cluster and not gpu and not tpu)
 
 test-faults: setup  ## look for faults by breaking calls, killing processes and mutating files, and for known ones (ten minutes)
@@ -124,7 +124,7 @@ ui: setup  ## open MLflow on the saved view
 
 lock:  ## regenerate requirements.lock and the locks of the other environments
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --generate-hashes --quiet -o requirements.lock
-	for name in keras-gpu jax-tpu; do $(BIN)/uv pip compile environments/$$name.in --universal --python-version 3.11 \
+	for name in keras-gpu jax-tpu models; do $(BIN)/uv pip compile environments/$$name.in --universal --python-version 3.11 \
 		--generate-hashes --quiet -o environments/$$name.lock; done
 	$(BIN)/uv pip compile pyproject.toml environments/cluster.in --extra dvc --extra ray --extra slurm --extra ui --universal \
 		--python-version 3.11 --generate-hashes --quiet -o environments/cluster.lock

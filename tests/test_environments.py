@@ -14,7 +14,8 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 CLUSTER = ROOT / "environments" / "cluster.in"  # the whole project, with more packages
-ENVIRONMENTS = sorted({*(ROOT / "environments").glob("*.in")} - {CLUSTER})  # of another framework
+MODELS = ROOT / "environments" / "models.in"  # packages whose networks are measured
+ENVIRONMENTS = sorted({*(ROOT / "environments").glob("*.in")} - {CLUSTER, MODELS})  # of another framework
 # The packages that compute. Each environment exists to have another set of them.
 COMPUTING = {"jax", "keras", "pytorch-lightning", "safetensors", "tensorflow", "timm"}
 COMPUTING |= {"torch", "torch_xla", "torchvision"}
@@ -37,7 +38,7 @@ def test_an_environment_differs_from_the_project_only_in_the_packages_that_compu
 
 
 LOCKS = [ROOT / "requirements.lock", ROOT / "docs/site.lock"]
-LOCKS += [path.with_suffix(".lock") for path in [*ENVIRONMENTS, CLUSTER]]
+LOCKS += [path.with_suffix(".lock") for path in [*ENVIRONMENTS, CLUSTER, MODELS]]
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.stem)

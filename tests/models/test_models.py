@@ -1,0 +1,200 @@
+"""Networks that others wrote: each runs, or is stopped by a limit that the message names, and none is accused.
+
+One line a network: of timm the smallest of each module, of torchvision one of each family, of transformers tiny ones.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from accelbench.judging.disturbed import ALLOWED, BUSY
+from accelbench.judging.row import summarise, warnings_of
+from accelbench.schema.cell import TrainerSettings
+from accelbench.schema.vocab import MODULE, Library, Mode, ModelOutput, Pipeline, Status, Task
+from accelbench.schema.workload import DataSpec, ModelSpec
+from fakes import SHORT, make_cell, make_record
+from honest.test_honest import ABOUT_TIMES
+
+ENVIRONMENT = Path(__file__).parents[2] / ".venv-models"
+RANDOM = DataSpec(name="random", pipeline=Pipeline.host)
+INFER, TRAIN = Mode.infer, Mode.train
+
+
+class Network(NamedTuple):
+    group: str
+    mode: Mode
+    spec: ModelSpec
+    data: DataSpec = RANDOM
+    batch_size: int = 2
+    python: str | None = None
+
+
+# Names by the side of the images: those that take any get small ones.
+TIMM = {
+    112: "deepseek_vit_412m",
+    128: "test_byobnet convmixer_768_32 test_convnext cpubone_nano csatv2 cs3darknet_focus_s cspnext_tiny davit_tiny "
+    "densenet121 dla34 dpn48b edgenext_xx_small test_efficientnet efficientvim_m1 efficientvit_b0 fasternet_t0 "
+    "fastvit_t8 focalnet_tiny_srf gemma4_vit_167m ghostnet_050 hardcorenas_b hgnetv2_b0 sam2_hiera_tiny "
+    "hrnet_w18_small iformer_t inception_next_atto inception_resnet_v2 inception_v3 inception_v4 lcnetv2_small "
+    "lowformer_b0 test_mambaout poolformer_s12 mobilenetv3_small_050 mobilenetv5_base mobilevit_xxs "
+    "naflexvit_base_patch16_siglip nasnetalarge nextvit_small test_nfnet pnasnet5large pvt_v2_b0 qwen3_vit_306m "
+    "rdnet_tiny regnetv_040 repghostnet_050 repvit_m1 res2next50 resnest14d test_resnet resnetv2_18 rexnet_100 "
+    "selecsls42 legacy_seresnet18 shvit_s1 skresnet18 starnet_s050 tiny_vit_5m_224 tresnet_m vgg11 "
+    "ese_vovnet19b_slim_dw legacy_xception xception41p",
+    160: "test_coatnet test_vit test_vit_relpos",
+    224: "beit_base_patch16_224 cait_xxs24_224 coat_tiny convit_tiny deit_tiny_patch16_224 efficientformer_l1 "
+    "efficientformerv2_s0 efficientvit_m0 gcvit_xxtiny hiera_tiny_224 levit_128 gmlp_ti16_224 mvitv2_tiny "
+    "nest_tiny pit_ti_224 sequencer2d_s swiftformer_xs swin_tiny_patch4_window7_224 swinv2_cr_tiny_224 "
+    "tnt_s_legacy_patch16_224 twins_svt_small visformer_tiny vit_tiny_r_s16_p8_224 samvit_base_patch16_224 "
+    "vitamin_small_224 volo_d1_224 xcit_nano_12_p8_224",
+    240: "crossvit_tiny_240",
+    256: "eca_botnext26ts_256 vit_tiny_patch16_dinov3_qkvb swinv2_tiny_window8_256",
+}
+LAYERS = {  # of the largest ones
+    name: {"depth": 2}
+    for name in ("deepseek_vit_412m", "qwen3_vit_306m", "gemma4_vit_167m", "naflexvit_base_patch16_siglip")
+}
+CLASSIFIERS = {
+    64: "alexnet densenet121 efficientnet_b0 googlenet mnasnet0_5 mobilenet_v2 mobilenet_v3_small "
+    "regnet_x_400mf resnet18 shufflenet_v2_x0_5 squeezenet1_1 vgg11 convnext_tiny swin_t swin_v2_t",
+    128: "inception_v3",
+    224: "maxvit_t vit_b_32",
+}
+SEGMENTS = "deeplabv3_mobilenet_v3_large fcn_resnet50 lraspp_mobilenet_v3_large"
+DETECTS = (
+    "fasterrcnn_mobilenet_v3_large_320_fpn fcos_resnet50_fpn keypointrcnn_resnet50_fpn maskrcnn_resnet50_fpn "
+    "retinanet_resnet50_fpn ssd300_vgg16 ssdlite320_mobilenet_v3_large"
+)
+VIDEO = "mc3_18 mvit_v2_s r2plus1d_18 r3d_18 s3d swin3d_t"
+TOKENS = 32
+# Of transformers: the number that each field of a configuration gets that is larger by default.
+TINY = {
+    64: "hidden_size d_model n_embd dim emb_dim embedding_size embedding_dim pooler_hidden_size attention_hidden_size "
+    "lru_width",
+    128: "vocab_size intermediate_size encoder_ffn_dim decoder_ffn_dim ffn_dim d_ff d_inner dim_ff dff hidden_dim "
+    "feed_forward_size n_inner",
+    2: "num_hidden_layers n_layer n_layers num_layers num_decoder_layers encoder_layers decoder_layers "
+    "num_encoder_layers num_key_value_heads num_experts_per_tok",
+    4: "num_attention_heads n_head n_heads num_heads encoder_attention_heads decoder_attention_heads attention_heads "
+    "num_experts num_local_experts",
+    16: "head_dim dim_head d_kv d_head attention_head_size",
+    32: "moe_intermediate_size shared_expert_intermediate_size",
+    8: "rotary_dim mamba_d_state",
+}
+SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+ARCHITECTURES = {
+    Task.masked_lm: "albert bert big_bird camembert convbert data2vec-text deberta deberta-v2 distilbert electra ernie "
+    "flaubert fnet funnel ibert layoutlm longformer megatron-bert mobilebert modernbert mpnet mra "
+    "nystromformer rembert roberta roberta-prelayernorm roformer squeezebert tapas xlm xlm-roberta yoso",
+    Task.classification: "t5 bart esm luke plbart umt5",
+    Task.causal_lm: "bamba biogpt blenderbot bloom codegen cohere cpmant ctrl falcon gemma gemma2 gpt2 gpt_neox gptj "
+    "granite llama mamba mbart mistral mixtral olmo openai-gpt opt pegasus phi phi3 qwen2 qwen2_moe qwen3 "
+    "recurrent_gemma roc_bert rwkv stablelm starcoder2 xglm xlnet",
+}
+OTHERS = (
+    "denoising_diffusion e3nn efficientnet egnn kornia_hardnet monai_unet monai_swin ncps normflows "
+    "open_clip performer perceiver rtdl segmentation_unet segmentation_fpn snntorch tabnet tcn torchcvnn "
+    "vector_quantize vit x_transformers x_transformers_rotary"
+)
+MODULES = {
+    "LinearClassifier": ("Pictures", {}),
+    **{
+        name: ("Series", {"name": name})
+        for name in ("TemporalFusionTransformer", "NHiTS", "NBeats", "DeepAR", "RecurrentNetwork", "TiDEModel")
+    },
+    **{name: ("Tables", {"name": name}) for name in ("CategoryEmbeddingModel", "FTTransformer", "GANDALF")},
+}
+
+
+def of_library(library, sides):
+    for side, names in sides.items():
+        for name in names.split():
+            args = LAYERS.get(name, {})
+            spec = ModelSpec(name=name, library=library, args=args, input_shape=(3, side, side), optimizer="sgd")
+            yield Network(library, INFER, spec)
+
+
+def of_torchvision(group, names, batch, mode=INFER, **more):
+    functions = {key: f"models.networks.{name}" for key, name in {"batch": batch, **more}.items()}
+    for name in names.split():
+        yield Network(group, mode, custom(name, "models.networks.build", **functions))
+
+
+def custom(name, build, **more):
+    args = {"name": name}
+    return ModelSpec(
+        name=name, library=Library.custom, network=build, factory=True, args=args, output=ModelOutput.any, **more
+    )
+
+
+def of_transformers(mode):
+    for task, names in ARCHITECTURES.items():
+        for name in names.split():
+            words = {"task": task, "batch_args": {"seq_len": TOKENS}, "optimizer": "adamw"}
+            yield Network("transformers", mode, ModelSpec(name=name, library=Library.transformers, **words))
+
+
+def of_packages():
+    for name in OTHERS.split():
+        more = {"batch": "models.third_party.batch", "batch_args": {"name": name}}
+        spec = custom(name, "models.third_party.build", **more)
+        yield Network("packages", INFER, spec, python=str(ENVIRONMENT))
+    for name, (data, args) in MODULES.items():
+        module = "models.third_party_modules"
+        made = f"{module}.{data.lower()}"
+        spec = ModelSpec(name=name, library=Library.lightning, network=made, factory=True, args=args)
+        of = DataSpec(name=MODULE, target=f"{module}.{data}")
+        yield Network("packages", TRAIN, spec, of, 4, str(ENVIRONMENT))
+
+
+def tiny(name):
+    """Arguments of the configuration `name` that make a network of it that has few parameters."""
+    import transformers
+
+    default = transformers.CONFIG_MAPPING[name]().to_dict()
+    numbers = {field: number for number, fields in TINY.items() for field in fields.split()}
+    args = {
+        field: num for field, num in numbers.items() if isinstance(default.get(field), int) and default[field] > num
+    }
+    ends = {field: num for field, num in SPECIAL.items() if isinstance(default.get(field), int)}
+    return args | ends
+
+
+NETWORKS = [
+    *of_library(Library.timm, TIMM),
+    *of_library(Library.torchvision, CLASSIFIERS),
+    *of_torchvision("torchvision", SEGMENTS, "pictures"),
+    *of_torchvision("torchvision", SEGMENTS, "pictures", TRAIN, loss="mean_of_pixels"),
+    *of_torchvision("torchvision", DETECTS, "pictures"),
+    *of_torchvision("torchvision", DETECTS, "marked", TRAIN, loss="sum_of_losses", samples="num_pictures"),
+    *of_torchvision("torchvision", VIDEO, "clips"),
+    *of_torchvision("torchvision", "raft_small", "pairs"),
+    *of_transformers(INFER),
+    *of_transformers(TRAIN),
+    *of_packages(),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda each: f"{each.group}-{each.spec.name}-{each.mode}")
+def test_a_network_of_others_runs_and_is_accused_of_nothing(hosts, tmp_path, ended, network):
+    group, mode, spec, data, batch_size, python = network
+    if python is not None and not ENVIRONMENT.exists():
+        pytest.skip("needs `make .venv-models/.installed`")
+    if spec.library == Library.transformers:
+        spec.args.update(tiny(spec.name))
+    settings = {"batch_size": batch_size, "breakdown_s": 0.0, "window": SHORT, "python": python, "timeout_s": 200.0}
+    if data.name == MODULE:
+        settings["trainer"] = TrainerSettings()
+    cell = make_cell(model=spec, data=data, mode=mode, **settings)
+    outcome = hosts.run(cell, tmp_path)
+    how, found = outcome.status, outcome.reason
+    if outcome.status == Status.ok:
+        beside = {"system": outcome.system, "environment": {BUSY: ALLOWED}}
+        doubts = warnings_of(summarise(make_record(cell, measurement=outcome.measurement, **beside)))
+        doubts = [text for text in doubts if not ABOUT_TIMES.match(text)]
+        if doubts:
+            how, found = "ok with doubt", "; ".join(doubts)
+    ended.append((f"{group}, {mode}", str(how), f"{spec.name}: {found}"))
+    assert outcome.status == Status.ok, f"{outcome.reason}\n{outcome.error}"
