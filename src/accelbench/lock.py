@@ -4,6 +4,7 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import math
 import os
 import socket
 import stat
@@ -22,8 +23,10 @@ REMIND_S = 60.0  # after which it is said again what is waited for
 
 
 @contextlib.contextmanager
-def hold_measuring(waiting: Callable[[str], None]) -> Iterator[None]:
+def hold_measuring(waiting: Callable[[str], None], patience_s: float | None = None) -> Iterator[None]:
     """Holds the lock of all measurements on this machine inside the context, after waiting until it is free.
+
+    Raises BusyError: it is not free after `patience_s`; None: it waits as long as it takes.
 
     The lock is the name of an abstract Unix socket: the process that has bound it holds it. Unlike a file it is the
     same one for all users, for jobs with a TMPDIR or a /tmp of their own, and for containers that share the machine's
@@ -33,6 +36,7 @@ def hold_measuring(waiting: Callable[[str], None]) -> Iterator[None]:
     `waiting` is called with a message before waiting for another holder, and again after a minute, two, four and so on.
     """
     address = _address()
+    patience_s = math.inf if patience_s is None else patience_s
     began_s, said_s = time.monotonic(), 0.0  # said_s: how long it had waited when it said so
     with socket.socket(socket.AF_UNIX) as server:
         while not _bind(server, address):
@@ -50,7 +54,9 @@ def hold_measuring(waiting: Callable[[str], None]) -> Iterator[None]:
                 elif waited_s >= 2 * said_s:
                     waiting(f"Has waited {waited_s / 60:.0f} min for another measurement ({_holder(client)}) to end.")
                     said_s = waited_s
-                client.settimeout(max(RETRY_S, began_s + 2 * said_s - time.monotonic()))
+                if waited_s >= patience_s:
+                    raise BusyError(f"another measurement ({_holder(client)}) is under way for {waited_s:.0f} s")
+                client.settimeout(max(RETRY_S, min(2 * said_s, patience_s) - waited_s))
                 with contextlib.suppress(OSError):
                     client.recv(1)  # returns when the holder ends, since it never answers
             time.sleep(RETRY_S)

@@ -132,8 +132,9 @@ def _why_not(cell: Cell, trusts: bool) -> str | None:
     """Why the cell is not measured here; None if it is."""
     if cell.protocol in NO_SPEED:
         return f"protocol={cell.protocol} has no speed to compare"
-    if (cell.threads or 0) > usable_cores():
-        return f"threads={cell.threads}: {usable_cores()} cores are here"
+    for name, num in (("threads", cell.threads), ("server.workers", cell.num_instances)):
+        if num is not None and num > usable_cores():
+            return f"{name}={num}: {usable_cores()} cores are here"
     named = [*cell.own_code.values(), *filter(None, [cell.python, cell.model.weights_file, cell.data.path])]
     named += [f"engine.tpu={cell.keras.tpu}"] if cell.keras and cell.keras.tpu != KerasSettings.tpu else []
     named += [f"model.args.{name}" for name in cell.model.args if cell.model.library != Library.accelbench]
@@ -158,6 +159,7 @@ def _measured(
         one_cell("tracking=none")[1],
         quiet_s=limit_s / 2,
         out=f"{RUNS}/{folder.name}",
+        waits_s=max(0.0, ends_s - time.monotonic()),
         ends_after_s=max(1.0, ends_s - time.monotonic() - limit_s),
     )
     there = _ratio(claim.judged.ratio, claim.judged.low, claim.judged.high, claim.judged.word)

@@ -213,6 +213,7 @@ class SweepOptions:
     quiet_s: float = RunConfig.quiet_s
     verbose: bool = False
     executor: ExecutorConfig = ExecutorConfig()
+    waits_s: float | None = None  # for another measurement to end; None: as long as it takes
     ends_after_s: float | None = None  # since the machine was free: then no further cell is begun
 
     @property

@@ -80,7 +80,7 @@ class SweepContext:
 
     def alone(self) -> AbstractContextManager[None]:
         """Holds the lock of this machine's measurements. If another sweep has it, says so and waits."""
-        return lock.hold_measuring(self.say)
+        return lock.hold_measuring(self.say, self.options.waits_s)
 
     def prepare(self, cells: Sequence[Cell]) -> Prepared:
         """Prepares the data set if it is missing, and plans the cells; needs the lock. Raises UserError."""

@@ -86,12 +86,12 @@ def hush_lightning() -> None:
     rank_zero._warn = _warn
 
 
-def _warn(message: str, stacklevel: int = 2, **how: Any) -> None:
+def _warn(message: str | Warning, stacklevel: int = 2, **kwargs: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         for note in ("predict returned None", "You defined a `validation_step`"):
             warnings.filterwarnings("ignore", message=note)
-        warnings.warn(message, stacklevel=stacklevel + 1, **how)
+        warnings.warn(message, stacklevel=stacklevel + 1, **kwargs)
 
 
 @contextmanager
