@@ -17,7 +17,8 @@ from accelbench.serving.calibration import Null
 
 
 @pytest.fixture
-def project(tmp_path):
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf/config.yaml").write_text(f"defaults:\n  - {OUR_SCHEMA}\n")
     (tmp_path / "params.yaml").write_text("profile: quick\ndata: {mnist: {source: auto}}\nsuites: {one: {}, two: {}}\n")
