@@ -266,7 +266,7 @@ def test_a_wrong_number_is_refused_and_the_process_is_as_before(kind, precision,
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"device": "cuda"}, "device=cuda: unknown device. Did you mean gpu\\? Choose from: cpu, gpu"),
+        ({"device": "cuda"}, "device=cuda: unknown device. Did you mean gpu? Choose from: cpu, gpu"),
         ({"precision": "tf32"}, "tf32 needs an NVIDIA GPU"),
         ({"model_or_function": nn.Linear}, "not <class 'torch.nn.modules.linear.Linear'>"),
         ({"model_or_function": nn.Linear(4, 4).bfloat16()}, "weights are torch.bfloat16"),
