@@ -27,7 +27,11 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "accelbench"
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("docs/*.md"), ROOT / "README.md"])
 MAX_CELL = 120  # characters of a table's cell; a link counts by its text
-EXAMPLES = {"conf/data/stripes.yaml", "my_package/nets.py"}  # files that a page has its reader write
+EXAMPLES = {
+    "conf/data/stripes.yaml",
+    "conf/model/tokens.yaml",
+    "my_package/nets.py",
+}  # files that a page has its reader write
 SHORT = ["tracking=none", "window.measure_s=0.1", "window.latency_s=0.05", "window.warmup_s=0.01", "batch_size=8"]
 
 
@@ -70,6 +74,7 @@ def measured(tmp_path_factory):
     for folder in (root, root / "my_package"):
         network = "\n".join(blocks(page, "python")[0] for page in ("your-own-network.md", "serving.md"))
         (folder / "nets.py").write_text(f"{network}\n\nclass MyNet(nn.Module):\n    pass\n")
+    (root / "conf/model/tokens.yaml").write_text(blocks("your-own-network.md", "yaml")[0])
     make_environment(root.parent / "new/.venv", timm="99.0")
     (root / ".venv").symlink_to(sys.prefix)
     (root / "pictures").mkdir()
