@@ -282,6 +282,7 @@ def run(
     """The faulty engine: does what the cell's fault says, on the rank that it names (`raise@1`) if it names one."""
     if exported is not None:
         return make_measurement(artifact_bytes=Path(exported, "network").stat().st_size)
+    blocks = [Block(num_steps=10, num_samples=10 * cell.batch_size, seconds=cell.batch_size / 320)] * 8
     fault, _, rank = cell.model.args.get("fault", "none").partition("@")
     if rank:
         Path(data_folder, f"{os.environ['LOCAL_RANK']}.pid").write_text(str(os.getpid()))
@@ -305,9 +306,10 @@ def run(
         progress.done()
         while not news.exists() and time.monotonic() < patience:
             time.sleep(0.001)
-        return make_measurement(defects=["the news came early"] if is_early else ["no news"] * (not news.exists()))
+        defects = ["the news came early"] if is_early else ["no news"] * (not news.exists())
+        return make_measurement(defects=defects, blocks=blocks)
     if fault == "count":
-        return make_measurement(work=work or Work(flops=os.getpid(), bytes=1, num_operators=1))
+        return make_measurement(work=work or Work(flops=os.getpid(), bytes=1, num_operators=1), blocks=blocks)
     if fault == "last":
         time.sleep(0.1)
     if fault == "tell peak":
@@ -374,7 +376,6 @@ def run(
             assert time.monotonic() < deadline, "a rank is missing"
             time.sleep(0.01)
         time.sleep(0.6)
-    blocks = [Block(num_steps=10, num_samples=10 * cell.batch_size, seconds=cell.batch_size / 320)] * 8
     return make_measurement(num_devices=cell.devices, blocks=blocks)
 
 
