@@ -6,7 +6,6 @@ import threading
 import time
 from concurrent.futures import Future
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -141,6 +140,12 @@ class Lazy:
         return {}
 
 
+class OnGpu:
+    """As an array of CuPy is."""
+
+    __array__, device = None, "<CUDA Device 0>"
+
+
 def forked():
     return torch.jit.fork(torch.add, BATCH, 1)
 
@@ -159,7 +164,7 @@ def forked():
         (entered, "enters it by `with`"),
         (lambda: Lazy(), r"calls its compute\(\)"),
         (lambda: torch.ones(2, device="meta"), "on meta, which nothing waits for"),
-        (lambda: SimpleNamespace(device="GPU:0", __array__=None), "use device='gpu', which waits"),
+        (lambda: OnGpu(), "use device='gpu', which waits"),
     ],
 )
 def test_a_result_that_shows_that_the_work_did_not_run_is_refused(function, message):

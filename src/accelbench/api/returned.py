@@ -68,9 +68,10 @@ class Returned:
                 f"measure: the function returns {_name(value)}, which has not run or may still run: measure a function "
                 f"that {instead}"
             )
-        if not hasattr(value, "__array__") and not hasattr(value, "__dlpack__"):
+        is_array = hasattr(value, "__array__") or hasattr(value, "__dlpack__")
+        if not is_array or not hasattr(type(value), "device"):  # a table may have a column of this name
             return
-        place = str(getattr(value, "device", "cpu")).lower()
+        place = str(value.device).lower()
         if "cuda" in place or "gpu" in place:
             if self.device == Device.cpu:
                 raise UserError(f"device='cpu': the function's result is on {place}: use device='gpu', which waits")
