@@ -15,7 +15,7 @@ from accelbench.judging.asked import judge
 from accelbench.judging.row import summarise
 from accelbench.schema.cell import Server
 from accelbench.schema.measurement import Block
-from accelbench.schema.vocab import EXPORTING, Engine, Protocol, Status
+from accelbench.schema.vocab import EXPORTING, Engine, Promise, Protocol, Status
 from engines.exported.test_run import SMALL, marked
 from engines.lightning.own.test_workload import own_cell
 from fakes import make_cell, make_record
@@ -48,7 +48,7 @@ def test_a_cell_serves_and_its_output_is_checked(hosts, digits, tmp_path, name, 
     assert (times[3] > times[0]).all()
     began_s, ended_s = found.steady_boot_s
     assert ended_s - began_s == pytest.approx(serving.duration_s, abs=0.01)
-    assert any("newly built network" in (each.observed or "") for each in found.checks)
+    assert any(each.promise == Promise.outputs and each.share == 1.0 for each in found.checks)
     row = summarise(replace(make_record(), cell=cell, measurement=found))
     assert (row["samples_per_s"], row["flops_per_s"]) == (None, None)
     assert row["flops_per_sample"] > 0

@@ -76,7 +76,7 @@ class Bed:
 
     def __init__(self, template: Path, folder: Path, sweeper: Sweeper, tracking: str = "none") -> None:
         self.folder, self.sweeper, self.tracking = folder, sweeper, tracking
-        self.watched, self.state, self.output = folder / "in", folder / "state", folder / "output"
+        self.watched, self.output = folder / "in", folder / "output"
         self.project, self.scratch = self.watched / "project", self.watched / "tmp"
         shutil.copytree(template, self.project)
         self.scratch.mkdir()
@@ -84,7 +84,7 @@ class Bed:
 
     def start(self, sizes, words=("run",), out=OUT, **options) -> int:
         """Starts a sweep of one cell per batch size, or another command; returns the process id."""
-        paths = ("watched", "project", "scratch", "state", "output")
+        paths = ("watched", "project", "scratch", "output")
         job = {name: str(getattr(self, name)) for name in paths} | {"words": words, "batch_sizes": list(sizes)}
         job |= {"fault": "none", "out": out, "tracking": self.tracking}
         self._start = self.output.stat().st_size

@@ -1,12 +1,10 @@
 """A process that has imported all that a sweep needs. For each line on standard input it forks one that runs a command.
 
-A line is JSON: `watched` (a folder that marks the processes), `project`, `scratch` (its TMPDIR), `state` (of shim.c),
-`output` (a file), `words` (of the command line), `out`, `tracking`, `batch_sizes`, `fault` (of `fakes`),
-`cell_timeout_s` and `timeout_s`. The answers are the process id, and later the exit code: negative for a signal, null
-if the process had to be killed.
+A line is JSON: `watched` (a folder that marks the processes), `project`, `scratch` (its TMPDIR), `output` (a file),
+`words` (of the command line), `out`, `tracking`, `batch_sizes`, `fault` (of `fakes`), `cell_timeout_s` and `timeout_s`.
+The answers are the process id, and later the exit code: negative for a signal, null if the process had to be killed.
 """
 
-import ctypes
 import json
 import os
 import select
@@ -27,7 +25,6 @@ from accelbench.settings.config import Retry  # noqa: E402
 from accelbench.sweep import run, session, terminal  # noqa: E402, F401
 from fakes import faulty_host, make_cell, make_options  # noqa: E402
 
-SWEEP = 0  # the role, in shim.c
 START_S, MARGIN_S = 10.0, 5.0  # how long a sweep waits for a host that is stopped, beyond the cell's limit
 
 
@@ -72,9 +69,6 @@ def _run(job: dict) -> None:
     # Hydra takes longer than all the rest, and is over when the sweep begins.
     compose.compose = lambda words: cells
     compose.cells_of = lambda configs: (cells, options)
-    if Path(job["state"]).exists():
-        os.environ["FAULTS_STATE"] = job["state"]
-        ctypes.CDLL(None).faults_attach(job["state"].encode(), SWEEP)
     code = 1
     try:
         code = cli.main(job["words"])

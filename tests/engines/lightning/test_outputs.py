@@ -33,7 +33,6 @@ class Detected:
 OUTPUTS = {
     "logits": lambda images, logits: logits,
     "three classes": lambda images, logits: logits[:, :3],
-    "one row": lambda images, logits: logits[:1],
     "pair": lambda images, logits: (images.flatten(1).argmax(1), logits),
     "several": lambda images, logits: {"logits": logits, "parts": [(logits.mean(1),)], "no": None},
     "detected": lambda images, logits: Detected(logits[:, None, :4], Scores(logits)),
@@ -88,7 +87,6 @@ def test_an_output_that_is_kept_from_the_first_batch_is_wrong(digits):
         ("pair", Mode.infer, "a tuple: .* model.output=any takes any"),
         ("three classes", Mode.infer, r"\(32, 3\)"),
         ("three classes", Mode.train, r"\(32, 3\)"),
-        ("one row", Mode.infer, r"\(1, 10\)"),
     ],
 )
 def test_an_output_that_does_not_do_is_refused_with_the_setting_that_mends_it(digits, gives, mode, gave):

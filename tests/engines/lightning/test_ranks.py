@@ -145,7 +145,7 @@ def test_a_process_knows_its_place_among_those_of_all_hosts(monkeypatch):
 def test_what_ranks_observed_is_joined():
     def seen(peak, loss):
         observed = Observed(device="gpu", device_name="a GPU", precision="fp32", num_devices=1, threads=2, loss=loss)
-        return Seen(observed, Resources((1, 0.5), None, peak, 20), finite=True, weights="w")
+        return Seen(observed, Resources((1, 0.5), None, peak, 20), weights="w")
 
     found, resources = joined([seen(10, 1.0), seen(30, 2.0)])
     assert (found.num_devices, found.device_name, found.loss) == (2, "a GPU", 1.5)

@@ -94,7 +94,11 @@ class _Run(CellRun):
         self.build_s = time.perf_counter() - start
         self.num_params = sum(math.prod(weight.shape) for weight in network.trainable_weights)
         self.observer = Observer(network)
-        self.seen.training.names = [each.path for each in self.model.trainable_variables] if self.trains else ()
+        if self.trains:
+            weights = self.model.trainable_variables
+            self.seen.training.names = [each.path for each in weights]
+            self.seen.training.sizes = {each.path: math.prod(each.shape) for each in weights}
+            self.seen.training.is_coarse = any(each.dtype in ("float16", "bfloat16") for each in weights)
 
     def run_steps(self) -> None:
         self.execute = self.backend.function(self.model, "train" if self.trains else "predict")

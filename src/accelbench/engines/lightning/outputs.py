@@ -187,11 +187,10 @@ class NetworkOutputs(CellRun):
     def new_network(self, precision: Precision, *, other: bool = False) -> NewNetwork:
         dtype = STORED_DTYPES[precision]
         with torch.inference_mode(False), new_tensors_in(torch.float32):
-            network = self.built_anew()
+            network = cast_module(self.built_anew(), dtype)
             adopt(network, self.state)
         if other:
             draw_again(network)
-        network = cast_module(network, dtype)
         if has_mode(network):
             network.train(self.trains)
         set_modes(network, self.modes)

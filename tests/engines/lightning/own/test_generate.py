@@ -5,7 +5,6 @@ import time
 from inspect import signature
 
 import pytest
-import torch
 
 from accelbench.engines.lightning import engine
 from accelbench.engines.lightning.own import architectures
@@ -96,24 +95,16 @@ def test_what_sleeps_in_a_decode_step_is_in_the_times_of_tokens_alone(tmp_path, 
     assert min(second for each in seen.decode_s for second in each) < 0.2
 
 
-def bad_in_bf16(forward, ids, cache, others):
-    output = forward(ids, cache, others)
-    if output.logits.dtype == torch.bfloat16:
-        output.logits = output.logits.roll(1, -1)
-    return output
-
-
 def forgets(forward, ids, cache, others):
     if cache is not None and cache.get_seq_length() > PROMPT:
         cache.crop(-1)
     return forward(ids, cache, others)
 
 
-@pytest.mark.parametrize(("change", "precision"), [(bad_in_bf16, Precision.bf16), (forgets, Precision.fp32)])
-def test_fed_the_same_tokens_a_wrong_network_gives_other_logits_than_fp32s(tmp_path, monkeypatch, change, precision):
-    changing(monkeypatch, change)
-    found = engine.run(asked(precision=precision, steps=2), tmp_path)
-    assert re.search("differs by .* % from that of a newly built network", "; ".join(found.defects))
+def test_fed_the_same_tokens_a_network_that_forgets_some_gives_other_logits(tmp_path, monkeypatch):
+    changing(monkeypatch, forgets)
+    (defect,) = engine.run(asked(steps=2), tmp_path).defects
+    assert re.search("differs by .* % from that of a newly built network", defect)
 
 
 @pytest.mark.parametrize(

@@ -49,10 +49,10 @@ def measured(tmp_path, *args, **changes):
     return found
 
 
-def test_a_layer_that_ignores_autocast_is_not_in_mixed_precision(tmp_path):
+def test_a_layer_that_ignores_autocast_is_noted(tmp_path):
     """PyTorch's transformer layers do, in inference on the CPU."""
-    cell = own_cell("Tokens", "tokens", precision=Precision.bf16_mixed)
-    assert judge(cell, engine.run(cell, tmp_path)) == "asked for precision bf16_mixed, but fp32 ran"
+    notes = measured(tmp_path, "Tokens", "tokens", precision=Precision.bf16_mixed, **TWO_STEPS).notes
+    assert any("ran in float32, not in bfloat16" in note for note in notes)
 
 
 @pytest.mark.parametrize(
@@ -157,10 +157,12 @@ def test_tokens_are_of_the_batches_that_were_fed(tmp_path):
     assert measured(tmp_path, *TWO, tokens="own_code.varying").tokens_per_sample == 2
 
 
-def test_batches_of_other_counts_of_samples_are_refused(tmp_path):
+def test_batches_may_have_other_counts_of_samples(tmp_path):
     own_code.COUNTS[:] = [8, 800] * 10
-    with pytest.raises(UserError, match="counted 8 samples in one batch and 800 in another"):
-        measured(tmp_path, *TWO, samples="own_code.varying")
+    cell = own_cell(*TWO, samples="own_code.varying", protocol=Protocol.steps, warmup=2, steps=8)
+    found = engine.run(cell, tmp_path)
+    assert judge(cell, found) is None
+    assert sum(block.num_samples for block in found.blocks) == 4 * (8 + 800)
 
 
 def test_what_a_network_compiles_itself_is_counted(tmp_path):
@@ -180,5 +182,4 @@ def test_an_output_may_have_one_row_for_each_sample_that_a_function_counts(tmp_p
         return judge(cell, found), found.warnings
 
     assert pooled() == (None, [])
-    assert "does not depend on the inputs" in pooled(is_stuck=True)[0]
-    assert "one row, not one for each of the batch's 4 samples" in pooled(samples=None, groups=1)[0]
+    assert "for a batch that was never fed differs" in pooled(is_stuck=True)[0]
