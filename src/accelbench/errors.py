@@ -18,12 +18,14 @@ REFUSED = frozenset(
 LIKE = 0.66  # how much of two words is the same where one is taken for a slip of the other: two of three letters
 MAX_WORD = 60  # characters of it that are looked at
 # What other tools call it -> our word, of a setting or a value.
-OTHER_WORDS = {
-    **{"cuda": "gpu", "float16": "fp16", "half": "fp16", "16": "fp16", "16-mixed": "fp16_mixed", "bfloat16": "bf16"},
-    **{"bf16-mixed": "bf16_mixed", "float32": "fp32", "float": "fp32", "32": "fp32", "float64": "fp64", "64": "fp64"},
-    **{"double": "fp64", "tensorflow": "keras", "onnx": "onnxruntime", "batch": "batch_size", "dtype": "precision"},
-    **{"lr": "model.learning_rate", "optimizer": "model.optimizer", "dataset": "data"},
-}
+OTHER_WORDS = dict(
+    re.findall(
+        r"(\S+)=(\S+)",
+        "cuda=gpu float16=fp16 half=fp16 16=fp16 16-mixed=fp16_mixed bfloat16=bf16 bf16-mixed=bf16_mixed float32=fp32 "
+        "float=fp32 32=fp32 float64=fp64 double=fp64 64=fp64 tensorflow=keras onnx=onnxruntime batch=batch_size "
+        "dtype=precision lr=model.learning_rate optimizer=model.optimizer dataset=data",
+    )
+)
 
 
 class UserError(Exception):

@@ -73,7 +73,7 @@ def _run(chosen: Namespace, context: Context) -> int:
                 path = f"{folder}/{record.name}.json"
                 terminal.show_card(record, path, context.console, says_why=not is_told, waited_s=result.waited_s)
             else:
-                terminal.conclude(result.records, result.folder, context.console, result.sweep_id, result.waited_s)
+                terminal.conclude(result, context.console)
                 terminal.show_answer(result.records, folder, context.console, options.words)
 
         result = dispatch.run(cells, options, context.console, hosts=hosts, show=show)

@@ -59,7 +59,7 @@ def run(sides: Sequence[str], chosen: Namespace, context: Context) -> int:
         planned = with_seeds(cells, MIN_SEEDS if chosen.seeds is None else chosen.seeds)
 
         def show(result: sweep.SweepResult) -> None:
-            terminal.conclude(result.records, result.folder, context.console, result.sweep_id, result.waited_s)
+            terminal.conclude(result, context.console)
             terminal.show_answer(result.records, shown(result.folder), context.console, options.words)
 
         result = sweep.run(planned, options, context.console, hosts=hosts, show=show)

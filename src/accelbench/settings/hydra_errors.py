@@ -1,7 +1,6 @@
 """Hydra's and OmegaConf's exceptions -> messages that name the flag and its choices."""
 
 import re
-from collections.abc import Iterator
 
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf.errors import OmegaConfBaseException
@@ -18,7 +17,7 @@ def user_error_behind(error: BaseException) -> UserError | None:
 
     None if it is a defect of the program.
     """
-    chain = list(_chain(error))
+    chain = _chain(error)
     for known in chain:
         if isinstance(known, UserError):
             return known
@@ -56,10 +55,10 @@ def _translated(text: str) -> UserError | None:
     return UserError(f"{found[1]}: not a value of this setting") if found else None
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yields the error, then what caused it, and so on; each once, since causes may form a circle."""
+def _chain(error: BaseException | None) -> list[BaseException]:
+    """The error, then what caused it, and so on; each once, since causes may form a circle."""
     found: list[BaseException] = []
-    while error is not None and not any(error is known for known in found):
-        yield error
+    while error is not None and error not in found:
         found.append(error)
         error = error.__cause__ or error.__context__
+    return found

@@ -73,7 +73,7 @@ def run(
     """
     context = SweepContext.begin(cells, options, console, hosts, out=out)
     result = SweepResult(context.folder, sweep_id=context.sweep_id)
-    show = show or (lambda done: conclude(done.records, done.folder, console, done.sweep_id, done.waited_s))
+    show = show or (lambda done: conclude(done, console))
     with Delivery(options.tracking, context.place.store) as delivery:
         with nullcontext() if measure else context.alone():
             # After the wait, in which the plan may have changed.

@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.live import Live
@@ -33,6 +34,9 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Quantile, Serving
 from accelbench.schema.record import Record, Row, number_of
 from accelbench.schema.vocab import QUANTIZED, UNEXPECTED, Mode, Phase, Protocol, Provenance, Status
+
+if TYPE_CHECKING:
+    from accelbench.sweep.run import SweepResult
 
 # Of the line about what is under way; .3 % of a core, where the ten times a second of rich's `Progress` take .9 %.
 DRAWN_HZ = 5
@@ -175,26 +179,24 @@ def outcome(record: Record) -> list[str]:
     return words
 
 
-def conclude(records: Sequence[Record], folder: Path, console: Console, sweep_id: str, waited_s: float = 0.0) -> None:
+def conclude(result: "SweepResult", console: Console) -> None:
     """Prints how the cells ended, why cells were skipped, how long a quiet machine was waited for, and the folder.
 
     Not why the cells of this sweep failed: its progress said that.
     """
-    why = {record.name: reason for record in records if (reason := disturbed.reason(record))}
-    counts = Counter(DISTURBED if record.name in why else record.status.value for record in records)
+    records, folder = result.records, shown(result.folder)
+    processes = [Process.of(record) for record in records]
+    counts = Counter(process.outcome for process in processes)
     say(console, ", ".join(f"{num} {outcome}" for outcome, num in counts.most_common()))
-    if why:
-        say(console, f"  {DISTURBED}: {next(iter(why.values()))}; {UNCOUNTED}{_waited(waited_s)}.", "yellow")
-        say(
-            console,
-            f"  To measure again: the same command with out={shown(folder)} retry=failed; {BUSY_HINT}",
-            "yellow",
-        )
+    if why := [process.disturbed for process in processes if process.disturbed]:
+        again = f"the same command with out={folder} retry=failed; {BUSY_HINT}"
+        say(console, f"  {DISTURBED}: {why[0]}; {UNCOUNTED}{_waited(result.waited_s)}.", "yellow")
+        say(console, f"  To measure again: {again}", "yellow")
     say_skipped([record.reason for record in records if record.status == Status.skipped], console)
-    for bad in [record for record in records if record.status in UNEXPECTED and record.sweep_id != sweep_id]:
+    for bad in [record for record in records if record.status in UNEXPECTED and record.sweep_id != result.sweep_id]:
         say(console, f"  {bad.label}: {bad.status}: {outcome(bad)[0]}", "red")
     took_s = sum(record.wall_s for record in records)
-    say(console, f"Records: {shown(folder)} ({duration(took_s)} of measuring)")
+    say(console, f"Records: {folder} ({duration(took_s)} of measuring)")
 
 
 def _waited(waited_s: float) -> str:
