@@ -268,3 +268,14 @@ def test_means_that_a_killed_process_left_are_made_whole_and_not_twice(root):
     sync(root, [root / "runs"])
     _, (mean,) = split(root)
     assert (mean.info.status, mean.data.metrics["cell/num_processes"]) == ("FINISHED", 3)
+
+
+@pytest.mark.parametrize("is_server", [True, False])
+def test_a_server_can_not_have_files_written_on_this_machine(root, tmp_path, monkeypatch, is_server):
+    shutil.copy(root / "mlflow.db", tmp_path / "theirs.db")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/theirs.db")
+    monkeypatch.chdir(tmp_path)  # below which MLflow's client keeps files
+    if is_server:
+        monkeypatch.setattr(location, "server_uri", lambda root: "http://theirs")
+    deliver(root, record())
+    assert bool(list(tmp_path.rglob("record.json"))) != is_server

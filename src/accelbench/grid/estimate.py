@@ -19,10 +19,11 @@ from accelbench.engines.registry import host_spec
 from accelbench.measuring.breakdown import MAX_STEPS, MIN_STEPS
 from accelbench.measuring.clock import BLOCK_MARGIN, EARLY_S, LEAST_WARMUP, MIN_SAMPLES, NUM_INFER_EPOCHS, STRETCH
 from accelbench.presentation import counted, duration
-from accelbench.project import RECORD_FOLDERS, RECORDS
+from accelbench.project import RECORD_FOLDERS
 from accelbench.schema.ceilings import Ceilings, ceilings_in
 from accelbench.schema.cell import Cell, Options
 from accelbench.schema.measurement import Measurement, Work
+from accelbench.schema.plan_file import record_paths
 from accelbench.schema.record import Record, read_all
 from accelbench.schema.serialize import canonical_json, plain
 from accelbench.schema.vocab import (
@@ -310,7 +311,7 @@ def read_evidence(root: Path, machine: Mapping[str, Any]) -> Evidence:
         except OSError:
             return 0.0
 
-    paths = {path for folder in RECORD_FOLDERS for path in (root / folder).rglob(RECORDS)}
+    paths = [path for folder in RECORD_FOLDERS for path in record_paths(root / folder)]
     newest = read_all(sorted(paths, key=modified_s)[-MAX_READ:])
     of_all = ((each, each.environment.get("home", each.environment)) for each in newest)
     return Evidence(each for each, home in of_all if home.get("machine") == machine)

@@ -20,6 +20,7 @@ from accelbench.schema.text import one_line
 
 HEAD = ("suite", "title", "study", "profile")  # what a plan has beside its cells
 AGAIN = "; run the sweep again"
+MAX_DEPTH = 20
 
 
 @dataclass(frozen=True)
@@ -151,6 +152,8 @@ def joined(earlier: Sequence[WantedCell], new: Sequence[WantedCell]) -> list[Wan
 def sweep_folders(top: Path) -> dict[Path, RefusedError | None]:
     """The folders that hold a plan or records: `top` and those below it, sorted, links followed, no hidden ones.
 
+    Of folders within each other, `MAX_DEPTH` are looked at.
+
     Folder -> None; or why the system does not list it, so that nobody knows what it holds.
     """
     found: dict[Path, RefusedError | None] = {}
@@ -161,15 +164,22 @@ def sweep_folders(top: Path) -> dict[Path, RefusedError | None]:
             found[folder] = None if os.path.lexists(folder / PLAN) else RefusedError(error)
 
     seen = set()
+    most = len(top.parts) + MAX_DEPTH  # more of them than Python's own limit of calls would end it
     for place, below, _ in os.walk(top, onerror=refuse, followlinks=True):
         if (real := os.path.realpath(place)) in seen:
             below.clear()
             continue
         seen.add(real)
-        below[:] = sorted(name for name in below if not name.startswith("."))
+        is_last = len(Path(place).parts) >= most
+        below[:] = [] if is_last else sorted(name for name in below if not name.startswith("."))
         if os.path.lexists(Path(place, PLAN)) or any(Path(place).glob(RECORDS)):
             found[Path(place)] = None
     return {folder: found[folder] for folder in sorted(found)}
+
+
+def record_paths(top: Path) -> list[Path]:
+    """The files of records in `top` and below it."""
+    return [path for folder in sweep_folders(top) for path in sorted(folder.glob(RECORDS))]
 
 
 def labels(

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from accelbench.answers.cells import cells_of
 from accelbench.answers.process import Process
 from accelbench.errors import UnknownChoiceError
-from accelbench.project import CONFIRMED, RECORDS, RESULTS
+from accelbench.project import CONFIRMED, RESULTS
 from accelbench.schema import record as records
+from accelbench.schema.plan_file import record_paths
 from accelbench.schema.record import TRACKING, UNTRACKED, Record
 from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import Status
@@ -138,7 +139,7 @@ def sync(root: Path, folders: Iterable[Path], *, has_all: bool = False) -> SyncR
 
 def _read(folders: Iterable[Path]) -> tuple[list[Found], list[str]]:
     """The records to deliver, and a line for each record that can't be read."""
-    readable = records.read_all(sorted(path for folder in folders for path in folder.rglob(RECORDS)))
+    readable = records.read_all([path for folder in folders for path in record_paths(folder)])
     found: dict[tuple[str, str], Found] = {}
     for path, each in readable.each(_found):
         if each is not None:
