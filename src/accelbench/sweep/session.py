@@ -85,8 +85,6 @@ class Session:
             # power. Another engine's host would disturb the probe.
             hosts.start(runnable[0])
         self.evidence = read_evidence(place.root, environment["machine"])
-        if not self._is_brief:
-            self._quiet.limit(total(runnable, self.evidence))
         progress = SweepProgress(
             self.context.console,
             self.todo,
