@@ -72,6 +72,7 @@ def test_what_is_marked_as_a_secret_is_hidden_wherever_it_stands(text):
         "num_tokens=128, key_dim=64, max_tokens: 8, ?seq_len=128&top_k=4",
         "0f3a9c5d2b7e4f60a1c8d9e2b3f4a5c6d7e8f901",
         "    token = self.tokens(batch)",
+        "unknown token: '<pad>', token='[PAD]', sk-image-0.22.0-py3",
         'File "secrets.py:12", line 3: passes = 4, auth.py:12',
         "the bos-token is missing, TOKENIZERS_PARALLELISM=false, --token-dim 8, --num-tokens 4",
     ],

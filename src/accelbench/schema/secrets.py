@@ -33,8 +33,8 @@ NAME = (
     r"|[A-Z0-9_]{0,60}?(?:KEY|TOKEN)S?(?:_[A-Z0-9]+)*)"
 )
 ARGUMENT = re.compile(NAME)
-# Its value is neither masked already, nor a small number or a word of Python or JSON.
-VALUE = r"(?!\*\*\*|(?:\d{1,5}|(?i:none|null|true|false))\b)"
+# Its value is neither masked already, nor a small number, a word of Python or JSON, or a `<pad>`.
+VALUE = r"(?!\*\*\*|<\w+>|\[\w+\]|(?:\d{1,5}|(?i:none|null|true|false))\b)"
 QUOTED = rf"[bru]?(?P<quote>\\*['\"])){VALUE}(?:(?!(?P=quote))(?:\\.|[^\n]))+"
 BARE = rf"{VALUE}[^\s'\",;&(){{}}\[\]][^\s'\",;&)}}\]]*"
 CALL = r"[ \t]+[A-Za-z_][\w.]*[(\[]"  # a line of code, as tracebacks have it
@@ -50,7 +50,7 @@ PATTERNS = [
         r"(://[^\s/:@]{0,300}:)(?!\d{1,5}/)\S{1,300}(?=@)",
         r"(https?://)[^\s/:@]{8,300}(?=@)",
         # Tokens that their services mark as such, and JSON web tokens.
-        r"()\b(?:hf_|gh[opsru]_|github_pat_|gl(?:pat|rt|cbt|dt|ptt|ft)-|nvapi-|pypi-A|npm_|sk-|[sr]k_(?:live|test)_|xox[a-z]-"
+        r"()\b(?:hf_|gh[opsru]_|github_pat_|gl(?:pat|rt|cbt|dt|ptt|ft)-|nvapi-|pypi-A|npm_|sk-(?=[\w-]{20})|[sr]k_(?:live|test)_|xox[a-z]-"
         r"|xapp-|AIza|ya29\.|GOCSPX-|dapi|SG\.|hvs\.|wandb_v1_|dckr_pat_)(?=[\w.-]{0,80}\d)[\w.-]{16,}",
         r"()\b(?:A(?:KIA|SIA|BIA|CCA)[0-9A-Z]{16}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*)",
         r"(hooks\.slack\.com/services/)[\w/]+",
