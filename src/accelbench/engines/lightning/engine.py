@@ -14,6 +14,7 @@ import pytorch_lightning as pl
 import torch
 
 from accelbench.data.order import VALIDATION
+from accelbench.devices import malloc_thresholds
 from accelbench.engines.lightning import options, training, zoo
 from accelbench.engines.lightning.backends import Backend, Compilations, backend_for
 from accelbench.engines.lightning.feed import DrawnFeed, Feed, SingleItemLoader
@@ -65,6 +66,7 @@ def run(
     if cell.model.library == Library.lightning:
         kind = ModuleTargetRun if cell.protocol == Protocol.target else ModuleRun
         return kind(cell, data_folder, backend).measure()
+    malloc_thresholds.restore()
     with options.empty_cache() if cell.options.compile else nullcontext():
         cell_run = _Run(cell, data_folder, backend, ranks)
         found = cell_run.measure(work, requests)
