@@ -61,14 +61,15 @@ repro: setup  ## run the main job: data, sweeps, report
 # Each imports only what its paths need: Keras, since TensorFlow and torch must not share a process, with some that need
 # neither, and for which Keras's conftest.py hides scikit-learn and GPUs, too; what imports torch; what starts cells,
 # MLflow or DVC; and all other paths. They take about as long as each other. The last ones are printed as they run, the
-# others afterwards. All keep the bytecode of what they import.
+# others afterwards. All keep the bytecode of what they import, and load no plugins that other packages bring.
 KERAS := tests/engines/keras tests/bundle tests/compare tests/report tests/search
 TORCH := tests/engines tests/api/test_measure.py tests/isolation/test_child.py tests/test_conf.py
 STARTS := tests/honest tests/pipelines tests/sinks tests/stages tests/sweep tests/test_cli.py
-PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --durations=10
+PYTEST = PYTHONDONTWRITEBYTECODE= PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 PYTEST_PLUGINS=pytest_timeout \
+	$(BIN)/python -m pytest --durations=10
 define run_tests
 	@logs=$$(mktemp -d); trap 'kill $$pids 2> /dev/null; rm -rf $$logs' EXIT; trap 'exit 130' INT TERM; \
-	$(PYTEST) -p no:hypothesispytest -m "$(1)" $(KERAS) > $$logs/keras 2>&1 & pids=$$!; \
+	$(PYTEST) -m "$(1)" $(KERAS) > $$logs/keras 2>&1 & pids=$$!; \
 	$(PYTEST) -m "$(1)" $(TORCH) > $$logs/torch 2>&1 & pids="$$pids $$!"; \
 	$(PYTEST) -m "$(1)" $(STARTS) > $$logs/starts 2>&1 & pids="$$pids $$!"; \
 	status=0; $(PYTEST) -m "$(1)" $(addprefix --ignore=,$(KERAS) $(TORCH) $(STARTS)) tests || status=1; \

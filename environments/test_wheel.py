@@ -58,7 +58,8 @@ def main() -> int:
 
 def differing_files(wheel: Path) -> set[str]:
     """The files that only one of the wheel and the package, with conf/ as a part of it, has."""
-    listed = subprocess.run(["git", "ls-files", "src", "conf"], cwd=ROOT, check=True, capture_output=True, text=True)
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "src", "conf"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     sources = {"src": "", "conf": "accelbench/conf/"}
     wanted = {sources[name.partition("/")[0]] + name.partition("/")[2] for name in listed.stdout.splitlines()}
     with zipfile.ZipFile(wheel) as packed:
