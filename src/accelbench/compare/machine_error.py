@@ -7,9 +7,8 @@ Bootstrap for General Stationary Observations, Annals of Statistics 17, 1989).
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,14 +47,7 @@ def machine_error(rounds: Sequence[Round], injected: float, seed: int = 0) -> Ma
     equal = np.column_stack([plain, slowed - change])
     numbers = [num for num in NUM_PROCESSES if num <= len(rounds)]  # more would draw the same rounds several times
 
-    def equal_sides(chosen: NDArray[np.int64]) -> Floats:
-        """Each round gives two of its equal processes, in a random order."""
-        return generator.permuted(equal[chosen], axis=1).T[:2]
-
-    def sides(chosen: NDArray[np.int64]) -> tuple[Floats, Floats]:
-        return plain[chosen, generator.integers(0, 2, size=len(chosen))], slowed[chosen]
-
-    intervals = {num: _drawn(len(rounds), num, generator, equal_sides) for num in numbers}
+    intervals = {num: _drawn(equal, num, generator) for num in numbers}
     low, high = difference_interval(plain.mean(axis=1), slowed)
     third = max(1, len(rounds) // 3)
     return MachineError(
@@ -64,10 +56,9 @@ def machine_error(rounds: Sequence[Round], injected: float, seed: int = 0) -> Ma
         detectable=[Detectable(num_processes=num, slowdown=_detectable(found)) for num, found in intervals.items()],
         injected=injected,
         measured=Estimate(value=-math.expm1(change), low=-math.expm1(high), high=-math.expm1(low)),
-        found=float(np.mean(_is_slower(*_drawn(len(rounds), MIN_PROCESSES, generator, sides).T))),
         drift=math.expm1(float(np.median(plain[-third:]) - np.median(plain[:third]))),
-        spread=_spread(plain),
-        between=_between(rounds, plain),
+        # Within a round: drift between rounds is left out.
+        spread=float(np.sqrt(((plain[:, 0] - plain[:, 1]) ** 2).mean() / 2)),
     )
 
 
@@ -76,14 +67,14 @@ def _speed(blocks: Sequence[float]) -> float:
     return math.log(float(np.median(blocks)))
 
 
-def _drawn(num_rounds: int, num: int, generator: np.random.Generator, sides_of: Callable[[Any], Any]) -> Floats:
+def _drawn(equal: Floats, num: int, generator: np.random.Generator) -> Floats:
     """The intervals of differences between two samples of `num` processes a side: shape (NUM_DRAWS, 2)."""
-    # `sides_of` gives the samples from numbers of rounds: successive ones, in runs of `MIN_PROCESSES` begun anywhere.
+    # Rounds follow one another in runs of `MIN_PROCESSES`, begun anywhere; each gives two of its equal processes.
     found = []
     for _ in range(NUM_DRAWS):
-        starts = generator.integers(0, num_rounds - MIN_PROCESSES + 1, size=-(-num // MIN_PROCESSES))
+        starts = generator.integers(0, len(equal) - MIN_PROCESSES + 1, size=-(-num // MIN_PROCESSES))
         chosen = (starts[:, None] + np.arange(MIN_PROCESSES)).reshape(-1)[:num]
-        found.append(difference_interval(*sides_of(chosen)))
+        found.append(difference_interval(*generator.permuted(equal[chosen], axis=1).T[:2]))
     return np.array(found)
 
 
@@ -110,18 +101,3 @@ def _detectable(intervals: Floats) -> float:
     low, high = intervals.T
     needed = np.maximum(high, low + math.log1p(MARGIN))
     return max(0.0, -math.expm1(-float(np.quantile(needed, POWER))))
-
-
-def _spread(plain: Floats) -> float:
-    """The standard deviation of single processes within a round: drift between rounds is left out."""
-    return float(np.sqrt(((plain[:, 0] - plain[:, 1]) ** 2).mean() / 2))
-
-
-def _between(rounds: Sequence[Round], plain: Floats) -> float | None:
-    """The share of the variance of processes that their blocks do not explain; None if it is unknown."""
-    blocks = [np.log(each) for of_round in rounds for each in of_round.plain if len(each) > 1]
-    variance = _spread(plain) ** 2
-    if not blocks or not variance:
-        return None
-    within = float(np.mean([each.var(ddof=1) * math.pi / 2 / each.size for each in blocks]))  # of a median
-    return min(1.0, max(0.0, 1 - within / variance))

@@ -40,12 +40,8 @@ class MachineError:
     detectable: list[Detectable]  # for five processes a side and more
     injected: Share  # the slow-down that was built in
     measured: Estimate  # the slow-down that all rounds together show
-    found: Share  # how often it is found with five processes a side
     drift: Number  # the change of the speed from the first third of the rounds to the last one
     spread: NotNegative  # the standard deviation of single processes of one round
-    # the share of the variance of processes that lies between them; the blocks of one process show the rest. None if it
-    # is unknown.
-    between: Share | None
 
 
 @dataclass(frozen=True, kw_only=True)
