@@ -4,7 +4,7 @@ from statistics import geometric_mean
 import pytest
 
 from accelbench.answers.cells import cells_of, process_rows
-from accelbench.answers.process import NOT_RUN, Process
+from accelbench.answers.process import NOT_RUN, WHY_OLDER, Process
 from accelbench.judging.costs import Cost
 from accelbench.schema.vocab import Device, Status
 
@@ -55,14 +55,35 @@ def test_confirming_processes_alone_count_where_there_are_enough(maker) -> None:
     assert cells_of(confirming) == []
 
 
-def test_processes_of_other_machines_packages_code_or_data_are_other_cells(cells, maker) -> None:
+def test_processes_of_other_machines_or_packages_are_other_cells(cells, maker) -> None:
     record = maker.ok(maker.cell(), 100)
-    changes = [{"machine": {"cpu_name": "another"}}, {"versions": {"torch": "3"}}, {"code": "9"}]
+    changes = [{"machine": {"cpu_name": "another"}}, {"versions": {"torch": "3"}}]
     changes += [{"variables": {"A": "1"}}, {"git": {"revision": "1234567"}}]
     *others, git = (replace(record, environment={**record.environment, **change}) for change in changes)
-    found = cells([record, maker.at(git, 9), *others, maker.ok(maker.cell(), 100, data=maker.stand_in)])
-    assert [cell.num_processes for cell in found] == [2, 1, 1, 1, 1, 1]
-    assert len({cell.measured_key for cell in found}) == 6
+    found = cells([record, maker.at(git, 9), *others])
+    assert [cell.num_processes for cell in found] == [2, 1, 1, 1]
+    assert len({cell.measured_key for cell in found}) == 4
+
+
+@pytest.mark.parametrize(
+    "change", [{"files": {"model.target": "2"}}, {"files": {"model.weights": "2"}}, {"code": "9"}, {"data": "e"}]
+)
+def test_processes_of_other_code_weights_or_data_are_an_older_cell_that_counts_nowhere(cells, maker, change) -> None:
+    before = maker.ok(maker.cell(repeat=0), 70_000)
+    data = maker.stand_in if "data" in change else before.data
+    after = replace(maker.ok(maker.cell(repeat=1), 400, data=data), environment={**before.environment, **change})
+    for records in ([before, maker.at(after, 9)], [maker.at(after, 9), before]):
+        new, old = sorted(cells(records), key=lambda cell: cell.is_older)
+        assert (new.outcome, new.speed, new.num_processes) == ("ok", pytest.approx(400), 1)
+        assert (old.outcome, old.speed, old.num_processes, old.is_ok) == ("older", None, 0, False)
+        assert (old.row["status"], old.row["samples_per_s"], old.row["reason"]) == ("ok", None, WHY_OLDER)
+        rows = {row["repeat"]: row for row in process_rows([new, old])}
+        assert [rows[i]["counts"] for i in (0, 1)] == [False, True]
+        assert (rows[0]["cell"], rows[0]["reason"]) == (old.row["cell"], WHY_OLDER)
+        assert rows[0]["samples_per_s"] == pytest.approx(70_000)
+    waiting = Process(cell=maker.cell(repeat=2), name="0" * 12 + "-" + "0" * 8, label="w", record=None)
+    new, _ = cells_of([Process.of(maker.at(after, 9)), Process.of(before), waiting])
+    assert waiting in new.processes
 
 
 def test_what_did_not_run_or_failed_belongs_to_the_cell_of_its_settings(maker) -> None:

@@ -143,12 +143,10 @@ def test_sides_that_did_not_take_turns_cannot_be_told_apart():
     second = records(900.0, num=10)
     late = RecordSet(name="late", processes=second.processes[5:])
     assert "nterleaved" not in answered(records(), second)[1]
-    failed = answered(records(), records(status=Status.failed), max_slower=0.05)
-    assert (failed[0], "can't tell 5 and 0 processes; it takes 5 a side\n" in failed[1]) == (0, True)
-    status, text = answered(records(), late, max_slower=0.05)
+    assert "can't tell 5 and 0 processes; it takes 5 a side\n" in answered(records(), records(status=Status.failed))[1]
+    text = answered(records(), late)[1]
     assert "Not interleaved: 1 of 1 pairs" in text
     assert re.search(r" can't tell -10.0 % \(.*\), 5 and 5 processes, not interleaved", text)
-    assert status == 0
     status, text = answered(records(), late, max_slower=0.05, anyway=True)
     assert re.search(r" slower +-10.0 % \(.*\), 5 and 5 processes\n", text)
     assert status == 1
@@ -156,6 +154,26 @@ def test_sides_that_did_not_take_turns_cannot_be_told_apart():
     assert answered(records(), new, anyway=True)[1].endswith("B is slower than A\n")
     elsewhere = RecordSet(name="late", processes=records(900.0, num=10, environment=THERE).processes[5:])
     assert " slower " in answered(records(), elsewhere)[1]  # two machines take no turns
+
+
+@pytest.mark.parametrize(
+    ("sides", "limit", "missing"),
+    [
+        ((records(num=1), records(900.0, num=1)), 0.05, "5 processes a side: A has 1; measure with repeats=5"),
+        ((records(), records(status=Status.failed)), 0.05, "5 processes a side: B has 0; measure with repeats=5"),
+        ((records(), RecordSet(name="late", processes=records(900.0, num=10).processes[5:])), 0.05, "interleaved"),
+        ((records(), records(900.0)), 0.1, "more processes: the interval holds -10 %; measure with repeats=10"),
+        ((records(status=Status.skipped), records(status=Status.skipped)), 0.05, "a pair of cells that ran"),
+    ],
+)
+def test_a_gate_that_cannot_decide_is_a_mistake_that_names_what_is_missing(sides, limit, missing):
+    with pytest.raises(UserError) as raised:
+        answered(*sides, max_slower=limit)
+    assert f"--fail-if slower:{100 * limit:g}%: can't be decided: needs {missing}" in str(raised.value)
+    assert answered(*sides, max_slower=limit, may_pass_undecided=True)[0] == 0
+    assert answered(*sides)[0] == 0
+    both_ways = [both(side, records(speed, batch_size=8)) for side, speed in zip(sides, (1000.0, 800.0), strict=True)]
+    assert answered(*both_ways, max_slower=0.05)[0] == 1  # another pair is slower for sure
 
 
 def test_the_terms_are_read_as_they_are_written():

@@ -14,9 +14,9 @@ OLD = {"machine": {"cpu_name": "AMD EPYC", "gpus": ["NVIDIA H100"]}, "git": {"re
 NEW = {"machine": {"cpu_name": "AMD EPYC", "gpus": []}, "git": {"revision": "def2" * 10, "branch": "faster"}}
 
 
-def put(folder, repeat=0, environment=OLD):
+def put(folder, repeat=0, environment=OLD, **changes):
     """A record in `folder`, as a sweep leaves it."""
-    made = make_record(make_cell(repeat=repeat), environment=environment)
+    made = make_record(make_cell(repeat=repeat), environment=environment, **changes)
     record.write(made, folder)
     return made
 
@@ -60,6 +60,16 @@ def test_a_word_selects_a_revision_or_a_machine_of_all_that_was_ever_measured(ro
         for name in (f"nets@{word}", f"@{word}", f"results/nets@{word}"):
             records = find(name, root)
             assert (repeats(records), records.selection, records.notes) == (found, selection, [])
+
+
+def test_of_several_versions_of_the_code_those_of_the_last_one_count(root):
+    for repeat, word in enumerate("aabb"):
+        environment = {**OLD, "files": {"model.target": word}}
+        put(root / "results/nets", repeat, environment, started_at=f"2026-11-20T09:0{repeat}:00+00:00")
+    for name in ("nets", "nets@main"):
+        found = find(name, root)
+        assert repeats(found) == [2, 3]
+        assert found.notes == ["2 processes of older code, weights, data or packages not counted"]
 
 
 def test_records_that_are_not_readable_are_named(root):

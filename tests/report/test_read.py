@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from accelbench.answers.process import WHY_OLDER
 from accelbench.errors import UserError
 from accelbench.report import build
 from accelbench.report import read as sweeps
@@ -88,6 +89,24 @@ def test_a_folder_in_which_nothing_can_be_read_costs_only_itself(tmp_path: Path,
     record.write(maker.ok(maker.cell(), 10), results / "bad").write_text("{")
     with pytest.raises(UserError, match=r"bad/plan.json: not a readable plan .* 1 record, none of which can be read"):
         sweeps.read_all(results / "bad")
+
+
+def test_a_suite_has_the_figures_that_it_has_among_all_suites_and_older_code_is_named(tmp_path, maker) -> None:
+    results = tmp_path / "results"
+    first = maker.ok(maker.cell(), 100)
+    maker.suite(results, [first])
+    maker.suite(results, [maker.at(maker.ok(maker.cell(suite="more"), 300), 1)])
+    confirming = [maker.at(maker.ok(maker.cell(precision="bf16", repeat=i), 900), 5 + i) for i in range(5)]
+    maker.suite(tmp_path / "confirmed", confirming)
+    maker.suite(results, [first, maker.ok(maker.cell(precision="bf16"), 500)])
+    of_all = {(each.folder, cell.label): cell for each in sweeps.read_all(results) for cell in each.cells}
+    (suite,) = sweeps.read_all(results / "nets")
+    found = {("nets", cell.label): cell for cell in suite.cells}
+    assert {key: cell.speed for key, cell in found.items()} == {key: of_all[key].speed for key in found}
+    assert sorted(cell.speed for cell in found.values()) == pytest.approx([200, 900])
+    edited = replace(first, identity="2" * 40, environment={**first.environment, "files": {"model.target": "2"}})
+    maker.suite(tmp_path / "runs", [first, maker.at(edited, 9)])
+    assert sweeps.read(tmp_path / "runs/nets").notes == [f"Older: 1 cell of nets, {WHY_OLDER}: in no answer"]
 
 
 def test_cells_of_two_engines_have_the_same_ceilings_of_their_device(tmp_path: Path, maker) -> None:

@@ -67,15 +67,16 @@ def test_runs_of_one_model_are_compared_with_the_fastest_by_sync_too(root):
     for one in (*measured, other):
         records.write(one, root / "runs" / "mine")
     deliver(root, *measured, other)
-    assert not any(view.SHARE in run.data.metrics for run in runs_of(root))  # as of a sweep that was interrupted
+    assert split(root)[1] == []  # as of a sweep that was interrupted
     assert sync(root, [root / "runs"]).num_delivered == 0
-    runs = {run.data.tags["record"]: run for run in runs_of(root)}
-    slow, fast = (runs[one.name] for one in measured)
-    rates, shares = ([run.data.metrics[name] for run in (slow, fast)] for name in (view.SPEED, view.SHARE))
-    assert shares == [pytest.approx(rates[0] / rates[1]), 1.0]
-    assert view.SHARE not in runs[other.name].data.metrics
-    assert slow.data.tags["verdict"].endswith((", likely", ", can't tell"))
-    assert fast.data.tags["verdict"] == "fastest"
+    runs = {run.info.run_name: run for run in split(root)[1]}
+    slow, fast, alone = (runs[one.label] for one in (*measured, other))
+    rates = [run.data.metrics["cell/samples_per_s"] for run in (slow, fast)]
+    assert slow.data.metrics[view.CELL_SHARE] == pytest.approx(rates[0] / rates[1])
+    assert fast.data.metrics[view.CELL_SHARE] == 1
+    assert view.CELL_SHARE not in alone.data.metrics
+    assert slow.data.tags["word"] in ("likely", "can't tell")
+    assert fast.data.tags["word"] == "fastest"
 
 
 @pytest.mark.parametrize("is_database", [False, True])
@@ -207,7 +208,7 @@ def test_the_speed_of_a_cell_is_a_run_that_is_updated_and_no_measurement(root):
     assert metrics["cell/num_processes"] == 3
     assert metrics["cell/samples_per_s"] == pytest.approx(sorted(rates)[1])
     assert metrics["cell/samples_per_s_low"] < metrics["cell/samples_per_s"] < metrics["cell/samples_per_s_high"]
-    assert not {view.SPEED, view.SHARE} & set(metrics)
+    assert view.SPEED not in metrics
     assert mean.data.params["model"] == "cnn"
 
     client_of(root).set_tag(mean.info.run_id, "word", "of an earlier release")
@@ -232,6 +233,30 @@ def test_the_speed_of_a_cell_is_a_run_that_is_updated_and_no_measurement(root):
     assert sync(root, [root / "runs"]).num_delivered == 0
     measured, cells = split(root)
     assert (len(measured), max(run.data.metrics.get("cell/num_processes", 0) for run in cells)) == (7, 5)
+
+
+def test_the_run_of_older_code_stays_and_is_called_older(root):
+    before, after = of_one_cell(2), of_one_cell(2, first=2)
+    environment = {**after[0].environment, "files": {"model.target": "2"}}
+    edited = [dataclasses.replace(each, environment=environment) for each in after]
+    for made in (before, edited):
+        write(root, made)
+        with Delivery("mlflow", root) as delivery:
+            for one in made:
+                delivery.add(one)
+            delivery.finish()
+            delivery.relate(map(Process.of, made))
+    measured, cells = split(root)
+    assert len(measured) == 4
+    old, new = sorted(cells, key=lambda run: run.info.start_time)
+    assert [run.data.metrics["cell/num_processes"] for run in (old, new)] == [2, 2]
+    assert (old.data.tags["word"], new.data.tags["word"]) == ("older", "alone")
+    assert (old.info.run_name, new.info.run_name) == ("cnn-cpu-fp32-b128-train (older)", "cnn-cpu-fp32-b128-train")
+    older = {run.data.tags["record"] for run in measured if run.data.tags.get("word") == "older"}
+    assert older == {each.name for each in before}
+    before = {run.info.run_id: run.data.tags for run in cells}
+    assert sync(root, [root / "runs"]).num_delivered == 0
+    assert {run.info.run_id: run.data.tags for run in split(root)[1]} == before
 
 
 def test_the_epochs_of_a_run_are_curves(root):

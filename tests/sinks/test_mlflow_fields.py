@@ -146,7 +146,7 @@ def test_every_metric_of_a_view_exists_and_it_is_left_alone_once_it_is_there(nam
             assert set(chart["selectedMetricKeys"]) <= set(mlflow_fields.EPOCHS)
     keys |= {column.split("`")[1] for column in state["selectedColumns"] if column.startswith("metrics.")}
     of_cells = {f"cell/{column}" for column in mlflow_fields.CELL_COLUMNS} | {mlflow_fields.CELL_SHARE}
-    of_processes = {*(mlflow_fields.SETTINGS | mlflow_fields.OUTCOME | mlflow_fields.MEASURED), mlflow_fields.SHARE}
+    of_processes = {*(mlflow_fields.SETTINGS | mlflow_fields.OUTCOME | mlflow_fields.MEASURED)}
     assert keys <= (of_cells if name == mlflow_fields.VIEW_KEY else of_processes)
     assert mlflow_fields.view_tags(2, tags) == {}
 

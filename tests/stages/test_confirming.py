@@ -77,10 +77,7 @@ def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(pro
     (experiment,) = client.search_experiments(filter_string="name LIKE 'accelbench/%'")
     measured = client.search_runs([experiment.experiment_id], "tags.record != ''")
     assert len(measured) == 12
-    assert len({run.info.run_name for run in measured}) == 12
     assert {run.data.tags["cell"] for run in measured} == {cell.measured_key for cell in found.cells}
-    told = {(run.data.tags["cell"], run.data.tags["verdict"]) for run in measured}  # those of the sweep, too
-    assert len(told) == 2
     assert "Question 1 of 1" in console.file.getvalue()
 
     work.answer([], folder, console, None)

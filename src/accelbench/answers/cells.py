@@ -19,9 +19,10 @@ from accelbench.compare.command_words import settling_command
 from accelbench.compare.sureness import MIN_PROCESSES, Judgement, Side, Steps, judge
 from accelbench.compare.sureness import NOTE as NOTE
 from accelbench.compare.sureness import Word as Word
-from accelbench.judging.row import warnings_of
+from accelbench.judging.row import warnings_of, without_numbers
 from accelbench.presentation import significant
 from accelbench.schema.record import Row
+from accelbench.schema.serialize import changed, grouped
 from accelbench.schema.vocab import Protocol, Provenance
 from accelbench.stats.means import mean_interval
 from accelbench.stats.order_statistics import median
@@ -63,7 +64,8 @@ class MeasuredCell(Process):
     @cached_property
     def row(self) -> Row:
         """Its row of `cells.csv`: the typical process' numbers, with the published speed and what follows from it."""
-        row = self.own_row | {name: getattr(self.cell, name) for name in PROCESS_SETTINGS}
+        row = super().row | {name: getattr(self.cell, name) for name in PROCESS_SETTINGS}
+        row = without_numbers(row) if self.is_older else row
         own = row["samples_per_s"]
         if self.speed is None or not isinstance(own, float):
             return row | {CELL: self.measured_key, NUM_PROCESSES: None}
@@ -93,13 +95,18 @@ def cells_of(processes: Iterable[Process]) -> list[MeasuredCell]:
     """The cells of processes: planned and confirming ones, of any outcome, of all sweeps together.
 
     A cell that several sweeps planned is there once for each, with the same figures. Confirming processes alone are no
-    cell.
+    cell. Of cells that differ only in code, weights or data, all but the one that was measured last are older.
     """
     found = list(processes)
     keys = _keys(found)
     by_cell: dict[str, list[Process]] = defaultdict(list)
     for each, key in zip(found, keys, strict=True):
         by_cell[key].append(each)
+    last = {key: max(of_cell, key=lambda each: each.started_at) for key, of_cell in by_cell.items()}
+    for history in grouped(last, lambda key: last[key].history_key).values():
+        *older, _ = sorted(history, key=lambda key: last[key].started_at)
+        for key in older:
+            by_cell[key] = [changed(each, is_older=True) for each in by_cell[key]]
     counted = {key: _counted(of_cell) for key, of_cell in by_cell.items()}
     interleaved = _interleaved(counted)
     planned = [(each.folder, key) for each, key in zip(found, keys, strict=True) if not each.is_confirming]
@@ -116,16 +123,15 @@ def process_rows(cells: Iterable[MeasuredCell]) -> Iterator[Row]:
 
 
 def _keys(processes: Sequence[Process]) -> list[str]:
-    """The key of each process' cell; of one without data, that of its sweep's cell with its settings."""
-    known: dict[tuple[str, str], str] = {}
-    for each in sorted(processes, key=lambda each: each.data_digest is None):
+    """The key of each process' cell; of one without data or record, that of the last with its code or settings."""
+    known: dict[object, str] = {}
+    for each in sorted(processes, key=lambda each: (each.data_digest is not None, each.started_at)):
         if each.record is not None:
-            known.setdefault((each.folder, each.ran_key), each.measured_key)
-            known.setdefault((each.folder, each.settings_key), each.measured_key)
+            known[each.ran_key] = known[each.folder, each.settings_key] = each.measured_key
     return [
         each.measured_key
         if each.data_digest is not None
-        else known.get((each.folder, each.settings_key if each.record is None else each.ran_key), each.measured_key)
+        else known.get(each.ran_key if each.record else (each.folder, each.settings_key), each.measured_key)
         for each in processes
     ]
 

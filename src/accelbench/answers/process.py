@@ -1,6 +1,6 @@
 """A planned process and what became of it, with its row of numbers: what all answers are made of."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,13 +13,14 @@ from accelbench.judging.row import steady_rates, summarise, warnings_of, without
 from accelbench.judging.warnings import Kind, remarks
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
 from accelbench.schema.measurement import Measurement
-from accelbench.schema.record import Record, Row
+from accelbench.schema.record import CODE, PLACE, Record, Row
 from accelbench.schema.serialize import changed, group_digest
 from accelbench.schema.vocab import Device, Status
 from accelbench.stats.order_statistics import median
 
 NOT_RUN = "not run yet"
 UNREADABLE = "not readable"
+OLDER, WHY_OLDER = "older", "measured again since, with other code, weights or data"
 # The settings that tell the processes of one cell apart.
 PROCESS_SETTINGS = ("repeat", "seed")
 SAMPLES = ("warmup_s", "blocks", "latency_s", "launch_s", "data_s", "copy_in_s", "copy_out_s", "operators")
@@ -37,6 +38,7 @@ class Process:
     problem: str | None = None  # why its record can't be read; None if it can, or if there is none
     costs: Mapping[Device, Cost] = field(default_factory=dict)  # of devices, as the user states them
     is_confirming: bool = False  # whether it was interleaved with another cell's processes, to say which cell is faster
+    is_older: bool = False  # whether its cell was measured again since, with other code, weights or data
     folder: str = ""  # of its sweep, as a report names it; may be empty
     path: Path | None = None  # of the record's file, whether there is one or not; None if that is unknown
 
@@ -75,7 +77,9 @@ class Process:
 
     @property
     def outcome(self) -> str:
-        """The record's status word, `disturbed`, `not readable` or `not run yet`."""
+        """The record's status word, `older`, `disturbed`, `not readable` or `not run yet`."""
+        if self.is_older:
+            return OLDER
         if self.compared is not None:
             return self.compared.outcome
         return UNREADABLE if self.problem else NOT_RUN
@@ -98,6 +102,8 @@ class Process:
     @property
     def reason(self) -> str | None:
         """Why the outcome is not `ok`; None if it is, or if it has not run."""
+        if self.is_older:
+            return WHY_OLDER
         return (self.record.reason or self.disturbed) if self.record else self.problem
 
     @property
@@ -118,7 +124,7 @@ class Process:
     @property
     def row(self) -> Row:
         """Its row of `processes.csv`: only settings if it has not run, no numbers if it is invalid or disturbed."""
-        return self.own_row
+        return self.own_row | ({"reason": WHY_OLDER} if self.is_older else {})
 
     @cached_property
     def own_row(self) -> Row:
@@ -161,16 +167,21 @@ class Process:
         return group_digest(self._settings | dict.fromkeys(PROCESS_SETTINGS))
 
     @cached_property
+    def history_key(self) -> str:
+        """Equal for a cell on one machine with equal packages and variables, whatever its code and data were."""
+        return group_digest([self.settings_key, self._in_environment(PLACE)])
+
+    @cached_property
     def ran_key(self) -> str:
-        """Equal for all processes of a cell on one machine with one software and code, whatever their data were."""
-        return group_digest([self.settings_key, self._fingerprint if self.record else None])
+        """Equal for a cell of one history and code, whatever its data were."""
+        return group_digest([self.history_key, self._in_environment(CODE)])
 
     @cached_property
     def measured_key(self) -> str:
         """Equal for the processes of one cell, and for no others: the one place that says which these are.
 
         They have equal settings but for `PROCESS_SETTINGS`, and ran on one machine, or on equal nodes of a cluster,
-        with equal packages, environment variables, code and data.
+        with equal packages, environment variables, data, measuring code, own code and weights.
         """
         return group_digest([self.ran_key, self.data_digest])
 
@@ -189,16 +200,15 @@ class Process:
     def device_key(self) -> str:
         """Equal for records of the same device, machine and software, probed by the same code; empty without one."""
         code = self.environment.get("probe_code", self.environment.get("code"))
-        return group_digest([self.cell.device, self._fingerprint | {"code": code}]) if self.record else ""
+        return group_digest([self.cell.device, self._in_environment(PLACE), code]) if self.record else ""
 
     @cached_property
     def environment_key(self) -> str:
         """Equal for records with the same environment."""
         return group_digest(self.environment) if self.record else ""
 
-    @property
-    def _fingerprint(self) -> dict[str, object]:
-        return {name: self.environment.get(name) for name in ("machine", "versions", "variables", "code")}
+    def _in_environment(self, names: Sequence[str]) -> list[object]:
+        return [self.environment.get(name) for name in names]
 
 
 # What is computed from a record's raw samples, or takes long; see `Process.without_samples`.

@@ -15,7 +15,7 @@ from accelbench.errors import RefusedError, UserError, how_to_install
 from accelbench.project import COMPARISON, CONFIRMED, MLLOG, PLAN, RACE, REQUESTS
 from accelbench.report import csv_file
 from accelbench.report.export import tables
-from accelbench.report.read import Sweep
+from accelbench.report.read import Sweep, confirmed_of
 from accelbench.schema.plan_file import sweep_folders
 from accelbench.schema.record import listed
 from accelbench.schema.serialize import MAX_MB, read_bytes, writing
@@ -71,7 +71,7 @@ def _sources(folder: Path, sweeps: Sequence[Sweep]) -> Iterator[tuple[str, Path]
     paths |= {sweep / name for sweep in folders for name in (PLAN, RACE, COMPARISON)}
     for path in sorted(filter(os.path.lexists, paths)):
         is_shown = path.is_relative_to(folder)
-        inner = path.relative_to(folder if is_shown else folder.parent / CONFIRMED)
+        inner = path.relative_to(folder if is_shown else confirmed_of(folder))
         if path.parent == folder:  # which is a sweep itself
             inner = Path(folder.resolve().name) / inner
         yield f"{RESULTS if is_shown else CONFIRMED}/{inner.as_posix()}", path

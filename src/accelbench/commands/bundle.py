@@ -18,7 +18,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     place = workplace()
     folder, out = place.root / (chosen.folder or default_folder(place, context)), Path(chosen.out)
     with writing_errors(chosen.out):
-        num = pack(folder, read_all(folder), out, _beside(folder, place))
+        num = pack(folder, read_all(folder, alone=True), out, _beside(folder, place))
     context.say(f"Bundle: {out}, {num} files, {out.stat().st_size / 1e3:,.0f} kB")
     if chosen.sign:
         sign(out, Path(chosen.sign))

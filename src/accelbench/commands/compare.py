@@ -1,6 +1,7 @@
 """`accelbench compare`: whether B is as fast as A."""
 
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 
 from accelbench import project
@@ -26,7 +27,8 @@ def _run(chosen: Namespace, context: Context) -> int:
     to_target.check(chosen)
     if (chosen.target is not None or chosen.budget is not None) and not (chosen.run and chosen.target):
         raise UserError("--target, --budget: go together with --run: both sides are trained to the target")
-    terms = answer.terms(chosen.margin, chosen.fail_if, anyway=chosen.anyway or chosen.run or len(names) == 1)
+    anyway = chosen.anyway or chosen.run or len(names) == 1
+    terms = answer.terms(chosen.margin, chosen.fail_if, anyway=anyway, may_pass_undecided=chosen.anyway)
     if len(names) not in ((2,) if chosen.run else (1, 2)):
         raise UserError(f"compare: takes A and B, {len(names)} given; words with spaces go in quotes")
     if not chosen.run and (chosen.verbose or chosen.repeats is not None):
@@ -50,6 +52,7 @@ def _run(chosen: Namespace, context: Context) -> int:
         runs, options = interleaved.plan_runs(asked[0], asked[1], chosen.repeats, place.root)
         if why := interleaved.why_pointless([[cell] for cell, _ in asked], options, context.console):
             context.say(why)
+            answer.check_decided([], terms)
             return 0
         result = sweep.run(runs.cells, options, context.console, hosts=hosts)
     if all(record.sweep_id != result.sweep_id for record in result.records):
@@ -57,8 +60,10 @@ def _run(chosen: Namespace, context: Context) -> int:
         context.say(f"{have}: nothing is measured; name another out= to measure again")
     interleaved.save_comparison(runs, (names[0], names[1]), result.records, result.folder)
     result.check_request(is_shown=True)
+    if result.num_unexpected:  # which is the exit status
+        terms = replace(terms, max_slower=None)
     status = answer.answer(*interleaved.load_comparison(result.folder), terms, context.console)
-    return 1 if result.num_unexpected else status
+    return int(bool(result.num_unexpected)) or status
 
 
 COMMAND = Command(
@@ -70,8 +75,15 @@ COMMAND = Command(
         flag("--repeats", metavar="N", type=int, help="with --run: fresh processes of each cell (5)"),
         *to_target.FLAGS,
         flag("--margin", metavar="2%", help="differences that count as the same (2%%)"),
-        flag("--fail-if", metavar="slower:5%", help="exit with 1 if B's whole interval lies below -5 %%"),
-        flag("--anyway", help="compare even if model, data, mode or protocol differ, or if not interleaved"),
+        flag(
+            "--fail-if",
+            metavar="slower:5%",
+            help="exit with 1 if B's interval lies below -5 %%, with 2 if undecided",
+        ),
+        flag(
+            "--anyway",
+            help="compare even if the work differs or was not interleaved; undecided passes",
+        ),
         flag("-v", "--verbose", help="with --run: show what the cells' libraries print"),
         flag(
             "first",

@@ -21,7 +21,7 @@ from accelbench.compare.sureness import SpeedRatio as SpeedRatio
 from accelbench.errors import UserError
 from accelbench.presentation import counted, say, significant
 from accelbench.schema.interpreters import UNASKED, names
-from accelbench.schema.record import DEVICE_MEASUREMENTS, hardware, listed
+from accelbench.schema.record import CODE, DEVICE_MEASUREMENTS, hardware, listed
 from accelbench.stats.bootstrap import CONFIDENCE
 
 # If these settings differ, the two speeds are not of the same work.
@@ -34,7 +34,7 @@ SAID = {
     Verdict.cant_tell: ("yellow", "Can't tell which is faster"),
 }
 # The parts of an environment that a selection compares on purpose.
-SELECTED = {Selection.machine: ("machine",), Selection.revision: ("code", "git")}
+SELECTED = {Selection.machine: ("machine",), Selection.revision: (*CODE, "git")}
 MANY = 20  # pairs: with as many or more, one false alarm is to be expected
 
 
@@ -45,14 +45,16 @@ class Terms:
     margin: float = MARGIN  # see `SpeedRatio.verdict`
     max_slower: float | None = None  # the exit status is 1 if a pair's whole interval lies below minus this share
     anyway: bool = False  # compares even if the data or the work differ, or the processes were not interleaved
+    may_pass_undecided: bool = False  # the exit status is 0 if `max_slower` can't be decided; else that is a mistake
 
 
-def terms(margin: str | None, fail_if: str | None, *, anyway: bool) -> Terms:
+def terms(margin: str | None, fail_if: str | None, *, anyway: bool = False, may_pass_undecided: bool = False) -> Terms:
     """The terms of the command line, such as `2%` and `slower:5%`. Raises UserError: one is not of that form."""
     return Terms(
         margin=MARGIN if margin is None else _share("--margin", margin, ""),
         max_slower=None if fail_if is None else _share("--fail-if", fail_if, f"{Verdict.slower}:"),
         anyway=anyway,
+        may_pass_undecided=may_pass_undecided,
     )
 
 
@@ -98,7 +100,10 @@ def compared(first: RecordSet, second: RecordSet, terms: Terms) -> Compared:
 
 
 def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) -> int:
-    """Compares B with A, prints the answer, and returns the exit status. Raises UserError, as `compared`."""
+    """Compares B with A, prints the answer, and returns the exit status.
+
+    Raises UserError, as `compared`; also if nothing is surely slower, and `terms.max_slower` can't be decided.
+    """
     found = compared(first, second, terms)
     for letter, records in (("A", first), ("B", second)):
         say(console, f"{letter}: {records.name} ({described(records)})")
@@ -123,8 +128,34 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
     if len(verdicts) >= MANY:
         num_false = (1 - CONFIDENCE) * len(verdicts)
         say(console, f"  by chance alone, about {num_false:.0f} intervals of as many equal pairs miss 0", "dim")
+    compared_pairs = [comparison for _, comparison in found.pairs]
     limit = terms.max_slower
-    return int(limit is not None and any(comparison.is_slower_by(limit) for _, comparison in found.pairs))
+    if limit is not None and any(comparison.is_slower_by(limit) for comparison in compared_pairs):
+        return 1
+    check_decided(compared_pairs, terms)
+    return 0
+
+
+def check_decided(found: Sequence[SpeedRatio], terms: Terms) -> None:
+    """Raises a UserError if `--fail-if` can't be decided, and may not pass: it says what is missing."""
+    limit = terms.max_slower
+    if limit is None or terms.may_pass_undecided:
+        return
+    missing = next(filter(None, (_missing(each, limit) for each in found)), "" if found else "a pair of cells that ran")
+    if missing:
+        raise UserError(f"--fail-if slower:{100 * limit:g}%: can't be decided: needs {missing}, or --anyway")
+
+
+def _missing(found: SpeedRatio, limit: float) -> str:
+    for letter, num in (("A", found.num_first), ("B", found.num_second)):
+        if num < MIN_PROCESSES:
+            return f"{MIN_PROCESSES} processes a side: {letter} has {num}; measure with repeats={MIN_PROCESSES}"
+    if not found.interleaved:
+        return "interleaved processes: measure with `compare --run`"
+    num = 2 * max(found.num_first, found.num_second)
+    if found.low is not None and found.low < 1 - limit:
+        return f"more processes: the interval holds -{100 * limit:g} %; measure with repeats={num}"
+    return ""
 
 
 def _of_environments(found: Compared, verdict: Verdict) -> str | None:
@@ -132,7 +163,7 @@ def _of_environments(found: Compared, verdict: Verdict) -> str | None:
     ((one, comparison),) = found.pairs
     processes = one.first + one.second
     alike = [
-        ({**each.environment.get("machine", {}), "python": None}, *map(each.environment.get, ("code", "variables")))
+        ({**each.environment.get("machine", {}), "python": None}, *map(each.environment.get, (*CODE, "variables")))
         for each in processes
     ]
     is_sure = are_interleaved(one.first, one.second) and not comparison.hangs_on_few and alike == alike[:1] * len(alike)
@@ -202,7 +233,7 @@ def _environment_values(environments: Iterable[Mapping[str, Any]]) -> dict[str, 
     for environment in environments:
         kept = {part: value for part, value in environment.items() if part not in DEVICE_MEASUREMENTS}
         for name, value in flat(kept).items():
-            found[name].add(value.strip('"')[: 12 if name.startswith("code.") else None])
+            found[name].add(value.strip('"')[: 12 if name.partition(".")[0] in CODE else None])
     return found
 
 

@@ -49,14 +49,12 @@ def machine_error(rounds: Sequence[Round], injected: float, seed: int = 0) -> Ma
 
     intervals = {num: _drawn(equal, num, generator) for num in numbers}
     low, high = difference_interval(plain.mean(axis=1), slowed)
-    third = max(1, len(rounds) // 3)
     return MachineError(
         num_rounds=len(rounds),
         false_verdicts=_false_verdicts(intervals[MIN_PROCESSES], len(rounds)),
         detectable=[Detectable(num_processes=num, slowdown=_detectable(found)) for num, found in intervals.items()],
         injected=injected,
         measured=Estimate(value=-math.expm1(change), low=-math.expm1(high), high=-math.expm1(low)),
-        drift=math.expm1(float(np.median(plain[-third:]) - np.median(plain[:third]))),
         # Within a round: drift between rounds is left out.
         spread=float(np.sqrt(((plain[:, 0] - plain[:, 1]) ** 2).mean() / 2)),
     )

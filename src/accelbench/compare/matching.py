@@ -76,15 +76,11 @@ def _cells(
     processes: Sequence[ComparedProcess], but: Collection[str] = ()
 ) -> tuple[dict[str, list[ComparedProcess]], dict[str, Settings]]:
     """Each cell's processes and settings, by its settings but the repeat and `but`. Raises UserError: two are equal."""
-    known: dict[str, tuple[str, Settings]] = {}  # settings take 0.1 ms, and most cells are repeats of an earlier one
     groups: dict[str, list[ComparedProcess]] = defaultdict(list)
     settings: dict[str, Settings] = {}
     for process in processes:
-        written = repr(replace(process.cell, repeat=0))
-        if written not in known:
-            every = {name: value for name, value in flat(process.cell.settings()).items() if name != "repeat"}
-            known[written] = canonical_json({name: value for name, value in every.items() if name not in but}), every
-        key, every = known[written]
+        every = flat(replace(process.cell, repeat=0).settings())
+        key = canonical_json({name: value for name, value in every.items() if name not in but})
         if settings.setdefault(key, every) != every:
             both, names = f"{_label(groups[key][0])} and {_label(process)}", ", ".join(but)
             raise UserError(f"A and B differ in {names}, and so do {both} of the same side: compare one with one")

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,12 @@ from typing import Any
 from accelbench.errors import UserError
 from accelbench.judging.disturbed import DISTURBED, reason, was_beside_others
 from accelbench.judging.row import steady_rates
+from accelbench.presentation import counted
 from accelbench.project import PLAN, RECORDS, RESULTS
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Data
 from accelbench.schema.plan_file import read_planned, sweep_folders
-from accelbench.schema.record import Record, listed, read, read_all
+from accelbench.schema.record import CODE, PLACE, Record, hardware, listed, read, read_all
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Status
 
@@ -96,14 +97,37 @@ def find(name: str, root: Path, default: str = RESULTS) -> RecordSet:
     readable = read_all(list(_records_below(found, notes, planned=not word)))
     processes = [process for _, process in readable.each(ComparedProcess.of)]
     notes += listed(readable.problems())
+    if not word:
+        processes = newest(processes, notes)
     if not processes:
         raise UserError("\n  ".join([f"{name}: holds no {'readable ' if notes else ''}records", *notes]))
     if not word:
         return RecordSet(name=name, processes=processes, notes=notes)
     for by in Selection:
         if chosen := [each for each in processes if _matches(each.environment, word.lower(), by)]:
-            return RecordSet(name=name, processes=chosen, selection=by, notes=notes)
+            return RecordSet(name=name, processes=newest(chosen, notes), selection=by, notes=notes)
     raise UserError("\n  ".join([_nothing_selected(name, processes), *notes]))
+
+
+def newest(processes: Iterable[ComparedProcess], notes: list[str]) -> list[ComparedProcess]:
+    """Those of each cell and machine with the code, weights, data and packages of the last one, in their order.
+
+    `notes` gets a line that counts the others.
+    """
+    found = list(processes)
+    last = {_of_cell(each): _ran_with(each) for each in sorted(found, key=lambda each: each.started_at)}
+    kept = [each for each in found if _ran_with(each) == last[_of_cell(each)]]
+    if num := len(found) - len(kept):
+        notes.append(f"{counted(num, 'process')} of older code, weights, data or packages not counted")
+    return kept
+
+
+def _of_cell(process: ComparedProcess) -> str:
+    return f"{replace(process.cell, repeat=0, seed=0)} {hardware(process.environment)}"
+
+
+def _ran_with(process: ComparedProcess) -> list[object]:
+    return [process.data and process.data.digest, *map(process.environment.get, (*PLACE, *CODE))]
 
 
 def _located(name: str, root: Path) -> Path | None:

@@ -142,7 +142,6 @@ def _lines(found: SelfCheck) -> Iterator[tuple[str, list[str]]]:
         texts = [f"{percent(found.slowdown)} slower" for found in each]
         yield f"{each[0].num_processes} a side find, 4 times in 5", texts
     yield f"{100 * SLOWDOWN:g} % slower by us, measured", [_estimate(cell.measured) for cell in cells]
-    yield "drift", [f"{100 * cell.drift:+.1f} %" for cell in cells]
     yield "spread of processes", [f"{100 * cell.spread:.1f} %" for cell in cells]
 
 

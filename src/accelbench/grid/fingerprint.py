@@ -206,18 +206,31 @@ def identity(cell: Cell, data: Data, fingerprint: Mapping[str, Any]) -> str:
 
     Raises UserError: the source of the user's own code can't be found, or the weights can't be read.
     """
-    parts = {"settings": cell.settings(), "data": data.digest, "environment": of_cell(cell, fingerprint)}
-    if code := {flag: source_digest(flag, path, Path.cwd()) for flag, path in cell.own_code.items()}:
-        parts["code"] = code
-    if (weights := cell.model.weights_file) is not None:
-        try:
-            with open_regular(Path(weights)) as file:
-                parts["weights"] = hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as error:
-            raise UserError(f"model.weights={weights}: not readable ({error.strerror})") from error
+    environment = {**of_cell(cell, fingerprint), **own_files(cell)}
+    return digest({"settings": cell.settings(), "data": data.digest, "environment": environment})
+
+
+def own_files(cell: Cell) -> dict[str, dict[str, str]]:
+    """The digests of the user's own code, weights and allocator, by their settings, below `files`; empty without any.
+
+    Raises as `identity` does.
+    """
+    found = {flag: source_digest(flag, path, Path.cwd()) for flag, path in cell.own_code.items()}
+    if cell.model.weights_file is not None:
+        found["model.weights"] = weights_digest(cell.model.weights_file, Path.cwd())
     if (library := allocators.library(cell.options.allocator)) is not None:
-        parts["allocator"] = allocators.checksum(library)
-    return digest(parts)
+        found["allocator"] = allocators.checksum(library)
+    return {"files": found} if found else {}
+
+
+@cache
+def weights_digest(path: str, folder: Path) -> str:
+    """The sha256 of a file of weights, from the working folder `folder`. Raises UserError: it can't be read."""
+    try:
+        with open_regular(folder / path) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UserError(f"model.weights={path}: not readable ({error.strerror})") from error
 
 
 def git_variables() -> dict[str, str]:

@@ -12,7 +12,7 @@ from accelbench.devices import interpreters
 from accelbench.devices.registry import look
 from accelbench.engines.images import Shape, shape_in
 from accelbench.errors import UserError
-from accelbench.grid.fingerprint import fingerprint, git_state, identity, of_cell
+from accelbench.grid.fingerprint import fingerprint, git_state, identity, of_cell, own_files, weights_digest
 from accelbench.grid.own_code import check_own_code, source_digest, source_files
 from accelbench.grid.support import why_not, why_unfit
 from accelbench.project import Workplace
@@ -119,11 +119,12 @@ class Prepared:
     node: Mapping[str, str] = field(default_factory=dict)
 
     def environment(self, cell: Cell) -> dict[str, Any]:
-        """What the cell's record keeps of machine, versions, code, git and node."""
+        """What the cell's record keeps of machine, versions, code, the user's own files, git and node."""
         # Of one in another interpreter, `home` has those of accelbench's own environment, the same in all of a sweep.
         own = self.fingerprints[cell.engine]
         home = {"home": {name: own[name] for name in ("machine", "versions")}} if cell.python else {}
-        return {**of_cell(cell, own), **home, "git": self.git, **({"node": self.node} if self.node else {})}
+        found = {**of_cell(cell, own), **own_files(cell), **home, "git": self.git}
+        return {**found, "node": self.node} if self.node else found
 
     def process(self, cell: Cell, label: str = "") -> Planned:
         """One more process, beside those that were planned."""
@@ -133,12 +134,18 @@ class Prepared:
         """A file of the user that was changed since, so that the cell's identity is not `known` any more."""
         sources = _sources(cell)
         changes = self.stamps[sources].items() ^ _stamps(sources).items()
-        source_digest.cache_clear()
+        forget_files()
         with suppress(UserError):  # it is gone
             today = identity(cell, self.data, self.fingerprints[cell.engine]) if changes else None
             if today in (None, known):  # its contents may be the same
                 return None
         return min(path for path, _ in changes)
+
+
+def forget_files() -> None:
+    """Has the user's code and weights be read again."""
+    source_digest.cache_clear()
+    weights_digest.cache_clear()
 
 
 def check_request(cells: Sequence[Cell]) -> None:
@@ -202,8 +209,9 @@ def _of_module(cells: Sequence[Cell]) -> Data:
 
 def prepare(cells: Sequence[Cell], place: Workplace, earlier: Sequence[WantedCell] = ()) -> Prepared:
     """Plans `cells` on this machine's data and environment. Raises as `data_of` does."""
-    for known in (source_digest, interpreters.look):
-        known.cache_clear()  # a notebook plans again and again, and the user's code and packages change meanwhile
+    # A notebook plans again and again, and the user's code and packages change meanwhile.
+    interpreters.look.cache_clear()
+    forget_files()
     stamps = {sources: _stamps(sources) for sources in {_sources(cell) for cell in cells}}
     data, folder = data_of(cells, place)
     shape = num_train = None

@@ -1,15 +1,12 @@
 """The contents of the report's page, whatever the format."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from accelbench.answers.headline import Line, headline, stand_ins, tips
-from accelbench.answers.process import NOT_RUN, UNREADABLE
 from accelbench.answers.sentences import Answer, answers
-from accelbench.judging.disturbed import DISTURBED
 from accelbench.report.extension import Addition, Extension, Picture
 from accelbench.report.questions import QuestionSection, questions
 from accelbench.report.read import Sweep
@@ -89,7 +86,6 @@ def compose(
     shown = sweeps if shown is None else shown
     cells = [cell for sweep in sweeps for cell in sweep.cells]
     found = answers(cells)
-    num_by_outcome = Counter(cell.outcome for cell in cells)
     ran = [record for sweep in sweeps for record in sweep.records if record.status != Status.skipped]
     starts = [record.started_at for record in ran]
     notes = [note for sweep in sweeps for note in sweep.notes]
@@ -105,7 +101,7 @@ def compose(
         questions=questions(sweeps, found),
         notes=notes,
         devices=outcomes.device_texts(sweeps),
-        counts={word: num for word in [*Status, DISTURBED, UNREADABLE, NOT_RUN] if (num := num_by_outcome[word])},
+        counts=outcomes.counts(cells),
         when=(_minute(min(starts)), _minute(max(starts))) if starts else None,
         first=[table for table in first if table],
         environments=list(_environments(sweeps)),

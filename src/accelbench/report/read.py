@@ -13,11 +13,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 from accelbench.answers.cells import MeasuredCell, cells_of
-from accelbench.answers.process import Process
+from accelbench.answers.process import WHY_OLDER, Process
 from accelbench.errors import RefusedError, UserError
 from accelbench.judging.costs import Cost
 from accelbench.presentation import counted
-from accelbench.project import CONFIRMED, PARAMS, PLAN, RECORDS
+from accelbench.project import CONFIRMED, PARAMS, PLAN, RECORDS, RESULTS
 from accelbench.schema import plan_file
 from accelbench.schema.ceilings import RATES, Ceilings, ceilings_in
 from accelbench.schema.cell import Cell
@@ -74,20 +74,26 @@ def with_cells(sweeps: Sequence[Sweep]) -> list[Sweep]:
     once = {(each.folder if not each.is_confirming else "", each.name): each for of_sweep in named for each in of_sweep}
     for cell in cells_of(once.values()):
         found[cell.folder].append(cell)
-    return [
-        replace(sweep, processes=processes, cells=found[sweep.folder])
-        for sweep, processes in zip(sweeps, named, strict=True)
-    ]
+    made = []
+    for sweep, processes in zip(sweeps, named, strict=True):
+        cells = found[sweep.folder]
+        num = sum(each.is_older for each in cells)
+        notes = [f"Older: {counted(num, 'cell')} of {sweep.folder}, {WHY_OLDER}: in no answer"] if num else []
+        made.append(replace(sweep, processes=processes, cells=cells, notes=[*sweep.notes, *notes]))
+    return made
 
 
 @without_collection()
-def read_all(results: Path, costs: Costs = NO_COSTS, wanted: Collection[str] | None = None) -> list[Sweep]:
+def read_all(
+    results: Path, costs: Costs = NO_COSTS, wanted: Collection[str] | None = None, *, alone: bool = False
+) -> list[Sweep]:
     """The sweeps in `results` itself and in the folders below it, by study and name.
 
     Of the folders below it only those of the suites `wanted` are read, and a note names the others; None: all are.
 
-    The processes in the folder `confirmed` beside `results` are joined with the sweeps whose cells they repeat. Each is
-    judged by the highest ceilings that any record has of its device.
+    The processes in the folder `confirmed` beside results/ are joined with the sweeps whose cells they repeat. Each is
+    judged by the highest ceilings that any record has of its device. Of a suite in results/, the figures are those of
+    all suites together; `alone`: of its own processes and the confirming ones.
 
     Of a folder in which nothing can be read, the sweep has no cells, and a note that says why.
 
@@ -96,6 +102,12 @@ def read_all(results: Path, costs: Costs = NO_COSTS, wanted: Collection[str] | N
     folders = plan_file.sweep_folders(results)
     if not folders:
         raise UserError(f"{results}: no sweep there (no {PLAN}, no records); run one first, or name another folder")
+    above = results.absolute().parent
+    if above.name == RESULTS and not alone:
+        own = [each for each in read_all(above, costs, wanted) if each.folder.split("/")[0] == clean(results.name)]
+        if not any(each.processes for each in own):
+            raise UserError(own[0].unread[0])
+        return own
     names = {folder: folder.relative_to(results).parts[0] for folder in folders if folder != results}
     others = {folder: name for folder, name in names.items() if wanted is not None and name not in wanted}
     unwanted = f"Of suites that {PARAMS} does not have, and not shown: {clean(', '.join(sorted({*others.values()})))}"
@@ -117,8 +129,14 @@ def read_all(results: Path, costs: Costs = NO_COSTS, wanted: Collection[str] | N
         sweeps.append(replace(each, folder=name))
     if others:
         sweeps[0].notes.append(f"{unwanted}; their records stay in {clean(results.name)}")
-    sweeps = _judged_alike(_with_confirming(sweeps, results.parent / CONFIRMED, costs), costs)
+    sweeps = _judged_alike(_with_confirming(sweeps, confirmed_of(results), costs), costs)
     return sorted(with_cells(sweeps), key=lambda sweep: (sweep.study or "none", sweep.folder))
+
+
+def confirmed_of(results: Path) -> Path:
+    """The folder of the processes that confirm answers about the records in `results`: results/, or a suite in it."""
+    above = results.absolute().parent
+    return (above.parent if above.name == RESULTS else above) / CONFIRMED
 
 
 def read(folder: Path, costs: Costs = NO_COSTS) -> Sweep:

@@ -33,6 +33,9 @@ DEVICE_MEASUREMENTS = ("ceilings", "probe_code", "idle_w", "busy", "home", "trac
 
 TRACKING, UNTRACKED = "tracking", "none"  # the entry of the environment of a record that goes to no tracker
 
+# Entries of an environment: records with equal ones ran in one place, or measured the same code.
+PLACE, CODE = ("machine", "versions", "variables"), ("code", "files")
+
 RecordName = Annotated[str, re.compile("[0-9a-f]{12}-[0-9a-f]{8}")]  # `Record.name`
 MAX_NAMED = 5  # files in a list of those that can't be read
 
@@ -78,7 +81,8 @@ class Record:
     status: Status  # how the cell ended
     started_at: str  # UTC, ISO 8601
     wall_s: Seconds  # seconds from the request to the outcome, process start included
-    # the fingerprint of machine, versions, measuring code and git, and `DEVICE_MEASUREMENTS`
+    # the fingerprint of machine, versions and measuring code, the digests of the user's own code, weights and allocator
+    # (`files`), git and `DEVICE_MEASUREMENTS`
     environment: Annotated[Mapping[str, Any], Environment]
     reason: str | None = None  # why the status is not `ok`, in one line; None if it is
     error: str | None = None  # the end of the traceback, of the process's output, or of the calls it hung in

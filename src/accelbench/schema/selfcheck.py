@@ -40,7 +40,6 @@ class MachineError:
     detectable: list[Detectable]  # for five processes a side and more
     injected: Share  # the slow-down that was built in
     measured: Estimate  # the slow-down that all rounds together show
-    drift: Number  # the change of the speed from the first third of the rounds to the last one
     spread: NotNegative  # the standard deviation of single processes of one round
 
 

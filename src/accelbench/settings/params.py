@@ -84,9 +84,13 @@ def suite_names(project: Path | None) -> list[str]:
 
 
 def wanted_suites(project: Path | None, folder: Path) -> list[str] | None:
-    """The suites whose sweeps below `folder` are shown: in a project's results/ those of params.yaml; None for all."""
-    is_results = project is not None and resolved(folder) == resolved(project / RESULTS)
-    return suite_names(project) if is_results else None
+    """The suites whose sweeps are read for `folder`: of a project's results/ those of params.yaml; None for all.
+
+    Of a suite's folder there, the suite too: it has the figures that it has in results/.
+    """
+    if project is None or resolved(project / RESULTS) not in (resolved(folder), resolved(folder).parent):
+        return None
+    return [*suite_names(project), resolved(folder).name]
 
 
 def data_settings(project: Path | None, name: str, of_profile: str | None = None) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ from accelbench.project import CONFIRMED, RESULTS
 from accelbench.schema import record as records
 from accelbench.schema.plan_file import record_paths
 from accelbench.schema.record import TRACKING, UNTRACKED, Record
-from accelbench.schema.serialize import grouped
+from accelbench.schema.serialize import changed, grouped
 from accelbench.schema.vocab import Status
 from accelbench.sinks.location import one_line, unreachable
 
@@ -109,17 +108,6 @@ class SyncResult(NamedTuple):
     num_left_out: int  # records of sweeps with tracking=none
 
 
-class Found(NamedTuple):
-    """What is held of a record: whole ones of a hundred thousand would fill the memory."""
-
-    path: Path
-    suite: str
-    key: tuple[str, str]  # as `mlflow.key_of`
-    is_confirming: bool  # whether its process was interleaved with another cell's, to say which cell is faster
-    sweep: Path  # equal for records that answer the same questions: of one sweep, or of processes that confirm it
-    is_tracked: bool
-
-
 def sync(root: Path, folders: Iterable[Path], *, has_all: bool = False) -> SyncResult:
     """Delivers every record below `folders` that has no finished run in the store; safe to repeat.
 
@@ -129,7 +117,7 @@ def sync(root: Path, folders: Iterable[Path], *, has_all: bool = False) -> SyncR
     Raises UserError: the store can't be reached; runs delivered so far stay in it.
     """
     everything, unreadable = _read(folders)
-    found = [each for each in everything if has_all or each.is_tracked]
+    found = [each for each in everything if has_all or each.environment.get(TRACKING) != UNTRACKED]
     try:
         num = _deliver(root, found)
     except Exception as error:  # the errors of mlflow, sqlalchemy and requests have no common base class
@@ -137,43 +125,39 @@ def sync(root: Path, folders: Iterable[Path], *, has_all: bool = False) -> SyncR
     return SyncResult(num, len(found) - num, unreadable, len(everything) - len(found))
 
 
-def _read(folders: Iterable[Path]) -> tuple[list[Found], list[str]]:
-    """The records to deliver, and a line for each record that can't be read."""
+def _read(folders: Iterable[Path]) -> tuple[list[Process], list[str]]:
+    """The processes to deliver, without samples, and a line for each record that can't be read.
+
+    Their folders are equal for those that answer the same questions: of one sweep, or of what confirms it.
+    """
     readable = records.read_all([path for folder in folders for path in record_paths(folder)])
-    found: dict[tuple[str, str], Found] = {}
-    for path, each in readable.each(_found):
-        if each is not None:
-            suite, key, is_tracked = each
+    found: dict[tuple[str, str], Process] = {}
+    for path, each in readable.each(lambda record: Process.of(record).without_samples()):
+        if each.outcome != Status.skipped:
             is_confirming = path.parent.parent.name == CONFIRMED
-            sweep = path.parents[2] / RESULTS / suite if is_confirming else path.parent
-            found.setdefault(
-                key, Found(path, suite, key, is_confirming, sweep, is_tracked)
-            )  # it may lie in two folders
+            sweep = path.parents[2] / RESULTS / each.cell.suite if is_confirming else path.parent
+            placed = changed(each, path=path, folder=str(sweep), is_confirming=is_confirming)
+            found.setdefault(_key(each), placed)  # it may lie in two folders
     return list(found.values()), readable.problems()
 
 
-def _found(record: Record) -> tuple[str, tuple[str, str], bool] | None:
-    if record.status == Status.skipped:
-        return None
-    is_tracked = record.environment.get(TRACKING) != UNTRACKED
-    return record.cell.suite, (record.name, record.started_at), is_tracked
+def _key(process: Process) -> tuple[str, str]:
+    return process.name, process.started_at
 
 
-def _deliver(root: Path, found: list[Found]) -> int:
+def _deliver(root: Path, found: list[Process]) -> int:
     """The number of records that had no run."""
     store = open_store(root)
     num_delivered = 0
     is_related: dict[tuple[str, str], bool] = {}
-    for suite, of_suite in grouped(found, lambda each: each.suite).items():
+    for suite, of_suite in grouped(found, lambda each: each.cell.suite).items():
         delivered = store.delivered(suite)
-        missing = sorted((each for each in of_suite if each.key not in delivered), key=lambda each: each.key[1])
+        missing = sorted((each for each in of_suite if _key(each) not in delivered), key=lambda each: each.started_at)
         for start in range(0, len(missing), BATCH):
-            batch = list(records.read_all([each.path for each in missing[start : start + BATCH]]))
+            batch = list(records.read_all([each.path for each in missing[start : start + BATCH] if each.path]))
             num_delivered += store.deliver(batch) if batch else 0
         is_related |= delivered
-    for sweep in grouped(found, lambda each: (each.sweep, each.suite)).values():
-        if not all(is_related.get(each.key) for each in sweep):
-            confirming = {each.path for each in sweep if each.is_confirming}
-            pairs = records.read_all([each.path for each in sweep]).by_path()
-            store.relate(cells_of(replace(Process.of(each), is_confirming=path in confirming) for path, each in pairs))
+    for sweep in grouped(found, lambda each: (each.folder, each.cell.suite)).values():
+        if not all(is_related.get(_key(each)) for each in sweep):
+            store.relate(cells_of(sweep))
     return num_delivered

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.process import OLDER
 from accelbench.schema.record import Record
+from accelbench.schema.serialize import grouped
 from accelbench.sinks import location, mlflow_fields
 from accelbench.sinks.location import InTime, folder_of, is_own, locked
 
@@ -26,14 +28,14 @@ for _name, _value in {
     os.environ.setdefault(_name, _value)
 
 from mlflow import MlflowClient, entities  # noqa: E402
-from mlflow.entities import Metric, Param, RunStatus  # noqa: E402
+from mlflow.entities import Metric, Param  # noqa: E402
 from mlflow.store.db.utils import _get_latest_schema_revision  # noqa: E402
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # noqa: E402
 
 MAX_METRICS = 1000  # per batch: MLflow's limit
 # Where a server may have files put: else it could name any folder of this machine.
 REMOTE = re.compile(r"(mlflow-artifacts|s3|gs|abfss|wasbs|hdfs|dbfs|r2|b2):", re.IGNORECASE)
-PLAIN = re.compile(r"[\w.=-]+")  # a name that needs no escapes in a search
+FINISHED = "attributes.status != 'RUNNING'"  # as MLflow searches
 
 Key = tuple[str, str]  # a record's name and start: the tags that identify its run
 
@@ -74,33 +76,35 @@ class Store:
             for run in list(self._runs(experiment_id, "attributes.status = 'RUNNING'")):
                 if run.data.tags.get("record") in names:
                     self._client.delete_run(run.info.run_id)
-            for key in self._runs_of(experiment_id, records):
-                wanted.pop(key, None)
+            starts = [mlflow_fields.start_ms(record) for record in records]
+            between = f"attributes.start_time >= {min(starts)} and attributes.start_time <= {max(starts)}"
+            for run in self._runs(experiment_id, f"{between} and tags.record != ''"):
+                wanted.pop(_key(run), None)
             for record in wanted.values():
                 self._log(experiment_id, record)
         return len(wanted)
 
     def relate(self, cells: Sequence[MeasuredCell]) -> None:
-        """Makes a run for each of these cells, and adds to the runs of their processes how the cells compare."""
+        """Makes a run for each of these cells, which says how they compare, and marks those of older code."""
         found = mlflow_fields.standings(cells)
         with locked(self._root):
             for suite in dict.fromkeys(each.cell.cell.suite for each in found):
                 experiment_id = self._experiment(suite)
                 ours = [each for each in found if each.cell.cell.suite == suite]
                 self._show_cells(experiment_id, ours)
-                # Last: the tag on each run says that everything was done (`delivered`).
-                self._compare(experiment_id, ours)
+                self._mark_older(experiment_id, {each.cell.history_key for each in ours})
 
-    def _compare(self, experiment_id: str, cells: Sequence[mlflow_fields.Standing]) -> None:
-        compared = [each for each in cells if each.share is not None]
-        pairs = [(each, of.record) for each in compared for of in each.cell.processes if of.record and of.is_ok]
-        runs = self._runs_of(experiment_id, [record for _, record in pairs])
-        for each, record in pairs:
-            run = runs.get(key_of(record))
-            if run is not None and run.data.tags.get(mlflow_fields.VERDICT) != each.verdict:
-                share = Metric(mlflow_fields.SHARE, each.share, _now_ms(), 0)
-                tag = entities.RunTag(mlflow_fields.VERDICT, each.verdict)
-                self._client.log_batch(run.info.run_id, [share], tags=[tag])
+    def _mark_older(self, experiment_id: str, histories: set[str]) -> None:
+        """Marks the runs of cells of these histories as older but those of the code that was measured last."""
+        runs = self._runs(experiment_id, f"{mlflow_fields.IS_CELL} and {FINISHED}")
+        of_cells = grouped(runs, lambda run: run.data.tags.get(mlflow_fields.HISTORY))
+        for history in histories:
+            for run in sorted(of_cells[history], key=lambda run: run.info.end_time)[:-1]:
+                if run.data.tags["word"] != OLDER:
+                    processes = f"tags.cell = '{run.data.tags[mlflow_fields.CELL_KEY]}'"
+                    for each in [run, *self._runs(experiment_id, processes)]:
+                        self._client.set_tag(each.info.run_id, "word", OLDER)
+                    self._client.set_tag(run.info.run_id, "mlflow.runName", f"{run.info.run_name} ({OLDER})")
 
     def _show_cells(self, experiment_id: str, cells: Sequence[mlflow_fields.Standing]) -> None:
         """Makes or mends the cells' runs, without a tag `record`; one of more, or later, processes stays."""
@@ -108,19 +112,18 @@ class Store:
         ours = {each.cell.measured_key for each in cells}  # another writer of a shared server may be making others
         for run in list(self._runs(experiment_id, mlflow_fields.IS_CELL)) if cells else ():
             key = run.data.tags.get(mlflow_fields.CELL_KEY)
-            if _is_finished(run) and key not in runs:
+            if run.info.status != "RUNNING" and key not in runs:
                 runs[key] = run
             elif key in ours:  # of a killed process
                 self._client.delete_run(run.info.run_id)
-        taken = {run.info.run_name: key for key, run in runs.items()}
-        names = mlflow_fields.names_of_cells([each.cell for each in cells], taken)
+        labels = mlflow_fields.labels_of_cells([each.cell for each in cells])
         for each in cells:
             cell = each.cell
             assert cell.record
             records = [of.record for of in cell.counted or cell.processes if of.record is not None]
             started_ms = min(map(mlflow_fields.start_ms, records))
             metrics, params, tags = mlflow_fields.cell_fields(each, experiment_id)
-            tags["mlflow.runName"] = names[cell.measured_key]
+            tags["mlflow.runName"] = labels[cell.measured_key]
             if (earlier := runs.get(cell.measured_key)) is not None:
                 written = earlier.data.metrics
                 there = written.get(mlflow_fields.NUM_PROCESSES, 0), earlier.info.start_time
@@ -138,14 +141,12 @@ class Store:
             self._client.set_terminated(run.info.run_id, mlflow_fields.ended_as(cell.record), ended_ms)
 
     def delivered(self, suite: str) -> dict[Key, bool]:
-        """The records of `suite` that have a finished run, and whether it is related: to others, and to its cell's."""
+        """The records of `suite` that have a finished run, and whether the run of their cell is as new."""
         experiment_id = self._experiment(suite)
-        cells, runs = (
-            [run for run in self._runs(experiment_id, condition) if _is_finished(run)]
-            for condition in (mlflow_fields.IS_CELL, "tags.record != ''")
-        )
-        keys = {run.data.tags.get(mlflow_fields.CELL_KEY) for run in cells}
-        return {_key(run): mlflow_fields.VERDICT in run.data.tags and run.data.tags.get("cell") in keys for run in runs}
+        cells = self._runs(experiment_id, f"{mlflow_fields.IS_CELL} and {FINISHED}")
+        ends_ms = {run.data.tags.get(mlflow_fields.CELL_KEY): run.info.end_time for run in cells}
+        runs = self._runs(experiment_id, f"tags.record != '' and {FINISHED}")
+        return {_key(run): ends_ms.get(run.data.tags.get("cell"), 0) >= run.info.end_time for run in runs}
 
     def newest_experiment(self) -> str | None:
         """The id of the experiment with the newest run; None if there is no run yet."""
@@ -171,14 +172,6 @@ class Store:
             self._experiments[suite] = experiment.experiment_id
         return self._experiments[suite]
 
-    def _runs_of(self, experiment_id: str, records: Sequence[Record]) -> dict[Key, entities.Run]:
-        """The runs that began when one of the records did, or between two of them."""
-        if not records:
-            return {}
-        starts = [mlflow_fields.start_ms(record) for record in records]
-        between = f"attributes.start_time >= {min(starts)} and attributes.start_time <= {max(starts)}"
-        return {_key(run): run for run in self._runs(experiment_id, between) if "record" in run.data.tags}
-
     def _runs(self, experiment_id: str, condition: str) -> Iterator[entities.Run]:
         token = None
         while True:
@@ -190,7 +183,7 @@ class Store:
 
     def _log(self, experiment_id: str, record: Record) -> None:
         run = mlflow_fields.translate(record)
-        created = self._client.create_run(experiment_id, run.start_ms, run.tags, self._free_name(experiment_id, record))
+        created = self._client.create_run(experiment_id, run.start_ms, run.tags, record.label)
         run_id = created.info.run_id
         metrics = [Metric(*point) for point in run.points]
         params = [Param(key, value) for key, value in run.params.items()]
@@ -212,14 +205,6 @@ class Store:
             self._client.log_text(run_id, text, "record.json")
         self._client.set_terminated(run_id, run.status, run.end_ms)
 
-    def _free_name(self, experiment_id: str, record: Record) -> str:
-        """The short name; the long one if another run has that name, or if MLflow could not look for it."""
-        short, long = mlflow_fields.names_of_record(record)
-        is_free = PLAIN.fullmatch(short) and not any(
-            self._runs(experiment_id, f"attributes.run_name = '{short}' and tags.record != ''")
-        )
-        return short if is_free else long
-
 
 def key_of(record: Record) -> Key:
     """The key of the run of `record`."""
@@ -239,10 +224,6 @@ def _create(path: Path) -> None:
     store = SqlAlchemyStore(f"sqlite:///{made}", location.PROXIED)
     store._dispose_engine()
     made.replace(path)
-
-
-def _is_finished(run: entities.Run) -> bool:
-    return bool(RunStatus.is_terminated(RunStatus.from_string(run.info.status)))
 
 
 def _now_ms() -> int:

@@ -90,6 +90,7 @@ TAGS = (
 NOTE = "mlflow.note.content"  # the tag that MLflow shows as the run's description
 # The run of a cell. Its metrics' names differ from a measurement's, so that no chart mixes them.
 KIND, AGGREGATE, CELL_KEY = "accelbench.kind", "aggregate", "accelbench.cell_key"
+HISTORY = "accelbench.history"  # `Process.history_key`, as a tag: equal for a cell of newer and of older code
 IS_CELL = f"tags.`{KIND}` = '{AGGREGATE}'"  # as MLflow searches
 NUM_PROCESSES = "cell/num_processes"
 # MLflow's page that compares runs opens with the first metric that was written.
@@ -106,8 +107,7 @@ MAX_POINTS = 240  # of one series: a chart shows no more; the record keeps all
 VIEWS = Path(__file__).parent / "views.json"
 VIEW_KEY = "accelbench"  # of the view of cells, with which the UI opens
 VIEW_TAG = "mlflow.sharedViewState."
-SPEED, SHARE = "speed/samples_per_s", "speed/share_of_fastest"
-VERDICT = "verdict"  # the tag that says how far a run is behind the fastest of its kind, and how sure that is
+SPEED = "speed/samples_per_s"
 
 
 class Point(NamedTuple):
@@ -130,23 +130,11 @@ class Run(NamedTuple):
     tags: dict[str, str]  # the description, in markdown, is one of them
 
 
-def names_of_cells(cells: Iterable[MeasuredCell], taken: Mapping[str, str]) -> dict[str, str]:
-    """The names of the cells' runs, by their `measured_key`: the label, and the settings in which cells of it differ.
-
-    `taken` are the names of the runs that are there, with the keys of their cells. Where another cell has the name,
-    the beginning of the key follows.
-    """
+def labels_of_cells(cells: Iterable[MeasuredCell]) -> dict[str, str]:
+    """The cells' labels, by their `measured_key`, with the settings in which cells of one label differ."""
     of_none = {each.measured_key: dataclasses.replace(each.cell, repeat=0, seed=0) for each in cells}
-    labels, owners, names = plan_file.labels(of_none.values()), dict(taken), dict[str, str]()
-    for key, cell in of_none.items():
-        label = labels[cell.id]
-        names[key] = label if owners.setdefault(label, key) == key else f"{label} {key[:DIGEST_LENGTH]}"
-    return names
-
-
-def names_of_record(record: Record) -> tuple[str, str]:
-    """The short and the long name of a record's run: the label, and with the start of its process."""
-    return record.label, f"{record.label} {record.started_at.partition('+')[0].replace('T', ' ')}"
+    labels = plan_file.labels(of_none.values())
+    return {key: labels[cell.id] for key, cell in of_none.items()}
 
 
 def start_ms(record: Record) -> int:
@@ -238,6 +226,7 @@ def cell_fields(standing: Standing, experiment_id: str) -> tuple[dict[str, float
     tags = {
         KIND: AGGREGATE,
         CELL_KEY: cell.measured_key,
+        HISTORY: cell.history_key,
         "mlflow.source.name": "accelbench",
         "suite": cell.cell.suite,
         "status": cell.outcome,
@@ -315,13 +304,12 @@ def _series(
 
 
 def _qualities(record: Record, seen: TargetTraining) -> Iterator[Point]:
-    """What the evaluations found, over steps, and over milliseconds since the process began."""
+    """What the evaluations found, over steps."""
     key = "target/" + re.sub(r"[^\w\-. /]", "_", record.cell.target.metric)
     for each in seen.evaluations[:: math.ceil(len(seen.evaluations) / MAX_POINTS)]:
         ms = round(1000 * each.ended_s)
         if each.value is not None:
             yield Point(key, each.value, start_ms(record) + ms, each.num_steps)
-            yield Point(f"{key}_over_ms", each.value, start_ms(record) + ms, ms)
 
 
 def _tags(record: Record, row: Row) -> dict[str, str]:

@@ -164,5 +164,5 @@ def extension(sweep: Sweep, cell: MeasuredCell) -> Row:
         "outcome": cell.outcome,
         "half_width": relative_half_width(row),
         "checked": checked_words(measured.checks, fully=False) if measured else None,
-        "remark": disturbed_text(cell) if cell.disturbed else row["warnings"] or row["reason"],
+        "remark": disturbed_text(cell) if cell.disturbed else cell.reason or row["warnings"] or row["reason"],
     }

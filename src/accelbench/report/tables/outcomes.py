@@ -1,9 +1,10 @@
 """What became of what was planned: which devices were there, and which cells are not ok, and why."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from accelbench.answers.cells import MeasuredCell
-from accelbench.answers.process import NOT_RUN, UNREADABLE, Process
+from accelbench.answers.process import NOT_RUN, OLDER, UNREADABLE, Process
 from accelbench.judging.disturbed import DISTURBED
 from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Column, Table, count, tabulate
@@ -12,7 +13,7 @@ from accelbench.schema.vocab import UNEXPECTED, Device, Status
 
 LABELS_SHOWN = 2
 # Outcomes, in the order in which they are shown.
-ORDER = [*(word for word in Status if word in UNEXPECTED), DISTURBED, UNREADABLE, NOT_RUN, Status.skipped]
+ORDER = [*(word for word in Status if word in UNEXPECTED), DISTURBED, OLDER, UNREADABLE, NOT_RUN, Status.skipped]
 REASON_COLUMNS: list[Column[list[MeasuredCell]]] = [  # of cells that share an outcome and its reason
     Column("status", lambda same: same[0].outcome),
     Column("cells", len, count),
@@ -27,6 +28,12 @@ FAILURE_COLUMNS: list[Column[Process]] = [
     Column("reason", lambda process: process.reason),
     Column("last line of the error", lambda process: _last_line(process)),
 ]
+
+
+def counts(cells: Iterable[MeasuredCell]) -> dict[str, int]:
+    """How many cells have each outcome, the ok ones first."""
+    nums = Counter(cell.outcome for cell in cells)
+    return {word: nums[word] for word in (Status.ok, *ORDER) if nums[word]}
 
 
 def reasons(sweeps: Sequence[Sweep]) -> Table | None:
