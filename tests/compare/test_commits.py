@@ -3,12 +3,29 @@
 from collections import Counter
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from accelbench.compare.commits import MOST, State, half_of, judged, next_commit, search
-from compare.test_machine_error import Machine
 
 NUM, SLOWED = 40, 0.1
+NUM_BLOCKS = 12
+
+
+class Machine:
+    """Processes with the noise that was seen on two cores: between processes, within them, drift and slow bursts."""
+
+    def __init__(self, seed, between=0.02, within=0.02, drift=0.03, bursts=0.03):
+        self.dice = np.random.default_rng(seed)
+        self.between, self.within, self.bursts = between, within, bursts
+        self.drift, self.walk = drift, 0.0
+
+    def process(self, slowed=0.0):
+        self.walk += self.dice.normal(0, self.drift / 20)
+        level = self.walk + self.dice.normal(0, self.between) + np.log(1 - slowed)
+        if self.dice.random() < self.bursts:
+            level -= 0.1
+        return list(1000 * np.exp(level + self.dice.normal(0, self.within, NUM_BLOCKS)))
 
 
 def told(machine, slowed, half=None):

@@ -26,5 +26,5 @@ COMMAND = Command(
     summary="measure how small a difference this machine can tell",
     run=_run,
     flags=(BUDGET,),
-    description="Runs small networks against themselves, and against ones that are 5 % slower, interleaved (10m).",
+    description="Runs two small networks against themselves, interleaved (10m).",
 )

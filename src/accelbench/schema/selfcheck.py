@@ -15,17 +15,8 @@ SELFCHECK = "selfcheck.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimate:
-    """A share, with its 95 % interval."""
-
-    value: Number
-    low: Number
-    high: Number
-
-
-@dataclass(frozen=True, kw_only=True)
 class Detectable:
-    """The slow-down that is found in 80 % of all tries with so many processes a side."""
+    """The slow-down that `compare` finds in 80 % of all tries with so many processes a side."""
 
     num_processes: AtLeastOne
     slowdown: Share
@@ -33,14 +24,12 @@ class Detectable:
 
 @dataclass(frozen=True, kw_only=True)
 class MachineError:
-    """What the rounds of one cell say about a machine's verdicts; all but counts are shares of a speed or of tries."""
+    """How far the two sides of a comparison of a cell with itself were apart."""
 
-    num_rounds: Count  # that were measured
-    false_verdicts: Estimate  # how often equal cells are said to differ, with five processes a side
+    num_rounds: Count  # of two processes each
+    low: Number  # of the 95 % interval of the second side's speed over the first one's, less 1
+    high: Number
     detectable: list[Detectable]  # for five processes a side and more
-    injected: Share  # the slow-down that was built in
-    measured: Estimate  # the slow-down that all rounds together show
-    spread: NotNegative  # the standard deviation of single processes of one round
 
 
 @dataclass(frozen=True, kw_only=True)
