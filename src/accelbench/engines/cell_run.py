@@ -65,9 +65,9 @@ class CellRun:
     serving_sizes: Sequence[int] = ()  # of batches that can be computed, ascending, the last one the cell's; (): any
     # Set here:
     step: Any  # of the timed window, which further steps are like
-    measured: Measured | None = None  # what inference gave after its timed part
     generation: Generation | None = None  # the times of tokens, once they were generated
     serving: Serving | None = None  # requests and their answers, once they were served
+    state: Any = None  # of the network just before the last `measured_output`
     why_unchecked: str | None = None  # why the output was not checked; None if it was
     diverged: str | None = None  # how the loss diverged; None if it did not
 
@@ -85,6 +85,7 @@ class CellRun:
         self.breakdown: Breakdown | None = None
         self.operators: list[Operator] = []
         self.defects: list[str] = []
+        self.measured: list[Measured] = []  # what the network gave after its timed part
         self.changes: list[str] = []  # what its code changed of the settings while it was measured
         self.resources: Resources | None = None
         self.known_work: Work | None = None
@@ -244,19 +245,26 @@ class CellRun:
             return
         with self.seen.checking():
             output_of_fed = self.last_output()
-            unseen, is_unseen = self.unseen_batch()
-            self.measured = Measured(unseen, self.measured_output(unseen), fed, output_of_fed, is_unseen)
+            # What code keeps of every second batch shows in one of two.
+            for _ in range(2 if self.trains else 1):
+                unseen, is_unseen = self.unseen_batch()
+                output = self.measured_output(unseen)
+                self.measured.append(Measured(unseen, output, fed, output_of_fed, is_unseen, self.state))
 
     def _compared(self) -> Findings:
-        if self.measured is None:
-            return Findings()
         precision, constant = self.cell.precision, self.cell.model.constant
 
         def new_network(precision: Precision, *, other: bool = False) -> NewNetwork:
             network = checks.in_time(lambda: self.new_network(precision, other=other), self.limits.left_s)
             return lambda batch, seed: checks.in_time(lambda: network(batch, seed), self.limits.left_s)
 
-        return checks.compare(self.measured, new_network, precision, constant=constant)
+        found = Findings()
+        for measured in self.measured:
+            self.state = measured.state
+            found = checks.compare(measured, new_network, precision, constant=constant)
+            if found.defects:
+                break
+        return found
 
     def work_of_step(self, count: Callable[[], Work]) -> Work | None:
         """What one step has to do: as known or as `count` returns it; None if only one step is to run."""

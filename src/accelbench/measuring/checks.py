@@ -147,6 +147,7 @@ class Measured:
     fed: Any  # a batch that was fed; None if none is known
     output_of_fed: Output = ()  # of the last timed step, for whichever batch that had
     is_unseen: bool = True  # whether `unseen` differs from what was fed
+    state: Any = None  # what a newly built network gets, for the same output
 
 
 @dataclass

@@ -108,9 +108,8 @@ class NetworkOutputs(CellRun):
     last_result: Any  # of it
     is_plain: bool  # whether it runs operator by operator in this process, so that each can be watched
     grad_mode = INFERENCE_MODE  # what inference runs in; training is not affected
-    # Of the network before its output was kept:
     state: Mapping[str, Tensor]
-    modes: Sequence[bool]  # of its layers
+    modes: Sequence[bool]  # of the layers of the network when its output was kept
 
     def check_layout(self) -> None:
         """Raises an UnsupportedError if `channels_last` has no effect on the inputs."""
