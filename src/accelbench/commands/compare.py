@@ -78,7 +78,7 @@ COMMAND = Command(
         flag(
             "--fail-if",
             metavar="slower:5%",
-            help="exit with 1 if B's interval lies below -5 %%, with 2 if undecided",
+            help="exit 1 if B's interval lies below -5 %%, 2 if undecided",
         ),
         flag(
             "--anyway",
